@@ -1,0 +1,242 @@
+//! Derived objects: what a transform makes of a tensor, computed once per node (LAYOUT.md 3.4).
+
+use std::time::Duration;
+
+use crate::codec::{Reader, Writer, checked_by_crc};
+use crate::digest::{DerivedId, Digest, ObjectId, TensorId};
+use crate::error::{DecodeError, MapError, PublishError, StoreError};
+use crate::mapping::Access;
+use crate::publish::{Outcome, Published};
+use crate::store::{Folder, ObjectRef, Store};
+
+/// Longest name of a transform, in bytes.
+pub const MAX_TRANSFORM_NAME: usize = 4096;
+
+const MAGIC: &[u8; 8] = b"TETRDERV";
+const FIXED_LEN: usize = 8 + 4 + 4 + 32 + 32 + 8 + 4 + 4 + 4;
+const MAX_RECORD_LEN: u64 = (FIXED_LEN + MAX_TRANSFORM_NAME) as u64;
+
+/// What a derived object is made from, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct DerivedKey {
+    source: TensorId,
+    transform: String,
+    version: u32,
+}
+
+/// Says which object a transform gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DerivedRecord {
+    /// What was asked for.
+    pub key: DerivedKey,
+    /// The object that answers it.
+    pub object: ObjectRef,
+}
+
+impl DerivedKey {
+    /// What `transform` in its `version` makes of the tensor whose bytes are `source`.
+    ///
+    /// `transform` names the operation with its parameters, such as `cast f32->bf16`, and dtype and
+    /// shape where they matter to it. Raise `version` when the implementation gives other bytes.
+    ///
+    /// # Errors
+    /// When the name is longer than [`MAX_TRANSFORM_NAME`] bytes.
+    pub fn new(
+        source: TensorId,
+        transform: impl Into<String>,
+        version: u32,
+    ) -> Result<Self, DecodeError> {
+        let transform = transform.into();
+        if transform.len() > MAX_TRANSFORM_NAME {
+            let expected = format!("at most {MAX_TRANSFORM_NAME} bytes");
+            return Err(DecodeError::field(
+                "transform name",
+                expected,
+                transform.len(),
+            ));
+        }
+        Ok(Self {
+            source,
+            transform,
+            version,
+        })
+    }
+
+    /// Identity of the source tensor's bytes.
+    pub fn source(&self) -> TensorId {
+        self.source
+    }
+
+    /// Name of the transform with its parameters.
+    pub fn transform(&self) -> &str {
+        &self.transform
+    }
+
+    /// Version of the transform's implementation.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The name of this key's record.
+    pub fn id(&self) -> DerivedId {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(b"tetris derived v1\0");
+        hasher.update(&self.source.0.0);
+        hasher.update(&self.version.to_le_bytes());
+        hasher.update(&(self.transform.len() as u32).to_le_bytes());
+        hasher.update(self.transform.as_bytes());
+        DerivedId(Digest(*hasher.finalize().as_bytes()))
+    }
+}
+
+impl DerivedRecord {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::with_preamble(MAGIC, FIXED_LEN + self.key.transform.len());
+        writer.u32(self.key.version);
+        writer.put(&self.key.source.0.0);
+        writer.put(&self.object.id.0.0);
+        writer.u64(self.object.len);
+        writer.u32(self.object.crc);
+        writer.u32(self.key.transform.len() as u32);
+        writer.put(self.key.transform.as_bytes());
+        writer.crc();
+        writer.finish()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes, "derived record");
+        reader.preamble(MAGIC)?;
+        checked_by_crc(bytes, "derived record")?;
+        let version = reader.u32()?;
+        let source = TensorId(Digest(reader.array()?));
+        let id = ObjectId(Digest(reader.array()?));
+        let len = reader.u64()?;
+        let crc = reader.u32()?;
+        let name_len = reader.u32()? as usize;
+        if name_len > MAX_TRANSFORM_NAME || reader.remaining() != name_len + 4 {
+            let expected = format!("{} bytes", reader.remaining().saturating_sub(4));
+            return Err(DecodeError::field("transform name", expected, name_len));
+        }
+        let transform = reader.text(name_len, "transform name")?.to_owned();
+        Ok(Self {
+            key: DerivedKey {
+                source,
+                transform,
+                version,
+            },
+            object: ObjectRef { id, crc, len },
+        })
+    }
+}
+
+impl Store {
+    /// The object that `key` was derived to before, mapped; `None` when it is to be made.
+    pub fn derived(&self, key: &DerivedKey, access: Access) -> Result<Option<Published>, MapError> {
+        let name = key.id().to_string();
+        let bytes = match self.read_record(Folder::Derived, &name, MAX_RECORD_LEN) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        // A damaged record is as good as none: the object is made again and the record replaced.
+        let Some(record) = DerivedRecord::decode(&bytes)
+            .ok()
+            .filter(|record| record.key == *key)
+        else {
+            return Ok(None);
+        };
+        let mapping = self.map(&record.object, access)?;
+        if mapping.is_some() {
+            self.touch_record(Folder::Derived, &name);
+        }
+        Ok(mapping.map(|mapping| Published {
+            object: record.object,
+            outcome: Outcome::Existing,
+            mapping,
+        }))
+    }
+
+    /// Maps what `key` derives to, making it with `make` if it is not in the store.
+    ///
+    /// Processes that ask at once wait up to `wait` for the first to finish. A transform that is not
+    /// deterministic may give several objects; the last record wins and each caller gets bytes that
+    /// some call of `make` returned.
+    ///
+    /// # Errors
+    /// As [`Store::publish`]. `make` runs at most once; on an error its bytes are returned with it,
+    /// so that the caller can go on with private memory.
+    pub fn get_or_create(
+        &self,
+        key: &DerivedKey,
+        access: Access,
+        wait: Duration,
+        make: impl FnOnce() -> Vec<u8>,
+    ) -> Result<Published, (PublishError, Vec<u8>)> {
+        if let Ok(Some(found)) = self.derived(key, access) {
+            return Ok(found);
+        }
+        let _lock = self.creation_lock(&key.id().0, wait, || false);
+        if let Ok(Some(found)) = self.derived(key, access) {
+            return Ok(found);
+        }
+        let bytes = make();
+        match self.publish_derived(key, access, &bytes) {
+            Ok(published) => Ok(published),
+            Err(error) => Err((error, bytes)),
+        }
+    }
+
+    fn publish_derived(
+        &self,
+        key: &DerivedKey,
+        access: Access,
+        bytes: &[u8],
+    ) -> Result<Published, PublishError> {
+        let published = self.publish(bytes, access)?;
+        let record = DerivedRecord {
+            key: key.clone(),
+            object: published.object,
+        };
+        let name = key.id().to_string();
+        self.replace_record(Folder::Derived, &name, &record.encode())?;
+        Ok(published)
+    }
+
+    /// The record of `id`, if there is one.
+    pub fn derived_record(&self, id: DerivedId) -> Result<Option<DerivedRecord>, StoreError> {
+        let name = id.to_string();
+        let Some(bytes) = self.read_record(Folder::Derived, &name, MAX_RECORD_LEN)? else {
+            return Ok(None);
+        };
+        DerivedRecord::decode(&bytes)
+            .map(Some)
+            .map_err(|source| StoreError::Record {
+                path: self.path(Folder::Derived, &name),
+                source,
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_round_trip_and_notice_damage() {
+        let record = DerivedRecord {
+            key: DerivedKey {
+                source: TensorId::of(b"source"),
+                transform: "cast f32->bf16".into(),
+                version: 3,
+            },
+            object: ObjectRef::of(b"result"),
+        };
+        let bytes = record.encode();
+        assert_eq!(DerivedRecord::decode(&bytes), Ok(record));
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(DerivedRecord::decode(&damaged).is_err(), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Finding a model file's manifest without reading the file (LAYOUT.md 3.3, 8).
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+
+use crate::codec::{Reader, Writer, checked_by_crc};
+use crate::digest::{Digest, IdentityId, ManifestId};
+use crate::error::{DecodeError, PublishError, StoreError};
+use crate::store::{Folder, Store};
+
+const MAGIC: &[u8; 8] = b"TETRIDEN";
+const RECORD_LEN: usize = 128;
+const KEY_LEN: usize = 64;
+
+/// Which file this is, and which version of it: what `fstat` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileIdentity {
+    /// Device of the file system.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Length in bytes.
+    pub size: u64,
+    /// Last modification: seconds since the epoch and nanoseconds.
+    pub mtime: (i64, i64),
+    /// Last change of content or attributes: seconds since the epoch and nanoseconds.
+    pub ctime: (i64, i64),
+}
+
+impl FileIdentity {
+    /// The identity of an open file.
+    pub fn of(metadata: &Metadata) -> Self {
+        Self {
+            dev: metadata.dev(),
+            ino: metadata.ino(),
+            size: metadata.size(),
+            mtime: (metadata.mtime(), metadata.mtime_nsec()),
+            ctime: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// By what a model file is recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IdentityKey {
+    /// This very file was read before on this node.
+    Stat(FileIdentity),
+    /// SHA-256 and length of the content, as Hugging Face caches name it.
+    Sha256 {
+        /// The digest.
+        digest: [u8; 32],
+        /// Length in bytes.
+        size: u64,
+    },
+}
+
+impl IdentityKey {
+    fn encode(&self) -> (u32, [u8; KEY_LEN]) {
+        let mut writer = Writer::default();
+        let kind = match self {
+            Self::Stat(file) => {
+                writer.u64(file.dev);
+                writer.u64(file.ino);
+                writer.u64(file.size);
+                for time in [file.mtime, file.ctime] {
+                    writer.i64(time.0);
+                    writer.i64(time.1);
+                }
+                1
+            }
+            Self::Sha256 { digest, size } => {
+                writer.put(digest);
+                writer.u64(*size);
+                2
+            }
+        };
+        let mut key = [0; KEY_LEN];
+        for (to, from) in key.iter_mut().zip(writer.finish()) {
+            *to = from;
+        }
+        (kind, key)
+    }
+
+    fn decode(kind: u32, key: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(key, "identity key");
+        let decoded = match kind {
+            1 => Self::Stat(FileIdentity {
+                dev: reader.u64()?,
+                ino: reader.u64()?,
+                size: reader.u64()?,
+                mtime: (reader.i64()?, reader.i64()?),
+                ctime: (reader.i64()?, reader.i64()?),
+            }),
+            2 => Self::Sha256 {
+                digest: reader.array()?,
+                size: reader.u64()?,
+            },
+            other => return Err(DecodeError::field("identity kind", "1 or 2", other)),
+        };
+        reader.reserved(reader.remaining())?;
+        Ok(decoded)
+    }
+
+    /// The name of this identity's record.
+    pub fn id(&self) -> IdentityId {
+        let (kind, key) = self.encode();
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&kind.to_le_bytes());
+        hasher.update(&key);
+        IdentityId(Digest(*hasher.finalize().as_bytes()))
+    }
+}
+
+pub(crate) fn encode_record(key: &IdentityKey, manifest: ManifestId) -> Vec<u8> {
+    let (kind, key) = key.encode();
+    let mut writer = Writer::with_preamble(MAGIC, RECORD_LEN);
+    writer.u32(kind);
+    writer.put(&manifest.0.0);
+    writer.put(&key);
+    writer.zeros(12);
+    writer.crc();
+    debug_assert_eq!(writer.len(), RECORD_LEN);
+    writer.finish()
+}
+
+pub(crate) fn decode_record(bytes: &[u8]) -> Result<(IdentityKey, ManifestId), DecodeError> {
+    let mut reader = Reader::new(bytes, "identity record");
+    reader.preamble(MAGIC)?;
+    if bytes.len() != RECORD_LEN {
+        let found = bytes.len();
+        return Err(DecodeError::field("identity length", RECORD_LEN, found));
+    }
+    checked_by_crc(bytes, "identity record")?;
+    let kind = reader.u32()?;
+    let manifest = ManifestId(Digest(reader.array()?));
+    let key = IdentityKey::decode(kind, reader.bytes(KEY_LEN)?)?;
+    reader.reserved(12)?;
+    Ok((key, manifest))
+}
+
+impl Store {
+    /// Binds an identity to a manifest, in the place of an earlier binding.
+    ///
+    /// The caller answers for INV-10: it hashed every byte of the file, and the file did not change
+    /// meanwhile.
+    pub fn bind(&self, key: &IdentityKey, manifest: ManifestId) -> Result<(), PublishError> {
+        let name = key.id().to_string();
+        self.replace_record(Folder::Identities, &name, &encode_record(key, manifest))
+    }
+
+    /// The manifest that an identity is bound to.
+    ///
+    /// # Errors
+    /// [`StoreError::Record`] when the record is damaged; the file must be hashed then.
+    pub fn look_up(&self, key: &IdentityKey) -> Result<Option<ManifestId>, StoreError> {
+        let name = key.id().to_string();
+        let bytes = self.read_record(Folder::Identities, &name, RECORD_LEN as u64)?;
+        let Some(bytes) = bytes else {
+            return Ok(None);
+        };
+        match decode_record(&bytes) {
+            Ok((found, manifest)) if found == *key => Ok(Some(manifest)),
+            Ok((found, _)) => Err(DecodeError::field(
+                "identity key",
+                format!("{key:?}"),
+                format!("{found:?}"),
+            )),
+            Err(error) => Err(error),
+        }
+        .map_err(|source| StoreError::Record {
+            path: self.path(Folder::Identities, &name),
+            source,
+        })
+    }
+
+    /// Removes a binding that proved wrong.
+    pub fn unbind(&self, key: &IdentityKey) -> Result<bool, StoreError> {
+        Ok(self.unlink_record(Folder::Identities, &key.id().to_string())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: IdentityKey = IdentityKey::Stat(FileIdentity {
+        dev: 1,
+        ino: 2,
+        size: 3,
+        mtime: (4, 5),
+        ctime: (-6, 7),
+    });
+
+    #[test]
+    fn records_round_trip_and_notice_damage() {
+        let sha = IdentityKey::Sha256 {
+            digest: [3; 32],
+            size: 9,
+        };
+        let manifest = ManifestId::of(b"m");
+        for key in [STAT, sha] {
+            let bytes = encode_record(&key, manifest);
+            assert_eq!(decode_record(&bytes), Ok((key, manifest)));
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(decode_record(&damaged).is_err(), "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn golden_key_of_version_1() {
+        assert_eq!(
+            STAT.id().to_string(),
+            "479fd6acdc2c9b01400150ffddb6679392d85856c2839a1abc0a0699890eab75"
+        );
+    }
+}

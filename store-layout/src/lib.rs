@@ -1,0 +1,74 @@
+//! The tensor store: what lies where in a tmpfs directory, and the protocols that keep it true.
+//!
+//! `LAYOUT.md` in the repository's root is the contract. This crate implements it: it publishes,
+//! maps, lists, verifies and reclaims content-addressed objects, and reads and writes the records
+//! that describe models. It knows nothing of model formats, policies, daemons or Kubernetes.
+//!
+//! ```
+//! # let dir = tempfile::tempdir_in("/dev/shm")?;
+//! use tetris_store_layout::{Access, CreateOptions, Reclaimed, Store};
+//!
+//! let store = Store::create(dir.path(), &CreateOptions::default())?;
+//! let published = store.publish(b"weights", Access::ReadOnly)?;
+//! assert_eq!(&published.mapping[..], b"weights");
+//!
+//! // The mapping is the reference: while it lives, nobody can reclaim the object.
+//! assert_eq!(store.reclaim(&published.object)?, Reclaimed::Referenced);
+//! let object = published.object;
+//! drop(published.mapping);
+//! assert_eq!(store.reclaim(&object)?, Reclaimed::Freed { bytes: 7 });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod codec;
+mod crash;
+mod derived;
+mod digest;
+mod dtype;
+mod error;
+mod hash;
+mod header;
+mod holders;
+mod identity;
+mod lock;
+mod manifest;
+mod map;
+mod mapping;
+mod pack;
+mod publish;
+mod quarantine;
+mod reclaim;
+mod record;
+mod scan;
+mod store;
+mod usage;
+mod verify;
+
+pub use crash::{CRASH_AT, CRASH_COUNT_FILE};
+pub use derived::{DerivedKey, DerivedRecord, MAX_TRANSFORM_NAME};
+pub use digest::{DerivedId, Digest, IdentityId, ManifestId, ObjectId, ParseDigestError, TensorId};
+pub use dtype::Dtype;
+pub use error::{DecodeError, IoError, MapError, PublishError, StoreError};
+pub use hash::{SEGMENT_BYTES, SegmentDigest, SegmentHasher, combine, segment_count, segment_len};
+pub use header::{FORMAT_VERSION, StoreId};
+pub use holders::Holders;
+pub use identity::{FileIdentity, IdentityKey};
+pub use lock::CreationLock;
+pub use manifest::{
+    MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind, Place,
+};
+pub use mapping::{Access, Mapping};
+pub use pack::{PACK_ALIGN, PackItem, PackPlan, SMALL_TENSOR, plan_packs, small_tensor_threshold};
+pub use publish::{Outcome, Published, SegmentWriter, Staging};
+pub use reclaim::Reclaimed;
+pub use scan::{BoundIdentity, ForeignEntry, ObjectEntry, ObjectListing, RecordEntry};
+pub use store::{CreateOptions, ObjectRef, Store};
+pub use usage::Usage;
+pub use verify::{Fault, VerifyDepth};

@@ -1,0 +1,151 @@
+//! Open-file-description locks (LAYOUT.md 4).
+//!
+//! OFD locks rather than `flock` or POSIX locks: a write lock needs a writable descriptor, so a
+//! process with read access cannot shut others out; and a lock is not lost when some other
+//! descriptor of the same file is closed in the process (fcntl(2), "Open file description locks").
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+
+use crate::digest::Digest;
+
+/// What a lock excludes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockKind {
+    /// Excludes writers.
+    Read,
+    /// Excludes everyone.
+    Write,
+}
+
+fn request(kind: LockKind, start: i64, len: i64) -> libc::flock {
+    libc::flock {
+        l_type: match kind {
+            LockKind::Read => libc::F_RDLCK as libc::c_short,
+            LockKind::Write => libc::F_WRLCK as libc::c_short,
+        },
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: start,
+        // 0 means "to the end, however far the file grows".
+        l_len: len,
+        l_pid: 0,
+    }
+}
+
+fn try_lock_range(file: impl AsFd, kind: LockKind, start: i64, len: i64) -> Result<bool, Errno> {
+    loop {
+        match fcntl(&file, FcntlArg::F_OFD_SETLK(&request(kind, start, len))) {
+            Ok(_) => return Ok(true),
+            Err(Errno::EAGAIN | Errno::EACCES) => return Ok(false),
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Locks the whole file without waiting; `false` means that someone else holds a lock.
+///
+/// The lock lasts until the last reference to the open file description is gone: descriptors,
+/// and mappings made from it.
+pub(crate) fn try_lock(file: impl AsFd, kind: LockKind) -> Result<bool, Errno> {
+    try_lock_range(file, kind, 0, 0)
+}
+
+/// Advisory lock on the production of one thing, so that others wait instead of doing it as well.
+///
+/// Released when dropped, or by the kernel when the process dies.
+#[derive(Debug)]
+#[must_use = "the lock is released when this value is dropped"]
+pub struct CreationLock {
+    _file: File,
+}
+
+impl CreationLock {
+    /// Takes the lock for `key`, waiting until `deadline` at most, and asking `give_up` between
+    /// attempts. `None` when it was not to be had: the caller works on without it.
+    ///
+    /// `file` must be a description of its own, for the lock belongs to it.
+    pub(crate) fn acquire(
+        file: File,
+        key: &Digest,
+        deadline: Instant,
+        mut give_up: impl FnMut() -> bool,
+    ) -> Option<Self> {
+        // Offsets of locks are signed: 63 bits of the key.
+        let offset = (key.prefix_u64() >> 1).cast_signed();
+        // Others may be about to finish, or need minutes: poll soon, then less often.
+        let mut pause = Duration::from_micros(200);
+        loop {
+            match try_lock_range(&file, LockKind::Write, offset, 1) {
+                Ok(true) => return Some(Self { _file: file }),
+                Ok(false) => {}
+                Err(_) => return None,
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || give_up() {
+                return None;
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+    use std::path::Path;
+
+    fn open(path: &Path) -> File {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .unwrap()
+    }
+
+    #[test]
+    fn readers_share_and_exclude_writers_until_their_description_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let (a, b, c) = (open(&path), open(&path), open(&path));
+        assert_eq!(try_lock(&a, LockKind::Read), Ok(true));
+        assert_eq!(try_lock(&b, LockKind::Read), Ok(true));
+        assert_eq!(try_lock(&c, LockKind::Write), Ok(false));
+        drop(a);
+        assert_eq!(try_lock(&c, LockKind::Write), Ok(false));
+        drop(b);
+        assert_eq!(try_lock(&c, LockKind::Write), Ok(true));
+    }
+
+    #[test]
+    fn a_reader_of_a_read_only_descriptor_cannot_lock_out_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        drop(open(&path));
+        let read_only = File::open(&path).unwrap();
+        assert_eq!(try_lock(&read_only, LockKind::Write), Err(Errno::EBADF));
+    }
+
+    #[test]
+    fn creation_locks_exclude_per_key_and_their_wait_is_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("locks");
+        let (one, two) = (Digest([1; 32]), Digest([2; 32]));
+        let now = Instant::now();
+        let held = CreationLock::acquire(open(&path), &one, now, || false);
+        assert!(held.is_some());
+        assert!(CreationLock::acquire(open(&path), &one, now, || false).is_none());
+        assert!(CreationLock::acquire(open(&path), &two, now, || false).is_some());
+        drop(held);
+        assert!(CreationLock::acquire(open(&path), &one, now, || false).is_some());
+    }
+}

@@ -1,0 +1,209 @@
+//! Publishing an object: steps P1 to P9 of LAYOUT.md 5.1.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use nix::fcntl::{FallocateFlags, fallocate};
+
+use crate::crash;
+use crate::error::{IoError, MapError, PublishError};
+use crate::hash::{SEGMENT_BYTES, SegmentDigest, SegmentHasher, combine, segment_count};
+use crate::lock::{LockKind, try_lock};
+use crate::mapping::{Access, Mapping};
+use crate::record;
+use crate::store::{Folder, ObjectRef, Store};
+
+/// How often an object is linked again because someone removed the one that was there first.
+const ATTEMPTS: u32 = 16;
+
+/// Who put an object into the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// This process did.
+    New,
+    /// It was there, or another process was faster.
+    Existing,
+}
+
+/// An object that is in the store, and the reference to it.
+#[derive(Debug)]
+pub struct Published {
+    /// The object.
+    pub object: ObjectRef,
+    /// Who published it.
+    pub outcome: Outcome,
+    /// The object's bytes; dropping this drops the reference.
+    pub mapping: Mapping,
+}
+
+/// An object under construction: an unnamed file, gone with this value unless committed.
+///
+/// Its segments can be written by several threads at once.
+#[derive(Debug)]
+pub struct Staging<'store> {
+    store: &'store Store,
+    file: File,
+    len: u64,
+    path: PathBuf,
+}
+
+/// Writes and hashes one segment of a staged object, in order.
+///
+/// The buffers that are written are the ones that are hashed, so an object's name is true of its
+/// bytes (INV-1) even when the source changes while it is read.
+#[derive(Debug)]
+pub struct SegmentWriter<'staging> {
+    staging: &'staging Staging<'staging>,
+    hasher: SegmentHasher,
+    offset: u64,
+}
+
+impl Store {
+    /// Stages an object of `len` bytes (P1, P2).
+    ///
+    /// # Errors
+    /// [`PublishError::is_full`] when the store has no room for it.
+    pub fn stage(&self, len: u64) -> Result<Staging<'_>, PublishError> {
+        self.require_writable()?;
+        let path = self.path(Folder::Objects, "(new object)");
+        let file = record::unnamed(self.folder(Folder::Objects), &path)?;
+        crash::passed("P1");
+        if len > 0 {
+            let signed = i64::try_from(len)
+                .map_err(|_| IoError::new("allocate", &path, nix::errno::Errno::EFBIG))?;
+            fallocate(&file, FallocateFlags::empty(), 0, signed)
+                .map_err(|error| IoError::new("allocate", &path, error))?;
+        }
+        crash::passed("P2");
+        Ok(Staging {
+            store: self,
+            file,
+            len,
+            path,
+        })
+    }
+
+    /// Publishes `bytes` as one object, unless they are in the store already.
+    pub fn publish(&self, bytes: &[u8], access: Access) -> Result<Published, PublishError> {
+        let object = ObjectRef::of(bytes);
+        if let Ok(Some(mapping)) = self.map(&object, access) {
+            return Ok(Published {
+                object,
+                outcome: Outcome::Existing,
+                mapping,
+            });
+        }
+        let staging = self.stage(object.len)?;
+        let mut digests = Vec::new();
+        for index in 0..segment_count(object.len) {
+            let mut writer = staging.segment(index);
+            let start = (index * SEGMENT_BYTES) as usize;
+            let rest = bytes.get(start..).unwrap_or_default();
+            let segment = rest.get(..SEGMENT_BYTES as usize).unwrap_or(rest);
+            writer.write(segment)?;
+            digests.push(writer.finish());
+        }
+        staging.commit(&digests, access)
+    }
+}
+
+impl<'store> Staging<'store> {
+    /// Length of the object in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True for an object without bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Begins segment `index` (P3).
+    pub fn segment(&'store self, index: u64) -> SegmentWriter<'store> {
+        SegmentWriter {
+            staging: self,
+            hasher: SegmentHasher::new(self.len, index),
+            offset: index * SEGMENT_BYTES,
+        }
+    }
+
+    /// Names the object after its bytes and maps it (P4 to P9). `segments` are the digests of all
+    /// segments, in order.
+    pub fn commit(
+        self,
+        segments: &[SegmentDigest],
+        access: Access,
+    ) -> Result<Published, PublishError> {
+        let found = segments.iter().map(SegmentDigest::len).sum();
+        let (id, crc) =
+            combine(segments)
+                .filter(|_| found == self.len)
+                .ok_or(PublishError::Length {
+                    expected: self.len,
+                    found,
+                })?;
+        crash::passed("P4");
+        let object = ObjectRef {
+            id,
+            crc,
+            len: self.len,
+        };
+        let name = object.file_name();
+        let path = self.store.path(Folder::Objects, &name);
+        record::seal(&self.file, &path)?;
+        crash::passed("P5");
+        // Nobody else can have this description; a failure would be an I/O error such as ENOLCK.
+        let locked = try_lock(&self.file, LockKind::Read)
+            .map_err(|error| IoError::new("lock", &path, error))?;
+        debug_assert!(locked);
+        crash::passed("P6");
+        for _ in 0..ATTEMPTS {
+            let dir = self.store.folder(Folder::Objects);
+            let outcome = if record::link(&self.file, dir, &name, &path)? {
+                Outcome::New
+            } else {
+                Outcome::Existing
+            };
+            crash::passed("P7");
+            let mapped = match self.store.map(&object, access) {
+                // What has the name is not the object: out of the way, and ours takes its place.
+                Err(MapError::Damaged { .. }) => {
+                    self.store.quarantine(&object)?;
+                    None
+                }
+                mapped => mapped?,
+            };
+            if let Some(mapping) = mapped {
+                crash::passed("P8");
+                drop(self.file);
+                crash::passed("P9");
+                return Ok(Published {
+                    object,
+                    outcome,
+                    mapping,
+                });
+            }
+        }
+        Err(PublishError::Vanished { path })
+    }
+}
+
+impl SegmentWriter<'_> {
+    /// Appends `bytes` to the segment.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), PublishError> {
+        self.staging
+            .file
+            .write_all_at(bytes, self.offset)
+            .map_err(|error| IoError::new("write", &self.staging.path, error))?;
+        self.hasher.update(bytes);
+        self.offset += bytes.len() as u64;
+        crash::passed("P3");
+        Ok(())
+    }
+
+    /// Ends the segment.
+    pub fn finish(self) -> SegmentDigest {
+        self.hasher.finish()
+    }
+}

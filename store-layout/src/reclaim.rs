@@ -1,0 +1,108 @@
+//! Reclaiming an object: steps R1 to R5 of LAYOUT.md 5.3.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{Mode, fchmod, fstat, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use crate::crash;
+use crate::digest::{DerivedId, ManifestId};
+use crate::error::{IoError, StoreError};
+use crate::lock::{LockKind, try_lock};
+use crate::map::open_object;
+use crate::store::{Folder, ObjectRef, Store};
+
+/// What became of an object that was to be reclaimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reclaimed {
+    /// It is gone.
+    Freed {
+        /// Its length in bytes.
+        bytes: u64,
+    },
+    /// Someone maps it, or is about to: it stays. A normal outcome.
+    Referenced,
+    /// It was not there, or someone else reclaimed it.
+    Absent,
+}
+
+impl Store {
+    /// Removes an object unless it is referenced.
+    pub fn reclaim(&self, object: &ObjectRef) -> Result<Reclaimed, StoreError> {
+        let name = object.file_name();
+        let path = || self.path(Folder::Objects, &name);
+        let file = match self.open_for_locking(&name) {
+            Ok(file) => file,
+            Err(Errno::ENOENT) => return Ok(Reclaimed::Absent),
+            Err(error) => return Err(IoError::new("open for reclaim", path(), error).into()),
+        };
+        crash::passed("R1");
+        let locked = try_lock(&file, LockKind::Write)
+            .map_err(|error| IoError::new("lock", path(), error))?;
+        if !locked {
+            return Ok(Reclaimed::Referenced);
+        }
+        crash::passed("R2");
+        let Some(bytes) = self
+            .still_named(&file, &name)
+            .map_err(|error| IoError::new("stat", path(), error))?
+        else {
+            return Ok(Reclaimed::Absent);
+        };
+        crash::passed("R3");
+        unlinkat(
+            self.folder(Folder::Objects),
+            name.as_str(),
+            UnlinkatFlags::NoRemoveDir,
+        )
+        .map_err(|error| IoError::new("unlink", path(), error))?;
+        crash::passed("R4");
+        drop(file);
+        crash::passed("R5");
+        Ok(Reclaimed::Freed { bytes })
+    }
+
+    /// R1: a write lock needs a writable descriptor, and objects are read-only even to their owner.
+    fn open_for_locking(&self, name: &str) -> Result<File, Errno> {
+        match open_object(self, name, true) {
+            Err(Errno::EACCES) => {}
+            other => return other,
+        }
+        let read_only = open_object(self, name, false)?;
+        fchmod(&read_only, Mode::from_bits_truncate(0o644))?;
+        let writable = open_object(self, name, true);
+        fchmod(&read_only, Mode::from_bits_truncate(0o444))?;
+        writable
+    }
+
+    /// R3: the length of `file` if `name` still leads to it.
+    fn still_named(&self, file: &File, name: &str) -> Result<Option<u64>, Errno> {
+        let held = fstat(file)?;
+        let dir = self.folder(Folder::Objects).as_fd();
+        match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(named) if named.st_ino == held.st_ino && named.st_dev == held.st_dev => {
+                Ok(Some(held.st_size as u64))
+            }
+            Ok(_) | Err(Errno::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a manifest. Its objects are not affected.
+    pub fn remove_manifest(&self, id: ManifestId) -> Result<bool, StoreError> {
+        Ok(self.unlink_record(Folder::Manifests, &id.to_string())?)
+    }
+
+    /// Removes a derived record. Its object is not affected.
+    pub fn remove_derived(&self, id: DerivedId) -> Result<bool, StoreError> {
+        Ok(self.unlink_record(Folder::Derived, &id.to_string())?)
+    }
+
+    /// Removes an identity record by name, as [`Store::identities`] lists it.
+    pub fn remove_identity(&self, id: crate::digest::IdentityId) -> Result<bool, StoreError> {
+        Ok(self.unlink_record(Folder::Identities, &id.to_string())?)
+    }
+}

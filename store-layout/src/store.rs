@@ -1,0 +1,305 @@
+//! Opening and creating a store.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
+use nix::unistd::{AccessFlags, access};
+
+use crate::digest::{Digest, ObjectId};
+use crate::error::{DecodeError, IoError, PublishError, StoreError};
+use crate::header::{StoreHeader, StoreId};
+use crate::lock::CreationLock;
+use crate::record;
+
+/// Name of the header file.
+const HEADER: &str = "store";
+/// Name of the file that creation locks lie on.
+const LOCKS: &str = "locks";
+
+/// The folders of a store (LAYOUT.md 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Folder {
+    Objects,
+    Manifests,
+    Identities,
+    Derived,
+    Quarantine,
+}
+
+impl Folder {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Objects,
+        Self::Manifests,
+        Self::Identities,
+        Self::Derived,
+        Self::Quarantine,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Objects => "objects-v1",
+            Self::Manifests => "manifests-v1",
+            Self::Identities => "identities-v1",
+            Self::Derived => "derived-v1",
+            Self::Quarantine => "quarantine-v1",
+        }
+    }
+}
+
+/// Everything that is needed to find an object and to notice that it is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ObjectRef {
+    /// BLAKE3-256 of the bytes.
+    pub id: ObjectId,
+    /// CRC-32 of the bytes.
+    pub crc: u32,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+impl ObjectRef {
+    /// The reference to an object of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self {
+            id: ObjectId::of(bytes),
+            crc: crc32fast::hash(bytes),
+            len: bytes.len() as u64,
+        }
+    }
+
+    /// The object's file name.
+    pub fn file_name(&self) -> String {
+        format!("{}-{:08x}", self.id, self.crc)
+    }
+}
+
+/// How to create a store.
+#[derive(Debug, Clone, Default)]
+pub struct CreateOptions {
+    /// Accept a file system other than tmpfs. The protocols hold on any local file system with
+    /// `O_TMPFILE`; what is lost is memory speed and huge pages.
+    pub allow_other_file_systems: bool,
+}
+
+/// An open tensor store.
+///
+/// Cheap to share by reference between threads; all operations take `&self`.
+#[derive(Debug)]
+pub struct Store {
+    root: PathBuf,
+    header: StoreHeader,
+    writable: bool,
+    objects: OwnedFd,
+    manifests: OwnedFd,
+    identities: OwnedFd,
+    derived: OwnedFd,
+    quarantine: OwnedFd,
+}
+
+impl Store {
+    /// Creates a store in `root`, which is made if missing and must be empty; opens it if it is a
+    /// store already. Safe against others that do the same.
+    pub fn create(root: impl AsRef<Path>, options: &CreateOptions) -> Result<Self, StoreError> {
+        let root = root.as_ref();
+        make_dir(root)?;
+        match Self::open(root) {
+            Err(StoreError::NotAStore { .. }) => {}
+            other => return other,
+        }
+        require_empty(root)?;
+        if !options.allow_other_file_systems {
+            require_tmpfs(root)?;
+        }
+        for folder in Folder::ALL {
+            make_dir(&root.join(folder.name()))?;
+        }
+        let locks = root.join(LOCKS);
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o644)
+            .open(&locks)
+            .map_err(|error| IoError::new("create", &locks, error))?;
+        let header = StoreHeader {
+            id: random_id(root)?,
+            created_s: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |age| age.as_secs()),
+        };
+        // Last, and atomic: a directory with a header is a complete store.
+        let dir = open_dir(root)?;
+        record::link_new(&dir, root, HEADER, &header.encode())?;
+        Self::open(root)
+    }
+
+    /// Opens the store in `root`.
+    ///
+    /// # Errors
+    /// [`StoreError::NotAStore`] where there is none, [`StoreError::Version`] where another
+    /// version made it, [`StoreError::Header`] where the header is damaged.
+    pub fn open(root: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let root = root.as_ref();
+        let header_path = root.join(HEADER);
+        let bytes = match std::fs::read(&header_path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound && root.is_dir() => {
+                return Err(StoreError::NotAStore { path: root.into() });
+            }
+            Err(error) => return Err(IoError::new("read", &header_path, error).into()),
+        };
+        let header = StoreHeader::decode(&bytes).map_err(|source| match source {
+            DecodeError::Version { found } => StoreError::Version {
+                path: root.into(),
+                found,
+            },
+            source => StoreError::Header {
+                path: header_path,
+                source,
+            },
+        })?;
+        let folder = |folder: Folder| open_dir(&root.join(folder.name()));
+        Ok(Self {
+            root: root.to_owned(),
+            header,
+            writable: access(&root.join(Folder::Objects.name()), AccessFlags::W_OK).is_ok(),
+            objects: folder(Folder::Objects)?,
+            manifests: folder(Folder::Manifests)?,
+            identities: folder(Folder::Identities)?,
+            derived: folder(Folder::Derived)?,
+            quarantine: folder(Folder::Quarantine)?,
+        })
+    }
+
+    /// The store's directory, as it was given.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The store's random identity.
+    pub fn id(&self) -> StoreId {
+        self.header.id
+    }
+
+    /// When the store was created.
+    pub fn created(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(self.header.created_s)
+    }
+
+    /// Whether this process may publish and reclaim; otherwise it can only map.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Where an object lies, for programs that map it by path. The path is valid while the object
+    /// is referenced.
+    pub fn object_path(&self, object: &ObjectRef) -> PathBuf {
+        self.path(Folder::Objects, &object.file_name())
+    }
+
+    /// Takes the advisory creation lock for `key`; see [`CreationLock`]. `give_up` is asked between
+    /// attempts and ends the wait when it says `true`.
+    pub fn creation_lock(
+        &self,
+        key: &Digest,
+        wait: Duration,
+        give_up: impl FnMut() -> bool,
+    ) -> Option<CreationLock> {
+        let deadline = Instant::now() + wait;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.root.join(LOCKS))
+            .ok()?;
+        CreationLock::acquire(file, key, deadline, give_up)
+    }
+
+    pub(crate) fn folder(&self, folder: Folder) -> &OwnedFd {
+        match folder {
+            Folder::Objects => &self.objects,
+            Folder::Manifests => &self.manifests,
+            Folder::Identities => &self.identities,
+            Folder::Derived => &self.derived,
+            Folder::Quarantine => &self.quarantine,
+        }
+    }
+
+    pub(crate) fn path(&self, folder: Folder, name: &str) -> PathBuf {
+        self.root.join(folder.name()).join(name)
+    }
+
+    pub(crate) fn require_writable(&self) -> Result<(), PublishError> {
+        if self.writable {
+            Ok(())
+        } else {
+            Err(PublishError::ReadOnly {
+                path: self.root.clone(),
+            })
+        }
+    }
+}
+
+fn make_dir(path: &Path) -> Result<(), IoError> {
+    match DirBuilder::new().recursive(true).mode(0o755).create(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(IoError::new("create directory", path, error)),
+    }
+}
+
+fn open_dir(path: &Path) -> Result<OwnedFd, IoError> {
+    open(
+        path,
+        OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(|error| IoError::new("open directory", path, error))
+}
+
+/// A store is created in an empty directory, or in one where an earlier attempt was cut short.
+fn require_empty(root: &Path) -> Result<(), StoreError> {
+    let entries = std::fs::read_dir(root).map_err(|error| IoError::new("list", root, error))?;
+    for entry in entries {
+        let entry = entry.map_err(|error| IoError::new("list", root, error))?;
+        let name = entry.file_name();
+        let ours = name == LOCKS
+            || name == HEADER
+            || Folder::ALL.iter().any(|folder| name == folder.name());
+        if !ours {
+            return Err(StoreError::NotEmpty { path: root.into() });
+        }
+    }
+    Ok(())
+}
+
+fn require_tmpfs(root: &Path) -> Result<(), StoreError> {
+    let dir = open_dir(root)?;
+    let kind = fstatfs(dir.as_fd())
+        .map_err(|error: Errno| IoError::new("stat the file system of", root, error))?
+        .filesystem_type();
+    if kind == TMPFS_MAGIC {
+        Ok(())
+    } else {
+        Err(StoreError::NotTmpfs {
+            path: root.into(),
+            found: kind.0,
+        })
+    }
+}
+
+fn random_id(root: &Path) -> Result<StoreId, IoError> {
+    use std::io::Read;
+    let mut id = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut id))
+        .map_err(|error| IoError::new("read /dev/urandom for the id of", root, error))?;
+    Ok(StoreId(id))
+}
