@@ -53,6 +53,8 @@ enum Node {
     Root(blake3::Hash),
     /// The segment is a subtree.
     Subtree(ChainingValue),
+    /// No byte of the segment was hashed, and a subtree has at least one.
+    Missing,
 }
 
 impl SegmentDigest {
@@ -101,9 +103,10 @@ impl SegmentHasher {
 
     /// Ends the segment.
     pub fn finish(self) -> SegmentDigest {
-        // A subtree has at least one byte; `combine` refuses a segment without any.
-        let node = if self.whole_object || self.blake3.count() == 0 {
+        let node = if self.whole_object {
             Node::Root(self.blake3.finalize())
+        } else if self.blake3.count() == 0 {
+            Node::Missing
         } else {
             Node::Subtree(self.blake3.finalize_non_root())
         };
@@ -155,7 +158,7 @@ fn subtree(segments: &[SegmentDigest]) -> Option<ChainingValue> {
         [] => None,
         [one] => match one.node {
             Node::Subtree(value) => Some(value),
-            Node::Root(_) => None,
+            Node::Root(_) | Node::Missing => None,
         },
         many => {
             let (left, right) = split(many)?;

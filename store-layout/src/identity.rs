@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use crate::codec::{Reader, Writer, checked_by_crc};
 use crate::digest::{Digest, IdentityId, ManifestId};
 use crate::error::{DecodeError, PublishError, StoreError};
+use crate::manifest::ManifestKind;
 use crate::store::{Folder, Store};
 
 const MAGIC: &[u8; 8] = b"TETRIDEN";
@@ -40,9 +41,18 @@ impl FileIdentity {
     }
 }
 
-/// By what a model file is recognised.
+/// By what a model file is recognised, and as what it was published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum IdentityKey {
+pub struct IdentityKey {
+    /// The same file can be kept as tensors and as a whole.
+    pub kind: ManifestKind,
+    /// What tells it from other files.
+    pub by: IdentityBy,
+}
+
+/// What tells a file from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IdentityBy {
     /// This very file was read before on this node.
     Stat(FileIdentity),
     /// SHA-256 and length of the content, as Hugging Face caches name it.
@@ -57,8 +67,8 @@ pub enum IdentityKey {
 impl IdentityKey {
     fn encode(&self) -> (u32, [u8; KEY_LEN]) {
         let mut writer = Writer::default();
-        let kind = match self {
-            Self::Stat(file) => {
+        let by = match &self.by {
+            IdentityBy::Stat(file) => {
                 writer.u64(file.dev);
                 writer.u64(file.ino);
                 writer.u64(file.size);
@@ -68,11 +78,15 @@ impl IdentityKey {
                 }
                 1
             }
-            Self::Sha256 { digest, size } => {
+            IdentityBy::Sha256 { digest, size } => {
                 writer.put(digest);
                 writer.u64(*size);
                 2
             }
+        };
+        let kind = match self.kind {
+            ManifestKind::Safetensors => by,
+            ManifestKind::File => by + 2,
         };
         let mut key = [0; KEY_LEN];
         for (to, from) in key.iter_mut().zip(writer.finish()) {
@@ -83,22 +97,27 @@ impl IdentityKey {
 
     fn decode(kind: u32, key: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(key, "identity key");
-        let decoded = match kind {
-            1 => Self::Stat(FileIdentity {
+        let by = match kind {
+            1 | 3 => IdentityBy::Stat(FileIdentity {
                 dev: reader.u64()?,
                 ino: reader.u64()?,
                 size: reader.u64()?,
                 mtime: (reader.i64()?, reader.i64()?),
                 ctime: (reader.i64()?, reader.i64()?),
             }),
-            2 => Self::Sha256 {
+            2 | 4 => IdentityBy::Sha256 {
                 digest: reader.array()?,
                 size: reader.u64()?,
             },
-            other => return Err(DecodeError::field("identity kind", "1 or 2", other)),
+            other => return Err(DecodeError::field("identity kind", "1 to 4", other)),
         };
         reader.reserved(reader.remaining())?;
-        Ok(decoded)
+        let kind = if kind <= 2 {
+            ManifestKind::Safetensors
+        } else {
+            ManifestKind::File
+        };
+        Ok(Self { kind, by })
     }
 
     /// The name of this identity's record.
@@ -183,19 +202,25 @@ impl Store {
 mod tests {
     use super::*;
 
-    const STAT: IdentityKey = IdentityKey::Stat(FileIdentity {
-        dev: 1,
-        ino: 2,
-        size: 3,
-        mtime: (4, 5),
-        ctime: (-6, 7),
-    });
+    const STAT: IdentityKey = IdentityKey {
+        kind: ManifestKind::Safetensors,
+        by: IdentityBy::Stat(FileIdentity {
+            dev: 1,
+            ino: 2,
+            size: 3,
+            mtime: (4, 5),
+            ctime: (-6, 7),
+        }),
+    };
 
     #[test]
     fn records_round_trip_and_notice_damage() {
-        let sha = IdentityKey::Sha256 {
-            digest: [3; 32],
-            size: 9,
+        let sha = IdentityKey {
+            kind: ManifestKind::File,
+            by: IdentityBy::Sha256 {
+                digest: [3; 32],
+                size: 9,
+            },
         };
         let manifest = ManifestId::of(b"m");
         for key in [STAT, sha] {

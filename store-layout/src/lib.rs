@@ -59,7 +59,7 @@ pub use error::{DecodeError, IoError, MapError, PublishError, StoreError};
 pub use hash::{SEGMENT_BYTES, SegmentDigest, SegmentHasher, combine, segment_count, segment_len};
 pub use header::{FORMAT_VERSION, StoreId};
 pub use holders::Holders;
-pub use identity::{FileIdentity, IdentityKey};
+pub use identity::{FileIdentity, IdentityBy, IdentityKey};
 pub use lock::CreationLock;
 pub use manifest::{
     MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind, Place,

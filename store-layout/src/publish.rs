@@ -108,7 +108,7 @@ impl Store {
     }
 }
 
-impl<'store> Staging<'store> {
+impl Staging<'_> {
     /// Length of the object in bytes.
     pub fn len(&self) -> u64 {
         self.len
@@ -120,7 +120,7 @@ impl<'store> Staging<'store> {
     }
 
     /// Begins segment `index` (P3).
-    pub fn segment(&'store self, index: u64) -> SegmentWriter<'store> {
+    pub fn segment(&self, index: u64) -> SegmentWriter<'_> {
         SegmentWriter {
             staging: self,
             hasher: SegmentHasher::new(self.len, index),

@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::{MAX_METADATA, MAX_OBJECTS, MAX_TENSORS, Manifest, ManifestKind, ManifestTensor};
+use super::{
+    MAX_METADATA, MAX_OBJECTS, MAX_TENSORS, Manifest, ManifestKind, ManifestTensor, ObjectKind,
+};
+use crate::digest::Digest;
 use crate::error::DecodeError;
 
 impl Manifest {
@@ -17,13 +20,21 @@ impl Manifest {
         let mut names = HashSet::with_capacity(self.tensors.len());
         for tensor in &self.tensors {
             if !names.insert(tensor.name.as_str()) {
-                return Err(DecodeError::field("tensor name", "distinct", &tensor.name));
+                return Err(DecodeError::field(
+                    "tensor name",
+                    "distinct",
+                    tensor.name.escape_debug(),
+                ));
             }
         }
         let pairs = self.metadata.iter().zip(self.metadata.iter().skip(1));
         for ((one, _), (next, _)) in pairs {
             if one >= next {
-                return Err(DecodeError::field("metadata keys", "ascending", next));
+                return Err(DecodeError::field(
+                    "metadata keys",
+                    "ascending",
+                    next.escape_debug(),
+                ));
             }
         }
         Ok(())
@@ -40,22 +51,32 @@ impl Manifest {
             }
         }
         if self.kind == ManifestKind::File {
-            let total: u64 = self
-                .objects
-                .iter()
-                .map(|entry| entry.object.len)
-                .fold(0, u64::saturating_add);
-            if !self.tensors.is_empty() || self.objects.len() != 1 || total != self.source_size {
-                let found = format!(
-                    "{} tensors, {} objects, {total} bytes",
-                    self.tensors.len(),
-                    self.objects.len()
-                );
-                let expected = format!("one object of {} bytes", self.source_size);
-                return Err(DecodeError::field("whole file", expected, found));
-            }
+            return self.check_whole_file();
         }
         Ok(())
+    }
+
+    fn check_whole_file(&self) -> Result<(), DecodeError> {
+        let one = match self.objects.as_slice() {
+            [one] => one.kind == ObjectKind::File && one.object.len == self.source_size,
+            _ => false,
+        };
+        let bare = self.tensors.is_empty() && self.metadata.is_empty() && self.data_start == 0;
+        if one && bare && self.header_digest == Digest::of(b"") {
+            return Ok(());
+        }
+        let found = format!(
+            "{} objects of {} bytes, {} tensors, data start {}",
+            self.objects.len(),
+            self.object_bytes(),
+            self.tensors.len(),
+            self.data_start
+        );
+        let expected = format!(
+            "one file object of {} bytes and no header",
+            self.source_size
+        );
+        Err(DecodeError::field("whole file", expected, found))
     }
 
     /// Tensors cover the file's data without gap or overlap, in order.

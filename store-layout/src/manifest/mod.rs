@@ -17,7 +17,7 @@ pub const MAX_OBJECTS: usize = 16_384;
 /// Most tensors of one file. The largest checkpoints have about 1e5; a header of 100 MB, the cap of
 /// the safetensors format, has room for about 1.6 million.
 const MAX_TENSORS: usize = 1 << 22;
-const MAX_METADATA: usize = 1 << 16;
+const MAX_METADATA: usize = 1 << 20;
 /// The cap on a header of a safetensors file is 100 MB; a manifest takes less than four times that.
 const MAX_MANIFEST_BYTES: u64 = 400_000_000;
 
@@ -30,7 +30,7 @@ const METADATA_LEN: usize = 8;
 const NO_OBJECT: u32 = u32::MAX;
 
 /// What kind of file a manifest describes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ManifestKind {
     /// A safetensors file: tensors in objects and packs.
     Safetensors,
@@ -139,8 +139,9 @@ impl Manifest {
         ManifestId::of(&self.encode())
     }
 
-    /// Bytes of all objects, each counted once.
+    /// Bytes of all objects.
     pub fn object_bytes(&self) -> u64 {
-        self.objects.iter().map(|entry| entry.object.len).sum()
+        let lengths = self.objects.iter().map(|entry| entry.object.len);
+        lengths.fold(0, u64::saturating_add)
     }
 }

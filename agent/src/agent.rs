@@ -1,0 +1,210 @@
+//! The agent: a handle through which a process loads models.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use tetris_store_layout::{Manifest, ManifestKind, Store, StoreError};
+
+use crate::error::LoadError;
+use crate::hub;
+use crate::load::Loader;
+use crate::model::{Model, SharedFile};
+use crate::options::LoadOptions;
+
+/// Loads models through a tensor store, or without one.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let model = dir.path().join("model.safetensors");
+/// # let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![2], &[0; 8])?;
+/// # safetensors::serialize_to_file([("weight", view)], None, &model)?;
+/// # let store = dir.path().join("store");
+/// # tetris_store_layout::Store::create(&store, &Default::default())?;
+/// use tetris_agent::Agent;
+///
+/// let agent = Agent::open(&store)?;
+/// let model = agent.load(&model)?;
+/// let weight = model.tensor("weight").ok_or("no such tensor")?;
+/// assert_eq!(weight.shape(), [2]);
+/// assert_eq!(weight.bytes().len(), 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Agent {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Option<Store>,
+    /// Why there is no store, if there should be one.
+    unavailable: Option<String>,
+    loads: AtomicU64,
+    private_loads: AtomicU64,
+    private_bytes: AtomicU64,
+}
+
+/// Counts of an agent since it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentCounters {
+    /// Model files loaded.
+    pub loads: u64,
+    /// Loads of which some part is in private memory.
+    pub private_loads: u64,
+    /// Bytes loaded into private memory.
+    pub private_bytes: u64,
+}
+
+impl Agent {
+    /// Opens the store in `root`.
+    ///
+    /// # Errors
+    /// When there is no usable store. A server that is to run all the same uses [`Agent::connect`].
+    pub fn open(root: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Ok(Self::with_store(Store::open(root)?))
+    }
+
+    /// Opens the store in `root` if that is possible, and otherwise loads into private memory, having
+    /// said so once in the log.
+    pub fn connect(root: impl AsRef<Path>) -> Self {
+        match Store::open(&root) {
+            Ok(store) => Self::with_store(store),
+            Err(error) => {
+                tracing::warn!(%error, "no tensor store; models are loaded into private memory");
+                Self::new(None, Some(error.to_string()))
+            }
+        }
+    }
+
+    /// An agent that uses `store`.
+    pub fn with_store(store: Store) -> Self {
+        Self::new(Some(store), None)
+    }
+
+    /// An agent that loads into private memory.
+    pub fn without_store() -> Self {
+        Self::new(None, None)
+    }
+
+    fn new(store: Option<Store>, unavailable: Option<String>) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                unavailable,
+                loads: AtomicU64::new(0),
+                private_loads: AtomicU64::new(0),
+                private_bytes: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// The store, if there is one.
+    pub fn store(&self) -> Option<&Store> {
+        self.inner.store.as_ref()
+    }
+
+    /// Counts since this agent was made.
+    pub fn counters(&self) -> AgentCounters {
+        AgentCounters {
+            loads: self.inner.loads.load(Ordering::Relaxed),
+            private_loads: self.inner.private_loads.load(Ordering::Relaxed),
+            private_bytes: self.inner.private_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Loads a model: a safetensors file, or a directory as Hugging Face lays it out.
+    ///
+    /// # Errors
+    /// When the model's files are missing or invalid. Never because of the store: what it cannot
+    /// hold is loaded into private memory, and [`Model::report`] says why.
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<Model, LoadError> {
+        self.load_with(path, &LoadOptions::default())
+    }
+
+    /// As [`Agent::load`], with options.
+    pub fn load_with(
+        &self,
+        path: impl AsRef<Path>,
+        options: &LoadOptions,
+    ) -> Result<Model, LoadError> {
+        let begun = Instant::now();
+        let layout = hub::resolve(path.as_ref())?;
+        let loader = self.loader(options);
+        let parts = layout
+            .files
+            .iter()
+            .map(|file| loader.load(file, ManifestKind::Safetensors))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut model = Model::new(parts, layout.weight_map.as_ref())?;
+        model.report_mut().duration = begun.elapsed();
+        self.count(
+            model.report().bytes_private,
+            model.report().private_reason.as_deref(),
+        );
+        Ok(model)
+    }
+
+    /// Keeps a whole file in the store, of whatever format, for programs that map it by path.
+    ///
+    /// Where the store cannot take it, [`SharedFile::path`] is the original file.
+    pub fn load_file(
+        &self,
+        path: impl AsRef<Path>,
+        options: &LoadOptions,
+    ) -> Result<SharedFile, LoadError> {
+        let begun = Instant::now();
+        let mut part = self
+            .loader(options)
+            .load(path.as_ref(), ManifestKind::File)?;
+        part.report.duration = begun.elapsed();
+        let object = part.backings.iter().find_map(crate::model::Backing::object);
+        let stored = self.store().zip(object);
+        let path: Option<PathBuf> = stored.map(|(store, object)| store.object_path(&object));
+        let private = if path.is_none() { part.size } else { 0 };
+        self.count(private, part.report.private_reason.as_deref());
+        Ok(SharedFile::new(part, path))
+    }
+
+    /// What a model's files consist of, without publishing anything: from the store where they are
+    /// known, by hashing otherwise.
+    pub fn manifests(
+        &self,
+        path: impl AsRef<Path>,
+        kind: ManifestKind,
+        options: &LoadOptions,
+    ) -> Result<Vec<(PathBuf, Manifest)>, LoadError> {
+        let files = match kind {
+            ManifestKind::Safetensors => hub::resolve(path.as_ref())?.files,
+            ManifestKind::File => vec![path.as_ref().to_owned()],
+        };
+        let loader = self.loader(options);
+        let manifest = |file: PathBuf| Ok((file.clone(), loader.manifest(&file, kind)?));
+        files.into_iter().map(manifest).collect()
+    }
+
+    fn loader<'a>(&'a self, options: &'a LoadOptions) -> Loader<'a> {
+        Loader::new(self.store(), self.inner.unavailable.as_deref(), options)
+    }
+
+    fn count(&self, private_bytes: u64, reason: Option<&str>) {
+        let inner = &self.inner;
+        inner.loads.fetch_add(1, Ordering::Relaxed);
+        if private_bytes == 0 {
+            return;
+        }
+        inner
+            .private_bytes
+            .fetch_add(private_bytes, Ordering::Relaxed);
+        let before = inner.private_loads.fetch_add(1, Ordering::Relaxed);
+        if before == 0 && inner.store.is_some() {
+            let reason = reason.unwrap_or("unknown");
+            tracing::warn!(
+                private_bytes,
+                reason,
+                "the tensor store could not hold a model"
+            );
+        }
+    }
+}

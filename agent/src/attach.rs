@@ -1,0 +1,187 @@
+//! Attaching a file that is known: map its objects, read nothing.
+
+use tetris_store_layout::{
+    Access, IdentityBy, IdentityKey, Manifest, MapError, Mapping, ObjectRef, Outcome, Store,
+};
+
+use crate::load::{Loader, PipelineOf};
+use crate::model::Part;
+use crate::pipeline::Hashed;
+use crate::plan::{Job, jobs_of_manifest};
+use crate::report::{LoadReport, Recognised};
+use crate::source::{Failure, Source};
+
+/// Objects per helper thread below which mapping is faster without it: a thread costs as much as
+/// some ten mappings.
+const OBJECTS_PER_THREAD: usize = 64;
+
+/// Attaches `source` through `manifest`. `None` when the manifest turns out not to be the file's.
+///
+/// Objects that were reclaimed meanwhile are published again from the file.
+pub(crate) fn attach(
+    loader: &Loader<'_>,
+    source: &Source,
+    store: &Store,
+    manifest: Manifest,
+    recognised: Recognised,
+) -> Result<Option<Part>, Failure> {
+    if manifest.source_size != source.identity().size {
+        return Ok(None);
+    }
+    let mut report = LoadReport {
+        recognised: vec![recognised],
+        ..LoadReport::default()
+    };
+    let objects: Vec<ObjectRef> = manifest.objects.iter().map(|entry| entry.object).collect();
+    let mapped = map_all(
+        store,
+        &objects,
+        loader.options.access,
+        loader.options.thread_count(),
+    );
+    let mapped = mapped
+        .into_iter()
+        .map(|mapping| mapping.map(|m| (m, Outcome::Existing)));
+    let mut hashed: Vec<Hashed> = objects
+        .iter()
+        .zip(mapped)
+        .map(|(&object, mapping)| Hashed { object, mapping })
+        .collect();
+    let mut refused = None;
+    if hashed.iter().any(|hashed| hashed.mapping.is_none()) {
+        match publish_missing(loader, source, store, &manifest, &mut hashed, &mut report)? {
+            Published::Agrees { reason } => refused = reason,
+            Published::Differs => {
+                disown(store, source, &manifest, recognised);
+                return Ok(None);
+            }
+        }
+        source.require_unchanged()?;
+    }
+    let run = crate::pipeline::Run {
+        objects: hashed,
+        bytes_read: 0,
+        refused,
+    };
+    let backings = loader.complete(source, &manifest, run, &mut report)?;
+    let id = manifest.id();
+    if recognised == Recognised::BySidecar && store.is_writable() {
+        // For `ls` and `gc`; the file's identity is not bound to it (INV-10).
+        if let Err(error) = store.publish_manifest(&manifest) {
+            tracing::debug!(%error, "manifest of a sidecar not published");
+        }
+    }
+    Ok(Some(Part::new(
+        source.path(),
+        id,
+        manifest,
+        backings,
+        report,
+    )))
+}
+
+enum Published {
+    /// What was read is what the manifest says.
+    Agrees {
+        /// Why the store did not take all of it.
+        reason: Option<String>,
+    },
+    /// The file has other bytes than the manifest says.
+    Differs,
+}
+
+/// Reads the objects that are not in the store from the file and publishes them.
+fn publish_missing(
+    loader: &Loader<'_>,
+    source: &Source,
+    store: &Store,
+    manifest: &Manifest,
+    hashed: &mut [Hashed],
+    report: &mut LoadReport,
+) -> Result<Published, Failure> {
+    let (places, jobs): (Vec<usize>, Vec<Job>) = jobs_of_manifest(manifest)
+        .into_iter()
+        .enumerate()
+        .filter(|(index, _)| hashed.get(*index).is_some_and(|h| h.mapping.is_none()))
+        .unzip();
+    let pipeline = PipelineOf {
+        loader,
+        source,
+        jobs: &jobs,
+        store: Some(store),
+        known_missing: true,
+    };
+    let run = pipeline.run()?;
+    report.bytes_read += run.bytes_read;
+    for (place, found) in places.into_iter().zip(run.objects) {
+        match hashed.get_mut(place) {
+            Some(expected) if expected.object == found.object => expected.mapping = found.mapping,
+            _ => return Ok(Published::Differs),
+        }
+    }
+    Ok(Published::Agrees {
+        reason: run.refused,
+    })
+}
+
+/// A binding that proved wrong must not mislead the next load.
+fn disown(store: &Store, source: &Source, manifest: &Manifest, recognised: Recognised) {
+    tracing::warn!(
+        path = %source.path().display(),
+        how = recognised.name(),
+        "the file was recognised wrongly and is hashed"
+    );
+    if recognised == Recognised::ByStat {
+        let key = IdentityKey {
+            kind: manifest.kind,
+            by: IdentityBy::Stat(*source.identity()),
+        };
+        if let Err(error) = store.unbind(&key) {
+            tracing::warn!(%error, "a wrong identity stays in the store");
+        }
+    }
+}
+
+/// Maps the objects that are there. A failure, such as a limit on mappings, is like an absence.
+fn map_all(
+    store: &Store,
+    objects: &[ObjectRef],
+    access: Access,
+    threads: usize,
+) -> Vec<Option<Mapping>> {
+    let map_some = |some: &[ObjectRef]| -> Vec<Option<Mapping>> {
+        let map = |object| match store.map(object, access) {
+            Ok(mapping) => mapping,
+            Err(error @ MapError::Damaged { .. }) => {
+                tracing::warn!(%error, "object ignored");
+                None
+            }
+            Err(error) => {
+                tracing::debug!(%error, "object not mapped");
+                None
+            }
+        };
+        some.iter().map(map).collect()
+    };
+    let threads = threads.min(objects.len() / OBJECTS_PER_THREAD).max(1);
+    if threads == 1 {
+        return map_some(objects);
+    }
+    let chunk = objects.len().div_ceil(threads);
+    std::thread::scope(|scope| {
+        let (mine, theirs) = objects.split_at(chunk);
+        let helpers: Vec<_> = theirs
+            .chunks(chunk)
+            .map(|some| (some.len(), scope.spawn(move || map_some(some))))
+            .collect();
+        let mut mapped = map_some(mine);
+        for (len, helper) in helpers {
+            let some = helper.join().unwrap_or_default();
+            mapped.extend(some);
+            // A helper that panicked gives nothing: its objects count as absent.
+            mapped.resize_with(mapped.len().max(len), || None);
+        }
+        mapped.resize_with(objects.len(), || None);
+        mapped
+    })
+}

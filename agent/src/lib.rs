@@ -1,0 +1,41 @@
+//! Loads models through the Tetris tensor store, so that a node holds one copy of every tensor.
+//!
+//! [`Agent::load`] turns a safetensors file, or a Hugging Face directory, into read-only or
+//! copy-on-write mappings of shared objects. A file that is known on the node is attached without
+//! reading a byte of it; an unknown one is read once, hashed and published over all cores. What the
+//! store cannot hold is loaded into private memory: a load never fails because of the store.
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod agent;
+mod attach;
+mod error;
+mod load;
+mod model;
+mod options;
+mod pipeline;
+mod plan;
+mod private;
+mod read_private;
+mod report;
+mod similarity;
+mod small;
+mod source;
+
+pub mod gc;
+pub mod header;
+pub mod hub;
+pub mod sidecar;
+
+pub use agent::{Agent, AgentCounters};
+pub use error::LoadError;
+pub use model::{Model, Origin, SharedFile, Tensor};
+pub use options::{DEFAULT_WAIT, LoadOptions, Progress, ProgressFn};
+pub use report::{LoadReport, Recognised};
+pub use similarity::{Similarity, TensorSet};
+pub use tetris_store_layout::{Access, CreateOptions, Dtype, ManifestKind, Store};

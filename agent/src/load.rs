@@ -1,0 +1,456 @@
+//! Loading one file: recognise it and attach, or read, hash and publish it.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use sha2::{Digest as _, Sha256};
+use tetris_store_layout::{
+    Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, Store,
+};
+
+use crate::attach::attach;
+use crate::error::LoadError;
+use crate::gc::{self, GcOptions};
+use crate::header::Header;
+use crate::hub;
+use crate::model::{Backing, Entry, Part};
+use crate::options::LoadOptions;
+use crate::pipeline::{Pipeline, Run};
+use crate::plan::{FileShape, Plan, jobs_of_manifest};
+use crate::read_private::read_private;
+use crate::report::{LoadReport, Recognised};
+use crate::sidecar;
+use crate::source::{Failure, Source};
+
+/// How often a file that changes while it is read is tried.
+const ATTEMPTS: u32 = 3;
+
+/// Loads files with one set of options.
+pub(crate) struct Loader<'a> {
+    pub(crate) store: Option<&'a Store>,
+    unavailable: Option<&'a str>,
+    pub(crate) options: &'a LoadOptions,
+    /// One thread makes room at a time; the others find that it was made.
+    making_room: Mutex<()>,
+}
+
+impl<'a> Loader<'a> {
+    pub(crate) fn new(
+        store: Option<&'a Store>,
+        unavailable: Option<&'a str>,
+        options: &'a LoadOptions,
+    ) -> Self {
+        Self {
+            store,
+            unavailable,
+            options,
+            making_room: Mutex::new(()),
+        }
+    }
+
+    /// Loads one file of a model.
+    pub(crate) fn load(&self, path: &Path, kind: ManifestKind) -> Result<Part, LoadError> {
+        let mut part = retry(path, |source| match self.store {
+            Some(store) => self.load_shared(source, kind, store),
+            None => self.load_private(source, kind),
+        })?;
+        part.account();
+        if self.options.prefault {
+            part.backings.iter().for_each(Backing::prefault);
+        }
+        Ok(part)
+    }
+
+    /// What one file consists of; nothing is published.
+    pub(crate) fn manifest(&self, path: &Path, kind: ManifestKind) -> Result<Manifest, LoadError> {
+        retry(path, |source| {
+            if let Some(store) = self.store.filter(|_| !self.options.ignore_identity) {
+                for (_, id) in Self::bound(source, kind, store) {
+                    if let Ok(Some(manifest)) = store.manifest(id) {
+                        return Ok(manifest);
+                    }
+                }
+            }
+            let read = FileRead::new(source, kind, self.options.thread_count())?;
+            let run = self.pipeline(source, &read.plan, None).run()?;
+            source.require_unchanged()?;
+            Ok(read.into_manifest(&run))
+        })
+    }
+
+    fn load_shared(
+        &self,
+        source: &Source,
+        kind: ManifestKind,
+        store: &Store,
+    ) -> Result<Part, Failure> {
+        let own = IdentityKey {
+            kind,
+            by: IdentityBy::Stat(*source.identity()),
+        };
+        if !self.options.ignore_identity
+            && let Some(part) = self.load_known(source, kind, store)?
+        {
+            return Ok(part);
+        }
+        // Others that load this file wait until it is known; the lock dies with its holder.
+        let known = || !self.options.ignore_identity && matches!(store.look_up(&own), Ok(Some(_)));
+        let lock = store.creation_lock(&own.id().0, self.options.wait, known);
+        if (lock.is_some() || known())
+            && !self.options.ignore_identity
+            && let Some(part) = self.load_known(source, kind, store)?
+        {
+            return Ok(part);
+        }
+        self.load_unknown(source, &own, store)
+    }
+
+    /// Attaches a file by the first identity that leads to a manifest that holds.
+    fn load_known(
+        &self,
+        source: &Source,
+        kind: ManifestKind,
+        store: &Store,
+    ) -> Result<Option<Part>, Failure> {
+        for (recognised, id) in Self::bound(source, kind, store) {
+            match store.manifest(id) {
+                Ok(Some(manifest)) => {
+                    if let Some(part) = attach(self, source, store, manifest, recognised)? {
+                        store.touch_manifest(id);
+                        return Ok(Some(part));
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "manifest ignored; the file is hashed again"),
+            }
+        }
+        if kind == ManifestKind::Safetensors
+            && let Some(manifest) = sidecar::of(source)?
+            && let Some(part) = attach(self, source, store, manifest, Recognised::BySidecar)?
+        {
+            return Ok(Some(part));
+        }
+        Ok(None)
+    }
+
+    /// The manifests that the file's identities are bound to, the surest first.
+    fn bound(source: &Source, kind: ManifestKind, store: &Store) -> Vec<(Recognised, ManifestId)> {
+        let by_stat = IdentityBy::Stat(*source.identity());
+        let by_name = hub::blob_claim(source.path()).map(|digest| IdentityBy::Sha256 {
+            digest,
+            size: source.identity().size,
+        });
+        [
+            (Recognised::ByStat, Some(by_stat)),
+            (Recognised::ByBlobName, by_name),
+        ]
+        .into_iter()
+        .filter_map(|(recognised, by)| {
+            let key = IdentityKey { kind, by: by? };
+            match store.look_up(&key) {
+                Ok(found) => Some((recognised, found?)),
+                Err(error) => {
+                    tracing::warn!(%error, "identity ignored; the file is hashed again");
+                    None
+                }
+            }
+        })
+        .collect()
+    }
+
+    /// Reads, hashes and publishes a file, and binds its identities.
+    fn load_unknown(
+        &self,
+        source: &Source,
+        own: &IdentityKey,
+        store: &Store,
+    ) -> Result<Part, Failure> {
+        let bindable = store.is_writable() && source.settle();
+        let read = FileRead::new(source, own.kind, self.options.thread_count())?;
+        let run = self.pipeline(source, &read.plan, Some(store)).run()?;
+        let (bytes_read, refused) = (run.bytes_read, run.refused.clone());
+        let manifest = read.into_manifest(&run);
+        let mut report = LoadReport {
+            recognised: vec![Recognised::ByHashing],
+            bytes_read,
+            ..LoadReport::default()
+        };
+        let backings = self.complete(source, &manifest, run, &mut report)?;
+        source.require_unchanged()?;
+        let id = manifest.id();
+        if store.is_writable() {
+            let bound = store.publish_manifest(&manifest).and_then(|id| {
+                if bindable {
+                    store.bind(own, id)?;
+                    self.bind_blob_name(source, own.kind, store, &manifest, &backings, id)?;
+                }
+                Ok(())
+            });
+            if let Err(error) = bound {
+                tracing::warn!(%error, "the model will be hashed again");
+            }
+        }
+        report.private_reason = report.private_reason.or(refused);
+        Ok(Part::new(source.path(), id, manifest, backings, report))
+    }
+
+    /// Binds the name of a Hugging Face blob, if the content has the digest that the name claims.
+    fn bind_blob_name(
+        &self,
+        source: &Source,
+        kind: ManifestKind,
+        store: &Store,
+        manifest: &Manifest,
+        backings: &[Backing],
+        id: ManifestId,
+    ) -> Result<(), tetris_store_layout::PublishError> {
+        let Some(claimed) = hub::blob_claim(source.path()) else {
+            return Ok(());
+        };
+        if !self.options.bind_blob_name || backings.len() != manifest.objects.len() {
+            return Ok(());
+        }
+        let Ok(digest) = sha256_of_parts(source, manifest, backings) else {
+            return Ok(());
+        };
+        if digest != claimed {
+            tracing::warn!(
+                path = %source.path().display(),
+                "the file's name claims a SHA-256 that its content does not have"
+            );
+            return Ok(());
+        }
+        let by = IdentityBy::Sha256 {
+            digest,
+            size: manifest.source_size,
+        };
+        store.bind(&IdentityKey { kind, by }, id)
+    }
+
+    fn load_private(&self, source: &Source, kind: ManifestKind) -> Result<Part, Failure> {
+        let mut report = LoadReport {
+            recognised: vec![Recognised::NotAtAll],
+            private_reason: Some(
+                self.unavailable
+                    .unwrap_or("no tensor store is used")
+                    .to_owned(),
+            ),
+            ..LoadReport::default()
+        };
+        let mut part = Part {
+            path: source.path().to_owned(),
+            size: source.identity().size,
+            manifest: None,
+            metadata: Vec::new(),
+            entries: Vec::new(),
+            backings: Vec::new(),
+            report: LoadReport::default(),
+        };
+        if kind == ManifestKind::Safetensors {
+            let size = source.identity().size;
+            let (header, _) = Header::read(source.file(), size, source.path())?;
+            let plan = Plan::one_per_tensor(&header, source)?;
+            part.backings = read_private(source, &plan.jobs, self.options, &mut report)?;
+            let planned = header.tensors.into_iter().zip(plan.tensors);
+            part.entries = planned
+                .map(|(info, planned)| Entry {
+                    len: info.byte_len(),
+                    dtype: planned.dtype,
+                    name: info.name,
+                    shape: info.shape,
+                    id: None,
+                    place: planned.place,
+                })
+                .collect();
+            part.metadata = header.metadata.into_iter().collect();
+        }
+        source.require_unchanged()?;
+        part.report = report;
+        Ok(part)
+    }
+
+    /// Turns the results of a run, one per object of the manifest, into backings; what the store did
+    /// not take is read into private memory.
+    pub(crate) fn complete(
+        &self,
+        source: &Source,
+        manifest: &Manifest,
+        run: Run,
+        report: &mut LoadReport,
+    ) -> Result<Vec<Backing>, Failure> {
+        let missing = run
+            .objects
+            .iter()
+            .filter(|hashed| hashed.mapping.is_none())
+            .count();
+        // A whole file is not copied: programs go on with the original.
+        if missing > 0 && manifest.kind == ManifestKind::File {
+            return Ok(Vec::new());
+        }
+        let mut private = if missing == 0 {
+            Vec::new()
+        } else {
+            let reason =
+                "the tensor store is read-only for this process and has not got all objects";
+            report.private_reason = Some(run.refused.unwrap_or(reason.to_owned()));
+            let jobs: Vec<_> = jobs_of_manifest(manifest)
+                .into_iter()
+                .zip(&run.objects)
+                .filter_map(|(job, hashed)| hashed.mapping.is_none().then_some(job))
+                .collect();
+            read_private(source, &jobs, self.options, report)?
+        }
+        .into_iter();
+        Ok(run
+            .objects
+            .into_iter()
+            .filter_map(|hashed| match hashed.mapping {
+                Some((mapping, outcome)) => Some(Backing::Store {
+                    object: hashed.object,
+                    mapping,
+                    outcome,
+                }),
+                None => private.next(),
+            })
+            .collect())
+    }
+
+    pub(crate) fn pipeline<'p>(
+        &'p self,
+        source: &'p Source,
+        plan: &'p Plan,
+        store: Option<&'p Store>,
+    ) -> PipelineOf<'p> {
+        PipelineOf {
+            loader: self,
+            source,
+            jobs: &plan.jobs,
+            store,
+            known_missing: false,
+        }
+    }
+
+    /// Frees unreferenced objects, least recently used first, until `bytes` are free.
+    fn make_room(&self, bytes: u64) -> bool {
+        let Some(store) = self.store.filter(|_| self.options.reclaim_when_full) else {
+            return false;
+        };
+        let _one_at_a_time = self.making_room.lock();
+        let free = || store.usage().map_or(0, |usage| usage.free);
+        if free() >= bytes {
+            return true;
+        }
+        let options = GcOptions {
+            enough_bytes: Some(bytes - free().min(bytes)),
+            ..GcOptions::default()
+        };
+        gc::collect(store, &options).is_ok_and(|report| report.freed_bytes > 0)
+    }
+}
+
+/// A pipeline of a loader, ready to run.
+pub(crate) struct PipelineOf<'p> {
+    pub(crate) loader: &'p Loader<'p>,
+    pub(crate) source: &'p Source,
+    pub(crate) jobs: &'p [crate::plan::Job],
+    pub(crate) store: Option<&'p Store>,
+    pub(crate) known_missing: bool,
+}
+
+impl PipelineOf<'_> {
+    pub(crate) fn run(&self) -> Result<Run, Failure> {
+        Pipeline {
+            source: self.source,
+            jobs: self.jobs,
+            store: self.store,
+            known_missing: self.known_missing,
+            access: self.loader.options.access,
+            threads: self.loader.options.thread_count(),
+            progress: self.loader.options.progress.as_ref(),
+            make_room: &|bytes| self.loader.make_room(bytes),
+        }
+        .run()
+    }
+}
+
+/// A file whose header has been read.
+struct FileRead {
+    plan: Plan,
+    shape: FileShape,
+    header: Option<Header>,
+}
+
+impl FileRead {
+    fn new(source: &Source, kind: ManifestKind, threads: usize) -> Result<Self, Failure> {
+        let size = source.identity().size;
+        let (header, raw) = match kind {
+            ManifestKind::File => (None, Vec::new()),
+            ManifestKind::Safetensors => {
+                let (header, raw) = Header::read(source.file(), size, source.path())?;
+                (Some(header), raw)
+            }
+        };
+        let plan = match &header {
+            Some(header) => Plan::of_header(header, source, threads)?,
+            None => Plan::whole_file(size),
+        };
+        let shape = FileShape {
+            kind,
+            size,
+            data_start: raw.len() as u64,
+            header_digest: Digest::of(&raw),
+        };
+        Ok(Self {
+            plan,
+            shape,
+            header,
+        })
+    }
+
+    fn into_manifest(self, run: &Run) -> Manifest {
+        let objects: Vec<_> = run.objects.iter().map(|hashed| hashed.object).collect();
+        self.plan.into_manifest(self.shape, self.header, &objects)
+    }
+}
+
+/// Opens `path` and tries `load`, again if the file changes meanwhile.
+fn retry<T>(
+    path: &Path,
+    mut load: impl FnMut(&Source) -> Result<T, Failure>,
+) -> Result<T, LoadError> {
+    for _ in 0..ATTEMPTS {
+        match load(&Source::open(path)?) {
+            Ok(loaded) => return Ok(loaded),
+            Err(Failure::Changed) => {}
+            Err(Failure::Load(error)) => return Err(error),
+        }
+    }
+    Err(LoadError::Changed {
+        path: path.to_owned(),
+        attempts: ATTEMPTS,
+    })
+}
+
+/// SHA-256 of a file whose bytes, all but the header, are in memory already.
+fn sha256_of_parts(
+    source: &Source,
+    manifest: &Manifest,
+    backings: &[Backing],
+) -> Result<[u8; 32], Failure> {
+    let mut hasher = Sha256::new();
+    let mut header = vec![0; manifest.data_start as usize];
+    source.read_at(&mut header, 0)?;
+    hasher.update(&header);
+    if manifest.kind == ManifestKind::File {
+        for backing in backings {
+            hasher.update(backing.as_slice());
+        }
+    }
+    for tensor in &manifest.tensors {
+        let Some(place) = tensor.place else { continue };
+        let bytes = backings.get(place.object as usize).map(Backing::as_slice);
+        let range = place.offset as usize..(place.offset + tensor.len) as usize;
+        hasher.update(bytes.and_then(|bytes| bytes.get(range)).unwrap_or_default());
+    }
+    Ok(hasher.finalize().into())
+}

@@ -1,0 +1,405 @@
+//! A loaded model: tensors by name, over memory that is shared where it can be.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use tetris_store_layout::{
+    Dtype, Manifest, ManifestId, ManifestTensor, Mapping, ObjectRef, Outcome, Place, TensorId,
+};
+
+use crate::error::LoadError;
+use crate::private::PrivateBytes;
+use crate::report::LoadReport;
+
+/// Where a tensor's bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// In an object that was in the store already.
+    Shared,
+    /// In an object that this load published.
+    New,
+    /// In this process's own memory.
+    Private,
+    /// The tensor has no bytes.
+    Empty,
+}
+
+/// Bytes of one object.
+#[derive(Debug)]
+pub(crate) enum Backing {
+    Store {
+        object: ObjectRef,
+        mapping: Mapping,
+        outcome: Outcome,
+    },
+    Private(PrivateBytes),
+}
+
+impl Backing {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Store { mapping, .. } => mapping,
+            Self::Private(bytes) => bytes.as_slice(),
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Self::Store { mapping, .. } => mapping.as_mut_slice(),
+            Self::Private(bytes) => Some(bytes.as_mut_slice()),
+        }
+    }
+
+    /// The object, if the bytes are in the store.
+    pub(crate) fn object(&self) -> Option<ObjectRef> {
+        match self {
+            Self::Store { object, .. } => Some(*object),
+            Self::Private(_) => None,
+        }
+    }
+
+    pub(crate) fn prefault(&self) {
+        if let Self::Store { mapping, .. } = self {
+            mapping.prefault();
+        }
+    }
+
+    fn origin(&self) -> Origin {
+        match self {
+            Self::Store {
+                outcome: Outcome::Existing,
+                ..
+            } => Origin::Shared,
+            Self::Store {
+                outcome: Outcome::New,
+                ..
+            } => Origin::New,
+            Self::Private(_) => Origin::Private,
+        }
+    }
+}
+
+/// What a model knows of a tensor.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: Vec<u64>,
+    pub(crate) id: Option<TensorId>,
+    pub(crate) len: u64,
+    pub(crate) place: Option<Place>,
+}
+
+impl From<ManifestTensor> for Entry {
+    fn from(tensor: ManifestTensor) -> Self {
+        Self {
+            name: tensor.name,
+            dtype: tensor.dtype,
+            shape: tensor.shape,
+            id: Some(tensor.id),
+            len: tensor.len,
+            place: tensor.place,
+        }
+    }
+}
+
+/// One file of a model.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) path: PathBuf,
+    /// Length of the file in bytes.
+    pub(crate) size: u64,
+    /// `None` when the file was read into private memory without being hashed.
+    pub(crate) manifest: Option<ManifestId>,
+    pub(crate) metadata: Vec<(String, String)>,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) backings: Vec<Backing>,
+    pub(crate) report: LoadReport,
+}
+
+impl Part {
+    pub(crate) fn new(
+        path: &Path,
+        id: ManifestId,
+        manifest: Manifest,
+        backings: Vec<Backing>,
+        report: LoadReport,
+    ) -> Self {
+        Self {
+            path: path.to_owned(),
+            size: manifest.source_size,
+            manifest: Some(id),
+            metadata: manifest.metadata,
+            entries: manifest.tensors.into_iter().map(Entry::from).collect(),
+            backings,
+            report,
+        }
+    }
+
+    /// Fills in what the backings say.
+    pub(crate) fn account(&mut self) {
+        let report = &mut self.report;
+        report.tensors = self.entries.len() as u64;
+        report.objects = self.backings.len() as u64;
+        for backing in &self.backings {
+            let len = backing.as_slice().len() as u64;
+            match backing.origin() {
+                Origin::Shared => report.bytes_shared += len,
+                Origin::New => report.bytes_new += len,
+                Origin::Private | Origin::Empty => report.bytes_private += len,
+            }
+        }
+    }
+}
+
+/// A model in memory.
+///
+/// It holds the references to its objects: they stay in the store until the last thread has dropped
+/// it. Share it between threads by reference or in an `Arc`.
+#[derive(Debug)]
+pub struct Model {
+    parts: Vec<Part>,
+    /// Part and index of each tensor, in file order.
+    order: Vec<(u32, u32)>,
+    by_name: OnceLock<HashMap<String, (u32, u32)>>,
+    report: LoadReport,
+}
+
+/// A tensor of a model.
+#[derive(Debug, Clone, Copy)]
+pub struct Tensor<'model> {
+    entry: &'model Entry,
+    bytes: &'model [u8],
+    origin: Origin,
+}
+
+impl Model {
+    /// Joins the files of a model. `weight_map` says which file a tensor is to come from.
+    pub(crate) fn new(
+        parts: Vec<Part>,
+        weight_map: Option<&std::collections::BTreeMap<String, PathBuf>>,
+    ) -> Result<Self, LoadError> {
+        let mut model = Self {
+            order: Vec::with_capacity(parts.iter().map(|part| part.entries.len()).sum()),
+            parts: Vec::new(),
+            by_name: OnceLock::new(),
+            report: LoadReport::default(),
+        };
+        let several = parts.len() > 1;
+        let mut first: HashMap<&str, &Path> = HashMap::new();
+        for (p, part) in parts.iter().enumerate() {
+            for (t, entry) in part.entries.iter().enumerate() {
+                if several {
+                    let named = weight_map.and_then(|map| map.get(&entry.name));
+                    if named.is_some_and(|file| *file != part.path) {
+                        continue;
+                    }
+                    if let Some(first) = first.insert(&entry.name, &part.path) {
+                        return Err(LoadError::DuplicateTensor {
+                            name: entry.name.clone(),
+                            first: first.to_owned(),
+                            second: part.path.clone(),
+                        });
+                    }
+                }
+                model.order.push((p as u32, t as u32));
+            }
+        }
+        if let Some(map) = weight_map {
+            require_all(map, &parts)?;
+        }
+        for part in &parts {
+            model.report.add(part.report.clone());
+        }
+        model.parts = parts;
+        Ok(model)
+    }
+
+    /// The tensors, in file order.
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = Tensor<'_>> {
+        self.order.iter().map(|&at| self.at(at))
+    }
+
+    /// The tensor called `name`.
+    pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
+        self.index().get(name).map(|&at| self.at(at))
+    }
+
+    /// The bytes of the tensor called `name` for writing. `None` when there is no such tensor, or
+    /// when the model is mapped read-only.
+    pub fn tensor_mut(&mut self, name: &str) -> Option<&mut [u8]> {
+        let &(part, index) = self.index().get(name)?;
+        let Part {
+            entries, backings, ..
+        } = self.parts.get_mut(part as usize)?;
+        let entry = entries.get(index as usize)?;
+        let Some(place) = entry.place else {
+            return Some(&mut []);
+        };
+        let bytes = backings.get_mut(place.object as usize)?.as_mut_slice()?;
+        bytes.get_mut(range(place, entry.len))
+    }
+
+    /// The `__metadata__` of the files, in their order.
+    pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self.parts.iter().flat_map(|part| &part.metadata);
+        pairs.map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// The manifests of the files, in their order; `None` for a file that was not hashed because
+    /// there is no store.
+    pub fn manifests(&self) -> impl Iterator<Item = (&Path, Option<ManifestId>)> {
+        self.parts
+            .iter()
+            .map(|part| (part.path.as_path(), part.manifest))
+    }
+
+    /// The objects that this model references in the store.
+    pub fn objects(&self) -> impl Iterator<Item = ObjectRef> {
+        let backings = self.parts.iter().flat_map(|part| &part.backings);
+        backings.filter_map(Backing::object)
+    }
+
+    /// What the load did.
+    pub fn report(&self) -> &LoadReport {
+        &self.report
+    }
+
+    pub(crate) fn report_mut(&mut self) -> &mut LoadReport {
+        &mut self.report
+    }
+
+    fn index(&self) -> &HashMap<String, (u32, u32)> {
+        self.by_name.get_or_init(|| {
+            let named = |&at: &(u32, u32)| Some((self.entry(at)?.name.clone(), at));
+            self.order.iter().filter_map(named).collect()
+        })
+    }
+
+    fn entry(&self, (part, index): (u32, u32)) -> Option<&Entry> {
+        self.parts.get(part as usize)?.entries.get(index as usize)
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`order` holds indices of `parts` and `entries`, checked when it was made"
+    )]
+    fn at(&self, (part, index): (u32, u32)) -> Tensor<'_> {
+        let part = &self.parts[part as usize];
+        let entry = &part.entries[index as usize];
+        let backing = entry.place.and_then(|place| {
+            let backing = part.backings.get(place.object as usize)?;
+            Some((
+                backing.as_slice().get(range(place, entry.len))?,
+                backing.origin(),
+            ))
+        });
+        let (bytes, origin) = backing.unwrap_or((&[], Origin::Empty));
+        debug_assert_eq!(bytes.len() as u64, entry.len);
+        Tensor {
+            entry,
+            bytes,
+            origin,
+        }
+    }
+}
+
+fn range(place: Place, len: u64) -> std::ops::Range<usize> {
+    place.offset as usize..(place.offset + len) as usize
+}
+
+/// Every tensor that the index names must be in the file that it names.
+fn require_all(
+    map: &std::collections::BTreeMap<String, PathBuf>,
+    parts: &[Part],
+) -> Result<(), LoadError> {
+    let have: std::collections::HashSet<(&str, &Path)> = parts
+        .iter()
+        .flat_map(|part| {
+            part.entries
+                .iter()
+                .map(|e| (e.name.as_str(), part.path.as_path()))
+        })
+        .collect();
+    for (name, file) in map {
+        if !have.contains(&(name.as_str(), file.as_path())) {
+            return Err(LoadError::MissingTensor {
+                name: name.clone(),
+                file: file.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+impl<'model> Tensor<'model> {
+    /// The tensor's name.
+    pub fn name(&self) -> &'model str {
+        &self.entry.name
+    }
+
+    /// Type of the elements.
+    pub fn dtype(&self) -> Dtype {
+        self.entry.dtype
+    }
+
+    /// Dimensions, outermost first; empty for a scalar.
+    pub fn shape(&self) -> &'model [u64] {
+        &self.entry.shape
+    }
+
+    /// The elements, row-major, little-endian, at an address that is a multiple of 64.
+    pub fn bytes(&self) -> &'model [u8] {
+        self.bytes
+    }
+
+    /// Identity of the bytes; `None` when they were not hashed because there is no store.
+    pub fn id(&self) -> Option<TensorId> {
+        self.entry.id
+    }
+
+    /// Where the bytes are.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+}
+
+/// A file kept whole in the store, for programs that map it by path.
+#[derive(Debug)]
+pub struct SharedFile {
+    part: Part,
+    store_path: Option<PathBuf>,
+}
+
+impl SharedFile {
+    pub(crate) fn new(part: Part, store_path: Option<PathBuf>) -> Self {
+        Self { part, store_path }
+    }
+
+    /// Where the content can be mapped by path while this value lives: in the store, or the original
+    /// file where the store could not take it.
+    pub fn path(&self) -> &Path {
+        self.store_path.as_deref().unwrap_or(&self.part.path)
+    }
+
+    /// Whether [`SharedFile::path`] is in the store.
+    pub fn is_shared(&self) -> bool {
+        self.store_path.is_some()
+    }
+
+    /// The content, if it is in the store.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        self.part.backings.first().map(Backing::as_slice)
+    }
+
+    /// The file's manifest, if it was hashed.
+    pub fn manifest(&self) -> Option<ManifestId> {
+        self.part.manifest
+    }
+
+    /// What the load did.
+    pub fn report(&self) -> &LoadReport {
+        &self.part.report
+    }
+}

@@ -1,0 +1,94 @@
+//! How a model is to be loaded.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tetris_store_layout::Access;
+
+/// How long to wait, at most, for another process that reads the same file just now.
+///
+/// A 100 GB model needs about half a minute; whoever waits in vain merely hashes the file as well.
+pub const DEFAULT_WAIT: Duration = Duration::from_mins(1);
+
+/// How far a cold load has come. Called from worker threads, once per segment of 4 MiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of tensor data read and hashed so far.
+    pub done: u64,
+    /// Bytes of tensor data in the file.
+    pub total: u64,
+}
+
+/// A function that is told of progress.
+#[derive(Clone)]
+pub struct ProgressFn(Arc<dyn Fn(Progress) + Send + Sync>);
+
+impl ProgressFn {
+    /// Wraps `callback`, which should return soon: a worker waits for it.
+    pub fn new(callback: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(callback))
+    }
+
+    pub(crate) fn report(&self, progress: Progress) {
+        (self.0)(progress);
+    }
+}
+
+impl fmt::Debug for ProgressFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProgressFn")
+    }
+}
+
+/// How a model is to be loaded. The default is what a server wants.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// How tensors are mapped; read-only by default.
+    pub access: Access,
+    /// Fill the page tables at once, so that the first pass does not fault. Off by default: a server
+    /// that touches everything pays the same later, one that does not saves it.
+    pub prefault: bool,
+    /// Hash the file even if it is known. Off by default.
+    pub ignore_identity: bool,
+    /// Threads of a cold load; by default one per core that the process may use.
+    pub threads: Option<NonZeroUsize>,
+    /// Longest wait for another process that loads the same file; see [`DEFAULT_WAIT`].
+    pub wait: Duration,
+    /// Compute the SHA-256 of a Hugging Face cache blob on its first load, so that every other copy
+    /// of the blob on this node is known without reading. On by default; costs the blob's length at
+    /// about 1.5 GB/s, once.
+    pub bind_blob_name: bool,
+    /// Reclaim unreferenced objects, least recently used first, when the store is full. On by
+    /// default.
+    pub reclaim_when_full: bool,
+    /// Told of the progress of a cold load.
+    pub progress: Option<ProgressFn>,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            access: Access::ReadOnly,
+            prefault: false,
+            ignore_identity: false,
+            threads: None,
+            wait: DEFAULT_WAIT,
+            bind_blob_name: true,
+            reclaim_when_full: true,
+            progress: None,
+        }
+    }
+}
+
+impl LoadOptions {
+    pub(crate) fn thread_count(&self) -> usize {
+        /// More threads than this only contend: memory bandwidth is the limit by then.
+        const MAX_THREADS: usize = 32;
+        self.threads
+            .or_else(|| std::thread::available_parallelism().ok())
+            .map_or(1, NonZeroUsize::get)
+            .min(MAX_THREADS)
+    }
+}

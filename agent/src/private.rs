@@ -1,0 +1,77 @@
+//! Private memory, for what the store cannot hold.
+
+use std::ops::Range;
+
+use memmap2::MmapMut;
+
+/// Alignment of the bytes, as of tensors in packs.
+const ALIGN: usize = 64;
+/// Buffers of this length and more get pages of their own, which the kernel hands out already zero.
+const MAP_FROM: usize = 1 << 20;
+
+/// Zeroed memory whose bytes start at a multiple of 64.
+#[derive(Debug)]
+pub(crate) enum PrivateBytes {
+    Pages(MmapMut),
+    Heap {
+        buffer: Vec<u8>,
+        range: Range<usize>,
+    },
+}
+
+impl PrivateBytes {
+    /// `len` zero bytes; `None` when there is no memory for them.
+    ///
+    /// Falls back to the heap, so that a process at its limit of mappings can still load.
+    pub(crate) fn zeroed(len: u64) -> Option<Self> {
+        let len = usize::try_from(len).ok()?;
+        if len >= MAP_FROM
+            && let Ok(pages) = MmapMut::map_anon(len)
+        {
+            return Some(Self::Pages(pages));
+        }
+        let capacity = len.checked_add(ALIGN)?;
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(capacity).ok()?;
+        buffer.resize(capacity, 0);
+        let start = buffer.as_ptr().align_offset(ALIGN).min(ALIGN);
+        let range = start..start + len;
+        Some(Self::Heap { buffer, range })
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Pages(pages) => pages,
+            Self::Heap { buffer, range } => buffer.get(range.clone()).unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        match self {
+            Self::Pages(pages) => pages,
+            Self::Heap { buffer, range } => buffer.get_mut(range.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_aligned_and_zero() {
+        for len in [0, 1, 63, 64, 100_000, MAP_FROM, MAP_FROM + 1] {
+            let mut bytes = PrivateBytes::zeroed(len as u64).unwrap();
+            assert_eq!(bytes.as_slice().len(), len);
+            assert_eq!(bytes.as_mut_slice().len(), len);
+            assert_eq!(bytes.as_slice().as_ptr() as usize % ALIGN, 0);
+            assert!(bytes.as_slice().iter().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
+    fn absurd_lengths_are_refused() {
+        assert!(PrivateBytes::zeroed(u64::MAX).is_none());
+        assert!(PrivateBytes::zeroed(1 << 62).is_none());
+    }
+}

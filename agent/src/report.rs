@@ -1,0 +1,75 @@
+//! What a load did.
+
+use std::time::Duration;
+
+/// How a model file was recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Recognised {
+    /// This very file was loaded on this node before: nothing of it was read.
+    ByStat,
+    /// By its name in a Hugging Face cache, the SHA-256 of its content: nothing of it was read.
+    ByBlobName,
+    /// By the sidecar beside it: its header and 64 sampled blocks were read.
+    BySidecar,
+    /// Not at all: every byte was read and hashed.
+    ByHashing,
+    /// Not at all, and there is no store: every byte was read into private memory.
+    NotAtAll,
+}
+
+impl Recognised {
+    /// The way's name for people and for JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ByStat => "stat",
+            Self::ByBlobName => "blob-name",
+            Self::BySidecar => "sidecar",
+            Self::ByHashing => "hashing",
+            Self::NotAtAll => "none",
+        }
+    }
+}
+
+/// What a load did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LoadReport {
+    /// How each file was recognised, in the order of the files.
+    pub recognised: Vec<Recognised>,
+    /// Tensors of the model.
+    pub tensors: u64,
+    /// Objects that the model is mapped from, or private buffers.
+    pub objects: u64,
+    /// Bytes of objects that were in the store already.
+    pub bytes_shared: u64,
+    /// Bytes of objects that this load published.
+    pub bytes_new: u64,
+    /// Bytes in private memory, because the store could not take them.
+    pub bytes_private: u64,
+    /// Bytes of tensor data read from the model file; a byte read twice counts twice.
+    pub bytes_read: u64,
+    /// Why some bytes are private, if any are.
+    pub private_reason: Option<String>,
+    /// How long the load took.
+    pub duration: Duration,
+}
+
+impl LoadReport {
+    /// Bytes of the model: shared, new and private.
+    pub fn bytes_total(&self) -> u64 {
+        self.bytes_shared + self.bytes_new + self.bytes_private
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.recognised.extend(other.recognised);
+        self.tensors += other.tensors;
+        self.objects += other.objects;
+        self.bytes_shared += other.bytes_shared;
+        self.bytes_new += other.bytes_new;
+        self.bytes_private += other.bytes_private;
+        self.bytes_read += other.bytes_read;
+        if self.private_reason.is_none() {
+            self.private_reason = other.private_reason;
+        }
+        self.duration += other.duration;
+    }
+}

@@ -1,0 +1,278 @@
+//! The sidecar beside a model: its manifest, and what it is valid for (LAYOUT.md 3.5).
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use tetris_store_layout::{DecodeError, Digest, FORMAT_VERSION, Manifest, ManifestKind};
+
+use crate::error::LoadError;
+use crate::source::{Failure, Source};
+
+const MAGIC: &[u8; 8] = b"TETRSIDE";
+/// Everything before the manifest.
+const HEAD_LEN: usize = 8 + 4 + 4 + 8 + 8 + 4 + 4 + 32 + 32 + 8;
+/// As a manifest in the store, and the rest.
+const MAX_LEN: u64 = 400_001_000;
+const BLOCKS: u64 = 64;
+const BLOCK_LEN: u64 = 4096;
+
+/// Where the sidecar of the model file `path` is.
+pub fn path_of(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".tetris");
+    name.into()
+}
+
+/// Writes the sidecar of the model file `path`, whose manifest is `manifest`, and returns its path.
+///
+/// Written under another name and renamed, so that it is never seen half.
+///
+/// # Errors
+/// When the file cannot be read, is not the manifest's, or its directory cannot be written.
+pub fn write(path: &Path, manifest: &Manifest) -> Result<PathBuf, LoadError> {
+    let target = path_of(path);
+    let source = Source::open(path)?;
+    let changed = || LoadError::Changed {
+        path: path.to_owned(),
+        attempts: 1,
+    };
+    let bytes = encode(&source, manifest).map_err(|failure| match failure {
+        Failure::Changed => changed(),
+        Failure::Load(error) => error,
+    })?;
+    if manifest.source_size != source.identity().size {
+        return Err(changed());
+    }
+    let mut partial = OsString::from(&target);
+    partial.push(format!(".{}", std::process::id()));
+    let partial = PathBuf::from(partial);
+    let written = File::create(&partial)
+        .and_then(|mut file| file.write_all(&bytes))
+        .and_then(|()| std::fs::rename(&partial, &target));
+    written.map_err(|error| {
+        let _ = std::fs::remove_file(&partial);
+        LoadError::io("write", &target, error)
+    })?;
+    Ok(target)
+}
+
+/// The manifest in the sidecar of `source`, if there is one and it is valid for the file.
+pub(crate) fn of(source: &Source) -> Result<Option<Manifest>, Failure> {
+    let path = path_of(source.path());
+    let Ok(file) = File::open(&path) else {
+        return Ok(None);
+    };
+    let mut bytes = Vec::new();
+    if file.take(MAX_LEN).read_to_end(&mut bytes).is_err() {
+        return Ok(None);
+    }
+    match decode(&bytes) {
+        Ok(sidecar) if sidecar.is_valid_for(source)? => Ok(Some(sidecar.manifest)),
+        Ok(_) => {
+            tracing::info!(path = %path.display(), "sidecar is of another version of the file");
+            Ok(None)
+        }
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "sidecar ignored");
+            Ok(None)
+        }
+    }
+}
+
+struct Sidecar {
+    size: u64,
+    mtime: (i64, u32),
+    header_digest: Digest,
+    sample: Digest,
+    manifest: Manifest,
+}
+
+impl Sidecar {
+    fn is_valid_for(&self, source: &Source) -> Result<bool, Failure> {
+        let identity = source.identity();
+        let mtime = (self.mtime.0, i64::from(self.mtime.1));
+        if self.size != identity.size || mtime != identity.mtime {
+            return Ok(false);
+        }
+        let header = header_digest(source, self.manifest.data_start)?;
+        Ok(self.header_digest == header && self.sample == sample_digest(source, &header)?)
+    }
+}
+
+fn header_digest(source: &Source, data_start: u64) -> Result<Digest, Failure> {
+    let mut header = vec![0; data_start.min(source.identity().size) as usize];
+    source.read_at(&mut header, 0)?;
+    Ok(Digest::of(&header))
+}
+
+/// Digest of 64 blocks, at places that follow from the header and the length.
+fn sample_digest(source: &Source, header: &Digest) -> Result<Digest, Failure> {
+    let size = source.identity().size;
+    let mut hasher = blake3::Hasher::new();
+    let mut block = vec![0; BLOCK_LEN as usize];
+    for (offset, len) in sample_places(size, header) {
+        let block = block.get_mut(..len as usize).unwrap_or_default();
+        source.read_at(block, offset)?;
+        hasher.update(block);
+    }
+    Ok(Digest(*hasher.finalize().as_bytes()))
+}
+
+/// Offset and length of the blocks that are sampled.
+fn sample_places(size: u64, header: &Digest) -> Vec<(u64, u64)> {
+    if size <= BLOCKS * BLOCK_LEN {
+        let starts = (0..size).step_by(BLOCK_LEN as usize);
+        return starts.map(|at| (at, BLOCK_LEN.min(size - at))).collect();
+    }
+    let mut seed = blake3::Hasher::new();
+    seed.update(&header.0);
+    seed.update(&size.to_le_bytes());
+    let mut numbers = seed.finalize_xof();
+    let last = size - BLOCK_LEN;
+    let stride = last / (BLOCKS - 1);
+    let place = |index: u64| {
+        let mut number = [0; 8];
+        numbers.fill(&mut number);
+        // 128 bits: the product of an index and a file's length may exceed 64.
+        let start = (u128::from(index) * u128::from(last) / u128::from(BLOCKS - 1)) as u64;
+        let back = match index {
+            0 => 0,
+            _ if index == BLOCKS - 1 => 0,
+            _ => u64::from_le_bytes(number) % stride,
+        };
+        (start - back, BLOCK_LEN)
+    };
+    (0..BLOCKS).map(place).collect()
+}
+
+fn encode(source: &Source, manifest: &Manifest) -> Result<Vec<u8>, Failure> {
+    let identity = source.identity();
+    let header = header_digest(source, manifest.data_start)?;
+    let encoded = manifest.encode();
+    let mut bytes = Vec::with_capacity(HEAD_LEN + encoded.len() + 32);
+    bytes.extend(MAGIC);
+    bytes.extend(FORMAT_VERSION.to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(identity.size.to_le_bytes());
+    bytes.extend(identity.mtime.0.to_le_bytes());
+    bytes.extend((identity.mtime.1 as u32).to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(header.0);
+    bytes.extend(sample_digest(source, &header)?.0);
+    bytes.extend((encoded.len() as u64).to_le_bytes());
+    bytes.extend(encoded);
+    bytes.extend(Digest::of(&bytes).0);
+    Ok(bytes)
+}
+
+fn decode(bytes: &[u8]) -> Result<Sidecar, DecodeError> {
+    let short = |expected| DecodeError::Short {
+        field: "sidecar",
+        expected: expected as u64,
+        found: bytes.len() as u64,
+    };
+    let (body, stated) = bytes.split_last_chunk::<32>().ok_or(short(HEAD_LEN + 32))?;
+    let (head, manifest) = body
+        .split_at_checked(HEAD_LEN)
+        .ok_or(short(HEAD_LEN + 32))?;
+    let mut head = head;
+    if take::<8>(&mut head) != *MAGIC {
+        return Err(DecodeError::Magic {
+            expected: MAGIC.escape_ascii().to_string(),
+            found: bytes
+                .get(..8)
+                .unwrap_or_default()
+                .escape_ascii()
+                .to_string(),
+        });
+    }
+    let version = u32::from_le_bytes(take(&mut head));
+    if version != FORMAT_VERSION {
+        return Err(DecodeError::Version { found: version });
+    }
+    let found = Digest::of(body);
+    if found.0 != *stated {
+        return Err(DecodeError::Checksum {
+            field: "sidecar",
+            expected: Digest(*stated).to_string(),
+            found: found.to_string(),
+        });
+    }
+    let _reserved = take::<4>(&mut head);
+    let size = u64::from_le_bytes(take(&mut head));
+    let seconds = i64::from_le_bytes(take(&mut head));
+    let nanoseconds = u32::from_le_bytes(take(&mut head));
+    let _reserved = take::<4>(&mut head);
+    let header_digest = Digest(take(&mut head));
+    let sample = Digest(take(&mut head));
+    let stated_len = u64::from_le_bytes(take(&mut head));
+    if stated_len != manifest.len() as u64 {
+        return Err(short(HEAD_LEN + 32 + stated_len as usize));
+    }
+    let manifest = Manifest::decode(manifest)?;
+    if manifest.kind != ManifestKind::Safetensors || manifest.source_size != size {
+        return Err(DecodeError::Field {
+            field: "manifest of a sidecar",
+            expected: format!("a safetensors file of {size} bytes"),
+            found: format!("{:?} of {} bytes", manifest.kind, manifest.source_size),
+        });
+    }
+    Ok(Sidecar {
+        size,
+        mtime: (seconds, nanoseconds),
+        header_digest,
+        sample,
+        manifest,
+    })
+}
+
+/// The next `N` bytes of a head whose length has been checked.
+fn take<const N: usize>(head: &mut &[u8]) -> [u8; N] {
+    match head.split_first_chunk::<N>() {
+        Some((field, rest)) => {
+            *head = rest;
+            *field
+        }
+        None => [0; N],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_cover_the_ends_and_stay_inside() {
+        let header = Digest([1; 32]);
+        for size in [
+            0,
+            1,
+            4096,
+            262_144,
+            262_145,
+            1 << 20,
+            (1 << 40) + 17,
+            u64::MAX,
+        ] {
+            let places = sample_places(size, &header);
+            assert!(places.len() <= BLOCKS as usize);
+            let inside =
+                |&(at, len): &(u64, u64)| at.checked_add(len).is_some_and(|end| end <= size);
+            assert!(places.iter().all(inside), "{size}");
+            if size > 0 {
+                assert_eq!(places.first().unwrap().0, 0);
+                let (at, len) = *places.last().unwrap();
+                assert_eq!(at + len, size);
+            }
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_refused_without_panic() {
+        for len in 0..HEAD_LEN + 40 {
+            assert!(decode(&vec![0x54; len]).is_err());
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A model file that is being read: opened once, read by position, watched for changes.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::libc;
+use nix::sys::statfs::fstatfs;
+use tetris_store_layout::FileIdentity;
+
+use crate::error::LoadError;
+
+/// Why a load attempt ended.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The file changed under the reader: worth another attempt.
+    Changed,
+    /// Anything else.
+    Load(LoadError),
+}
+
+impl<E: Into<LoadError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Load(error.into())
+    }
+}
+
+/// An open model file.
+///
+/// Never mapped: a mapping of a file that someone truncates ends in SIGBUS (INV-9).
+#[derive(Debug)]
+pub(crate) struct Source {
+    path: PathBuf,
+    file: File,
+    identity: FileIdentity,
+}
+
+impl Source {
+    pub(crate) fn open(path: &Path) -> Result<Self, LoadError> {
+        // A FIFO would block an open for reading until someone writes.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)
+            .map_err(|error| LoadError::io("open", path, error))?;
+        let metadata = file
+            .metadata()
+            .map_err(|error| LoadError::io("stat", path, error))?;
+        if !metadata.is_file() {
+            return Err(LoadError::NotAFile { path: path.into() });
+        }
+        Ok(Self {
+            path: path.into(),
+            file,
+            identity: FileIdentity::of(&metadata),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// What the file was when it was opened.
+    pub(crate) fn identity(&self) -> &FileIdentity {
+        &self.identity
+    }
+
+    /// Fills `buffer` with the bytes at `offset`.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), Failure> {
+        self.file
+            .read_exact_at(buffer, offset)
+            .map_err(|error| match error.kind() {
+                // The length was known when the file was opened, so it has been truncated.
+                ErrorKind::UnexpectedEof => Failure::Changed,
+                _ => LoadError::io("read", &self.path, error).into(),
+            })
+    }
+
+    /// Fails if the file is not any more what it was when it was opened.
+    pub(crate) fn require_unchanged(&self) -> Result<(), Failure> {
+        let metadata = self
+            .file
+            .metadata()
+            .map_err(|error| LoadError::io("stat", &self.path, error))?;
+        if FileIdentity::of(&metadata) == self.identity {
+            Ok(())
+        } else {
+            Err(Failure::Changed)
+        }
+    }
+
+    /// Makes sure that a change made from now on gives the file another ctime, waiting a moment if
+    /// need be. `false` when that cannot be had, and the file's identity must not be bound (INV-10).
+    pub(crate) fn settle(&self) -> bool {
+        /// Longest wait; only coarse file systems would need more.
+        const PATIENCE: Duration = Duration::from_millis(150);
+        let (seconds, nanoseconds) = self.identity.ctime;
+        let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(seconds), u32::try_from(nanoseconds))
+        else {
+            return false;
+        };
+        let settled = UNIX_EPOCH + Duration::new(seconds, nanoseconds) + self.granularity();
+        match settled.duration_since(SystemTime::now()) {
+            Err(_already) => true,
+            Ok(left) if left <= PATIENCE => {
+                std::thread::sleep(left);
+                true
+            }
+            Ok(_) => false,
+        }
+    }
+
+    /// How far apart two changes must be to give different ctimes (LAYOUT.md 8).
+    fn granularity(&self) -> Duration {
+        /// Types of local file systems whose stamps have the resolution of the kernel's tick, 10 ms
+        /// at most: ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, zfs (statfs(2)).
+        const FINE: [i64; 7] = [
+            0xef53,
+            0x5846_5342,
+            0x9123_683e,
+            0x0102_1994,
+            0x794c_7630,
+            0xf2f5_2010,
+            0x2fc1_2fc1,
+        ];
+        let fine = fstatfs(&self.file).is_ok_and(|stat| FINE.contains(&stat.filesystem_type().0));
+        Duration::from_millis(if fine { 100 } else { 2_000 })
+    }
+}

@@ -1,0 +1,12 @@
+//! Any bytes as a safetensors file: no panic, and the same judgement as the reference implementation's.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../checks/header.rs"]
+mod check;
+
+fuzz_target!(|file: &[u8]| {
+    let _ = check::check(file);
+});
