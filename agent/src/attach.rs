@@ -1,7 +1,8 @@
 //! Attaching a file that is known: map its objects, read nothing.
 
 use tetris_store_layout::{
-    Access, IdentityBy, IdentityKey, Manifest, MapError, Mapping, ObjectRef, Outcome, Store,
+    Access, IdentityBy, IdentityKey, Manifest, ManifestId, MapError, Mapping, ObjectRef, Outcome,
+    Store,
 };
 
 use crate::load::{Loader, PipelineOf};
@@ -15,16 +16,28 @@ use crate::source::{Failure, Source};
 /// some ten mappings.
 const OBJECTS_PER_THREAD: usize = 64;
 
-/// Attaches `source` through `manifest`. `None` when the manifest turns out not to be the file's.
+/// A manifest that may be the file's.
+pub(crate) struct Found {
+    pub(crate) id: ManifestId,
+    pub(crate) manifest: Manifest,
+    /// How it was found.
+    pub(crate) recognised: Recognised,
+}
+
+/// Attaches `source` through a manifest. `None` when the manifest turns out not to be the file's.
 ///
 /// Objects that were reclaimed meanwhile are published again from the file.
 pub(crate) fn attach(
     loader: &Loader<'_>,
     source: &Source,
     store: &Store,
-    manifest: Manifest,
-    recognised: Recognised,
+    found: Found,
 ) -> Result<Option<Part>, Failure> {
+    let Found {
+        id,
+        manifest,
+        recognised,
+    } = found;
     if manifest.source_size != source.identity().size {
         return Ok(None);
     }
@@ -64,7 +77,6 @@ pub(crate) fn attach(
         refused,
     };
     let backings = loader.complete(source, &manifest, run, &mut report)?;
-    let id = manifest.id();
     if recognised == Recognised::BySidecar && store.is_writable() {
         // For `ls` and `gc`; the file's identity is not bound to it (INV-10).
         if let Err(error) = store.publish_manifest(&manifest) {

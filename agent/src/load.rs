@@ -8,7 +8,7 @@ use tetris_store_layout::{
     Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, Store,
 };
 
-use crate::attach::attach;
+use crate::attach::{Found, attach};
 use crate::error::LoadError;
 use crate::gc::{self, GcOptions};
 use crate::header::Header;
@@ -115,7 +115,12 @@ impl<'a> Loader<'a> {
         for (recognised, id) in Self::bound(source, kind, store) {
             match store.manifest(id) {
                 Ok(Some(manifest)) => {
-                    if let Some(part) = attach(self, source, store, manifest, recognised)? {
+                    let found = Found {
+                        id,
+                        manifest,
+                        recognised,
+                    };
+                    if let Some(part) = attach(self, source, store, found)? {
                         store.touch_manifest(id);
                         return Ok(Some(part));
                     }
@@ -126,36 +131,42 @@ impl<'a> Loader<'a> {
         }
         if kind == ManifestKind::Safetensors
             && let Some(manifest) = sidecar::of(source)?
-            && let Some(part) = attach(self, source, store, manifest, Recognised::BySidecar)?
         {
-            return Ok(Some(part));
+            let found = Found {
+                id: manifest.id(),
+                manifest,
+                recognised: Recognised::BySidecar,
+            };
+            return attach(self, source, store, found);
         }
         Ok(None)
     }
 
-    /// The manifests that the file's identities are bound to, the surest first.
-    fn bound(source: &Source, kind: ManifestKind, store: &Store) -> Vec<(Recognised, ManifestId)> {
-        let by_stat = IdentityBy::Stat(*source.identity());
-        let by_name = hub::blob_claim(source.path()).map(|digest| IdentityBy::Sha256 {
-            digest,
-            size: source.identity().size,
-        });
-        [
-            (Recognised::ByStat, Some(by_stat)),
-            (Recognised::ByBlobName, by_name),
-        ]
-        .into_iter()
-        .filter_map(|(recognised, by)| {
-            let key = IdentityKey { kind, by: by? };
-            match store.look_up(&key) {
-                Ok(found) => Some((recognised, found?)),
-                Err(error) => {
-                    tracing::warn!(%error, "identity ignored; the file is hashed again");
-                    None
+    /// The manifests that the file's identities are bound to, the surest first; the next identity is
+    /// looked at only when it is asked for.
+    fn bound<'s>(
+        source: &'s Source,
+        kind: ManifestKind,
+        store: &'s Store,
+    ) -> impl Iterator<Item = (Recognised, ManifestId)> + 's {
+        [Recognised::ByStat, Recognised::ByBlobName]
+            .into_iter()
+            .filter_map(move |recognised| {
+                let by = match recognised {
+                    Recognised::ByStat => IdentityBy::Stat(*source.identity()),
+                    _ => IdentityBy::Sha256 {
+                        digest: hub::blob_claim(source.path())?,
+                        size: source.identity().size,
+                    },
+                };
+                match store.look_up(&IdentityKey { kind, by }) {
+                    Ok(found) => Some((recognised, found?)),
+                    Err(error) => {
+                        tracing::warn!(%error, "identity ignored; the file is hashed again");
+                        None
+                    }
                 }
-            }
-        })
-        .collect()
+            })
     }
 
     /// Reads, hashes and publishes a file, and binds its identities.

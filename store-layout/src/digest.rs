@@ -29,9 +29,26 @@ impl Digest {
     }
 }
 
+impl Digest {
+    /// Appends the 64 hexadecimal digits to `text`. Every mapping begins with an object's name, and
+    /// formatting byte by byte would take longer than a system call.
+    pub(crate) fn push_hex(&self, text: &mut String) {
+        const DIGITS: [char; 16] = [
+            '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
+        ];
+        let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or('0');
+        for byte in self.0 {
+            text.push(digit(byte >> 4));
+            text.push(digit(byte & 0xf));
+        }
+    }
+}
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let mut text = String::with_capacity(64);
+        self.push_hex(&mut text);
+        f.pad(&text)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Opening and creating a store.
 
+use std::fmt::Write as _;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
@@ -77,7 +78,10 @@ impl ObjectRef {
 
     /// The object's file name.
     pub fn file_name(&self) -> String {
-        format!("{}-{:08x}", self.id, self.crc)
+        let mut name = String::with_capacity(64 + 1 + 8);
+        self.id.0.push_hex(&mut name);
+        let _infallible = write!(name, "-{:08x}", self.crc);
+        name
     }
 }
 

@@ -1,0 +1,134 @@
+//! Everything the command prints: data to stdout, messages to stderr.
+
+use std::fmt::{self, Display};
+use std::io::{self, ErrorKind, Write};
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use super::error::{Error, Result};
+use super::exit::Code;
+
+/// Table heads and the names of fields.
+const HEAD: Style = Style::new().bold();
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const WARN: Style = AnsiColor::Yellow.on_default().bold();
+const NOTE: Style = AnsiColor::Cyan.on_default().bold();
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// Tables for people.
+    #[default]
+    Text,
+    /// One JSON document on one line.
+    Json,
+}
+
+/// Stdout. A reader that has seen enough (`tetris ls | head`) ends the output, not the command.
+pub(crate) struct Output {
+    format: Format,
+    out: Box<dyn Write>,
+    closed: bool,
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+impl Output {
+    /// Stdout, with colours where it is a terminal.
+    pub(crate) fn stdout(format: Format) -> Self {
+        Self {
+            format,
+            out: Box::new(anstream::stdout()),
+            closed: false,
+        }
+    }
+
+    /// Whether JSON is asked for.
+    pub(crate) fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Prints one line.
+    pub(crate) fn line(&mut self, line: impl Display) -> Result {
+        self.write(|out| writeln!(out, "{line}"))
+    }
+
+    /// Prints a heading.
+    pub(crate) fn heading(&mut self, text: impl Display) -> Result {
+        self.line(format_args!("{HEAD}{text}{HEAD:#}"))
+    }
+
+    /// Prints a document as one line of JSON.
+    pub(crate) fn json(&mut self, document: &impl Serialize) -> Result {
+        let text = serde_json::to_string(document).map_err(|e| Error::new(Code::Failed, e))?;
+        self.line(text)
+    }
+
+    /// Prints names and values, the values under one another.
+    pub(crate) fn fields(&mut self, fields: &[(&str, String)]) -> Result {
+        let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, value) in fields {
+            let pad = width - name.len();
+            self.line(format_args!("{HEAD}{name}{HEAD:#}{:pad$}  {value}", ""))?;
+        }
+        Ok(())
+    }
+
+    /// Hands over what was printed.
+    pub(crate) fn flush(&mut self) -> Result {
+        self.write(|out| out.flush())
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result {
+        if self.closed {
+            return Ok(());
+        }
+        match write(&mut self.out) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                self.closed = true;
+                Ok(())
+            }
+            Err(error) => {
+                let message = format!("cannot write to stdout: {error}");
+                Err(Error::message(Code::Failed, message))
+            }
+        }
+    }
+}
+
+/// `text` as something good.
+pub(crate) fn good(text: impl Display) -> String {
+    format!("{GOOD}{text}{GOOD:#}")
+}
+
+/// `text` as something bad.
+pub(crate) fn bad(text: impl Display) -> String {
+    format!("{BAD}{text}{BAD:#}")
+}
+
+/// Says on stderr why the command ends.
+pub(crate) fn error(message: impl Display) {
+    say("error", BAD, &message);
+}
+
+/// Says on stderr that something is not as it should be, though the command goes on.
+pub(crate) fn warning(message: impl Display) {
+    say("warning", WARN, &message);
+}
+
+/// Says on stderr what is good to know.
+pub(crate) fn note(message: impl Display) {
+    say("note", NOTE, &message);
+}
+
+fn say(kind: &str, style: Style, message: &dyn Display) {
+    // Nobody is left to tell when stderr is closed.
+    let _ = writeln!(anstream::stderr(), "{style}{kind}:{style:#} {message}");
+}

@@ -1,0 +1,92 @@
+//! Tables in plain text.
+
+use super::error::Result;
+use super::output::Output;
+
+/// On which side a column's cells begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Rows of cells under a head.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Side)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub(crate) fn new(columns: &[(&'static str, Side)]) -> Self {
+        Self {
+            columns: columns.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row with a cell for each column.
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        debug_assert_eq!(N, self.columns.len());
+        self.rows.push(cells.into());
+    }
+
+    /// Prints the table, or `empty` when it has no rows.
+    pub(crate) fn print(&self, out: &mut Output, empty: &str) -> Result {
+        if self.rows.is_empty() {
+            return out.line(empty);
+        }
+        let head: Vec<String> = self.columns.iter().map(|(name, _)| (*name).into()).collect();
+        let widths = self.widths(&head);
+        out.heading(self.format(&head, &widths))?;
+        for row in &self.rows {
+            out.line(self.format(row, &widths))?;
+        }
+        Ok(())
+    }
+
+    fn widths(&self, head: &[String]) -> Vec<usize> {
+        let mut widths = vec![0; self.columns.len()];
+        for row in self.rows.iter().map(Vec::as_slice).chain([head]) {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        widths
+    }
+
+    fn format(&self, row: &[String], widths: &[usize]) -> String {
+        let mut line = String::new();
+        for ((cell, &width), (_, side)) in row.iter().zip(widths).zip(&self.columns) {
+            if !line.is_empty() {
+                line.push_str("  ");
+            }
+            match side {
+                Side::Left => line.push_str(&format!("{cell:width$}")),
+                Side::Right => line.push_str(&format!("{cell:>width$}")),
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_begin_left_and_numbers_end_right() {
+        let mut table = Table::new(&[("name", Side::Left), ("size", Side::Right)]);
+        table.row(["a".into(), "7".into()]);
+        table.row(["long name".into(), "12345".into()]);
+        let head = ["name".to_owned(), "size".to_owned()];
+        let widths = table.widths(&head);
+        assert_eq!(table.format(&head, &widths), "name        size");
+        assert_eq!(table.format(&table.rows[0], &widths), "a              7");
+        assert_eq!(table.format(&table.rows[1], &widths), "long name  12345");
+    }
+}
