@@ -1,5 +1,7 @@
 //! Attaching a file that is known: map its objects, read nothing.
 
+use std::convert::Infallible;
+
 use tetris_store_layout::{
     Access, IdentityBy, IdentityKey, Manifest, ManifestId, MapError, Mapping, ObjectRef, Outcome,
     Store,
@@ -11,6 +13,7 @@ use crate::pipeline::Hashed;
 use crate::plan::{Job, jobs_of_manifest};
 use crate::report::{LoadReport, Recognised};
 use crate::source::{Failure, Source};
+use crate::threads;
 
 /// Objects per helper thread below which mapping is faster without it: a thread costs as much as
 /// some ten mappings.
@@ -161,39 +164,35 @@ fn map_all(
     access: Access,
     threads: usize,
 ) -> Vec<Option<Mapping>> {
-    let map_some = |some: &[ObjectRef]| -> Vec<Option<Mapping>> {
-        let map = |object| match store.map(object, access) {
-            Ok(mapping) => mapping,
-            Err(error @ MapError::Damaged { .. }) => {
-                tracing::warn!(%error, "object ignored");
-                None
-            }
-            Err(error) => {
-                tracing::debug!(%error, "object not mapped");
-                None
-            }
-        };
-        some.iter().map(map).collect()
-    };
+    let mut mapped = Vec::new();
+    mapped.resize_with(objects.len(), || None);
     let threads = threads.min(objects.len() / OBJECTS_PER_THREAD).max(1);
-    if threads == 1 {
-        return map_some(objects);
-    }
-    let chunk = objects.len().div_ceil(threads);
-    std::thread::scope(|scope| {
-        let (mine, theirs) = objects.split_at(chunk);
-        let helpers: Vec<_> = theirs
-            .chunks(chunk)
-            .map(|some| (some.len(), scope.spawn(move || map_some(some))))
-            .collect();
-        let mut mapped = map_some(mine);
-        for (len, helper) in helpers {
-            let some = helper.join().unwrap_or_default();
-            mapped.extend(some);
-            // A helper that panicked gives nothing: its objects count as absent.
-            mapped.resize_with(mapped.len().max(len), || None);
+    let chunk = objects.len().div_ceil(threads).max(1);
+    let tasks = objects
+        .chunks(chunk)
+        .zip(mapped.chunks_mut(chunk))
+        .collect();
+    let done = threads::for_each(threads, tasks, |(objects, places)| {
+        for (object, place) in objects.iter().zip(places) {
+            *place = map_one(store, object, access);
         }
-        mapped.resize_with(objects.len(), || None);
-        mapped
-    })
+        Ok::<(), Infallible>(())
+    });
+    match done {
+        Ok(()) => mapped,
+    }
+}
+
+fn map_one(store: &Store, object: &ObjectRef, access: Access) -> Option<Mapping> {
+    match store.map(object, access) {
+        Ok(mapping) => mapping,
+        Err(error @ MapError::Damaged { .. }) => {
+            tracing::warn!(%error, "object ignored");
+            None
+        }
+        Err(error) => {
+            tracing::debug!(%error, "object not mapped");
+            None
+        }
+    }
 }

@@ -14,6 +14,7 @@
 
 mod agent;
 mod attach;
+mod derive;
 mod error;
 mod load;
 mod model;
@@ -26,6 +27,7 @@ mod report;
 mod similarity;
 mod small;
 mod source;
+mod threads;
 
 pub mod gc;
 pub mod header;
@@ -33,9 +35,10 @@ pub mod hub;
 pub mod sidecar;
 
 pub use agent::{Agent, AgentCounters};
+pub use derive::Derived;
 pub use error::LoadError;
 pub use model::{Model, Origin, SharedFile, Tensor};
 pub use options::{DEFAULT_WAIT, LoadOptions, Progress, ProgressFn};
 pub use report::{LoadReport, Recognised};
 pub use similarity::{Similarity, TensorSet};
-pub use tetris_store_layout::{Access, CreateOptions, Dtype, ManifestKind, Store};
+pub use tetris_store_layout::{Access, CreateOptions, Dtype, ManifestKind, Store, TensorId};

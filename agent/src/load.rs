@@ -88,16 +88,16 @@ impl<'a> Loader<'a> {
             kind,
             by: IdentityBy::Stat(*source.identity()),
         };
-        if !self.options.ignore_identity
-            && let Some(part) = self.load_known(source, kind, store)?
-        {
+        if self.options.ignore_identity {
+            return self.load_unknown(source, &own, store);
+        }
+        if let Some(part) = self.load_known(source, kind, store)? {
             return Ok(part);
         }
         // Others that load this file wait until it is known; the lock dies with its holder.
-        let known = || !self.options.ignore_identity && matches!(store.look_up(&own), Ok(Some(_)));
+        let known = || matches!(store.look_up(&own), Ok(Some(_)));
         let lock = store.creation_lock(&own.id().0, self.options.wait, known);
         if (lock.is_some() || known())
-            && !self.options.ignore_identity
             && let Some(part) = self.load_known(source, kind, store)?
         {
             return Ok(part);
@@ -312,18 +312,19 @@ impl<'a> Loader<'a> {
             read_private(source, &jobs, self.options, report)?
         }
         .into_iter();
-        Ok(run
-            .objects
-            .into_iter()
-            .filter_map(|hashed| match hashed.mapping {
-                Some((mapping, outcome)) => Some(Backing::Store {
-                    object: hashed.object,
-                    mapping,
-                    outcome,
-                }),
-                None => private.next(),
-            })
-            .collect())
+        let backings = run.objects.into_iter().map(|hashed| match hashed.mapping {
+            Some((mapping, outcome)) => Some(Backing::Store {
+                object: hashed.object,
+                mapping,
+                outcome,
+            }),
+            None => private.next(),
+        });
+        // One missing would shift the others under the wrong tensors.
+        backings.collect::<Option<_>>().ok_or_else(|| {
+            let error = std::io::Error::other("an object was not read (this is a bug)");
+            LoadError::io("read", source.path(), error).into()
+        })
     }
 
     pub(crate) fn pipeline<'p>(
@@ -342,7 +343,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Frees unreferenced objects, least recently used first, until `bytes` are free.
-    fn make_room(&self, bytes: u64) -> bool {
+    pub(crate) fn make_room(&self, bytes: u64) -> bool {
         let Some(store) = self.store.filter(|_| self.options.reclaim_when_full) else {
             return false;
         };

@@ -44,7 +44,7 @@ impl Backing {
         }
     }
 
-    fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
+    pub(crate) fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match self {
             Self::Store { mapping, .. } => mapping.as_mut_slice(),
             Self::Private(bytes) => Some(bytes.as_mut_slice()),

@@ -17,9 +17,12 @@ use tetris_store_layout::{
     SegmentWriter, Staging, Store, combine, segment_count, segment_len,
 };
 
+use crate::error::LoadError;
 use crate::options::{Progress, ProgressFn};
 use crate::plan::Job;
+use crate::private::PrivateBytes;
 use crate::source::{Failure, Source};
+use crate::threads;
 
 /// Bytes read, hashed and written at a time: with its copy in the page cache and in the store it
 /// stays within a core's second-level cache.
@@ -126,7 +129,10 @@ impl Pipeline<'_> {
             self.pass(&order, false, true, &bytes_read, &refused, &mut objects)?;
         }
         Ok(Run {
-            objects: objects.into_iter().flatten().collect(),
+            objects: objects
+                .into_iter()
+                .collect::<Option<_>>()
+                .ok_or_else(|| self.unfinished())?,
             bytes_read: bytes_read.into_inner(),
             refused: refused.into_inner().unwrap_or_else(PoisonError::into_inner),
         })
@@ -143,9 +149,9 @@ impl Pipeline<'_> {
         let Some(job) = self.jobs.get(index).filter(|job| job.len <= SEGMENT_BYTES) else {
             return Ok(None);
         };
-        let mut bytes = vec![0; job.len as usize];
-        job.read(self.source, 0, &mut bytes)?;
-        let Ok(published) = store.publish(&bytes, self.access) else {
+        let mut bytes = self.buffer(job.len)?;
+        job.read(self.source, 0, bytes.as_mut_slice())?;
+        let Ok(published) = store.publish(bytes.as_slice(), self.access) else {
             return Ok(None);
         };
         bytes_read.fetch_add(job.len, Ordering::Relaxed);
@@ -153,6 +159,19 @@ impl Pipeline<'_> {
             object: published.object,
             mapping: Some((published.mapping, published.outcome)),
         }))
+    }
+
+    /// An object without a result: a bug, and better an error than tensors in the wrong places.
+    fn unfinished(&self) -> LoadError {
+        let error = std::io::Error::other("an object was not hashed (this is a bug)");
+        LoadError::io("hash", self.source.path(), error)
+    }
+
+    fn buffer(&self, bytes: u64) -> Result<PrivateBytes, LoadError> {
+        PrivateBytes::zeroed(bytes).ok_or_else(|| LoadError::OutOfMemory {
+            path: self.source.path().to_owned(),
+            bytes,
+        })
     }
 
     /// Works through the jobs of `order`.
@@ -187,17 +206,7 @@ impl Pipeline<'_> {
             total: self.jobs.iter().map(|job| job.len).sum(),
             refused,
         };
-        let helpers = self.threads.min(shared.tasks.len()) - 1;
-        std::thread::scope(|scope| {
-            let helpers: Vec<_> = (0..helpers)
-                .map(|_| scope.spawn(|| shared.work()))
-                .collect();
-            let mine = shared.work();
-            helpers
-                .into_iter()
-                .map(|helper| helper.join().unwrap_or(Ok(())))
-                .fold(mine, Result::and)
-        })?;
+        threads::run(self.threads.min(shared.tasks.len()), || shared.work())?;
         for (slot, object) in shared.slots.into_iter().zip(objects) {
             let state = slot
                 .state
@@ -236,7 +245,8 @@ impl Slot<'_> {
 impl<'a> Shared<'a> {
     /// Takes segments until none is left.
     fn work(&self) -> Result<(), Failure> {
-        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut memory = self.pipeline.buffer(BUFFER_BYTES as u64)?;
+        let buffer = memory.as_mut_slice();
         while !self.failed.load(Ordering::Relaxed) {
             let task = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(&(index, segment)) = self.tasks.get(task) else {
@@ -246,7 +256,7 @@ impl<'a> Shared<'a> {
             else {
                 break;
             };
-            if let Err(failure) = self.segment(job, slot, segment, &mut buffer) {
+            if let Err(failure) = self.segment(job, slot, segment, buffer) {
                 self.failed.store(true, Ordering::Relaxed);
                 return Err(failure);
             }

@@ -1,12 +1,15 @@
 //! From a file's header, or a manifest, to the objects that are to be made.
 
+use std::sync::Arc;
+
 use tetris_store_layout::{
     Dtype, MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind,
-    ObjectRef, PackItem, PackPlan, Place, TensorId, plan_packs, small_tensor_threshold,
+    ObjectRef, PackPlan, Place, TensorId, plan_packs, small_tensor_threshold,
 };
 
 use crate::error::LoadError;
 use crate::header::{Header, TensorInfo};
+use crate::private::PrivateBytes;
 use crate::small::SmallTensors;
 use crate::source::{Failure, Source};
 
@@ -19,7 +22,15 @@ pub(crate) struct Piece {
     /// Where they go in the object.
     pub(crate) at: u64,
     /// The bytes, if they have been read already.
-    pub(crate) bytes: Option<Vec<u8>>,
+    pub(crate) kept: Option<Kept>,
+}
+
+/// Bytes that were read before.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) bytes: Arc<PrivateBytes>,
+    /// Where they begin.
+    pub(crate) at: u64,
 }
 
 /// An object that is to be made of parts of the model file. Gaps between pieces are zeros.
@@ -48,12 +59,12 @@ pub(crate) struct PlannedTensor {
 
 impl Piece {
     fn new(source: u64, len: u64, at: u64) -> Self {
-        let bytes = None;
+        let kept = None;
         Self {
             source,
             len,
             at,
-            bytes,
+            kept,
         }
     }
 }
@@ -94,11 +105,12 @@ impl Job {
             let target = buffer
                 .get_mut((from - offset) as usize..(to - offset) as usize)
                 .unwrap_or_default();
-            match &piece.bytes {
+            match &piece.kept {
                 None => source.read_at(target, piece.source + skip)?,
-                Some(bytes) => {
-                    let part = bytes.get(skip as usize..).unwrap_or_default();
-                    target.copy_from_slice(part.get(..target.len()).unwrap_or_default());
+                Some(kept) => {
+                    let begin = (kept.at + skip) as usize;
+                    let part = kept.bytes.as_slice().get(begin..begin + target.len());
+                    target.copy_from_slice(part.unwrap_or_default());
                 }
             }
         }
@@ -125,14 +137,13 @@ impl Plan {
     ) -> Result<Self, Failure> {
         let lengths: Vec<u64> = header.tensors.iter().map(TensorInfo::byte_len).collect();
         let mut threshold = small_tensor_threshold(&lengths, MAX_OBJECTS);
-        let mut small = SmallTensors::default();
         loop {
-            small.read(header, &lengths, threshold, source, threads)?;
-            let items: Vec<_> = small.items.iter().map(|(_, item)| *item).collect();
+            let small = SmallTensors::read(header, threshold, source, threads)?;
+            let items: Vec<_> = small.list.iter().map(|tensor| tensor.item).collect();
             let packs = plan_packs(&items, threshold);
             let large = lengths.iter().filter(|&&len| len >= threshold).count();
             if large + packs.len() <= MAX_OBJECTS {
-                let plan = Self::assemble(header, &lengths, threshold, small, packs, source)?;
+                let plan = Self::assemble(header, threshold, &small, packs, source)?;
                 return Ok(plan);
             }
             threshold *= 2;
@@ -141,17 +152,17 @@ impl Plan {
 
     fn assemble(
         header: &Header,
-        lengths: &[u64],
         threshold: u64,
-        mut small: SmallTensors,
+        small: &SmallTensors,
         packs: Vec<PackPlan>,
         source: &Source,
     ) -> Result<Self, LoadError> {
         let mut plan = Self {
             jobs: Vec::new(),
-            tensors: Vec::with_capacity(lengths.len()),
+            tensors: Vec::with_capacity(header.tensors.len()),
         };
-        for (tensor, &len) in header.tensors.iter().zip(lengths) {
+        for tensor in &header.tensors {
+            let len = tensor.byte_len();
             let place = (len >= threshold).then_some(Place {
                 object: plan.jobs.len() as u32,
                 offset: 0,
@@ -168,21 +179,22 @@ impl Plan {
             let object = plan.jobs.len() as u32;
             let mut pieces = Vec::with_capacity(pack.items.len());
             for (item, offset) in pack.items {
-                let Some(&(tensor, PackItem { id, len })) = small.items.get(item) else {
+                let Some(tensor) = small.list.get(item) else {
                     continue;
                 };
-                let (Some(info), Some(planned)) =
-                    (header.tensors.get(tensor), plan.tensors.get_mut(tensor))
-                else {
+                let (Some(info), Some(planned)) = (
+                    header.tensors.get(tensor.index),
+                    plan.tensors.get_mut(tensor.index),
+                ) else {
                     continue;
                 };
-                planned.id = Some(id);
+                planned.id = Some(tensor.item.id);
                 planned.place = Some(Place { object, offset });
                 pieces.push(Piece {
                     source: header.data_start + info.begin,
-                    len,
+                    len: tensor.item.len,
                     at: offset,
-                    bytes: small.kept.get_mut(item).and_then(Option::take),
+                    kept: small.kept(tensor),
                 });
             }
             plan.jobs.push(Job {

@@ -6,8 +6,9 @@ use memmap2::MmapMut;
 
 /// Alignment of the bytes, as of tensors in packs.
 const ALIGN: usize = 64;
-/// Buffers of this length and more get pages of their own, which the kernel hands out already zero.
-const MAP_FROM: usize = 1 << 20;
+/// Buffers of this length and more get pages of their own: the kernel hands them out already zero and
+/// takes them back at once, where the heap would keep them for the life of a server.
+const MAP_FROM: usize = 128 << 10;
 
 /// Zeroed memory whose bytes start at a multiple of 64.
 #[derive(Debug)]

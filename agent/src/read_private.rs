@@ -1,8 +1,5 @@
 //! Reading objects into private memory.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
-
 use tetris_store_layout::SEGMENT_BYTES;
 
 use crate::error::LoadError;
@@ -12,6 +9,7 @@ use crate::plan::Job;
 use crate::private::PrivateBytes;
 use crate::report::LoadReport;
 use crate::source::{Failure, Source};
+use crate::threads;
 
 /// Reads `jobs` from `source`, segment by segment over all cores.
 pub(crate) fn read_private(
@@ -38,25 +36,8 @@ pub(crate) fn read_private(
         );
     }
     report.bytes_read += jobs.iter().map(|job| job.len).sum::<u64>();
-    let threads = options.thread_count().min(tasks.len());
-    let tasks = Mutex::new(tasks);
-    let work = || -> Result<(), Failure> {
-        loop {
-            let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let Some((job, offset, bytes)) = task else {
-                return Ok(());
-            };
-            job.read(source, offset, bytes)?;
-        }
-    };
-    std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let mine = work();
-        helpers
-            .into_iter()
-            .map(|helper| helper.join().unwrap_or(Ok(())))
-            .fold(mine, Result::and)
+    threads::for_each(options.thread_count(), tasks, |(job, offset, bytes)| {
+        job.read(source, offset, bytes)
     })?;
-    drop(tasks);
     Ok(buffers.into_iter().map(Backing::Private).collect())
 }

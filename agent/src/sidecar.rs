@@ -97,7 +97,8 @@ impl Sidecar {
             return Ok(false);
         }
         let header = header_digest(source, self.manifest.data_start)?;
-        Ok(self.header_digest == header && self.sample == sample_digest(source, &header)?)
+        let stated = [self.header_digest, self.manifest.header_digest];
+        Ok(stated == [header; 2] && self.sample == sample_digest(source, &header)?)
     }
 }
 

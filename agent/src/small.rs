@@ -1,85 +1,141 @@
 //! Small tensors: read and hashed first, for their ids decide the packs.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 use tetris_store_layout::{PackItem, TensorId};
 
+use crate::error::LoadError;
 use crate::header::Header;
+use crate::plan::Kept;
+use crate::private::PrivateBytes;
 use crate::source::{Failure, Source};
+use crate::threads;
 
 /// Small tensors are read once for their ids, which decide the packs, and once more for the packs,
 /// unless they fit into this many bytes together and are kept.
 const KEEP_SMALL: u64 = 256 << 20;
+/// Tensors that a thread takes at a time: a bias is read in less time than it takes to get the lock.
+const BATCH: usize = 64;
+/// Less than this, in bytes, is read sooner than a thread is started.
+const WORTH_A_THREAD: u64 = 4 << 20;
 
-/// Small tensors in file order, with their ids.
+/// Small tensors in file order.
 #[derive(Debug, Default)]
 pub(crate) struct SmallTensors {
-    /// Index of the tensor in the header, and what decides about its pack.
-    pub(crate) items: Vec<(usize, PackItem)>,
-    /// The tensors' bytes, where they were kept.
-    pub(crate) kept: Vec<Option<Vec<u8>>>,
+    /// The tensors.
+    pub(crate) list: Vec<SmallTensor>,
+    /// Their bytes one after the other, unless they were too many to keep.
+    pub(crate) kept: Option<Arc<PrivateBytes>>,
+}
+
+/// A tensor that goes into a pack.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SmallTensor {
+    /// Index of the tensor in the header.
+    pub(crate) index: usize,
+    /// Where its data begins in the model file.
+    source: u64,
+    /// Where its bytes are among the kept ones.
+    at: u64,
+    /// What decides about its pack; the id is known once it was read.
+    pub(crate) item: PackItem,
 }
 
 impl SmallTensors {
-    /// Reads and hashes every tensor shorter than `threshold`.
+    /// Reads and hashes every tensor shorter than `threshold` bytes.
     pub(crate) fn read(
-        &mut self,
         header: &Header,
-        lengths: &[u64],
         threshold: u64,
         source: &Source,
         threads: usize,
-    ) -> Result<(), Failure> {
-        let small: Vec<(usize, u64)> = lengths
-            .iter()
-            .enumerate()
-            .filter(|&(_, &len)| len > 0 && len < threshold)
-            .map(|(index, &len)| (index, len))
-            .collect();
-        let total: u64 = small.iter().map(|&(_, len)| len).sum();
-        let keep = total <= KEEP_SMALL;
-        let next = AtomicUsize::new(0);
-        let found = Mutex::new(Vec::with_capacity(small.len()));
-        let work = || -> Result<(), Failure> {
-            let mut mine = Vec::new();
-            loop {
-                // A batch at a time: biases are read in less time than it takes to get the lock.
-                let start = next.fetch_add(64, Ordering::Relaxed);
-                let batch = small.iter().enumerate().skip(start).take(64);
-                if batch.len() == 0 {
-                    break;
-                }
-                for (position, &(index, len)) in batch {
-                    let begin = header.tensors.get(index).map_or(0, |tensor| tensor.begin);
-                    let mut bytes = vec![0; len as usize];
-                    source.read_at(&mut bytes, header.data_start + begin)?;
-                    let id = TensorId::of(&bytes);
-                    mine.push((position, index, PackItem { id, len }, keep.then_some(bytes)));
-                }
+    ) -> Result<Self, Failure> {
+        let mut total = 0;
+        let mut list = Vec::new();
+        for (index, tensor) in header.tensors.iter().enumerate() {
+            let len = tensor.byte_len();
+            if len > 0 && len < threshold {
+                let id = TensorId::of(b"");
+                list.push(SmallTensor {
+                    index,
+                    source: header.data_start + tensor.begin,
+                    at: total,
+                    item: PackItem { id, len },
+                });
+                total += len;
             }
-            found
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .append(&mut mine);
-            Ok(())
+        }
+        let threads = if total > WORTH_A_THREAD { threads } else { 1 };
+        let kept = if total <= KEEP_SMALL {
+            let mut kept = allocate(total, source)?;
+            hash_kept(&mut list, kept.as_mut_slice(), source, threads)?;
+            Some(Arc::new(kept))
+        } else {
+            hash_all(&mut list, threshold, source, threads)?;
+            None
         };
-        let helpers = if total > 4 << 20 { threads - 1 } else { 0 };
-        std::thread::scope(|scope| {
-            let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
-            let mine = work();
-            helpers
-                .into_iter()
-                .map(|helper| helper.join().unwrap_or(Ok(())))
-                .fold(mine, Result::and)
-        })?;
-        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        found.sort_unstable_by_key(|&(position, ..)| position);
-        self.items = found
-            .iter()
-            .map(|&(_, index, item, _)| (index, item))
-            .collect();
-        self.kept = found.into_iter().map(|(.., bytes)| bytes).collect();
-        Ok(())
+        Ok(Self { list, kept })
     }
+
+    /// Where the bytes of a tensor were kept, if they were.
+    pub(crate) fn kept(&self, tensor: &SmallTensor) -> Option<Kept> {
+        let bytes = Arc::clone(self.kept.as_ref()?);
+        Some(Kept {
+            bytes,
+            at: tensor.at,
+        })
+    }
+}
+
+fn allocate(bytes: u64, source: &Source) -> Result<PrivateBytes, LoadError> {
+    PrivateBytes::zeroed(bytes).ok_or_else(|| LoadError::OutOfMemory {
+        path: source.path().to_owned(),
+        bytes,
+    })
+}
+
+/// Reads the tensors into their places in `kept` and hashes them there.
+fn hash_kept(
+    list: &mut [SmallTensor],
+    mut kept: &mut [u8],
+    source: &Source,
+    threads: usize,
+) -> Result<(), Failure> {
+    let mut batches = Vec::new();
+    for batch in list.chunks_mut(BATCH) {
+        let len: u64 = batch.iter().map(|tensor| tensor.item.len).sum();
+        let (bytes, rest) = kept.split_at_mut_checked(len as usize).unwrap_or_default();
+        kept = rest;
+        batches.push((batch, bytes));
+    }
+    threads::for_each(threads, batches, |(batch, mut bytes)| {
+        for tensor in batch {
+            let len = tensor.item.len as usize;
+            let (own, rest) = bytes.split_at_mut_checked(len).unwrap_or_default();
+            source.read_at(own, tensor.source)?;
+            tensor.item.id = TensorId::of(own);
+            bytes = rest;
+        }
+        Ok(())
+    })
+}
+
+/// Reads and hashes the tensors and keeps nothing.
+fn hash_all(
+    list: &mut [SmallTensor],
+    threshold: u64,
+    source: &Source,
+    threads: usize,
+) -> Result<(), Failure> {
+    threads::for_each(threads, list.chunks_mut(BATCH).collect(), |batch| {
+        let mut buffer = allocate(threshold, source)?;
+        for tensor in batch {
+            let buffer = buffer.as_mut_slice();
+            let own = buffer
+                .get_mut(..tensor.item.len as usize)
+                .unwrap_or_default();
+            source.read_at(own, tensor.source)?;
+            tensor.item.id = TensorId::of(own);
+        }
+        Ok(())
+    })
 }

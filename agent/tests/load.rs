@@ -418,3 +418,30 @@ fn similarity_counts_distinct_tensors() {
     assert!(similarity.theta() > 0.5 && similarity.theta() < 1.0);
     assert!((set(&one).similarity(&set(&one)).theta() - 1.0).abs() < f64::EPSILON);
 }
+
+#[test]
+fn a_derived_tensor_is_made_once_per_node_and_shared() {
+    let fixture = Fixture::new();
+    let path = fixture.model("model.safetensors", 1);
+    let model = fixture.agent.load(&path).unwrap();
+    let id = model.tensor("head.weight").unwrap().id().unwrap();
+    let options = LoadOptions::default();
+    let derive = |agent: &Agent, make: fn() -> Vec<u8>| {
+        agent
+            .derive(id, "cast f32->bf16", 1, &options, make)
+            .unwrap()
+    };
+    let first = derive(&fixture.agent, || vec![7; 200_000]);
+    assert_eq!((first.origin(), first.len()), (Origin::New, 200_000));
+    let other = Agent::open(fixture.store_dir()).unwrap();
+    let second = derive(&other, || unreachable!("it is in the store"));
+    assert_eq!(second.origin(), Origin::Shared);
+    assert_eq!(first[..], second[..]);
+
+    let private = derive(&Agent::without_store(), || vec![7; 200_000]);
+    assert_eq!(
+        (private.origin(), &private[..]),
+        (Origin::Private, &first[..])
+    );
+    assert!(private.private_reason().is_some());
+}

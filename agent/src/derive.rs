@@ -1,0 +1,122 @@
+//! Derived objects: what a framework makes of a tensor and would otherwise keep privately.
+
+use std::ops::Deref;
+
+use tetris_store_layout::{DecodeError, DerivedKey, Outcome, PublishError, TensorId};
+
+use crate::agent::Agent;
+use crate::load::Loader;
+use crate::model::{Backing, Origin};
+use crate::options::LoadOptions;
+use crate::private::PrivateBytes;
+
+/// The result of a transform: shared where the store can hold it. Dropping it drops the reference.
+#[derive(Debug)]
+pub struct Derived {
+    backing: Memory,
+    private_reason: Option<String>,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Aligned(Backing),
+    /// As the transform returned it: there was no memory for an aligned copy.
+    Plain(Vec<u8>),
+}
+
+impl Agent {
+    /// The bytes that `transform` in its `version` makes of the tensor with the id `source`: mapped
+    /// from the store if any process of the node has made them before, and made by `make` otherwise.
+    ///
+    /// `transform` names the operation with its parameters (`cast f32->bf16`), with dtype and shape
+    /// where they matter to it. `make` runs at most once.
+    ///
+    /// # Errors
+    /// Only when the name is longer than the store can record. What the store cannot hold is returned
+    /// in private memory, and [`Derived::private_reason`] says why.
+    pub fn derive(
+        &self,
+        source: TensorId,
+        transform: &str,
+        version: u32,
+        options: &LoadOptions,
+        make: impl FnOnce() -> Vec<u8>,
+    ) -> Result<Derived, DecodeError> {
+        let key = DerivedKey::new(source, transform, version)?;
+        let Some(store) = self.store() else {
+            let reason = "no tensor store is used".to_owned();
+            return Ok(Derived::private(make(), reason));
+        };
+        let mut result = store.get_or_create(&key, options.access, options.wait, make);
+        if let Err((error, bytes)) = result {
+            let full = PublishError::is_full(&error);
+            let loader = Loader::new(Some(store), None, options);
+            if !full || !loader.make_room(bytes.len() as u64) {
+                return Ok(Derived::private(bytes, error.to_string()));
+            }
+            result = store.get_or_create(&key, options.access, options.wait, || bytes);
+        }
+        Ok(match result {
+            Ok(published) => Derived {
+                backing: Memory::Aligned(Backing::Store {
+                    object: published.object,
+                    mapping: published.mapping,
+                    outcome: published.outcome,
+                }),
+                private_reason: None,
+            },
+            Err((error, bytes)) => Derived::private(bytes, error.to_string()),
+        })
+    }
+}
+
+impl Derived {
+    fn private(bytes: Vec<u8>, reason: String) -> Self {
+        let backing = match PrivateBytes::zeroed(bytes.len() as u64) {
+            Some(mut aligned) => {
+                aligned.as_mut_slice().copy_from_slice(&bytes);
+                Memory::Aligned(Backing::Private(aligned))
+            }
+            None => Memory::Plain(bytes),
+        };
+        Self {
+            backing,
+            private_reason: Some(reason),
+        }
+    }
+
+    /// Where the bytes are.
+    pub fn origin(&self) -> Origin {
+        match &self.backing {
+            Memory::Aligned(Backing::Store { outcome, .. }) => match outcome {
+                Outcome::New => Origin::New,
+                Outcome::Existing => Origin::Shared,
+            },
+            Memory::Aligned(Backing::Private(_)) | Memory::Plain(_) => Origin::Private,
+        }
+    }
+
+    /// Why the bytes are private, if they are.
+    pub fn private_reason(&self) -> Option<&str> {
+        self.private_reason.as_deref()
+    }
+
+    /// The bytes for writing; `None` when they are mapped read-only.
+    pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
+        match &mut self.backing {
+            Memory::Aligned(backing) => backing.as_mut_slice(),
+            Memory::Plain(bytes) => Some(bytes),
+        }
+    }
+}
+
+impl Deref for Derived {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.backing {
+            Memory::Aligned(backing) => backing.as_slice(),
+            Memory::Plain(bytes) => bytes,
+        }
+    }
+}

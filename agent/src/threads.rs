@@ -1,0 +1,73 @@
+//! Work that several threads do together.
+
+use std::panic::resume_unwind;
+use std::sync::{Mutex, PoisonError};
+
+/// Runs `work` on `threads` threads, the calling one among them, and returns the first error.
+///
+/// A panic in one of them is a bug and goes on in the caller: results must never be taken for complete
+/// when they are not.
+pub(crate) fn run<E: Send>(
+    threads: usize,
+    work: impl Fn() -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
+        let mine = work();
+        let joined = helpers
+            .into_iter()
+            .map(|helper| helper.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        joined.fold(mine, Result::and)
+    })
+}
+
+/// Does `work` for each of `tasks`, on up to `threads` threads.
+pub(crate) fn for_each<T: Send, E: Send>(
+    threads: usize,
+    tasks: Vec<T>,
+    work: impl Fn(T) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let threads = threads.min(tasks.len());
+    let tasks = Mutex::new(tasks);
+    run(threads, || {
+        loop {
+            let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            match task {
+                Some(task) => work(task)?,
+                None => return Ok(()),
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn every_task_is_done_once() {
+        let sum = AtomicU64::new(0);
+        let done = for_each(4, (1..=100).collect(), |n: u64| {
+            sum.fetch_add(n, Ordering::Relaxed);
+            Ok::<(), ()>(())
+        });
+        assert_eq!((done, sum.into_inner()), (Ok(()), 5050));
+    }
+
+    #[test]
+    fn an_error_of_any_thread_is_returned() {
+        let failed = for_each(
+            3,
+            (0..30).collect(),
+            |n| if n == 7 { Err(n) } else { Ok(()) },
+        );
+        assert_eq!(failed, Err(7));
+    }
+
+    #[test]
+    #[should_panic(expected = "a bug")]
+    fn a_panic_of_any_thread_is_not_lost() {
+        let _ = for_each(2, vec![1, 2], |_| -> Result<(), ()> { panic!("a bug") });
+    }
+}
