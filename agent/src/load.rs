@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use sha2::{Digest as _, Sha256};
 use tetris_store_layout::{
-    Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, Store,
+    Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, PublishError, Store,
 };
 
 use crate::attach::{Found, attach};
@@ -74,7 +74,7 @@ impl<'a> Loader<'a> {
             let read = FileRead::new(source, kind, self.options.thread_count())?;
             let run = self.pipeline(source, &read.plan, None).run()?;
             source.require_unchanged()?;
-            Ok(read.into_manifest(&run))
+            Ok(read.into_manifest(&run).0)
         })
     }
 
@@ -180,7 +180,7 @@ impl<'a> Loader<'a> {
         let read = FileRead::new(source, own.kind, self.options.thread_count())?;
         let run = self.pipeline(source, &read.plan, Some(store)).run()?;
         let (bytes_read, refused) = (run.bytes_read, run.refused.clone());
-        let manifest = read.into_manifest(&run);
+        let (manifest, header) = read.into_manifest(&run);
         let mut report = LoadReport {
             recognised: vec![Recognised::ByHashing],
             bytes_read,
@@ -193,7 +193,12 @@ impl<'a> Loader<'a> {
             let bound = store.publish_manifest(&manifest).and_then(|id| {
                 if bindable {
                     store.bind(own, id)?;
-                    self.bind_blob_name(source, own.kind, store, &manifest, &backings, id)?;
+                    let loaded = Loaded {
+                        manifest: &manifest,
+                        header: &header,
+                        backings: &backings,
+                    };
+                    self.bind_blob_name(source, store, &loaded, id)?;
                 }
                 Ok(())
             });
@@ -209,21 +214,18 @@ impl<'a> Loader<'a> {
     fn bind_blob_name(
         &self,
         source: &Source,
-        kind: ManifestKind,
         store: &Store,
-        manifest: &Manifest,
-        backings: &[Backing],
+        loaded: &Loaded<'_>,
         id: ManifestId,
-    ) -> Result<(), tetris_store_layout::PublishError> {
+    ) -> Result<(), PublishError> {
         let Some(claimed) = hub::blob_claim(source.path()) else {
             return Ok(());
         };
-        if !self.options.bind_blob_name || backings.len() != manifest.objects.len() {
+        let manifest = loaded.manifest;
+        if !self.options.bind_blob_name || loaded.backings.len() != manifest.objects.len() {
             return Ok(());
         }
-        let Ok(digest) = sha256_of_parts(source, manifest, backings) else {
-            return Ok(());
-        };
+        let digest = loaded.sha256();
         if digest != claimed {
             tracing::warn!(
                 path = %source.path().display(),
@@ -235,6 +237,7 @@ impl<'a> Loader<'a> {
             digest,
             size: manifest.source_size,
         };
+        let kind = manifest.kind;
         store.bind(&IdentityKey { kind, by }, id)
     }
 
@@ -390,6 +393,8 @@ struct FileRead {
     plan: Plan,
     shape: FileShape,
     header: Option<Header>,
+    /// The header as it was read; empty for a file kept whole.
+    raw: Vec<u8>,
 }
 
 impl FileRead {
@@ -416,12 +421,15 @@ impl FileRead {
             plan,
             shape,
             header,
+            raw,
         })
     }
 
-    fn into_manifest(self, run: &Run) -> Manifest {
+    /// The manifest and the header's bytes.
+    fn into_manifest(self, run: &Run) -> (Manifest, Vec<u8>) {
         let objects: Vec<_> = run.objects.iter().map(|hashed| hashed.object).collect();
-        self.plan.into_manifest(self.shape, self.header, &objects)
+        let manifest = self.plan.into_manifest(self.shape, self.header, &objects);
+        (manifest, self.raw)
     }
 }
 
@@ -443,26 +451,32 @@ fn retry<T>(
     })
 }
 
-/// SHA-256 of a file whose bytes, all but the header, are in memory already.
-fn sha256_of_parts(
-    source: &Source,
-    manifest: &Manifest,
-    backings: &[Backing],
-) -> Result<[u8; 32], Failure> {
-    let mut hasher = Sha256::new();
-    let mut header = vec![0; manifest.data_start as usize];
-    source.read_at(&mut header, 0)?;
-    hasher.update(&header);
-    if manifest.kind == ManifestKind::File {
-        for backing in backings {
-            hasher.update(backing.as_slice());
+/// A file that has been read.
+struct Loaded<'l> {
+    manifest: &'l Manifest,
+    /// The header as it was read.
+    header: &'l [u8],
+    backings: &'l [Backing],
+}
+
+impl Loaded<'_> {
+    /// SHA-256 of the file, from what was read of it. Not from the file: whoever exchanged its header
+    /// meanwhile would have names bound to a digest that are not those of its content.
+    fn sha256(&self) -> [u8; 32] {
+        let mut hasher = Sha256::new();
+        hasher.update(self.header);
+        if self.manifest.kind == ManifestKind::File {
+            for backing in self.backings {
+                hasher.update(backing.as_slice());
+            }
         }
+        for tensor in &self.manifest.tensors {
+            let Some(place) = tensor.place else { continue };
+            let backing = self.backings.get(place.object as usize);
+            let range = place.offset as usize..(place.offset + tensor.len) as usize;
+            let bytes = backing.and_then(|backing| backing.as_slice().get(range));
+            hasher.update(bytes.unwrap_or_default());
+        }
+        hasher.finalize().into()
     }
-    for tensor in &manifest.tensors {
-        let Some(place) = tensor.place else { continue };
-        let bytes = backings.get(place.object as usize).map(Backing::as_slice);
-        let range = place.offset as usize..(place.offset + tensor.len) as usize;
-        hasher.update(bytes.and_then(|bytes| bytes.get(range)).unwrap_or_default());
-    }
-    Ok(hasher.finalize().into())
 }

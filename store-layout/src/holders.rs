@@ -19,8 +19,9 @@ pub struct Holders {
 }
 
 impl Store {
-    /// Counts the holders of all objects. Holders come and go: this is for showing and for policies;
-    /// only [`Store::reclaim`] decides whether an object may go.
+    /// Counts the holders of all objects. Holders come and go, and the kernel hands the list out in
+    /// pages, so that one who comes or goes meanwhile can make another be missed or counted twice. This
+    /// is for showing and for policies; only [`Store::reclaim`] decides whether an object may go.
     pub fn holders(&self) -> Result<Holders, IoError> {
         let stat = fstat(self.folder(Folder::Objects))
             .map_err(|error| IoError::new("stat", self.root(), error))?;

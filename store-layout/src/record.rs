@@ -138,7 +138,8 @@ impl Store {
         }
     }
 
-    /// Notes that a record was used now, where this process may (its owner may).
+    /// Notes that a record was used now, where this process may (its owner may), in its modification
+    /// time: the access time moves whenever somebody merely lists the store.
     pub(crate) fn touch_record(&self, folder: Folder, name: &str) {
         use nix::sys::stat::{UtimensatFlags, utimensat};
         use nix::sys::time::TimeSpec;
@@ -146,8 +147,8 @@ impl Store {
         let _not_permitted = utimensat(
             self.folder(folder).as_fd(),
             name,
-            &TimeSpec::UTIME_NOW,
             &TimeSpec::UTIME_OMIT,
+            &TimeSpec::UTIME_NOW,
             UtimensatFlags::NoFollowSymlink,
         );
     }

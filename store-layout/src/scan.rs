@@ -109,8 +109,7 @@ impl Store {
             if let (Some(id), SFlag::S_IFREG) = (id, file_type(stat)) {
                 records.push(RecordEntry {
                     id,
-                    last_used: time(stat.st_atime, stat.st_atime_nsec)
-                        .max(time(stat.st_mtime, stat.st_mtime_nsec)),
+                    last_used: time(stat.st_mtime, stat.st_mtime_nsec),
                     len: stat.st_size as u64,
                 });
             }

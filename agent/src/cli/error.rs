@@ -106,9 +106,6 @@ mod tests {
             "cannot open `/x`: No such file or directory (os error 2)"
         );
         let outer = anyhow!("inner").context("outer");
-        assert_eq!(
-            Error::new(Code::Failed, outer).to_string(),
-            "outer: inner"
-        );
+        assert_eq!(Error::new(Code::Failed, outer).to_string(), "outer: inner");
     }
 }

@@ -35,7 +35,8 @@ Exit codes:
   Once CMD runs, exec ends as CMD does.
 
 Output goes to stdout, messages and progress to stderr. With --format json, every command prints
-one JSON document on one line: complete ids, bytes as integers, times in seconds.";
+one JSON document on one line: complete ids, bytes as integers, times in seconds.
+TETRIS_LOG=debug shows what the agent does.";
 
 impl From<Code> for ExitCode {
     fn from(code: Code) -> Self {

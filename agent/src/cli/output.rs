@@ -1,5 +1,6 @@
 //! Everything the command prints: data to stdout, messages to stderr.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::io::{self, ErrorKind, Write};
 
@@ -35,7 +36,9 @@ pub(crate) struct Output {
 
 impl fmt::Debug for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Output").field("format", &self.format).finish_non_exhaustive()
+        f.debug_struct("Output")
+            .field("format", &self.format)
+            .finish_non_exhaustive()
     }
 }
 
@@ -75,6 +78,7 @@ impl Output {
         let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in fields {
             let pad = width - name.len();
+            let value = printable(value);
             self.line(format_args!("{HEAD}{name}{HEAD:#}{:pad$}  {value}", ""))?;
         }
         Ok(())
@@ -101,6 +105,23 @@ impl Output {
             }
         }
     }
+}
+
+/// `text` without control characters: names in a model file can be anything, and must not speak to the
+/// terminal or look like another line.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// `text` as something good.
@@ -131,4 +152,15 @@ pub(crate) fn note(message: impl Display) {
 fn say(kind: &str, style: Style, message: &dyn Display) {
     // Nobody is left to tell when stderr is closed.
     let _ = writeln!(anstream::stderr(), "{style}{kind}:{style:#} {message}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_speak_to_the_terminal() {
+        assert_eq!(printable("layer.0.weight"), "layer.0.weight");
+        assert_eq!(printable("a\u{1b}[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
+    }
 }

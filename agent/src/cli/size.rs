@@ -37,9 +37,8 @@ impl FromStr for Bytes {
         let (number, unit) = trimmed.split_at(end);
         let factor = factor(unit.trim_start())
             .ok_or_else(|| format!("`{unit}` is not a unit; use K, M, G or T (powers of 1024)"))?;
-        let bytes = exact(number, factor).ok_or_else(|| {
-            format!("expected a size such as 8GiB, 512M or 4096, found `{text}`")
-        })?;
+        let bytes = exact(number, factor)
+            .ok_or_else(|| format!("expected a size such as 8GiB, 512M or 4096, found `{text}`"))?;
         Ok(Self(bytes))
     }
 }
@@ -92,7 +91,17 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for text in ["", "G", "-1", "1.2.3", "8GB", "8 x", ".", "99999999999T", "1e3"] {
+        for text in [
+            "",
+            "G",
+            "-1",
+            "1.2.3",
+            "8GB",
+            "8 x",
+            ".",
+            "99999999999T",
+            "1e3",
+        ] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
     }

@@ -1,7 +1,7 @@
 //! Tables in plain text.
 
 use super::error::Result;
-use super::output::Output;
+use super::output::{Output, printable};
 
 /// On which side a column's cells begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,8 @@ impl Table {
     /// Adds a row with a cell for each column.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert_eq!(N, self.columns.len());
-        self.rows.push(cells.into());
+        let printable = |cell: String| printable(&cell).into_owned();
+        self.rows.push(cells.map(printable).into());
     }
 
     /// Prints the table, or `empty` when it has no rows.
@@ -39,7 +40,11 @@ impl Table {
         if self.rows.is_empty() {
             return out.line(empty);
         }
-        let head: Vec<String> = self.columns.iter().map(|(name, _)| (*name).into()).collect();
+        let head: Vec<String> = self
+            .columns
+            .iter()
+            .map(|(name, _)| (*name).into())
+            .collect();
         let widths = self.widths(&head);
         out.heading(self.format(&head, &widths))?;
         for row in &self.rows {
@@ -64,9 +69,10 @@ impl Table {
             if !line.is_empty() {
                 line.push_str("  ");
             }
+            let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
             match side {
-                Side::Left => line.push_str(&format!("{cell:width$}")),
-                Side::Right => line.push_str(&format!("{cell:>width$}")),
+                Side::Left => line.extend([cell.as_str(), &pad]),
+                Side::Right => line.extend([pad.as_str(), cell]),
             }
         }
         line.truncate(line.trim_end().len());

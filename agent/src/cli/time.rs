@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn ages_have_two_units() {
         let now = SystemTime::now();
-        assert_eq!(ago(now + Duration::from_secs(60)), "now");
+        assert_eq!(ago(now + Duration::from_mins(1)), "now");
         let hours = ago(now - Duration::from_secs(3 * 3600 + 62));
         assert_eq!(hours, "3h 1m ago");
     }

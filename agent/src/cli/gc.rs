@@ -1,0 +1,82 @@
+//! `tetris gc`: one reclaim pass.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use tetris_agent::gc::{GcOptions, collect};
+
+use super::error::{Error, Result};
+use super::exit::Code;
+use super::locate::Place;
+use super::output::Output;
+use super::size::Bytes;
+use tetris_agent::Store;
+
+/// Arguments of `gc`.
+#[derive(Debug, Args)]
+pub(crate) struct GcArgs {
+    /// Only objects last used at least so long ago: 10m, 1h 30m, 2days
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    older_than: Option<Duration>,
+    /// Stop when so much is freed: 8GiB, 512M
+    #[arg(long, value_name = "SIZE")]
+    free: Option<Bytes>,
+    /// Only say what would be freed
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs `gc`.
+pub(crate) fn run(args: &GcArgs, place: &Place, out: &mut Output) -> Result {
+    let store = place.open()?;
+    if !args.dry_run {
+        require_writable(&store)?;
+    }
+    let options = GcOptions {
+        older_than: args.older_than.unwrap_or_default(),
+        enough_bytes: args.free.map(|bytes| bytes.0),
+        dry_run: args.dry_run,
+    };
+    let report = collect(&store, &options)?;
+    if out.is_json() {
+        return out.json(&json!({
+            "dry_run": args.dry_run,
+            "freed_objects": report.freed_objects,
+            "freed_bytes": report.freed_bytes,
+            "referenced_objects": report.referenced_objects,
+            "referenced_bytes": report.referenced_bytes,
+            "kept_objects": report.kept_objects,
+            "kept_bytes": report.kept_bytes,
+            "freed_records": report.freed_records,
+        }));
+    }
+    let amount = |bytes, objects| format!("{} in {objects} objects", Bytes(bytes));
+    let freed = if args.dry_run { "would free" } else { "freed" };
+    let mut fields = vec![
+        (freed, amount(report.freed_bytes, report.freed_objects)),
+        (
+            "in use",
+            amount(report.referenced_bytes, report.referenced_objects),
+        ),
+        ("kept", amount(report.kept_bytes, report.kept_objects)),
+    ];
+    if !args.dry_run {
+        fields.push(("records removed", report.freed_records.to_string()));
+    }
+    out.fields(&fields)
+}
+
+/// Refuses early what only the store's owner can do.
+pub(crate) fn require_writable(store: &Store) -> Result {
+    if store.is_writable() {
+        return Ok(());
+    }
+    Err(Error::message(
+        Code::Failed,
+        format_args!(
+            "the tensor store `{}` is read-only for this process; run this as its owner",
+            store.root().display()
+        ),
+    ))
+}

@@ -1,0 +1,103 @@
+//! What `init` says.
+
+use serde_json::json;
+
+use super::args::{DEFAULT_PERCENT, InitArgs};
+use super::mount::{Huge, Mount};
+use super::{How, Ready};
+use crate::cli::error::Result;
+use crate::cli::loading::lossy;
+use crate::cli::output::{self, Output};
+use crate::cli::size::Bytes;
+
+/// Prints what was prepared, and on stderr what to know about it.
+pub(super) fn print(ready: &Ready, args: &InitArgs, out: &mut Output) -> Result {
+    let Ready {
+        store,
+        created,
+        how,
+    } = ready;
+    // The store is ready; not to know its mount is no reason to fail.
+    let mount = Mount::of(store.root()).ok().flatten();
+    let huge = mount.as_ref().and_then(Mount::huge);
+    let noswap = mount.as_ref().is_some_and(Mount::noswap);
+    let usage = store.usage()?;
+    if out.is_json() {
+        out.json(&json!({
+            "store": lossy(store.root()),
+            "id": store.id().to_string(),
+            "created": created,
+            "mounted": *how == How::Mounted,
+            "remounted": *how == How::Remounted,
+            "own_mount": *how != How::Directory,
+            "huge": huge,
+            "noswap": noswap,
+            "capacity_bytes": usage.capacity,
+            "free_bytes": usage.free,
+            "inodes": usage.inodes,
+        }))?;
+    } else {
+        let pages = huge.map_or("4 KiB".into(), |huge| format!("2 MiB (huge={huge})"));
+        let swap = if noswap {
+            "never"
+        } else {
+            "when memory is short"
+        };
+        let state = if *created {
+            "created"
+        } else {
+            "was there already"
+        };
+        out.fields(&[
+            ("store", format!("{}, {state}", store.root().display())),
+            ("id", store.id().to_string()),
+            ("memory", how.name().into()),
+            ("capacity", Bytes(usage.capacity).to_string()),
+            ("pages", pages),
+            ("swapped out", swap.into()),
+            ("inodes", usage.inodes.to_string()),
+        ])?;
+    }
+    out.flush()?;
+    explain(ready, args, huge, noswap);
+    Ok(())
+}
+
+/// Says on stderr what is not as good as it could be, or was chosen without being asked.
+fn explain(ready: &Ready, args: &InitArgs, huge: Option<&str>, noswap: bool) {
+    if ready.how == How::Mounted && args.size.is_none() {
+        output::note(format_args!(
+            "the size is {DEFAULT_PERCENT}% of the RAM; choose another with --size, now or later. Memory is taken only when models are loaded"
+        ));
+    }
+    if ready.how == How::Mounted && !noswap {
+        output::note(
+            "this kernel has no `noswap` (Linux 6.4 has): under memory pressure models may be swapped out",
+        );
+    }
+    let wanted = args.huge != Some(Huge::Never);
+    if ready.how != How::Directory && huge.is_none() && wanted {
+        output::warning(
+            "this tmpfs has 4 KiB pages: attaching and touching a model takes about 7 times as long as with 2 MiB pages. Try `tetris init --huge within-size`",
+        );
+    }
+    if ready.how == How::Directory {
+        output::note(cost_of_directory(huge));
+    }
+}
+
+/// What a directory costs in comparison with a mount.
+fn cost_of_directory(huge: Option<&str>) -> String {
+    let pages = match huge {
+        Some(_) => "",
+        None => {
+            "\n  - 4 KiB pages: attaching and touching a model takes about 7 times as long, and page tables \
+             2 MB per GB of model and process"
+        }
+    };
+    format!(
+        "a store in a directory works, but as root `tetris init` would mount one of its own. This one has{pages}\n  \
+         - no size of its own: it can fill the file system, which others use too\n  \
+         - no protection from others who fill that file system: then models are loaded into private memory"
+    )
+}

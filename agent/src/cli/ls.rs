@@ -1,0 +1,285 @@
+//! `tetris ls`: what is in the store.
+
+use std::time::SystemTime;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tetris_agent::{ManifestKind, Store};
+use tetris_store_layout::{IdentityBy, IdentityKey, Manifest, ManifestId, ObjectEntry};
+
+use super::error::Result;
+use super::loading::kind_name;
+use super::locate::Place;
+use super::lookup::short;
+use super::output::{self, Output};
+use super::present::Present;
+use super::size::Bytes;
+use super::table::{Side, Table};
+use super::time::{ago, unix_s};
+
+/// Arguments of `ls`.
+#[derive(Debug, Args)]
+pub(crate) struct LsArgs {
+    #[command(flatten)]
+    what: What,
+}
+
+/// What to list; models by default.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+struct What {
+    /// List models, one line per file; this is the default
+    #[arg(long)]
+    manifests: bool,
+    /// List objects: tensors, packs of small tensors, whole files
+    #[arg(long)]
+    objects: bool,
+    /// List results of transforms of tensors
+    #[arg(long)]
+    derived: bool,
+    /// List by what files are recognised without being read
+    #[arg(long)]
+    identities: bool,
+}
+
+/// Runs `ls`.
+pub(crate) fn run(args: &LsArgs, place: &Place, out: &mut Output) -> Result {
+    let store = place.open()?;
+    if args.what.objects {
+        objects(&store, out)
+    } else if args.what.derived {
+        derived(&store, out)
+    } else if args.what.identities {
+        identities(&store, out)
+    } else {
+        models(&store, out)
+    }
+}
+
+struct ModelRow {
+    id: ManifestId,
+    manifest: Manifest,
+    resident: u64,
+    holders: u64,
+    last_used: SystemTime,
+}
+
+fn models(store: &Store, out: &mut Output) -> Result {
+    let present = Present::of(store)?;
+    let mut rows = Vec::new();
+    for record in store.manifests()? {
+        match store.manifest(record.id) {
+            Ok(Some(manifest)) => rows.push(ModelRow {
+                id: record.id,
+                resident: present.resident(&manifest),
+                holders: present.model_holders(&manifest),
+                last_used: record.last_used,
+                manifest,
+            }),
+            Ok(None) => {}
+            Err(error) => output::warning(error),
+        }
+    }
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.last_used), row.id));
+    if out.is_json() {
+        let rows: Vec<Value> = rows.iter().map(model_json).collect();
+        return out.json(&json!({ "manifests": rows }));
+    }
+    let right = |name| (name, Side::Right);
+    let mut table = Table::new(&[
+        ("MANIFEST", Side::Left),
+        ("KIND", Side::Left),
+        right("TENSORS"),
+        right("BYTES"),
+        right("IN STORE"),
+        right("HOLDERS"),
+        right("LAST USED"),
+    ]);
+    for row in &rows {
+        table.row([
+            short(row.id),
+            kind_name(row.manifest.kind).into(),
+            row.manifest.tensors.len().to_string(),
+            Bytes(row.manifest.object_bytes()).to_string(),
+            Bytes(row.resident).to_string(),
+            row.holders.to_string(),
+            ago(row.last_used),
+        ]);
+    }
+    table.print(out, "no models; publish one with `tetris load MODEL`")
+}
+
+fn model_json(row: &ModelRow) -> Value {
+    json!({
+        "id": row.id.to_string(),
+        "kind": kind_name(row.manifest.kind),
+        "tensors": row.manifest.tensors.len(),
+        "objects": row.manifest.objects.len(),
+        "bytes": row.manifest.object_bytes(),
+        "resident_bytes": row.resident,
+        "holders": row.holders,
+        "last_used_s": unix_s(row.last_used),
+    })
+}
+
+fn objects(store: &Store, out: &mut Output) -> Result {
+    let present = Present::of(store)?;
+    let mut rows: Vec<&ObjectEntry> = present.entries().collect();
+    rows.sort_by_key(|entry| (std::cmp::Reverse(entry.object.len), entry.object.id));
+    if out.is_json() {
+        let row = |entry: &&ObjectEntry| {
+            json!({
+                "id": entry.object.id.to_string(),
+                "crc": format!("{:08x}", entry.object.crc),
+                "bytes": entry.object.len,
+                "allocated_bytes": entry.allocated,
+                "holders": present.holders(&entry.object),
+                "published_s": unix_s(entry.published),
+            })
+        };
+        let rows: Vec<Value> = rows.iter().map(row).collect();
+        return out.json(&json!({ "objects": rows }));
+    }
+    let mut table = Table::new(&[
+        ("OBJECT", Side::Left),
+        ("BYTES", Side::Right),
+        ("HOLDERS", Side::Right),
+        ("PUBLISHED", Side::Right),
+    ]);
+    for entry in rows {
+        table.row([
+            short(entry.object.id),
+            Bytes(entry.object.len).to_string(),
+            present.holders(&entry.object).to_string(),
+            ago(entry.published),
+        ]);
+    }
+    table.print(out, "no objects; publish some with `tetris load MODEL`")
+}
+
+fn derived(store: &Store, out: &mut Output) -> Result {
+    let mut rows = Vec::new();
+    for record in store.derived_records()? {
+        match store.derived_record(record.id) {
+            Ok(Some(derived)) => rows.push((record, derived)),
+            Ok(None) => {}
+            Err(error) => output::warning(error),
+        }
+    }
+    rows.sort_by_key(|(record, _)| (std::cmp::Reverse(record.last_used), record.id));
+    if out.is_json() {
+        let rows: Vec<Value> = rows
+            .iter()
+            .map(|(record, derived)| {
+                json!({
+                    "id": record.id.to_string(),
+                    "transform": derived.key.transform(),
+                    "version": derived.key.version(),
+                    "source": derived.key.source().to_string(),
+                    "object": derived.object.id.to_string(),
+                    "bytes": derived.object.len,
+                    "in_store": store.contains(&derived.object),
+                    "last_used_s": unix_s(record.last_used),
+                })
+            })
+            .collect();
+        return out.json(&json!({ "derived": rows }));
+    }
+    let mut table = Table::new(&[
+        ("DERIVED", Side::Left),
+        ("TRANSFORM", Side::Left),
+        ("SOURCE", Side::Left),
+        ("OBJECT", Side::Left),
+        ("BYTES", Side::Right),
+        ("LAST USED", Side::Right),
+    ]);
+    for (record, derived) in &rows {
+        table.row([
+            short(record.id),
+            format!("{} v{}", derived.key.transform(), derived.key.version()),
+            short(derived.key.source()),
+            short(derived.object.id),
+            Bytes(derived.object.len).to_string(),
+            ago(record.last_used),
+        ]);
+    }
+    table.print(out, "no derived objects")
+}
+
+fn identities(store: &Store, out: &mut Output) -> Result {
+    let mut rows = Vec::new();
+    for (id, bound) in store.identities()? {
+        match bound {
+            Ok((key, manifest)) => rows.push((id, key, manifest)),
+            Err(error) => output::warning(format_args!("identity {id} is damaged: {error}")),
+        }
+    }
+    rows.sort_by_key(|(id, _, manifest)| (*manifest, *id));
+    if out.is_json() {
+        let row = |(id, key, manifest): &(_, IdentityKey, ManifestId)| {
+            let id: &tetris_store_layout::IdentityId = id;
+            json!({
+                "id": id.to_string(),
+                "kind": kind_name(key.kind),
+                "manifest": manifest.to_string(),
+                "by": identity_json(&key.by),
+            })
+        };
+        let rows: Vec<Value> = rows.iter().map(row).collect();
+        return out.json(&json!({ "identities": rows }));
+    }
+    let mut table = Table::new(&[
+        ("MANIFEST", Side::Left),
+        ("KIND", Side::Left),
+        ("BYTES", Side::Right),
+        ("RECOGNISED BY", Side::Left),
+    ]);
+    for (_, key, manifest) in &rows {
+        let (bytes, by) = identity_text(&key.by);
+        let kind: ManifestKind = key.kind;
+        table.row([
+            short(manifest),
+            kind_name(kind).into(),
+            Bytes(bytes).to_string(),
+            by,
+        ]);
+    }
+    table.print(
+        out,
+        "no files are known; publish one with `tetris load MODEL`",
+    )
+}
+
+fn identity_json(by: &IdentityBy) -> Value {
+    match by {
+        IdentityBy::Stat(file) => json!({
+            "stat": {
+                "dev": file.dev,
+                "ino": file.ino,
+                "bytes": file.size,
+                "mtime_s": file.mtime.0,
+                "mtime_ns": file.mtime.1,
+                "ctime_s": file.ctime.0,
+                "ctime_ns": file.ctime.1,
+            }
+        }),
+        IdentityBy::Sha256 { digest, size } => {
+            json!({ "sha256": { "digest": hex(digest), "bytes": size } })
+        }
+    }
+}
+
+fn identity_text(by: &IdentityBy) -> (u64, String) {
+    match by {
+        IdentityBy::Stat(file) => {
+            let (dev, ino) = (file.dev, file.ino);
+            let (major, minor) = (nix::sys::stat::major(dev), nix::sys::stat::minor(dev));
+            (file.size, format!("inode {ino} on device {major}:{minor}"))
+        }
+        IdentityBy::Sha256 { digest, size } => (*size, format!("sha256 {}", short(hex(digest)))),
+    }
+}
+
+fn hex(digest: &[u8; 32]) -> String {
+    tetris_store_layout::Digest(*digest).to_string()
+}

@@ -1,0 +1,219 @@
+//! The command line: what can be said, and what is done then.
+
+mod error;
+mod exec;
+mod exit;
+mod gc;
+mod hash;
+mod hold;
+mod init;
+mod load;
+mod loading;
+mod locate;
+mod lookup;
+mod ls;
+mod output;
+mod present;
+mod progress;
+mod show;
+mod similarity;
+mod size;
+mod stat;
+mod table;
+mod time;
+mod verify;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::builder::OsStringValueParser;
+use clap::{Args, Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use self::error::Result;
+use self::exit::Code;
+use self::locate::{Place, STORE_ENV};
+use self::output::{Format, Output};
+
+/// Level of the log on stderr.
+const LOG_ENV: &str = "TETRIS_LOG";
+/// What is logged by default. The agent's own warning is left out: what it says, this command says with
+/// the model's name.
+const LOG_DEFAULT: &str = "warn,tetris_agent::agent=error";
+/// Help lists the options of every subcommand below its own.
+const GLOBAL: &str = "Global options";
+
+/// One copy of every model tensor per node.
+///
+/// A tensor store is a tmpfs directory of objects that are named by their content. Processes that load
+/// models through it share their memory, and a model that is known is attached without being read.
+#[derive(Debug, Parser)]
+#[command(name = "tetris", version, max_term_width = 100, after_help = exit::HELP)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of every subcommand, accepted before and after its name.
+#[derive(Debug, Args)]
+struct Global {
+    /// Directory of the store [default: /run/tetris/store if there is one, else /dev/shm/tetris]
+    #[arg(
+        long,
+        global = true,
+        env = STORE_ENV,
+        hide_env_values = true,
+        value_name = "DIR",
+        value_parser = OsStringValueParser::new(),
+        help_heading = GLOBAL,
+    )]
+    store: Option<OsString>,
+    /// How to print results: text or json
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = GLOBAL,
+    )]
+    format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Prepare a store
+    ///
+    /// Root mounts a tmpfs with 2 MiB pages and a size of its own. Others, and root where mounting is not
+    /// permitted, prepare a directory on /dev/shm; what that costs is said. A store that is there
+    /// already is left as it is, but for --size and --huge, which change its mount.
+    #[command(long_about)]
+    Init(init::InitArgs),
+    /// Publish models in the store and report
+    ///
+    /// A file that is known is not read again. What a full store cannot take is loaded into private memory
+    /// and reported as such: that is no error.
+    Load(load::LoadArgs),
+    /// Run a program while models stay in the store
+    ///
+    /// The references live exactly as long as CMD, whatever it does. Signals, terminal and exit code are
+    /// CMD's own. CMD finds the store in TETRIS_STORE.
+    ///
+    /// In CMD's arguments `{}` stands for the path of the first model, `{1}`, `{2}` and so on for each. A
+    /// file that is kept whole is then read from the store, under its own name; safetensors files and
+    /// directories, which are kept as tensors, are where they are.
+    ///
+    /// When there is no usable store, CMD runs all the same, after a warning.
+    #[command(after_help = "\
+Examples:
+  tetris exec --model model.gguf -- llama-server -m {}
+  tetris exec --model ./Llama-3.1-8B -- python serve.py ./Llama-3.1-8B")]
+    Exec(exec::ExecArgs),
+    /// Write a sidecar beside model files, by which other nodes recognise them
+    ///
+    /// Each safetensors file FILE gets FILE.tetris, which lists its tensors and their digests. A node whose
+    /// store has those tensors then attaches the file after reading 64 blocks of it.
+    Hash(hash::HashArgs),
+    /// List models, objects or records
+    ///
+    /// HOLDERS counts the mappings that keep something in the store. For a model it is the smallest count
+    /// of its objects, as other models may share the rest.
+    Ls(ls::LsArgs),
+    /// Show one object, manifest, derived record or model in full
+    Show(show::ShowArgs),
+    /// Show how full the store is and what sharing saves
+    ///
+    /// The shared factor is how many copies there would be, on average over the referenced bytes, if every
+    /// holder had its own.
+    Stat(stat::StatArgs),
+    /// Check that the bytes in the store are what their names say
+    ///
+    /// Uses all cores. Ends with code 5 when something is damaged.
+    Verify(verify::VerifyArgs),
+    /// Free what nobody references, the least recently used first
+    Gc(gc::GcArgs),
+    /// Tell how much of one model is in another
+    ///
+    /// theta(A, B) is the share of A's distinct tensor bytes that B has as well.
+    Similarity(similarity::SimilarityArgs),
+    /// Hold references for `exec`
+    #[command(name = hold::HOLD, hide = true)]
+    Hold(hold::HoldArgs),
+}
+
+/// Runs the command and says how it ended.
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come this way as well, with code 0.
+            let _closed = error.print();
+            return match error.exit_code() {
+                0 => ExitCode::SUCCESS,
+                _ => Code::Usage.into(),
+            };
+        }
+    };
+    log_to_stderr();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&error);
+            error.code.into()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result {
+    let place = Place::new(cli.global.store);
+    let out = &mut Output::stdout(cli.global.format);
+    match cli.command {
+        Command::Init(args) => init::run(&args, &place, out),
+        Command::Load(args) => load::run(&args, &place, out),
+        Command::Exec(args) => exec::run(&args, &place),
+        Command::Hash(args) => hash::run(&args, &place, out),
+        Command::Ls(args) => ls::run(&args, &place, out),
+        Command::Show(args) => show::run(&args, &place, out),
+        Command::Stat(args) => stat::run(&args, &place, out),
+        Command::Verify(args) => verify::run(&args, &place, out),
+        Command::Gc(args) => gc::run(&args, &place, out),
+        Command::Similarity(args) => similarity::run(&args, &place, out),
+        Command::Hold(args) => hold::run(&args, &place),
+    }?;
+    out.flush()
+}
+
+fn log_to_stderr() {
+    let wanted = std::env::var(LOG_ENV).unwrap_or_default();
+    let filter = match EnvFilter::try_new(&wanted) {
+        Ok(filter) if !wanted.is_empty() => filter,
+        Ok(_) => EnvFilter::new(LOG_DEFAULT),
+        Err(error) => {
+            output::warning(format_args!("{LOG_ENV} is ignored: {error}"));
+            EnvFilter::new(LOG_DEFAULT)
+        }
+    };
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && !plain)
+        .with_target(false)
+        .without_time()
+        .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_are_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,60 @@
+//! What is in a store, and who holds it.
+
+use std::collections::HashMap;
+
+use tetris_agent::Store;
+use tetris_store_layout::{Holders, Manifest, ObjectEntry, ObjectRef};
+
+use super::error::Result;
+
+/// The objects of a store, by reference, and who holds them.
+pub(crate) struct Present {
+    objects: HashMap<ObjectRef, ObjectEntry>,
+    holders: Holders,
+}
+
+impl Present {
+    /// What is in `store` at this moment.
+    pub(crate) fn of(store: &Store) -> Result<Self> {
+        let objects = store.objects()?.objects.into_iter();
+        Ok(Self {
+            objects: objects.map(|entry| (entry.object, entry)).collect(),
+            holders: store.holders()?,
+        })
+    }
+
+    /// The object, if it is in the store.
+    pub(crate) fn get(&self, object: &ObjectRef) -> Option<&ObjectEntry> {
+        self.objects.get(object)
+    }
+
+    /// How many hold the object.
+    pub(crate) fn holders(&self, object: &ObjectRef) -> u64 {
+        self.get(object).map_or(0, |entry| self.holders.of(entry))
+    }
+
+    /// All objects.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &ObjectEntry> {
+        self.objects.values()
+    }
+
+    /// Bytes of the manifest's objects that are in the store.
+    pub(crate) fn resident(&self, manifest: &Manifest) -> u64 {
+        let objects = manifest.objects.iter().map(|entry| entry.object);
+        objects
+            .filter(|object| self.get(object).is_some())
+            .map(|object| object.len)
+            .sum()
+    }
+
+    /// How many hold the model: whoever does holds each of its objects, so the object with the fewest
+    /// holders tells. Others may share all the rest.
+    pub(crate) fn model_holders(&self, manifest: &Manifest) -> u64 {
+        let objects = manifest.objects.iter().map(|entry| &entry.object);
+        let present = objects.filter(|object| self.get(object).is_some());
+        present
+            .map(|object| self.holders(object))
+            .min()
+            .unwrap_or(0)
+    }
+}

@@ -1,0 +1,303 @@
+//! `tetris show`: one object, manifest, derived record or model in full.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tetris_agent::Store;
+use tetris_store_layout::{
+    DerivedId, Manifest, ManifestId, ManifestTensor, ObjectEntry, StoreError,
+};
+
+use super::error::{Error, Result};
+use super::exit::Code;
+use super::loading::{kind_name, lossy};
+use super::locate::Place;
+use super::lookup::{self, Found, find, short};
+use super::output::Output;
+use super::present::Present;
+use super::size::Bytes;
+use super::table::{Side, Table};
+use super::time::{ago, unix_s};
+
+/// Arguments of `show`.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The first digits of an id, at least 4, or a model's path
+    #[arg(value_name = "ID|MODEL")]
+    what: PathBuf,
+}
+
+/// Runs `show`.
+pub(crate) fn run(args: &ShowArgs, place: &Place, out: &mut Output) -> Result {
+    let text = args.what.to_string_lossy();
+    if !args.what.exists() && lookup::is_prefix(&text) {
+        let store = place.open()?;
+        return match find(&store, &text)? {
+            Found::Object(entry) => object(&store, &entry, out),
+            Found::Derived(id) => derived(&store, id, out),
+            Found::Manifest(id) => {
+                let manifest = lookup::manifest(&store, id)?;
+                models(Some(&store), &[(None, manifest)], out)
+            }
+        };
+    }
+    let manifests = lookup::manifests(&args.what, place)?.into_iter();
+    let manifests: Vec<_> = manifests
+        .map(|(path, manifest)| (Some(path), manifest))
+        .collect();
+    models(place.open().ok().as_ref(), &manifests, out)
+}
+
+/// The manifests that use an object, and as what.
+fn used_by(store: &Store, entry: &ObjectEntry) -> Result<Vec<(ManifestId, &'static str)>> {
+    let mut users = Vec::new();
+    for record in store.manifests()? {
+        let manifest = match store.manifest(record.id) {
+            Ok(Some(manifest)) => manifest,
+            Ok(None) | Err(StoreError::Record { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let mut objects = manifest.objects.iter();
+        if let Some(used) = objects.find(|used| used.object == entry.object) {
+            users.push((record.id, used.kind.name()));
+        }
+    }
+    users.sort_unstable();
+    Ok(users)
+}
+
+fn object(store: &Store, entry: &ObjectEntry, out: &mut Output) -> Result {
+    let holders = store.holders()?.of(entry);
+    let users = used_by(store, entry)?;
+    let path = store.object_path(&entry.object);
+    if out.is_json() {
+        let users: Vec<Value> = users
+            .iter()
+            .map(|(id, kind)| json!({ "manifest": id.to_string(), "as": kind }))
+            .collect();
+        return out.json(&json!({ "object": {
+            "id": entry.object.id.to_string(),
+            "crc": format!("{:08x}", entry.object.crc),
+            "bytes": entry.object.len,
+            "allocated_bytes": entry.allocated,
+            "holders": holders,
+            "published_s": unix_s(entry.published),
+            "path": lossy(&path),
+            "used_by": users,
+        }}));
+    }
+    let mut fields = vec![
+        ("object", entry.object.id.to_string()),
+        ("crc", format!("{:08x}", entry.object.crc)),
+        ("bytes", exact(entry.object.len)),
+        ("in memory", exact(entry.allocated)),
+        ("holders", holders.to_string()),
+        ("published", ago(entry.published)),
+        ("path", path.display().to_string()),
+    ];
+    for (id, kind) in &users {
+        fields.push(("used by", format!("manifest {id} as {kind}")));
+    }
+    if users.is_empty() {
+        fields.push(("used by", "no manifest".into()));
+    }
+    out.fields(&fields)
+}
+
+fn derived(store: &Store, id: DerivedId, out: &mut Output) -> Result {
+    let gone = || Error::message(Code::Failed, format_args!("derived record {id} is gone"));
+    let record = store.derived_record(id)?.ok_or_else(gone)?;
+    let in_store = store.contains(&record.object);
+    if out.is_json() {
+        return out.json(&json!({ "derived": {
+            "id": id.to_string(),
+            "transform": record.key.transform(),
+            "version": record.key.version(),
+            "source": record.key.source().to_string(),
+            "object": record.object.id.to_string(),
+            "bytes": record.object.len,
+            "in_store": in_store,
+        }}));
+    }
+    out.fields(&[
+        ("derived", id.to_string()),
+        ("transform", record.key.transform().to_owned()),
+        ("version", record.key.version().to_string()),
+        ("source tensor", record.key.source().to_string()),
+        ("object", record.object.id.to_string()),
+        ("bytes", exact(record.object.len)),
+        ("in store", if in_store { "yes" } else { "no" }.into()),
+    ])
+}
+
+/// A manifest, and the file that it was found by.
+type Shown = (Option<PathBuf>, Manifest);
+
+fn models(store: Option<&Store>, shown: &[Shown], out: &mut Output) -> Result {
+    let present = store.map(Present::of).transpose()?;
+    if out.is_json() {
+        let models: Vec<Value> = shown
+            .iter()
+            .map(|shown| model_json(present.as_ref(), shown))
+            .collect();
+        return out.json(&json!({ "manifests": models }));
+    }
+    for (index, model) in shown.iter().enumerate() {
+        if index > 0 {
+            out.line("")?;
+        }
+        model_text(present.as_ref(), model, out)?;
+    }
+    Ok(())
+}
+
+fn model_json(present: Option<&Present>, (path, manifest): &Shown) -> Value {
+    let objects: Vec<Value> = manifest
+        .objects
+        .iter()
+        .map(|entry| {
+            json!({
+                "id": entry.object.id.to_string(),
+                "crc": format!("{:08x}", entry.object.crc),
+                "bytes": entry.object.len,
+                "kind": entry.kind.name(),
+                "in_store": present.is_some_and(|p| p.get(&entry.object).is_some()),
+                "holders": present.map_or(0, |p| p.holders(&entry.object)),
+            })
+        })
+        .collect();
+    let tensors: Vec<Value> = manifest
+        .tensors
+        .iter()
+        .map(|tensor| {
+            json!({
+                "name": tensor.name,
+                "dtype": tensor.dtype.name(),
+                "shape": tensor.shape,
+                "bytes": tensor.len,
+                "id": tensor.id.to_string(),
+                "object": tensor.place.map(|place| place.object),
+                "offset": tensor.place.map(|place| place.offset),
+            })
+        })
+        .collect();
+    let metadata: BTreeMap<&str, &str> = manifest
+        .metadata
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
+    json!({
+        "id": manifest.id().to_string(),
+        "file": path.as_deref().map(lossy),
+        "kind": kind_name(manifest.kind),
+        "source_bytes": manifest.source_size,
+        "bytes": manifest.object_bytes(),
+        "resident_bytes": present.map_or(0, |p| p.resident(manifest)),
+        "holders": present.map_or(0, |p| p.model_holders(manifest)),
+        "metadata": metadata,
+        "objects": objects,
+        "tensors": tensors,
+    })
+}
+
+fn model_text(present: Option<&Present>, (path, manifest): &Shown, out: &mut Output) -> Result {
+    let mut fields = vec![
+        ("manifest", manifest.id().to_string()),
+        ("kind", kind_name(manifest.kind).to_owned()),
+        ("file size", exact(manifest.source_size)),
+        (
+            "objects",
+            format!(
+                "{}, {}",
+                manifest.objects.len(),
+                exact(manifest.object_bytes())
+            ),
+        ),
+    ];
+    if let Some(path) = path {
+        fields.insert(1, ("file", path.display().to_string()));
+    }
+    match present {
+        Some(present) => {
+            fields.push(("in store", exact(present.resident(manifest))));
+            fields.push(("holders", present.model_holders(manifest).to_string()));
+        }
+        None => fields.push(("in store", "there is no store".into())),
+    }
+    for (key, value) in &manifest.metadata {
+        fields.push(("metadata", format!("{key} = {value}")));
+    }
+    out.fields(&fields)?;
+    out.line("")?;
+    if manifest.tensors.is_empty() {
+        return objects_of(manifest, present).print(out, "no objects");
+    }
+    tensors_of(manifest).print(out, "no tensors")
+}
+
+fn objects_of(manifest: &Manifest, present: Option<&Present>) -> Table {
+    let mut table = Table::new(&[
+        ("OBJECT", Side::Left),
+        ("KIND", Side::Left),
+        ("BYTES", Side::Right),
+        ("IN STORE", Side::Left),
+    ]);
+    for entry in &manifest.objects {
+        let in_store = present.is_some_and(|p| p.get(&entry.object).is_some());
+        table.row([
+            short(entry.object.id),
+            entry.kind.name().into(),
+            Bytes(entry.object.len).to_string(),
+            if in_store { "yes" } else { "no" }.into(),
+        ]);
+    }
+    table
+}
+
+fn tensors_of(manifest: &Manifest) -> Table {
+    let mut table = Table::new(&[
+        ("TENSOR", Side::Left),
+        ("DTYPE", Side::Left),
+        ("SHAPE", Side::Left),
+        ("BYTES", Side::Right),
+        ("OBJECT", Side::Left),
+        ("OFFSET", Side::Right),
+    ]);
+    for tensor in &manifest.tensors {
+        let (object, offset) = place_of(manifest, tensor);
+        let dims: Vec<String> = tensor.shape.iter().map(u64::to_string).collect();
+        table.row([
+            tensor.name.clone(),
+            tensor.dtype.name().into(),
+            format!("[{}]", dims.join(", ")),
+            Bytes(tensor.len).to_string(),
+            object,
+            offset,
+        ]);
+    }
+    table
+}
+
+fn place_of(manifest: &Manifest, tensor: &ManifestTensor) -> (String, String) {
+    let object = |index: u32| manifest.objects.get(index as usize);
+    match tensor.place {
+        Some(place) => (
+            object(place.object).map_or_else(String::new, |entry| {
+                let id = short(entry.object.id);
+                format!("{id} ({})", entry.kind.name())
+            }),
+            place.offset.to_string(),
+        ),
+        None => ("-".into(), "-".into()),
+    }
+}
+
+/// Bytes rounded and exact, in a place where one number stands alone.
+fn exact(bytes: u64) -> String {
+    match bytes {
+        0..1024 => Bytes(bytes).to_string(),
+        _ => format!("{} ({bytes} bytes)", Bytes(bytes)),
+    }
+}

@@ -1,0 +1,206 @@
+//! `tetris stat`: how full the store is, and what sharing saves.
+
+use clap::Args;
+use serde_json::{Value, json};
+use tetris_agent::Store;
+use tetris_store_layout::Usage;
+
+use super::error::Result;
+use super::loading::lossy;
+use super::locate::Place;
+use super::output::{self, Output};
+use super::size::Bytes;
+use super::time::{ago, unix_s};
+
+/// Arguments of `stat`: none of its own.
+#[derive(Debug, Args)]
+pub(crate) struct StatArgs {}
+
+/// A record takes whole pages of a tmpfs.
+const PAGE: u64 = 4096;
+
+/// Sums over the store's objects and records.
+#[derive(Debug, Default)]
+struct Sums {
+    objects: u64,
+    object_bytes: u64,
+    allocated: u64,
+    referenced_objects: u64,
+    referenced_bytes: u64,
+    holders: u64,
+    /// Sum of length times holders: the bytes that there would be without sharing.
+    logical_bytes: u64,
+    manifests: u64,
+    derived: u64,
+    identities: u64,
+    record_bytes: u64,
+    quarantined: u64,
+    quarantined_bytes: u64,
+    foreign: Vec<String>,
+}
+
+impl Sums {
+    fn of(store: &Store) -> Result<Self> {
+        let mut sums = Self::default();
+        let holders = store.holders()?;
+        let listing = store.objects()?;
+        for entry in &listing.objects {
+            let (len, held) = (entry.object.len, holders.of(entry));
+            sums.objects += 1;
+            sums.object_bytes += len;
+            sums.allocated += entry.allocated;
+            sums.holders += held;
+            sums.logical_bytes = sums.logical_bytes.saturating_add(len.saturating_mul(held));
+            if held > 0 {
+                sums.referenced_objects += 1;
+                sums.referenced_bytes += len;
+            }
+        }
+        let foreign = listing.foreign.iter();
+        sums.foreign = foreign
+            .map(|entry| format!("`{}`: {}", entry.name.display(), entry.reason))
+            .collect();
+        let quarantined = store.quarantined()?.objects;
+        sums.quarantined = quarantined.len() as u64;
+        sums.quarantined_bytes = quarantined.iter().map(|entry| entry.allocated).sum();
+        sums.records(store)?;
+        Ok(sums)
+    }
+
+    fn records(&mut self, store: &Store) -> Result {
+        let manifests = store.manifests()?;
+        let derived = store.derived_records()?;
+        self.manifests = manifests.len() as u64;
+        self.derived = derived.len() as u64;
+        self.identities = store.identities()?.len() as u64;
+        let lengths = manifests.iter().map(|record| record.len);
+        let lengths = lengths.chain(derived.iter().map(|record| record.len));
+        self.record_bytes = lengths.map(|len| len.next_multiple_of(PAGE)).sum();
+        self.record_bytes += self.identities * PAGE;
+        Ok(())
+    }
+
+    /// Copies that there would be of what is referenced, if every holder had its own. 1 when nothing
+    /// is referenced: nothing is shared then.
+    fn shared_factor(&self) -> f64 {
+        if self.referenced_bytes == 0 {
+            return 1.0;
+        }
+        self.logical_bytes as f64 / self.referenced_bytes as f64
+    }
+
+    fn saved(&self) -> u64 {
+        self.logical_bytes.saturating_sub(self.referenced_bytes)
+    }
+}
+
+/// Runs `stat`.
+pub(crate) fn run(_: &StatArgs, place: &Place, out: &mut Output) -> Result {
+    let store = place.open()?;
+    let sums = Sums::of(&store)?;
+    let usage = store.usage()?;
+    if out.is_json() {
+        return out.json(&document(&store, &sums, &usage));
+    }
+    out.fields(&fields(&store, &sums, &usage))?;
+    for entry in &sums.foreign {
+        output::warning(format_args!("not an object, left alone: {entry}"));
+    }
+    Ok(())
+}
+
+/// Bytes of the file system that are not this store's.
+fn used_by_others(sums: &Sums, usage: &Usage) -> u64 {
+    let own = sums.allocated + sums.record_bytes + sums.quarantined_bytes;
+    usage
+        .capacity
+        .saturating_sub(usage.free)
+        .saturating_sub(own)
+}
+
+fn document(store: &Store, sums: &Sums, usage: &Usage) -> Value {
+    json!({
+        "store": lossy(store.root()),
+        "id": store.id().to_string(),
+        "created_s": unix_s(store.created()),
+        "writable": store.is_writable(),
+        "capacity_bytes": usage.capacity,
+        "free_bytes": usage.free,
+        "inodes": usage.inodes,
+        "inodes_free": usage.inodes_free,
+        "objects": sums.objects,
+        "object_bytes": sums.object_bytes,
+        "object_allocated_bytes": sums.allocated,
+        "record_bytes": sums.record_bytes,
+        "other_bytes": used_by_others(sums, usage),
+        "manifests": sums.manifests,
+        "derived": sums.derived,
+        "identities": sums.identities,
+        "referenced_objects": sums.referenced_objects,
+        "referenced_bytes": sums.referenced_bytes,
+        "holders": sums.holders,
+        "shared_factor": sums.shared_factor(),
+        "saved_bytes": sums.saved(),
+        "quarantined": sums.quarantined,
+        "quarantined_bytes": sums.quarantined_bytes,
+        "foreign": sums.foreign,
+    })
+}
+
+fn fields(store: &Store, sums: &Sums, usage: &Usage) -> Vec<(&'static str, String)> {
+    let percent = |bytes: u64| 100.0 * bytes as f64 / usage.capacity.max(1) as f64;
+    let part = |bytes: u64| format!("{} ({:.1}%)", Bytes(bytes), percent(bytes));
+    let counted = |count: u64, bytes: u64| format!("{count}, {}", Bytes(bytes));
+    let access = if store.is_writable() {
+        ""
+    } else {
+        ", read-only for this process"
+    };
+    let records = format!(
+        "{} manifests, {} identities, {} derived",
+        sums.manifests, sums.identities, sums.derived
+    );
+    let inodes = format!("{} of {}", usage.inodes_free, usage.inodes);
+    vec![
+        ("store", format!("{}{access}", store.root().display())),
+        ("id", store.id().to_string()),
+        ("created", ago(store.created())),
+        ("capacity", Bytes(usage.capacity).to_string()),
+        ("free", part(usage.free)),
+        ("used by objects", part(sums.allocated)),
+        ("used by records", part(sums.record_bytes)),
+        ("used by others", part(used_by_others(sums, usage))),
+        ("inodes free", inodes),
+        ("objects", counted(sums.objects, sums.object_bytes)),
+        (
+            "  referenced",
+            counted(sums.referenced_objects, sums.referenced_bytes),
+        ),
+        (
+            "  quarantined",
+            counted(sums.quarantined, sums.quarantined_bytes),
+        ),
+        ("records", records),
+        ("references", format!("{} by all holders", sums.holders)),
+        ("shared factor", format!("{:.2}", sums.shared_factor())),
+        ("saved by sharing", Bytes(sums.saved()).to_string()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shared_factor_counts_copies_that_are_not_there() {
+        assert!((Sums::default().shared_factor() - 1.0).abs() < 1e-9);
+        // 300 bytes held three times, 100 bytes held once.
+        let sums = Sums {
+            referenced_bytes: 400,
+            logical_bytes: 1000,
+            ..Sums::default()
+        };
+        assert!((sums.shared_factor() - 2.5).abs() < 1e-9);
+        assert_eq!(sums.saved(), 600);
+    }
+}
