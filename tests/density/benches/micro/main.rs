@@ -1,0 +1,49 @@
+//! Micro-benchmarks of the store and the agent, each beside its baseline in the same run.
+//!
+//! `cargo bench -p tetris-density`, or `cargo bench -p tetris-density -- first-load holders` for some;
+//! `--rounds N` for more or fewer than 7. Ours and the baseline take turns, and what is printed is the
+//! median of the ratios of neighbouring rounds, so that a machine whose speed drifts does not favour
+//! one of them. The bars are those of the design; nothing fails when one is missed.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
+
+mod attach;
+mod first_load;
+mod fixture;
+mod hashing;
+mod holders;
+mod pairs;
+
+use anyhow::Result;
+
+use fixture::Fixture;
+use pairs::{Bench, Line};
+
+fn main() -> Result<()> {
+    let mut rounds = 7;
+    let mut only = Vec::new();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            // Cargo passes this to every benchmark.
+            "--bench" => {}
+            "--rounds" => rounds = args.next().unwrap_or_default().parse()?,
+            name => only.push(name.to_owned()),
+        }
+    }
+    let fixture = Fixture::new()?;
+    println!("{}", fixture.description()?);
+    println!("{}", Line::header());
+    let benches: Vec<Bench> = [
+        attach::benches(),
+        first_load::benches(),
+        hashing::benches(),
+        holders::benches(),
+    ]
+    .concat();
+    for bench in &benches {
+        if only.is_empty() || only.iter().any(|name| bench.name.contains(name)) {
+            println!("{}", bench.run(&fixture, rounds)?);
+        }
+    }
+    Ok(())
+}

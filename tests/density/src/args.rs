@@ -1,0 +1,163 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+use crate::methods::Method;
+use crate::units::parse_bytes;
+use crate::workload::Kind;
+
+/// How much memory a group of inference processes takes, by the way they load their model
+///
+/// Real processes load the same models side by side: read into private memory, mapped from one file
+/// or from a file each, merged by the kernel, or shared through the Tetris tensor store. Each computes a
+/// matrix-vector pass over every tensor, whose checksum must be the same for all methods, and stays
+/// alive while the memory of the whole group is read.
+///
+/// Without options, synthetic models with the shapes of real ones are made, as large as fits this
+/// machine; it takes some minutes. Limits, kernel samepage merging and a tmpfs mount need root;
+/// what cannot be measured is reported as skipped, with the reason.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "density", version, max_term_width = 100, after_help = EXIT_CODES)]
+pub struct Args {
+    /// Models to load: a .safetensors file or a directory of them. Default: synthetic models
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["preset", "quick"])]
+    pub model: Vec<PathBuf>,
+
+    /// Groups to measure. Default: all; with --model, replicas for one model and mixed for several
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_delimiter = ',',
+        conflicts_with = "preset"
+    )]
+    pub workload: Vec<Kind>,
+
+    /// Loading methods to compare. Default: all
+    #[arg(long, value_name = "METHOD", value_delimiter = ',')]
+    pub methods: Vec<Method>,
+
+    /// Numbers of instances at which the group is measured, ascending [default: 1,2,4,8,16]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub instances: Vec<usize>,
+
+    /// Memory limit for the density figure: bytes or 2G, `auto` (4 x one instance), or `off`
+    #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = Budget::parse)]
+    pub budget: Budget,
+
+    /// Stop counting at this many instances under the limit
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub budget_cap: usize,
+
+    /// A ready-made set of models instead of the synthetic families
+    #[arg(long, value_name = "NAME", conflicts_with = "quick")]
+    pub preset: Option<Preset>,
+
+    /// Factor on the sizes of the preset. Default: what fits this machine, printed
+    #[arg(long, value_name = "FACTOR", requires = "preset", value_parser = parse_scale)]
+    pub scale: Option<f64>,
+
+    /// Seed of the synthetic weights
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+
+    /// Passes per method in the comparison of inference times
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub passes: u32,
+
+    /// Most instances for kernel samepage merging, which is slow
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub ksm_instances: usize,
+
+    /// Longest time for the kernel to merge one group
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub ksm_limit: u64,
+
+    /// Longest time for a worker to answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub deadline: u64,
+
+    /// Directory for models, copies and mounts, on a disk; it is left as it was [default: $TMPDIR or /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub workdir: Option<PathBuf>,
+
+    /// Smoke run with tiny models: shows that everything works, not how well
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Write all figures and samples to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write a report with plots to this file; it needs no other file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// What to print on standard output
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    every method asked for was measured or skipped with a reason
+  1    the run could not go on, or a method failed (the report is still written)
+  2    the command line is wrong
+  3    the methods did not compute the same checksum
+  130  interrupted; processes, mounts, cgroups, settings and files were cleaned up";
+
+/// What goes to standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables, while it runs
+    Text,
+    /// The same object that --json writes, at the end
+    Json,
+}
+
+/// A ready-made set of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// The sizes of Table 4 of the Tetris paper, 11 MB to 3.5 GB, times --scale
+    Table4,
+}
+
+/// The memory limit of the density figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// Four times one instance.
+    Auto,
+    /// No such figure.
+    Off,
+    /// This many bytes.
+    Bytes(u64),
+}
+
+impl Budget {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            size => parse_bytes(size).map(Self::Bytes),
+        }
+    }
+}
+
+fn parse_scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if scale > 0.0 && scale <= 1.0 => Ok(scale),
+        _ => Err("expected a factor above 0 and at most 1".into()),
+    }
+}
+
+impl Args {
+    /// The methods to compare.
+    pub fn methods(&self) -> Vec<Method> {
+        if self.methods.is_empty() {
+            Method::ALL.to_vec()
+        } else {
+            self.methods.clone()
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The ratios that the store should reach, measured side by side in this run.
+
+use super::lookup::{attach_and_touch, largest_common, point, workload};
+use crate::methods::Method;
+use crate::report::data::{Bar, WorkloadReport};
+
+/// The bars, from the group of replicas; those whose methods did not run have no value.
+pub fn of(workloads: &[WorkloadReport]) -> Vec<Bar> {
+    let Some(replicas) = workload(workloads, "replicas") else {
+        return Vec::new();
+    };
+    let start_ratio = |to: Method| {
+        Some(attach_and_touch(replicas, Method::Tetris)? / attach_and_touch(replicas, to)?)
+    };
+    let memory = |method| memory_ratio(replicas, method);
+    vec![
+        bar(
+            "attach + touch, against reading into private memory",
+            "tetris / private",
+            0.03,
+            start_ratio(Method::Private),
+        ),
+        bar(
+            "attach + touch, against a mapped file of one's own",
+            "tetris / own-file",
+            0.3,
+            start_ratio(Method::OwnFile),
+        ),
+        bar(
+            "attach + touch, against the page cache at its best",
+            "tetris / page-cache",
+            1.1,
+            start_ratio(Method::PageCache),
+        ),
+        bar(
+            "memory, own file each, known by its sidecar",
+            MEMORY_FORMULA,
+            1.02,
+            memory(Method::TetrisSidecar),
+        ),
+        bar(
+            "memory, own file each, hashed by each",
+            MEMORY_FORMULA,
+            1.02,
+            memory(Method::TetrisOwnFile),
+        ),
+        bar(
+            "inference on store weights",
+            "tetris / private, median of rounds",
+            1.0,
+            inference_ratio(replicas),
+        ),
+    ]
+}
+
+const MEMORY_FORMULA: &str = "(group - the processes themselves) / one copy";
+
+fn bar(name: &str, formula: &str, limit: f64, measured: Option<f64>) -> Bar {
+    Bar {
+        name: name.to_owned(),
+        formula: formula.to_owned(),
+        limit,
+        measured,
+        met: measured.map(|measured| measured <= limit),
+    }
+}
+
+/// Memory of the largest group, without the processes themselves, over one copy of the weights.
+fn memory_ratio(replicas: &WorkloadReport, method: Method) -> Option<f64> {
+    let instances = largest_common(replicas, &[method])?;
+    let group = point(replicas, method, instances)?.group_bytes as f64;
+    let processes = (instances as u64 * replicas.idle_worker_bytes) as f64;
+    let copy: u64 = replicas.models.iter().map(|model| model.tensor_bytes).sum();
+    Some((group - processes) / copy as f64)
+}
+
+fn inference_ratio(replicas: &WorkloadReport) -> Option<f64> {
+    replicas
+        .inference
+        .iter()
+        .find(|samples| samples.method == Method::Tetris)?
+        .ratio_to_private
+}

@@ -1,0 +1,32 @@
+//! Density benchmark: how much memory a group of inference processes takes, and how fast each of them
+//! is ready, by the way they load the same model.
+//!
+//! The binary `density` starts itself again as worker processes. Each loads its files by one
+//! [`Method`](methods::Method), runs a matrix-vector pass over every tensor, and stays until told to
+//! go. The parent reads the memory of the whole group while all are alive.
+//!
+//! ```text
+//! args -> run -> workload  (synthetic files or --model)
+//!             -> measure   (groups, inference, budget) -> process (workers), system (/proc, cgroup, KSM)
+//!             -> figures   (bars, papers)
+//!             -> report    (text, JSON, HTML)
+//! ```
+
+pub mod args;
+pub mod compute;
+pub mod error;
+pub mod figures;
+pub mod index;
+pub mod mapping;
+pub mod measure;
+pub mod methods;
+pub mod process;
+pub mod report;
+pub mod run;
+pub mod stats;
+pub mod synthetic;
+pub mod system;
+pub mod units;
+pub mod workload;
+
+pub use error::{Error, Result};

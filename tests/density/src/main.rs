@@ -1,0 +1,77 @@
+//! The `density` command: see `density --help`.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use tetris_density::args::{Args, Format};
+use tetris_density::process::{child, protocol};
+use tetris_density::report::{html, text};
+use tetris_density::system::{interrupt, privacy};
+use tetris_density::{Error, run};
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const DISAGREEMENT: u8 = 3;
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(protocol::WORKER) {
+        let served = child::serve(io::stdin().lock(), io::stdout().lock());
+        return if served.is_ok() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(FAILED)
+        };
+    }
+    let args = Args::parse();
+    match benchmark(&args) {
+        Ok(code) => code,
+        Err(error) => {
+            // Nothing is left to do if standard error is closed.
+            let _ = writeln!(io::stderr(), "density: {error:#}");
+            ExitCode::from(match error.downcast_ref::<Error>() {
+                Some(Error::Interrupted) => INTERRUPTED,
+                Some(Error::Usage(_)) => USAGE,
+                _ => FAILED,
+            })
+        }
+    }
+}
+
+fn benchmark(args: &Args) -> Result<ExitCode> {
+    interrupt::install().context("cannot catch signals")?;
+    privacy::enter_own_mounts();
+    let program = std::env::current_exe().context("cannot find this program to start it again")?;
+    let (report, outcomes) = run::run(args, program, &mut |progress, workload| {
+        if args.format == Format::Text {
+            progress.aside(|| print(&text::workload(workload)));
+        }
+    })?;
+    let json = serde_json::to_string_pretty(&report)?;
+    match args.format {
+        Format::Text => print(&text::closing(&report)),
+        Format::Json => print(&format!("{json}\n")),
+    }
+    for (path, content) in [(&args.json, &json), (&args.html, &html::page(&report))] {
+        if let Some(path) = path {
+            std::fs::write(path, content)
+                .with_context(|| format!("cannot write `{}`", path.display()))?;
+        }
+    }
+    if let Some(wrong) = outcomes.disagreement {
+        let _ = writeln!(io::stderr(), "density: checksums disagree: {wrong}");
+        return Ok(ExitCode::from(DISAGREEMENT));
+    }
+    Ok(if outcomes.failed {
+        ExitCode::from(FAILED)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Data for standard output; a closed pipe is not worth a message.
+fn print(text: &str) {
+    let _ = io::stdout().write_all(text.as_bytes());
+}

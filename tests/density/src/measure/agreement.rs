@@ -1,0 +1,79 @@
+//! Whether all methods computed the same.
+
+use std::collections::BTreeMap;
+
+use crate::methods::Method;
+use crate::report::data::MethodReport;
+
+/// The first disagreement as a sentence; `None` when all checksums agree.
+///
+/// Instances with the same pattern of files must have the same checksum under every method.
+pub fn disagreement(methods: &[MethodReport], patterns: usize) -> Option<String> {
+    let mut known: BTreeMap<usize, (&str, Method)> = BTreeMap::new();
+    for report in methods {
+        for start in &report.starts {
+            let pattern = start.instance % patterns.max(1);
+            let (checksum, method) = *known
+                .entry(pattern)
+                .or_insert((&start.checksum, report.method));
+            if checksum != start.checksum {
+                return Some(format!(
+                    "instance {} computed {} under {} but {checksum} under {}",
+                    start.instance,
+                    start.checksum,
+                    report.method.name(),
+                    method.name(),
+                ));
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::methods::StoreUse;
+    use crate::report::data::{Outcome, Start};
+
+    fn report(method: Method, checksums: &[&str]) -> MethodReport {
+        let start = |(instance, checksum): (usize, &&str)| Start {
+            instance,
+            repeat: false,
+            attach_ns: 0,
+            touch_ns: 0,
+            first_result_ns: 0,
+            checksum: (*checksum).to_owned(),
+            store: StoreUse::default(),
+        };
+        MethodReport {
+            method,
+            description: String::new(),
+            outcome: Outcome::Measured,
+            group: Vec::new(),
+            limited: None,
+            marginal_bytes: None,
+            starts: checksums.iter().enumerate().map(start).collect(),
+            repeated: None,
+            first: None,
+            pass_ns: Vec::new(),
+            merging: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn equal_files_must_give_equal_sums() {
+        let private = report(Method::Private, &["a", "b", "a"]);
+        assert_eq!(
+            disagreement(&[private.clone(), report(Method::Tetris, &["a", "b"])], 2),
+            None
+        );
+        let wrong =
+            disagreement(&[private.clone(), report(Method::Tetris, &["a", "c"])], 2).unwrap();
+        assert!(
+            wrong.contains("instance 1") && wrong.contains("tetris"),
+            "{wrong}"
+        );
+        assert!(disagreement(&[private], 1).is_some());
+    }
+}

@@ -1,0 +1,191 @@
+//! Density: how many instances fit under a memory limit.
+//!
+//! Workers enter a fresh cgroup before they load, so that every page they bring into memory is charged
+//! to it: heap, page tables, pages of the store, and pages of files, which were dropped from the page
+//! cache before. File pages can be reclaimed and read again, so that a file is mapped does not mean
+//! that it fits: an instance counts only if a further pass of *all* live instances is no slower than
+//! [`SLOWEST`](super::thrash::SLOWEST) times a pass of the first while it was alone, byte for byte.
+
+use super::thrash::Yardstick;
+use super::{Bench, unavailable};
+use crate::args::Budget;
+use crate::error::{Error, Result};
+use crate::methods::Method;
+use crate::process::handle::Worker;
+use crate::report::data::{DensityOfMethod, DensityReport, Outcome};
+use crate::system::cgroup::{self, Cgroup};
+use crate::system::store::StorePlace;
+use crate::system::{disk, memory};
+use crate::units::MIB;
+
+/// Up to this many instances of a reclaimable method, passes of all are made at every size.
+const EVERY_SIZE: usize = 8;
+/// Beyond, at every size that is a multiple of this, so that the count is exact to within it.
+const EVERY_FEW: usize = 4;
+/// What a worker takes beside its weights, generously; part of the automatic limit.
+const OVERHEAD: u64 = 16 * MIB;
+/// Instances of the largest model that the automatic limit holds privately.
+const AUTO: u64 = 4;
+
+/// The limit in bytes; `None` when the figure is not wanted.
+pub fn limit(bench: &Bench<'_>) -> Option<u64> {
+    let largest = (0..bench.workload.patterns.len())
+        .map(|i| bench.workload.file_bytes_of(i))
+        .max();
+    match bench.settings.budget {
+        Budget::Off => None,
+        Budget::Bytes(bytes) => Some(bytes),
+        Budget::Auto => Some(AUTO * (largest.unwrap_or(0) + OVERHEAD)),
+    }
+}
+
+/// A report that has the limit but no method yet.
+pub fn empty(bench: &Bench<'_>) -> Option<DensityReport> {
+    let budget_bytes = limit(bench)?;
+    Some(DensityReport {
+        budget_bytes,
+        cap: bench.settings.budget_cap,
+        methods: Vec::new(),
+    })
+}
+
+/// Counts the instances of one method. Only an interruption is an error.
+pub fn count(bench: &mut Bench<'_>, method: Method, limit: u64) -> Result<DensityOfMethod> {
+    let mut report = DensityOfMethod {
+        method,
+        outcome: Outcome::Measured,
+        fits: 0,
+        at_least: false,
+        ended_by: String::new(),
+        peak_bytes: None,
+        alone_pass_ns: 0,
+    };
+    let merges = (method == Method::Ksm).then(|| {
+        "merging happens after an instance has its memory, so the limit strikes as for private"
+            .to_owned()
+    });
+    let room = (memory::available()? < limit)
+        .then(|| "the machine has less memory available than the limit".to_owned());
+    if let Some(reason) = unavailable(method)
+        .or_else(cgroup::unavailable)
+        .or(merges)
+        .or(room)
+    {
+        report.outcome = Outcome::Skipped { reason };
+        return Ok(report);
+    }
+    let result = fill(bench, method, limit, &mut report);
+    if method == Method::TetrisSidecar {
+        bench.copies.remove_sidecars()?;
+    }
+    match result {
+        Err(Error::Interrupted) => return Err(Error::Interrupted),
+        Err(error) => {
+            report.outcome = Outcome::Failed {
+                reason: error.chain(),
+            }
+        }
+        Ok(()) => {}
+    }
+    Ok(report)
+}
+
+fn fill(
+    bench: &mut Bench<'_>,
+    method: Method,
+    limit: u64,
+    report: &mut DensityOfMethod,
+) -> Result<()> {
+    let cap = if method.copies_files() {
+        // More copies than the groups needed would only fill the disk.
+        bench
+            .settings
+            .budget_cap
+            .min(bench.copies.made().max(bench.settings.most()))
+    } else {
+        bench.settings.budget_cap
+    };
+    bench.files_for(method, cap)?;
+    for instance in 0..cap {
+        for file in bench.copies.files(bench.workload, method, instance) {
+            disk::drop_cache(&file)?;
+        }
+    }
+    // Dropped in the reverse order: workers, cgroup, store.
+    let store = bench.store_for(method)?;
+    let group = Cgroup::create(&format!("tetris-density-{}", std::process::id()), limit)?;
+    let mut workers: Vec<Worker> = Vec::new();
+    let bytes: Vec<u64> = (0..cap).map(|i| bench.workload.file_bytes_of(i)).collect();
+    let mut yardstick = None;
+    while report.ended_by.is_empty() && workers.len() < cap {
+        bench
+            .progress
+            .detail(&format!("{}: {} fit so far", method.name(), report.fits));
+        if let Err(error) = add(bench, method, store.as_ref(), &group, &mut workers) {
+            report.ended_by = reason(error, &group)?;
+            break;
+        }
+        if workers.iter_mut().any(Worker::has_ended) {
+            report.ended_by = killed(&group);
+            break;
+        }
+        let yardstick = match yardstick {
+            Some(yardstick) => yardstick,
+            None => *yardstick.insert(Yardstick::of(&mut workers[0], bytes[0])?),
+        };
+        report.alone_pass_ns = yardstick.alone_ns as u64;
+        if is_checked(method, workers.len(), cap) {
+            match yardstick.slowdown(&mut workers, &bytes) {
+                Ok(None) => report.fits = workers.len(),
+                Ok(Some(ratio)) => {
+                    report.ended_by = format!("thrashing: passes take {ratio:.0} times as long");
+                }
+                Err(error) => report.ended_by = reason(error, &group)?,
+            }
+        } else if !method.is_reclaimable() {
+            report.fits = workers.len();
+        }
+    }
+    report.peak_bytes = group.peak();
+    if report.ended_by.is_empty() {
+        report.at_least = true;
+        "the cap on instances".clone_into(&mut report.ended_by);
+    }
+    Ok(())
+}
+
+fn add(
+    bench: &Bench<'_>,
+    method: Method,
+    store: Option<&StorePlace>,
+    group: &Cgroup,
+    workers: &mut Vec<Worker>,
+) -> Result<()> {
+    let files = bench.copies.files(bench.workload, method, workers.len());
+    let mut worker = bench.launcher.start()?;
+    worker.join(&group.procs())?;
+    worker.load(method.loader(), &files, store.map(StorePlace::path))?;
+    workers.push(worker);
+    Ok(())
+}
+
+/// Whether passes of all are made at a size: often for weights that the kernel can reclaim, else only
+/// at the end.
+fn is_checked(method: Method, count: usize, cap: usize) -> bool {
+    let often = count <= EVERY_SIZE || count.is_multiple_of(EVERY_FEW);
+    count == cap || method.is_reclaimable() && often
+}
+
+/// Why a worker did not make it; errors that have nothing to do with the limit stay errors.
+fn reason(error: Error, group: &Cgroup) -> Result<String> {
+    match error {
+        Error::Died { .. } if group.kills() > 0 => Ok(killed(group)),
+        Error::Refused { reason, .. } => Ok(format!("refused: {reason}")),
+        Error::Deadline { .. } => Ok("no answer within the deadline".to_owned()),
+        other => Err(other),
+    }
+}
+
+fn killed(group: &Cgroup) -> String {
+    format!("killed for want of memory ({} kills)", group.kills())
+}

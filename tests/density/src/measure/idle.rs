@@ -1,0 +1,31 @@
+//! What a process takes beside the weights.
+
+use std::path::Path;
+
+use crate::error::Result;
+use crate::methods::Loader;
+use crate::process::handle::{Launcher, Worker};
+use crate::synthetic::{self, table4};
+use crate::system::memory::ProcessMemory;
+
+/// Bytes of the model that stands for none: the program's pages and buffers are then in use.
+const ALMOST_NOTHING: u64 = 4096;
+
+/// Mean bytes (PSS and page tables) of `count` workers that have loaded a model of one page and made a
+/// pass over it.
+pub fn worker_bytes(launcher: &Launcher, count: usize, directory: &Path) -> Result<u64> {
+    let file = [directory.join("almost-nothing.safetensors")];
+    synthetic::write(
+        &table4::sized("almost-nothing", ALMOST_NOTHING),
+        0,
+        &file[0],
+    )?;
+    let mut workers = Vec::new();
+    for _ in 0..count {
+        let mut worker = launcher.start()?;
+        worker.load(Loader::Heap, &file, None)?;
+        workers.push(worker);
+    }
+    let memory = ProcessMemory::of_all(workers.iter().map(Worker::pid))?;
+    Ok((memory.pss + memory.page_tables) / count.max(1) as u64)
+}

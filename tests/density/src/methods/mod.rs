@@ -1,0 +1,165 @@
+//! The ways to get a model's weights into a process.
+
+mod file_map;
+mod heap;
+mod mergeable;
+pub mod tetris;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::compute::Tensor;
+use crate::error::Result;
+
+/// A loading method of the comparison.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Every process reads the file into memory of its own
+    Private,
+    /// Every process maps the same file, so the page cache is shared
+    PageCache,
+    /// Every process maps its own copy of the file, as pods that download their own model do
+    OwnFile,
+    /// Private copies that the kernel merges page by page (kernel samepage merging)
+    Ksm,
+    /// Tensor store, all processes open the same file
+    Tetris,
+    /// Tensor store, own copy of the file each, with a sidecar that identifies it
+    TetrisSidecar,
+    /// Tensor store, own copy of the file each, which must be hashed once
+    TetrisOwnFile,
+}
+
+impl Method {
+    /// All methods, in the order of the tables.
+    pub const ALL: [Self; 7] = [
+        Self::Private,
+        Self::PageCache,
+        Self::OwnFile,
+        Self::Ksm,
+        Self::Tetris,
+        Self::TetrisSidecar,
+        Self::TetrisOwnFile,
+    ];
+
+    /// Name on the command line and in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Private => "private",
+            Self::PageCache => "page-cache",
+            Self::OwnFile => "own-file",
+            Self::Ksm => "ksm",
+            Self::Tetris => "tetris",
+            Self::TetrisSidecar => "tetris-sidecar",
+            Self::TetrisOwnFile => "tetris-own-file",
+        }
+    }
+
+    /// What it does, in one line for the report.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Private => "read into heap memory, one copy per process",
+            Self::PageCache => "mmap of one file that all processes share",
+            Self::OwnFile => "mmap, each process its own copy of the file (own download)",
+            Self::Ksm => "private copies marked mergeable, merged by the kernel afterwards",
+            Self::Tetris => "tensor store, all processes open one file: known after the first",
+            Self::TetrisSidecar => "tensor store, own copy of the file each, known by its sidecar",
+            Self::TetrisOwnFile => "tensor store, own copy of the file each, hashed once by each",
+        }
+    }
+
+    /// How the worker loads.
+    pub fn loader(self) -> Loader {
+        match self {
+            Self::Private => Loader::Heap,
+            Self::PageCache | Self::OwnFile => Loader::FileMap,
+            Self::Ksm => Loader::Mergeable,
+            Self::Tetris | Self::TetrisSidecar | Self::TetrisOwnFile => Loader::Tetris,
+        }
+    }
+
+    /// Whether each process gets a copy of the files of its own.
+    pub fn copies_files(self) -> bool {
+        matches!(
+            self,
+            Self::OwnFile | Self::TetrisSidecar | Self::TetrisOwnFile
+        )
+    }
+
+    /// Whether it uses the tensor store.
+    pub fn uses_store(self) -> bool {
+        self.loader() == Loader::Tetris
+    }
+
+    /// Whether every process holds the weights in memory that nobody shares (at least at first).
+    pub fn is_private(self) -> bool {
+        matches!(self, Self::Private | Self::Ksm)
+    }
+
+    /// Whether the kernel can drop the weights and read them again from the file.
+    pub fn is_reclaimable(self) -> bool {
+        self.loader() == Loader::FileMap
+    }
+}
+
+/// What a worker does with its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loader {
+    /// Read into one heap allocation per tensor.
+    Heap,
+    /// Map the file and read it in place.
+    FileMap,
+    /// Read into anonymous memory marked for merging.
+    Mergeable,
+    /// Load through the tensor store.
+    Tetris,
+}
+
+/// How the tensor store served a load. Zero and empty for the other loaders.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreUse {
+    /// By which identity each file was recognised, in load order; repeated values are kept.
+    pub identities: Vec<String>,
+    /// Bytes that the store already had.
+    pub shared_bytes: u64,
+    /// Bytes that this load added to the store.
+    pub published_bytes: u64,
+    /// Bytes that ended up in private memory instead.
+    pub private_bytes: u64,
+}
+
+/// A loaded instance: its tensors stay addressable until it is dropped.
+pub trait Loaded {
+    /// Calls `visit` for every tensor of every file.
+    fn for_each(&self, visit: &mut dyn FnMut(&Tensor<'_>));
+
+    /// How the store served it.
+    fn store_use(&self) -> StoreUse {
+        StoreUse::default()
+    }
+}
+
+/// Loads the files of one instance; returns when every tensor is addressable.
+pub fn load(loader: Loader, files: &[PathBuf], store: Option<&Path>) -> Result<Box<dyn Loaded>> {
+    Ok(match loader {
+        Loader::Heap => Box::new(heap::Heap::load(files)?),
+        Loader::FileMap => Box::new(file_map::FileMap::load(files)?),
+        Loader::Mergeable => Box::new(mergeable::Mergeable::load(files)?),
+        Loader::Tetris => tetris::load(files, store)?,
+    })
+}

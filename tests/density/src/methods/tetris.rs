@@ -1,0 +1,92 @@
+//! The tensor store methods: everything this benchmark asks of the agent library is in this file.
+
+use std::path::{Path, PathBuf};
+
+use tetris_agent::{Agent, CreateOptions, LoadOptions, Model, Store, sidecar};
+
+use super::{Loaded, StoreUse};
+use crate::compute::{Element, Tensor};
+use crate::error::{Error, Result};
+
+/// Makes an empty store in a directory on a tmpfs.
+pub fn create_store(directory: &Path) -> Result<()> {
+    Store::create(directory, &CreateOptions::default())
+        .map(drop)
+        .map_err(|error| refused(directory, &error))
+}
+
+/// Writes the sidecar of a model file, and returns its path.
+pub fn write_sidecar(file: &Path) -> Result<PathBuf> {
+    let manifests = Agent::without_store()
+        .manifests(
+            file,
+            tetris_agent::ManifestKind::Safetensors,
+            &LoadOptions::default(),
+        )
+        .map_err(|error| refused(file, &error))?;
+    let Some((path, manifest)) = manifests.first() else {
+        return Err(Error::Store {
+            path: file.to_path_buf(),
+            reason: "the agent found no weights in it".into(),
+        });
+    };
+    sidecar::write(path, manifest).map_err(|error| refused(file, &error))
+}
+
+/// Loads the files of one instance through the store, with the agent's defaults.
+pub fn load(files: &[PathBuf], store: Option<&Path>) -> Result<Box<dyn Loaded>> {
+    let root = store.unwrap_or(Path::new("(none)"));
+    let agent = Agent::open(root).map_err(|error| refused(root, &error))?;
+    let models = files
+        .iter()
+        .map(|file| agent.load(file).map_err(|error| refused(file, &error)))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Box::new(Shared { models }))
+}
+
+struct Shared {
+    models: Vec<Model>,
+}
+
+impl Loaded for Shared {
+    fn for_each(&self, visit: &mut dyn FnMut(&Tensor<'_>)) {
+        for (number, model) in self.models.iter().enumerate() {
+            for tensor in model.tensors() {
+                visit(&Tensor {
+                    file: number as u32,
+                    name: tensor.name(),
+                    element: Element::from_name(&tensor.dtype().to_string()),
+                    shape: tensor.shape(),
+                    bytes: tensor.bytes(),
+                });
+            }
+        }
+    }
+
+    fn store_use(&self) -> StoreUse {
+        let mut store_use = StoreUse::default();
+        for report in self.models.iter().map(Model::report) {
+            let names = report.recognised.iter().map(|way| way.name().to_owned());
+            store_use.identities.extend(names);
+            store_use.shared_bytes += report.bytes_shared;
+            store_use.published_bytes += report.bytes_new;
+            store_use.private_bytes += report.bytes_private;
+        }
+        store_use
+    }
+}
+
+/// The agent's error with its causes, at a path.
+fn refused(path: &Path, error: &dyn std::error::Error) -> Error {
+    let mut reason = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        reason.push_str(": ");
+        reason.push_str(&error.to_string());
+        cause = error.source();
+    }
+    Error::Store {
+        path: path.to_path_buf(),
+        reason,
+    }
+}

@@ -1,0 +1,6 @@
+//! Worker processes: the child's side, the parent's side, and the lines between them.
+
+pub mod child;
+pub mod handle;
+mod pipes;
+pub mod protocol;

@@ -1,0 +1,213 @@
+//! The tables of the page.
+
+use crate::report::data::{Bar, MethodReport, PaperFigure, WorkloadReport};
+use crate::report::plots::escape;
+use crate::stats::median;
+use crate::units::{bytes, nanoseconds, signed_bytes, three_digits};
+
+/// Our bars beside what was measured.
+pub fn bars(bars: &[Bar]) -> String {
+    if bars.is_empty() {
+        return String::new();
+    }
+    let rows = bars.iter().map(|bar| {
+        let (class, verdict) = match bar.met {
+            Some(true) => ("met", "met"),
+            Some(false) => ("missed", "missed"),
+            None => ("open", "not measured"),
+        };
+        vec![
+            cell(&bar.name),
+            cell(&bar.formula),
+            number(&format!("\u{2264} {}", bar.limit)),
+            number(
+                &bar.measured
+                    .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}")),
+            ),
+            format!("<td><span class=\"verdict {class}\">{verdict}</span></td>"),
+        ]
+    });
+    let table = table("", &["bar", "ratio", "#limit", "#measured", ""], rows);
+    format!("<section><h2>Bars</h2>{table}</section>")
+}
+
+/// The paper's figures beside ours.
+pub fn papers(figures: &[PaperFigure]) -> String {
+    let rows: Vec<_> = figures
+        .iter()
+        .filter(|figure| !figure.ours.is_empty())
+        .map(|figure| {
+            [&figure.place, &figure.what, &figure.paper, &figure.ours]
+                .map(|text| cell(text))
+                .to_vec()
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let table = table("", &["figure", "quantity", "paper", "this run"], rows);
+    format!(
+        "<section><h2>Beside the Tetris paper</h2><p class=\"about\">USENIX ATC 2022, section 5.2. The hardware, the \
+         kernel and the processes differ: the paper ran TensorFlow Serving on Xeon servers with Linux 4.15, whose \
+         processes hold much memory beside the tensors (Vgg19: 95 MB beside 549 MB). The workers here hold almost \
+         nothing else, so these figures show what the tensors alone allow.</p>{table}</section>"
+    )
+}
+
+/// Memory of the largest group, one row per method.
+pub fn memory(report: &WorkloadReport) -> String {
+    let rows = report.methods.iter().filter_map(|method| {
+        let point = method.group.last()?;
+        Some(vec![
+            name(method),
+            number(&point.instances.to_string()),
+            number(&bytes(point.logical_bytes)),
+            number(&bytes(point.group_bytes)),
+            number(
+                &method
+                    .marginal_bytes
+                    .map_or_else(String::new, |value| signed_bytes(value as i64)),
+            ),
+            number(&bytes(point.processes.pss_anon)),
+            number(&bytes(point.processes.pss_file)),
+            number(&bytes(point.store_bytes)),
+            number(&bytes(point.processes.page_tables)),
+            number(&signed_bytes(-point.available_drop_bytes)),
+        ])
+    });
+    let header = [
+        "memory",
+        "#instances",
+        "#logical",
+        "#physical",
+        "#each further",
+        "#anonymous",
+        "#file pages",
+        "#tmpfs",
+        "#page tables",
+        "#MemAvailable",
+    ];
+    table("Memory of the largest group", &header, rows)
+}
+
+/// Start and pass times, one row per method and kind of start.
+pub fn starts(report: &WorkloadReport) -> String {
+    let mut rows = Vec::new();
+    for method in &report.methods {
+        let inference = report
+            .inference
+            .iter()
+            .find(|samples| samples.method == method.method);
+        let compared = inference
+            .and_then(|samples| samples.summary.as_ref())
+            .map(|summary| summary.median);
+        let own: Vec<f64> = method.pass_ns.iter().map(|&time| time as f64).collect();
+        let pass = compared
+            .or_else(|| median(&own))
+            .map_or_else(String::new, nanoseconds);
+        let ratio = inference
+            .and_then(|samples| samples.ratio_to_private)
+            .map_or_else(String::new, three_digits);
+        for (kind, summary) in [("new", &method.first), ("seen before", &method.repeated)] {
+            let Some(summary) = summary else { continue };
+            let mut row = vec![
+                name(method),
+                cell(kind),
+                number(&summary.attach_ns.count.to_string()),
+            ];
+            for times in [
+                &summary.attach_ns,
+                &summary.touch_ns,
+                &summary.first_result_ns,
+            ] {
+                row.push(number(&nanoseconds(times.median)));
+                row.push(number(&nanoseconds(times.p95)));
+            }
+            row.push(number(&pass));
+            row.push(number(&ratio));
+            rows.push(row);
+        }
+    }
+    let header = [
+        "start",
+        "files",
+        "#starts",
+        "#attach",
+        "#p95",
+        "#touch",
+        "#p95",
+        "#first result",
+        "#p95",
+        "#pass",
+        "#/ private",
+    ];
+    table("Start-up (medians) and passes", &header, rows)
+}
+
+/// What merging took; nothing when it was not measured.
+pub fn merging(report: &WorkloadReport) -> String {
+    let merges = report.methods.iter().flat_map(|method| &method.merging);
+    let rows: Vec<_> = merges
+        .map(|merge| {
+            vec![
+                number(&merge.instances.to_string()),
+                number(&format!("{} s", three_digits(merge.seconds))),
+                number(&format!("{} s", three_digits(merge.cpu_seconds))),
+                number(&bytes(merge.saved_bytes)),
+                cell(if merge.settled {
+                    "at rest"
+                } else {
+                    "still growing at the limit"
+                }),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    table(
+        "Samepage merging (ksm)",
+        &["#instances", "#time", "#processor time", "#saved", "state"],
+        rows,
+    )
+}
+
+/// A table; a header that begins with `#` is of a column of numbers.
+fn table(caption: &str, header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let header: String = header
+        .iter()
+        .map(|name| match name.strip_prefix('#') {
+            Some(name) => format!("<th class=\"number\">{}</th>", escape(name)),
+            None => format!("<th>{}</th>", escape(name)),
+        })
+        .collect();
+    let rows: Vec<String> = rows
+        .into_iter()
+        .map(|row| format!("<tr>{}</tr>", row.concat()))
+        .collect();
+    let caption = if caption.is_empty() {
+        String::new()
+    } else {
+        format!("<caption>{}</caption>", escape(caption))
+    };
+    format!(
+        "<div class=\"scroll\"><table>{caption}<thead><tr>{header}</tr></thead><tbody>{}</tbody></table></div>",
+        rows.concat()
+    )
+}
+
+fn name(method: &MethodReport) -> String {
+    let name = method.method.name();
+    format!(
+        "<td class=\"name\" title=\"{}\"><i class=\"key {name}\"></i>{name}</td>",
+        escape(&method.description)
+    )
+}
+
+fn cell(text: &str) -> String {
+    format!("<td>{}</td>", escape(text))
+}
+
+fn number(text: &str) -> String {
+    format!("<td class=\"number\">{}</td>", escape(text))
+}

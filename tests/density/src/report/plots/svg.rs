@@ -1,0 +1,160 @@
+//! A drawing as text: frames, ticks, lines, and labels that keep their distance.
+
+use std::fmt::Write;
+
+/// Width of every plot in its own units.
+pub const WIDTH: f64 = 640.0;
+
+/// Text that is safe in HTML and SVG.
+pub fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
+/// A drawing under construction.
+pub struct Svg {
+    body: String,
+    height: f64,
+    title: String,
+}
+
+/// Where a text is anchored.
+#[derive(Clone, Copy)]
+pub enum Anchor {
+    /// At its begin.
+    Start,
+    /// At its middle.
+    Middle,
+    /// At its end.
+    End,
+}
+
+impl Svg {
+    /// An empty drawing; the title is read aloud and shown when the pointer rests.
+    pub fn new(height: f64, title: &str) -> Self {
+        Self {
+            body: String::new(),
+            height,
+            title: escape(title),
+        }
+    }
+
+    /// The finished element.
+    pub fn finish(self) -> String {
+        format!(
+            "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">{}</svg>",
+            self.height, self.title, self.body
+        )
+    }
+
+    /// A straight line.
+    pub fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+        self.add(format_args!(
+            "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
+        ));
+    }
+
+    /// Connected lines.
+    pub fn path(&mut self, class: &str, points: &[(f64, f64)]) {
+        let mut data = String::new();
+        for (index, (x, y)) in points.iter().enumerate() {
+            let command = if index == 0 { 'M' } else { 'L' };
+            // Writing to a string cannot fail.
+            let _ = write!(data, "{command}{x:.1} {y:.1}");
+        }
+        self.add(format_args!("<path class=\"line {class}\" d=\"{data}\"/>"));
+    }
+
+    /// A measured point with the text that is shown when the pointer rests on it.
+    pub fn dot(&mut self, class: &str, (x, y): (f64, f64), tip: &str) {
+        self.add(format_args!(
+            "<circle class=\"dot {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}</title></circle>",
+            escape(tip)
+        ));
+    }
+
+    /// A bar.
+    pub fn bar(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+        self.add(format_args!(
+            "<rect class=\"bar {class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"3\"/>"
+        ));
+    }
+
+    /// A text.
+    pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        self.add(format_args!(
+            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
+            escape(text)
+        ));
+    }
+
+    /// The name of a vertical axis, upright along it.
+    pub fn side_text(&mut self, y: f64, text: &str) {
+        self.add(format_args!(
+            "<text class=\"axis\" transform=\"translate(14 {y:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            escape(text)
+        ));
+    }
+
+    fn add(&mut self, element: std::fmt::Arguments<'_>) {
+        let _ = self.body.write_fmt(element);
+    }
+}
+
+/// Moves labels apart so that none is nearer than `distance` to the next, within `top..bottom`.
+///
+/// Takes and returns the vertical places in the same order.
+pub fn spread(places: &[f64], distance: f64, top: f64, bottom: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..places.len()).collect();
+    order.sort_by(|&a, &b| places[a].total_cmp(&places[b]));
+    let mut spread = places.to_vec();
+    let mut least = top;
+    for &index in &order {
+        spread[index] = spread[index].max(least);
+        least = spread[index] + distance;
+    }
+    let mut most = bottom;
+    for &index in order.iter().rev() {
+        spread[index] = spread[index].min(most);
+        most = spread[index] - distance;
+    }
+    spread
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_keep_their_distance() {
+        let spread = spread(&[100.0, 99.0, 20.0, 100.0], 10.0, 0.0, 105.0);
+        assert!((spread[2] - 20.0).abs() < 1e-9);
+        let mut sorted = spread.clone();
+        sorted.sort_by(f64::total_cmp);
+        assert!(
+            sorted.windows(2).all(|pair| pair[1] - pair[0] >= 10.0),
+            "{spread:?}"
+        );
+        assert!(sorted[3] <= 105.0);
+    }
+
+    #[test]
+    fn markup_is_escaped() {
+        assert_eq!(escape("a<b & \"c\""), "a&lt;b &amp; &quot;c&quot;");
+    }
+}

@@ -1,0 +1,291 @@
+//! A whole run: prepare, measure every group, sum up.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::args::{Args, Budget, Preset};
+use crate::error::{Error, Result};
+use crate::figures::{bars, papers};
+use crate::measure::{Bench, Settings, agreement, budget, group, idle, inference};
+use crate::process::handle::Launcher;
+use crate::report::data::{Outcome, Report, SCHEMA, WorkloadReport};
+use crate::report::notes;
+use crate::report::progress::Progress;
+use crate::synthetic::table4;
+use crate::system::machine::Machine;
+use crate::system::store::StorePlace;
+use crate::units;
+use crate::workload::copies::Copies;
+use crate::workload::{self, Kind, Sizing, Source, Workload};
+
+/// Default sizes of a group of replicas.
+const COUNTS: [usize; 5] = [1, 2, 4, 8, 16];
+/// Default sizes of the other groups, which would only take longer.
+const OTHER_COUNTS: [usize; 4] = [1, 2, 4, 8];
+/// Default sizes with the 21 models of the preset: each once, then twice.
+const TABLE4_COUNTS: [usize; 6] = [1, 4, 7, 14, 21, 42];
+/// Sizes of a smoke run.
+const QUICK_COUNTS: [usize; 2] = [1, 2];
+
+/// What a finished run says about itself.
+pub struct Outcomes {
+    /// Whether a method failed.
+    pub failed: bool,
+    /// The first disagreement between checksums.
+    pub disagreement: Option<String>,
+}
+
+/// Runs everything; `show` gets each group as soon as it is measured.
+pub fn run(
+    args: &Args,
+    program: PathBuf,
+    show: &mut dyn FnMut(&Progress, &WorkloadReport),
+) -> Result<(Report, Outcomes)> {
+    let begin = Instant::now();
+    let machine = Machine::inspect()?;
+    let parent = args.workdir.clone().unwrap_or_else(std::env::temp_dir);
+    let workdir = tempfile::Builder::new()
+        .prefix("tetris-density-")
+        .tempdir_in(&parent)
+        .map_err(Error::io("make a directory in", &parent))?;
+    let source = source(args, &machine);
+    let kinds = kinds(args)?;
+    let steps_each =
+        args.methods().len() as u64 * if args.budget == Budget::Off { 1 } else { 2 } + 2;
+    let mut progress = Progress::new(kinds.len() as u64 * steps_each);
+    progress.say(&machine.line());
+    say_source(&progress, &source);
+    let launcher = Launcher {
+        program,
+        deadline: Duration::from_secs(args.deadline),
+    };
+
+    let mut workloads = Vec::new();
+    let mut disagreement = None;
+    for kind in kinds {
+        let directory = workdir.path().join(kind.name());
+        progress.step(&format!("{}: models", kind.name()));
+        let workload = workload::build(&source, kind, &directory, args.seed)?;
+        let settings = settings(args, kind)?;
+        let mut bench = Bench {
+            launcher: &launcher,
+            workdir: workdir.path(),
+            workload: &workload,
+            copies: &mut Copies::new(directory.join("copies")),
+            settings: &settings,
+            progress: &mut progress,
+        };
+        let (report, wrong) = measure(&mut bench)?;
+        disagreement = disagreement.or(wrong.map(|wrong| format!("{}: {wrong}", report.name)));
+        show(&progress, &report);
+        workloads.push(report);
+        // Given models are the user's; only what this run wrote goes away.
+        crate::system::disk::remove_tree(&directory)?;
+    }
+    progress.finish();
+
+    let outcomes = Outcomes {
+        failed: workloads.iter().any(has_failed),
+        disagreement,
+    };
+    let store_place = store_place(workdir.path(), &workloads)?;
+    let report = Report {
+        schema: SCHEMA.to_owned(),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        started_unix_s: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |now| now.as_secs())
+            - begin.elapsed().as_secs(),
+        duration_s: begin.elapsed().as_secs_f64(),
+        notes: notes::of(&machine, &source, &parent),
+        machine,
+        seed: args.seed,
+        quick: args.quick,
+        store_place,
+        // The figures of a smoke run say nothing.
+        bars: if args.quick {
+            Vec::new()
+        } else {
+            bars::of(&workloads)
+        },
+        papers: if args.quick {
+            Vec::new()
+        } else {
+            papers::of(&workloads)
+        },
+        workloads,
+    };
+    Ok((report, outcomes))
+}
+
+/// Measures one group under all methods; also returns the first disagreement.
+fn measure(bench: &mut Bench<'_>) -> Result<(WorkloadReport, Option<String>)> {
+    let workload: &Workload = bench.workload;
+    let idle_worker_bytes =
+        idle::worker_bytes(bench.launcher, bench.settings.most(), bench.workdir)?;
+    let mut methods = Vec::new();
+    for &method in &bench.settings.methods {
+        bench
+            .progress
+            .step(&format!("{}: {}", workload.name, method.name()));
+        methods.push(group::measure(bench, method)?);
+    }
+    let disagreement = agreement::disagreement(&methods, workload.patterns.len());
+    bench
+        .progress
+        .step(&format!("{}: inference side by side", workload.name));
+    let inference = inference::compare(bench)?;
+    let mut density = budget::empty(bench);
+    if let Some(density) = &mut density {
+        for &method in &bench.settings.methods {
+            bench.progress.step(&format!(
+                "{}: {} under a limit",
+                workload.name,
+                method.name()
+            ));
+            density
+                .methods
+                .push(budget::count(bench, method, density.budget_bytes)?);
+        }
+    }
+    let report = WorkloadReport {
+        name: workload.name.clone(),
+        description: workload.description.clone(),
+        models: workload.files.clone(),
+        patterns: workload.patterns.clone(),
+        distinct_bytes: workload.distinct_bytes,
+        idle_worker_bytes,
+        methods,
+        inference,
+        density,
+        checksums_agree: disagreement.is_none(),
+    };
+    Ok((report, disagreement))
+}
+
+fn has_failed(workload: &WorkloadReport) -> bool {
+    let groups = workload.methods.iter().map(|method| &method.outcome);
+    let density = workload
+        .density
+        .iter()
+        .flat_map(|density| &density.methods)
+        .map(|entry| &entry.outcome);
+    groups
+        .chain(density)
+        .any(|outcome| matches!(outcome, Outcome::Failed { .. }))
+}
+
+fn source(args: &Args, machine: &Machine) -> Source {
+    let available = machine.memory_available_bytes;
+    match args.preset {
+        Some(Preset::Table4) => {
+            Source::Table4(args.scale.unwrap_or_else(|| table4_scale(available)))
+        }
+        None if args.model.is_empty() => {
+            Source::Families(Sizing::for_machine(available, args.quick))
+        }
+        None => Source::Given(args.model.clone()),
+    }
+}
+
+/// The largest round factor with which two private copies of all models take an eighth of the memory.
+fn table4_scale(available: u64) -> f64 {
+    let all: u64 = table4::SIZES.iter().map(|(_, size)| size * 2_000_000).sum();
+    let fitting = available as f64 / 8.0 / all as f64;
+    [1.0, 0.5, 0.25, 0.1, 0.05, 0.025]
+        .into_iter()
+        .find(|&scale| scale <= fitting)
+        .unwrap_or(0.01)
+}
+
+fn say_source(progress: &Progress, source: &Source) {
+    match source {
+        Source::Given(_) => {}
+        Source::Families(sizing) if sizing.quick => {
+            progress.say("synthetic models, tiny: a smoke run");
+        }
+        Source::Families(sizing) => {
+            progress.say(&format!(
+                "synthetic models of at most {}",
+                units::bytes(sizing.model_bytes)
+            ));
+        }
+        Source::Table4(scale) => {
+            progress.say(&format!("models of Table 4, {scale} times their size"));
+        }
+    }
+}
+
+fn kinds(args: &Args) -> Result<Vec<Kind>> {
+    if args.preset.is_some() {
+        return Ok(vec![Kind::Unrelated]);
+    }
+    if args.model.is_empty() {
+        return Ok(if args.workload.is_empty() {
+            Kind::ALL.to_vec()
+        } else {
+            args.workload.clone()
+        });
+    }
+    if args
+        .workload
+        .iter()
+        .any(|kind| !matches!(kind, Kind::Replicas | Kind::Mixed))
+    {
+        return Err(Error::Usage(
+            "with --model the groups are replicas (of the first) and mixed (all by turns)".into(),
+        ));
+    }
+    if !args.workload.is_empty() {
+        return Ok(args.workload.clone());
+    }
+    Ok(vec![if args.model.len() == 1 {
+        Kind::Replicas
+    } else {
+        Kind::Mixed
+    }])
+}
+
+fn settings(args: &Args, kind: Kind) -> Result<Settings> {
+    let mut counts = args.instances.clone();
+    if counts.is_empty() {
+        counts = match kind {
+            _ if args.quick => QUICK_COUNTS.to_vec(),
+            _ if args.preset.is_some() => TABLE4_COUNTS.to_vec(),
+            Kind::Replicas => COUNTS.to_vec(),
+            _ => OTHER_COUNTS.to_vec(),
+        };
+    }
+    if !counts.is_sorted() || counts[0] == 0 || args.budget_cap == 0 || args.passes == 0 {
+        return Err(Error::Usage(
+            "--instances must ascend from at least 1; --budget-cap and --passes must be at least 1"
+                .into(),
+        ));
+    }
+    Ok(Settings {
+        methods: args.methods(),
+        counts,
+        passes: args.passes,
+        ksm_instances: args.ksm_instances,
+        ksm_limit: Duration::from_secs(args.ksm_limit),
+        budget: args.budget,
+        budget_cap: if args.quick {
+            args.budget_cap.min(4)
+        } else {
+            args.budget_cap
+        },
+    })
+}
+
+fn store_place(workdir: &Path, workloads: &[WorkloadReport]) -> Result<String> {
+    let used = workloads.iter().flat_map(|workload| &workload.methods);
+    if !used
+        .into_iter()
+        .any(|report| report.method.uses_store() && report.outcome == Outcome::Measured)
+    {
+        return Ok(String::new());
+    }
+    Ok(StorePlace::create(workdir, units::MIB)?
+        .description()
+        .to_owned())
+}

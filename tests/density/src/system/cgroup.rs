@@ -1,0 +1,124 @@
+//! A memory-limited cgroup, version 1 or 2, removed when the value is dropped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::system::machine;
+
+const V1_ROOT: &str = "/sys/fs/cgroup/memory";
+const V2_ROOT: &str = "/sys/fs/cgroup";
+/// How long the kernel may take to notice that the group is empty.
+const REMOVAL: Duration = Duration::from_secs(5);
+
+/// Which interface the machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// A cgroup with a limit on memory.
+pub struct Cgroup {
+    directory: PathBuf,
+    version: Version,
+}
+
+/// Why no memory-limited cgroup can be made here; `None` when one can.
+pub fn unavailable() -> Option<String> {
+    if !machine::is_root() {
+        return Some("a cgroup memory limit needs root".into());
+    }
+    match version() {
+        Some(_) => None,
+        None => Some("no cgroup memory controller under /sys/fs/cgroup".into()),
+    }
+}
+
+fn version() -> Option<Version> {
+    if Path::new(V1_ROOT).join("memory.limit_in_bytes").exists() {
+        return Some(Version::One);
+    }
+    let controllers = fs::read_to_string(Path::new(V2_ROOT).join("cgroup.controllers")).ok()?;
+    controllers
+        .split_whitespace()
+        .any(|name| name == "memory")
+        .then_some(Version::Two)
+}
+
+impl Cgroup {
+    /// Makes a cgroup of the given name with a limit in bytes.
+    pub fn create(name: &str, limit: u64) -> Result<Self> {
+        let version = version().ok_or_else(|| {
+            Error::Usage("no cgroup memory controller under /sys/fs/cgroup".into())
+        })?;
+        let root = Path::new(match version {
+            Version::One => V1_ROOT,
+            Version::Two => V2_ROOT,
+        });
+        if version == Version::Two {
+            // Already on where a service manager runs; an error shows in the limit below.
+            let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
+        }
+        let directory = root.join(name);
+        fs::create_dir(&directory).map_err(Error::io("create the cgroup", &directory))?;
+        let group = Self { directory, version };
+        let limits: &[(&str, u64)] = match version {
+            Version::One => &[("memory.limit_in_bytes", limit)],
+            Version::Two => &[("memory.max", limit), ("memory.swap.max", 0)],
+        };
+        for (name, value) in limits {
+            let path = group.directory.join(name);
+            match fs::write(&path, value.to_string()) {
+                // A kernel without swap accounting has no such file, and a machine without swap no need.
+                Err(_) if *name == "memory.swap.max" && !path.exists() => {}
+                result => result.map_err(Error::io("set the limit", &path))?,
+            }
+        }
+        Ok(group)
+    }
+
+    /// The file to which a process writes its id to enter.
+    pub fn procs(&self) -> PathBuf {
+        self.directory.join("cgroup.procs")
+    }
+
+    /// The most that was ever charged to it, in bytes; `None` on kernels that do not record it.
+    pub fn peak(&self) -> Option<u64> {
+        let name = match self.version {
+            Version::One => "memory.max_usage_in_bytes",
+            Version::Two => "memory.peak",
+        };
+        fs::read_to_string(self.directory.join(name))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    }
+
+    /// How many of its processes the kernel killed for want of memory.
+    pub fn kills(&self) -> u64 {
+        let name = match self.version {
+            Version::One => "memory.oom_control",
+            Version::Two => "memory.events",
+        };
+        let text = fs::read_to_string(self.directory.join(name)).unwrap_or_default();
+        let count = text
+            .lines()
+            .find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
+        count.unwrap_or(0)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let begin = Instant::now();
+        while self.directory.exists() && begin.elapsed() < REMOVAL {
+            if fs::remove_dir(&self.directory).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

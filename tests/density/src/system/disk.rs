@@ -1,0 +1,100 @@
+//! Room on a disk, plain copies, and what the page cache holds of a file.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::sys::statvfs::statvfs;
+
+use crate::error::{Error, Result};
+use crate::system::interrupt;
+use crate::units::GIB;
+
+/// Left free on the disk whatever is written.
+const RESERVE: u64 = GIB;
+/// Size of one write of a copy: what a download writes at a time, so the page cache gets the small
+/// pages that downloads get.
+const PIECE: usize = 16 * 1024;
+/// Size of one read when a file is brought into the page cache.
+const READ_AHEAD: usize = 1 << 20;
+
+/// Bytes free for this user on the file system of a path.
+pub fn free(path: &Path) -> Result<u64> {
+    let stat = statvfs(path).map_err(|error| Error::io("examine", path)(error.into()))?;
+    Ok(stat.blocks_available() * stat.fragment_size())
+}
+
+/// Bytes in use on the file system of a path.
+pub fn used(path: &Path) -> Result<u64> {
+    let stat = statvfs(path).map_err(|error| Error::io("examine", path)(error.into()))?;
+    Ok((stat.blocks() - stat.blocks_free()) * stat.fragment_size())
+}
+
+/// Refuses when `bytes` more would fill the disk.
+pub fn require(path: &Path, bytes: u64) -> Result<()> {
+    let (free, needed) = (free(path)?, bytes + RESERVE);
+    if free < needed {
+        return Err(Error::Disk {
+            path: path.to_path_buf(),
+            free,
+            needed,
+        });
+    }
+    Ok(())
+}
+
+/// Copies a file in small writes and gives the copy the original's modification time.
+pub fn copy_in_pieces(from: &Path, to: &Path) -> Result<()> {
+    let mut source = File::open(from).map_err(Error::io("open", from))?;
+    let modified = source
+        .metadata()
+        .and_then(|data| data.modified())
+        .map_err(Error::io("examine", from))?;
+    let mut target = File::create_new(to).map_err(Error::io("create", to))?;
+    let mut piece = vec![0; PIECE];
+    loop {
+        let count = source.read(&mut piece).map_err(Error::io("read", from))?;
+        if count == 0 {
+            break;
+        }
+        target
+            .write_all(&piece[..count])
+            .map_err(Error::io("write", to))?;
+        if interrupt::raised() {
+            return Err(Error::Interrupted);
+        }
+    }
+    target
+        .set_modified(modified)
+        .map_err(Error::io("set the time of", to))
+}
+
+/// Drops a file from the page cache and reads it again in large reads: the state of a file that was
+/// there before, and the page cache at its best.
+pub fn refresh_cache(path: &Path) -> Result<()> {
+    drop_cache(path)?;
+    let mut file = File::open(path).map_err(Error::io("open", path))?;
+    let mut buffer = vec![0; READ_AHEAD];
+    while file.read(&mut buffer).map_err(Error::io("read", path))? > 0 {}
+    Ok(())
+}
+
+/// Drops a file from the page cache; pages that someone maps stay.
+pub fn drop_cache(path: &Path) -> Result<()> {
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    // Only clean pages can be dropped.
+    file.sync_all().map_err(Error::io("write back", path))?;
+    posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
+        .map_err(|error| Error::io("drop from the page cache", path)(error.into()))
+}
+
+/// Removes a directory tree; that it is gone already is fine.
+pub fn remove_tree(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}

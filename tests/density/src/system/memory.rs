@@ -1,0 +1,122 @@
+//! Memory of processes and of the machine, from `/proc`.
+
+use std::fs;
+use std::ops::AddAssign;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// What a process, or a group of them, holds; in bytes.
+///
+/// The proportional set size (PSS) counts each page once, divided among all who map it, so the sum
+/// over a group is the physical memory it maps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessMemory {
+    /// Proportional set size.
+    pub pss: u64,
+    /// Its part in anonymous memory: heap, stacks, copies.
+    pub pss_anon: u64,
+    /// Its part in file pages: program, libraries, mapped model files.
+    pub pss_file: u64,
+    /// Its part in tmpfs pages: the tensor store.
+    pub pss_shmem: u64,
+    /// Page tables, which PSS leaves out.
+    pub page_tables: u64,
+}
+
+impl AddAssign for ProcessMemory {
+    fn add_assign(&mut self, other: Self) {
+        self.pss += other.pss;
+        self.pss_anon += other.pss_anon;
+        self.pss_file += other.pss_file;
+        self.pss_shmem += other.pss_shmem;
+        self.page_tables += other.page_tables;
+    }
+}
+
+impl ProcessMemory {
+    /// Reads the figures of a live process.
+    pub fn of(pid: u32) -> Result<Self> {
+        let rollup = read(format!("/proc/{pid}/smaps_rollup"))?;
+        let status = read(format!("/proc/{pid}/status"))?;
+        Ok(Self {
+            pss: field(&rollup, "Pss:"),
+            pss_anon: field(&rollup, "Pss_Anon:"),
+            pss_file: field(&rollup, "Pss_File:"),
+            pss_shmem: field(&rollup, "Pss_Shmem:"),
+            page_tables: field(&status, "VmPTE:"),
+        })
+    }
+
+    /// The sum over a group.
+    pub fn of_all(pids: impl IntoIterator<Item = u32>) -> Result<Self> {
+        let mut sum = Self::default();
+        for pid in pids {
+            sum += Self::of(pid)?;
+        }
+        Ok(sum)
+    }
+}
+
+/// What the kernel expects to be able to hand out without swapping, in bytes.
+pub fn available() -> Result<u64> {
+    Ok(field(&read("/proc/meminfo")?, "MemAvailable:"))
+}
+
+/// Memory of the machine, in bytes.
+pub fn total() -> Result<u64> {
+    Ok(field(&read("/proc/meminfo")?, "MemTotal:"))
+}
+
+fn read(path: impl Into<PathBuf>) -> Result<String> {
+    let path = path.into();
+    fs::read_to_string(&path).map_err(Error::io("read", &path))
+}
+
+/// Sum of the allocated blocks of all files in a directory tree, in bytes.
+pub fn tree_blocks(directory: &Path) -> Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let mut sum = 0;
+    for entry in fs::read_dir(directory).map_err(Error::io("list", directory))? {
+        let entry = entry.map_err(Error::io("list", directory))?;
+        let data = entry
+            .metadata()
+            .map_err(Error::io("examine", entry.path()))?;
+        sum += data.blocks() * 512;
+        if data.is_dir() {
+            sum += tree_blocks(&entry.path())?;
+        }
+    }
+    Ok(sum)
+}
+
+/// The value of a `Name:   123 kB` line in bytes; 0 when there is none, as for a kernel without it.
+fn field(text: &str, name: &str) -> u64 {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name))
+        .and_then(|rest| rest.split_whitespace().next())
+        .and_then(|number| number.parse::<u64>().ok())
+        .map_or(0, |kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_matched_whole() {
+        let text = "Pss_Anon:   4 kB\nPss:      12 kB\n";
+        assert_eq!(field(text, "Pss:"), 12 * 1024);
+        assert_eq!(field(text, "Pss_Anon:"), 4 * 1024);
+        assert_eq!(field(text, "Pss_File:"), 0);
+    }
+
+    #[test]
+    fn own_process_has_memory() {
+        let own = ProcessMemory::of(std::process::id()).unwrap();
+        assert!(own.pss > 0 && own.page_tables > 0, "{own:?}");
+        assert!(own.pss_anon + own.pss_file + own.pss_shmem <= own.pss + 4096);
+    }
+}

@@ -1,0 +1,11 @@
+//! What is read from and set in the operating system.
+
+pub mod cgroup;
+pub mod disk;
+pub mod interrupt;
+pub mod ksm;
+pub mod machine;
+pub mod memory;
+pub mod privacy;
+pub mod store;
+pub mod warm;

@@ -1,0 +1,94 @@
+//! A place for a tensor store: a tmpfs mount of its own, or a directory on `/dev/shm`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use crate::error::{Error, Result};
+use crate::system::{disk, machine, memory};
+
+const SHARED_MEMORY: &str = "/dev/shm";
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// An empty tmpfs directory, unmounted and removed when the value is dropped.
+pub struct StorePlace {
+    directory: PathBuf,
+    mounted: bool,
+}
+
+impl StorePlace {
+    /// Makes room for `size` bytes: a mount below `workdir` when that is allowed, else a directory on
+    /// `/dev/shm`.
+    pub fn create(workdir: &Path, size: u64) -> Result<Self> {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        if machine::is_root() {
+            let directory = workdir.join(format!("store-{number}"));
+            fs::create_dir(&directory).map_err(Error::io("create", &directory))?;
+            if mount_tmpfs(&directory, size).is_ok() {
+                return Ok(Self {
+                    directory,
+                    mounted: true,
+                });
+            }
+            fs::remove_dir(&directory).map_err(Error::io("remove", &directory))?;
+        }
+        let name = format!("tetris-density-{}-{number}", std::process::id());
+        let directory = Path::new(SHARED_MEMORY).join(name);
+        fs::create_dir(&directory).map_err(Error::io("create", &directory))?;
+        Ok(Self {
+            directory,
+            mounted: false,
+        })
+    }
+
+    /// The directory for the store.
+    pub fn path(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Bytes of memory the store takes, whether mapped or not.
+    pub fn used(&self) -> Result<u64> {
+        if self.mounted {
+            disk::used(&self.directory)
+        } else {
+            memory::tree_blocks(&self.directory)
+        }
+    }
+
+    /// What it is, for the report.
+    pub fn description(&self) -> &'static str {
+        if self.mounted {
+            "tmpfs mount of its own, huge=within_size"
+        } else {
+            "directory on /dev/shm with the page size of that mount (no right to mount)"
+        }
+    }
+}
+
+fn mount_tmpfs(directory: &Path, size: u64) -> nix::Result<()> {
+    let flags = MsFlags::MS_NODEV | MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
+    let options = format!("size={size},mode=0700,huge=within_size");
+    let attempt = |options: &str| {
+        mount(
+            Some("tetris-density"),
+            directory,
+            Some("tmpfs"),
+            flags,
+            Some(options),
+        )
+    };
+    // `noswap` came with Linux 6.4.
+    attempt(&format!("{options},noswap")).or_else(|_| attempt(&options))
+}
+
+impl Drop for StorePlace {
+    fn drop(&mut self) {
+        if self.mounted {
+            // Detached even if a worker should still map it; the memory goes with the last of them.
+            let _ = umount2(&self.directory, MntFlags::MNT_DETACH);
+        }
+        let _ = disk::remove_tree(&self.directory);
+    }
+}

@@ -1,0 +1,99 @@
+//! Sizes and durations as people read and write them.
+
+/// One mebibyte in bytes.
+pub const MIB: u64 = 1 << 20;
+/// One gibibyte in bytes.
+pub const GIB: u64 = 1 << 30;
+
+/// Bytes with a binary unit and three significant digits: `438 MiB`, `1.21 GiB`.
+pub fn bytes(value: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut scaled = value as f64;
+    let mut unit = 0;
+    while scaled >= 1000.0 && unit + 1 < units.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{value} B")
+    } else {
+        format!("{} {}", three_digits(scaled), units[unit])
+    }
+}
+
+/// Like [`bytes`], with a sign for values that may shrink.
+pub fn signed_bytes(value: i64) -> String {
+    let sign = if value < 0 { "-" } else { "" };
+    format!("{sign}{}", bytes(value.unsigned_abs()))
+}
+
+/// A duration given in nanoseconds, with three significant digits: `6.51 ms`.
+pub fn nanoseconds(value: f64) -> String {
+    let (scaled, unit) = match value {
+        v if v < 1e3 => (v, "ns"),
+        v if v < 1e6 => (v / 1e3, "us"),
+        v if v < 1e9 => (v / 1e6, "ms"),
+        v => (v / 1e9, "s"),
+    };
+    format!("{} {unit}", three_digits(scaled))
+}
+
+/// Three significant digits, never in exponent form.
+pub fn three_digits(value: f64) -> String {
+    match value.abs() {
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        v if v >= 0.1 || v == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+/// Reads a size: plain bytes, or a number with K, M, G or T, with or without `iB` (always powers of 1024).
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let trimmed = text.trim();
+    let split = trimmed
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(split);
+    let number: f64 = number
+        .parse()
+        .map_err(|_| format!("`{text}` is not a size; write for example 512M or 2GiB"))?;
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        other => return Err(format!("`{other}` is not a unit of size; use K, M, G or T")),
+    };
+    Ok((number * (1u64 << shift) as f64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!(bytes(512), "512 B");
+        assert_eq!(bytes(438 * MIB), "438 MiB");
+        assert_eq!(bytes(1_300 * MIB), "1.27 GiB");
+        assert_eq!(signed_bytes(-3 * MIB.cast_signed()), "-3.00 MiB");
+    }
+
+    #[test]
+    fn durations_are_short() {
+        assert_eq!(nanoseconds(6_510_000.0), "6.51 ms");
+        assert_eq!(nanoseconds(0.0), "0.00 ns");
+        assert_eq!(nanoseconds(2.5e9), "2.50 s");
+    }
+
+    #[test]
+    fn parses_what_people_write() {
+        assert_eq!(parse_bytes("1024"), Ok(1024));
+        assert_eq!(parse_bytes("2G"), Ok(2 * GIB));
+        assert_eq!(parse_bytes("1.5 MiB"), Ok(3 * MIB / 2));
+        assert!(parse_bytes("lots").is_err());
+        assert!(parse_bytes("2 parsecs").is_err());
+    }
+}

@@ -1,0 +1,200 @@
+//! What the instances of a group load.
+
+pub mod copies;
+mod families;
+mod given;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use families::Sizing;
+
+use crate::error::{Error, Result};
+use crate::synthetic::{self, Model};
+use crate::system::disk;
+use crate::{index, units};
+
+/// A kind of group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Every instance loads the same model
+    Replicas,
+    /// A family of image classifiers that differ in the retrained last layer
+    Heads,
+    /// One base model, each instance with a low-rank adapter of its own
+    Lora,
+    /// Models that have nothing in common
+    Unrelated,
+    /// Several applications of one to three models each, as in the Tetris paper
+    Mixed,
+}
+
+impl Kind {
+    /// All kinds, in the order in which they run.
+    pub const ALL: [Self; 5] = [
+        Self::Replicas,
+        Self::Heads,
+        Self::Lora,
+        Self::Unrelated,
+        Self::Mixed,
+    ];
+
+    /// Name on the command line and in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Replicas => "replicas",
+            Self::Heads => "heads",
+            Self::Lora => "lora",
+            Self::Unrelated => "unrelated",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+/// A model file on disk.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ModelFile {
+    /// Name for tables.
+    pub name: String,
+    /// Where it is.
+    #[serde(skip)]
+    pub path: PathBuf,
+    /// Size of the file in bytes.
+    pub file_bytes: u64,
+    /// Number of tensors.
+    pub tensors: usize,
+    /// Bytes of all tensors.
+    pub tensor_bytes: u64,
+}
+
+/// A group of instances to be: the files, and which of them each instance loads.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Name in every output.
+    pub name: String,
+    /// One sentence for the report.
+    pub description: String,
+    /// The files.
+    pub files: Vec<ModelFile>,
+    /// Indexes of the files that an instance loads, in order; instance `i` takes pattern `i` modulo
+    /// their number.
+    pub patterns: Vec<Vec<usize>>,
+    /// Bytes of the different tensors, where the generator knows them.
+    pub distinct_bytes: Option<u64>,
+}
+
+impl Workload {
+    /// Writes synthetic models into a directory; `patterns` index into `models`.
+    fn write(
+        name: &str,
+        description: String,
+        models: &[Model],
+        patterns: Vec<Vec<usize>>,
+        (directory, seed): (&Path, u64),
+    ) -> Result<Self> {
+        std::fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
+        disk::require(directory, models.iter().map(Model::bytes).sum())?;
+        let mut files = Vec::new();
+        for model in models {
+            let path = directory.join(format!("{}.safetensors", model.name));
+            synthetic::write(model, seed, &path)?;
+            files.push(ModelFile::examine(&model.name, &path)?);
+        }
+        let distinct_bytes = Some(synthetic::distinct_bytes(models));
+        Ok(Self {
+            name: name.to_owned(),
+            description,
+            files,
+            patterns,
+            distinct_bytes,
+        })
+    }
+
+    /// The files of one instance.
+    pub fn files_of(&self, instance: usize) -> impl Iterator<Item = &ModelFile> {
+        self.patterns[instance % self.patterns.len()]
+            .iter()
+            .map(|&file| &self.files[file])
+    }
+
+    /// Bytes of the files of one instance.
+    pub fn file_bytes_of(&self, instance: usize) -> u64 {
+        self.files_of(instance).map(|file| file.file_bytes).sum()
+    }
+
+    /// Bytes of the files of the first `instances` instances, each counted for itself.
+    pub fn file_bytes(&self, instances: usize) -> u64 {
+        (0..instances)
+            .map(|instance| self.file_bytes_of(instance))
+            .sum()
+    }
+
+    /// Bytes of the tensors of the first `instances` instances, each counted for itself.
+    pub fn logical_bytes(&self, instances: usize) -> u64 {
+        (0..instances)
+            .flat_map(|instance| self.files_of(instance))
+            .map(|file| file.tensor_bytes)
+            .sum()
+    }
+
+    /// Bytes of all files, each once.
+    pub fn stored_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.file_bytes).sum()
+    }
+
+    /// Whether an earlier instance of a group loads the same files.
+    pub fn is_repeat(&self, instance: usize) -> bool {
+        instance >= self.patterns.len()
+    }
+
+    /// The models in one line.
+    pub fn models_line(&self) -> String {
+        let models = self.files.iter().map(|file| {
+            format!(
+                "{} ({}, {} tensors)",
+                file.name,
+                units::bytes(file.tensor_bytes),
+                file.tensors
+            )
+        });
+        models.collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl ModelFile {
+    /// Reads the header of a file, and brings the file into the page cache at its best.
+    fn examine(name: &str, path: &Path) -> Result<Self> {
+        let (tensors, tensor_bytes) = index::totals(path)?;
+        let file_bytes = path.metadata().map_err(Error::io("examine", path))?.len();
+        disk::refresh_cache(path)?;
+        Ok(Self {
+            name: name.to_owned(),
+            path: path.to_path_buf(),
+            file_bytes,
+            tensors,
+            tensor_bytes,
+        })
+    }
+}
+
+/// Where the models of a run come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Models that the user names.
+    Given(Vec<PathBuf>),
+    /// Synthetic families.
+    Families(Sizing),
+    /// The sizes of Table 4, multiplied by this.
+    Table4(f64),
+}
+
+/// Prepares one group; synthetic files go into `directory`.
+pub fn build(source: &Source, kind: Kind, directory: &Path, seed: u64) -> Result<Workload> {
+    match source {
+        Source::Given(paths) => given::build(kind, paths),
+        Source::Families(sizing) => families::build(kind, *sizing, directory, seed),
+        Source::Table4(scale) => families::build_table4(*scale, directory, seed),
+    }
+}

@@ -1,0 +1,249 @@
+//! The whole program with tiny models: all methods agree, all outputs are written, nothing is left.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common;
+
+fn quick(workdir: &Path, more: &[&str]) -> Value {
+    let json = workdir.join("report.json");
+    let html = workdir.join("report.html");
+    let mut arguments = vec!["--quick", "--ksm-limit", "5"];
+    arguments.extend([
+        "--json",
+        json.to_str().unwrap(),
+        "--html",
+        html.to_str().unwrap(),
+    ]);
+    arguments.extend(more);
+    let output = common::density(workdir, &arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}\n{stderr}", output.status);
+    serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap()
+}
+
+#[test]
+fn quick_run_measures_every_method_on_every_workload() {
+    let workdir = tempfile::tempdir().unwrap();
+    let report = quick(workdir.path(), &[]);
+    assert_eq!(report["schema"], "tetris-density/1");
+    for key in [
+        "command",
+        "machine",
+        "seed",
+        "bars",
+        "papers",
+        "notes",
+        "duration_s",
+        "store_place",
+    ] {
+        assert!(!report[key].is_null(), "{key}");
+    }
+    let workloads = report["workloads"].as_array().unwrap();
+    let names: Vec<&str> = workloads
+        .iter()
+        .map(|workload| workload["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["replicas", "heads", "lora", "unrelated", "mixed"]);
+    for workload in workloads {
+        assert_eq!(workload["checksums_agree"], true);
+        assert!(workload["inference"].as_array().unwrap().len() == 4);
+        for method in workload["methods"].as_array().unwrap() {
+            check_method(method);
+        }
+        for entry in workload["density"]["methods"].as_array().unwrap() {
+            note_if_skipped("density", entry);
+            assert!(entry["outcome"] != "failed", "{entry}");
+        }
+    }
+}
+
+fn check_method(method: &Value) {
+    if note_if_skipped("group", method) {
+        assert_eq!(method["method"], "ksm", "{method}");
+        return;
+    }
+    assert_eq!(method["outcome"], "measured", "{method}");
+    let group = method["group"].as_array().unwrap();
+    assert_eq!(group.len(), 2);
+    for point in group {
+        for key in ["group_bytes", "logical_bytes"] {
+            assert!(point[key].as_u64().unwrap() > 0, "{key}: {point}");
+        }
+        assert!(point["processes"]["page_tables"].as_u64().unwrap() > 0);
+        assert!(point["available_drop_bytes"].is_i64());
+    }
+    for start in method["starts"].as_array().unwrap() {
+        for key in ["attach_ns", "touch_ns", "first_result_ns"] {
+            assert!(start[key].as_u64().unwrap() > 0, "{key}: {start}");
+        }
+        assert_eq!(start["checksum"].as_str().unwrap().len(), 16);
+    }
+}
+
+fn note_if_skipped(what: &str, entry: &Value) -> bool {
+    let skipped = entry["outcome"] == "skipped";
+    if skipped {
+        common::skipped(&format!("{what} {}: {}", entry["method"], entry["reason"]));
+    }
+    skipped
+}
+
+#[test]
+fn store_recognises_files_as_its_methods_promise() {
+    let workdir = tempfile::tempdir().unwrap();
+    let more = [
+        "--workload",
+        "replicas",
+        "--budget",
+        "off",
+        "--instances",
+        "1,2,3",
+    ];
+    let report = quick(workdir.path(), &more);
+    let methods = report["workloads"][0]["methods"].as_array().unwrap();
+    let identities = |name: &str| -> Vec<String> {
+        let method = methods
+            .iter()
+            .find(|method| method["method"] == name)
+            .unwrap();
+        let starts = method["starts"].as_array().unwrap();
+        starts
+            .iter()
+            .map(|start| start["store"]["identities"][0].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(identities("tetris"), ["hashing", "stat", "stat"]);
+    assert_eq!(
+        identities("tetris-sidecar"),
+        ["sidecar", "sidecar", "sidecar"]
+    );
+    assert_eq!(
+        identities("tetris-own-file"),
+        ["hashing", "hashing", "hashing"]
+    );
+    for method in methods
+        .iter()
+        .filter(|method| method["method"].as_str().unwrap().starts_with("tetris"))
+    {
+        let starts = method["starts"].as_array().unwrap();
+        assert!(starts[0]["store"]["published_bytes"].as_u64().unwrap() > 0);
+        assert_eq!(starts[1]["store"]["published_bytes"], 0, "{method}");
+        assert_eq!(starts[1]["store"]["private_bytes"], 0, "{method}");
+    }
+}
+
+#[test]
+fn html_report_has_its_plots_and_needs_no_other_file() {
+    let workdir = tempfile::tempdir().unwrap();
+    quick(workdir.path(), &["--workload", "replicas,heads"]);
+    let page = std::fs::read_to_string(workdir.path().join("report.html")).unwrap();
+    let density = page.matches("Density under a limit").count();
+    assert_eq!(page.matches("<svg").count(), 4 + density);
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    for foreign in [
+        "http://", "https://", "src=", "<script", "@import", "url(", "<link",
+    ] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    for part in [
+        "prefers-color-scheme: dark",
+        "instances",
+        "time to first result",
+        "--quick",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let workdir = tempfile::tempdir().unwrap();
+    let model = common::tiny_file(workdir.path());
+    let before = std::fs::read(&model).unwrap();
+    let output = common::density(
+        workdir.path(),
+        &[
+            "--model",
+            model.to_str().unwrap(),
+            "--instances",
+            "1,2",
+            "--passes",
+            "2",
+            "--budget-cap",
+            "2",
+            "--format",
+            "json",
+        ],
+    );
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["workloads"][0]["name"], "replicas");
+    let left: Vec<_> = std::fs::read_dir(workdir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert_eq!(left, std::slice::from_ref(&model));
+    assert_eq!(std::fs::read(&model).unwrap(), before);
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    assert!(!mounts.contains(workdir.path().to_str().unwrap()));
+}
+
+#[test]
+fn wrong_options_are_refused_with_the_usage_code() {
+    let workdir = tempfile::tempdir().unwrap();
+    let model = common::tiny_file(workdir.path());
+    let model = model.to_str().unwrap();
+    for arguments in [
+        &["--instances", "4,2"][..],
+        &["--instances", "0,2"],
+        &["--model", model, "--workload", "heads"],
+        &["--scale", "0.5"],
+        &["--budget", "lots"],
+        &["--methods", "magic"],
+    ] {
+        let output = common::density(workdir.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+    }
+    let output = common::density(
+        workdir.path(),
+        &["--model", "/nonexistent/model.safetensors"],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        stderr.contains("/nonexistent/model.safetensors"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn an_interrupt_cleans_up_and_has_its_own_code() {
+    let workdir = tempfile::tempdir().unwrap();
+    let mut child = std::process::Command::new(common::PROGRAM)
+        .args(["--quick", "--workdir", workdir.path().to_str().unwrap()])
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    // The first method is under way once its step is announced.
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("replicas: private")));
+    let pid = child.id().to_string();
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+    assert_eq!(std::fs::read_dir(workdir.path()).unwrap().count(), 0);
+}

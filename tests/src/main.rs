@@ -1,0 +1,8 @@
+//! The worker program: does the one thing that its argument says.
+
+use anyhow::Context;
+
+fn main() -> anyhow::Result<()> {
+    let job = std::env::args().nth(1).context("expected a job as JSON")?;
+    tetris_tests::run(&serde_json::from_str(&job)?)
+}

@@ -1,0 +1,127 @@
+//! Model files, and what must come out of loading them.
+
+use std::path::Path;
+
+use anyhow::Context;
+use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, TensorView};
+use tetris_agent::Model;
+use tetris_store_layout::TensorId;
+
+/// Bytes that follow from `seed`.
+pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut reader = blake3::Hasher::new()
+        .update(&seed.to_le_bytes())
+        .finalize_xof();
+    let mut bytes = vec![0; len];
+    reader.fill(&mut bytes);
+    bytes
+}
+
+/// A tensor to write: name, seed of its bytes, length in bytes (a multiple of 4).
+pub type Spec = (String, u64, usize);
+
+/// Three tensors that are objects of their own and a pack of small ones, about 0.5 MB together.
+/// Tensors whose index is in `own` follow from `seed`, the others are the same in all such models.
+pub fn small_specs(seed: u64, own: &[u64]) -> Vec<Spec> {
+    let lengths = [300_000, 100_000, 70_000, 4_000, 2_000, 400];
+    (0u64..)
+        .zip(lengths)
+        .map(|(index, len)| {
+            let base = if own.contains(&index) { seed } else { 0 };
+            (format!("t.{index}"), base * 1_000 + index, len)
+        })
+        .collect()
+}
+
+/// `count` tensors of `len` bytes.
+pub fn equal_specs(seed: u64, count: u64, len: usize) -> Vec<Spec> {
+    (0..count)
+        .map(|index| (format!("layer.{index:03}"), seed * 10_000 + index, len))
+        .collect()
+}
+
+/// Writes a safetensors file of these tensors in the place of any other.
+pub fn write(path: &Path, specs: &[Spec]) -> anyhow::Result<()> {
+    let partial = path.with_extension("partial");
+    let data = serialize(specs)?;
+    std::fs::write(&partial, data).with_context(|| partial.display().to_string())?;
+    std::fs::rename(&partial, path)?;
+    Ok(())
+}
+
+/// The bytes of a safetensors file of these tensors.
+pub fn serialize(specs: &[Spec]) -> anyhow::Result<Vec<u8>> {
+    let data: Vec<_> = specs
+        .iter()
+        .map(|(name, seed, len)| (name.clone(), bytes(*seed, *len)))
+        .collect();
+    let views: Vec<_> = data
+        .iter()
+        .map(|(name, bytes)| {
+            let view = TensorView::new(Dtype::F32, vec![bytes.len() / 4], bytes)?;
+            Ok((name.clone(), view))
+        })
+        .collect::<anyhow::Result<_>>()?;
+    Ok(safetensors::serialize(views, None)?)
+}
+
+/// Digest over names, types, shapes and bytes of all tensors, in the order of their names.
+#[derive(Debug, Default)]
+struct Fingerprint(Vec<(String, blake3::Hash)>);
+
+impl Fingerprint {
+    fn add(&mut self, name: &str, dtype: &str, shape: &[u64], bytes: &[u8]) {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(format!("{name} {dtype} {shape:?} ").as_bytes());
+        hasher.update(bytes);
+        self.0.push((name.to_owned(), hasher.finalize()));
+    }
+
+    fn finish(mut self) -> String {
+        self.0.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut hasher = blake3::Hasher::new();
+        for (_, hash) in &self.0 {
+            hasher.update(hash.as_bytes());
+        }
+        hasher.finalize().to_string()
+    }
+}
+
+/// What a loaded model amounts to. Fails if a tensor's id is not that of its bytes.
+pub fn fingerprint(model: &Model) -> anyhow::Result<String> {
+    let mut fingerprint = Fingerprint::default();
+    for tensor in model.tensors() {
+        if let Some(id) = tensor.id() {
+            let found = TensorId::of(tensor.bytes());
+            anyhow::ensure!(
+                id == found,
+                "tensor {} says {id}, its bytes are {found}",
+                tensor.name()
+            );
+        }
+        let dtype = tensor.dtype().to_string();
+        fingerprint.add(tensor.name(), &dtype, tensor.shape(), tensor.bytes());
+    }
+    Ok(fingerprint.finish())
+}
+
+/// What the reference implementation reads from the bytes of a file.
+pub fn fingerprint_of_bytes(file: &[u8]) -> anyhow::Result<String> {
+    let mut fingerprint = Fingerprint::default();
+    for (name, view) in SafeTensors::deserialize(file)?.tensors() {
+        let shape: Vec<u64> = view.shape().iter().map(|&dim| dim as u64).collect();
+        fingerprint.add(&name, &view.dtype().to_string(), &shape, view.data());
+    }
+    Ok(fingerprint.finish())
+}
+
+/// What the reference implementation reads from a file.
+pub fn fingerprint_of_file(path: &Path) -> anyhow::Result<String> {
+    fingerprint_of_bytes(&std::fs::read(path)?)
+}
+
+/// What the reference implementation would read from a file of these tensors.
+pub fn fingerprint_of_specs(specs: &[Spec]) -> anyhow::Result<String> {
+    fingerprint_of_bytes(&serialize(specs)?)
+}

@@ -1,0 +1,97 @@
+//! Mounts that are undone when they are dropped, and by the kernel when the process is killed.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use tempfile::TempDir;
+
+/// A file system mounted on a temporary directory.
+#[derive(Debug)]
+pub struct Mount {
+    dir: TempDir,
+}
+
+impl Mount {
+    /// A tmpfs with `options`, such as `size=16m,nr_inodes=100,huge=within_size`. Needs root.
+    pub fn tmpfs(options: &str) -> anyhow::Result<Self> {
+        Self::new("tmpfs", Some("tmpfs"), MsFlags::empty(), Some(options))
+            .with_context(|| format!("mount a tmpfs with {options}"))
+    }
+
+    /// What is at `path`, seen read-only. Needs root.
+    pub fn read_only(path: &Path) -> anyhow::Result<Self> {
+        let bind = Self::new(path, None, MsFlags::MS_BIND, None)?;
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+        mount(
+            None::<&Path>,
+            bind.path(),
+            None::<&str>,
+            flags,
+            None::<&str>,
+        )
+        .context("remount read-only")?;
+        Ok(bind)
+    }
+
+    fn new(
+        source: impl AsRef<Path>,
+        kind: Option<&str>,
+        flags: MsFlags,
+        options: Option<&str>,
+    ) -> anyhow::Result<Self> {
+        own_namespace()?;
+        let dir = tempfile::tempdir()?;
+        mount(Some(source.as_ref()), dir.path(), kind, flags, options)?;
+        Ok(Self { dir })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Makes the mount read-only from now on, or writable again.
+    pub fn set_read_only(&self, read_only: bool) -> anyhow::Result<()> {
+        let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT;
+        flags.set(MsFlags::MS_RDONLY, read_only);
+        mount(
+            None::<&Path>,
+            self.path(),
+            None::<&str>,
+            flags,
+            None::<&str>,
+        )?;
+        Ok(())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = umount2(self.dir.path(), MntFlags::MNT_DETACH);
+    }
+}
+
+/// Moves this thread, and what it starts from now on, to a mount namespace of its own: mounts are
+/// seen by this test alone and vanish with it, even if it is killed.
+fn own_namespace() -> anyhow::Result<()> {
+    thread_local! {
+        static DONE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
+    if DONE.get() {
+        return Ok(());
+    }
+    unshare(CloneFlags::CLONE_NEWNS).context("unshare the mount namespace")?;
+    let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(
+        None::<&Path>,
+        &PathBuf::from("/"),
+        None::<&str>,
+        flags,
+        None::<&str>,
+    )
+    .context("make mounts private")?;
+    DONE.set(true);
+    Ok(())
+}

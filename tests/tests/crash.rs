@@ -1,0 +1,81 @@
+//! A process alone is killed at every step in turn. Each time the store is sound at once, nothing is
+//! allocated that has no name, and everything can be reclaimed (INV-1, INV-4, INV-5).
+
+use std::collections::BTreeSet;
+
+use tetris_tests::check::{require_reclaimable, require_tidy};
+use tetris_tests::crash::{Crashes, SCENARIOS, step_names};
+use tetris_tests::task::Scenario;
+use tetris_tests::worker_exe;
+
+fn kill_at_every_step(scenario: Scenario) {
+    let mut crashes = Crashes::new(worker_exe!(), None).unwrap();
+    crashes.write_models(scenario).unwrap();
+    let empty = crashes.scratch.empty_usage();
+    if scenario == Scenario::Map {
+        crashes.pin().unwrap();
+    }
+    let steps = crashes.count(scenario).unwrap();
+    for at in 1..=steps.len() {
+        crashes.prepare(scenario, at).unwrap();
+        let victim = crashes.run(scenario, Some(at)).unwrap();
+        let place = format!("{scenario:?} killed at step {at} of {steps:?}");
+        assert!(victim.finished.was_killed(), "{place}: {victim:?}");
+        assert_eq!(victim.steps.len(), at, "{place}: {victim:?}");
+        let store = crashes.scratch.store();
+        require_tidy(store, empty).unwrap_or_else(|error| panic!("{place}: {error:#}"));
+        crashes.unpin();
+        let store = crashes.scratch.store();
+        require_reclaimable(store, empty).unwrap_or_else(|error| panic!("{place}: {error:#}"));
+        if scenario == Scenario::Map {
+            crashes.pin().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_publisher_killed_at_any_step_leaves_nothing_partial() {
+    kill_at_every_step(Scenario::Publish);
+}
+
+#[test]
+fn a_reader_killed_at_any_step_leaves_no_reference() {
+    kill_at_every_step(Scenario::Map);
+}
+
+#[test]
+fn a_reclaimer_killed_at_any_step_leaves_the_object_whole_or_gone() {
+    kill_at_every_step(Scenario::Reclaim);
+}
+
+#[test]
+fn a_writer_of_records_killed_at_any_step_leaves_whole_records() {
+    kill_at_every_step(Scenario::Records);
+}
+
+#[test]
+fn a_first_load_killed_at_any_step_leaves_a_sound_store() {
+    kill_at_every_step(Scenario::ColdLoad);
+}
+
+#[test]
+fn a_load_of_reclaimed_objects_killed_at_any_step_leaves_a_sound_store() {
+    kill_at_every_step(Scenario::Reload);
+}
+
+#[test]
+fn a_collector_killed_at_any_step_leaves_a_sound_store() {
+    kill_at_every_step(Scenario::Collect);
+}
+
+#[test]
+fn every_step_of_the_protocols_is_a_crash_point() {
+    let mut crashes = Crashes::new(worker_exe!(), None).unwrap();
+    crashes.write_models(Scenario::ColdLoad).unwrap();
+    crashes.pin().unwrap();
+    let mut found = BTreeSet::new();
+    for scenario in SCENARIOS {
+        found.extend(crashes.count(scenario).unwrap());
+    }
+    assert_eq!(found, step_names());
+}

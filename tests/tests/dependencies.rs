@@ -1,0 +1,212 @@
+//! The direction of dependencies: everything may depend on the store's layout, which depends on
+//! nothing but the standard library, system calls, hashing and error types.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What only daemons, operators, bindings and programs may depend on.
+const HEAVY: [&str; 12] = [
+    "tokio",
+    "async-std",
+    "futures",
+    "kube",
+    "k8s-openapi",
+    "clap",
+    "pyo3",
+    "cudarc",
+    "tonic",
+    "axum",
+    "hyper",
+    "reqwest",
+];
+
+/// Direct dependencies of the store's layout.
+const LAYOUT_MAY: [&str; 7] = [
+    "blake3",
+    "crc32fast",
+    "libc",
+    "memmap2",
+    "nix",
+    "rustix",
+    "thiserror",
+];
+
+/// Who may depend directly on which packages of this workspace, besides the store's layout.
+const MAY: [(&str, &[&str]); 11] = [
+    ("tetris-store-layout", &[]),
+    ("tetris-agent", &[]),
+    ("tetris-python", &["tetris-agent", "tetris-gpu-mirror"]),
+    ("tetris-gpu-mirror", &[]),
+    ("tetris-reclaimer-core", &[]),
+    (
+        "tetris-reclaimer",
+        &["tetris-reclaimer-core", "tetris-gpu-mirror", "tetris-agent"],
+    ),
+    ("tetris-scaler-core", &[]),
+    ("tetris-scaler", &["tetris-scaler-core"]),
+    ("tetris-density", &["tetris-agent"]),
+    ("tetris-deploy", ANYTHING),
+    ("tetris-tests", ANYTHING),
+];
+const ANYTHING: &[&str] = &["*"];
+
+struct Graph {
+    /// Names of the workspace's packages.
+    members: BTreeSet<String>,
+    /// What each member names in its manifest: package and whether only for development.
+    direct: BTreeMap<String, Vec<(String, bool)>>,
+    /// What each package needs to be built as a dependency, by id.
+    needs: BTreeMap<String, Vec<String>>,
+    names: BTreeMap<String, String>,
+}
+
+/// What cargo prints.
+fn cargo(args: &[&str]) -> String {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(args)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo {args:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+impl Graph {
+    fn read() -> Self {
+        let version = cargo(&["-vV"]);
+        let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+        let metadata = cargo(&[
+            "metadata",
+            "--format-version=1",
+            "--offline",
+            "--locked",
+            // What other systems need is not there when nothing may be downloaded.
+            "--filter-platform",
+            host.unwrap(),
+        ]);
+        let metadata: Value = serde_json::from_str(&metadata).unwrap();
+        let member_ids: BTreeSet<_> = list(&metadata["workspace_members"])
+            .iter()
+            .map(text)
+            .collect();
+        let mut graph = Self {
+            members: BTreeSet::new(),
+            direct: BTreeMap::new(),
+            needs: BTreeMap::new(),
+            names: BTreeMap::new(),
+        };
+        for package in list(&metadata["packages"]) {
+            let (id, name) = (text(&package["id"]), text(&package["name"]));
+            if member_ids.contains(&id) {
+                graph.members.insert(name.clone());
+                let direct = list(&package["dependencies"]).iter().map(|dependency| {
+                    let dev = dependency["kind"].as_str() == Some("dev");
+                    (text(&dependency["name"]), dev)
+                });
+                graph.direct.insert(name.clone(), direct.collect());
+            }
+            graph.names.insert(id, name);
+        }
+        for node in list(&metadata["resolve"]["nodes"]) {
+            let needs = list(&node["deps"]).iter().filter(|dependency| {
+                let kinds = list(&dependency["dep_kinds"]);
+                kinds
+                    .iter()
+                    .any(|kind| kind["kind"].as_str() != Some("dev"))
+            });
+            let needs = needs.map(|dependency| text(&dependency["pkg"])).collect();
+            graph.needs.insert(text(&node["id"]), needs);
+        }
+        graph
+    }
+
+    /// Names of everything that is built with `package`.
+    fn closure(&self, package: &str) -> BTreeSet<&str> {
+        let ids = self.names.iter().filter(|(_, name)| *name == package);
+        let mut todo: Vec<&str> = ids.map(|(id, _)| id.as_str()).collect();
+        let mut seen = BTreeSet::new();
+        while let Some(id) = todo.pop() {
+            if seen.insert(id) {
+                todo.extend(self.needs.get(id).into_iter().flatten().map(String::as_str));
+            }
+        }
+        seen.iter()
+            .filter_map(|id| Some(self.names.get(*id)?.as_str()))
+            .collect()
+    }
+}
+
+#[test]
+fn the_store_layout_depends_on_nothing_heavy() {
+    let graph = Graph::read();
+    for (name, dev) in &graph.direct["tetris-store-layout"] {
+        assert!(
+            *dev || LAYOUT_MAY.contains(&name.as_str()),
+            "depends on {name}"
+        );
+    }
+    let all = graph.closure("tetris-store-layout");
+    for heavy in HEAVY {
+        assert!(!all.contains(heavy), "builds {heavy}");
+    }
+}
+
+#[test]
+fn cores_and_libraries_without_a_daemon_depend_on_no_runtime() {
+    let graph = Graph::read();
+    let light = [
+        "tetris-agent",
+        "tetris-gpu-mirror",
+        "tetris-reclaimer-core",
+        "tetris-scaler-core",
+    ];
+    for package in light.iter().filter(|name| graph.members.contains(**name)) {
+        let all = graph.closure(package);
+        for heavy in ["tokio", "kube", "k8s-openapi", "pyo3", "tonic", "axum"] {
+            assert!(!all.contains(heavy), "{package} builds {heavy}");
+        }
+    }
+}
+
+#[test]
+fn packages_depend_only_in_the_agreed_direction() {
+    let graph = Graph::read();
+    let may: BTreeMap<_, _> = MAY.into_iter().collect();
+    for (package, direct) in &graph.direct {
+        let Some(allowed) = may.get(package.as_str()) else {
+            panic!("{package} is new: say in this test what it may depend on");
+        };
+        for (name, dev) in direct
+            .iter()
+            .filter(|(name, _)| graph.members.contains(name))
+        {
+            let fine = *dev
+                || name == "tetris-store-layout"
+                || *allowed == ANYTHING
+                || allowed.contains(&name.as_str());
+            assert!(fine, "{package} must not depend on {name}");
+        }
+    }
+}
+
+#[test]
+fn crash_points_are_not_in_what_is_shipped() {
+    let graph = Graph::read();
+    for package in graph.members.iter().filter(|name| *name != "tetris-tests") {
+        let edges = "--edges=normal,features";
+        let tree = cargo(&["tree", "--offline", "--locked", edges, "--package", package]);
+        assert!(!tree.contains("crash-points"), "{package}\n{tree}");
+    }
+}
