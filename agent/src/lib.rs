@@ -28,6 +28,7 @@ mod similarity;
 mod small;
 mod source;
 mod threads;
+mod unknown;
 
 pub mod gc;
 pub mod header;

@@ -1,0 +1,168 @@
+//! Reading, hashing and publishing a file that is not known, and binding what identifies it.
+
+use sha2::{Digest as _, Sha256};
+use tetris_store_layout::{
+    Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, PublishError, Store,
+};
+
+use crate::header::Header;
+use crate::hub;
+use crate::load::Loader;
+use crate::model::{Backing, Part};
+use crate::pipeline::Run;
+use crate::plan::{FileShape, Plan};
+use crate::report::{LoadReport, Recognised};
+use crate::source::{Failure, Source};
+
+impl Loader<'_> {
+    /// Reads, hashes and publishes a file, and binds its identities.
+    pub(crate) fn load_unknown(
+        &self,
+        source: &Source,
+        own: &IdentityKey,
+        store: &Store,
+    ) -> Result<Part, Failure> {
+        let bindable = store.is_writable() && source.settle();
+        let read = FileRead::new(source, own.kind, self.options.thread_count())?;
+        let run = self.pipeline(source, &read.plan, Some(store)).run()?;
+        let (bytes_read, refused) = (run.bytes_read, run.refused.clone());
+        let (manifest, header) = read.into_manifest(&run);
+        let mut report = LoadReport {
+            recognised: vec![Recognised::ByHashing],
+            bytes_read,
+            ..LoadReport::default()
+        };
+        let backings = self.complete(source, &manifest, run, &mut report)?;
+        source.require_unchanged()?;
+        let id = manifest.id();
+        if store.is_writable() {
+            let bound = store.publish_manifest(&manifest).and_then(|id| {
+                if bindable {
+                    store.bind(own, id)?;
+                    let loaded = Loaded {
+                        manifest: &manifest,
+                        header: &header,
+                        backings: &backings,
+                    };
+                    self.bind_blob_name(source, store, &loaded, id)?;
+                }
+                Ok(())
+            });
+            if let Err(error) = bound {
+                tracing::warn!(%error, "the model will be hashed again");
+            }
+        }
+        report.private_reason = report.private_reason.or(refused);
+        Ok(Part::new(source.path(), id, manifest, backings, report))
+    }
+
+    /// Binds the name of a Hugging Face blob, if the content has the digest that the name claims.
+    fn bind_blob_name(
+        &self,
+        source: &Source,
+        store: &Store,
+        loaded: &Loaded<'_>,
+        id: ManifestId,
+    ) -> Result<(), PublishError> {
+        let Some(claimed) = hub::blob_claim(source.path()) else {
+            return Ok(());
+        };
+        let manifest = loaded.manifest;
+        if !self.options.bind_blob_name || loaded.backings.len() != manifest.objects.len() {
+            return Ok(());
+        }
+        let digest = loaded.sha256();
+        if digest != claimed {
+            tracing::warn!(
+                path = %source.path().display(),
+                "the file's name claims a SHA-256 that its content does not have"
+            );
+            return Ok(());
+        }
+        let by = IdentityBy::Sha256 {
+            digest,
+            size: manifest.source_size,
+        };
+        let kind = manifest.kind;
+        store.bind(&IdentityKey { kind, by }, id)
+    }
+}
+
+/// A file whose header has been read.
+pub(crate) struct FileRead {
+    pub(crate) plan: Plan,
+    shape: FileShape,
+    header: Option<Header>,
+    /// The header as it was read; empty for a file kept whole.
+    raw: Vec<u8>,
+}
+
+impl FileRead {
+    pub(crate) fn new(
+        source: &Source,
+        kind: ManifestKind,
+        threads: usize,
+    ) -> Result<Self, Failure> {
+        let size = source.identity().size;
+        let (header, raw) = match kind {
+            ManifestKind::File => (None, Vec::new()),
+            ManifestKind::Safetensors => {
+                let (header, raw) = Header::read(source.file(), size, source.path())?;
+                (Some(header), raw)
+            }
+        };
+        let plan = match &header {
+            Some(header) => Plan::of_header(header, source, threads)?,
+            None => Plan::whole_file(size),
+        };
+        let shape = FileShape {
+            kind,
+            size,
+            data_start: raw.len() as u64,
+            header_digest: Digest::of(&raw),
+        };
+        Ok(Self {
+            plan,
+            shape,
+            header,
+            raw,
+        })
+    }
+
+    /// The manifest and the header's bytes.
+    pub(crate) fn into_manifest(self, run: &Run) -> (Manifest, Vec<u8>) {
+        let objects: Vec<_> = run.objects.iter().map(|hashed| hashed.object).collect();
+        let manifest = self.plan.into_manifest(self.shape, self.header, &objects);
+        (manifest, self.raw)
+    }
+}
+
+/// A file that has been read.
+struct Loaded<'l> {
+    manifest: &'l Manifest,
+    /// The header as it was read.
+    header: &'l [u8],
+    backings: &'l [Backing],
+}
+
+impl Loaded<'_> {
+    /// SHA-256 of the file, from what was read of it. Not from the file: whoever exchanged its header
+    /// meanwhile would have names bound to a digest that are not those of its content.
+    fn sha256(&self) -> [u8; 32] {
+        let mut hasher = Sha256::new();
+        hasher.update(self.header);
+        if self.manifest.kind == ManifestKind::File {
+            for backing in self.backings {
+                hasher.update(backing.as_slice());
+            }
+        }
+        for tensor in &self.manifest.tensors {
+            let Some(place) = tensor.place else { continue };
+            let backing = self.backings.get(place.object as usize);
+            let range = place.offset as usize..(place.offset + tensor.len) as usize;
+            let bytes = backing.and_then(|backing| backing.as_slice().get(range));
+            hasher.update(bytes.unwrap_or_default());
+        }
+        hasher.finalize().into()
+    }
+}
