@@ -72,7 +72,6 @@ pub(crate) fn attach(
                 return Ok(None);
             }
         }
-        source.require_unchanged()?;
     }
     let run = crate::pipeline::Run {
         objects: hashed,
@@ -80,6 +79,9 @@ pub(crate) fn attach(
         refused,
     };
     let backings = loader.complete(source, &manifest, run, &mut report)?;
+    if report.bytes_read > 0 {
+        source.require_unchanged()?;
+    }
     if recognised == Recognised::BySidecar && store.is_writable() {
         // For `ls` and `gc`; the file's identity is not bound to it (INV-10).
         if let Err(error) = store.publish_manifest(&manifest) {

@@ -69,6 +69,7 @@ impl<'a> Loader<'a> {
                     }
                 }
             }
+            source.settle();
             let read = FileRead::new(source, kind, self.options.thread_count())?;
             let run = self.pipeline(source, &read.plan, None).run()?;
             source.require_unchanged()?;
@@ -187,6 +188,7 @@ impl<'a> Loader<'a> {
             report: LoadReport::default(),
         };
         if kind == ManifestKind::Safetensors {
+            source.settle();
             let size = source.identity().size;
             let (header, _) = Header::read(source.file(), size, source.path())?;
             let plan = Plan::one_per_tensor(&header, source)?;

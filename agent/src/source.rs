@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::libc;
 use nix::sys::statfs::fstatfs;
+use nix::unistd::{Whence, lseek};
 use tetris_store_layout::FileIdentity;
 
 use crate::error::LoadError;
@@ -95,9 +96,19 @@ impl Source {
         }
     }
 
-    /// Makes sure that a change made from now on gives the file another ctime, waiting a moment if
-    /// need be. `false` when that cannot be had, and the file's identity must not be bound (INV-10).
+    /// Prepares for reading the whole file: makes sure that a change made from now on gives it another
+    /// ctime, waiting a moment if need be, and that no write of before is still under way. `false` when
+    /// the former cannot be had, and the file's identity must not be bound (INV-10).
     pub(crate) fn settle(&self) -> bool {
+        let distinct = self.wait_for_the_clock();
+        // A write stamps the file when it begins and may copy for seconds. It holds the inode's lock
+        // meanwhile, for which a look for data waits: on ext4, btrfs, f2fs and tmpfs, and through
+        // overlayfs. xfs takes that lock for every read. Others answer at once, which is no worse.
+        let _nothing_to_learn = lseek(&self.file, 0, Whence::SeekData);
+        distinct
+    }
+
+    fn wait_for_the_clock(&self) -> bool {
         /// Longest wait; only coarse file systems would need more.
         const PATIENCE: Duration = Duration::from_millis(150);
         let (seconds, nanoseconds) = self.identity.ctime;

@@ -22,7 +22,7 @@ impl Loader<'_> {
         own: &IdentityKey,
         store: &Store,
     ) -> Result<Part, Failure> {
-        let bindable = store.is_writable() && source.settle();
+        let bindable = source.settle() && store.is_writable();
         let read = FileRead::new(source, own.kind, self.options.thread_count())?;
         let run = self.pipeline(source, &read.plan, Some(store)).run()?;
         let (bytes_read, refused) = (run.bytes_read, run.refused.clone());
