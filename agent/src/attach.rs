@@ -8,6 +8,7 @@ use tetris_store_layout::{
 };
 
 use crate::load::{Loader, PipelineOf};
+use crate::map_limit::{GIVE_BACK, MapLimit};
 use crate::model::Part;
 use crate::pipeline::Hashed;
 use crate::plan::{Job, jobs_of_manifest};
@@ -174,9 +175,22 @@ fn map_all(
         .chunks(chunk)
         .zip(mapped.chunks_mut(chunk))
         .collect();
+    let limit = MapLimit::default();
     let done = threads::for_each(threads, tasks, |(objects, places)| {
-        for (object, place) in objects.iter().zip(places) {
-            *place = map_one(store, object, access);
+        for (index, object) in objects.iter().enumerate() {
+            if limit.is_met() {
+                break;
+            }
+            let (done, rest) = places.split_at_mut_checked(index).unwrap_or_default();
+            let Some(place) = rest.first_mut() else { break };
+            *place = map_one(store, object, access, |error| {
+                if limit.meet(error) {
+                    done.iter_mut()
+                        .rev()
+                        .take(GIVE_BACK)
+                        .for_each(|place| *place = None);
+                }
+            });
         }
         Ok::<(), Infallible>(())
     });
@@ -185,15 +199,21 @@ fn map_all(
     }
 }
 
-fn map_one(store: &Store, object: &ObjectRef, access: Access) -> Option<Mapping> {
+fn map_one(
+    store: &Store,
+    object: &ObjectRef,
+    access: Access,
+    failed: impl FnOnce(&MapError),
+) -> Option<Mapping> {
     match store.map(object, access) {
         Ok(mapping) => mapping,
-        Err(error @ MapError::Damaged { .. }) => {
-            tracing::warn!(%error, "object ignored");
-            None
-        }
         Err(error) => {
-            tracing::debug!(%error, "object not mapped");
+            failed(&error);
+            if matches!(error, MapError::Damaged { .. }) {
+                tracing::warn!(%error, "object ignored");
+            } else {
+                tracing::debug!(%error, "object not mapped");
+            }
             None
         }
     }

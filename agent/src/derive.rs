@@ -2,24 +2,25 @@
 
 use std::ops::Deref;
 
-use tetris_store_layout::{DecodeError, DerivedKey, Outcome, PublishError, TensorId};
+use tetris_store_layout::{DecodeError, DerivedKey, Mapping, Outcome, PublishError, TensorId};
 
 use crate::agent::Agent;
+use crate::backing::Origin;
 use crate::load::Loader;
-use crate::model::{Backing, Origin};
 use crate::options::LoadOptions;
 use crate::private::PrivateBytes;
 
 /// The result of a transform: shared where the store can hold it. Dropping it drops the reference.
 #[derive(Debug)]
 pub struct Derived {
-    backing: Memory,
+    memory: Memory,
     private_reason: Option<String>,
 }
 
 #[derive(Debug)]
 enum Memory {
-    Aligned(Backing),
+    Store(Mapping, Outcome),
+    Private(PrivateBytes),
     /// As the transform returned it: there was no memory for an aligned copy.
     Plain(Vec<u8>),
 }
@@ -58,11 +59,7 @@ impl Agent {
         }
         Ok(match result {
             Ok(published) => Derived {
-                backing: Memory::Aligned(Backing::Store {
-                    object: published.object,
-                    mapping: published.mapping,
-                    outcome: published.outcome,
-                }),
+                memory: Memory::Store(published.mapping, published.outcome),
                 private_reason: None,
             },
             Err((error, bytes)) => Derived::private(bytes, error.to_string()),
@@ -72,27 +69,25 @@ impl Agent {
 
 impl Derived {
     fn private(bytes: Vec<u8>, reason: String) -> Self {
-        let backing = match PrivateBytes::zeroed(bytes.len() as u64) {
+        let memory = match PrivateBytes::zeroed(bytes.len() as u64) {
             Some(mut aligned) => {
                 aligned.as_mut_slice().copy_from_slice(&bytes);
-                Memory::Aligned(Backing::Private(aligned))
+                Memory::Private(aligned)
             }
             None => Memory::Plain(bytes),
         };
         Self {
-            backing,
+            memory,
             private_reason: Some(reason),
         }
     }
 
     /// Where the bytes are.
     pub fn origin(&self) -> Origin {
-        match &self.backing {
-            Memory::Aligned(Backing::Store { outcome, .. }) => match outcome {
-                Outcome::New => Origin::New,
-                Outcome::Existing => Origin::Shared,
-            },
-            Memory::Aligned(Backing::Private(_)) | Memory::Plain(_) => Origin::Private,
+        match &self.memory {
+            Memory::Store(_, Outcome::New) => Origin::New,
+            Memory::Store(_, Outcome::Existing) => Origin::Shared,
+            Memory::Private(_) | Memory::Plain(_) => Origin::Private,
         }
     }
 
@@ -103,8 +98,9 @@ impl Derived {
 
     /// The bytes for writing; `None` when they are mapped read-only.
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
-        match &mut self.backing {
-            Memory::Aligned(backing) => backing.as_mut_slice(),
+        match &mut self.memory {
+            Memory::Store(mapping, _) => mapping.as_mut_slice(),
+            Memory::Private(bytes) => Some(bytes.as_mut_slice()),
             Memory::Plain(bytes) => Some(bytes),
         }
     }
@@ -114,8 +110,9 @@ impl Deref for Derived {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.backing {
-            Memory::Aligned(backing) => backing.as_slice(),
+        match &self.memory {
+            Memory::Store(mapping, _) => mapping,
+            Memory::Private(bytes) => bytes.as_slice(),
             Memory::Plain(bytes) => bytes,
         }
     }

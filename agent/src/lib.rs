@@ -14,9 +14,11 @@
 
 mod agent;
 mod attach;
+mod backing;
 mod derive;
 mod error;
 mod load;
+mod map_limit;
 mod model;
 mod options;
 mod pipeline;
@@ -36,9 +38,10 @@ pub mod hub;
 pub mod sidecar;
 
 pub use agent::{Agent, AgentCounters};
+pub use backing::Origin;
 pub use derive::Derived;
 pub use error::LoadError;
-pub use model::{Model, Origin, SharedFile, Tensor};
+pub use model::{Model, SharedFile, Tensor};
 pub use options::{DEFAULT_WAIT, LoadOptions, Progress, ProgressFn};
 pub use report::{LoadReport, Recognised};
 pub use similarity::{Similarity, TensorSet};

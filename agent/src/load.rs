@@ -6,11 +6,12 @@ use std::sync::Mutex;
 use tetris_store_layout::{IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, Store};
 
 use crate::attach::{Found, attach};
+use crate::backing::{Backing, Backings};
 use crate::error::LoadError;
 use crate::gc::{self, GcOptions};
 use crate::header::Header;
 use crate::hub;
-use crate::model::{Backing, Entry, Part};
+use crate::model::{Entry, Part};
 use crate::options::LoadOptions;
 use crate::pipeline::{Pipeline, Run};
 use crate::plan::{Plan, jobs_of_manifest};
@@ -54,7 +55,7 @@ impl<'a> Loader<'a> {
         })?;
         part.account();
         if self.options.prefault {
-            part.backings.iter().for_each(Backing::prefault);
+            part.backings.prefault();
         }
         Ok(part)
     }
@@ -184,7 +185,7 @@ impl<'a> Loader<'a> {
             manifest: None,
             metadata: Vec::new(),
             entries: Vec::new(),
-            backings: Vec::new(),
+            backings: Backings::default(),
             report: LoadReport::default(),
         };
         if kind == ManifestKind::Safetensors {
@@ -192,7 +193,8 @@ impl<'a> Loader<'a> {
             let size = source.identity().size;
             let (header, _) = Header::read(source.file(), size, source.path())?;
             let plan = Plan::one_per_tensor(&header, source)?;
-            part.backings = read_private(source, &plan.jobs, self.options, &mut report)?;
+            let (places, buffer) = read_private(source, &plan.jobs, self.options, &mut report)?;
+            part.backings = Backings::new(places, Some(buffer));
             let planned = header.tensors.into_iter().zip(plan.tensors);
             part.entries = planned
                 .map(|(info, planned)| Entry {
@@ -219,30 +221,33 @@ impl<'a> Loader<'a> {
         manifest: &Manifest,
         run: Run,
         report: &mut LoadReport,
-    ) -> Result<Vec<Backing>, Failure> {
+    ) -> Result<Backings, Failure> {
         let missing = run
             .objects
             .iter()
             .filter(|hashed| hashed.mapping.is_none())
             .count();
-        // A whole file is not copied: programs go on with the original.
-        if missing > 0 && manifest.kind == ManifestKind::File {
-            return Ok(Vec::new());
-        }
-        let mut private = if missing == 0 {
-            Vec::new()
-        } else {
+        if missing > 0 {
             let reason =
                 "the tensor store is read-only for this process and has not got all objects";
             report.private_reason = Some(run.refused.unwrap_or(reason.to_owned()));
+            // A whole file is not copied: programs go on with the original.
+            if manifest.kind == ManifestKind::File {
+                return Ok(Backings::default());
+            }
+        }
+        let (private, buffer) = if missing == 0 {
+            (Vec::new(), None)
+        } else {
             let jobs: Vec<_> = jobs_of_manifest(manifest)
                 .into_iter()
                 .zip(&run.objects)
                 .filter_map(|(job, hashed)| hashed.mapping.is_none().then_some(job))
                 .collect();
-            read_private(source, &jobs, self.options, report)?
-        }
-        .into_iter();
+            let (places, buffer) = read_private(source, &jobs, self.options, report)?;
+            (places, Some(buffer))
+        };
+        let mut private = private.into_iter();
         let backings = run.objects.into_iter().map(|hashed| match hashed.mapping {
             Some((mapping, outcome)) => Some(Backing::Store {
                 object: hashed.object,
@@ -252,10 +257,11 @@ impl<'a> Loader<'a> {
             None => private.next(),
         });
         // One missing would shift the others under the wrong tensors.
-        backings.collect::<Option<_>>().ok_or_else(|| {
+        let backings = backings.collect::<Option<_>>().ok_or_else(|| {
             let error = std::io::Error::other("an object was not read (this is a bug)");
-            LoadError::io("read", source.path(), error).into()
-        })
+            LoadError::io("read", source.path(), error)
+        })?;
+        Ok(Backings::new(backings, buffer))
     }
 
     pub(crate) fn pipeline<'p>(
@@ -279,12 +285,16 @@ impl<'a> Loader<'a> {
             return false;
         };
         let _one_at_a_time = self.making_room.lock();
-        let free = || store.usage().map_or(0, |usage| usage.free);
-        if free() >= bytes {
+        let Ok(usage) = store.usage() else {
+            return false;
+        };
+        // A file system can also run out of inodes; one object less makes room for another.
+        let no_inode = usage.inodes > 0 && usage.inodes_free == 0;
+        if usage.free >= bytes && !no_inode {
             return true;
         }
         let options = GcOptions {
-            enough_bytes: Some(bytes - free().min(bytes)),
+            enough_bytes: Some(bytes.saturating_sub(usage.free).max(1)),
             ..GcOptions::default()
         };
         gc::collect(store, &options).is_ok_and(|report| report.freed_bytes > 0)

@@ -5,80 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use tetris_store_layout::{
-    Dtype, Manifest, ManifestId, ManifestTensor, Mapping, ObjectRef, Outcome, Place, TensorId,
+    Dtype, Manifest, ManifestId, ManifestTensor, ObjectRef, Place, TensorId,
 };
 
+use crate::backing::{Backings, Origin};
 use crate::error::LoadError;
-use crate::private::PrivateBytes;
 use crate::report::LoadReport;
-
-/// Where a tensor's bytes are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// In an object that was in the store already.
-    Shared,
-    /// In an object that this load published.
-    New,
-    /// In this process's own memory.
-    Private,
-    /// The tensor has no bytes.
-    Empty,
-}
-
-/// Bytes of one object.
-#[derive(Debug)]
-pub(crate) enum Backing {
-    Store {
-        object: ObjectRef,
-        mapping: Mapping,
-        outcome: Outcome,
-    },
-    Private(PrivateBytes),
-}
-
-impl Backing {
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Store { mapping, .. } => mapping,
-            Self::Private(bytes) => bytes.as_slice(),
-        }
-    }
-
-    pub(crate) fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
-        match self {
-            Self::Store { mapping, .. } => mapping.as_mut_slice(),
-            Self::Private(bytes) => Some(bytes.as_mut_slice()),
-        }
-    }
-
-    /// The object, if the bytes are in the store.
-    pub(crate) fn object(&self) -> Option<ObjectRef> {
-        match self {
-            Self::Store { object, .. } => Some(*object),
-            Self::Private(_) => None,
-        }
-    }
-
-    pub(crate) fn prefault(&self) {
-        if let Self::Store { mapping, .. } = self {
-            mapping.prefault();
-        }
-    }
-
-    fn origin(&self) -> Origin {
-        match self {
-            Self::Store {
-                outcome: Outcome::Existing,
-                ..
-            } => Origin::Shared,
-            Self::Store {
-                outcome: Outcome::New,
-                ..
-            } => Origin::New,
-            Self::Private(_) => Origin::Private,
-        }
-    }
-}
 
 /// What a model knows of a tensor.
 #[derive(Debug)]
@@ -114,7 +46,7 @@ pub(crate) struct Part {
     pub(crate) manifest: Option<ManifestId>,
     pub(crate) metadata: Vec<(String, String)>,
     pub(crate) entries: Vec<Entry>,
-    pub(crate) backings: Vec<Backing>,
+    pub(crate) backings: Backings,
     pub(crate) report: LoadReport,
 }
 
@@ -123,7 +55,7 @@ impl Part {
         path: &Path,
         id: ManifestId,
         manifest: Manifest,
-        backings: Vec<Backing>,
+        backings: Backings,
         report: LoadReport,
     ) -> Self {
         Self {
@@ -142,9 +74,8 @@ impl Part {
         let report = &mut self.report;
         report.tensors = self.entries.len() as u64;
         report.objects = self.backings.len() as u64;
-        for backing in &self.backings {
-            let len = backing.as_slice().len() as u64;
-            match backing.origin() {
+        for (len, origin) in self.backings.lengths() {
+            match origin {
                 Origin::Shared => report.bytes_shared += len,
                 Origin::New => report.bytes_new += len,
                 Origin::Private | Origin::Empty => report.bytes_private += len,
@@ -237,8 +168,7 @@ impl Model {
         let Some(place) = entry.place else {
             return Some(&mut []);
         };
-        let bytes = backings.get_mut(place.object as usize)?.as_mut_slice()?;
-        bytes.get_mut(range(place, entry.len))
+        backings.at_mut(place, entry.len)
     }
 
     /// The `__metadata__` of the files, in their order.
@@ -257,8 +187,7 @@ impl Model {
 
     /// The objects that this model references in the store.
     pub fn objects(&self) -> impl Iterator<Item = ObjectRef> {
-        let backings = self.parts.iter().flat_map(|part| &part.backings);
-        backings.filter_map(Backing::object)
+        self.parts.iter().flat_map(|part| part.backings.stored())
     }
 
     /// What the load did.
@@ -288,14 +217,10 @@ impl Model {
     fn at(&self, (part, index): (u32, u32)) -> Tensor<'_> {
         let part = &self.parts[part as usize];
         let entry = &part.entries[index as usize];
-        let backing = entry.place.and_then(|place| {
-            let backing = part.backings.get(place.object as usize)?;
-            Some((
-                backing.as_slice().get(range(place, entry.len))?,
-                backing.origin(),
-            ))
-        });
-        let (bytes, origin) = backing.unwrap_or((&[], Origin::Empty));
+        let found = entry
+            .place
+            .and_then(|place| part.backings.at(place, entry.len));
+        let (bytes, origin) = found.unwrap_or((&[], Origin::Empty));
         debug_assert_eq!(bytes.len() as u64, entry.len);
         Tensor {
             entry,
@@ -303,10 +228,6 @@ impl Model {
             origin,
         }
     }
-}
-
-fn range(place: Place, len: u64) -> std::ops::Range<usize> {
-    place.offset as usize..(place.offset + len) as usize
 }
 
 /// Every tensor that the index names must be in the file that it names.
@@ -390,7 +311,7 @@ impl SharedFile {
 
     /// The content, if it is in the store.
     pub fn bytes(&self) -> Option<&[u8]> {
-        self.part.backings.first().map(Backing::as_slice)
+        self.part.backings.object(0)
     }
 
     /// The file's manifest, if it was hashed.

@@ -18,6 +18,7 @@ use tetris_store_layout::{
 };
 
 use crate::error::LoadError;
+use crate::map_limit::{GIVE_BACK, MapLimit};
 use crate::options::{Progress, ProgressFn};
 use crate::plan::Job;
 use crate::private::PrivateBytes;
@@ -90,16 +91,23 @@ struct Shared<'a> {
     /// Stage every object, whatever is expected.
     stage_all: bool,
     failed: AtomicBool,
-    bytes_read: &'a AtomicU64,
+    tally: &'a Tally,
     total: u64,
-    refused: &'a Mutex<Option<String>>,
+}
+
+/// What adds up over the passes of a run.
+#[derive(Default)]
+struct Tally {
+    bytes_read: AtomicU64,
+    /// Why the store did not take an object; the first reason is the one to tell.
+    refused: Mutex<Option<String>>,
+    limit: MapLimit,
 }
 
 impl Pipeline<'_> {
     /// Hashes all jobs, and publishes or finds their objects if there is a store.
     pub(crate) fn run(&self) -> Result<Run, Failure> {
-        let bytes_read = AtomicU64::new(0);
-        let refused = Mutex::new(None);
+        let tally = Tally::default();
         let mut order: Vec<usize> = (0..self.jobs.len()).collect();
         order.shuffle(&mut rand::rng());
         let mut objects: Vec<Option<Hashed>> = Vec::new();
@@ -112,30 +120,27 @@ impl Pipeline<'_> {
         if let (Some(store), Some(index), false) = (self.store, sample, self.known_missing)
             && let Some(place) = objects.get_mut(index)
         {
-            *place = self.sample(store, index, &bytes_read)?;
+            *place = self.sample(store, index, &tally)?;
             let existing = |hashed: &Hashed| matches!(hashed.mapping, Some((_, Outcome::Existing)));
             expect_hit = place.as_ref().is_some_and(existing);
         }
         order.retain(|&index| !is_hit(&objects, index));
-        self.pass(
-            &order,
-            expect_hit,
-            false,
-            &bytes_read,
-            &refused,
-            &mut objects,
-        )?;
-        if self.store.is_some_and(Store::is_writable) {
+        self.pass(&order, expect_hit, false, &tally, &mut objects)?;
+        if let Some(store) = self.store.filter(|store| store.is_writable()) {
             order.retain(|&index| !is_hit(&objects, index));
-            self.pass(&order, false, true, &bytes_read, &refused, &mut objects)?;
+            self.pass(&order, false, true, &tally, &mut objects)?;
+            self.look_again(store, &tally, &mut objects);
         }
         Ok(Run {
             objects: objects
                 .into_iter()
                 .collect::<Option<_>>()
                 .ok_or_else(|| self.unfinished())?,
-            bytes_read: bytes_read.into_inner(),
-            refused: refused.into_inner().unwrap_or_else(PoisonError::into_inner),
+            bytes_read: tally.bytes_read.into_inner(),
+            refused: tally
+                .refused
+                .into_inner()
+                .unwrap_or_else(PoisonError::into_inner),
         })
     }
 
@@ -145,7 +150,7 @@ impl Pipeline<'_> {
         &self,
         store: &Store,
         index: usize,
-        bytes_read: &AtomicU64,
+        tally: &Tally,
     ) -> Result<Option<Hashed>, Failure> {
         let Some(job) = self.jobs.get(index).filter(|job| job.len <= SEGMENT_BYTES) else {
             return Ok(None);
@@ -155,11 +160,23 @@ impl Pipeline<'_> {
         let Ok(published) = store.publish(bytes.as_slice(), self.access) else {
             return Ok(None);
         };
-        bytes_read.fetch_add(job.len, Ordering::Relaxed);
+        tally.bytes_read.fetch_add(job.len, Ordering::Relaxed);
         Ok(Some(Hashed {
             object: published.object,
             mapping: Some((published.mapping, published.outcome)),
         }))
+    }
+
+    /// Others may have published meanwhile what there was no room for.
+    fn look_again(&self, store: &Store, tally: &Tally, objects: &mut [Option<Hashed>]) {
+        for hashed in objects.iter_mut().flatten() {
+            if hashed.mapping.is_none()
+                && !tally.limit.is_met()
+                && let Ok(Some(mapping)) = store.map(&hashed.object, self.access)
+            {
+                hashed.mapping = Some((mapping, Outcome::Existing));
+            }
+        }
     }
 
     /// An object without a result: a bug, and better an error than tensors in the wrong places.
@@ -181,8 +198,7 @@ impl Pipeline<'_> {
         order: &[usize],
         expect_hit: bool,
         stage_all: bool,
-        bytes_read: &AtomicU64,
-        refused: &Mutex<Option<String>>,
+        tally: &Tally,
         objects: &mut [Option<Hashed>],
     ) -> Result<(), Failure> {
         if order.is_empty() {
@@ -203,9 +219,8 @@ impl Pipeline<'_> {
             expect_hit: AtomicBool::new(expect_hit),
             stage_all,
             failed: AtomicBool::new(false),
-            bytes_read,
+            tally,
             total: self.jobs.iter().map(|job| job.len).sum(),
-            refused,
         };
         threads::run(self.threads.min(shared.tasks.len()), || shared.work())?;
         for (slot, object) in shared.slots.into_iter().zip(objects) {
@@ -349,12 +364,11 @@ impl<'a> Shared<'a> {
         if !state.begun {
             state.begun = true;
             let guess = self.stage_all || !self.expect_hit.load(Ordering::Relaxed);
-            if let Some(store) = self
-                .pipeline
-                .store
-                .filter(|store| guess && store.is_writable())
-            {
-                state.staging = self.stage(store, job.len).map(Arc::new);
+            let store = self.pipeline.store.filter(|store| store.is_writable());
+            if let Some(store) = store.filter(|_| guess) {
+                let take = !self.tally.limit.is_met();
+                let staging = take.then(|| self.stage(store, job.len)).flatten();
+                state.staging = staging.map(Arc::new);
                 // It has been hashed in the first pass, there is nothing to gain.
                 state.skip = self.stage_all && state.staging.is_none();
             }
@@ -399,7 +413,7 @@ impl<'a> Shared<'a> {
             state.done = self.conclude(job, &digests, staging);
         }
         drop(state);
-        let done = self.bytes_read.fetch_add(len, Ordering::Relaxed) + len;
+        let done = self.tally.bytes_read.fetch_add(len, Ordering::Relaxed) + len;
         if let Some(progress) = self.pipeline.progress {
             progress.report(Progress {
                 done: done.min(self.total),
@@ -419,17 +433,27 @@ impl<'a> Shared<'a> {
         let object = ObjectRef { id, crc, len };
         let access = self.pipeline.access;
         let mapping = match (self.pipeline.store, staging) {
+            _ if self.tally.limit.is_met() => None,
             (Some(_), Some(staging)) => match staging.commit(digests, access) {
                 Ok(published) => Some((published.mapping, published.outcome)),
                 Err(error) => {
+                    if self.tally.limit.meet_publishing(&error) {
+                        self.give_back();
+                    }
                     self.refuse(&error);
                     None
                 }
             },
             (Some(store), None) => match store.map(&object, access) {
                 Ok(mapping) => mapping.map(|mapping| (mapping, Outcome::Existing)),
-                // Damaged: publishing puts it aside. A limit: publishing will meet it again.
-                Err(_) => None,
+                // Damaged: publishing puts it aside.
+                Err(error) => {
+                    if self.tally.limit.meet(&error) {
+                        self.give_back();
+                        self.refuse(&error.into());
+                    }
+                    None
+                }
             },
             (None, _) => None,
         };
@@ -438,9 +462,28 @@ impl<'a> Shared<'a> {
         Some(Hashed { object, mapping })
     }
 
-    /// Notes why the store did not take an object; the first reason is the one to tell.
+    /// Unmaps objects that this pass has mapped; see [`MapLimit`].
+    fn give_back(&self) {
+        let mut left = GIVE_BACK;
+        for slot in &self.slots {
+            // Slots that are busy now, the caller's among them, have nothing to give yet.
+            let Ok(mut state) = slot.state.try_lock() else {
+                continue;
+            };
+            let done = state.done.as_mut();
+            if done.and_then(|hashed| hashed.mapping.take()).is_some() {
+                left -= 1;
+            }
+            if left == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Notes why the store did not take an object.
     fn refuse(&self, error: &PublishError) {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = self.tally.refused.lock();
+        let mut refused = refused.unwrap_or_else(PoisonError::into_inner);
         refused.get_or_insert_with(|| error.to_string());
     }
 }

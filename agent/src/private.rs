@@ -5,7 +5,7 @@ use std::ops::Range;
 use memmap2::MmapMut;
 
 /// Alignment of the bytes, as of tensors in packs.
-const ALIGN: usize = 64;
+pub(crate) const ALIGN: usize = 64;
 /// Buffers of this length and more get pages of their own: the kernel hands them out already zero and
 /// takes them back at once, where the heap would keep them for the life of a server.
 const MAP_FROM: usize = 128 << 10;

@@ -2,42 +2,45 @@
 
 use tetris_store_layout::SEGMENT_BYTES;
 
+use crate::backing::Backing;
 use crate::error::LoadError;
-use crate::model::Backing;
 use crate::options::LoadOptions;
 use crate::plan::Job;
-use crate::private::PrivateBytes;
+use crate::private::{ALIGN, PrivateBytes};
 use crate::report::LoadReport;
 use crate::source::{Failure, Source};
 use crate::threads;
 
-/// Reads `jobs` from `source`, segment by segment over all cores.
+/// Reads `jobs` from `source` into one buffer, segment by segment over all cores. Returns the jobs'
+/// places in it, and the buffer.
 pub(crate) fn read_private(
     source: &Source,
     jobs: &[Job],
     options: &LoadOptions,
     report: &mut LoadReport,
-) -> Result<Vec<Backing>, Failure> {
-    let mut buffers = Vec::with_capacity(jobs.len());
+) -> Result<(Vec<Backing>, PrivateBytes), Failure> {
+    let padded = |job: &Job| job.len.next_multiple_of(ALIGN as u64);
+    let total: u64 = jobs.iter().map(padded).sum();
+    let out_of_memory = || LoadError::OutOfMemory {
+        path: source.path().to_owned(),
+        bytes: total,
+    };
+    let mut buffer = PrivateBytes::zeroed(total).ok_or_else(out_of_memory)?;
+    let mut rest = buffer.as_mut_slice();
+    let (mut at, mut places, mut tasks) = (0, Vec::with_capacity(jobs.len()), Vec::new());
     for job in jobs {
-        let buffer = PrivateBytes::zeroed(job.len).ok_or_else(|| LoadError::OutOfMemory {
-            path: source.path().to_owned(),
-            bytes: job.len,
-        })?;
-        buffers.push(buffer);
-    }
-    let mut tasks = Vec::new();
-    for (job, buffer) in jobs.iter().zip(&mut buffers) {
-        let segments = buffer.as_mut_slice().chunks_mut(SEGMENT_BYTES as usize);
-        tasks.extend(
-            segments
-                .zip(0u64..)
-                .map(|(bytes, index)| (job, index * SEGMENT_BYTES, bytes)),
-        );
+        let end = padded(job) as usize;
+        let (own, others) = rest.split_at_mut_checked(end).ok_or_else(out_of_memory)?;
+        rest = others;
+        let own = own.get_mut(..job.len as usize).unwrap_or_default();
+        places.push(Backing::Private(at..at + own.len()));
+        at += end;
+        let segments = own.chunks_mut(SEGMENT_BYTES as usize).zip(0u64..);
+        tasks.extend(segments.map(|(bytes, index)| (job, index * SEGMENT_BYTES, bytes)));
     }
     report.bytes_read += jobs.iter().map(|job| job.len).sum::<u64>();
     threads::for_each(options.thread_count(), tasks, |(job, offset, bytes)| {
         job.read(source, offset, bytes)
     })?;
-    Ok(buffers.into_iter().map(Backing::Private).collect())
+    Ok((places, buffer))
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use tetris_store_layout::{DecodeError, Digest, FORMAT_VERSION, Manifest, ManifestKind};
@@ -61,9 +62,17 @@ pub fn write(path: &Path, manifest: &Manifest) -> Result<PathBuf, LoadError> {
 /// The manifest in the sidecar of `source`, if there is one and it is valid for the file.
 pub(crate) fn of(source: &Source) -> Result<Option<Manifest>, Failure> {
     let path = path_of(source.path());
-    let Ok(file) = File::open(&path) else {
+    // A FIFO would block until someone writes.
+    let opened = File::options()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(&path);
+    let Ok(file) = opened else {
         return Ok(None);
     };
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Ok(None);
+    }
     let mut bytes = Vec::new();
     if file.take(MAX_LEN).read_to_end(&mut bytes).is_err() {
         return Ok(None);

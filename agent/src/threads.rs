@@ -1,18 +1,35 @@
 //! Work that several threads do together.
 
 use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
 
-/// Runs `work` on `threads` threads, the calling one among them, and returns the first error.
+/// Runs `work` on up to `threads` threads, the calling one among them, and returns the first error.
 ///
-/// A panic in one of them is a bug and goes on in the caller: results must never be taken for complete
-/// when they are not.
+/// At a limit of threads, those that could be started do the work. A panic in one of them is a bug and
+/// goes on in the caller: results must never be taken for complete when they are not.
 pub(crate) fn run<E: Send>(
     threads: usize,
     work: impl Fn() -> Result<(), E> + Sync,
 ) -> Result<(), E> {
+    let ready = AtomicUsize::new(0);
+    let (ready, work) = (&ready, &work);
     std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
+        let helper = || {
+            move || {
+                // With its first allocation a thread gets an arena, which takes mappings: before the
+                // work uses up those that the process may have.
+                drop(std::hint::black_box(Box::new([0u8; 64])));
+                ready.fetch_add(1, Ordering::Release);
+                work()
+            }
+        };
+        let start = |_| Builder::new().spawn_scoped(scope, helper()).ok();
+        let helpers: Vec<_> = (1..threads).map_while(start).collect();
+        while ready.load(Ordering::Acquire) < helpers.len() {
+            std::thread::yield_now();
+        }
         let mine = work();
         let joined = helpers
             .into_iter()
@@ -43,7 +60,7 @@ pub(crate) fn for_each<T: Send, E: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
 
     #[test]
     fn every_task_is_done_once() {

@@ -5,10 +5,11 @@ use tetris_store_layout::{
     Digest, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, PublishError, Store,
 };
 
+use crate::backing::Backings;
 use crate::header::Header;
 use crate::hub;
 use crate::load::Loader;
-use crate::model::{Backing, Part};
+use crate::model::Part;
 use crate::pipeline::Run;
 use crate::plan::{FileShape, Plan};
 use crate::report::{LoadReport, Recognised};
@@ -25,7 +26,7 @@ impl Loader<'_> {
         let bindable = source.settle() && store.is_writable();
         let read = FileRead::new(source, own.kind, self.options.thread_count())?;
         let run = self.pipeline(source, &read.plan, Some(store)).run()?;
-        let (bytes_read, refused) = (run.bytes_read, run.refused.clone());
+        let bytes_read = run.bytes_read;
         let (manifest, header) = read.into_manifest(&run);
         let mut report = LoadReport {
             recognised: vec![Recognised::ByHashing],
@@ -52,7 +53,6 @@ impl Loader<'_> {
                 tracing::warn!(%error, "the model will be hashed again");
             }
         }
-        report.private_reason = report.private_reason.or(refused);
         Ok(Part::new(source.path(), id, manifest, backings, report))
     }
 
@@ -142,7 +142,7 @@ struct Loaded<'l> {
     manifest: &'l Manifest,
     /// The header as it was read.
     header: &'l [u8],
-    backings: &'l [Backing],
+    backings: &'l Backings,
 }
 
 impl Loaded<'_> {
@@ -152,16 +152,13 @@ impl Loaded<'_> {
         let mut hasher = Sha256::new();
         hasher.update(self.header);
         if self.manifest.kind == ManifestKind::File {
-            for backing in self.backings {
-                hasher.update(backing.as_slice());
-            }
+            hasher.update(self.backings.object(0).unwrap_or_default());
         }
         for tensor in &self.manifest.tensors {
-            let Some(place) = tensor.place else { continue };
-            let backing = self.backings.get(place.object as usize);
-            let range = place.offset as usize..(place.offset + tensor.len) as usize;
-            let bytes = backing.and_then(|backing| backing.as_slice().get(range));
-            hasher.update(bytes.unwrap_or_default());
+            let found = tensor
+                .place
+                .and_then(|place| self.backings.at(place, tensor.len));
+            hasher.update(found.map_or(&[][..], |(bytes, _)| bytes));
         }
         hasher.finalize().into()
     }

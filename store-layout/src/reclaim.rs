@@ -15,6 +15,9 @@ use crate::lock::{LockKind, try_lock};
 use crate::map::open_object;
 use crate::store::{Folder, ObjectRef, Store};
 
+/// How often R1 is tried. Whoever interferes is between two system calls.
+const ATTEMPTS: u32 = 1_000;
+
 /// What became of an object that was to be reclaimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reclaimed {
@@ -67,15 +70,23 @@ impl Store {
 
     /// R1: a write lock needs a writable descriptor, and objects are read-only even to their owner.
     fn open_for_locking(&self, name: &str) -> Result<File, Errno> {
-        match open_object(self, name, true) {
-            Err(Errno::EACCES) => {}
-            other => return other,
+        // Another reclaimer of the same owner may set the mode back in between.
+        for _ in 0..ATTEMPTS {
+            match open_object(self, name, true) {
+                Ok(file) => {
+                    // Ours, or left by one that was killed here.
+                    if fstat(&file)?.st_mode & 0o222 != 0 {
+                        fchmod(&file, Mode::from_bits_truncate(0o444))?;
+                    }
+                    return Ok(file);
+                }
+                Err(Errno::EACCES) => {}
+                Err(error) => return Err(error),
+            }
+            let read_only = open_object(self, name, false)?;
+            fchmod(&read_only, Mode::from_bits_truncate(0o644))?;
         }
-        let read_only = open_object(self, name, false)?;
-        fchmod(&read_only, Mode::from_bits_truncate(0o644))?;
-        let writable = open_object(self, name, true);
-        fchmod(&read_only, Mode::from_bits_truncate(0o444))?;
-        writable
+        Err(Errno::EACCES)
     }
 
     /// R3: the length of `file` if `name` still leads to it.

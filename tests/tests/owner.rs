@@ -33,23 +33,31 @@ fn an_owner_without_capabilities_reclaims_and_leaves_objects_read_only() {
     assert_eq!(modes, (0o444, 0o444), "{:o} and {:o}", modes.0, modes.1);
 }
 
-#[test]
-fn owners_without_capabilities_can_reclaim_the_same_object_at_once() {
-    if !is_root() {
-        skip!("needs root to become another user");
-    }
+/// Several processes publish, check and reclaim one object again and again.
+fn contend(uid: Option<u32>) {
     let dir = owned_directory();
-    let job = Job {
-        task: Task::Contend {
-            store: dir.path().to_owned(),
-            rounds: 3_000,
-        },
-        uid: owner(),
+    let task = Task::Contend {
+        store: dir.path().to_owned(),
+        rounds: 5_000,
     };
+    let job = Job { task, uid };
     let mut workers: Vec<_> = (0..4).map(|_| Worker::start(worker_exe!(), &job)).collect();
     workers.iter_mut().for_each(Worker::wait_ready);
     workers.iter_mut().for_each(Worker::go);
     for worker in workers {
         worker.finish().result::<()>();
     }
+}
+
+#[test]
+fn a_reclaimer_never_removes_a_successor_of_what_it_opened() {
+    contend(None);
+}
+
+#[test]
+fn owners_without_capabilities_can_reclaim_the_same_object_at_once() {
+    if !is_root() {
+        skip!("needs root to become another user");
+    }
+    contend(owner());
 }

@@ -49,10 +49,7 @@ pub fn run(
         .tempdir_in(&parent)
         .map_err(Error::io("make a directory in", &parent))?;
     let source = source(args, &machine);
-    let kinds = kinds(args)?;
-    let steps_each =
-        args.methods().len() as u64 * if args.budget == Budget::Off { 1 } else { 2 } + 2;
-    let mut progress = Progress::new(kinds.len() as u64 * steps_each);
+    let mut progress = Progress::new(steps(args)?);
     progress.say(&machine.line());
     say_source(&progress, &source);
     let launcher = Launcher {
@@ -60,28 +57,8 @@ pub fn run(
         deadline: Duration::from_secs(args.deadline),
     };
 
-    let mut workloads = Vec::new();
-    let mut disagreement = None;
-    for kind in kinds {
-        let directory = workdir.path().join(kind.name());
-        progress.step(&format!("{}: models", kind.name()));
-        let workload = workload::build(&source, kind, &directory, args.seed)?;
-        let settings = settings(args, kind)?;
-        let mut bench = Bench {
-            launcher: &launcher,
-            workdir: workdir.path(),
-            workload: &workload,
-            copies: &mut Copies::new(directory.join("copies")),
-            settings: &settings,
-            progress: &mut progress,
-        };
-        let (report, wrong) = measure(&mut bench)?;
-        disagreement = disagreement.or(wrong.map(|wrong| format!("{}: {wrong}", report.name)));
-        show(&progress, &report);
-        workloads.push(report);
-        // Given models are the user's; only what this run wrote goes away.
-        crate::system::disk::remove_tree(&directory)?;
-    }
+    let place = (workdir.path(), &launcher);
+    let (workloads, disagreement) = groups(args, &source, place, &mut progress, show)?;
     progress.finish();
 
     let outcomes = Outcomes {
@@ -116,6 +93,46 @@ pub fn run(
         workloads,
     };
     Ok((report, outcomes))
+}
+
+/// Measures every group, one after the other; also returns the first disagreement.
+fn groups(
+    args: &Args,
+    source: &Source,
+    (workdir, launcher): (&Path, &Launcher),
+    progress: &mut Progress,
+    show: &mut dyn FnMut(&Progress, &WorkloadReport),
+) -> Result<(Vec<WorkloadReport>, Option<String>)> {
+    let mut workloads = Vec::new();
+    let mut disagreement = None;
+    for kind in kinds(args)? {
+        let directory = workdir.join(kind.name());
+        progress.step(&format!("{}: models", kind.name()));
+        let workload = workload::build(source, kind, &directory, args.seed)?;
+        let settings = settings(args, kind)?;
+        let mut bench = Bench {
+            launcher,
+            workdir,
+            workload: &workload,
+            copies: &mut Copies::new(directory.join("copies")),
+            settings: &settings,
+            progress: &mut *progress,
+        };
+        let (report, wrong) = measure(&mut bench)?;
+        disagreement = disagreement.or(wrong.map(|wrong| format!("{}: {wrong}", report.name)));
+        show(progress, &report);
+        workloads.push(report);
+        // Given models are the user's; only what this run wrote goes away.
+        crate::system::disk::remove_tree(&directory)?;
+    }
+    Ok((workloads, disagreement))
+}
+
+/// Steps that the progress counts: per group the models, the methods, inference, and limits.
+fn steps(args: &Args) -> Result<u64> {
+    let rounds = if args.budget == Budget::Off { 1 } else { 2 };
+    let steps_each = args.methods().len() * rounds + 2;
+    Ok((kinds(args)?.len() * steps_each) as u64)
 }
 
 /// Measures one group under all methods; also returns the first disagreement.

@@ -7,6 +7,7 @@ use std::path::Path;
 use tetris_store_layout::{Access, CreateOptions, Reclaimed, Store};
 
 use super::answer;
+use crate::pool::Held;
 use crate::process::ready_and_wait;
 use crate::task::OwnerReport;
 
@@ -36,7 +37,10 @@ pub(super) fn contend(root: &Path, rounds: u64) -> anyhow::Result<()> {
     let store = Store::create(root, &CreateOptions::default())?;
     ready_and_wait()?;
     for _ in 0..rounds {
-        let object = store.publish(b"contended", Access::ReadOnly)?.object;
+        let held = Held::from(store.publish(b"contended", Access::ReadOnly)?);
+        let object = held.object;
+        held.check(&store)?;
+        drop(held);
         store.reclaim(&object)?;
     }
     answer(&())

@@ -132,6 +132,13 @@ pub struct GroupPoint {
     pub available_drop_bytes: i64,
 }
 
+impl GroupPoint {
+    /// Which part of the tensors is mapped by 2 MiB pages, in percent.
+    pub fn large_pages_percent(&self) -> f64 {
+        100.0 * self.processes.large_pages as f64 / self.logical_bytes.max(1) as f64
+    }
+}
+
 /// One start of an instance.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {

@@ -17,6 +17,9 @@ pub fn of(machine: &Machine, source: &Source, workdir: &Path) -> Vec<String> {
         "The change of MemAvailable counts clean file pages as available although they are in use, so page-cache and \
          own-file seem to cost nothing there; dropping those pages means reading them again at each pass. \
          Heap, merged and store pages can't be dropped.",
+        "2 MiB pages is the part of the tensors that is mapped by large pages. The kernel gives them only while it has \
+         unbroken memory: the store, huge=within_size or not, gets less of them on a machine that has been busy, and then \
+         its page tables and touch times grow.",
         "private and tetris read a file that is in the page cache; that cache is not part of the group.",
         "page-cache maps a file that was dropped and read in again by large reads, which gives the page cache at its \
          best. own-file maps a copy written in pieces of 16 KiB, as a download is, and not written back before.",

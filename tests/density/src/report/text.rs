@@ -61,7 +61,8 @@ fn memory(report: &WorkloadReport) -> String {
     sizes.dedup();
     let mut header = vec!["memory of the group".to_owned()];
     header.extend(sizes.iter().map(|size| format!("{size} inst.")));
-    header.extend(["each further", "MemAvailable", "page tables"].map(str::to_owned));
+    header
+        .extend(["each further", "MemAvailable", "2 MiB pages", "page tables"].map(str::to_owned));
     let numeric: Vec<usize> = (1..header.len()).collect();
     let mut table = table(
         &header.iter().map(String::as_str).collect::<Vec<_>>(),
@@ -85,6 +86,9 @@ fn memory(report: &WorkloadReport) -> String {
         let last = method.group.last();
         row.push(last.map_or_else(String::new, |point| {
             signed_bytes(-point.available_drop_bytes)
+        }));
+        row.push(last.map_or_else(String::new, |point| {
+            format!("{:.0} %", point.large_pages_percent())
         }));
         row.push(last.map_or_else(String::new, |point| bytes(point.processes.page_tables)));
         table.add_row(row);
@@ -176,7 +180,7 @@ pub fn closing(report: &Report) -> String {
         for bar in &report.bars {
             let measured = bar
                 .measured
-                .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"));
+                .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.4}"));
             let verdict = bar
                 .met
                 .map_or("not measured", |met| if met { "met" } else { "MISSED" });

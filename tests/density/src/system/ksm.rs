@@ -69,7 +69,7 @@ pub fn unavailable() -> Option<String> {
 }
 
 impl Turn {
-    /// Waits for the turn, at most for [`LONGEST_WAIT`].
+    /// Waits for the turn, at most for ten minutes.
     pub fn take() -> Result<Self> {
         let path = setting("run");
         let lock = File::open(&path).map_err(Error::io("open", &path))?;

@@ -24,6 +24,8 @@ pub struct ProcessMemory {
     pub pss_shmem: u64,
     /// Page tables, which PSS leaves out.
     pub page_tables: u64,
+    /// Bytes mapped by 2 MiB pages. Unlike PSS, a page counts for each process that maps it.
+    pub large_pages: u64,
 }
 
 impl AddAssign for ProcessMemory {
@@ -33,6 +35,7 @@ impl AddAssign for ProcessMemory {
         self.pss_file += other.pss_file;
         self.pss_shmem += other.pss_shmem;
         self.page_tables += other.page_tables;
+        self.large_pages += other.large_pages;
     }
 }
 
@@ -47,6 +50,10 @@ impl ProcessMemory {
             pss_file: field(&rollup, "Pss_File:"),
             pss_shmem: field(&rollup, "Pss_Shmem:"),
             page_tables: field(&status, "VmPTE:"),
+            large_pages: ["AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:"]
+                .into_iter()
+                .map(|name| field(&rollup, name))
+                .sum(),
         })
     }
 

@@ -22,7 +22,7 @@ pub fn bars(bars: &[Bar]) -> String {
             number(&format!("\u{2264} {}", bar.limit)),
             number(
                 &bar.measured
-                    .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}")),
+                    .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.4}")),
             ),
             format!("<td><span class=\"verdict {class}\">{verdict}</span></td>"),
         ]
@@ -72,6 +72,7 @@ pub fn memory(report: &WorkloadReport) -> String {
             number(&bytes(point.processes.pss_file)),
             number(&bytes(point.store_bytes)),
             number(&bytes(point.processes.page_tables)),
+            number(&format!("{:.0} %", point.large_pages_percent())),
             number(&signed_bytes(-point.available_drop_bytes)),
         ])
     });
@@ -85,6 +86,7 @@ pub fn memory(report: &WorkloadReport) -> String {
         "#file pages",
         "#tmpfs",
         "#page tables",
+        "#2 MiB pages",
         "#MemAvailable",
     ];
     table("Memory of the largest group", &header, rows)

@@ -35,12 +35,47 @@ pub fn memory(report: &WorkloadReport) -> Option<String> {
         HEIGHT,
         &format!("memory of the group over instances, {}", report.name),
     );
-    for tick in &ticks {
+    frame(&mut svg, &methods, &ticks, (unit, unit_name), (x, y));
+    for method in &methods {
+        let places: Vec<_> = method
+            .group
+            .iter()
+            .map(|point| {
+                (
+                    x.place(point.instances as f64),
+                    y.place(point.group_bytes as f64),
+                )
+            })
+            .collect();
+        svg.path(method.method.name(), &places);
+        for (place, point) in places.iter().zip(&method.group) {
+            let size = units::bytes(point.group_bytes);
+            svg.dot(
+                method.method.name(),
+                *place,
+                &format!("{}, {}: {size}", method.method.name(), point.instances),
+            );
+        }
+    }
+    label(&mut svg, &methods, x, y);
+    Some(svg.finish())
+}
+
+/// Grid, ticks and names of the axes; the ticks are in the unit of the given size and name.
+fn frame(
+    svg: &mut Svg,
+    methods: &[&MethodReport],
+    ticks: &[f64],
+    (unit, unit_name): (u64, &str),
+    (x, y): (Scale, Scale),
+) {
+    for tick in ticks {
         let at = y.place(tick * unit as f64);
         svg.line("grid", (LEFT, at), (RIGHT, at));
         svg.text("tick", (LEFT - 8.0, at + 4.0), Anchor::End, &trimmed(*tick));
     }
-    let mut sizes: Vec<usize> = points().map(|point| point.instances).collect();
+    let points = methods.iter().flat_map(|method| &method.group);
+    let mut sizes: Vec<usize> = points.map(|point| point.instances).collect();
     sizes.sort_unstable();
     sizes.dedup();
     let mut last_label = f64::NEG_INFINITY;
@@ -69,30 +104,6 @@ pub fn memory(report: &WorkloadReport) -> Option<String> {
         f64::midpoint(TOP, BOTTOM),
         &format!("memory of the group, {unit_name}"),
     );
-
-    for method in &methods {
-        let places: Vec<_> = method
-            .group
-            .iter()
-            .map(|point| {
-                (
-                    x.place(point.instances as f64),
-                    y.place(point.group_bytes as f64),
-                )
-            })
-            .collect();
-        svg.path(method.method.name(), &places);
-        for (place, point) in places.iter().zip(&method.group) {
-            let size = units::bytes(point.group_bytes);
-            svg.dot(
-                method.method.name(),
-                *place,
-                &format!("{}, {}: {size}", method.method.name(), point.instances),
-            );
-        }
-    }
-    label(&mut svg, &methods, x, y);
-    Some(svg.finish())
 }
 
 /// Names and final values at the right, each joined to the end of its line.

@@ -45,6 +45,20 @@ pub fn start(report: &WorkloadReport) -> Option<String> {
         height,
         &format!("time to first result, cumulative, {}", report.name),
     );
+    frame(&mut svg, &ticks, x, y);
+    for (method, times) in &curves {
+        svg.path(method.name(), &steps(times, x, y));
+        if let (Some(time), middle) = (times.get(times.len() / 2), y.place(50.0)) {
+            let tip = format!("{}: median {}", method.name(), units::nanoseconds(*time));
+            svg.dot(method.name(), (x.place(*time), middle), &tip);
+        }
+    }
+    legend(&mut svg, &curves);
+    Some(svg.finish())
+}
+
+/// Grid, ticks and names of the axes.
+fn frame(svg: &mut Svg, ticks: &[f64], x: Scale, y: Scale) {
     for percent in [0.0, 25.0, 50.0, 75.0, 100.0] {
         let at = y.place(percent);
         svg.line("grid", (LEFT, at), (RIGHT, at));
@@ -55,7 +69,7 @@ pub fn start(report: &WorkloadReport) -> Option<String> {
             &format!("{percent:.0} %"),
         );
     }
-    for tick in ticks {
+    for &tick in ticks {
         let at = x.place(tick);
         svg.line("grid", (at, TOP), (at, BOTTOM + 4.0));
         svg.text("tick", (at, BOTTOM + 18.0), Anchor::Middle, &short(tick));
@@ -68,13 +82,10 @@ pub fn start(report: &WorkloadReport) -> Option<String> {
         "time to first result, logarithmic",
     );
     svg.side_text(f64::midpoint(TOP, BOTTOM), "instances that have it");
-    for (method, times) in &curves {
-        svg.path(method.name(), &steps(times, x, y));
-        if let (Some(time), middle) = (times.get(times.len() / 2), y.place(50.0)) {
-            let tip = format!("{}: median {}", method.name(), units::nanoseconds(*time));
-            svg.dot(method.name(), (x.place(*time), middle), &tip);
-        }
-    }
+}
+
+/// Names and numbers of starts below the plot.
+fn legend(svg: &mut Svg, curves: &[(Method, Vec<f64>)]) {
     for (number, (method, times)) in curves.iter().enumerate() {
         let column = (number % LEGEND_COLUMNS) as f64 * (RIGHT - LEFT) / LEGEND_COLUMNS as f64;
         let row = LEGEND + (number / LEGEND_COLUMNS) as f64 * LEGEND_ROW;
@@ -90,7 +101,6 @@ pub fn start(report: &WorkloadReport) -> Option<String> {
             &text,
         );
     }
-    Some(svg.finish())
 }
 
 /// The steps of a cumulative distribution, from the axis to its top.

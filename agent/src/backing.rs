@@ -1,0 +1,122 @@
+//! The memory behind a model file's objects: mappings of the store, and one private buffer.
+
+use std::ops::Range;
+
+use tetris_store_layout::{Mapping, ObjectRef, Outcome, Place};
+
+use crate::private::PrivateBytes;
+
+/// Where a tensor's bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// In an object that was in the store already.
+    Shared,
+    /// In an object that this load published.
+    New,
+    /// In this process's own memory.
+    Private,
+    /// The tensor has no bytes.
+    Empty,
+}
+
+/// One object.
+#[derive(Debug)]
+pub(crate) enum Backing {
+    Store {
+        object: ObjectRef,
+        mapping: Mapping,
+        outcome: Outcome,
+    },
+    /// A part of the private buffer.
+    Private(Range<usize>),
+}
+
+/// The objects of one file, in the order of its manifest.
+#[derive(Debug, Default)]
+pub(crate) struct Backings {
+    objects: Vec<Backing>,
+    /// What the store cannot hold, all in one piece: a mapping per object would use up the process's
+    /// mappings, which may be why it is here.
+    private: Option<PrivateBytes>,
+}
+
+impl Backings {
+    pub(crate) fn new(objects: Vec<Backing>, private: Option<PrivateBytes>) -> Self {
+        Self { objects, private }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// The bytes of object `index`.
+    pub(crate) fn object(&self, index: usize) -> Option<&[u8]> {
+        match self.objects.get(index)? {
+            Backing::Store { mapping, .. } => Some(mapping),
+            Backing::Private(range) => self.private.as_ref()?.as_slice().get(range.clone()),
+        }
+    }
+
+    /// The `len` bytes at `place`, and where they are.
+    pub(crate) fn at(&self, place: Place, len: u64) -> Option<(&[u8], Origin)> {
+        let index = place.object as usize;
+        let bytes = self.object(index)?.get(within(place, len))?;
+        Some((bytes, self.objects.get(index)?.origin()))
+    }
+
+    /// The `len` bytes at `place` for writing, unless they are mapped read-only.
+    pub(crate) fn at_mut(&mut self, place: Place, len: u64) -> Option<&mut [u8]> {
+        let object = match self.objects.get_mut(place.object as usize)? {
+            Backing::Store { mapping, .. } => mapping.as_mut_slice()?,
+            Backing::Private(range) => {
+                let private = self.private.as_mut()?.as_mut_slice();
+                private.get_mut(range.clone())?
+            }
+        };
+        object.get_mut(within(place, len))
+    }
+
+    /// The objects that are in the store.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = ObjectRef> {
+        self.objects.iter().filter_map(|backing| match backing {
+            Backing::Store { object, .. } => Some(*object),
+            Backing::Private(_) => None,
+        })
+    }
+
+    /// Length and origin of each object.
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = (u64, Origin)> {
+        let len = |backing: &Backing| match backing {
+            Backing::Store { mapping, .. } => mapping.len() as u64,
+            Backing::Private(range) => range.len() as u64,
+        };
+        self.objects
+            .iter()
+            .map(move |backing| (len(backing), backing.origin()))
+    }
+
+    /// Fills the page tables.
+    pub(crate) fn prefault(&self) {
+        for backing in &self.objects {
+            if let Backing::Store { mapping, .. } = backing {
+                mapping.prefault();
+            }
+        }
+    }
+}
+
+impl Backing {
+    fn origin(&self) -> Origin {
+        match self {
+            Self::Store { outcome, .. } => match outcome {
+                Outcome::Existing => Origin::Shared,
+                Outcome::New => Origin::New,
+            },
+            Self::Private(_) => Origin::Private,
+        }
+    }
+}
+
+fn within(place: Place, len: u64) -> Range<usize> {
+    place.offset as usize..(place.offset + len) as usize
+}
