@@ -50,12 +50,9 @@ pub(crate) fn attach(
         ..LoadReport::default()
     };
     let objects: Vec<ObjectRef> = manifest.objects.iter().map(|entry| entry.object).collect();
-    let mapped = map_all(
-        store,
-        &objects,
-        loader.options.access,
-        loader.options.thread_count(),
-    );
+    let limit = MapLimit::default();
+    let threads = loader.options.thread_count();
+    let mapped = map_all(store, &objects, loader.options.access, threads, &limit);
     let mapped = mapped
         .into_iter()
         .map(|mapping| mapping.map(|m| (m, Outcome::Existing)));
@@ -64,8 +61,9 @@ pub(crate) fn attach(
         .zip(mapped)
         .map(|(&object, mapping)| Hashed { object, mapping })
         .collect();
-    let mut refused = None;
-    if hashed.iter().any(|hashed| hashed.mapping.is_none()) {
+    let mut refused = limit.reason();
+    let missing = hashed.iter().any(|hashed| hashed.mapping.is_none());
+    if missing && !limit.is_met() {
         match publish_missing(loader, source, store, &manifest, &mut hashed, &mut report)? {
             Published::Agrees { reason } => refused = reason,
             Published::Differs => {
@@ -78,6 +76,7 @@ pub(crate) fn attach(
         objects: hashed,
         bytes_read: 0,
         refused,
+        at_map_limit: limit.is_met(),
     };
     let backings = loader.complete(source, &manifest, run, &mut report)?;
     if report.bytes_read > 0 {
@@ -166,6 +165,7 @@ fn map_all(
     objects: &[ObjectRef],
     access: Access,
     threads: usize,
+    limit: &MapLimit,
 ) -> Vec<Option<Mapping>> {
     let mut mapped = Vec::new();
     mapped.resize_with(objects.len(), || None);
@@ -175,7 +175,6 @@ fn map_all(
         .chunks(chunk)
         .zip(mapped.chunks_mut(chunk))
         .collect();
-    let limit = MapLimit::default();
     let done = threads::for_each(threads, tasks, |(objects, places)| {
         for (index, object) in objects.iter().enumerate() {
             if limit.is_met() {
@@ -195,6 +194,12 @@ fn map_all(
         Ok::<(), Infallible>(())
     });
     match done {
+        Ok(()) if limit.is_met() => {
+            // The threads had few each to give back.
+            let given = mapped.iter_mut().filter(|place| place.is_some());
+            given.take(GIVE_BACK).for_each(|place| *place = None);
+            mapped
+        }
         Ok(()) => mapped,
     }
 }

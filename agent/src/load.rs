@@ -193,7 +193,8 @@ impl<'a> Loader<'a> {
             let size = source.identity().size;
             let (header, _) = Header::read(source.file(), size, source.path())?;
             let plan = Plan::one_per_tensor(&header, source)?;
-            let (places, buffer) = read_private(source, &plan.jobs, self.options, &mut report)?;
+            let (places, buffer) =
+                read_private(source, &plan.jobs, self.options.thread_count(), &mut report)?;
             part.backings = Backings::new(places, Some(buffer));
             let planned = header.tensors.into_iter().zip(plan.tensors);
             part.entries = planned
@@ -239,12 +240,17 @@ impl<'a> Loader<'a> {
         let (private, buffer) = if missing == 0 {
             (Vec::new(), None)
         } else {
+            let threads = if run.at_map_limit {
+                1
+            } else {
+                self.options.thread_count()
+            };
             let jobs: Vec<_> = jobs_of_manifest(manifest)
                 .into_iter()
                 .zip(&run.objects)
                 .filter_map(|(job, hashed)| hashed.mapping.is_none().then_some(job))
                 .collect();
-            let (places, buffer) = read_private(source, &jobs, self.options, report)?;
+            let (places, buffer) = read_private(source, &jobs, threads, report)?;
             (places, Some(buffer))
         };
         let mut private = private.into_iter();

@@ -25,6 +25,12 @@ impl MapLimit {
         self.met.load(Ordering::Relaxed)
     }
 
+    /// Why things are private, if the limit is met.
+    pub(crate) fn reason(&self) -> Option<String> {
+        let reason = "this process has as many mappings as it may have (vm.max_map_count)";
+        self.is_met().then(|| reason.to_owned())
+    }
+
     /// Notes an error of mapping; `true` for the one call that meets the limit first.
     pub(crate) fn meet(&self, error: &MapError) -> bool {
         let at_limit = matches!(error, MapError::Io(error)

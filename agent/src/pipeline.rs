@@ -62,6 +62,8 @@ pub(crate) struct Run {
     pub(crate) bytes_read: u64,
     /// Why the store did not take an object, if it did not.
     pub(crate) refused: Option<String>,
+    /// The process has as many mappings as it may have: no thread can be started safely.
+    pub(crate) at_map_limit: bool,
 }
 
 /// An object on its way.
@@ -131,7 +133,16 @@ impl Pipeline<'_> {
             self.pass(&order, false, true, &tally, &mut objects)?;
             self.look_again(store, &tally, &mut objects);
         }
+        let at_map_limit = tally.limit.is_met();
+        if at_map_limit {
+            let mapped = objects.iter_mut().flatten();
+            let mapped = mapped.filter(|hashed| hashed.mapping.is_some());
+            mapped
+                .take(GIVE_BACK)
+                .for_each(|hashed| hashed.mapping = None);
+        }
         Ok(Run {
+            at_map_limit,
             objects: objects
                 .into_iter()
                 .collect::<Option<_>>()

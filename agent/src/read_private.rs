@@ -4,7 +4,6 @@ use tetris_store_layout::SEGMENT_BYTES;
 
 use crate::backing::Backing;
 use crate::error::LoadError;
-use crate::options::LoadOptions;
 use crate::plan::Job;
 use crate::private::{ALIGN, PrivateBytes};
 use crate::report::LoadReport;
@@ -16,7 +15,7 @@ use crate::threads;
 pub(crate) fn read_private(
     source: &Source,
     jobs: &[Job],
-    options: &LoadOptions,
+    threads: usize,
     report: &mut LoadReport,
 ) -> Result<(Vec<Backing>, PrivateBytes), Failure> {
     let padded = |job: &Job| job.len.next_multiple_of(ALIGN as u64);
@@ -39,7 +38,7 @@ pub(crate) fn read_private(
         tasks.extend(segments.map(|(bytes, index)| (job, index * SEGMENT_BYTES, bytes)));
     }
     report.bytes_read += jobs.iter().map(|job| job.len).sum::<u64>();
-    threads::for_each(options.thread_count(), tasks, |(job, offset, bytes)| {
+    threads::for_each(threads, tasks, |(job, offset, bytes)| {
         job.read(source, offset, bytes)
     })?;
     Ok((places, buffer))

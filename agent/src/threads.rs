@@ -1,7 +1,7 @@
 //! Work that several threads do together.
 
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 
@@ -13,15 +13,18 @@ pub(crate) fn run<E: Send>(
     threads: usize,
     work: impl Fn() -> Result<(), E> + Sync,
 ) -> Result<(), E> {
-    let ready = AtomicUsize::new(0);
-    let (ready, work) = (&ready, &work);
+    let (ready, go) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (ready, go, work) = (&ready, &go, &work);
     std::thread::scope(|scope| {
         let helper = || {
             move || {
-                // With its first allocation a thread gets an arena, which takes mappings: before the
-                // work uses up those that the process may have.
+                // Starting a thread and its first allocation take mappings, and end the process if there
+                // are none: so all are started before any work uses up those that it may have.
                 drop(std::hint::black_box(Box::new([0u8; 64])));
                 ready.fetch_add(1, Ordering::Release);
+                while !go.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
                 work()
             }
         };
@@ -30,6 +33,7 @@ pub(crate) fn run<E: Send>(
         while ready.load(Ordering::Acquire) < helpers.len() {
             std::thread::yield_now();
         }
+        go.store(true, Ordering::Release);
         let mine = work();
         let joined = helpers
             .into_iter()
