@@ -31,6 +31,8 @@ pub struct GcReport {
     pub kept_objects: u64,
     /// Their bytes.
     pub kept_bytes: u64,
+    /// Objects that could not be reclaimed, for reasons that the log tells.
+    pub failed_objects: u64,
     /// Manifests, derived records and identities removed because nothing is left of what they name.
     pub freed_records: u64,
 }
@@ -65,7 +67,12 @@ pub fn collect(store: &Store, options: &GcOptions) -> Result<GcReport, StoreErro
         } else if options.dry_run {
             Reclaimed::Freed { bytes: len }
         } else {
-            store.reclaim(&entry.object)?
+            store.reclaim(&entry.object).unwrap_or_else(|error| {
+                // One object that cannot be reclaimed must not keep the others from it.
+                tracing::warn!(%error, "object not reclaimed");
+                report.failed_objects += 1;
+                Reclaimed::Absent
+            })
         };
         match freed {
             Reclaimed::Freed { bytes } => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tetris_agent::gc::{GcOptions, collect};
+use tetris_agent::gc::{GcOptions, GcReport, collect};
 
 use super::error::{Error, Result};
 use super::exit::Code;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &GcArgs, place: &Place, out: &mut Output) -> Result {
     };
     let report = collect(&store, &options)?;
     if out.is_json() {
-        return out.json(&json!({
+        out.json(&json!({
             "dry_run": args.dry_run,
             "freed_objects": report.freed_objects,
             "freed_bytes": report.freed_bytes,
@@ -48,8 +48,10 @@ pub(crate) fn run(args: &GcArgs, place: &Place, out: &mut Output) -> Result {
             "referenced_bytes": report.referenced_bytes,
             "kept_objects": report.kept_objects,
             "kept_bytes": report.kept_bytes,
+            "failed_objects": report.failed_objects,
             "freed_records": report.freed_records,
-        }));
+        }))?;
+        return require_complete(&report);
     }
     let amount = |bytes, objects| format!("{} in {objects} objects", Bytes(bytes));
     let freed = if args.dry_run { "would free" } else { "freed" };
@@ -64,7 +66,22 @@ pub(crate) fn run(args: &GcArgs, place: &Place, out: &mut Output) -> Result {
     if !args.dry_run {
         fields.push(("records removed", report.freed_records.to_string()));
     }
-    out.fields(&fields)
+    out.fields(&fields)?;
+    require_complete(&report)
+}
+
+/// An error if something could not be reclaimed.
+fn require_complete(report: &GcReport) -> Result {
+    if report.failed_objects == 0 {
+        return Ok(());
+    }
+    Err(Error::message(
+        Code::Failed,
+        format_args!(
+            "{} objects could not be reclaimed; the log says why",
+            report.failed_objects
+        ),
+    ))
 }
 
 /// Refuses early what only the store's owner can do.
