@@ -30,6 +30,9 @@ use crate::threads;
 /// first load is 15 % faster than with pieces of 256 KiB.
 const BUFFER_BYTES: usize = 2 << 20;
 
+/// How often room is made for one object: another thread or process may take it first.
+const ROOM_ATTEMPTS: u32 = 16;
+
 /// What a worker does with the objects.
 pub(crate) struct Pipeline<'a> {
     pub(crate) source: &'a Source,
@@ -393,10 +396,14 @@ impl<'a> Shared<'a> {
 
     /// Stages an object, making room for it if the store is full.
     fn stage(&self, store: &'a Store, len: u64) -> Option<Staging<'a>> {
-        let staged = match store.stage(len) {
-            Err(error) if error.is_full() && (self.pipeline.make_room)(len) => store.stage(len),
-            other => other,
-        };
+        let mut staged = store.stage(len);
+        for _ in 0..ROOM_ATTEMPTS {
+            match &staged {
+                Err(error) if error.is_full() && (self.pipeline.make_room)(len) => {}
+                _ => break,
+            }
+            staged = store.stage(len);
+        }
         staged.map_err(|error| self.refuse(&error)).ok()
     }
 
