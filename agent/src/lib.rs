@@ -31,6 +31,7 @@ mod small;
 mod source;
 mod threads;
 mod unknown;
+mod worker;
 
 pub mod gc;
 pub mod header;
