@@ -104,23 +104,6 @@ fn an_empty_object_can_be_published_mapped_and_reclaimed() {
 }
 
 #[test]
-fn large_objects_are_mapped_at_huge_page_alignment_where_the_store_has_huge_pages() {
-    let (_dir, store) = new_store();
-    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
-    let huge = mounts.lines().any(|line| {
-        line.split(' ').nth(1) == Some("/dev/shm")
-            && line.contains("huge=")
-            && !line.contains("huge=never")
-    });
-    if !huge {
-        // The tests of `tetris init` mount such a store; see tests/tests/huge_pages.rs.
-        return;
-    }
-    let object = store.publish(&vec![3; 5 << 20], Access::ReadOnly).unwrap();
-    assert_eq!(object.mapping.as_ptr() as usize % (2 << 20), 0);
-}
-
-#[test]
 fn dropping_a_staged_object_leaves_nothing() {
     let (dir, store) = new_store();
     let before = store.usage().unwrap();
