@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tetris_store_layout::{Manifest, ManifestKind, Store, StoreError};
+use tetris_store_layout::{Manifest, ManifestKind, Store, StoreError, TensorId};
 
 use crate::error::LoadError;
 use crate::hub;
 use crate::load::Loader;
 use crate::model::{Model, SharedFile};
+use crate::model_file::ModelFile;
 use crate::options::LoadOptions;
 
 /// Loads models through a tensor store, or without one.
@@ -105,6 +106,11 @@ impl Agent {
         self.inner.store.as_ref()
     }
 
+    /// Why there is no store, if there should be one.
+    pub fn unavailable(&self) -> Option<&str> {
+        self.inner.unavailable.as_deref()
+    }
+
     /// Counts since this agent was made.
     pub fn counters(&self) -> AgentCounters {
         AgentCounters {
@@ -137,13 +143,26 @@ impl Agent {
             .iter()
             .map(|file| loader.load(file, ManifestKind::Safetensors))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut model = Model::new(parts, layout.weight_map.as_ref())?;
+        let model = Model::new(parts, layout.weight_map.as_ref())?;
+        Ok(self.loaded(model, begun))
+    }
+
+    /// Opens a safetensors file and reads its header; its tensors are loaded when they are asked for.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no valid safetensors file.
+    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<ModelFile, LoadError> {
+        ModelFile::open(self.clone(), path.as_ref())
+    }
+
+    /// Counts a load that began at `begun`.
+    pub(crate) fn loaded(&self, mut model: Model, begun: Instant) -> Model {
         model.report_mut().duration = begun.elapsed();
         self.count(
             model.report().bytes_private,
             model.report().private_reason.as_deref(),
         );
-        Ok(model)
+        model
     }
 
     /// Keeps a whole file in the store, of whatever format, for programs that map it by path.
@@ -180,11 +199,24 @@ impl Agent {
             ManifestKind::File => vec![path.as_ref().to_owned()],
         };
         let loader = self.loader(options);
-        let manifest = |file: PathBuf| Ok((file.clone(), loader.manifest(&file, kind)?));
+        let manifest = |file: PathBuf| Ok((file.clone(), loader.manifest(&file, kind, false)?));
         files.into_iter().map(manifest).collect()
     }
 
-    fn loader<'a>(&'a self, options: &'a LoadOptions) -> Loader<'a> {
+    /// BLAKE3-256 of a whole file. A store remembers it: the file is read once, and its content is not
+    /// published.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn file_digest(&self, path: impl AsRef<Path>) -> Result<TensorId, LoadError> {
+        let options = LoadOptions::default();
+        let loader = self.loader(&options);
+        let manifest = loader.manifest(path.as_ref(), ManifestKind::File, true)?;
+        let whole = manifest.objects.first();
+        Ok(whole.map_or_else(|| TensorId::of(&[]), |whole| TensorId(whole.object.id.0)))
+    }
+
+    pub(crate) fn loader<'a>(&'a self, options: &'a LoadOptions) -> Loader<'a> {
         Loader::new(self.store(), self.inner.unavailable.as_deref(), options)
     }
 

@@ -1,9 +1,11 @@
 //! The memory behind a model file's objects: mappings of the store, and one private buffer.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use tetris_store_layout::{Mapping, ObjectRef, Outcome, Place};
 
+use crate::foreign::Region;
 use crate::private::PrivateBytes;
 
 /// Where a tensor's bytes are.
@@ -17,6 +19,27 @@ pub enum Origin {
     Private,
     /// The tensor has no bytes.
     Empty,
+}
+
+impl From<Outcome> for Origin {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Existing => Self::Shared,
+            Outcome::New => Self::New,
+        }
+    }
+}
+
+impl Origin {
+    /// The origin's name for people and for JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::New => "new",
+            Self::Private => "private",
+            Self::Empty => "empty",
+        }
+    }
 }
 
 /// One object.
@@ -95,6 +118,22 @@ impl Backings {
             .map(move |backing| (len(backing), backing.origin()))
     }
 
+    /// The memory of each object, and where the object begins in it.
+    pub(crate) fn into_regions(self) -> Vec<(Arc<Region>, usize)> {
+        let private = self
+            .private
+            .map(|bytes| Arc::new(Region::of_private(bytes)));
+        let region = |backing| match backing {
+            Backing::Store {
+                object,
+                mapping,
+                outcome,
+            } => Some((Arc::new(Region::of_mapping(mapping, object, outcome)), 0)),
+            Backing::Private(range) => Some((private.clone()?, range.start)),
+        };
+        self.objects.into_iter().filter_map(region).collect()
+    }
+
     /// Fills the page tables.
     pub(crate) fn prefault(&self) {
         for backing in &self.objects {
@@ -108,10 +147,7 @@ impl Backings {
 impl Backing {
     fn origin(&self) -> Origin {
         match self {
-            Self::Store { outcome, .. } => match outcome {
-                Outcome::Existing => Origin::Shared,
-                Outcome::New => Origin::New,
-            },
+            Self::Store { outcome, .. } => (*outcome).into(),
             Self::Private(_) => Origin::Private,
         }
     }

@@ -1,11 +1,14 @@
 //! Derived objects: what a framework makes of a tensor and would otherwise keep privately.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
-use tetris_store_layout::{DecodeError, DerivedKey, Mapping, Outcome, PublishError, TensorId};
+use tetris_store_layout::{DecodeError, DeriveError, DerivedKey, Published, TensorId};
 
 use crate::agent::Agent;
 use crate::backing::Origin;
+use crate::error::NO_STORE;
+use crate::foreign::Region;
 use crate::load::Loader;
 use crate::options::LoadOptions;
 use crate::private::PrivateBytes;
@@ -19,7 +22,7 @@ pub struct Derived {
 
 #[derive(Debug)]
 enum Memory {
-    Store(Mapping, Outcome),
+    Store(Published),
     Private(PrivateBytes),
     /// As the transform returned it: there was no memory for an aligned copy.
     Plain(Vec<u8>),
@@ -33,36 +36,38 @@ impl Agent {
     /// where they matter to it. `make` runs at most once.
     ///
     /// # Errors
-    /// Only when the name is longer than the store can record. What the store cannot hold is returned
-    /// in private memory, and [`Derived::private_reason`] says why.
-    pub fn derive(
+    /// What `make` returns, and a name that is longer than the store can record. What the store cannot
+    /// hold is returned in private memory, and [`Derived::private_reason`] says why.
+    pub fn derive<E>(
         &self,
         source: TensorId,
         transform: &str,
         version: u32,
         options: &LoadOptions,
-        make: impl FnOnce() -> Vec<u8>,
-    ) -> Result<Derived, DecodeError> {
+        make: impl FnOnce() -> Result<Vec<u8>, E>,
+    ) -> Result<Result<Derived, E>, DecodeError> {
         let key = DerivedKey::new(source, transform, version)?;
         let Some(store) = self.store() else {
-            let reason = "no tensor store is used".to_owned();
-            return Ok(Derived::private(make(), reason));
+            let private = |bytes| Derived::private(bytes, NO_STORE.to_owned());
+            return Ok(make().map(private));
         };
         let mut result = store.get_or_create(&key, options.access, options.wait, make);
-        if let Err((error, bytes)) = result {
-            let full = PublishError::is_full(&error);
+        if let Err(DeriveError::Publish(error, bytes)) = result {
             let loader = Loader::new(Some(store), None, options);
-            if !full || !loader.make_room(bytes.len() as u64) {
-                return Ok(Derived::private(bytes, error.to_string()));
+            if !error.is_full() || !loader.make_room(bytes.len() as u64) {
+                return Ok(Ok(Derived::private(bytes, error.to_string())));
             }
-            result = store.get_or_create(&key, options.access, options.wait, || bytes);
+            result = store.get_or_create(&key, options.access, options.wait, || Ok(bytes));
         }
         Ok(match result {
-            Ok(published) => Derived {
-                memory: Memory::Store(published.mapping, published.outcome),
+            Ok(published) => Ok(Derived {
+                memory: Memory::Store(published),
                 private_reason: None,
-            },
-            Err((error, bytes)) => Derived::private(bytes, error.to_string()),
+            }),
+            Err(DeriveError::Publish(error, bytes)) => {
+                Ok(Derived::private(bytes, error.to_string()))
+            }
+            Err(DeriveError::Make(error)) => Err(error),
         })
     }
 }
@@ -85,8 +90,7 @@ impl Derived {
     /// Where the bytes are.
     pub fn origin(&self) -> Origin {
         match &self.memory {
-            Memory::Store(_, Outcome::New) => Origin::New,
-            Memory::Store(_, Outcome::Existing) => Origin::Shared,
+            Memory::Store(published) => published.outcome.into(),
             Memory::Private(_) | Memory::Plain(_) => Origin::Private,
         }
     }
@@ -96,10 +100,21 @@ impl Derived {
         self.private_reason.as_deref()
     }
 
+    /// The memory alone, for foreign code.
+    pub fn detach(self) -> Arc<Region> {
+        Arc::new(match self.memory {
+            Memory::Store(published) => {
+                Region::of_mapping(published.mapping, published.object, published.outcome)
+            }
+            Memory::Private(bytes) => Region::of_private(bytes),
+            Memory::Plain(bytes) => Region::of_bytes(bytes),
+        })
+    }
+
     /// The bytes for writing; `None` when they are mapped read-only.
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match &mut self.memory {
-            Memory::Store(mapping, _) => mapping.as_mut_slice(),
+            Memory::Store(published) => published.mapping.as_mut_slice(),
             Memory::Private(bytes) => Some(bytes.as_mut_slice()),
             Memory::Plain(bytes) => Some(bytes),
         }
@@ -111,7 +126,7 @@ impl Deref for Derived {
 
     fn deref(&self) -> &[u8] {
         match &self.memory {
-            Memory::Store(mapping, _) => mapping,
+            Memory::Store(published) => &published.mapping,
             Memory::Private(bytes) => bytes.as_slice(),
             Memory::Plain(bytes) => bytes,
         }

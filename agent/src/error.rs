@@ -5,8 +5,13 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use tetris_store_layout::PublishError;
+
 use crate::header::HeaderError;
 use crate::hub::HubError;
+
+/// Why bytes are private where nobody asked for a store.
+pub(crate) const NO_STORE: &str = "no tensor store is used";
 
 /// A model could not be loaded.
 #[derive(Debug, Error)]
@@ -89,4 +94,19 @@ impl LoadError {
             source: source.into(),
         }
     }
+}
+
+/// Bytes could not be shared. Whoever has them keeps them.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ShareError {
+    /// There is no store.
+    #[error("the bytes stay private: {reason}")]
+    NoStore {
+        /// Why there is none.
+        reason: String,
+    },
+    /// The store did not take them.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
 }

@@ -7,7 +7,7 @@ use tetris_store_layout::{IdentityBy, IdentityKey, Manifest, ManifestId, Manifes
 
 use crate::attach::{Found, attach};
 use crate::backing::{Backing, Backings};
-use crate::error::LoadError;
+use crate::error::{LoadError, NO_STORE};
 use crate::gc::{self, GcOptions};
 use crate::header::Header;
 use crate::hub;
@@ -49,7 +49,17 @@ impl<'a> Loader<'a> {
 
     /// Loads one file of a model.
     pub(crate) fn load(&self, path: &Path, kind: ManifestKind) -> Result<Part, LoadError> {
-        let mut part = retry(path, |source| match self.store {
+        self.load_source(Source::open(path)?, kind, || Source::open(path))
+    }
+
+    /// Loads a file that is open already; `again` opens it again when it changes meanwhile.
+    pub(crate) fn load_source(
+        &self,
+        source: Source,
+        kind: ManifestKind,
+        again: impl Fn() -> Result<Source, LoadError>,
+    ) -> Result<Part, LoadError> {
+        let mut part = retry(source, again, |source| match self.store {
             Some(store) => self.load_shared(source, kind, store),
             None => self.load_private(source, kind),
         })?;
@@ -60,9 +70,16 @@ impl<'a> Loader<'a> {
         Ok(part)
     }
 
-    /// What one file consists of; nothing is published.
-    pub(crate) fn manifest(&self, path: &Path, kind: ManifestKind) -> Result<Manifest, LoadError> {
-        retry(path, |source| {
+    /// What one file consists of; its content is not published. With `remember` the answer is kept in
+    /// the store, so that the file is not read for it again.
+    pub(crate) fn manifest(
+        &self,
+        path: &Path,
+        kind: ManifestKind,
+        remember: bool,
+    ) -> Result<Manifest, LoadError> {
+        let again = || Source::open(path);
+        retry(again()?, again, |source| {
             if let Some(store) = self.store.filter(|_| !self.options.ignore_identity) {
                 for (_, id) in Self::bound(source, kind, store) {
                     if let Ok(Some(manifest)) = store.manifest(id) {
@@ -70,11 +87,24 @@ impl<'a> Loader<'a> {
                     }
                 }
             }
-            source.settle();
+            let settled = source.settle();
             let read = FileRead::new(source, kind, self.options.thread_count())?;
             let run = self.pipeline(source, &read.plan, None).run()?;
             source.require_unchanged()?;
-            Ok(read.into_manifest(&run).0)
+            let manifest = read.into_manifest(&run).0;
+            if let Some(store) = self.store.filter(|store| store.is_writable())
+                && remember
+                && settled
+            {
+                let by = IdentityBy::Stat(*source.identity());
+                let bound = store
+                    .publish_manifest(&manifest)
+                    .and_then(|id| store.bind(&IdentityKey { kind, by }, id));
+                if let Err(error) = bound {
+                    tracing::debug!(%error, "the file will be hashed again");
+                }
+            }
+            Ok(manifest)
         })
     }
 
@@ -172,11 +202,7 @@ impl<'a> Loader<'a> {
     fn load_private(&self, source: &Source, kind: ManifestKind) -> Result<Part, Failure> {
         let mut report = LoadReport {
             recognised: vec![Recognised::NotAtAll],
-            private_reason: Some(
-                self.unavailable
-                    .unwrap_or("no tensor store is used")
-                    .to_owned(),
-            ),
+            private_reason: Some(self.unavailable.unwrap_or(NO_STORE).to_owned()),
             ..LoadReport::default()
         };
         let mut part = Part {
@@ -332,20 +358,22 @@ impl PipelineOf<'_> {
     }
 }
 
-/// Opens `path` and tries `load`, again if the file changes meanwhile.
+/// Tries `load` with `source`, and with another that `again` opens if the file changes meanwhile.
 fn retry<T>(
-    path: &Path,
+    mut source: Source,
+    again: impl Fn() -> Result<Source, LoadError>,
     mut load: impl FnMut(&Source) -> Result<T, Failure>,
 ) -> Result<T, LoadError> {
-    for _ in 0..ATTEMPTS {
-        match load(&Source::open(path)?) {
+    for attempt in 1..=ATTEMPTS {
+        match load(&source) {
             Ok(loaded) => return Ok(loaded),
+            Err(Failure::Changed) if attempt < ATTEMPTS => source = again()?,
             Err(Failure::Changed) => {}
             Err(Failure::Load(error)) => return Err(error),
         }
     }
     Err(LoadError::Changed {
-        path: path.to_owned(),
+        path: source.path().to_owned(),
         attempts: ATTEMPTS,
     })
 }

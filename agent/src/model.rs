@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use tetris_store_layout::{
     Dtype, Manifest, ManifestId, ManifestTensor, ObjectRef, Place, TensorId,
@@ -10,6 +10,7 @@ use tetris_store_layout::{
 
 use crate::backing::{Backings, Origin};
 use crate::error::LoadError;
+use crate::foreign::{DetachedTensor, Region};
 use crate::report::LoadReport;
 
 /// What a model knows of a tensor.
@@ -190,6 +191,39 @@ impl Model {
         self.parts.iter().flat_map(|part| part.backings.stored())
     }
 
+    /// The tensors, in file order, each with its own hold on the memory, and what the load did.
+    pub fn detach(self) -> (Vec<DetachedTensor>, LoadReport) {
+        type Held = (Vec<Option<Entry>>, Vec<(Arc<Region>, usize)>);
+        let mut parts: Vec<Held> = Vec::with_capacity(self.parts.len());
+        for part in self.parts {
+            let entries = part.entries.into_iter().map(Some).collect();
+            parts.push((entries, part.backings.into_regions()));
+        }
+        let tensors = self.order.iter().filter_map(|&(part, index)| {
+            let (entries, regions) = parts.get_mut(part as usize)?;
+            let entry = entries.get_mut(index as usize)?.take()?;
+            let place = entry.place.and_then(|place| {
+                let (region, begin) = regions.get(place.object as usize)?;
+                Some((Arc::clone(region), begin + place.offset as usize))
+            });
+            let origin = place
+                .as_ref()
+                .map_or(Origin::Empty, |(region, _)| region.origin());
+            let (region, offset) = place.unzip();
+            Some(DetachedTensor {
+                name: entry.name,
+                dtype: entry.dtype,
+                shape: entry.shape,
+                id: entry.id,
+                origin,
+                len: entry.len as usize,
+                offset: offset.unwrap_or(0),
+                region,
+            })
+        });
+        (tensors.collect(), self.report)
+    }
+
     /// What the load did.
     pub fn report(&self) -> &LoadReport {
         &self.report
@@ -302,6 +336,12 @@ impl SharedFile {
     /// file where the store could not take it.
     pub fn path(&self) -> &Path {
         self.store_path.as_deref().unwrap_or(&self.part.path)
+    }
+
+    /// The memory alone, if the content is in the store, and what the load did.
+    pub fn detach(self) -> (Option<Arc<Region>>, LoadReport) {
+        let mut regions = self.part.backings.into_regions().into_iter();
+        (regions.next().map(|(region, _)| region), self.part.report)
     }
 
     /// Whether [`SharedFile::path`] is in the store.

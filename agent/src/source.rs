@@ -59,6 +59,18 @@ impl Source {
         })
     }
 
+    /// The same open file, as it is now.
+    pub(crate) fn again(&self) -> Result<Self, LoadError> {
+        let failed = |error| LoadError::io("stat", &self.path, error);
+        let file = self.file.try_clone().map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        Ok(Self {
+            path: self.path.clone(),
+            file,
+            identity: FileIdentity::of(&metadata),
+        })
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -428,7 +428,14 @@ fn a_derived_tensor_is_made_once_per_node_and_shared() {
     let options = LoadOptions::default();
     let derive = |agent: &Agent, make: fn() -> Vec<u8>| {
         agent
-            .derive(id, "cast f32->bf16", 1, &options, make)
+            .derive(
+                id,
+                "cast f32->bf16",
+                1,
+                &options,
+                || Ok::<_, String>(make()),
+            )
+            .unwrap()
             .unwrap()
     };
     let first = derive(&fixture.agent, || vec![7; 200_000]);
@@ -444,4 +451,114 @@ fn a_derived_tensor_is_made_once_per_node_and_shared() {
         (Origin::Private, &first[..])
     );
     assert!(private.private_reason().is_some());
+}
+
+#[test]
+fn an_error_of_a_transform_is_the_callers_and_nothing_is_recorded() {
+    let fixture = Fixture::new();
+    let path = fixture.model("model.safetensors", 1);
+    let model = fixture.agent.load(&path).unwrap();
+    let id = model.tensor("head.weight").unwrap().id().unwrap();
+    let options = LoadOptions::default();
+    let derive = |result: Result<Vec<u8>, &'static str>| {
+        let agent = &fixture.agent;
+        agent.derive(id, "fails", 1, &options, || result).unwrap()
+    };
+    assert_eq!(derive(Err("no")).unwrap_err(), "no");
+    assert_eq!(derive(Ok(vec![1; 70_000])).unwrap().origin(), Origin::New);
+}
+
+#[test]
+fn detached_tensors_outlive_their_model_and_hold_their_own_object_alone() {
+    let fixture = Fixture::new();
+    let path = fixture.model("model.safetensors", 1);
+    let options = LoadOptions {
+        access: Access::CopyOnWrite,
+        ..LoadOptions::default()
+    };
+    let model = fixture.agent.load_with(&path, &options).unwrap();
+    let expected: Vec<_> = model
+        .tensors()
+        .map(|tensor| (tensor.name().to_owned(), tensor.bytes().as_ptr() as usize))
+        .collect();
+    let (mut tensors, report) = model.detach();
+    assert_eq!(report.tensors, tensors.len() as u64);
+    for (tensor, (name, address)) in tensors.iter().zip(&expected) {
+        assert_eq!(tensor.name, *name);
+        if tensor.len > 0 {
+            assert_eq!(tensor.address().get(), *address);
+        }
+        assert!(tensor.is_writable());
+    }
+    tensors.retain(|tensor| tensor.name == "head.weight");
+    let kept = *tensors[0].region.as_ref().unwrap().object().unwrap();
+    let store = fixture.store();
+    let freed = collect(store, &GcOptions::default()).unwrap();
+    assert!(freed.freed_bytes > 0);
+    let left: Vec<_> = store.objects().unwrap().objects;
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left[0].object, kept);
+}
+
+#[test]
+fn what_is_in_memory_is_published_once_and_attached_by_name() {
+    let fixture = Fixture::new();
+    let bytes: Vec<u8> = (0..9_000_001u32).map(|n| (n * 7) as u8).collect();
+    let read_at = |offset: u64, buffer: &mut [u8]| {
+        let begin = offset as usize;
+        buffer.copy_from_slice(&bytes[begin..begin + buffer.len()]);
+    };
+    let options = LoadOptions::default();
+    let publish = || {
+        fixture
+            .agent
+            .publish(bytes.len() as u64, &read_at, &options)
+    };
+    let first = publish().unwrap();
+    assert_eq!((first.origin(), first.len()), (Origin::New, bytes.len()));
+    let object = *first.object().unwrap();
+    assert_eq!(object, tetris_store_layout::ObjectRef::of(&bytes));
+    assert_eq!(publish().unwrap().origin(), Origin::Shared);
+    let named = fixture.agent.attach(&object.file_name(), &options).unwrap();
+    assert_eq!(named.unwrap().object(), Some(&object));
+    assert!(
+        fixture
+            .agent
+            .attach("../store", &options)
+            .unwrap()
+            .is_none()
+    );
+    let id = tetris_agent::content_id(bytes.len() as u64, &read_at, &options).unwrap();
+    assert_eq!(id.0, object.id.0);
+    let refused = Agent::without_store().publish(3, &|_, buffer| buffer.fill(0), &options);
+    assert!(refused.is_err());
+}
+
+#[test]
+fn an_opened_file_stays_the_one_that_was_opened() {
+    let fixture = Fixture::new();
+    let path = fixture.model("model.safetensors", 1);
+    let opened = fixture.agent.open_file(&path).unwrap();
+    let names = opened.header().tensors.len();
+    std::fs::rename(fixture.model("other.safetensors", 2), &path).unwrap();
+    let of_path = fixture.agent.load(&path).unwrap();
+    let of_open = opened.load(&LoadOptions::default()).unwrap();
+    assert_eq!(of_open.tensors().len(), names);
+    let bytes = |model: &tetris_agent::Model| model.tensor("head.weight").unwrap().bytes().to_vec();
+    assert_ne!(bytes(&of_open), bytes(&of_path));
+}
+
+#[test]
+fn a_files_digest_is_remembered_without_its_content() {
+    let fixture = Fixture::new();
+    let path = fixture.model("model.safetensors", 1);
+    let digest = fixture.agent.file_digest(&path).unwrap();
+    let content = std::fs::read(&path).unwrap();
+    assert_eq!(digest, tetris_store_layout::TensorId::of(&content));
+    assert!(fixture.store().objects().unwrap().objects.is_empty());
+    assert_eq!(fixture.store().identities().unwrap().len(), 1);
+    // Loading the file whole goes on from there.
+    let whole = fixture.agent.load_file(&path, &LoadOptions::default());
+    assert_eq!(whole.unwrap().bytes().unwrap(), content);
+    assert_eq!(fixture.agent.file_digest(&path).unwrap(), digest);
 }

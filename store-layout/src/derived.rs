@@ -1,5 +1,6 @@
 //! Derived objects: what a transform makes of a tensor, computed once per node (LAYOUT.md 3.4).
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::codec::{Reader, Writer, checked_by_crc};
@@ -89,6 +90,25 @@ impl DerivedKey {
     }
 }
 
+/// Why there is no derived object.
+#[derive(Debug)]
+pub enum DeriveError<E> {
+    /// The transform failed.
+    Make(E),
+    /// The store did not take what the transform gave.
+    Publish(PublishError, Vec<u8>),
+}
+
+impl DeriveError<Infallible> {
+    /// The error and the bytes, where making them cannot fail.
+    pub fn publish(self) -> (PublishError, Vec<u8>) {
+        match self {
+            Self::Make(never) => match never {},
+            Self::Publish(error, bytes) => (error, bytes),
+        }
+    }
+}
+
 impl DerivedRecord {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::with_preamble(MAGIC, FIXED_LEN + self.key.transform.len());
@@ -160,18 +180,19 @@ impl Store {
     ///
     /// Processes that ask at once wait up to `wait` for the first to finish. A transform that is not
     /// deterministic may give several objects; the last record wins and each caller gets bytes that
-    /// some call of `make` returned.
+    /// some call of `make` returned. `make` runs at most once.
     ///
     /// # Errors
-    /// As [`Store::publish`]. `make` runs at most once; on an error its bytes are returned with it,
-    /// so that the caller can go on with private memory.
-    pub fn get_or_create(
+    /// [`DeriveError::Make`] is what `make` returned. [`DeriveError::Publish`] is as of
+    /// [`Store::publish`], and has the bytes that were made, so that the caller can go on with private
+    /// memory.
+    pub fn get_or_create<E>(
         &self,
         key: &DerivedKey,
         access: Access,
         wait: Duration,
-        make: impl FnOnce() -> Vec<u8>,
-    ) -> Result<Published, (PublishError, Vec<u8>)> {
+        make: impl FnOnce() -> Result<Vec<u8>, E>,
+    ) -> Result<Published, DeriveError<E>> {
         if let Ok(Some(found)) = self.derived(key, access) {
             return Ok(found);
         }
@@ -179,11 +200,9 @@ impl Store {
         if let Ok(Some(found)) = self.derived(key, access) {
             return Ok(found);
         }
-        let bytes = make();
-        match self.publish_derived(key, access, &bytes) {
-            Ok(published) => Ok(published),
-            Err(error) => Err((error, bytes)),
-        }
+        let bytes = make().map_err(DeriveError::Make)?;
+        self.publish_derived(key, access, &bytes)
+            .map_err(|error| DeriveError::Publish(error, bytes))
     }
 
     fn publish_derived(

@@ -52,7 +52,7 @@ mod usage;
 mod verify;
 
 pub use crash::{CRASH_AT, CRASH_COUNT_FILE};
-pub use derived::{DerivedKey, DerivedRecord, MAX_TRANSFORM_NAME};
+pub use derived::{DeriveError, DerivedKey, DerivedRecord, MAX_TRANSFORM_NAME};
 pub use digest::{DerivedId, Digest, IdentityId, ManifestId, ObjectId, ParseDigestError, TensorId};
 pub use dtype::Dtype;
 pub use error::{DecodeError, IoError, MapError, PublishError, StoreError};

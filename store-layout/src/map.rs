@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
 
 use crate::crash;
 use crate::error::{IoError, MapError};
 use crate::lock::{LockKind, try_lock};
 use crate::mapping::{Access, Mapping};
+use crate::scan::parse_object_name;
 use crate::store::{Folder, ObjectRef, Store};
 
 /// How often M1 is tried again because a reclaimer was at work on the object.
@@ -86,16 +87,22 @@ impl Store {
     /// Whether an object of this name and length is in the store at this moment. It may be gone the
     /// next; only [`Store::map`] makes sure of it.
     pub fn contains(&self, object: &ObjectRef) -> bool {
-        use nix::fcntl::AtFlags;
-        nix::sys::stat::fstatat(
-            self.folder(Folder::Objects),
-            object.file_name().as_str(),
-            AtFlags::AT_SYMLINK_NOFOLLOW,
-        )
-        .is_ok_and(|stat| {
-            stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits()
-                && stat.st_size as u64 == object.len
-        })
+        self.object_len(&object.file_name()) == Some(object.len)
+    }
+
+    /// The object with this file name, as [`ObjectRef::file_name`] gives it, if it is in the store at
+    /// this moment.
+    pub fn find(&self, file_name: &str) -> Option<ObjectRef> {
+        let (id, crc) = parse_object_name(file_name)?;
+        let len = self.object_len(file_name)?;
+        Some(ObjectRef { id, crc, len })
+    }
+
+    fn object_len(&self, file_name: &str) -> Option<u64> {
+        let folder = self.folder(Folder::Objects);
+        let stat = fstatat(folder, file_name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+        let regular = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
+        regular.then_some(stat.st_size as u64)
     }
 }
 

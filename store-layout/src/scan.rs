@@ -152,7 +152,7 @@ impl Store {
 pub type BoundIdentity = Result<(IdentityKey, ManifestId), DecodeError>;
 
 /// Reads an object's file name.
-fn parse_object_name(name: &str) -> Option<(ObjectId, u32)> {
+pub(crate) fn parse_object_name(name: &str) -> Option<(ObjectId, u32)> {
     let (id, crc) = name.split_once('-')?;
     let id = ObjectId(id.parse::<Digest>().ok()?);
     let digits = crc.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));

@@ -203,6 +203,11 @@ impl Store {
         self.writable
     }
 
+    /// The directory of the objects, each under its [`ObjectRef::file_name`].
+    pub fn objects_dir(&self) -> PathBuf {
+        self.root.join(Folder::Objects.name())
+    }
+
     /// Where an object lies, for programs that map it by path. The path is valid while the object
     /// is referenced.
     pub fn object_path(&self, object: &ObjectRef) -> PathBuf {

@@ -1,5 +1,6 @@
 //! Publish, map, reclaim and records as their callers see them (LAYOUT.md 5).
 
+use std::convert::Infallible;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -165,7 +166,7 @@ fn derived_objects_are_made_once_and_again_after_they_were_reclaimed() {
     let mut get = |store: &Store| {
         let make = || {
             calls += 1;
-            b"doubled".to_vec()
+            Ok::<_, Infallible>(b"doubled".to_vec())
         };
         store
             .get_or_create(&key, Access::ReadOnly, wait, make)

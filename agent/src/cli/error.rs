@@ -4,6 +4,7 @@ use std::fmt;
 
 use anyhow::anyhow;
 use tetris_agent::LoadError;
+use tetris_agent::place::PlaceError;
 use tetris_store_layout::{IoError, MapError, PublishError, StoreError};
 
 use super::exit::Code;
@@ -48,6 +49,13 @@ impl fmt::Display for Error {
             last = text;
         }
         Ok(())
+    }
+}
+
+impl From<PlaceError> for Error {
+    /// Whatever is wrong with a place, there is no store to work on.
+    fn from(error: PlaceError) -> Self {
+        Self::new(Code::NoStore, error)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `tetris exec`: run a program while models stay in the store.
 //!
-//! This process starts a holder (see `hold.rs`), waits until the holder has the references, and then
+//! CMD finds the store, and a Python program's `safetensors` goes through it (`TETRIS_PATCH`). With models
+//! to hold, this process starts a holder (see `hold.rs`), waits until the holder has the references, and then
 //! becomes CMD: same process id, so signals, terminal and exit code are CMD's own. The holder watches
 //! this process through a pidfd and lets go when it ends, however it ends.
 //!
@@ -23,8 +24,11 @@ use super::error::{Error, Result};
 use super::exit::Code;
 use super::hold::{HOLD, Report};
 use super::loading::kind_of;
-use super::locate::{Place, STORE_ENV};
 use super::output;
+use tetris_agent::place::{Place, STORE_ENV};
+
+/// Set to 1, a Python interpreter that has the package `tetris` loads safetensors files through the store.
+const PATCH_ENV: &str = "TETRIS_PATCH";
 
 /// This very program, even when its file was replaced meanwhile.
 pub(crate) const SELF: &str = "/proc/self/exe";
@@ -34,7 +38,7 @@ pub(crate) const SELF: &str = "/proc/self/exe";
 pub(crate) struct ExecArgs {
     /// A model that CMD uses: a safetensors file, a directory as Hugging Face lays it out, or another
     /// file, which is kept whole; can be given several times
-    #[arg(long = "model", short, value_name = "MODEL", required = true)]
+    #[arg(long = "model", short, value_name = "MODEL")]
     models: Vec<PathBuf>,
     /// Keep safetensors files whole as well, for programs that map them by path
     #[arg(long)]
@@ -56,6 +60,7 @@ pub(crate) fn run(args: &ExecArgs, place: &Place) -> Result {
         .map(|model| std::path::absolute(model).unwrap_or_else(|_| model.clone()))
         .collect();
     let paths = match place.open() {
+        Ok(_) if models.is_empty() => Ok(Vec::new()),
         Ok(_) => hold(args, &models, place)?,
         Err(unusable) => Err(unusable.to_string()),
     };
@@ -66,7 +71,7 @@ pub(crate) fn run(args: &ExecArgs, place: &Place) -> Result {
                 .iter()
                 .try_for_each(|model| require_model(model, args.whole_file))?;
             output::warning(format_args!(
-                "{reason}; CMD runs all the same, without references to models in a store"
+                "{reason}; CMD runs all the same, without a store"
             ));
             args.models.clone()
         }
@@ -158,6 +163,10 @@ fn become_command(args: &ExecArgs, paths: &[PathBuf], place: &Place) -> Error {
     if place.named || place.dir.exists() {
         let dir = std::path::absolute(&place.dir).unwrap_or_else(|_| place.dir.clone());
         command.env(STORE_ENV, dir);
+        // Whoever set it knows better.
+        if std::env::var_os(PATCH_ENV).is_none() {
+            command.env(PATCH_ENV, "1");
+        }
     }
     let error = command.exec();
     let found = error.kind() != ErrorKind::NotFound && is_there(program);

@@ -8,10 +8,10 @@ use tetris_agent::gc::{GcOptions, GcReport, collect};
 
 use super::error::{Error, Result};
 use super::exit::Code;
-use super::locate::Place;
 use super::output::Output;
 use super::size::Bytes;
 use tetris_agent::Store;
+use tetris_agent::place::Place;
 
 /// Arguments of `gc`.
 #[derive(Debug, Args)]

@@ -8,11 +8,11 @@ use tetris_agent::{Agent, LoadOptions, ManifestKind, sidecar};
 
 use super::error::{Error, Result};
 use super::loading::lossy;
-use super::locate::Place;
 use super::output::{self, Output};
 use super::progress::Bar;
 use super::size::Bytes;
 use super::table::{Side, Table};
+use tetris_agent::place::Place;
 
 /// Arguments of `hash`.
 #[derive(Debug, Args)]

@@ -26,9 +26,9 @@ use super::error::{Error, Result};
 use super::exec::SELF;
 use super::exit::Code;
 use super::loading::{Loaded, References, kind_of};
-use super::locate::Place;
 use super::output;
 use super::progress::Bar;
+use tetris_agent::place::Place;
 
 /// Name of the hidden subcommand.
 pub(crate) const HOLD: &str = "__hold";

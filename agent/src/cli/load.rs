@@ -11,12 +11,12 @@ use tetris_agent::{Agent, LoadOptions, LoadReport, Recognised};
 use super::error::{Error, Result};
 use super::exit::Code;
 use super::loading::{Loaded, References, kind_of, lossy};
-use super::locate::Place;
 use super::output::{self, Output};
 use super::progress::Bar;
 use super::size::Bytes;
 use super::table::{Side, Table};
 use super::time::took;
+use tetris_agent::place::Place;
 
 /// Arguments of `load`.
 #[derive(Debug, Args)]

@@ -9,8 +9,8 @@ use tetris_store_layout::{DerivedId, Manifest, ManifestId, ObjectEntry};
 use super::error::{Error, Result};
 use super::exit::Code;
 use super::loading::kind_of;
-use super::locate::Place;
 use super::progress::Bar;
+use tetris_agent::place::Place;
 
 /// Fewer digits would name too much: one in 65,536 objects has the same four.
 const MIN_DIGITS: usize = 4;

@@ -9,13 +9,13 @@ use tetris_store_layout::{IdentityBy, IdentityKey, Manifest, ManifestId, ObjectE
 
 use super::error::Result;
 use super::loading::kind_name;
-use super::locate::Place;
 use super::lookup::short;
 use super::output::{self, Output};
 use super::present::Present;
 use super::size::Bytes;
 use super::table::{Side, Table};
 use super::time::{ago, unix_s};
+use tetris_agent::place::Place;
 
 /// Arguments of `ls`.
 #[derive(Debug, Args)]

@@ -9,7 +9,6 @@ mod hold;
 mod init;
 mod load;
 mod loading;
-mod locate;
 mod lookup;
 mod ls;
 mod output;
@@ -33,8 +32,8 @@ use tracing_subscriber::EnvFilter;
 
 use self::error::Result;
 use self::exit::Code;
-use self::locate::{Place, STORE_ENV};
 use self::output::{Format, Output};
+use tetris_agent::place::{Place, STORE_ENV};
 
 /// Level of the log on stderr.
 const LOG_ENV: &str = "TETRIS_LOG";
@@ -101,7 +100,8 @@ enum Command {
     /// Run a program while models stay in the store
     ///
     /// The references live exactly as long as CMD, whatever it does. Signals, terminal and exit code are
-    /// CMD's own. CMD finds the store in TETRIS_STORE.
+    /// CMD's own. CMD finds the store in TETRIS_STORE, and Python programs load safetensors files through
+    /// it where the package tetris-store is installed (TETRIS_PATCH=1).
     ///
     /// In CMD's arguments `{}` stands for the path of the first model, `{1}`, `{2}` and so on for each. A
     /// file that is kept whole is then read from the store, under its own name; safetensors files and
@@ -110,6 +110,7 @@ enum Command {
     /// When there is no usable store, CMD runs all the same, after a warning.
     #[command(after_help = "\
 Examples:
+  tetris exec -- python serve.py
   tetris exec --model model.gguf -- llama-server -m {}
   tetris exec --model ./Llama-3.1-8B -- python serve.py ./Llama-3.1-8B")]
     Exec(exec::ExecArgs),

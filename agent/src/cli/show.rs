@@ -13,13 +13,13 @@ use tetris_store_layout::{
 use super::error::{Error, Result};
 use super::exit::Code;
 use super::loading::{kind_name, lossy};
-use super::locate::Place;
 use super::lookup::{self, Found, find, short};
 use super::output::Output;
 use super::present::Present;
 use super::size::Bytes;
 use super::table::{Side, Table};
 use super::time::{ago, unix_s};
+use tetris_agent::place::Place;
 
 /// Arguments of `show`.
 #[derive(Debug, Args)]

@@ -7,10 +7,10 @@ use serde_json::json;
 use tetris_agent::TensorSet;
 
 use super::error::Result;
-use super::locate::Place;
 use super::lookup::manifests;
 use super::output::Output;
 use super::size::Bytes;
+use tetris_agent::place::Place;
 
 /// Arguments of `similarity`.
 #[derive(Debug, Args)]

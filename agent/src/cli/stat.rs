@@ -7,10 +7,10 @@ use tetris_store_layout::Usage;
 
 use super::error::Result;
 use super::loading::lossy;
-use super::locate::Place;
 use super::output::{self, Output};
 use super::size::Bytes;
 use super::time::{ago, unix_s};
+use tetris_agent::place::Place;
 
 /// Arguments of `stat`: none of its own.
 #[derive(Debug, Args)]

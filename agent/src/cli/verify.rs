@@ -12,11 +12,11 @@ use tetris_store_layout::{Holders, ObjectEntry, ObjectRef, StoreError, VerifyDep
 use super::error::{Error, Result};
 use super::exit::Code;
 use super::gc::require_writable;
-use super::locate::Place;
 use super::lookup::{self, Found};
 use super::output::{self, Output, bad, good};
 use super::progress::Bar;
 use super::size::Bytes;
+use tetris_agent::place::Place;
 
 /// Arguments of `verify`.
 #[derive(Debug, Args)]

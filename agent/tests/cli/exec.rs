@@ -51,6 +51,23 @@ fn references_live_as_long_as_the_command() {
 }
 
 #[test]
+fn the_command_finds_the_store_and_python_is_told_to_use_it() {
+    let site = Site::new();
+    let print = "echo $TETRIS_STORE $TETRIS_PATCH";
+    let output = |mut command: std::process::Command| run(&mut command).expect(0).stdout;
+    let store = site.store_dir().to_str().unwrap().to_owned();
+    assert_eq!(output(site.exec(print)), format!("{store} 1\n"));
+
+    let without_model = || site.command(&["exec", "--", "sh", "-c", print]);
+    assert_eq!(output(without_model()), format!("{store} 1\n"));
+    assert!(site.holder().is_none());
+    // Whoever has set it knows better.
+    let mut own = without_model();
+    own.env("TETRIS_PATCH", "files");
+    assert_eq!(output(own), format!("{store} files\n"));
+}
+
+#[test]
 fn references_end_when_the_command_is_killed() {
     let site = Site::new();
     let mut command = Background::start(&mut site.exec(WAIT));

@@ -99,7 +99,7 @@ fn derived_records_are_listed_and_shown() {
     let key = DerivedKey::new(TensorId::of(b"source"), "marlin", 3).unwrap();
     let store = site.fixture.store();
     let made = store.get_or_create(&key, Access::ReadOnly, std::time::Duration::ZERO, || {
-        b"result".to_vec()
+        Ok::<_, std::convert::Infallible>(b"result".to_vec())
     });
     assert!(made.is_ok());
     let row = site.json(&["ls", "--derived"])["derived"][0].clone();

@@ -3,6 +3,7 @@
 //! What a scenario does with things of its own comes first and passes the same steps every time;
 //! then it works on what other processes work on as well.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -116,8 +117,9 @@ fn records(store: &Store, seed: u64) -> anyhow::Result<()> {
     let wait = Duration::from_secs(10);
     for (index, access) in [(22, Access::ReadOnly), (23, Access::CopyOnWrite)] {
         let bytes = own_bytes(seed, index, 700);
-        let made = store.get_or_create(&derived, access, wait, || bytes.clone());
-        let held = Held::from(made.map_err(|(error, _)| error)?);
+        let make = || Ok::<_, Infallible>(bytes.clone());
+        let made = store.get_or_create(&derived, access, wait, make);
+        let held = Held::from(made.map_err(|error| error.publish().0)?);
         held.check(store)?;
         let object = held.object;
         drop(held);
@@ -152,9 +154,9 @@ pub(super) fn shared_records(store: &Store, seed: u64) -> anyhow::Result<()> {
         );
     }
     let derived = DerivedKey::new(TensorId::of(b"shared"), "shared", 1)?;
-    let make = || bytes(3_000_000 + seed % 3, 900);
+    let make = || Ok::<_, Infallible>(bytes(3_000_000 + seed % 3, 900));
     let made = store.get_or_create(&derived, Access::ReadOnly, Duration::from_secs(10), make);
-    let made = Held::from(made.map_err(|(error, _)| error)?);
+    let made = Held::from(made.map_err(|error| error.publish().0)?);
     let possible = (0..3).map(|n| ObjectRef::of(&bytes(3_000_000 + n, 900)));
     ensure!(
         possible.into_iter().any(|object| object == made.object),

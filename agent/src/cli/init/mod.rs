@@ -19,9 +19,9 @@ use self::args::{DEFAULT_PERCENT, Size};
 use self::mount::{Huge, Mount, mount_tmpfs};
 use super::error::{Error, Result};
 use super::exit::Code;
-use super::locate::{MOUNT_POINT, Place, SHM_DIR};
 use super::output::{self, Output};
 use super::size::Bytes;
+use tetris_agent::place::{MOUNT_POINT, Place, SHM_DIR};
 
 /// Who may enter by default: everybody reads, the owner publishes.
 const DEFAULT_MODE: u32 = 0o755;

@@ -1,36 +1,56 @@
-//! Which store the command works on.
+//! Which store a process uses when nobody passes one: the rule of every way into Tetris.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
-use tetris_agent::Store;
-use tetris_store_layout::StoreError;
-
-use super::error::{Error, Result};
-use super::exit::Code;
+use tetris_store_layout::{Store, StoreError};
+use thiserror::Error;
 
 /// Where root mounts a store.
-pub(crate) const MOUNT_POINT: &str = "/run/tetris/store";
+pub const MOUNT_POINT: &str = "/run/tetris/store";
 /// Where everybody else keeps one.
-pub(crate) const SHM_DIR: &str = "/dev/shm/tetris";
-/// Names the store's directory, to this command and to programs that load models.
-pub(crate) const STORE_ENV: &str = "TETRIS_STORE";
+pub const SHM_DIR: &str = "/dev/shm/tetris";
+/// Names the store's directory, to the command `tetris` and to programs that load models.
+pub const STORE_ENV: &str = "TETRIS_STORE";
 
-/// The store's directory as the user named it, or as it is by default.
+/// A store's directory as the user named it, or as it is by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     /// The directory.
-    pub(crate) dir: PathBuf,
+    pub dir: PathBuf,
     /// Whether the user named it.
-    pub(crate) named: bool,
+    pub named: bool,
+}
+
+/// There is no store that can be used at a place.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// There is no such directory.
+    #[error("there is no tensor store at `{}`; create it with `tetris init`, or name another with --store or {STORE_ENV}", dir.display())]
+    Missing {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// Nobody named this store, and it belongs to a stranger.
+    #[error("the tensor store at `{0}` belongs to user {owner}, who can put anything into it; if you trust them, name it: --store {0}, or {STORE_ENV}={0}", dir.display())]
+    Untrusted {
+        /// The directory.
+        dir: PathBuf,
+        /// Its owner's user id.
+        owner: u32,
+    },
+    /// It cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 impl Place {
     /// The directory `named`, or else the default. An empty name counts as none: that is how many
     /// tools unset a variable.
-    pub(crate) fn new(named: Option<OsString>) -> Self {
+    pub fn new(named: Option<OsString>) -> Self {
         match named.filter(|name| !name.is_empty()) {
             Some(name) => Self {
                 dir: name.into(),
@@ -46,36 +66,27 @@ impl Place {
     /// Opens the store.
     ///
     /// # Errors
-    /// With [`Code::NoStore`], whatever is wrong with it.
-    pub(crate) fn open(&self) -> Result<Store> {
-        let unusable = |error: StoreError| Error::new(Code::NoStore, error);
+    /// Whatever is wrong with it.
+    pub fn open(&self) -> Result<Store, PlaceError> {
         if !self.dir.exists() {
-            return Err(Error::message(
-                Code::NoStore,
-                format_args!(
-                    "there is no tensor store at `{}`; create it with `tetris init`, or name another with --store",
-                    self.dir.display()
-                ),
-            ));
+            let dir = self.dir.clone();
+            return Err(PlaceError::Missing { dir });
         }
         self.require_trusted()?;
-        Store::open(&self.dir).map_err(unusable)
+        Ok(Store::open(&self.dir)?)
     }
 
     /// Anybody may make a directory in /dev/shm, and a store's owner answers for what is in it. So
     /// a stranger's store is used only by who names it.
-    fn require_trusted(&self) -> Result {
+    fn require_trusted(&self) -> Result<(), PlaceError> {
         let owner = std::fs::metadata(&self.dir).map_or(0, |metadata| metadata.uid());
         if self.named || owner == 0 || owner == geteuid().as_raw() {
             return Ok(());
         }
-        Err(Error::message(
-            Code::NoStore,
-            format_args!(
-                "the tensor store at `{0}` belongs to user {owner}, who can put anything into it; if you trust them, name it: --store {0}",
-                self.dir.display()
-            ),
-        ))
+        Err(PlaceError::Untrusted {
+            dir: self.dir.clone(),
+            owner,
+        })
     }
 }
 
@@ -110,8 +121,10 @@ mod tests {
             named: false,
         };
         let refused = place.open().unwrap_err();
-        assert_eq!(refused.code, Code::NoStore);
-        assert!(refused.to_string().contains("belongs to user 65534"));
+        assert!(matches!(
+            refused,
+            PlaceError::Untrusted { owner: 65_534, .. }
+        ));
         place.named = true;
         let refused = place.open().unwrap_err().to_string();
         assert!(refused.contains("not a tensor store"), "{refused}");

@@ -1,0 +1,67 @@
+"""The agent of this process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Literal
+
+from tetris import _native
+
+Mode = Literal["copy_on_write", "read_only"]
+
+logger = logging.getLogger("tetris")
+
+_lock = threading.Lock()
+_agent: tuple[str | None, _native.Agent] | None = None
+
+
+def agent() -> _native.Agent:
+    """Return the agent of this process, made at the first call.
+
+    It uses the store that the environment variable ``TETRIS_STORE`` names, or else the default one:
+    ``/run/tetris/store`` if that is mounted, and ``/dev/shm/tetris``. If there is no store that can be used, it loads
+    into private memory, says so once in the log ``tetris``, and ``agent().unavailable`` says why.
+
+    When ``TETRIS_STORE`` changes, the next call makes a new agent.
+    """
+    global _agent
+    named = os.environ.get("TETRIS_STORE")
+    with _lock:
+        if _agent is None or _agent[0] != named:
+            made = _native.Agent.from_environment()
+            if made.unavailable is not None:
+                logger.warning("no tensor store is used, nothing is shared: %s", made.unavailable)
+            _agent = (named, made)
+        return _agent[1]
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    mode: Mode = "read_only",
+    prefault: bool = False,
+    threads: int | None = None,
+    wait: float | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> _native.Model:
+    """Load a model without any framework: a safetensors file, or a directory as Hugging Face lays it out.
+
+    The tensors have the buffer protocol and DLPack, so that NumPy, JAX, CuPy and others take them without a copy:
+    ``numpy.asarray(model["weight"])``, ``jax.dlpack.from_dlpack(model["weight"])``.
+
+    Args:
+        path: The file or directory.
+        mode: ``"read_only"`` maps memory that nobody can write to; ``"copy_on_write"`` memory of which a write copies
+            the page, 4 KiB or 2 MiB, for this process alone.
+        prefault: Fill the page tables now, so that the first pass over the weights does not fault.
+        threads: Threads of a first load; one per core by default.
+        wait: Longest wait, in seconds, for another process that reads the same file just now; 60 by default.
+        progress: Called with the bytes done and the bytes in all, while an unknown file is read.
+
+    Raises:
+        LoadError: The model's files are missing or invalid. Never because of the store.
+    """
+    return agent().load(path, mode=mode, prefault=prefault, threads=threads, wait=wait, progress=progress)

@@ -1,0 +1,288 @@
+"""The native half of the package: the agent, and memory that is shared where it can be."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeVar, final, overload
+
+from typing_extensions import Buffer
+
+from tetris._types import Counters, Report
+
+_T = TypeVar("_T")
+_Path = str | os.PathLike[str]
+_Mode = Literal["copy_on_write", "read_only"]
+_Progress = Callable[[int, int], object]
+
+#: The version of the package.
+VERSION: str
+
+@final
+class Agent:
+    """Loads models through a tensor store, or without one. Most programs use :func:`tetris.agent`."""
+
+    def __new__(cls, store: _Path | None = None) -> Agent:
+        """Return an agent of the store in the directory `store`; without a path, one of no store.
+
+        Raises:
+            StoreError: There is no usable store; the subclass says why.
+        """
+
+    @staticmethod
+    def from_environment() -> Agent:
+        """Return an agent of the store that ``TETRIS_STORE`` names, or the default; without one if there is none."""
+
+    @property
+    def store(self) -> str | None:
+        """The store's directory; `None` without a store."""
+
+    @property
+    def objects_dir(self) -> str | None:
+        """The directory of the store's objects; `None` without a store."""
+
+    @property
+    def unavailable(self) -> str | None:
+        """Why there is no store, if there should be one."""
+
+    @property
+    def counters(self) -> Counters:
+        """Counts since this agent was made."""
+
+    def load(
+        self,
+        path: _Path,
+        *,
+        mode: _Mode = "read_only",
+        prefault: bool = False,
+        threads: int | None = None,
+        wait: float | None = None,
+        progress: _Progress | None = None,
+    ) -> Model:
+        """Load a safetensors file, or a directory as Hugging Face lays it out; see :func:`tetris.load`.
+
+        Raises:
+            LoadError: The model's files are missing or invalid. Never because of the store.
+        """
+
+    def open(self, path: _Path) -> File:
+        """Open a safetensors file and read its header.
+
+        Raises:
+            LoadError: The file is missing or invalid.
+        """
+
+    def share_file(
+        self,
+        path: _Path,
+        *,
+        threads: int | None = None,
+        wait: float | None = None,
+        progress: _Progress | None = None,
+    ) -> SharedFile:
+        """Keep a whole file of any format in the store, for programs that map it by path.
+
+        Raises:
+            LoadError: The file is missing.
+        """
+
+    def file_id(self, path: _Path) -> str:
+        """Return the BLAKE3-256 of a whole file, as 64 hexadecimal digits. A store remembers it by the file's stat.
+
+        Raises:
+            LoadError: The file is missing.
+        """
+
+    def publish(self, data: Buffer, *, mode: _Mode = "read_only") -> Memory:
+        """Put C-contiguous bytes into the store as one object, or find it there. Other threads run meanwhile.
+
+        Raises:
+            ShareError: The store cannot take them, or there is none.
+        """
+
+    def derive(
+        self,
+        source_id: str,
+        transform: str,
+        version: int,
+        make: Callable[[], Buffer],
+        *,
+        mode: _Mode = "read_only",
+    ) -> Memory:
+        """Return what `transform` in its `version` makes of the bytes `source_id`: from the store, or by `make`.
+
+        `transform`, of at most 4,096 bytes, names the operation with its parameters. `make` runs at most once. What
+        the store cannot take is returned in private memory, and `private_reason` says why.
+
+        Raises:
+            ValueError: `source_id` is not 64 hexadecimal digits, or the name is too long.
+            Exception: Whatever `make` raises.
+        """
+
+    def attach(self, object: str, *, mode: _Mode = "read_only") -> Memory | None:
+        """Return the object with this file name; `None` if it is not in the store.
+
+        Raises:
+            StoreError: The object cannot be mapped.
+        """
+
+@final
+class File:
+    """An open safetensors file. It stays the file that was opened, whatever its path names meanwhile."""
+
+    @property
+    def path(self) -> str: ...
+    def fileno(self) -> int:
+        """Return the descriptor of the open file, which stays this object's own."""
+
+    def tensors(self) -> dict[str, tuple[str, list[int]]]:
+        """Return element type and shape of each tensor by name, in the order of the file."""
+
+    def metadata(self) -> dict[str, str] | None:
+        """Return the strings under ``__metadata__``; `None` if there are none."""
+
+    def load(
+        self,
+        *,
+        mode: _Mode = "read_only",
+        prefault: bool = False,
+        threads: int | None = None,
+        wait: float | None = None,
+        progress: _Progress | None = None,
+    ) -> Model:
+        """Load the tensors.
+
+        Raises:
+            LoadError: The file has changed into something that is not valid.
+        """
+
+@final
+class Model:
+    """Tensors by name, in the order of the files. Each keeps its own object in the store, and outlives the model."""
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The strings under ``__metadata__`` of the files."""
+
+    @property
+    def report(self) -> Report:
+        """What the load did."""
+
+    def __getitem__(self, name: str, /) -> Tensor: ...
+    @overload
+    def get(self, name: str) -> Tensor | None: ...
+    @overload
+    def get(self, name: str, default: _T) -> Tensor | _T: ...
+    def __contains__(self, name: object, /) -> bool: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def keys(self) -> list[str]: ...
+    def values(self) -> list[Tensor]: ...
+    def items(self) -> list[tuple[str, Tensor]]: ...
+
+@final
+class Tensor:
+    """A tensor without a framework: C-contiguous, little-endian, at an address that is a multiple of 64.
+
+    It has the buffer protocol, typed and with its shape where the protocol has a letter for the element type, else as
+    bytes; and DLPack, from version 1.0 on if it is read-only.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> str:
+        """The element type as safetensors spells it, such as ``"BF16"``."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def id(self) -> str | None:
+        """BLAKE3-256 of the bytes as they were loaded; `None` if they were not hashed because there is no store."""
+
+    @property
+    def origin(self) -> Literal["shared", "new", "private", "empty"]:
+        """Where the bytes are: in an object that was there, in one that this load published, or in private memory."""
+
+    @property
+    def readonly(self) -> bool: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a capsule over the memory (array API standard).
+
+        Raises:
+            BufferError: The consumer asks for another device, or cannot take read-only memory or the element type.
+        """
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class Memory:
+    """Bytes in the store, or in private memory. It has the buffer protocol, and keeps its object in the store."""
+
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def id(self) -> str | None:
+        """BLAKE3-256 of the bytes; `None` if they are private."""
+
+    @property
+    def object(self) -> str | None:
+        """The file name of the object; `None` if the bytes are private."""
+
+    @property
+    def path(self) -> str | None:
+        """The path of the object, valid while this lives; `None` if the bytes are private."""
+
+    @property
+    def origin(self) -> Literal["shared", "new", "private"]: ...
+    @property
+    def readonly(self) -> bool: ...
+    @property
+    def private_reason(self) -> str | None:
+        """Why a derived object is private, if it is."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class SharedFile:
+    """A file that is kept whole in the store while this lives."""
+
+    @property
+    def path(self) -> str:
+        """Where it can be mapped: in the store, or the original where the store could not take it."""
+
+    @property
+    def is_shared(self) -> bool: ...
+    @property
+    def id(self) -> str | None: ...
+    @property
+    def report(self) -> Report: ...
+    def __fspath__(self) -> str: ...
+
+def create_store(path: _Path, *, allow_other_file_systems: bool = False) -> None:
+    """Create an empty store in an empty or new directory on a tmpfs, such as one in ``/dev/shm``.
+
+    The command ``tetris init`` does the same, and can mount a tmpfs with 2 MiB pages.
+
+    Raises:
+        StoreError: The directory cannot be one; the subclass says why.
+    """
+
+def content_id(data: Buffer) -> str:
+    """Return the BLAKE3-256 of C-contiguous bytes, over all cores."""
+
+def unmodified_id(address: int, nbytes: int) -> str | None:
+    """Return the id of bytes that were loaded at this address and not written to since; `None` if that is not known."""
+
+def is_unmodified(address: int, nbytes: int) -> bool:
+    """Return whether bytes are a part of what was loaded from the store, and not written to since."""

@@ -1,0 +1,196 @@
+"""Publishing what is in memory already, whatever made it, and taking the shared memory instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from tetris import _native
+from tetris._agent import agent, logger
+from tetris._content import content_of
+from tetris.errors import ShareError
+
+#: Below this, a tensor stays private: an object of its own would take a page and a mapping in every process.
+MIN_BYTES = 64 << 10
+
+
+@dataclass
+class ShareReport:
+    """What sharing did, in bytes of tensors."""
+
+    #: Taken from the store, where the same bytes were already.
+    bytes_found: int = 0
+    #: Published by this call.
+    bytes_published: int = 0
+    #: Mapped from the store before.
+    bytes_already: int = 0
+    #: Too small, on another device, of a layout that cannot be mapped, or refused by the store.
+    bytes_private: int = 0
+    #: Why the store refused, if it did.
+    private_reason: str | None = None
+    #: The names that stay private.
+    private_names: list[str] = field(default_factory=list)
+
+    @property
+    def bytes_shared(self) -> int:
+        """All bytes that are shared now."""
+        return self.bytes_found + self.bytes_published + self.bytes_already
+
+
+def share_module_(module: torch.nn.Module, *, min_bytes: int = MIN_BYTES) -> ShareReport:
+    """Put a module's parameters and buffers into the store, and let the module use the shared memory.
+
+    For weights that did not come through the store as they are: loaded from ``.bin`` or another format, cast,
+    quantised, merged. The first process publishes them; the others find the same bytes there and drop their own
+    copy. Parameters stay the same objects, ties and views stay ties and views, and values do not change.
+
+    Every process hashes its weights once, at some GB/s; :func:`tetris.derived` saves that too.
+
+    Args:
+        module: The module, which is changed in place. Nobody may write to its tensors meanwhile.
+        min_bytes: Tensors below this many bytes stay private.
+
+    Returns:
+        How much is shared now. Nothing is raised because of the store: what it cannot take stays private.
+    """
+    named = [*module.named_parameters(), *module.named_buffers()]
+    report = ShareReport()
+    for tensor, shared in _shared(named, min_bytes, report):
+        tensor.data = shared
+    return report
+
+
+def share_state_dict(
+    state_dict: Mapping[str, torch.Tensor], *, min_bytes: int = MIN_BYTES
+) -> tuple[dict[str, torch.Tensor], ShareReport]:
+    """Put the tensors of a state dict into the store; see :func:`share_module_`.
+
+    Args:
+        state_dict: Tensors by name; it is left as it is.
+        min_bytes: Tensors below this many bytes stay private.
+
+    Returns:
+        The same names with tensors over shared memory, those that cannot be shared as they are; and how much is
+        shared.
+    """
+    report = ShareReport()
+    replaced = {id(tensor): shared for tensor, shared in _shared(state_dict.items(), min_bytes, report)}
+    return {name: replaced.get(id(tensor), tensor) for name, tensor in state_dict.items()}, report
+
+
+def share_loaded(module: torch.nn.Module, loaded: Mapping[str, torch.Tensor]) -> None:
+    """Let a module's tensors use the memory of loaded ones of the same names, where the bytes are the same."""
+    tensors = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
+    # Tensors over one memory must stay so: each takes the shared memory, or none does.
+    at: dict[int, list[torch.Tensor]] = {}
+    for tensor in tensors.values():
+        if tensor.device.type == "cpu" and type(tensor.data) is torch.Tensor and tensor.layout is torch.strided:
+            aliases = at.setdefault(tensor.untyped_storage().data_ptr(), [])
+            if not any(tensor is alias for alias in aliases):
+                aliases.append(tensor)
+    for name, source in loaded.items():
+        tensor = tensors.get(name)
+        if tensor is None or tensor.device.type != "cpu" or source.nbytes == 0:
+            continue
+        aliases = at.get(tensor.untyped_storage().data_ptr(), [])
+        if all(_same(alias, source) for alias in aliases):
+            for alias in aliases:
+                alias.data = source
+
+
+def _same(tensor: torch.Tensor, source: torch.Tensor) -> bool:
+    """Whether both are contiguous with the same bytes; NaNs are bytes as well."""
+    return (
+        tensor.dtype == source.dtype
+        and tensor.shape == source.shape
+        and tensor.is_contiguous()
+        and torch.equal(_bytes(tensor), _bytes(source))
+    )
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().reshape(-1).view(torch.uint8)
+
+
+def _shared(
+    named: Iterable[tuple[str, torch.Tensor]], min_bytes: int, report: ShareReport
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Publish tensors; return each with the one that is to take its place."""
+    by_storage: dict[int, list[tuple[str, torch.Tensor]]] = {}
+    seen: set[int] = set()
+    for name, tensor in named:
+        if id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        if _can_share(tensor):
+            by_storage.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor))
+        else:
+            _stays(report, [(name, tensor)])
+    replaced = []
+    for group in by_storage.values():
+        replaced += _share_storage(group, min_bytes, report)
+    return replaced
+
+
+def _can_share(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and type(tensor.data) is torch.Tensor
+        and not tensor.is_quantized
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+        and tensor.nbytes > 0
+    )
+
+
+def _share_storage(
+    group: list[tuple[str, torch.Tensor]], min_bytes: int, report: ShareReport
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Share the tensors over one storage."""
+    first = group[0][1]
+    alike = all(
+        tensor.data_ptr() == first.data_ptr() and tensor.nbytes == first.nbytes and tensor.is_contiguous()
+        for _, tensor in group
+    )
+    if alike:
+        # The tensor's bytes, which may be a part of a larger storage, are what a file of it would hold.
+        address, nbytes = first.data_ptr(), first.nbytes
+    else:
+        storage = first.untyped_storage()
+        address, nbytes = storage.data_ptr(), storage.nbytes()
+    counted = nbytes if alike else sum(tensor.nbytes for _, tensor in group)
+    if nbytes < min_bytes:
+        _stays(report, group)
+        return []
+    if _native.is_unmodified(address, nbytes):
+        report.bytes_already += counted
+        return []
+    try:
+        memory = agent().publish(content_of(address, nbytes), mode="copy_on_write")
+    except ShareError as error:
+        if report.private_reason is None:
+            report.private_reason = str(error)
+            logger.warning("weights stay private: %s", error)
+        _stays(report, group)
+        return []
+    if memory.origin == "new":
+        report.bytes_published += counted
+    else:
+        report.bytes_found += counted
+    base = torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
+    return [(tensor, _view(tensor, base, address)) for _, tensor in group]
+
+
+def _view(tensor: torch.Tensor, storage: torch.UntypedStorage, address: int) -> torch.Tensor:
+    """Return what `tensor` is to memory at `address`, for the same bytes in `storage`."""
+    offset = (tensor.data_ptr() - address) // tensor.element_size()
+    view = torch.empty(0, dtype=tensor.dtype)
+    return view.set_(storage, offset, tensor.size(), tensor.stride())
+
+
+def _stays(report: ShareReport, group: list[tuple[str, torch.Tensor]]) -> None:
+    report.bytes_private += sum(tensor.nbytes for _, tensor in group)
+    report.private_names += [name for name, _ in group]

@@ -1,0 +1,213 @@
+//! The agent.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tetris_agent::place::{Place, STORE_ENV};
+use tetris_agent::{CreateOptions, LoadOptions, Store};
+use tetris_store_layout::TensorId;
+
+use crate::errors;
+use crate::file::File;
+use crate::foreign_bytes::ForeignBytes;
+use crate::memory::{Memory, SharedFile};
+use crate::model::Model;
+use crate::options;
+
+/// Loads models through a tensor store, or without one.
+#[pyclass(frozen, module = "tetris")]
+pub(crate) struct Agent {
+    agent: tetris_agent::Agent,
+    unavailable: Option<String>,
+}
+
+#[pymethods]
+impl Agent {
+    /// With a path, an agent of the store there, or an error; without, one of no store.
+    #[new]
+    #[pyo3(signature = (store=None))]
+    fn new(py: Python<'_>, store: Option<PathBuf>) -> PyResult<Self> {
+        let agent = match store {
+            None => tetris_agent::Agent::without_store(),
+            Some(dir) => {
+                let place = Place { dir, named: true };
+                let store = py.detach(|| place.open()).map_err(errors::place)?;
+                tetris_agent::Agent::with_store(store)
+            }
+        };
+        Ok(Self {
+            agent,
+            unavailable: None,
+        })
+    }
+
+    /// An agent of the store that `TETRIS_STORE` names, or of the default one; without a store if there is
+    /// none that can be used.
+    #[staticmethod]
+    fn from_environment(py: Python<'_>) -> Self {
+        let place = Place::new(std::env::var_os(STORE_ENV));
+        match py.detach(|| place.open()) {
+            Ok(store) => Self {
+                agent: tetris_agent::Agent::with_store(store),
+                unavailable: None,
+            },
+            Err(error) => Self {
+                agent: tetris_agent::Agent::without_store(),
+                unavailable: Some(error.to_string()),
+            },
+        }
+    }
+
+    #[getter]
+    fn store(&self) -> Option<OsString> {
+        Some(self.agent.store()?.root().into())
+    }
+
+    #[getter]
+    fn objects_dir(&self) -> Option<OsString> {
+        Some(self.agent.store()?.objects_dir().into())
+    }
+
+    #[getter]
+    fn unavailable(&self) -> Option<&str> {
+        self.unavailable.as_deref()
+    }
+
+    #[getter]
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counters = self.agent.counters();
+        let dict = PyDict::new(py);
+        dict.set_item("loads", counters.loads)?;
+        dict.set_item("private_loads", counters.private_loads)?;
+        dict.set_item("private_bytes", counters.private_bytes)?;
+        Ok(dict)
+    }
+
+    #[pyo3(signature = (path, *, mode="read_only", prefault=false, threads=None, wait=None, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn load(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        mode: &str,
+        prefault: bool,
+        threads: Option<usize>,
+        wait: Option<f64>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Model> {
+        let options = options::load(mode, prefault, threads, wait, progress)?;
+        let model = py.detach(|| self.agent.load_with(path, &options));
+        Model::new(py, model.map_err(errors::load)?)
+    }
+
+    fn open(&self, py: Python<'_>, path: PathBuf) -> PyResult<File> {
+        let file = py.detach(|| self.agent.open_file(path));
+        Ok(File::new(file.map_err(errors::load)?))
+    }
+
+    #[pyo3(signature = (path, *, threads=None, wait=None, progress=None))]
+    fn share_file(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        threads: Option<usize>,
+        wait: Option<f64>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<SharedFile> {
+        let options = options::load("read_only", false, threads, wait, progress)?;
+        let file = py.detach(|| self.agent.load_file(path, &options));
+        Ok(SharedFile::new(file.map_err(errors::load)?))
+    }
+
+    fn file_id(&self, py: Python<'_>, path: PathBuf) -> PyResult<String> {
+        let id = py.detach(|| self.agent.file_digest(path));
+        Ok(id.map_err(errors::load)?.to_string())
+    }
+
+    #[pyo3(signature = (data, *, mode="read_only"))]
+    fn publish(&self, py: Python<'_>, data: &Bound<'_, PyAny>, mode: &str) -> PyResult<Memory> {
+        let options = options::mapped(mode)?;
+        let bytes = ForeignBytes::of(data)?;
+        let published = py.detach(|| {
+            let read_at = |offset, buffer: &mut [u8]| bytes.read_at(offset, buffer);
+            self.agent.publish(bytes.len() as u64, &read_at, &options)
+        });
+        Ok(Memory::new(self, published.map_err(errors::share)?, None))
+    }
+
+    #[pyo3(signature = (source_id, transform, version, make, *, mode="read_only"))]
+    fn derive(
+        &self,
+        py: Python<'_>,
+        source_id: &str,
+        transform: &str,
+        version: u32,
+        make: &Bound<'_, PyAny>,
+        mode: &str,
+    ) -> PyResult<Memory> {
+        let options = options::mapped(mode)?;
+        let source = TensorId::from_str(source_id)
+            .map_err(|error| PyValueError::new_err(format!("source_id: {error}")))?;
+        let make = make.clone().unbind();
+        let derived = py.detach(|| {
+            self.agent.derive(source, transform, version, &options, || {
+                Python::attach(|py| ForeignBytes::of(&make.call0(py)?.into_bound(py))?.to_vec())
+            })
+        });
+        let derived = derived.map_err(|error| PyValueError::new_err(error.to_string()))??;
+        let reason = derived.private_reason().map(str::to_owned);
+        Ok(Memory::new(self, derived.detach(), reason))
+    }
+
+    #[pyo3(signature = (object, *, mode="read_only"))]
+    fn attach(&self, py: Python<'_>, object: &str, mode: &str) -> PyResult<Option<Memory>> {
+        let options = options::mapped(mode)?;
+        let region = py.detach(|| self.agent.attach(object, &options));
+        let region = region.map_err(errors::map)?;
+        Ok(region.map(|region| Memory::new(self, region, None)))
+    }
+
+    fn __repr__(&self) -> String {
+        match self.agent.store() {
+            Some(store) => format!("tetris.Agent('{}')", store.root().display()),
+            None => "tetris.Agent(None)".to_owned(),
+        }
+    }
+}
+
+impl Agent {
+    pub(crate) fn agent(&self) -> &tetris_agent::Agent {
+        &self.agent
+    }
+}
+
+/// Creates an empty store in a directory on a tmpfs.
+#[pyfunction]
+#[pyo3(signature = (path, *, allow_other_file_systems=false))]
+pub(crate) fn create_store(
+    py: Python<'_>,
+    path: PathBuf,
+    allow_other_file_systems: bool,
+) -> PyResult<()> {
+    let options = CreateOptions {
+        allow_other_file_systems,
+    };
+    let created = py.detach(|| Store::create(path, &options));
+    created.map(drop).map_err(errors::store)
+}
+
+/// BLAKE3-256 of the bytes, as the store names them.
+#[pyfunction]
+pub(crate) fn content_id(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<String> {
+    let bytes = ForeignBytes::of(data)?;
+    let options = LoadOptions::default();
+    let id = py.detach(|| {
+        let read_at = |offset, buffer: &mut [u8]| bytes.read_at(offset, buffer);
+        tetris_agent::content_id(bytes.len() as u64, &read_at, &options)
+    });
+    Ok(id.map_err(|error| errors::share(error.into()))?.to_string())
+}

@@ -1,0 +1,290 @@
+//! DLPack (dlpack.h 1.1; the array API standard, `__dlpack__`): how NumPy, JAX, CuPy, PyTorch and others take
+//! memory over without another binding.
+#![expect(unsafe_code, reason = "DLPack is C structures behind a capsule")]
+
+use std::ffi::{CStr, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyBufferError, PyMemoryError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use tetris_agent::{DetachedTensor, Region};
+use tetris_store_layout::Dtype;
+
+/// `kDLCPU`, device 0.
+pub(crate) const CPU: (i32, i32) = (1, 0);
+
+const UNVERSIONED: &CStr = c"dltensor";
+const VERSIONED: &CStr = c"dltensor_versioned";
+/// `DLPACK_FLAG_BITMASK_READ_ONLY`
+const READ_ONLY: u64 = 1;
+/// `DLPACK_FLAG_BITMASK_IS_COPIED`
+const IS_COPIED: u64 = 2;
+
+/// What the consumer asks for.
+pub(crate) struct Request<'py> {
+    pub(crate) stream: Option<Bound<'py, PyAny>>,
+    pub(crate) max_version: Option<(u32, u32)>,
+    pub(crate) device: Option<(i32, i32)>,
+    pub(crate) copy: Option<bool>,
+}
+
+#[repr(C)]
+struct Device {
+    kind: i32,
+    id: i32,
+}
+
+#[repr(C)]
+struct DataType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+/// `DLTensor`
+#[repr(C)]
+struct Array {
+    data: *mut c_void,
+    device: Device,
+    ndim: i32,
+    dtype: DataType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+/// `DLManagedTensor`
+#[repr(C)]
+struct Managed {
+    array: Array,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+}
+
+/// `DLManagedTensorVersioned`
+#[repr(C)]
+struct ManagedVersioned {
+    major: u32,
+    minor: u32,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut ManagedVersioned)>,
+    flags: u64,
+    array: Array,
+}
+
+/// An export with all that it points to. The consumer sees `managed`, which comes first.
+#[repr(C)]
+struct Export<M> {
+    managed: M,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+    /// The memory, and with it the reference to the store.
+    _region: Option<Arc<Region>>,
+}
+
+/// A capsule over the tensor's memory.
+pub(crate) fn export<'py>(
+    py: Python<'py>,
+    tensor: &DetachedTensor,
+    request: &Request<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if request
+        .stream
+        .as_ref()
+        .is_some_and(|stream| !stream.is_none())
+    {
+        return Err(PyBufferError::new_err(
+            "stream must be None for a tensor in host memory",
+        ));
+    }
+    if request.device.is_some_and(|device| device != CPU) {
+        return Err(PyBufferError::new_err(format!(
+            "the tensor is in host memory, device {CPU:?}; found dl_device {:?}",
+            request.device
+        )));
+    }
+    let copied;
+    let (tensor, copied) = if request.copy == Some(true) {
+        copied = copy_of(tensor)?;
+        (&copied, true)
+    } else {
+        (tensor, false)
+    };
+    if request.max_version.is_some_and(|(major, _)| major >= 1) {
+        let read_only = if tensor.is_writable() { 0 } else { READ_ONLY };
+        let flags = read_only | if copied { IS_COPIED } else { 0 };
+        let export = Export::new(tensor, |array| ManagedVersioned {
+            major: 1,
+            minor: 0,
+            context: ptr::null_mut(),
+            deleter: Some(delete_versioned),
+            flags,
+            array,
+        })?;
+        return capsule(py, export, VERSIONED, drop_versioned);
+    }
+    if !tensor.is_writable() {
+        return Err(PyBufferError::new_err(
+            "the tensor is mapped read-only, which DLPack can say from version 1.0 on; ask for max_version=(1, 0), \
+             or load with mode=\"copy_on_write\"",
+        ));
+    }
+    let export = Export::new(tensor, |array| Managed {
+        array,
+        context: ptr::null_mut(),
+        deleter: Some(delete),
+    })?;
+    capsule(py, export, UNVERSIONED, drop_unversioned)
+}
+
+/// The tensor in private memory.
+fn copy_of(tensor: &DetachedTensor) -> PyResult<DetachedTensor> {
+    let no_memory = || PyMemoryError::new_err("no memory for a copy");
+    let region = Region::zeroed(tensor.len).ok_or_else(no_memory)?;
+    let source = ptr::with_exposed_provenance::<u8>(tensor.address().get());
+    let target = ptr::with_exposed_provenance_mut::<u8>(region.address().get());
+    // SAFETY: both are `len` bytes: the tensor's, which `tensor` keeps, and those of a region that nobody else
+    // knows yet, so they do not overlap.
+    unsafe { ptr::copy_nonoverlapping(source, target, tensor.len) };
+    Ok(DetachedTensor {
+        id: None,
+        origin: region.origin(),
+        offset: 0,
+        region: Some(Arc::new(region)),
+        ..tensor.clone()
+    })
+}
+
+impl<M> Export<M> {
+    fn new(tensor: &DetachedTensor, managed: impl FnOnce(Array) -> M) -> PyResult<Box<Self>> {
+        let dims = tensor.shape.iter().map(|&dim| i64::try_from(dim).ok());
+        let (Some(mut shape), Some(dtype)) =
+            (dims.collect::<Option<Vec<_>>>(), data_type(tensor.dtype))
+        else {
+            return Err(PyBufferError::new_err(format!(
+                "DLPack has no {} {:?}",
+                tensor.dtype, tensor.shape
+            )));
+        };
+        let mut strides = vec![1; shape.len()];
+        let mut step = 1i64;
+        for (stride, &dim) in strides.iter_mut().zip(&shape).rev() {
+            *stride = step;
+            step = step.saturating_mul(dim.max(1));
+        }
+        let array = Array {
+            data: ptr::with_exposed_provenance_mut(tensor.address().get()),
+            device: Device {
+                kind: CPU.0,
+                id: CPU.1,
+            },
+            ndim: i32::try_from(shape.len()).unwrap_or(i32::MAX),
+            dtype,
+            // The vectors' memory stays where it is when they move into the box.
+            shape: shape.as_mut_ptr(),
+            strides: strides.as_mut_ptr(),
+            byte_offset: 0,
+        };
+        Ok(Box::new(Self {
+            managed: managed(array),
+            shape,
+            strides,
+            _region: tensor.region.clone(),
+        }))
+    }
+}
+
+/// `DLDataType`; the codes are those of dlpack.h.
+fn data_type(dtype: Dtype) -> Option<DataType> {
+    let code = match dtype {
+        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => 0,
+        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => 1,
+        Dtype::F16 | Dtype::F32 | Dtype::F64 => 2,
+        Dtype::BF16 => 4,
+        Dtype::C64 => 5,
+        Dtype::Bool => 6,
+        Dtype::F8E4M3 => 10,
+        Dtype::F8E4M3Fnuz => 11,
+        Dtype::F8E5M2 => 12,
+        Dtype::F8E5M2Fnuz => 13,
+        Dtype::F8E8M0 => 14,
+        Dtype::F6E2M3 => 15,
+        Dtype::F6E3M2 => 16,
+        Dtype::F4 => 17,
+        _ => return None,
+    };
+    Some(DataType {
+        code,
+        bits: u8::try_from(dtype.bits()).ok()?,
+        lanes: 1,
+    })
+}
+
+fn capsule<'py, M>(
+    py: Python<'py>,
+    export: Box<Export<M>>,
+    name: &'static CStr,
+    destructor: ffi::PyCapsule_Destructor,
+) -> PyResult<Bound<'py, PyAny>> {
+    let pointer = NonNull::from(Box::leak(export));
+    // SAFETY: the pointer is that of an export, which lives until its deleter is called: by the consumer, or by
+    // the destructor if nobody consumed the capsule.
+    let capsule = unsafe {
+        PyCapsule::new_with_pointer_and_destructor(py, pointer.cast(), name, Some(destructor))
+    };
+    match capsule {
+        Ok(capsule) => Ok(capsule.into_any()),
+        Err(error) => {
+            // SAFETY: no capsule has it, so nobody else will free it.
+            drop(unsafe { Box::from_raw(pointer.as_ptr()) });
+            Err(error)
+        }
+    }
+}
+
+/// Frees an export. Consumers may call it from any thread, without the interpreter's lock: it touches no Python
+/// object.
+unsafe extern "C" fn delete(managed: *mut Managed) {
+    // SAFETY: `managed` is the first field of an `Export` that `capsule` leaked, and the consumer calls this once.
+    drop(unsafe { Box::from_raw(managed.cast::<Export<Managed>>()) });
+}
+
+/// As [`delete`].
+unsafe extern "C" fn delete_versioned(managed: *mut ManagedVersioned) {
+    // SAFETY: as in `delete`.
+    drop(unsafe { Box::from_raw(managed.cast::<Export<ManagedVersioned>>()) });
+}
+
+/// Frees what nobody consumed: a consumer renames the capsule.
+unsafe extern "C" fn drop_unversioned(capsule: *mut ffi::PyObject) {
+    // SAFETY: the interpreter calls this with the capsule it destroys.
+    if let Some(managed) = unsafe { unconsumed(capsule, UNVERSIONED) } {
+        // SAFETY: nobody consumed it, so nobody else calls the deleter.
+        unsafe { delete(managed.cast().as_ptr()) };
+    }
+}
+
+/// As [`drop_unversioned`].
+unsafe extern "C" fn drop_versioned(capsule: *mut ffi::PyObject) {
+    // SAFETY: the interpreter calls this with the capsule it destroys.
+    if let Some(managed) = unsafe { unconsumed(capsule, VERSIONED) } {
+        // SAFETY: nobody consumed it, so nobody else calls the deleter.
+        unsafe { delete_versioned(managed.cast().as_ptr()) };
+    }
+}
+
+/// The capsule's pointer, if it still has the name that it was made with.
+///
+/// # Safety
+/// `capsule` is a capsule, and this thread holds the interpreter's lock.
+unsafe fn unconsumed(capsule: *mut ffi::PyObject, name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: as the caller says; the name is a C string.
+    if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: it is valid under this name.
+    NonNull::new(unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) })
+}

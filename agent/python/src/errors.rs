@@ -1,0 +1,103 @@
+//! Errors of Rust as the exceptions of `tetris.errors`.
+
+use std::io::ErrorKind;
+
+use pyo3::PyErr;
+use tetris_agent::place::PlaceError;
+use tetris_agent::{LoadError, ShareError};
+use tetris_store_layout::{MapError, PublishError, StoreError};
+
+/// Exceptions live in Python, where they may have several bases.
+mod python {
+    use pyo3::import_exception;
+
+    import_exception!(tetris.errors, NoStoreError);
+    import_exception!(tetris.errors, NotAStoreError);
+    import_exception!(tetris.errors, UntrustedStoreError);
+    import_exception!(tetris.errors, StoreVersionError);
+    import_exception!(tetris.errors, StoreDamagedError);
+    import_exception!(tetris.errors, NotTmpfsError);
+    import_exception!(tetris.errors, NotEmptyError);
+    import_exception!(tetris.errors, StoreIOError);
+    import_exception!(tetris.errors, StoreError);
+    import_exception!(tetris.errors, ShareError);
+    import_exception!(tetris.errors, StoreFullError);
+    import_exception!(tetris.errors, ReadOnlyStoreError);
+    import_exception!(tetris.errors, LoadError);
+    import_exception!(tetris.errors, ModelIOError);
+    import_exception!(tetris.errors, ModelNotFoundError);
+    import_exception!(tetris.errors, NotAModelError);
+    import_exception!(tetris.errors, NotAFileError);
+    import_exception!(tetris.errors, HeaderError);
+    import_exception!(tetris.errors, ChangedError);
+    import_exception!(tetris.errors, DuplicateTensorError);
+    import_exception!(tetris.errors, MissingTensorError);
+    import_exception!(tetris.errors, DtypeError);
+    import_exception!(tetris.errors, OutOfMemoryError);
+}
+
+pub(crate) fn load(error: LoadError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        LoadError::Io { source, .. } => match source.kind() {
+            ErrorKind::NotFound => python::ModelNotFoundError::new_err(text),
+            _ => python::ModelIOError::new_err(text),
+        },
+        LoadError::Hub(_) => python::NotAModelError::new_err(text),
+        LoadError::Header(_) => python::HeaderError::new_err(text),
+        LoadError::NotAFile { .. } => python::NotAFileError::new_err(text),
+        LoadError::Changed { .. } => python::ChangedError::new_err(text),
+        LoadError::DuplicateTensor { .. } => python::DuplicateTensorError::new_err(text),
+        LoadError::MissingTensor { .. } => python::MissingTensorError::new_err(text),
+        LoadError::Dtype { .. } => python::DtypeError::new_err(text),
+        LoadError::OutOfMemory { .. } => python::OutOfMemoryError::new_err(text),
+        _ => python::LoadError::new_err(text),
+    }
+}
+
+pub(crate) fn place(error: PlaceError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        PlaceError::Missing { .. } => python::NoStoreError::new_err(text),
+        PlaceError::Untrusted { .. } => python::UntrustedStoreError::new_err(text),
+        PlaceError::Store(error) => store(error),
+        _ => python::StoreError::new_err(text),
+    }
+}
+
+pub(crate) fn store(error: StoreError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        StoreError::Io(error) if error.source.kind() == ErrorKind::NotFound => {
+            python::NoStoreError::new_err(text)
+        }
+        StoreError::Io(_) => python::StoreIOError::new_err(text),
+        StoreError::NotAStore { .. } => python::NotAStoreError::new_err(text),
+        StoreError::Version { .. } => python::StoreVersionError::new_err(text),
+        StoreError::Header { .. } | StoreError::Record { .. } => {
+            python::StoreDamagedError::new_err(text)
+        }
+        StoreError::NotTmpfs { .. } => python::NotTmpfsError::new_err(text),
+        StoreError::NotEmpty { .. } => python::NotEmptyError::new_err(text),
+        _ => python::StoreError::new_err(text),
+    }
+}
+
+pub(crate) fn map(error: MapError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        MapError::Damaged { .. } => python::StoreDamagedError::new_err(text),
+        _ => python::StoreIOError::new_err(text),
+    }
+}
+
+pub(crate) fn share(error: ShareError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        ShareError::Publish(error) if error.is_full() => python::StoreFullError::new_err(text),
+        ShareError::Publish(PublishError::ReadOnly { .. }) => {
+            python::ReadOnlyStoreError::new_err(text)
+        }
+        _ => python::ShareError::new_err(text),
+    }
+}

@@ -1,0 +1,75 @@
+//! A safetensors file that is open and not loaded yet.
+
+use std::ffi::OsString;
+use std::os::fd::AsRawFd;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tetris_agent::ModelFile;
+
+use crate::errors;
+use crate::model::Model;
+use crate::options;
+
+/// An open safetensors file of which the header has been read.
+#[pyclass(frozen, module = "tetris")]
+pub(crate) struct File {
+    file: ModelFile,
+}
+
+impl File {
+    pub(crate) fn new(file: ModelFile) -> Self {
+        Self { file }
+    }
+}
+
+#[pymethods]
+impl File {
+    #[getter]
+    fn path(&self) -> OsString {
+        self.file.path().into()
+    }
+
+    /// The descriptor of the open file; it stays this object's own.
+    fn fileno(&self) -> i32 {
+        self.file.as_fd().as_raw_fd()
+    }
+
+    /// The tensors in file order: name to `(dtype, shape)`.
+    fn tensors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for tensor in &self.file.header().tensors {
+            let dtype = tensor.dtype.to_string();
+            dict.set_item(&tensor.name, (dtype, &tensor.shape))?;
+        }
+        Ok(dict)
+    }
+
+    /// The strings under `__metadata__`; `None` if there are none.
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let metadata = &self.file.header().metadata;
+        if metadata.is_empty() {
+            return Ok(None);
+        }
+        let dict = PyDict::new(py);
+        for (key, value) in metadata {
+            dict.set_item(key, value)?;
+        }
+        Ok(Some(dict))
+    }
+
+    #[pyo3(signature = (*, mode="read_only", prefault=false, threads=None, wait=None, progress=None))]
+    fn load(
+        &self,
+        py: Python<'_>,
+        mode: &str,
+        prefault: bool,
+        threads: Option<usize>,
+        wait: Option<f64>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Model> {
+        let options = options::load(mode, prefault, threads, wait, progress)?;
+        let model = py.detach(|| self.file.load(&options));
+        Model::new(py, model.map_err(errors::load)?)
+    }
+}

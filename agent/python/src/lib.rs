@@ -1,0 +1,62 @@
+//! `tetris._native`: the agent for Python.
+//!
+//! Only what Python needs of the agent, close to its Rust shape; what users see is built on it in Python. Memory
+//! crosses the border as objects with the buffer protocol and DLPack, each of which keeps its own reference to
+//! the store.
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "PyO3 hands arguments over by value"
+)]
+
+mod agent;
+mod buffer;
+mod dlpack;
+mod errors;
+mod file;
+mod foreign_bytes;
+mod memory;
+mod model;
+mod options;
+mod pagemap;
+mod registry;
+mod report;
+mod tensor;
+
+/// The native module.
+#[pyo3::pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::agent::{Agent, content_id, create_store};
+    #[pymodule_export]
+    use crate::file::File;
+    #[pymodule_export]
+    use crate::memory::{Memory, SharedFile};
+    #[pymodule_export]
+    use crate::model::Model;
+    #[pymodule_export]
+    use crate::registry::{is_unmodified, unmodified_id};
+    #[pymodule_export]
+    use crate::tensor::Tensor;
+
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) {
+        // Loggers are named after the crates: `tetris_agent`, `tetris_store_layout`. A program that has set up
+        // its own logger for Rust keeps it.
+        if let Ok(logger) = pyo3_log::Logger::new(module.py(), pyo3_log::Caching::LoggersAndLevels)
+        {
+            let _taken = logger.install();
+        }
+    }
+}

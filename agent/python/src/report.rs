@@ -1,0 +1,24 @@
+//! What a load did, as a dictionary.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tetris_agent::{LoadReport, Recognised};
+
+pub(crate) fn to_dict<'py>(py: Python<'py>, report: &LoadReport) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let recognised: Vec<_> = report
+        .recognised
+        .iter()
+        .map(|how| Recognised::name(*how))
+        .collect();
+    dict.set_item("recognised", recognised)?;
+    dict.set_item("tensors", report.tensors)?;
+    dict.set_item("objects", report.objects)?;
+    dict.set_item("bytes_shared", report.bytes_shared)?;
+    dict.set_item("bytes_new", report.bytes_new)?;
+    dict.set_item("bytes_private", report.bytes_private)?;
+    dict.set_item("bytes_read", report.bytes_read)?;
+    dict.set_item("private_reason", report.private_reason.as_deref())?;
+    dict.set_item("seconds", report.duration.as_secs_f64())?;
+    Ok(dict)
+}

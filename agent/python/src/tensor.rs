@@ -1,0 +1,145 @@
+//! A tensor as an object with the buffer protocol and DLPack.
+
+use std::ffi::c_int;
+use std::sync::OnceLock;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use tetris_agent::DetachedTensor;
+
+use crate::buffer::{self, Exported};
+use crate::dlpack;
+use crate::registry;
+
+/// A tensor in memory that is shared where it can be. It holds one reference to its object in the store.
+#[pyclass(frozen, weakref, module = "tetris")]
+pub(crate) struct Tensor {
+    tensor: DetachedTensor,
+    layout: OnceLock<Option<buffer::Layout>>,
+}
+
+impl Tensor {
+    pub(crate) fn new(tensor: DetachedTensor) -> Self {
+        if let Some(id) = tensor.id {
+            registry::enter(tensor.address(), tensor.len, id);
+        }
+        Self {
+            tensor,
+            layout: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.tensor.name
+    }
+
+    /// Element type and strides, for whoever asks for them.
+    fn layout(&self) -> Option<&buffer::Layout> {
+        self.layout
+            .get_or_init(|| buffer::Layout::of(self.tensor.dtype, &self.tensor.shape))
+            .as_ref()
+    }
+}
+
+impl Drop for Tensor {
+    fn drop(&mut self) {
+        if self.tensor.id.is_some() {
+            registry::leave(self.tensor.address(), self.tensor.len);
+        }
+    }
+}
+
+#[pymethods]
+impl Tensor {
+    #[getter(name)]
+    fn py_name(&self) -> &str {
+        self.name()
+    }
+
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        self.tensor.dtype.name()
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.tensor.shape)
+    }
+
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.tensor.len
+    }
+
+    #[getter]
+    fn id(&self) -> Option<String> {
+        Some(self.tensor.id?.to_string())
+    }
+
+    #[getter]
+    fn origin(&self) -> &'static str {
+        self.tensor.origin.name()
+    }
+
+    #[getter]
+    fn readonly(&self) -> bool {
+        !self.tensor.is_writable()
+    }
+
+    #[expect(unsafe_code, reason = "the signature is that of the buffer protocol")]
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        let exported = Exported {
+            address: this.tensor.address(),
+            len: this.tensor.len,
+            writable: this.tensor.is_writable(),
+            layout: this.layout(),
+        };
+        // SAFETY: `view` and `flags` are the interpreter's; memory and layout are those of `slf`, which is
+        // frozen and which the view keeps alive.
+        unsafe { buffer::fill(view, flags, &exported, slf.clone().into_any()) }
+    }
+
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        slf: Bound<'py, Self>,
+        stream: Option<Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = dlpack::Request {
+            stream,
+            max_version,
+            device: dl_device,
+            copy,
+        };
+        dlpack::export(slf.py(), &slf.get().tensor, &request)
+    }
+
+    #[expect(clippy::unused_self, reason = "a method in Python")]
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        dlpack::CPU
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        match self.tensor.shape.first() {
+            Some(&len) => Ok(len as usize),
+            None => Err(pyo3::exceptions::PyTypeError::new_err(
+                "a tensor without dimensions has no length",
+            )),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        let tensor = &self.tensor;
+        let (name, dtype, shape) = (&tensor.name, tensor.dtype, &tensor.shape);
+        let origin = tensor.origin.name();
+        format!("<tetris.Tensor {name:?}: {dtype} {shape:?}, {origin}>")
+    }
+}

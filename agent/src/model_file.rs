@@ -1,0 +1,64 @@
+//! A safetensors file that is open, and loaded only when its tensors are asked for.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::time::Instant;
+
+use tetris_store_layout::ManifestKind;
+
+use crate::agent::Agent;
+use crate::error::LoadError;
+use crate::header::Header;
+use crate::model::Model;
+use crate::options::LoadOptions;
+use crate::source::Source;
+
+/// An open safetensors file of which the header has been read, and nothing else.
+///
+/// It stays the file that was opened, whatever its path names meanwhile.
+#[derive(Debug)]
+pub struct ModelFile {
+    agent: Agent,
+    source: Source,
+    header: Header,
+}
+
+impl ModelFile {
+    pub(crate) fn open(agent: Agent, path: &Path) -> Result<Self, LoadError> {
+        let source = Source::open(path)?;
+        let (header, _) = Header::read(source.file(), source.identity().size, path)?;
+        Ok(Self {
+            agent,
+            source,
+            header,
+        })
+    }
+
+    /// The path that was opened.
+    pub fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    /// The descriptor that it is open under.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.source.file().as_fd()
+    }
+
+    /// What the file says about itself.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Loads the tensors, as [`Agent::load`] does.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has changed since it was opened into something that is not valid.
+    pub fn load(&self, options: &LoadOptions) -> Result<Model, LoadError> {
+        let begun = Instant::now();
+        let again = || self.source.again();
+        let loader = self.agent.loader(options);
+        let part = loader.load_source(again()?, ManifestKind::Safetensors, again)?;
+        let model = Model::new(vec![part], None)?;
+        Ok(self.agent.loaded(model, begun))
+    }
+}
