@@ -62,21 +62,25 @@ impl Agent {
         }
     }
 
+    /// The store's directory; `None` without a store.
     #[getter]
     fn store(&self) -> Option<OsString> {
         Some(self.agent.store()?.root().into())
     }
 
+    /// The directory of the store's objects; `None` without a store.
     #[getter]
     fn objects_dir(&self) -> Option<OsString> {
         Some(self.agent.store()?.objects_dir().into())
     }
 
+    /// Why there is no store, if there should be one.
     #[getter]
     fn unavailable(&self) -> Option<&str> {
         self.unavailable.as_deref()
     }
 
+    /// Counts of loads, of those with private parts, and of private bytes.
     #[getter]
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counters = self.agent.counters();
@@ -87,6 +91,9 @@ impl Agent {
         Ok(dict)
     }
 
+    /// Load a safetensors file, or a directory as Hugging Face lays it out.
+    ///
+    /// Raises LoadError when the model's files are missing or invalid, and never because of the store.
     #[pyo3(signature = (path, *, mode="read_only", prefault=false, threads=None, wait=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn load(
@@ -104,11 +111,13 @@ impl Agent {
         Model::new(py, model.map_err(errors::load)?)
     }
 
+    /// Open a safetensors file and read its header. Raises LoadError.
     fn open(&self, py: Python<'_>, path: PathBuf) -> PyResult<File> {
         let file = py.detach(|| self.agent.open_file(path));
         Ok(File::new(file.map_err(errors::load)?))
     }
 
+    /// Keep a whole file of any format in the store, for programs that map it by path. Raises LoadError.
     #[pyo3(signature = (path, *, threads=None, wait=None, progress=None))]
     fn share_file(
         &self,
@@ -123,11 +132,13 @@ impl Agent {
         Ok(SharedFile::new(file.map_err(errors::load)?))
     }
 
+    /// Return the BLAKE3-256 of a whole file as 64 hexadecimal digits; a store remembers it. Raises LoadError.
     fn file_id(&self, py: Python<'_>, path: PathBuf) -> PyResult<String> {
         let id = py.detach(|| self.agent.file_digest(path));
         Ok(id.map_err(errors::load)?.to_string())
     }
 
+    /// Put C-contiguous bytes into the store as one object, or find it there. Raises ShareError.
     #[pyo3(signature = (data, *, mode="read_only"))]
     fn publish(&self, py: Python<'_>, data: &Bound<'_, PyAny>, mode: &str) -> PyResult<Memory> {
         let options = options::mapped(mode)?;
@@ -139,6 +150,7 @@ impl Agent {
         Ok(Memory::new(self, published.map_err(errors::share)?, None))
     }
 
+    /// Return what a transform makes of the bytes `source_id`: from the store, or by calling `make`.
     #[pyo3(signature = (source_id, transform, version, make, *, mode="read_only"))]
     fn derive(
         &self,
@@ -163,6 +175,7 @@ impl Agent {
         Ok(Memory::new(self, derived.detach(), reason))
     }
 
+    /// Return the object with this file name, or `None` if it is not in the store.
     #[pyo3(signature = (object, *, mode="read_only"))]
     fn attach(&self, py: Python<'_>, object: &str, mode: &str) -> PyResult<Option<Memory>> {
         let options = options::mapped(mode)?;

@@ -25,6 +25,7 @@ impl File {
 
 #[pymethods]
 impl File {
+    /// The path that was opened.
     #[getter]
     fn path(&self) -> OsString {
         self.file.path().into()
@@ -58,6 +59,7 @@ impl File {
         Ok(Some(dict))
     }
 
+    /// Load the tensors. Raises LoadError when the file has become invalid.
     #[pyo3(signature = (*, mode="read_only", prefault=false, threads=None, wait=None, progress=None))]
     fn load(
         &self,

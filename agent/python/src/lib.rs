@@ -43,7 +43,7 @@ mod _native {
     #[pymodule_export]
     use crate::model::Model;
     #[pymodule_export]
-    use crate::registry::{is_unmodified, unmodified_id};
+    use crate::registry::{is_unmodified, unmodified_id, unmodified_object};
     #[pymodule_export]
     use crate::tensor::Tensor;
 

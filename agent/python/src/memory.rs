@@ -28,7 +28,7 @@ impl Memory {
     pub(crate) fn new(agent: &Agent, region: Arc<Region>, private_reason: Option<String>) -> Self {
         let id = region.object().map(|object| TensorId(object.id.0));
         if let Some(id) = id {
-            registry::enter(region.address(), region.len(), id);
+            registry::enter(region.address(), region.len(), id, region.object());
         }
         let store = agent.agent().store();
         let path = store
@@ -53,36 +53,43 @@ impl Drop for Memory {
 
 #[pymethods]
 impl Memory {
+    /// Length in bytes.
     #[getter]
     fn nbytes(&self) -> usize {
         self.region.len()
     }
 
+    /// BLAKE3-256 of the bytes; `None` if they are private.
     #[getter]
     fn id(&self) -> Option<String> {
         Some(self.id?.to_string())
     }
 
+    /// The file name of the object; `None` if the bytes are private.
     #[getter]
     fn object(&self) -> Option<String> {
         Some(self.region.object()?.file_name())
     }
 
+    /// The path of the object, valid while this lives; `None` if the bytes are private.
     #[getter]
     fn path(&self) -> Option<OsString> {
         Some(self.path.clone()?.into())
     }
 
+    /// Where the bytes are: "shared", "new" or "private".
     #[getter]
     fn origin(&self) -> &'static str {
         self.region.origin().name()
     }
 
+    /// Whether the memory cannot be written to.
     #[getter]
     fn readonly(&self) -> bool {
         !self.region.is_writable()
     }
 
+    /// Why a derived object is private, if it is.
     #[getter]
     fn private_reason(&self) -> Option<&str> {
         self.private_reason.as_deref()
@@ -144,21 +151,25 @@ impl SharedFile {
 
 #[pymethods]
 impl SharedFile {
+    /// Where it can be mapped: in the store, or the original.
     #[getter]
     fn path(&self) -> OsString {
         self.path.clone().into()
     }
 
+    /// Whether it is in the store.
     #[getter]
     fn is_shared(&self) -> bool {
         self.shared
     }
 
+    /// BLAKE3-256 of the file; `None` if it is not in the store.
     #[getter]
     fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
+    /// What the load did.
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         report::to_dict(py, &self.report)

@@ -56,6 +56,7 @@ impl Model {
         }
     }
 
+    /// Return a tensor, or `default` if there is none of this name.
     #[pyo3(signature = (name, default=None))]
     fn get(&self, py: Python<'_>, name: &str, default: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
         match self.find(name) {
@@ -76,19 +77,23 @@ impl Model {
         self.names(py)?.try_iter()
     }
 
+    /// Return the names, in the order of the files.
     fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.names(py)
     }
 
+    /// Return the tensors.
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         PyList::new(py, self.tensors.iter().map(|tensor| tensor.clone_ref(py)))
     }
 
+    /// Return pairs of name and tensor.
     fn items<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let pair = |tensor: &Py<Tensor>| (tensor.get().name().to_owned(), tensor.clone_ref(py));
         PyList::new(py, self.tensors.iter().map(pair))
     }
 
+    /// The strings under `__metadata__` of the files.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
@@ -98,6 +103,7 @@ impl Model {
         Ok(dict)
     }
 
+    /// What the load did.
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         report::to_dict(py, &self.report)

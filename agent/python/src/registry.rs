@@ -6,12 +6,20 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use tetris_store_layout::TensorId;
+use tetris_store_layout::{ObjectRef, TensorId};
 
 use crate::pagemap;
 
-/// By address and length. Tensors of equal bytes in one pack are at one address, so entries are counted.
-type Entries = BTreeMap<(usize, usize), (TensorId, usize)>;
+/// By address and length.
+type Entries = BTreeMap<(usize, usize), Entry>;
+
+struct Entry {
+    id: TensorId,
+    /// The object that these bytes are the whole of.
+    object: Option<ObjectRef>,
+    /// Tensors of equal bytes in one pack are at one address.
+    count: usize,
+}
 
 static ENTRIES: Mutex<Entries> = Mutex::new(BTreeMap::new());
 
@@ -20,20 +28,25 @@ fn entries() -> MutexGuard<'static, Entries> {
 }
 
 /// Notes what was loaded into these bytes.
-pub(crate) fn enter(address: NonZeroUsize, len: usize, id: TensorId) {
+pub(crate) fn enter(address: NonZeroUsize, len: usize, id: TensorId, object: Option<&ObjectRef>) {
     let mut entries = entries();
-    let entry = entries.entry((address.get(), len)).or_insert((id, 0));
-    entry.0 = id;
-    entry.1 += 1;
+    let entry = entries.entry((address.get(), len)).or_insert(Entry {
+        id,
+        object: None,
+        count: 0,
+    });
+    entry.id = id;
+    entry.object = object.filter(|object| object.len == len as u64).copied();
+    entry.count += 1;
 }
 
 /// Takes back one [`enter`]. The memory is still there.
 pub(crate) fn leave(address: NonZeroUsize, len: usize) {
     let mut entries = entries();
     let key = (address.get(), len);
-    if let Some((_, count)) = entries.get_mut(&key) {
-        *count -= 1;
-        if *count == 0 {
+    if let Some(entry) = entries.get_mut(&key) {
+        entry.count -= 1;
+        if entry.count == 0 {
             entries.remove(&key);
         }
     }
@@ -46,8 +59,16 @@ pub(crate) fn leave(address: NonZeroUsize, len: usize) {
 /// where the kernel does not tell.
 #[pyfunction]
 pub(crate) fn unmodified_id(address: usize, nbytes: usize) -> Option<String> {
-    let (id, _) = *entries().get(&(address, nbytes))?;
+    let id = entries().get(&(address, nbytes))?.id;
     pagemap::is_unmodified(address, nbytes).then(|| id.to_string())
+}
+
+/// The file name of the object that the `nbytes` bytes at `address` are the whole of, if this process has not
+/// written to them.
+#[pyfunction]
+pub(crate) fn unmodified_object(address: usize, nbytes: usize) -> Option<String> {
+    let object = entries().get(&(address, nbytes))?.object?;
+    pagemap::is_unmodified(address, nbytes).then(|| object.file_name())
 }
 
 /// Whether the `nbytes` bytes at `address` are mapped from the store, as a tensor or a part of one, and this

@@ -22,7 +22,8 @@ pub(crate) struct Tensor {
 impl Tensor {
     pub(crate) fn new(tensor: DetachedTensor) -> Self {
         if let Some(id) = tensor.id {
-            registry::enter(tensor.address(), tensor.len, id);
+            let object = tensor.region.as_ref().and_then(|region| region.object());
+            registry::enter(tensor.address(), tensor.len, id, object);
         }
         Self {
             tensor,
@@ -52,36 +53,43 @@ impl Drop for Tensor {
 
 #[pymethods]
 impl Tensor {
+    /// The tensor's name.
     #[getter(name)]
     fn py_name(&self) -> &str {
         self.name()
     }
 
+    /// The element type as safetensors spells it, such as "BF16".
     #[getter]
     fn dtype(&self) -> &'static str {
         self.tensor.dtype.name()
     }
 
+    /// Dimensions, outermost first.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.tensor.shape)
     }
 
+    /// Length in bytes.
     #[getter]
     fn nbytes(&self) -> usize {
         self.tensor.len
     }
 
+    /// BLAKE3-256 of the bytes as they were loaded; `None` if they were not hashed.
     #[getter]
     fn id(&self) -> Option<String> {
         Some(self.tensor.id?.to_string())
     }
 
+    /// Where the bytes are: "shared", "new", "private" or "empty".
     #[getter]
     fn origin(&self) -> &'static str {
         self.tensor.origin.name()
     }
 
+    /// Whether the memory cannot be written to.
     #[getter]
     fn readonly(&self) -> bool {
         !self.tensor.is_writable()
@@ -105,6 +113,7 @@ impl Tensor {
         unsafe { buffer::fill(view, flags, &exported, slf.clone().into_any()) }
     }
 
+    /// Return a capsule over the memory (array API standard).
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         slf: Bound<'py, Self>,
@@ -122,6 +131,7 @@ impl Tensor {
         dlpack::export(slf.py(), &slf.get().tensor, &request)
     }
 
+    /// Return the device: host memory.
     #[expect(clippy::unused_self, reason = "a method in Python")]
     fn __dlpack_device__(&self) -> (i32, i32) {
         dlpack::CPU

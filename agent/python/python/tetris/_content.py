@@ -34,6 +34,17 @@ def content_of(address: int, nbytes: int) -> ctypes.Array[ctypes.c_char] | bytes
     return (ctypes.c_char * nbytes).from_address(address) if nbytes else b""
 
 
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_memcmp.restype = ctypes.c_int
+
+
+def same_bytes(one: int, other: int, nbytes: int) -> bool:
+    """Return whether the bytes at two addresses are the same. The caller keeps the memory."""
+    # memcmp(3): several times as fast as torch.equal, and NaNs are bytes as well.
+    return _memcmp(one, other, nbytes) == 0
+
+
 def id_of(address: int, nbytes: int) -> str:
     """Return the id of the bytes at an address: known if they were loaded and not written to, else computed."""
     known = _native.unmodified_id(address, nbytes)

@@ -284,5 +284,8 @@ def content_id(data: Buffer) -> str:
 def unmodified_id(address: int, nbytes: int) -> str | None:
     """Return the id of bytes that were loaded at this address and not written to since; `None` if that is not known."""
 
+def unmodified_object(address: int, nbytes: int) -> str | None:
+    """Return the file name of the object that bytes are the whole of, if they have not been written to since."""
+
 def is_unmodified(address: int, nbytes: int) -> bool:
     """Return whether bytes are a part of what was loaded from the store, and not written to since."""

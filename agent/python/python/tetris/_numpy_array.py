@@ -40,7 +40,8 @@ def as_numpy(tensor: _native.Tensor) -> np.ndarray[Any, Any] | None:
     It can be written to if the memory is mapped copy-on-write.
     """
     view = memoryview(tensor)
-    if view.format != "B" or tensor.dtype == "U8":
+    # Without a format or a shape that the protocol can express, it is a view of bytes.
+    if view.format != "B" or (tensor.dtype == "U8" and view.shape == tensor.shape):
         return np.asarray(tensor)
     dtype = _ml_dtype(tensor.dtype)
     if dtype is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -19,8 +19,13 @@ _REPLACED = {
     "safetensors": (("safe_open", "tetris._safe_open", "safe_open"),),
     "safetensors.torch": (("load_file", "tetris.torch", "load_file"), ("load_model", "tetris.torch", "load_model")),
 }
-#: Called with the module as soon as it is imported.
-_HOOKED = {"transformers.modeling_utils": ("tetris._transformers", "hook", "unhook")}
+#: Where libraries copy what they have loaded: modules whose hook is called as soon as they are imported. Not with
+#: ``TETRIS_PATCH=files``.
+_HOOKED = {
+    "torch.nn.modules.module": "tetris._load_state_dict",
+    "transformers.modeling_utils": "tetris._transformers",
+    "diffusers.models.modeling_utils": "tetris._diffusers",
+}
 
 
 def patch() -> None:
@@ -47,9 +52,9 @@ def unpatch() -> None:
             original = getattr(current, "_tetris_original", None)
             if original is not None:
                 _replace_everywhere(current, original)
-    for name, (module_name, _, unhook) in _HOOKED.items():
-        if name in sys.modules and module_name in sys.modules:
-            getattr(sys.modules[module_name], unhook)(sys.modules[name])
+    for name, hooks in _HOOKED.items():
+        if name in sys.modules and hooks in sys.modules:
+            sys.modules[hooks].unhook(sys.modules[name])
 
 
 def at_startup() -> None:
@@ -67,9 +72,9 @@ def _imported(module: ModuleType) -> None:
         if current is None or hasattr(current, "_tetris_original"):
             continue
         _replace_everywhere(current, getattr(importlib.import_module(source), name))
-    if module.__name__ in _HOOKED:
-        source, hook, _ = _HOOKED[module.__name__]
-        getattr(importlib.import_module(source), hook)(module)
+    hooks = _HOOKED.get(module.__name__)
+    if hooks is not None and os.environ.get("TETRIS_PATCH") != "files":
+        importlib.import_module(hooks).hook(module)
 
 
 def _replace_everywhere(old: Any, new: Any) -> None:

@@ -24,6 +24,11 @@ _TORCH = ("pt", "torch", "pytorch")
 _NUMPY = ("np", "numpy")
 
 
+def may_be_file(filename: object) -> bool:
+    """Whether a name can be that of a file: of the types that safetensors takes, and not of a directory."""
+    return isinstance(filename, (str, os.PathLike)) and not os.path.isdir(filename)
+
+
 class safe_open:
     """Open a safetensors file, and load its tensors through the store when they are asked for.
 
@@ -81,6 +86,9 @@ class safe_open:
             return
         self._tensors = self._file.tensors()
         self._torch = framework in _TORCH
+        # Theirs are copies then: a write to one tensor does not show in what is taken later.
+        self._independent = mode == "copy_on_write" and not (self._torch and backend == "mmap")
+        self._given: set[str] = set()
         if device != "cpu":
             # It knows which devices there are.
             self._open_original(filename)
@@ -126,6 +134,16 @@ class safe_open:
                 self._loaded = self._file.load(mode="read_only" if protected else "copy_on_write")
             return self._loaded
 
+    def _give(self, name: str) -> _native.Tensor | None:
+        """Return a tensor, over memory that nobody else has where safetensors would copy."""
+        with self._lock:
+            if self._independent:
+                if name in self._given:
+                    self._loaded = None
+                    self._given.clear()
+                self._given.add(name)
+            return self._model().get(name)
+
     def __enter__(self) -> Self:
         self._require_open()
         if self._file is None:
@@ -141,7 +159,10 @@ class safe_open:
         self._closed = True
         if self._original is not None:
             self._original.__exit__(kind, error, traceback)
-        # Slices that were taken keep what they need.
+            if self._file is not None:
+                # Slices that were taken open it again.
+                self._original = None
+        # They keep what they need.
         self._loaded = None
 
     def keys(self) -> list[str]:
@@ -199,6 +220,8 @@ class safe_open:
         return Slice(self, name)
 
     def _require_name(self, name: str) -> None:
+        if not isinstance(name, str):
+            self._fallback().get_tensor(name)
         if name not in self._tensors:
             raise safetensors.SafetensorError(f"File does not contain tensor {name}")
 
@@ -206,7 +229,7 @@ class safe_open:
         return self._numpy_types is None or dtype in self._numpy_types
 
     def _convert(self, name: str) -> Any:
-        tensor = self._model().get(name)
+        tensor = self._give(name)
         if tensor is None:
             # Changed in place since it was opened.
             return self._fallback().get_tensor(name)
@@ -244,12 +267,15 @@ class Slice:
 
     def __getitem__(self, index: Any) -> Any:
         """Return a part of the tensor: a view of shared memory wherever the framework has views."""
-        if not self._shares(index):
+        opened = self._opened
+        if not self._shares(index) or (opened._independent and self._name in opened._given):
             if self._own is None:
                 self._own = self._opened._fallback().get_slice(self._name)
             return self._own[index]
+        if opened._independent:
+            return opened._convert(self._name)[index]
         if self._whole is None:
-            self._whole = self._opened._convert(self._name)
+            self._whole = opened._convert(self._name)
         return self._whole[index]
 
     def _shares(self, index: Any) -> bool:
@@ -260,9 +286,9 @@ class Slice:
             return True
         if not self._opened._has_numpy(self._dtype):
             return False
-        # What safetensors slices as NumPy does.
+        # What safetensors slices as NumPy does; of an array without dimensions, NumPy makes a number.
         index = index if isinstance(index, tuple) else (index,)
-        return len(index) <= len(self._shape) and all(
+        return 0 < len(self._shape) >= len(index) and all(
             isinstance(part, slice)
             and part.step is None
             and (part.start is None or (type(part.start) is int and 0 <= part.start < size))

@@ -9,7 +9,7 @@ import torch
 
 from tetris import _native
 from tetris._agent import agent, logger
-from tetris._content import content_of
+from tetris._content import content_of, same_bytes
 from tetris.errors import ShareError
 
 #: Below this, a tensor stays private: an object of its own would take a page and a mapping in every process.
@@ -81,37 +81,35 @@ def share_state_dict(
 
 
 def share_loaded(module: torch.nn.Module, loaded: Mapping[str, torch.Tensor]) -> None:
-    """Let a module's tensors use the memory of loaded ones of the same names, where the bytes are the same."""
-    tensors = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
-    # Tensors over one memory must stay so: each takes the shared memory, or none does.
-    at: dict[int, list[torch.Tensor]] = {}
-    for tensor in tensors.values():
-        if tensor.device.type == "cpu" and type(tensor.data) is torch.Tensor and tensor.layout is torch.strided:
-            aliases = at.setdefault(tensor.untyped_storage().data_ptr(), [])
-            if not any(tensor is alias for alias in aliases):
-                aliases.append(tensor)
+    """Let a module's tensors use the memory of loaded ones of the same names, where the bytes are the same.
+
+    Only tensors that are the sole users of their memory: what others see of it must go on to be what they see.
+    """
+    tensors = dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
     for name, source in loaded.items():
         tensor = tensors.get(name)
-        if tensor is None or tensor.device.type != "cpu" or source.nbytes == 0:
-            continue
-        aliases = at.get(tensor.untyped_storage().data_ptr(), [])
-        if all(_same(alias, source) for alias in aliases):
-            for alias in aliases:
-                alias.data = source
+        if tensor is not None and _can_share(tensor) and _is_sole_user(tensor) and _same(tensor, source):
+            tensor.data = source
+
+
+def _is_sole_user(tensor: torch.Tensor) -> bool:
+    """Whether no other tensor, and no other process, uses the tensor's memory; `False` if torch does not say."""
+    storage = tensor.untyped_storage()
+    count = getattr(torch._C, "_storage_Use_Count", None)
+    if count is None or tensor.is_shared() or storage.nbytes() != tensor.nbytes:
+        return False
+    # The tensor, and `storage`.
+    return count(storage._cdata) <= 2
 
 
 def _same(tensor: torch.Tensor, source: torch.Tensor) -> bool:
-    """Whether both are contiguous with the same bytes; NaNs are bytes as well."""
+    """Whether both are contiguous with the same bytes."""
     return (
         tensor.dtype == source.dtype
         and tensor.shape == source.shape
         and tensor.is_contiguous()
-        and torch.equal(_bytes(tensor), _bytes(source))
+        and same_bytes(tensor.data_ptr(), source.data_ptr(), source.nbytes)
     )
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().reshape(-1).view(torch.uint8)
 
 
 def _shared(

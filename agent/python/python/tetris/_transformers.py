@@ -4,66 +4,37 @@
 another element type, merged (experts of a mixture), read from ``.bin`` files. Those would be private in every process.
 
 - A cast is a derived tensor: one process of the node casts, the others find the result, and nobody hashes.
-- What else is private when the model is there is put into the store by :func:`tetris.torch.share_module_`.
+- What else is private when the model is there is put into the store (:mod:`tetris._from_pretrained`).
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import os
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from tetris._agent import agent, logger
+from tetris._from_pretrained import hook_class, unhook_class
 from tetris._safe_open import Slice
-from tetris._share import MIN_BYTES, share_module_
+from tetris._share import MIN_BYTES
 from tetris._torch_derived import derived
 
 
 def hook(modeling_utils: ModuleType) -> None:
     """Let the models of ``transformers.modeling_utils`` share their weights."""
-    if os.environ.get("TETRIS_PATCH") == "files":
-        return
-    _hook_from_pretrained(modeling_utils.PreTrainedModel)
-    _hook_casts(modeling_utils)
+    hook_class(modeling_utils.PreTrainedModel)
+    _hook_casts()
 
 
 def unhook(modeling_utils: ModuleType) -> None:
     """Take :func:`hook` back."""
-    cls = modeling_utils.PreTrainedModel
-    original = getattr(cls.__dict__.get("from_pretrained"), "_tetris_original", None)
-    if original is not None:
-        cls.from_pretrained = original
+    unhook_class(modeling_utils.PreTrainedModel)
     loading = _core_model_loading()
     original = getattr(getattr(loading, "_materialize_copy", None), "_tetris_original", None)
     if original is not None:
         loading._materialize_copy = original
-
-
-def _hook_from_pretrained(cls: Any) -> None:
-    method = cls.__dict__.get("from_pretrained")
-    if not isinstance(method, classmethod) or hasattr(method, "_tetris_original"):
-        return
-    function = method.__func__
-
-    @functools.wraps(function)
-    def from_pretrained(model_class: Any, *args: Any, **kwargs: Any) -> Any:
-        loaded = function(model_class, *args, **kwargs)
-        # With output_loading_info=True, the model is the first of two.
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
-        if isinstance(model, torch.nn.Module) and agent().store is not None:
-            try:
-                share_module_(model)
-            except Exception as error:
-                logger.warning("weights of %s stay private: %s", type(model).__name__, error)
-        return loaded
-
-    wrapped = classmethod(from_pretrained)
-    wrapped._tetris_original = method  # type: ignore[attr-defined]
-    cls.from_pretrained = wrapped
 
 
 def _core_model_loading() -> Any:
@@ -74,7 +45,7 @@ def _core_model_loading() -> Any:
     return core_model_loading
 
 
-def _hook_casts(modeling_utils: ModuleType) -> None:
+def _hook_casts() -> None:
     """Let casts be derived. Where transformers has no such function, the weights are shared after the cast."""
     loading = _core_model_loading()
     original = getattr(loading, "_materialize_copy", None)

@@ -44,7 +44,7 @@ def load_file(filename: str | os.PathLike[str], *, backend: str = "mmap") -> dic
         ImportError: The file has elements of a type that needs ``ml_dtypes``, which is not installed.
         safetensors.SafetensorError: The file is invalid, or has elements of a type that NumPy cannot have.
     """
-    if backend in ("mmap", "pread") and not os.path.isdir(filename):
+    if backend in ("mmap", "pread") and _safe_open.may_be_file(filename):
         try:
             model = agent().load(filename)
         except (LoadError, TypeError, ValueError):

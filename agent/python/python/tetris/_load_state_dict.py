@@ -1,0 +1,81 @@
+"""``module.load_state_dict(weights)``, which copies, without the copy staying.
+
+torch copies each tensor into the module's own memory. When it has done so, and the tensor came from the store as it
+is, the module takes a mapping of the same object instead: one of its own, so that nothing that is done to the
+module's weights is seen in the state dict, or the other way round.
+"""
+
+# Imported while torch is, so torch is imported where it is needed.
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+def hook(module: ModuleType) -> None:
+    """Wrap ``load_state_dict`` of ``torch.nn.modules.module.Module``."""
+    original = module.Module.load_state_dict
+    if hasattr(original, "_tetris_original"):
+        return
+
+    @functools.wraps(original)
+    def load_state_dict(
+        self: torch.nn.Module, state_dict: Any, strict: bool = True, assign: bool = False, **others: Any
+    ) -> Any:
+        result = original(self, state_dict, strict, assign, **others)
+        if not assign:
+            _share_copied(self, state_dict)
+        return result
+
+    load_state_dict._tetris_original = original  # type: ignore[attr-defined]
+    module.Module.load_state_dict = load_state_dict
+
+
+def unhook(module: ModuleType) -> None:
+    """Take :func:`hook` back."""
+    original = getattr(module.Module.load_state_dict, "_tetris_original", None)
+    if original is not None:
+        module.Module.load_state_dict = original
+
+
+def _share_copied(module: torch.nn.Module, state_dict: Any) -> None:
+    from tetris._agent import agent, logger
+
+    if agent().store is None:
+        return
+    try:
+        import torch
+
+        from tetris._share import share_loaded
+
+        sources = {}
+        for name, tensor in state_dict.items():
+            if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and tensor.layout is torch.strided:
+                fresh = _mapped_again(tensor)
+                if fresh is not None:
+                    sources[name] = fresh
+        if sources:
+            share_loaded(module, sources)
+    except Exception as error:
+        # The weights are there; sharing is the lesser good.
+        logger.warning("weights of %s stay private: %s", type(module).__name__, error)
+
+
+def _mapped_again(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return a tensor over a mapping of its own of the same object; `None` if the tensor is not as in the store."""
+    import torch
+
+    from tetris import _native
+    from tetris._agent import agent
+
+    if not tensor.is_contiguous() or tensor.nbytes == 0:
+        return None
+    name = _native.unmodified_object(tensor.data_ptr(), tensor.nbytes)
+    memory = None if name is None else agent().attach(name, mode="copy_on_write")
+    if memory is None or memory.nbytes != tensor.nbytes:
+        return None
+    return torch.frombuffer(memory, dtype=tensor.dtype).view(tensor.shape)

@@ -1,0 +1,86 @@
+"""Stores, the command `tetris`, and an environment that no default store and no patch leaks into."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tetris
+
+# Their assertions are to say what they found.
+pytest.register_assert_rewrite("differential", "process")
+
+#: Room of the mounted tmpfs: a limit, not an allocation.
+MOUNT_BYTES = 256 << 20
+
+
+@pytest.fixture(autouse=True)
+def _environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that names no store has none: that of the machine is not the tests' to fill."""
+    monkeypatch.delenv("TETRIS_PATCH", raising=False)
+    monkeypatch.setenv("TETRIS_STORE", str(tmp_path_factory.getbasetemp() / "there-is-no-store"))
+
+
+@pytest.fixture
+def empty_dir() -> Iterator[Path]:
+    """An empty directory on a tmpfs."""
+    directory = Path(tempfile.mkdtemp(prefix="tetris-test-", dir="/dev/shm"))
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def store(empty_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty store, which `TETRIS_STORE` names."""
+    directory = empty_dir / "store"
+    tetris.create_store(directory)
+    monkeypatch.setenv("TETRIS_STORE", str(directory))
+    return directory
+
+
+@contextlib.contextmanager
+def mounted(directory: Path, options: str) -> Iterator[Path]:
+    """A tmpfs of its own, or a visible skip."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a tmpfs")
+    command = ["mount", "-t", "tmpfs", "-o", options, "tetris-test", str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
+    try:
+        yield directory
+    finally:
+        # Tensors of a failed test may still be mapped.
+        subprocess.run(["umount", "--lazy", str(directory)], check=False)
+
+
+@pytest.fixture
+def huge_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty store on a tmpfs with 2 MiB pages, which `TETRIS_STORE` names."""
+    directory = tmp_path / "huge"
+    directory.mkdir()
+    with mounted(directory, f"size={MOUNT_BYTES},huge=always"):
+        tetris.create_store(directory)
+        monkeypatch.setenv("TETRIS_STORE", str(directory))
+        yield directory
+
+
+@pytest.fixture(params=["store", "huge_store"])
+def any_store(request: pytest.FixtureRequest) -> Path:
+    """A store with pages of 4 KiB, and one with pages of 2 MiB where one can be mounted."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="session")
+def tetris_bin() -> str:
+    """The command `tetris`."""
+    found = os.environ.get("TETRIS_BIN") or shutil.which("tetris")
+    if not found:
+        pytest.skip("needs the command `tetris`: name it in TETRIS_BIN")
+    return found
