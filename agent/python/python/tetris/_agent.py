@@ -18,6 +18,15 @@ _lock = threading.Lock()
 _agent: tuple[str | None, _native.Agent] | None = None
 
 
+def _after_fork() -> None:
+    """Whichever thread of the parent held the lock is not in the child."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def agent() -> _native.Agent:
     """Return the agent of this process, made at the first call.
 

@@ -48,4 +48,4 @@ def as_numpy(tensor: _native.Tensor) -> np.ndarray[Any, Any] | None:
         return None
     if tensor.nbytes == 0:
         return np.empty(tensor.shape, dtype)
-    return np.frombuffer(tensor, dtype).reshape(tensor.shape)
+    return np.frombuffer(memoryview(tensor), dtype).reshape(tensor.shape)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,6 +25,12 @@ _TORCH = ("pt", "torch", "pytorch")
 _NUMPY = ("np", "numpy")
 
 
+def require_mode(mode: object) -> None:
+    """Raises ValueError for a mode that there is not."""
+    if mode not in ("copy_on_write", "read_only"):
+        raise ValueError(f'mode must be "copy_on_write" or "read_only", found {mode!r}')
+
+
 def may_be_file(filename: object) -> bool:
     """Whether a name can be that of a file: of the types that safetensors takes, and not of a directory."""
     return isinstance(filename, (str, os.PathLike)) and not os.path.isdir(filename)
@@ -32,8 +39,9 @@ def may_be_file(filename: object) -> bool:
 class safe_open:
     """Open a safetensors file, and load its tensors through the store when they are asked for.
 
-    The same arguments, methods, results and errors as ``safetensors.safe_open``. Frameworks are ``"pt"`` and
-    ``"numpy"`` with their other names; for the rest, and where there is no store, this is ``safetensors.safe_open``.
+    The same arguments, methods, results and errors as ``safetensors.safe_open``; it can be iterated over as well.
+    Frameworks are ``"pt"`` and ``"numpy"`` with their other names; for the rest, and where there is no store, this is
+    ``safetensors.safe_open``.
 
     Tensors share their memory with every process that has loaded the same bytes. Opening reads the header; the first
     tensor attaches the file, or publishes it if it is new to the node.
@@ -69,8 +77,7 @@ class safe_open:
         backend: str = "mmap",
         mode: Mode = "copy_on_write",
     ) -> None:
-        if mode not in ("copy_on_write", "read_only"):
-            raise ValueError(f'mode must be "copy_on_write" or "read_only", found {mode!r}')
+        require_mode(mode)
         self._arguments = (framework, device, backend)
         self._mode = mode
         self._closed = False
@@ -165,6 +172,13 @@ class safe_open:
         # They keep what they need.
         self._loaded = None
 
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the tensors, in the order of the file."""
+        return iter(self.offset_keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.offset_keys() if self._file is None else name in self._tensors
+
     def keys(self) -> list[str]:
         """Return the names of the tensors, sorted."""
         if self._file is None:
@@ -233,6 +247,7 @@ class safe_open:
         if tensor is None:
             # Changed in place since it was opened.
             return self._fallback().get_tensor(name)
+        found: Any
         if self._torch:
             from tetris._torch_tensor import as_torch
 

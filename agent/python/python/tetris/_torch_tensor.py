@@ -61,6 +61,14 @@ def as_torch(tensor: _native.Tensor, mode: Mode) -> torch.Tensor | None:
     return ReadOnlyTensor.of(found) if mode == "read_only" else found
 
 
+#: Operators that write to arguments without declaring it, and those arguments.
+_BATCH_NORMS = frozenset(
+    f"aten::{name}"
+    for name in ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "batch_norm_update_stats", "batch_norm")
+)
+_UNDECLARED = frozenset(("running_mean", "running_var"))
+
+
 class ReadOnlyTensor(torch.Tensor):
     """A tensor that refuses to be written to.
 
@@ -78,10 +86,10 @@ class ReadOnlyTensor(torch.Tensor):
         return torch.Tensor._make_subclass(ReadOnlyTensor, tensor.detach(), tensor.requires_grad)
 
     # Everything is decided below autograd, where each operator says what it writes to.
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls,
         func: Any,
         types: tuple[type, ...],
@@ -90,8 +98,9 @@ class ReadOnlyTensor(torch.Tensor):
     ) -> Any:
         kwargs = kwargs or {}
         schema = func._schema
+        undeclared = _UNDECLARED if schema.name in _BATCH_NORMS and _trains(schema, args, kwargs) else ()
         for position, argument in enumerate(schema.arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
+            if argument.name in undeclared or (argument.alias_info is not None and argument.alias_info.is_write):
                 value = args[position] if position < len(args) else kwargs.get(argument.name)
                 written = value if isinstance(value, (list, tuple)) else (value,)
                 if any(isinstance(one, ReadOnlyTensor) for one in written):
@@ -123,14 +132,26 @@ class ReadOnlyTensor(torch.Tensor):
         """Return the values as nested lists."""
         return self.plain().tolist()
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"ReadOnlyTensor({self.plain()!r})"
+
+    def __format__(self, format_spec: str) -> str:
+        return self.plain().__format__(format_spec) if format_spec else str(self)
 
     def numpy(self, *, force: bool = False) -> Any:
         """Return a read-only array over the same memory."""
         array = self.plain().numpy(force=force)
         array.flags.writeable = False
         return array
+
+
+def _trains(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a batch normalisation updates its running statistics."""
+    names = [argument.name for argument in schema.arguments]
+    position = next((names.index(name) for name in ("training", "train") if name in names), None)
+    if position is None:
+        return True
+    return bool(args[position] if position < len(args) else kwargs.get(names[position], True))
 
 
 def _read_only(value: Any) -> Any:

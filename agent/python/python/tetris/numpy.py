@@ -50,11 +50,11 @@ def load_file(filename: str | os.PathLike[str], *, backend: str = "mmap") -> dic
         except (LoadError, TypeError, ValueError):
             pass  # safetensors says what is wrong, or knows better
         else:
-            arrays = {name: as_numpy(tensor) for name, tensor in model.items()}
-            if all(array is not None for array in arrays.values()):
-                return arrays  # type: ignore[return-value]
+            found = {name: as_numpy(tensor) for name, tensor in model.items()}
+            if all(array is not None for array in found.values()):
+                return found  # type: ignore[return-value]
     keywords = {} if backend == "mmap" else {"backend": backend}
-    arrays = _safetensors.load_file(filename, **keywords)
+    arrays: dict[str, np.ndarray[Any, Any]] = _safetensors.load_file(filename, **keywords)
     for array in arrays.values():
         array.flags.writeable = False
     return arrays
@@ -137,7 +137,7 @@ def _decode(memory: _native.Memory) -> Any:
     for key, dtype_name, shape, begin in described:
         dtype = np.dtype(dtype_name)
         count = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(memory, dtype, count, begin) if count else np.empty(0, dtype)
+        array = np.frombuffer(memoryview(memory), dtype, count, begin) if count else np.empty(0, dtype)
         array = array.reshape(shape)
         array.flags.writeable = False
         arrays[key] = array

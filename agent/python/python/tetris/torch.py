@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load, save, save_file, save_model
 
 from tetris._agent import Mode, agent
-from tetris._safe_open import may_be_file, safe_open
+from tetris._safe_open import may_be_file, require_mode, safe_open
 from tetris._share import ShareReport, share_loaded, share_module_, share_state_dict
 from tetris._torch_derived import derived
 from tetris._torch_tensor import ReadOnlyTensor, as_torch
@@ -68,6 +68,7 @@ def load_file(
         FileNotFoundError: There is no such file.
         safetensors.SafetensorError: The file or an argument is invalid.
     """
+    require_mode(mode)
     loader = agent()
     # A directory is not a file to safetensors either; everything unusual goes its way.
     if device == "cpu" and backend in ("mmap", "pread") and loader.store is not None and may_be_file(filename):
