@@ -34,7 +34,7 @@ pub struct Args {
     )]
     pub workload: Vec<Kind>,
 
-    /// Loading methods to compare. Default: all
+    /// Loading methods to compare. Default: all but those with PyTorch
     #[arg(long, value_name = "METHOD", value_delimiter = ',')]
     pub methods: Vec<Method>,
 
@@ -81,6 +81,15 @@ pub struct Args {
     /// Directory for models, copies and mounts, on a disk; it is left as it was [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
+
+    /// Interpreter for the methods with PyTorch, which has torch, safetensors and tetris-store
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        env = "TETRIS_DENSITY_PYTHON",
+        default_value = "python3"
+    )]
+    pub python: PathBuf,
 
     /// Smoke run with tiny models: shows that everything works, not how well
     #[arg(long)]
@@ -155,7 +164,7 @@ impl Args {
     /// The methods to compare.
     pub fn methods(&self) -> Vec<Method> {
         if self.methods.is_empty() {
-            Method::ALL.to_vec()
+            Method::DEFAULT.to_vec()
         } else {
             self.methods.clone()
         }

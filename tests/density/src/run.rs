@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::figures::{bars, papers};
 use crate::measure::{Bench, Settings, agreement, budget, group, idle, inference};
 use crate::process::handle::Launcher;
+use crate::process::python::Python;
 use crate::report::data::{Outcome, Report, SCHEMA, WorkloadReport};
 use crate::report::notes;
 use crate::report::progress::Progress;
@@ -54,6 +55,7 @@ pub fn run(
     say_source(&progress, &source);
     let launcher = Launcher {
         program,
+        python: Python::new(&args.python),
         deadline: Duration::from_secs(args.deadline),
     };
 
@@ -74,7 +76,7 @@ pub fn run(
             .map_or(0, |now| now.as_secs())
             - begin.elapsed().as_secs(),
         duration_s: begin.elapsed().as_secs_f64(),
-        notes: notes::of(&machine, &source, &parent),
+        notes: notes::of(&machine, &source, &parent, &args.methods()),
         machine,
         seed: args.seed,
         quick: args.quick,

@@ -137,6 +137,7 @@ def _can_share(tensor: torch.Tensor) -> bool:
         tensor.device.type == "cpu"
         and tensor.layout is torch.strided
         and type(tensor.data) is torch.Tensor
+        and not torch.nn.parameter.is_lazy(tensor)
         and not tensor.is_quantized
         and not tensor.is_conj()
         and not tensor.is_neg()
@@ -189,6 +190,14 @@ def _view(tensor: torch.Tensor, storage: torch.UntypedStorage, address: int) -> 
     return view.set_(storage, offset, tensor.size(), tensor.stride())
 
 
+def _nbytes(tensor: torch.Tensor) -> int:
+    """The bytes of a tensor's elements; 0 where there is no saying, such as of one that is not initialised yet."""
+    try:
+        return tensor.numel() * tensor.element_size()
+    except (RuntimeError, ValueError):
+        return 0
+
+
 def _stays(report: ShareReport, group: list[tuple[str, torch.Tensor]]) -> None:
-    report.bytes_private += sum(tensor.nbytes for _, tensor in group)
+    report.bytes_private += sum(_nbytes(tensor) for _, tensor in group)
     report.private_names += [name for name, _ in group]

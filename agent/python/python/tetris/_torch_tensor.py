@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -72,10 +73,10 @@ _UNDECLARED = frozenset(("running_mean", "running_var"))
 class ReadOnlyTensor(torch.Tensor):
     """A tensor that refuses to be written to.
 
-    Every operator that torch declares to write to an argument, in place or through ``out=``, raises
-    :class:`tetris.errors.ReadOnlyTensorError` for it; views are read-only as well, and every other result is a plain
-    tensor. What does not go through torch's operators, such as a pointer handed to C, is not seen: it writes to pages
-    of this process's own. So the store and other processes are safe in any case, and nothing crashes.
+    Every function and method of torch that writes to it, in place or through ``out=``, raises
+    :class:`tetris.errors.ReadOnlyTensorError`. Views are read-only as well; every other result is a plain tensor.
+    What does not go through torch's functions, such as a pointer handed to C, is not seen: it writes to pages of this
+    process's own. So the store and other processes are safe in any case, and nothing crashes.
 
     Pickling and ``torch.save`` make a plain tensor of it.
     """
@@ -83,36 +84,38 @@ class ReadOnlyTensor(torch.Tensor):
     @staticmethod
     def of(tensor: torch.Tensor) -> ReadOnlyTensor:
         """Return a read-only tensor over the same memory."""
-        return torch.Tensor._make_subclass(ReadOnlyTensor, tensor.detach(), tensor.requires_grad)
+        return torch.Tensor._make_subclass(ReadOnlyTensor, tensor, tensor.requires_grad)
 
-    # Everything is decided below autograd, where each operator says what it writes to.
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
-
+    # Not __torch_dispatch__, which would know exactly what operators write to: its first use imports half of torch,
+    # 40 MB in every process.
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
+    def __torch_function__(
         cls,
         func: Any,
-        types: tuple[type, ...],
+        types: Iterable[type],
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        schema = func._schema
-        undeclared = _UNDECLARED if schema.name in _BATCH_NORMS and _trains(schema, args, kwargs) else ()
-        for position, argument in enumerate(schema.arguments):
-            if argument.name in undeclared or (argument.alias_info is not None and argument.alias_info.is_write):
-                value = args[position] if position < len(args) else kwargs.get(argument.name)
-                written = value if isinstance(value, (list, tuple)) else (value,)
-                if any(isinstance(one, ReadOnlyTensor) for one in written):
-                    raise ReadOnlyTensorError(
-                        f"{schema.name} writes to a tensor that was loaded read-only; load it with "
-                        'mode="copy_on_write", or clone() it'
-                    )
-        with torch._C._DisableTorchDispatch():
+        for written in _written(func, args, kwargs):
+            if isinstance(written, ReadOnlyTensor):
+                raise ReadOnlyTensorError(
+                    f"{_name(func)} writes to a tensor that was loaded read-only; load it with "
+                    'mode="copy_on_write", or clone() it'
+                )
+        with torch._C.DisableTorchFunctionSubclass():
+            ours = [value for value in _flat((args, kwargs)) if isinstance(value, ReadOnlyTensor)]
+            before = [_version(tensor) for tensor in ours]
             result = func(*args, **kwargs)
-        if any(returned.alias_info is not None for returned in schema.returns):
-            return _read_only(result)
-        return _plain(result)
+            if isinstance(result, torch.Tensor | list | tuple):
+                result = _protect(result, {tensor.untyped_storage().data_ptr() for tensor in ours})
+            # Composite functions can write where their name does not say so.
+            if any(_version(tensor) != version for tensor, version in zip(ours, before, strict=True)):
+                raise ReadOnlyTensorError(
+                    f"{_name(func)} has written to a tensor that was loaded read-only; its values are changed in this "
+                    'process alone. Load it with mode="copy_on_write", or clone() it'
+                )
+        return result
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.plain().__reduce_ex__(protocol)
@@ -120,23 +123,16 @@ class ReadOnlyTensor(torch.Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
         return self.plain().__deepcopy__(memo)
 
+    def __format__(self, spec: str) -> str:
+        return self.plain().__format__(spec)
+
     def plain(self) -> torch.Tensor:
         """Return a plain tensor over the same memory, for code that cannot do with a subclass.
 
         A write to it copies pages for this process alone.
         """
-        with torch._C._DisableTorchDispatch():
-            return torch.Tensor._make_subclass(torch.Tensor, self.detach(), self.requires_grad)
-
-    def tolist(self) -> Any:
-        """Return the values as nested lists."""
-        return self.plain().tolist()
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        return f"ReadOnlyTensor({self.plain()!r})"
-
-    def __format__(self, format_spec: str) -> str:
-        return self.plain().__format__(format_spec) if format_spec else str(self)
+        with torch._C.DisableTorchFunctionSubclass():
+            return torch.Tensor._make_subclass(torch.Tensor, self, self.requires_grad)
 
     def numpy(self, *, force: bool = False) -> Any:
         """Return a read-only array over the same memory."""
@@ -145,26 +141,87 @@ class ReadOnlyTensor(torch.Tensor):
         return array
 
 
-def _trains(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a batch normalisation updates its running statistics."""
-    names = [argument.name for argument in schema.arguments]
-    position = next((names.index(name) for name in ("training", "train") if name in names), None)
-    if position is None:
-        return True
-    return bool(args[position] if position < len(args) else kwargs.get(names[position], True))
+#: End like functions that write, and change what a tensor object is, not what is in its memory.
+_METADATA_ONLY = frozenset(
+    (
+        "as_strided_",
+        "detach_",
+        "rename_",
+        "requires_grad_",
+        "set_",
+        "share_memory_",
+        "squeeze_",
+        "swapaxes_",
+        "swapdims_",
+        "t_",
+        "transpose_",
+        "unsqueeze_",
+    )
+)
+
+#: Arguments that are written to, by the names of functions and of their arguments, with their positions.
+_STATISTICS = {
+    "batch_norm": (("running_mean", 1), ("running_var", 2)),
+    "instance_norm": (("running_mean", 1), ("running_var", 2)),
+}
 
 
-def _read_only(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value if isinstance(value, ReadOnlyTensor) else ReadOnlyTensor.of(value)
+def _name(func: Any) -> str:
+    return getattr(func, "__name__", str(func))
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+    """Yield what a call writes to, as far as the function's name and arguments tell."""
+    name = _name(func)
+    yield from _flat(kwargs.get("out"))
+    in_place = name == "__setitem__" or (name.startswith("__i") and name.endswith("__") and name[3:-2] in _OPERATORS)
+    in_place = in_place or (name.endswith("_") and not name.endswith("__") and name not in _METADATA_ONLY)
+    if in_place or kwargs.get("inplace") is True:
+        # In a list for `_foreach` functions.
+        yield from _flat(args[0] if args else kwargs.get("tensor", kwargs.get("input")))
+    if kwargs.get("max_norm") is not None or (
+        name in ("embedding", "embedding_bag") and _argument(args, 3) is not None
+    ):
+        yield from _flat(kwargs.get("weight", _argument(args, 1)))
+    if kwargs.get("training", kwargs.get("use_input_stats")):
+        for argument, position in _STATISTICS.get(name, ()):
+            yield kwargs.get(argument, _argument(args, position))
+
+
+#: Of `__iadd__` and so on.
+_OPERATORS = frozenset(
+    ("add", "and", "div", "floordiv", "lshift", "mod", "mul", "or", "pow", "rshift", "sub", "truediv", "xor", "matmul")
+)
+
+
+def _argument(args: tuple[Any, ...], position: int) -> Any:
+    return args[position] if position < len(args) else None
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    """Yield what is in nested arguments."""
     if isinstance(value, (list, tuple)):
-        return type(value)(_read_only(one) for one in value)
-    return value
+        for one in value:
+            yield from _flat(one)
+    elif isinstance(value, dict):
+        yield from _flat(list(value.values()))
+    else:
+        yield value
 
 
-def _plain(value: Any) -> Any:
+def _version(tensor: torch.Tensor) -> int:
+    """Return how often a tensor or its views have been written to. Inference tensors do not count."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _protect(value: Any, storages: set[int]) -> Any:
+    """Return results of which those over one of the storages are read-only."""
     if isinstance(value, ReadOnlyTensor):
-        return value.plain()
-    if isinstance(value, (list, tuple)):
-        return type(value)(_plain(one) for one in value)
+        return value
+    if isinstance(value, torch.Tensor):
+        if value.layout is torch.strided and value.untyped_storage().data_ptr() in storages and value.nbytes > 0:
+            return ReadOnlyTensor.of(value)
+        return value
+    if type(value) in (list, tuple):
+        return type(value)(_protect(one, storages) for one in value)
     return value

@@ -109,9 +109,17 @@ def derived(
 def _numbers(array: Any, what: str) -> np.ndarray[Any, Any]:
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{what} must be a numpy.ndarray, found {type(array).__name__}")
-    if array.dtype.hasobject or array.dtype.fields is not None or not array.dtype.isnative:
+    if array.dtype.hasobject or not array.dtype.isnative or not _has_name(array.dtype):
         raise ValueError(f"{what} must be of numbers in native order, found {array.dtype}")
     return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def _has_name(dtype: np.dtype[Any]) -> bool:
+    """Whether a type is found again by its name, which those of text and records are not."""
+    try:
+        return np.dtype(dtype.name) == dtype
+    except TypeError:
+        return False
 
 
 def _encode(result: Any) -> bytearray:

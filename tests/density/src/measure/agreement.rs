@@ -7,14 +7,15 @@ use crate::report::data::MethodReport;
 
 /// The first disagreement as a sentence; `None` when all checksums agree.
 ///
-/// Instances with the same pattern of files must have the same checksum under every method.
+/// Instances with the same pattern of files must have the same checksum under every method. Workers with PyTorch
+/// have checksums of their own.
 pub fn disagreement(methods: &[MethodReport], patterns: usize) -> Option<String> {
-    let mut known: BTreeMap<usize, (&str, Method)> = BTreeMap::new();
+    let mut known: BTreeMap<(bool, usize), (&str, Method)> = BTreeMap::new();
     for report in methods {
         for start in &report.starts {
             let pattern = start.instance % patterns.max(1);
             let (checksum, method) = *known
-                .entry(pattern)
+                .entry((report.method.needs_python(), pattern))
                 .or_insert((&start.checksum, report.method));
             if checksum != start.checksum {
                 return Some(format!(
@@ -53,6 +54,7 @@ mod tests {
             group: Vec::new(),
             limited: None,
             marginal_bytes: None,
+            interpreter_bytes: None,
             starts: checksums.iter().enumerate().map(start).collect(),
             repeated: None,
             first: None,

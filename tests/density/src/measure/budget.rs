@@ -66,7 +66,7 @@ pub fn count(bench: &mut Bench<'_>, method: Method, limit: u64) -> Result<Densit
     });
     let room = (memory::available()? < limit)
         .then(|| "the machine has less memory available than the limit".to_owned());
-    if let Some(reason) = unavailable(method)
+    if let Some(reason) = unavailable(bench.launcher, method)
         .or_else(cgroup::unavailable)
         .or(merges)
         .or(room)
@@ -162,7 +162,7 @@ fn add(
     workers: &mut Vec<Worker>,
 ) -> Result<()> {
     let files = bench.copies.files(bench.workload, method, workers.len());
-    let mut worker = bench.launcher.start()?;
+    let mut worker = bench.launcher.start(method.loader())?;
     worker.join(&group.procs())?;
     worker.load(method.loader(), &files, store.map(StorePlace::path))?;
     workers.push(worker);

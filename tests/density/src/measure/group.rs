@@ -1,6 +1,6 @@
 //! A group that grows: start the next instance, and read the memory of all at each size asked for.
 
-use super::{Bench, unavailable};
+use super::{Bench, idle, unavailable};
 use crate::error::{Error, Result};
 use crate::methods::Method;
 use crate::process::handle::Worker;
@@ -27,13 +27,14 @@ pub fn measure(bench: &mut Bench<'_>, method: Method) -> Result<MethodReport> {
         group: Vec::new(),
         limited: None,
         marginal_bytes: None,
+        interpreter_bytes: None,
         starts: Vec::new(),
         repeated: None,
         first: None,
         pass_ns: Vec::new(),
         merging: Vec::new(),
     };
-    if let Some(reason) = unavailable(method) {
+    if let Some(reason) = unavailable(bench.launcher, method) {
         report.outcome = Outcome::Skipped { reason };
         return Ok(report);
     }
@@ -59,6 +60,12 @@ fn grow(bench: &mut Bench<'_>, method: Method, report: &mut MethodReport) -> Res
     let Some(&most) = counts.last() else {
         return Ok(());
     };
+    if method.needs_python() {
+        bench
+            .progress
+            .detail(&format!("{}: {most} interpreters alone", method.name()));
+        report.interpreter_bytes = Some(idle::interpreter_bytes(bench, method, most)?);
+    }
     bench.files_for(method, most)?;
     // Dropped in the reverse order: workers first, then merging, then the store.
     let store = bench.store_for(method)?;
@@ -110,7 +117,7 @@ fn start(
     let instance = workers.len();
     let files = bench.copies.files(bench.workload, method, instance);
     let repeat = bench.workload.is_repeat(instance);
-    let mut worker = bench.launcher.start()?;
+    let mut worker = bench.launcher.start(method.loader())?;
     if method.is_private() || method.uses_store() && !repeat {
         warm::back(bench.workload.file_bytes_of(instance))?;
     }
@@ -149,7 +156,6 @@ fn point(
 /// The sizes that this machine can hold under a method; notes what is left out.
 fn affordable(bench: &Bench<'_>, method: Method, report: &mut MethodReport) -> Result<Vec<usize>> {
     let room = (memory::available()? as f64 * PART) as u64;
-    let is_shared = !method.is_private() && method != Method::OwnFile;
     let mut counts = bench.settings.counts.clone();
     if method == Method::Ksm {
         let most = bench.settings.ksm_instances;
@@ -161,7 +167,7 @@ fn affordable(bench: &Bench<'_>, method: Method, report: &mut MethodReport) -> R
         counts.retain(|&count| count <= most);
     }
     let needed = |count| {
-        if is_shared {
+        if method.shares() {
             bench.workload.stored_bytes()
         } else {
             bench.workload.file_bytes(count)

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use crate::error::Result;
-use crate::methods::Loader;
+use crate::measure::Bench;
+use crate::methods::{Loader, Method};
 use crate::process::handle::{Launcher, Worker};
 use crate::synthetic::{self, table4};
 use crate::system::memory::ProcessMemory;
+use crate::system::store::StorePlace;
 
 /// Bytes of the model that stands for none: the program's pages and buffers are then in use.
 const ALMOST_NOTHING: u64 = 4096;
@@ -14,6 +16,22 @@ const ALMOST_NOTHING: u64 = 4096;
 /// Mean bytes (PSS and page tables) of `count` workers that have loaded a model of one page and made a
 /// pass over it.
 pub fn worker_bytes(launcher: &Launcher, count: usize, directory: &Path) -> Result<u64> {
+    of_loader(launcher, Loader::Heap, count, (directory, None))
+}
+
+/// The same for the interpreters of a method.
+pub fn interpreter_bytes(bench: &Bench<'_>, method: Method, count: usize) -> Result<u64> {
+    let store = bench.store_for(method)?;
+    let place = (bench.workdir, store.as_ref());
+    of_loader(bench.launcher, method.loader(), count, place)
+}
+
+fn of_loader(
+    launcher: &Launcher,
+    loader: Loader,
+    count: usize,
+    (directory, store): (&Path, Option<&StorePlace>),
+) -> Result<u64> {
     let file = [directory.join("almost-nothing.safetensors")];
     synthetic::write(
         &table4::sized("almost-nothing", ALMOST_NOTHING),
@@ -22,8 +40,8 @@ pub fn worker_bytes(launcher: &Launcher, count: usize, directory: &Path) -> Resu
     )?;
     let mut workers = Vec::new();
     for _ in 0..count {
-        let mut worker = launcher.start()?;
-        worker.load(Loader::Heap, &file, None)?;
+        let mut worker = launcher.start(loader)?;
+        worker.load(loader, &file, store.map(StorePlace::path))?;
         workers.push(worker);
     }
     let memory = ProcessMemory::of_all(workers.iter().map(Worker::pid))?;

@@ -37,7 +37,8 @@ pub fn compare(bench: &mut Bench<'_>) -> Result<Vec<InferenceSamples>> {
     }
     let mut contestants = Vec::new();
     for method in COMPARED {
-        if bench.settings.methods.contains(&method) && unavailable(method).is_none() {
+        if bench.settings.methods.contains(&method) && unavailable(bench.launcher, method).is_none()
+        {
             contestants.push(enter(bench, method)?);
         }
     }
@@ -60,7 +61,7 @@ fn enter(bench: &mut Bench<'_>, method: Method) -> Result<Contestant> {
     bench.files_for(method, 1)?;
     let store = bench.store_for(method)?;
     let files = bench.copies.files(bench.workload, method, 0);
-    let mut worker = bench.launcher.start()?;
+    let mut worker = bench.launcher.start(method.loader())?;
     worker.load(
         method.loader(),
         &files,

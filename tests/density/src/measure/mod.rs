@@ -89,9 +89,9 @@ impl Bench<'_> {
 }
 
 /// Why a method cannot be measured here; `None` when it can.
-pub fn unavailable(method: Method) -> Option<String> {
+pub fn unavailable(launcher: &Launcher, method: Method) -> Option<String> {
     match method {
         Method::Ksm => ksm::unavailable(),
-        _ => None,
+        _ => launcher.python.unavailable(method.loader()),
     }
 }

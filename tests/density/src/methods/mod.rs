@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::compute::Tensor;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A loading method of the comparison.
 #[derive(
@@ -42,11 +42,20 @@ pub enum Method {
     TetrisSidecar,
     /// Tensor store, own copy of the file each, which must be hashed once
     TetrisOwnFile,
+    /// Python processes, safetensors.torch, all map the same file (only when asked for)
+    TorchSafetensors,
+    /// Python processes, safetensors.torch, own copy of the file each (only when asked for)
+    TorchSafetensorsOwnFile,
+    /// Python processes, tetris.torch, all open the same file (only when asked for)
+    Torch,
+    /// Python processes, tetris.torch, own copy of the file each (only when asked for)
+    TorchOwnFile,
 }
 
 impl Method {
-    /// All methods, in the order of the tables.
-    pub const ALL: [Self; 7] = [
+    /// The methods that run unless others are asked for, in the order of the tables. Those with PyTorch need an
+    /// interpreter that has it, and take long to start.
+    pub const DEFAULT: [Self; 7] = [
         Self::Private,
         Self::PageCache,
         Self::OwnFile,
@@ -66,6 +75,10 @@ impl Method {
             Self::Tetris => "tetris",
             Self::TetrisSidecar => "tetris-sidecar",
             Self::TetrisOwnFile => "tetris-own-file",
+            Self::TorchSafetensors => "torch-safetensors",
+            Self::TorchSafetensorsOwnFile => "torch-safetensors-own-file",
+            Self::Torch => "torch",
+            Self::TorchOwnFile => "torch-own-file",
         }
     }
 
@@ -79,6 +92,14 @@ impl Method {
             Self::Tetris => "tensor store, all processes open one file: known after the first",
             Self::TetrisSidecar => "tensor store, own copy of the file each, known by its sidecar",
             Self::TetrisOwnFile => "tensor store, own copy of the file each, hashed once by each",
+            Self::TorchSafetensors => "Python processes, safetensors.torch.load_file of one file",
+            Self::TorchSafetensorsOwnFile => {
+                "Python processes, safetensors.torch.load_file, own copy of the file each"
+            }
+            Self::Torch => "Python processes, tetris.torch.load_file of one file",
+            Self::TorchOwnFile => {
+                "Python processes, tetris.torch.load_file, own copy of the file each, hashed once by each"
+            }
         }
     }
 
@@ -89,6 +110,8 @@ impl Method {
             Self::PageCache | Self::OwnFile => Loader::FileMap,
             Self::Ksm => Loader::Mergeable,
             Self::Tetris | Self::TetrisSidecar | Self::TetrisOwnFile => Loader::Tetris,
+            Self::TorchSafetensors | Self::TorchSafetensorsOwnFile => Loader::TorchSafetensors,
+            Self::Torch | Self::TorchOwnFile => Loader::Torch,
         }
     }
 
@@ -96,13 +119,27 @@ impl Method {
     pub fn copies_files(self) -> bool {
         matches!(
             self,
-            Self::OwnFile | Self::TetrisSidecar | Self::TetrisOwnFile
+            Self::OwnFile
+                | Self::TetrisSidecar
+                | Self::TetrisOwnFile
+                | Self::TorchSafetensorsOwnFile
+                | Self::TorchOwnFile
         )
     }
 
     /// Whether it uses the tensor store.
     pub fn uses_store(self) -> bool {
-        self.loader() == Loader::Tetris
+        matches!(self.loader(), Loader::Tetris | Loader::Torch)
+    }
+
+    /// Whether its processes are Python interpreters with PyTorch.
+    pub fn needs_python(self) -> bool {
+        self.loader().needs_python()
+    }
+
+    /// Whether the memory for the weights does not grow with the instances.
+    pub fn shares(self) -> bool {
+        self.uses_store() || self.is_reclaimable() && !self.copies_files()
     }
 
     /// Whether every process holds the weights in memory that nobody shares (at least at first).
@@ -112,7 +149,7 @@ impl Method {
 
     /// Whether the kernel can drop the weights and read them again from the file.
     pub fn is_reclaimable(self) -> bool {
-        self.loader() == Loader::FileMap
+        matches!(self.loader(), Loader::FileMap | Loader::TorchSafetensors)
     }
 }
 
@@ -128,6 +165,17 @@ pub enum Loader {
     Mergeable,
     /// Load through the tensor store.
     Tetris,
+    /// A Python process: `safetensors.torch.load_file`.
+    TorchSafetensors,
+    /// A Python process: `tetris.torch.load_file`.
+    Torch,
+}
+
+impl Loader {
+    /// Whether a Python interpreter does it instead of this program.
+    pub fn needs_python(self) -> bool {
+        matches!(self, Self::TorchSafetensors | Self::Torch)
+    }
 }
 
 /// How the tensor store served a load. Zero and empty for the other loaders.
@@ -161,5 +209,10 @@ pub fn load(loader: Loader, files: &[PathBuf], store: Option<&Path>) -> Result<B
         Loader::FileMap => Box::new(file_map::FileMap::load(files)?),
         Loader::Mergeable => Box::new(mergeable::Mergeable::load(files)?),
         Loader::Tetris => tetris::load(files, store)?,
+        Loader::TorchSafetensors | Loader::Torch => {
+            return Err(Error::Usage(
+                "this loader needs a worker with PyTorch".into(),
+            ));
+        }
     })
 }

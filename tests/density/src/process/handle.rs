@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::pipes::{self, Tail};
 use super::protocol::{LoadTimes, Reply, Request, WORKER};
+use super::python::Python;
 use crate::error::{Error, Result};
 use crate::methods::Loader;
 use crate::system::interrupt;
@@ -23,6 +24,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Launcher {
     /// The program: this very executable.
     pub program: PathBuf,
+    /// The interpreter for workers with PyTorch.
+    pub python: Python,
     /// Longest time for one answer.
     pub deadline: Duration,
 }
@@ -38,11 +41,18 @@ pub struct Worker {
 }
 
 impl Launcher {
-    /// Starts a worker and waits until it is ready for requests.
-    pub fn start(&self) -> Result<Worker> {
-        let failed = || Error::io("start", &self.program);
-        let mut child = Command::new(&self.program)
-            .arg(WORKER)
+    /// Starts a worker for a loader and waits until it is ready for requests.
+    pub fn start(&self, loader: Loader) -> Result<Worker> {
+        let mut command = if loader.needs_python() {
+            self.python.worker(loader)
+        } else {
+            let mut command = Command::new(&self.program);
+            command.arg(WORKER);
+            command
+        };
+        let program = PathBuf::from(command.get_program());
+        let failed = || Error::io("start", &program);
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -4,3 +4,4 @@ pub mod child;
 pub mod handle;
 mod pipes;
 pub mod protocol;
+pub mod python;

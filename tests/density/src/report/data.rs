@@ -102,6 +102,10 @@ pub struct MethodReport {
     pub limited: Option<String>,
     /// Additional memory per instance after the first: physical bytes of the group.
     pub marginal_bytes: Option<f64>,
+    /// What an interpreter takes beside the weights, where the processes are interpreters: mean of the largest
+    /// group when it has loaded a model of one page.
+    #[serde(default)]
+    pub interpreter_bytes: Option<u64>,
     /// Every start, in order.
     pub starts: Vec<Start>,
     /// Starts of files that an earlier instance had loaded, summed up.

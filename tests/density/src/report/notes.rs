@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::methods::Method;
 use crate::system::machine::Machine;
 use crate::workload::Source;
 
@@ -9,7 +10,7 @@ use crate::workload::Source;
 const BUSY: f64 = 0.5;
 
 /// Notes for a run on this machine.
-pub fn of(machine: &Machine, source: &Source, workdir: &Path) -> Vec<String> {
+pub fn of(machine: &Machine, source: &Source, workdir: &Path, methods: &[Method]) -> Vec<String> {
     let mut notes: Vec<String> = [
         "Memory of the group is the sum of the processes' PSS (each page once, divided among all who map it), \
          their page tables, and pages of the tensor store that nobody maps at that moment. Pages of a mapped file \
@@ -39,6 +40,15 @@ pub fn of(machine: &Machine, source: &Source, workdir: &Path) -> Vec<String> {
     if matches!(source, Source::Table4(_)) {
         notes.push(
             "Table 4 says how large the models are, not how they are built: each is a stack of layers of that size."
+                .to_owned(),
+        );
+    }
+    if methods.iter().any(|method| method.needs_python()) {
+        notes.push(
+            "The torch methods are Python processes that imported PyTorch and their loader before they entered a group or a \
+             limit. Their memory has the interpreters in it, which is given beside the table: mean of a group of the same \
+             size that loaded a model of one page. Their checksums are sums over the bits of the weights and are compared with \
+             each other; a pass is a matrix-vector product by PyTorch on one core."
                 .to_owned(),
         );
     }

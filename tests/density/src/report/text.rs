@@ -151,6 +151,7 @@ fn remarks(method: &MethodReport) -> Vec<String> {
     match &method.outcome {
         Outcome::Measured => {
             lines.extend(method.limited.iter().map(|why| format!("{name}: {why}")));
+            lines.extend(interpreters(method));
         }
         Outcome::Skipped { reason } => lines.push(format!("{name}: skipped: {reason}")),
         Outcome::Failed { reason } => lines.push(format!("{name}: FAILED: {reason}")),
@@ -170,6 +171,20 @@ fn remarks(method: &MethodReport) -> Vec<String> {
         )
     }));
     lines
+}
+
+/// Which part of the memory the interpreters are, for the methods that have them.
+pub fn interpreters(method: &MethodReport) -> Option<String> {
+    let (each, last) = (method.interpreter_bytes?, method.group.last()?);
+    let count = last.instances as u64;
+    let beyond = last.group_bytes.cast_signed() - (each * count).cast_signed();
+    Some(format!(
+        "{}: interpreters take {} each; beyond them, {count} instances hold {}, {} copies of the weights",
+        method.method.name(),
+        bytes(each),
+        signed_bytes(beyond),
+        three_digits(beyond as f64 * count as f64 / last.logical_bytes.max(1) as f64),
+    ))
 }
 
 /// The bars and the paper's figures, after the last group.

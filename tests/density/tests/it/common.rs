@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use tetris_density::process::handle::Launcher;
+use tetris_density::process::python::Python;
 use tetris_density::synthetic::{self, Model, transformer};
 
 /// The program under test.
@@ -15,8 +16,15 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_density");
 pub fn launcher() -> Launcher {
     Launcher {
         program: PROGRAM.into(),
+        python: python(),
         deadline: Duration::from_mins(1),
     }
+}
+
+/// The interpreter that the program would take.
+pub fn python() -> Python {
+    let named = std::env::var_os("TETRIS_DENSITY_PYTHON");
+    Python::new(named.unwrap_or_else(|| "python3".into()))
 }
 
 /// A model of about a megabyte.

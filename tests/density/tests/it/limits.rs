@@ -23,7 +23,7 @@ fn a_worker_over_its_limit_is_killed_and_the_cgroup_removed() {
     let name = format!("tetris-density-test-{}", std::process::id());
     let group = Cgroup::create(&name, 32 << 20).unwrap();
     let procs = group.procs();
-    let mut worker = common::launcher().start().unwrap();
+    let mut worker = common::launcher().start(Loader::Heap).unwrap();
     worker.join(&procs).unwrap();
     let error = worker.load(Loader::Heap, &[file], None).unwrap_err();
     assert!(matches!(error, Error::Died { .. }), "{error}");

@@ -65,6 +65,10 @@ fn check_method(method: &Value) {
         assert_eq!(method["method"], "ksm", "{method}");
         return;
     }
+    check_measured(method);
+}
+
+fn check_measured(method: &Value) {
     assert_eq!(method["outcome"], "measured", "{method}");
     let group = method["group"].as_array().unwrap();
     assert_eq!(group.len(), 2);
@@ -155,6 +159,38 @@ fn html_report_has_its_plots_and_needs_no_other_file() {
         "--quick",
     ] {
         assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn python_processes_agree_and_are_skipped_without_pytorch() {
+    let workdir = tempfile::tempdir().unwrap();
+    let methods = "torch-safetensors,torch-safetensors-own-file,torch,torch-own-file";
+    let more = [
+        "--workload",
+        "replicas",
+        "--budget",
+        "off",
+        "--methods",
+        methods,
+    ];
+    let python = std::env::var("TETRIS_DENSITY_PYTHON").unwrap_or_else(|_| "python3".into());
+    for (interpreter, must_skip) in [(python.as_str(), false), ("/nonexistent/python", true)] {
+        let mut arguments = more.to_vec();
+        arguments.extend(["--python", interpreter]);
+        let report = quick(workdir.path(), &arguments);
+        let workload = &report["workloads"][0];
+        assert_eq!(workload["checksums_agree"], true);
+        for method in workload["methods"].as_array().unwrap() {
+            if must_skip {
+                assert_eq!(method["outcome"], "skipped", "{method}");
+                let reason = method["reason"].as_str().unwrap();
+                assert!(reason.contains(interpreter), "{reason}");
+            } else if !note_if_skipped("group", method) {
+                check_measured(method);
+                assert!(method["interpreter_bytes"].as_u64().unwrap() > 0);
+            }
+        }
     }
 }
 

@@ -20,7 +20,7 @@ fn all_loaders_compute_the_same() {
         Loader::Tetris,
         Loader::Tetris,
     ] {
-        let mut worker = common::launcher().start().unwrap();
+        let mut worker = common::launcher().start(loader).unwrap();
         let times = worker
             .load(loader, std::slice::from_ref(&file), Some(store.path()))
             .unwrap();
@@ -39,7 +39,7 @@ fn all_loaders_compute_the_same() {
 fn a_changed_weight_changes_the_checksum() {
     let directory = tempfile::tempdir().unwrap();
     let file = common::tiny_file(directory.path());
-    let mut worker = common::launcher().start().unwrap();
+    let mut worker = common::launcher().start(Loader::Heap).unwrap();
     let before = worker
         .load(Loader::Heap, std::slice::from_ref(&file), None)
         .unwrap()
@@ -56,7 +56,7 @@ fn a_changed_weight_changes_the_checksum() {
 
 #[test]
 fn a_killed_worker_is_reported_with_its_signal() {
-    let mut worker = common::launcher().start().unwrap();
+    let mut worker = common::launcher().start(Loader::Heap).unwrap();
     worker.kill();
     let error = worker.pass(1).unwrap_err();
     let Error::Died { status, doing, .. } = &error else {
@@ -70,7 +70,7 @@ fn a_killed_worker_is_reported_with_its_signal() {
 fn a_worker_that_cannot_load_says_why_and_lives_on() {
     let directory = tempfile::tempdir().unwrap();
     let file = common::tiny_file(directory.path());
-    let mut worker = common::launcher().start().unwrap();
+    let mut worker = common::launcher().start(Loader::Heap).unwrap();
     let missing = directory.path().join("missing.safetensors");
     let error = worker.load(Loader::Heap, &[missing], None).unwrap_err();
     let Error::Refused { reason, .. } = &error else {
@@ -87,7 +87,7 @@ fn a_worker_that_cannot_load_says_why_and_lives_on() {
 fn a_broken_file_is_refused_without_a_crash() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("broken.safetensors");
-    let mut worker = common::launcher().start().unwrap();
+    let mut worker = common::launcher().start(Loader::Heap).unwrap();
     for bytes in [&b""[..], b"short", &[0xff; 64], b"\x02\0\0\0\0\0\0\0{]rest"] {
         std::fs::write(&path, bytes).unwrap();
         for loader in [Loader::Heap, Loader::FileMap, Loader::Mergeable] {

@@ -3,6 +3,7 @@
 use super::tables;
 use crate::report::data::{Outcome, WorkloadReport};
 use crate::report::plots::{self, escape};
+use crate::report::text::interpreters;
 use crate::units::bytes;
 
 /// The section of a group.
@@ -64,7 +65,7 @@ fn models(report: &WorkloadReport) -> String {
     format!("Files: {}{distinct}.", names.join(", "))
 }
 
-/// Methods that were skipped, failed or cut short, with the reason.
+/// Methods that were skipped, failed or cut short, with the reason; and what interpreters take.
 fn left_out(report: &WorkloadReport) -> String {
     let mut lines = Vec::new();
     for method in &report.methods {
@@ -72,6 +73,7 @@ fn left_out(report: &WorkloadReport) -> String {
         match &method.outcome {
             Outcome::Measured => {
                 lines.extend(method.limited.iter().map(|why| format!("{name}: {why}")));
+                lines.extend(interpreters(method));
             }
             Outcome::Skipped { reason } => lines.push(format!("{name}: skipped: {reason}")),
             Outcome::Failed { reason } => lines.push(format!("{name}: failed: {reason}")),

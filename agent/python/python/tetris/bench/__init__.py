@@ -1,0 +1,9 @@
+"""What loading a model costs N processes, by the way they load it: ``python -m tetris.bench --help``.
+
+Every measurement is a fresh process, methods take turns in random order, and outputs must agree.
+
+    __main__ -> run -> files, place      model files, own copies, a tmpfs for the store
+                    -> timing, memory_of, side_by_side -> workers (processes), helpers (who shares)
+                    -> bars, report      ratios beside the values they should reach; table, JSON
+    worker   -> loaders, touch, inference, models      what a process does
+"""

@@ -1,0 +1,106 @@
+"""Tables for people; programs take `--format json`."""
+
+from typing import Any
+
+from . import machine
+from .side_by_side import CONTROL
+
+COLUMNS = ("method", "load", "first touch", "second", "both", "first inference", "first result", "inference", "memory")
+
+
+def head(report: dict[str, Any]) -> str:
+    """Machine, versions and seed."""
+    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    return (
+        f"machine: {machine.line(report['machine'])}\nversions: {versions}\n"
+        f"seed {report['seed']}, {report['rounds']} rounds, groups of {report['processes']}\n"
+    )
+
+
+def model(measured: dict[str, Any]) -> str:
+    """One model under all methods, and its bars."""
+    first = measured["first_load_ns"]
+    lines = [
+        "",
+        f"{measured['name']}: {size(measured['tensor_bytes'])} in {measured['tensors']} tensors, "
+        f"inference: {measured['inference_kind']}",
+    ]
+    if first is not None:
+        lines.append(f"store: {measured['store_place']}; the first load of all, which publishes, took {time(first)}")
+    lines += ["", *_table([COLUMNS, *(_row(entry, measured["inference"]) for entry in measured["methods"])])]
+    lines += [f"  {entry['method']}: {entry['reason']}" for entry in measured["methods"] if entry["reason"]]
+    lines += _control(measured["inference"])
+    lines += ["", *_table([("bar", "ratio", "measured", "range", "limit", ""), *map(_bar, measured["bars"])])]
+    if measured["disagreement"]:
+        lines.append(f"METHODS DISAGREE: {measured['disagreement']}")
+    return "\n".join(lines) + "\n"
+
+
+def closing(report: dict[str, Any]) -> str:
+    """What a reader must know to judge the figures."""
+    return "\n".join(["", *(f"- {note}" for note in report["notes"])]) + "\n"
+
+
+def _row(entry: dict[str, Any], inference: list[dict[str, Any]]) -> tuple[str, ...]:
+    if entry["outcome"] == "skipped":
+        return (entry["method"], "not installed", *[""] * (len(COLUMNS) - 2))
+    keys = ("load_ns", "touch_ns", "touch_again_ns", "load_and_touch_ns", "first_inference_ns", "first_result_ns")
+    ratios = {other["method"]: other["ratio_to_private"] for other in inference}
+    ratio = ratios.get(entry["method"])
+    memory = entry["memory"]
+    held = f"{size(memory['beyond_interpreter_bytes'])} = {memory['copies']:.3f} copies" if memory else "-"
+    times = (time(entry["medians"][key]) for key in keys)
+    return (entry["method"], *times, f"{ratio:.3f}" if ratio else "-", held)
+
+
+def _control(inference: list[dict[str, Any]]) -> list[str]:
+    control = next((entry for entry in inference if entry["method"] == CONTROL), None)
+    if control is None:
+        return []
+    return [f"  inference: ratio to private tensors; {CONTROL}, which should be 1: {control['ratio_to_private']:.3f}"]
+
+
+def _bar(bar: dict[str, Any]) -> tuple[str, ...]:
+    if bar["measured"] is None:
+        return (bar["name"], bar["formula"], "-", "", f"<= {bar['limit']:g}", "not measured")
+    low, high = bar["range"]
+    verdict = "met" if bar["met"] else "MISSED"
+    if bar["met"] is None:
+        verdict = f"too noisy to tell ({bar['noise']:.3f})"
+    elif bar["met"] and bar["measured"] > bar["limit"]:
+        verdict = f"met within noise ({bar['noise']:.3f})"
+    measured, limit = f"{bar['measured']:.3f}", f"<= {bar['limit']:g}"
+    return (bar["name"], bar["formula"], measured, f"{low:.3f} to {high:.3f}", limit, verdict)
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for number, row in enumerate(rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append("  " + "  ".join(cells).rstrip())
+        if number == 0:
+            lines.append("  " + "  ".join("-" * width for width in widths))
+    return lines
+
+
+def time(nanoseconds: float | None) -> str:
+    """A duration with three digits."""
+    if nanoseconds is None:
+        return "-"
+    value = float(nanoseconds)
+    for unit in ("ns", "us", "ms"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} s"
+
+
+def size(count: float) -> str:
+    """Bytes with three digits, in binary units."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if abs(value) < 1024:
+            return f"{value:.4g} {unit}"
+        value /= 1024
+    return f"{value:.4g} GiB"

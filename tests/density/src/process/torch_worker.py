@@ -1,0 +1,133 @@
+"""A worker with PyTorch: says and answers what protocol.rs describes. The first argument is the loader.
+
+It is a real inference process as far as memory goes: interpreter, PyTorch and its libraries are in it.
+"""
+
+import json
+import os
+import sys
+import time
+
+import torch
+
+LOADER = sys.argv[1]
+if LOADER == "torch":
+    from tetris.torch import load_file
+else:
+    from safetensors.torch import load_file
+
+PAGE = 4096  # bytes
+# As the other workers, which make their passes on one core.
+torch.set_num_threads(1)
+
+
+def touch(tensors):
+    """Reads one byte of every page; the views are made before the clock starts."""
+    views = [tensor.reshape(-1).view(torch.uint8)[::PAGE] for tensor in tensors if tensor.numel()]
+    begin = time.perf_counter_ns()
+    for view in views:
+        view.sum()
+    return time.perf_counter_ns() - begin
+
+
+class Model:
+    def __init__(self, files):
+        self.files = [load_file(file) for file in files]
+        self.vectors = {}
+        self.checksum = ""
+
+    def tensors(self):
+        return [tensor for file in self.files for tensor in file.values()]
+
+    def run(self):
+        """Multiplies every tensor with a vector: the first extent counts rows, the others are columns."""
+        for tensor in self.tensors():
+            if tensor.is_floating_point() and tensor.numel():
+                matrix = tensor.reshape(tensor.shape[0] if tensor.dim() > 1 else 1, -1)
+                matrix @ self.vector(matrix.shape[1], matrix.dtype)
+            else:
+                tensor.sum()
+
+    def vector(self, columns, dtype):
+        if (columns, dtype) not in self.vectors:
+            self.vectors[columns, dtype] = torch.linspace(-1.0, 1.0, columns).to(dtype)
+        return self.vectors[columns, dtype]
+
+    def sum_bits(self):
+        """Of all weights with their places: exact, where products depend on how weights are aligned."""
+        total, place = 0, 0
+        for file in self.files:
+            for _, tensor in sorted(file.items()):
+                place += 2
+                flat = tensor.reshape(-1).view(torch.uint8)
+                whole = flat.numel() // 8 * 8
+                words, rest = flat[:whole], flat[whole:]
+                if flat.storage_offset() % 8:
+                    words = words.clone()
+                total += (place + 1) * (int(words.view(torch.int64).sum()) + int(rest.sum()))
+        self.checksum = f"{total % 2**64:016x}"
+
+
+def load(files, store):
+    if store:
+        os.environ["TETRIS_STORE"] = store
+    begin = time.perf_counter_ns()
+    model = Model(files)
+    attach_ns = time.perf_counter_ns() - begin
+    touch_ns = touch(model.tensors())
+    model.run()
+    first_result_ns = time.perf_counter_ns() - begin
+    model.sum_bits()
+    tensors = model.tensors()
+    return model, {
+        "reply": "loaded",
+        "attach_ns": attach_ns,
+        "touch_ns": touch_ns,
+        "first_result_ns": first_result_ns,
+        "checksum": model.checksum,
+        "tensors": len(tensors),
+        "tensor_bytes": sum(tensor.nbytes for tensor in tensors),
+        "store": {"identities": [], "shared_bytes": 0, "published_bytes": 0, "private_bytes": 0},
+    }
+
+
+def passes(model, count):
+    times = []
+    for _ in range(count):
+        begin = time.perf_counter_ns()
+        model.run()
+        times.append(time.perf_counter_ns() - begin)
+    return {"reply": "passed", "pass_ns": times, "checksum": model.checksum}
+
+
+def main():
+    # Libraries may print; that must not get between the replies.
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def reply(content):
+        replies.write(json.dumps(content) + "\n")
+        replies.flush()
+
+    # The first call of an operator looks it up, which is no part of a page fault.
+    touch([torch.zeros(8192)])
+    model = None
+    reply({"reply": "ready"})
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if request["request"] == "join":
+                with open(request["procs"], "w") as procs:
+                    procs.write(str(os.getpid()))
+                reply({"reply": "done"})
+            elif request["request"] == "load":
+                model = None
+                model, loaded = load(request["files"], request["store"])
+                reply(loaded)
+            else:
+                reply(passes(model, request["count"]))
+        except Exception as error:
+            reply({"reply": "failed", "reason": f"{type(error).__name__}: {error}"})
+
+
+main()
