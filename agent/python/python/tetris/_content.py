@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import json
 import struct
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 from tetris import _native
 
@@ -49,6 +49,17 @@ def id_of(address: int, nbytes: int) -> str:
     """Return the id of the bytes at an address: known if they were loaded and not written to, else computed."""
     known = _native.unmodified_id(address, nbytes)
     return _native.content_id(content_of(address, nbytes)) if known is None else known
+
+
+def form_of(result: Any, kind: type) -> tuple[Form, dict[str, Any]]:
+    """Return in which form a function has returned tensors of a kind, and the tensors by name."""
+    if isinstance(result, kind):
+        return "tensor", {"": result}
+    if isinstance(result, tuple):
+        return "tuple", {str(index): tensor for index, tensor in enumerate(result)}
+    if isinstance(result, Mapping):
+        return "dict", dict(result)
+    raise ValueError(f"expected {kind.__name__}, or a tuple or dictionary of such, found {type(result).__name__}")
 
 
 def encode(form: Form, tensors: Iterable[tuple[str, str, Iterable[int], int, int]]) -> bytearray:

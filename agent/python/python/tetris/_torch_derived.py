@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from tetris import _native
 from tetris._agent import agent
-from tetris._content import Form, decode, encode, id_of, unpack
+from tetris._content import decode, encode, form_of, id_of, unpack
 
 __all__ = ["derived"]
 
@@ -61,15 +61,7 @@ def _dense(tensor: Any, what: str) -> torch.Tensor:
 
 
 def _encode(result: Any) -> bytearray:
-    form: Form
-    if isinstance(result, torch.Tensor):
-        form, tensors = "tensor", {"": result}
-    elif isinstance(result, tuple):
-        form, tensors = "tuple", {str(index): tensor for index, tensor in enumerate(result)}
-    elif isinstance(result, Mapping):
-        form, tensors = "dict", dict(result)
-    else:
-        raise ValueError(f"fn must return tensors, found {type(result).__name__}")
+    form, tensors = form_of(result, torch.Tensor)
     dense = {key: _dense(tensor, "the result of fn") for key, tensor in tensors.items()}
     return encode(
         form,

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from safetensors.numpy import load, save, save_file
 
 from tetris import _native, _safe_open
 from tetris._agent import Mode, agent
-from tetris._content import Form, decode, encode, id_of, unpack
+from tetris._content import decode, encode, form_of, id_of, unpack
 from tetris._numpy_array import as_numpy
 from tetris.errors import LoadError
 
@@ -123,15 +123,7 @@ def _has_name(dtype: np.dtype[Any]) -> bool:
 
 
 def _encode(result: Any) -> bytearray:
-    form: Form
-    if isinstance(result, np.ndarray):
-        form, arrays = "tensor", {"": result}
-    elif isinstance(result, tuple):
-        form, arrays = "tuple", {str(index): array for index, array in enumerate(result)}
-    elif isinstance(result, Mapping):
-        form, arrays = "dict", dict(result)
-    else:
-        raise ValueError(f"fn must return arrays, found {type(result).__name__}")
+    form, arrays = form_of(result, np.ndarray)
     numbers = {key: _numbers(array, "the result of fn") for key, array in arrays.items()}
     return encode(
         form,

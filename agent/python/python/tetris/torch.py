@@ -27,6 +27,7 @@ from tetris._torch_tensor import ReadOnlyTensor, as_torch
 from tetris.errors import LoadError
 
 #: Taken before `tetris.patch` replaces it.
+_load_file = getattr(_safetensors.load_file, "_tetris_original", _safetensors.load_file)
 _load_model = getattr(_safetensors.load_model, "_tetris_original", _safetensors.load_model)
 
 __all__ = [
@@ -119,4 +120,5 @@ def load_model(
     return names
 
 
+load_file._tetris_original = _load_file  # type: ignore[attr-defined]
 load_model._tetris_original = _load_model  # type: ignore[attr-defined]

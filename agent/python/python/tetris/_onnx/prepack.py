@@ -7,12 +7,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime
 
 from tetris._onnx import tensors
-from tetris._onnx.errors import NoRoom, Unavailable, Unsupported
+from tetris._onnx.errors import NoRoom, Unsupported
 from tetris._onnx.options import EXTERNAL_FOLDER
 from tetris._onnx.rewrite import INLINE_MAX_BYTES, Packed
 
@@ -106,20 +107,6 @@ def _parse(path: str, value: str) -> Packed | None:
         # A buffer of no bytes cannot be mapped; the kernel then packs for itself.
         if len(fields) != 3 or not fields[0].isdigit() or not fields[1].isdigit() or fields[1] == "0":
             return None
-        buffers.append((_reader(path, int(fields[0]), int(fields[1])), fields[2]))
+        read = partial(tensors.read_range, path, int(fields[0]), int(fields[1]), "prepacked data")
+        buffers.append((read, fields[2]))
     return Packed(key, buffers) if buffers else None
-
-
-def _reader(path: str, offset: int, length: int) -> Any:
-    def read() -> bytes:
-        try:
-            with open(path, "rb") as file:
-                file.seek(offset)
-                data = file.read(length)
-        except OSError as error:
-            raise Unavailable(str(error)) from error
-        if len(data) != length:
-            raise Unavailable(f"{path} ends within prepacked data: {length} bytes at {offset}")
-        return data
-
-    return read

@@ -210,6 +210,15 @@ def _read_external(tensor: TensorProto, folder: str, expected: int) -> bytes:
         raise Unsupported(f"external data of {tensor.name!r}: {error}") from error
     if length != expected or offset < 0:
         raise Unsupported(f"{tensor.name!r} has {length} bytes at {offset} where its shape asks for {expected}")
+    return read_range(path, offset, length, repr(tensor.name))
+
+
+def read_range(path: str, offset: int, length: int, what: str) -> bytes:
+    """Return a part of a file.
+
+    Raises:
+        Unavailable: The file cannot be read, or ends before.
+    """
     try:
         with open(path, "rb") as file:
             file.seek(offset)
@@ -217,5 +226,5 @@ def _read_external(tensor: TensorProto, folder: str, expected: int) -> bytes:
     except OSError as error:
         raise Unavailable(str(error)) from error
     if len(data) != length:
-        raise Unavailable(f"{path} ends within {tensor.name!r}: {length} bytes at {offset}")
+        raise Unavailable(f"{path} ends within {what}: {length} bytes at {offset}")
     return data
