@@ -21,6 +21,8 @@ pub(crate) enum LockKind {
     Read,
     /// Excludes everyone.
     Write,
+    /// Gives the lock back.
+    Unlock,
 }
 
 fn request(kind: LockKind, start: i64, len: i64) -> libc::flock {
@@ -28,6 +30,7 @@ fn request(kind: LockKind, start: i64, len: i64) -> libc::flock {
         l_type: match kind {
             LockKind::Read => libc::F_RDLCK as libc::c_short,
             LockKind::Write => libc::F_WRLCK as libc::c_short,
+            LockKind::Unlock => libc::F_UNLCK as libc::c_short,
         },
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: start,
@@ -62,7 +65,7 @@ pub(crate) fn try_lock(file: impl AsFd, kind: LockKind) -> Result<bool, Errno> {
 #[derive(Debug)]
 #[must_use = "the lock is released when this value is dropped"]
 pub struct CreationLock {
-    _file: File,
+    file: File,
 }
 
 impl CreationLock {
@@ -82,7 +85,7 @@ impl CreationLock {
         let mut pause = Duration::from_micros(200);
         loop {
             match try_lock_range(&file, LockKind::Write, offset, 1) {
-                Ok(true) => return Some(Self { _file: file }),
+                Ok(true) => return Some(Self { file }),
                 Ok(false) => {}
                 Err(_) => return None,
             }
@@ -93,6 +96,13 @@ impl CreationLock {
             std::thread::sleep(pause.min(left));
             pause = (pause * 2).min(Duration::from_millis(20));
         }
+    }
+}
+
+impl Drop for CreationLock {
+    /// Closing is not enough: a child that was forked meanwhile has the descriptor as well, and with it the lock.
+    fn drop(&mut self) {
+        let _released = try_lock(&self.file, LockKind::Unlock);
     }
 }
 
@@ -147,5 +157,18 @@ mod tests {
         assert!(CreationLock::acquire(open(&path), &two, now, || false).is_some());
         drop(held);
         assert!(CreationLock::acquire(open(&path), &one, now, || false).is_some());
+    }
+
+    #[test]
+    fn a_creation_lock_ends_even_if_its_descriptor_lives_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let (key, now) = (Digest::of(b"one"), Instant::now());
+        let file = open(&path);
+        // As a forked child has it.
+        let inherited = file.try_clone().unwrap();
+        drop(CreationLock::acquire(file, &key, now, || false));
+        assert!(CreationLock::acquire(open(&path), &key, now, || false).is_some());
+        drop(inherited);
     }
 }

@@ -106,9 +106,10 @@ impl Agent {
         wait: Option<f64>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Model> {
-        let options = options::load(mode, prefault, threads, wait, progress)?;
+        let read_only = options::is_read_only(mode)?;
+        let options = options::load(prefault, threads, wait, progress)?;
         let model = py.detach(|| self.agent.load_with(path, &options));
-        Model::new(py, model.map_err(errors::load)?)
+        Model::new(py, model.map_err(errors::load)?, read_only)
     }
 
     /// Open a safetensors file and read its header. Raises LoadError.
@@ -127,7 +128,7 @@ impl Agent {
         wait: Option<f64>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<SharedFile> {
-        let options = options::load("read_only", false, threads, wait, progress)?;
+        let options = options::load(false, threads, wait, progress)?;
         let file = py.detach(|| self.agent.load_file(path, &options));
         Ok(SharedFile::new(file.map_err(errors::load)?))
     }
@@ -141,13 +142,18 @@ impl Agent {
     /// Put C-contiguous bytes into the store as one object, or find it there. Raises ShareError.
     #[pyo3(signature = (data, *, mode="read_only"))]
     fn publish(&self, py: Python<'_>, data: &Bound<'_, PyAny>, mode: &str) -> PyResult<Memory> {
-        let options = options::mapped(mode)?;
+        let (options, read_only) = (options::default(), options::is_read_only(mode)?);
         let bytes = ForeignBytes::of(data)?;
         let published = py.detach(|| {
             let read_at = |offset, buffer: &mut [u8]| bytes.read_at(offset, buffer);
             self.agent.publish(bytes.len() as u64, &read_at, &options)
         });
-        Ok(Memory::new(self, published.map_err(errors::share)?, None))
+        Ok(Memory::new(
+            self,
+            published.map_err(errors::share)?,
+            read_only,
+            None,
+        ))
     }
 
     /// Return what a transform makes of the bytes `source_id`: from the store, or by calling `make`.
@@ -161,7 +167,7 @@ impl Agent {
         make: &Bound<'_, PyAny>,
         mode: &str,
     ) -> PyResult<Memory> {
-        let options = options::mapped(mode)?;
+        let (options, read_only) = (options::default(), options::is_read_only(mode)?);
         let source = TensorId::from_str(source_id)
             .map_err(|error| PyValueError::new_err(format!("source_id: {error}")))?;
         let make = make.clone().unbind();
@@ -172,16 +178,16 @@ impl Agent {
         });
         let derived = derived.map_err(|error| PyValueError::new_err(error.to_string()))??;
         let reason = derived.private_reason().map(str::to_owned);
-        Ok(Memory::new(self, derived.detach(), reason))
+        Ok(Memory::new(self, derived.detach(), read_only, reason))
     }
 
     /// Return the object with this file name, or `None` if it is not in the store.
     #[pyo3(signature = (object, *, mode="read_only"))]
     fn attach(&self, py: Python<'_>, object: &str, mode: &str) -> PyResult<Option<Memory>> {
-        let options = options::mapped(mode)?;
+        let (options, read_only) = (options::default(), options::is_read_only(mode)?);
         let region = py.detach(|| self.agent.attach(object, &options));
         let region = region.map_err(errors::map)?;
-        Ok(region.map(|region| Memory::new(self, region, None)))
+        Ok(region.map(|region| Memory::new(self, region, read_only, None)))
     }
 
     fn __repr__(&self) -> String {

@@ -51,6 +51,14 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// Whether the elements would be at the same places in column-major order.
+    fn is_column_major(&self) -> bool {
+        let long = self.shape.iter().filter(|&&dim| dim != 1).count();
+        long <= 1 || self.shape.contains(&0)
+    }
+}
+
 /// The letter of the module `struct`, native size and order.
 fn format(dtype: Dtype) -> Option<&'static CStr> {
     Some(match dtype {
@@ -91,6 +99,15 @@ pub(crate) unsafe fn fill(
     if wanted(ffi::PyBUF_WRITABLE) && !exported.writable {
         return Err(PyBufferError::new_err(
             "expected writable memory, found memory that is mapped read-only; load with mode=\"copy_on_write\"",
+        ));
+    }
+    if wanted(ffi::PyBUF_F_CONTIGUOUS)
+        && exported
+            .layout
+            .is_some_and(|layout| !layout.is_column_major())
+    {
+        return Err(PyBufferError::new_err(
+            "expected column-major memory, found row-major memory; ask for another order, or make a copy",
         ));
     }
     view.buf = ptr::with_exposed_provenance_mut(exported.address.get());

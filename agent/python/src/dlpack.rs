@@ -29,6 +29,8 @@ pub(crate) struct Request<'py> {
     pub(crate) max_version: Option<(u32, u32)>,
     pub(crate) device: Option<(i32, i32)>,
     pub(crate) copy: Option<bool>,
+    /// Whether the consumer is to be told not to write.
+    pub(crate) read_only: bool,
 }
 
 #[repr(C)]
@@ -114,8 +116,11 @@ pub(crate) fn export<'py>(
         (tensor, false)
     };
     if request.max_version.is_some_and(|(major, _)| major >= 1) {
-        let read_only = if tensor.is_writable() { 0 } else { READ_ONLY };
-        let flags = read_only | if copied { IS_COPIED } else { 0 };
+        let flags = match (copied, request.read_only) {
+            (true, _) => IS_COPIED,
+            (false, true) => READ_ONLY,
+            (false, false) => 0,
+        };
         let export = Export::new(tensor, |array| ManagedVersioned {
             major: 1,
             minor: 0,
@@ -126,12 +131,8 @@ pub(crate) fn export<'py>(
         })?;
         return capsule(py, export, VERSIONED, drop_versioned);
     }
-    if !tensor.is_writable() {
-        return Err(PyBufferError::new_err(
-            "the tensor is mapped read-only, which DLPack can say from version 1.0 on; ask for max_version=(1, 0), \
-             or load with mode=\"copy_on_write\"",
-        ));
-    }
+    // Before version 1.0 there is no way to say that memory is read-only. Those who ask so, such as JAX, do not write;
+    // a write would copy the page for this process.
     let export = Export::new(tensor, |array| Managed {
         array,
         context: ptr::null_mut(),

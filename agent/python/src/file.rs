@@ -70,8 +70,9 @@ impl File {
         wait: Option<f64>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Model> {
-        let options = options::load(mode, prefault, threads, wait, progress)?;
+        let read_only = options::is_read_only(mode)?;
+        let options = options::load(prefault, threads, wait, progress)?;
         let model = py.detach(|| self.file.load(&options));
-        Model::new(py, model.map_err(errors::load)?)
+        Model::new(py, model.map_err(errors::load)?, read_only)
     }
 }

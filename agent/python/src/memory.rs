@@ -19,13 +19,19 @@ use crate::report;
 #[pyclass(frozen, weakref, module = "tetris")]
 pub(crate) struct Memory {
     region: Arc<Region>,
+    read_only: bool,
     id: Option<TensorId>,
     path: Option<PathBuf>,
     private_reason: Option<String>,
 }
 
 impl Memory {
-    pub(crate) fn new(agent: &Agent, region: Arc<Region>, private_reason: Option<String>) -> Self {
+    pub(crate) fn new(
+        agent: &Agent,
+        region: Arc<Region>,
+        read_only: bool,
+        private_reason: Option<String>,
+    ) -> Self {
         let id = region.object().map(|object| TensorId(object.id.0));
         if let Some(id) = id {
             registry::enter(region.address(), region.len(), id, region.object());
@@ -36,6 +42,7 @@ impl Memory {
             .map(|(store, object)| store.object_path(object));
         Self {
             region,
+            read_only,
             id,
             path,
             private_reason,
@@ -86,7 +93,7 @@ impl Memory {
     /// Whether the memory cannot be written to.
     #[getter]
     fn readonly(&self) -> bool {
-        !self.region.is_writable()
+        self.read_only
     }
 
     /// Why a derived object is private, if it is.
@@ -109,7 +116,7 @@ impl Memory {
         let exported = Exported {
             address: region.address(),
             len: region.len(),
-            writable: region.is_writable(),
+            writable: !slf.get().read_only,
             layout: None,
         };
         // SAFETY: `view` and `flags` are the interpreter's; the memory is that of `slf`, which is frozen and

@@ -20,7 +20,11 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(py: Python<'_>, model: tetris_agent::Model) -> PyResult<Self> {
+    pub(crate) fn new(
+        py: Python<'_>,
+        model: tetris_agent::Model,
+        read_only: bool,
+    ) -> PyResult<Self> {
         let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let metadata = model.metadata().map(own).collect();
         let (tensors, report) = model.detach();
@@ -28,7 +32,7 @@ impl Model {
         let by_name = by_name.zip(0..).collect();
         let tensors = tensors
             .into_iter()
-            .map(|tensor| Py::new(py, Tensor::new(tensor)))
+            .map(|tensor| Py::new(py, Tensor::new(tensor, read_only)))
             .collect::<PyResult<_>>()?;
         Ok(Self {
             tensors,

@@ -7,11 +7,14 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tetris_agent::{Access, DEFAULT_WAIT, LoadOptions, Progress, ProgressFn};
 
-/// How memory is mapped.
-pub(crate) fn access(mode: &str) -> PyResult<Access> {
+/// Whether Python may write to memory.
+///
+/// It is mapped copy-on-write in any case. Consumers such as torch take no notice of a buffer that is read-only, and
+/// a write to pages that really are would end the interpreter; so it costs pages of this process's own.
+pub(crate) fn is_read_only(mode: &str) -> PyResult<bool> {
     match mode {
-        "read_only" => Ok(Access::ReadOnly),
-        "copy_on_write" => Ok(Access::CopyOnWrite),
+        "read_only" => Ok(true),
+        "copy_on_write" => Ok(false),
         other => Err(PyValueError::new_err(format!(
             "mode must be \"copy_on_write\" or \"read_only\", found {other:?}"
         ))),
@@ -20,7 +23,6 @@ pub(crate) fn access(mode: &str) -> PyResult<Access> {
 
 /// The keyword arguments of a load.
 pub(crate) fn load(
-    mode: &str,
     prefault: bool,
     threads: Option<usize>,
     wait: Option<f64>,
@@ -41,21 +43,20 @@ pub(crate) fn load(
         })?,
     };
     Ok(LoadOptions {
-        access: access(mode)?,
         prefault,
         threads,
         wait,
         progress: progress.map(report_to),
-        ..LoadOptions::default()
+        ..default()
     })
 }
 
-/// Options that differ from the default in how memory is mapped alone.
-pub(crate) fn mapped(mode: &str) -> PyResult<LoadOptions> {
-    Ok(LoadOptions {
-        access: access(mode)?,
+/// Options without arguments.
+pub(crate) fn default() -> LoadOptions {
+    LoadOptions {
+        access: Access::CopyOnWrite,
         ..LoadOptions::default()
-    })
+    }
 }
 
 fn report_to(callback: Py<PyAny>) -> ProgressFn {

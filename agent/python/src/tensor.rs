@@ -16,17 +16,19 @@ use crate::registry;
 #[pyclass(frozen, weakref, module = "tetris")]
 pub(crate) struct Tensor {
     tensor: DetachedTensor,
+    read_only: bool,
     layout: OnceLock<Option<buffer::Layout>>,
 }
 
 impl Tensor {
-    pub(crate) fn new(tensor: DetachedTensor) -> Self {
+    pub(crate) fn new(tensor: DetachedTensor, read_only: bool) -> Self {
         if let Some(id) = tensor.id {
             let object = tensor.region.as_ref().and_then(|region| region.object());
             registry::enter(tensor.address(), tensor.len, id, object);
         }
         Self {
             tensor,
+            read_only,
             layout: OnceLock::new(),
         }
     }
@@ -92,7 +94,7 @@ impl Tensor {
     /// Whether the memory cannot be written to.
     #[getter]
     fn readonly(&self) -> bool {
-        !self.tensor.is_writable()
+        self.read_only
     }
 
     #[expect(unsafe_code, reason = "the signature is that of the buffer protocol")]
@@ -105,7 +107,7 @@ impl Tensor {
         let exported = Exported {
             address: this.tensor.address(),
             len: this.tensor.len,
-            writable: this.tensor.is_writable(),
+            writable: !this.read_only,
             layout: this.layout(),
         };
         // SAFETY: `view` and `flags` are the interpreter's; memory and layout are those of `slf`, which is
@@ -127,6 +129,7 @@ impl Tensor {
             max_version,
             device: dl_device,
             copy,
+            read_only: slf.get().read_only,
         };
         dlpack::export(slf.py(), &slf.get().tensor, &request)
     }

@@ -11,7 +11,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 #: A program that hangs is a failure, not a wait for ever. Nothing is to be concluded from less.
 HANGS_S = 240
@@ -142,7 +142,7 @@ class Helper:
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
-    def __enter__(self) -> Helper:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

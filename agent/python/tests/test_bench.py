@@ -13,8 +13,8 @@ import pytest
 torch = pytest.importorskip("torch")
 safetensors_torch = pytest.importorskip("safetensors.torch")
 
-from tetris.bench import agreement, models, stats  # noqa: E402
-from tetris.bench.methods import BY_NAME  # noqa: E402
+from tetris.bench import agreement, models, stats
+from tetris.bench.methods import BY_NAME
 
 TIMES = ("load_ns", "touch_ns", "touch_again_ns", "load_and_touch_ns", "first_inference_ns", "first_result_ns")
 QUICK = ("--rounds", "1", "--processes", "2", "--passes", "2", "--format", "json")

@@ -63,8 +63,8 @@ def load(
 
     Args:
         path: The file or directory.
-        mode: ``"read_only"`` maps memory that nobody can write to; ``"copy_on_write"`` memory of which a write copies
-            the page, 4 KiB or 2 MiB, for this process alone.
+        mode: ``"read_only"`` tells consumers not to write, and NumPy and others do not; with ``"copy_on_write"`` they
+            may. In either case a write copies the page, 4 KiB or 2 MiB, for this process alone.
         prefault: Fill the page tables now, so that the first pass over the weights does not fault.
         threads: Threads of a first load; one per core by default.
         wait: Longest wait, in seconds, for another process that reads the same file just now; 60 by default.
@@ -73,4 +73,12 @@ def load(
     Raises:
         LoadError: The model's files are missing or invalid. Never because of the store.
     """
-    return agent().load(path, mode=mode, prefault=prefault, threads=threads, wait=wait, progress=progress)
+    model = agent().load(path, mode=mode, prefault=prefault, threads=threads, wait=wait, progress=progress)
+    log_load(path, model)
+    return model
+
+
+def log_load(path: str | os.PathLike[str], model: _native.Model) -> None:
+    """Log what a load did, at level DEBUG."""
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("loaded %s: %s", path, model.report)

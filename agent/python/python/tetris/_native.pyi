@@ -183,7 +183,8 @@ class Tensor:
     """A tensor without a framework: C-contiguous, little-endian, at an address that is a multiple of 64.
 
     It has the buffer protocol, typed and with its shape where the protocol has a letter for the element type, else as
-    bytes; and DLPack, from version 1.0 on if it is read-only.
+    bytes; and DLPack. Both say whether it is read-only. Consumers that take no notice, torch among them, write to pages
+    of this process's own.
     """
 
     @property
@@ -219,7 +220,7 @@ class Tensor:
         """Return a capsule over the memory (array API standard).
 
         Raises:
-            BufferError: The consumer asks for another device, or cannot take read-only memory or the element type.
+            BufferError: The consumer asks for another device, or DLPack has no such element type.
         """
 
     def __dlpack_device__(self) -> tuple[int, int]: ...

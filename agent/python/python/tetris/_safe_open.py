@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +16,7 @@ from typing import Any, Self
 import safetensors
 
 from tetris import _native
-from tetris._agent import Mode, agent
+from tetris._agent import Mode, agent, log_load
 from tetris.errors import LoadError
 
 #: Taken before `tetris.patch` replaces it.
@@ -34,6 +35,18 @@ def require_mode(mode: object) -> None:
 def may_be_file(filename: object) -> bool:
     """Whether a name can be that of a file: of the types that safetensors takes, and not of a directory."""
     return isinstance(filename, (str, os.PathLike)) and not os.path.isdir(filename)
+
+
+_handles: weakref.WeakSet[safe_open] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """Whichever thread of the parent held a lock is not in the child."""
+    for handle in _handles:
+        handle._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class safe_open:
@@ -86,6 +99,7 @@ class safe_open:
         self._original: Any = None
         # transformers takes tensors in several threads.
         self._lock = threading.RLock()
+        _handles.add(self)
         self._filename = filename
         self._file = self._open()
         if self._file is None:
@@ -139,6 +153,7 @@ class safe_open:
                 assert self._file is not None
                 protected = not self._torch and self._mode == "read_only"
                 self._loaded = self._file.load(mode="read_only" if protected else "copy_on_write")
+                log_load(self._filename, self._loaded)
             return self._loaded
 
     def _give(self, name: str) -> _native.Tensor | None:

@@ -20,7 +20,7 @@ import safetensors.numpy as _safetensors
 from safetensors.numpy import load, save, save_file
 
 from tetris import _native, _safe_open
-from tetris._agent import Mode, agent
+from tetris._agent import Mode, agent, log_load
 from tetris._content import decode, encode, form_of, id_of, unpack
 from tetris._numpy_array import as_numpy
 from tetris.errors import LoadError
@@ -50,6 +50,7 @@ def load_file(filename: str | os.PathLike[str], *, backend: str = "mmap") -> dic
         except (LoadError, TypeError, ValueError):
             pass  # safetensors says what is wrong, or knows better
         else:
+            log_load(filename, model)
             found = {name: as_numpy(tensor) for name, tensor in model.items()}
             if all(array is not None for array in found.values()):
                 return found  # type: ignore[return-value]

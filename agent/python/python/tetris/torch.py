@@ -19,7 +19,7 @@ import safetensors.torch as _safetensors
 import torch
 from safetensors.torch import load, save, save_file, save_model
 
-from tetris._agent import Mode, agent
+from tetris._agent import Mode, agent, log_load
 from tetris._safe_open import may_be_file, require_mode, safe_open
 from tetris._share import ShareReport, share_loaded, share_module_, share_state_dict
 from tetris._torch_derived import derived
@@ -78,6 +78,7 @@ def load_file(
         except (LoadError, TypeError, ValueError):
             pass  # safetensors says what is wrong, or knows better
         else:
+            log_load(filename, model)
             tensors = {name: as_torch(tensor, mode) for name, tensor in model.items()}
             if all(tensor is not None for tensor in tensors.values()):
                 return tensors  # type: ignore[return-value]
