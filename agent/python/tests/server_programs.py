@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import process
 import pytest
 import tetris
 
@@ -99,15 +100,8 @@ class Store:
 
     def pages_of(self, pid: int) -> Pages:
         """What a process has of the objects."""
-        sums = dict.fromkeys(("Rss", "Pss", "Private_Dirty", "Anonymous"), 0)
-        of_store = False
-        for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if " " in name:
-                of_store = f" {self.objects_dir}/" in line
-            elif of_store and name in sums:
-                sums[name] += int(value.split()[0]) * 1024
-        return Pages(*sums.values())
+        found = process.smaps(self.directory, pid)
+        return Pages(*(found.get(name, 0) for name in ("Rss", "Pss", "Private_Dirty", "Anonymous")))
 
 
 class Watch:

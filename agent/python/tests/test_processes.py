@@ -406,7 +406,7 @@ def test_an_interpreter_ends_well_whatever_is_still_loaded(store: Path, path: Pa
     assert held(store) == []
 
 
-def test_subinterpreters_and_reimports_are_refused_or_work(store: Path, path: Path) -> None:
+def test_the_package_can_be_imported_again(store: Path, path: Path) -> None:
     program = """
         import json, sys
         import tetris.numpy

@@ -50,15 +50,6 @@ def store() -> Iterator[Store]:
     shutil.rmtree(directory)
 
 
-def tetris_command() -> list[str]:
-    """The command `tetris`, or a visible skip."""
-    named = os.environ.get("TETRIS_BIN")
-    found = Path(named) if named else EXAMPLES.parents[2] / "target" / "debug" / "tetris"
-    if not found.is_file():
-        pytest.skip("needs the command `tetris`: name it in TETRIS_BIN, or cargo build -p tetris-agent")
-    return [str(found)]
-
-
 # Models, and what they are to answer.
 
 
@@ -319,8 +310,10 @@ class TestPools:
             parent.finish()
             assert_nothing_held(store)
 
-    def test_stat_says_what_a_pool_saves(self, classifier: Model, store: Store, tmp_path: Path) -> None:
-        command = [*tetris_command(), "stat", "--store", str(store.directory), "--format", "json"]
+    def test_stat_says_what_a_pool_saves(
+        self, classifier: Model, store: Store, tmp_path: Path, tetris_bin: str
+    ) -> None:
+        command = [tetris_bin, "stat", "--store", str(store.directory), "--format", "json"]
         arguments: list[str | Path] = [classifier.path, "--start-method", "fork", "--workers", str(WORKERS)]
         with Filter("multiprocessing_pool.py", arguments, store, tmp_path / "log") as pool:
             pool.answers_of(classifier, WORKERS)
