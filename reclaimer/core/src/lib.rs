@@ -64,6 +64,8 @@ mod shelf;
 mod snapshot;
 mod state;
 
+pub mod replay;
+
 pub use config::{Expiry, LearntKeepAlive, Order, Policy, PolicyConfig, PolicyError, StorePolicy};
 pub use histogram::{BINS, Basis, Histogram, Window};
 pub use plan::{Action, Goal, Kept, ModelChange, Plan, Reason, Shortfall};
