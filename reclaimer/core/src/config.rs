@@ -1,0 +1,376 @@
+//! Policies as they are written down, and checked.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What to free and when, as in a configuration file. Fields that are left out have their defaults.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicyConfig {
+    /// A mount that is fuller than this is reclaimed from, in percent of its capacity.
+    pub high_watermark_percent: u32,
+    /// Down to this, in percent of its capacity.
+    pub low_watermark_percent: u32,
+    /// The policy of stores that have none of their own.
+    pub store: StorePolicy,
+    /// Policies of stores by name. Fields that are left out have the defaults, not those of `store`.
+    pub stores: BTreeMap<String, StorePolicy>,
+}
+
+/// The policy of one store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StorePolicy {
+    /// Nothing that was used within so many seconds is freed, except to make room for a load that waits
+    /// (the keep-alive window of Tetris 3.4, which avoids oscillation).
+    pub keep_alive_secs: u64,
+    /// Whether unused objects are freed though there is room.
+    pub expiry: Expiry,
+    /// With `expiry = "fixed"`: seconds without use after which an object is freed.
+    pub expire_after_secs: u64,
+    /// With `expiry = "learnt"`: how each model's own window is learnt.
+    pub learnt: LearntKeepAlive,
+    /// What goes first when there is no room.
+    pub order: Order,
+    /// Bytes of this store that no other store's need takes away.
+    pub guaranteed_bytes: u64,
+    /// Bytes that this store is kept to, however much is free.
+    pub limit_bytes: Option<u64>,
+}
+
+/// Whether unused objects are freed though there is room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expiry {
+    /// They stay until their room is needed.
+    Never,
+    /// After a fixed time (Tetris 3.4).
+    Fixed,
+    /// After a time learnt for each model from its idle times (Shahrad et al., ATC 2020).
+    Learnt,
+}
+
+/// What goes first when there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// The least recently used (Tetris 3.4, GPU-FaaS III-D).
+    Lru,
+    /// The least valuable: Greedy-Dual with size, frequency and reload cost (Fuerst and Sharma, "FaasCache",
+    /// ASPLOS 2021). Torpor 5.4 has the same aim with two classes of models.
+    GreedyDual,
+}
+
+/// How a model's keep-alive window is learnt from its histogram of idle times.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LearntKeepAlive {
+    /// The window while nothing better is known, in seconds.
+    pub standard_secs: u64,
+    /// Idle periods that have to be seen before the histogram counts.
+    pub min_idle_periods: u32,
+    /// The percentile of idle times before which the model is not expected.
+    pub head_percent: u32,
+    /// The percentile of idle times after which the model is not expected.
+    pub tail_percent: u32,
+    /// By how much the window is widened at both ends, in percent.
+    pub margin_percent: u32,
+    /// With more idle times than this out of bounds, in percent, the standard window holds.
+    pub out_of_bounds_percent: u32,
+    /// With a lower coefficient of variation of the bin counts, the standard window holds.
+    pub min_variation: f64,
+}
+
+impl LearntKeepAlive {
+    /// The values of the paper; it gives none for `min_idle_periods` and `out_of_bounds_percent`.
+    pub const PAPER: Self = Self {
+        standard_secs: 4 * 3600,
+        min_idle_periods: 10,
+        head_percent: 5,
+        tail_percent: 99,
+        margin_percent: 10,
+        out_of_bounds_percent: 50,
+        min_variation: 2.0,
+    };
+}
+
+impl Default for LearntKeepAlive {
+    fn default() -> Self {
+        Self::PAPER
+    }
+}
+
+impl Default for StorePolicy {
+    fn default() -> Self {
+        Self {
+            keep_alive_secs: 60,
+            expiry: Expiry::Never,
+            expire_after_secs: 600,
+            learnt: LearntKeepAlive::PAPER,
+            order: Order::GreedyDual,
+            guaranteed_bytes: 0,
+            limit_bytes: None,
+        }
+    }
+}
+
+impl Default for PolicyConfig {
+    fn default() -> Self {
+        Self {
+            high_watermark_percent: 95,
+            low_watermark_percent: 85,
+            store: StorePolicy::default(),
+            stores: BTreeMap::new(),
+        }
+    }
+}
+
+/// A configuration is not a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{field}: expected {expected}, found {found}")]
+pub struct PolicyError {
+    /// The field, as it is written in the configuration.
+    pub field: String,
+    /// What it may be.
+    pub expected: String,
+    /// What it is.
+    pub found: String,
+}
+
+impl PolicyError {
+    fn new(field: &str, expected: &dyn Display, found: &dyn Display) -> Self {
+        Self {
+            field: field.to_owned(),
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
+    }
+
+    fn within(mut self, table: &str) -> Self {
+        self.field = format!("{table}.{}", self.field);
+        self
+    }
+}
+
+/// A checked policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    config: PolicyConfig,
+}
+
+impl Policy {
+    /// Checks a configuration.
+    pub fn try_new(config: PolicyConfig) -> Result<Self, PolicyError> {
+        let (low, high) = (config.low_watermark_percent, config.high_watermark_percent);
+        if !(1..=100).contains(&high) {
+            let field = "high_watermark_percent";
+            return Err(PolicyError::new(field, &"1 to 100", &high));
+        }
+        if low > high {
+            return Err(PolicyError::new(
+                "low_watermark_percent",
+                &format_args!("at most high_watermark_percent, which is {high}"),
+                &low,
+            ));
+        }
+        config
+            .store
+            .check()
+            .map_err(|error| error.within("store"))?;
+        for (name, store) in &config.stores {
+            let within = |error: PolicyError| error.within(&format!("stores.{name}"));
+            store.check().map_err(within)?;
+        }
+        Ok(Self { config })
+    }
+
+    /// What it was made from.
+    pub fn config(&self) -> &PolicyConfig {
+        &self.config
+    }
+
+    /// The policy of the store of this name.
+    pub fn of(&self, store: &str) -> &StorePolicy {
+        let own = self.config.stores.get(store);
+        own.unwrap_or(&self.config.store)
+    }
+}
+
+impl Default for Policy {
+    /// The default configuration, which a test checks.
+    fn default() -> Self {
+        Self {
+            config: PolicyConfig::default(),
+        }
+    }
+}
+
+/// Longest time that may be configured: a year. Longer is a mistake in the unit.
+const MAX_SECS: u64 = 366 * 86_400;
+
+impl StorePolicy {
+    fn check(&self) -> Result<(), PolicyError> {
+        secs("keep_alive_secs", self.keep_alive_secs, 0)?;
+        match self.expiry {
+            Expiry::Never => {}
+            Expiry::Fixed => secs(
+                "expire_after_secs",
+                self.expire_after_secs,
+                self.keep_alive_secs,
+            )?,
+            Expiry::Learnt => self
+                .learnt
+                .check(self.keep_alive_secs)
+                .map_err(|error| error.within("learnt"))?,
+        }
+        match self.limit_bytes {
+            Some(limit) if limit < self.guaranteed_bytes => Err(PolicyError::new(
+                "limit_bytes",
+                &format_args!(
+                    "at least guaranteed_bytes, which is {}",
+                    self.guaranteed_bytes
+                ),
+                &limit,
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl LearntKeepAlive {
+    fn check(&self, keep_alive_secs: u64) -> Result<(), PolicyError> {
+        secs("standard_secs", self.standard_secs, keep_alive_secs)?;
+        if self.tail_percent > 100 || self.tail_percent == 0 {
+            let field = "tail_percent";
+            return Err(PolicyError::new(field, &"1 to 100", &self.tail_percent));
+        }
+        if self.head_percent > self.tail_percent {
+            return Err(PolicyError::new(
+                "head_percent",
+                &format_args!("at most tail_percent, which is {}", self.tail_percent),
+                &self.head_percent,
+            ));
+        }
+        for (field, percent) in [
+            ("margin_percent", self.margin_percent),
+            ("out_of_bounds_percent", self.out_of_bounds_percent),
+        ] {
+            if percent > 100 {
+                return Err(PolicyError::new(field, &"at most 100", &percent));
+            }
+        }
+        if !(self.min_variation.is_finite() && self.min_variation >= 0.0) {
+            let field = "min_variation";
+            return Err(PolicyError::new(
+                field,
+                &"a number of 0 or more",
+                &self.min_variation,
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn secs(field: &str, found: u64, least: u64) -> Result<(), PolicyError> {
+    if found > MAX_SECS {
+        let expected = format_args!("at most {MAX_SECS} seconds, a year");
+        return Err(PolicyError::new(field, &expected, &found));
+    }
+    if found < least {
+        let expected = format_args!("at least keep_alive_secs, which is {least}");
+        return Err(PolicyError::new(field, &expected, &found));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(change: impl FnOnce(&mut PolicyConfig)) -> String {
+        let mut config = PolicyConfig::default();
+        change(&mut config);
+        Policy::try_new(config).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_default_configuration_is_valid() {
+        assert_eq!(
+            Policy::try_new(PolicyConfig::default()),
+            Ok(Policy::default())
+        );
+    }
+
+    #[test]
+    fn errors_name_the_field_what_is_expected_and_what_was_found() {
+        assert_eq!(
+            error(|config| config.high_watermark_percent = 101),
+            "high_watermark_percent: expected 1 to 100, found 101"
+        );
+        assert_eq!(
+            error(|config| config.low_watermark_percent = 96),
+            "low_watermark_percent: expected at most high_watermark_percent, which is 95, found 96"
+        );
+        let quota = StorePolicy {
+            guaranteed_bytes: 10,
+            limit_bytes: Some(9),
+            ..StorePolicy::default()
+        };
+        assert_eq!(
+            error(|config| {
+                config.stores.insert("team-a".to_owned(), quota);
+            }),
+            "stores.team-a.limit_bytes: expected at least guaranteed_bytes, which is 10, found 9"
+        );
+        assert_eq!(
+            error(|config| {
+                config.store.expiry = Expiry::Fixed;
+                config.store.expire_after_secs = 59;
+            }),
+            "store.expire_after_secs: expected at least keep_alive_secs, which is 60, found 59"
+        );
+        assert_eq!(
+            error(|config| {
+                config.store.expiry = Expiry::Learnt;
+                config.store.learnt.min_variation = f64::NAN;
+            }),
+            "store.learnt.min_variation: expected a number of 0 or more, found NaN"
+        );
+        assert_eq!(
+            error(|config| config.store.keep_alive_secs = u64::MAX),
+            "store.keep_alive_secs: expected at most 31622400 seconds, a year, found 18446744073709551615"
+        );
+    }
+
+    #[test]
+    fn each_percentage_is_checked() {
+        let learnt = |change: fn(&mut LearntKeepAlive)| {
+            error(|config| {
+                config.store.expiry = Expiry::Learnt;
+                change(&mut config.store.learnt);
+            })
+        };
+        assert!(learnt(|rule| rule.tail_percent = 101).starts_with("store.learnt.tail_percent:"));
+        assert!(learnt(|rule| rule.head_percent = 100).starts_with("store.learnt.head_percent:"));
+        assert!(
+            learnt(|rule| rule.margin_percent = 101).starts_with("store.learnt.margin_percent:")
+        );
+        assert!(
+            learnt(|rule| rule.out_of_bounds_percent = 101)
+                .starts_with("store.learnt.out_of_bounds_percent:")
+        );
+        assert!(learnt(|rule| rule.standard_secs = 0).starts_with("store.learnt.standard_secs:"));
+    }
+
+    #[test]
+    fn unknown_fields_are_refused_and_missing_ones_have_defaults() {
+        let config: PolicyConfig =
+            serde_json::from_str(r#"{"store":{"order":"lru","expiry":"learnt"}}"#).unwrap();
+        assert_eq!(config.store.order, Order::Lru);
+        assert_eq!(config.high_watermark_percent, 95);
+        assert!(serde_json::from_str::<PolicyConfig>(r#"{"keep_alive":1}"#).is_err());
+    }
+}

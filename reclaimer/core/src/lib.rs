@@ -1,0 +1,77 @@
+//! Which objects of the tensor store to free, and when.
+//!
+//! Pure and deterministic: no I/O, no clock, no threads. A daemon observes ([`Snapshot`]), asks
+//! [`plan`], carries out the actions through the store's reclaim protocol, and tells the [`State`]
+//! what happened. Whatever is planned, the protocol has the last word: it frees nothing that somebody
+//! maps (LAYOUT.md 5.3).
+//!
+//! **Guarantees.** Every action is of an object that the snapshot shows as neither held nor wanted by a
+//! model declared warm. Nothing younger than the keep-alive window goes, except for a load that waits.
+//! No need of one store takes another below its guarantee. The same stores, in whatever order they are
+//! listed, give the same plan. Where one store asks, carrying a plan out leaves nothing for the next one
+//! at the same moment, and asking for more frees a superset.
+//!
+//! **Caveats.** Bytes are counted as the file system does, in pages. A prefix of the policy's order is
+//! freed, so that more need frees a superset; another set with less excess may exist. Where stores have
+//! limits, a greater need may spare another store's object, since the asking store has to give more. Where
+//! several stores ask for more than there is, who gets the room is decided by who takes it.
+//!
+//! ```
+//! use tetris_reclaimer_core::{Mount, Object, Policy, Reason, RoomRequest, Snapshot, State, StoreSnapshot, plan};
+//! use tetris_store_layout::ObjectId;
+//!
+//! let object = |text: &str, last_use_ms, held| Object {
+//!     id: ObjectId::of(text.as_bytes()),
+//!     len_bytes: 4096,
+//!     allocated_bytes: 4096,
+//!     published_ms: 0,
+//!     last_use_ms,
+//!     held,
+//! };
+//! let store = StoreSnapshot {
+//!     name: "default".to_owned(),
+//!     mount: 0,
+//!     objects: vec![object("old", 10, false), object("held", 5, true), object("new", 20, false)],
+//!     models: Vec::new(),
+//! };
+//! let snapshot = Snapshot {
+//!     mounts: vec![Mount { capacity_bytes: 16_384, free_bytes: 4096, draining: false }],
+//!     stores: vec![store],
+//!     requests: vec![RoomRequest { store: 0, bytes: 8192 }],
+//! };
+//! let plan = plan(&snapshot, &Policy::default(), &State::default(), 30, 1000)?;
+//! assert_eq!(plan.actions.len(), 1);
+//! assert_eq!(plan.actions[0].id, ObjectId::of(b"old"));
+//! assert_eq!(plan.actions[0].reason, Reason::Pressure);
+//! # Ok::<(), tetris_reclaimer_core::SnapshotError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod config;
+mod facts;
+mod histogram;
+mod plan;
+mod planner;
+mod record_id;
+mod shelf;
+mod snapshot;
+mod state;
+
+pub mod replay;
+
+pub use config::{Expiry, LearntKeepAlive, Order, Policy, PolicyConfig, PolicyError, StorePolicy};
+pub use histogram::{BINS, Basis, Histogram, Window};
+pub use plan::{Action, Goal, Kept, ModelChange, Plan, Reason, Shortfall};
+pub use planner::plan;
+pub use record_id::{ParseRecordIdError, RecordId};
+pub use snapshot::{
+    Model, Mount, Object, ReloadCost, RoomRequest, Snapshot, SnapshotError, StoreSnapshot,
+};
+pub use state::{DecodeStateError, Event, ModelState, State, StoreState};

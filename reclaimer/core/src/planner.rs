@@ -1,0 +1,350 @@
+//! How a plan is made: requests first, then expiry, limits, watermarks, mount by mount.
+
+use std::collections::BTreeMap;
+
+use crate::config::{Order, Policy};
+use crate::plan::{Action, Goal, Kept, ModelChange, Plan, Reason, Shortfall};
+use crate::shelf::{Reach, Shelf, Taken};
+use crate::snapshot::{Mount, Snapshot, SnapshotError};
+use crate::state::State;
+
+/// Plans what to free at `now_ms`, at most `max_actions` objects.
+///
+/// For each mount, the most urgent first:
+///
+/// 1. **Loads that wait.** What expired goes first, then the cheapest by the policy's order: from the
+///    asking store while it would be over its limit, then from the store with the most bytes beyond
+///    its guarantee, then from the asking store itself, up to what it asks for. The keep-alive window
+///    does not count here.
+/// 2. **Expired** objects of all stores.
+/// 3. **Limits**: a store over its limit gives up objects until it is within.
+/// 4. **Watermarks**: a mount over the high one is brought down to the low one, from the store with the
+///    most bytes beyond its guarantee.
+///
+/// What is held or declared warm stays; a goal that is missed for that is in [`Plan::shortfalls`].
+pub fn plan(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    state: &State,
+    now_ms: u64,
+    max_actions: usize,
+) -> Result<Plan, SnapshotError> {
+    snapshot.validate()?;
+    let mut plan = Plan::default();
+    let mut mounts: Vec<Desk<'_>> = snapshot
+        .mounts
+        .iter()
+        .enumerate()
+        .map(|(index, mount)| Desk::new(snapshot, policy, state, now_ms, index, mount))
+        .collect();
+    for step in [
+        Desk::serve_requests,
+        Desk::expire,
+        Desk::enforce_limits,
+        Desk::enforce_watermarks,
+    ] {
+        for desk in &mut mounts {
+            step(desk, &mut plan);
+        }
+    }
+    drop(mounts);
+    plan.cut_short = plan.actions.len() > max_actions;
+    plan.actions.truncate(max_actions);
+    plan.models = changes(snapshot, &plan.actions);
+    Ok(plan)
+}
+
+/// One mount while a plan is made.
+struct Desk<'a> {
+    mount_index: usize,
+    mount: &'a Mount,
+    low_bytes: u64,
+    high_bytes: u64,
+    /// Its stores, by name.
+    shelves: Vec<Shelf<'a>>,
+    /// Bytes that loads wait for, by store.
+    requests: BTreeMap<usize, u64>,
+    planned_bytes: u64,
+}
+
+impl<'a> Desk<'a> {
+    fn new(
+        snapshot: &'a Snapshot,
+        policy: &'a Policy,
+        state: &State,
+        now_ms: u64,
+        mount_index: usize,
+        mount: &'a Mount,
+    ) -> Self {
+        let stores = snapshot.stores.iter().enumerate();
+        let mut shelves: Vec<Shelf<'a>> = stores
+            .filter(|(_, store)| store.mount == mount_index)
+            .map(|(index, store)| {
+                let learnt = state.store(&store.name);
+                Shelf::new(index, store, policy.of(&store.name), learnt, now_ms)
+            })
+            .collect();
+        shelves.sort_by(|a, b| a.store.name.cmp(&b.store.name));
+        let mut requests = BTreeMap::new();
+        for ask in &snapshot.requests {
+            if shelves.iter().any(|shelf| shelf.store_index == ask.store) {
+                let bytes: &mut u64 = requests.entry(ask.store).or_default();
+                *bytes = bytes.saturating_add(ask.bytes);
+            }
+        }
+        Self {
+            mount_index,
+            mount,
+            low_bytes: percent(mount.capacity_bytes, policy.config().low_watermark_percent),
+            high_bytes: percent(mount.capacity_bytes, policy.config().high_watermark_percent),
+            shelves,
+            requests,
+            planned_bytes: 0,
+        }
+    }
+
+    fn serve_requests(&mut self, plan: &mut Plan) {
+        if self.requests.is_empty() {
+            return;
+        }
+        let mut asked = 0_u64;
+        for at in 0..self.shelves.len() {
+            asked = asked.saturating_add(self.make_room_within_limit(at, plan));
+        }
+        let missing = |desk: &Self| {
+            let free = desk.mount.free_bytes.saturating_add(desk.planned_bytes);
+            asked.saturating_sub(free)
+        };
+        self.rewind();
+        self.take_each(Reach::Expired, Reason::Pressure, plan, missing);
+        self.take_excess(Reach::Any, Reason::Pressure, plan, missing);
+        self.take_own(plan, missing);
+        self.report(plan, None, Goal::Requests, missing(self));
+    }
+
+    /// Brings the store at `at` so far below its limit that what it asks for fits. Returns how much of
+    /// that can be used: room beyond the limit is not worth another store's objects.
+    fn make_room_within_limit(&mut self, at: usize, plan: &mut Plan) -> u64 {
+        let Some(shelf) = self.shelves.get_mut(at) else {
+            return 0;
+        };
+        let asked = self.requests.get(&shelf.store_index).copied().unwrap_or(0);
+        let Some(limit) = shelf.policy.limit_bytes.filter(|_| asked > 0) else {
+            return asked;
+        };
+        let over = |shelf: &Shelf<'_>| shelf.left_bytes.saturating_add(asked).saturating_sub(limit);
+        let store = shelf.store_index;
+        shelf.rewind();
+        while over(shelf) > 0
+            && let Some(taken) = shelf.take(Reach::Any, u64::MAX)
+        {
+            self.planned_bytes += record(plan, shelf, &taken, Reason::Pressure);
+        }
+        let missing = over(shelf);
+        self.report(plan, Some(store), Goal::Requests, missing);
+        asked.saturating_sub(missing)
+    }
+
+    fn expire(&mut self, plan: &mut Plan) {
+        self.rewind();
+        let all = |_: &Self| u64::MAX;
+        self.take_each(Reach::Expired, Reason::KeepAliveExpired, plan, all);
+    }
+
+    fn enforce_limits(&mut self, plan: &mut Plan) {
+        self.rewind();
+        let mut missed = Vec::new();
+        for shelf in &mut self.shelves {
+            let limit = shelf.policy.limit_bytes.unwrap_or(u64::MAX);
+            while shelf.left_bytes > limit
+                && let Some(taken) = shelf.take(Reach::Ripe, u64::MAX)
+            {
+                self.planned_bytes += record(plan, shelf, &taken, Reason::OverQuota);
+            }
+            missed.push((shelf.store_index, shelf.left_bytes.saturating_sub(limit)));
+        }
+        for (store, missing) in missed {
+            self.report(plan, Some(store), Goal::Limit, missing);
+        }
+    }
+
+    fn enforce_watermarks(&mut self, plan: &mut Plan) {
+        let used = |desk: &Self| {
+            let used = desk
+                .mount
+                .capacity_bytes
+                .saturating_sub(desk.mount.free_bytes);
+            used.saturating_sub(desk.planned_bytes)
+        };
+        if used(self) <= self.high_bytes && !self.mount.draining {
+            return;
+        }
+        let missing = |desk: &Self| used(desk).saturating_sub(desk.low_bytes);
+        self.rewind();
+        self.take_excess(Reach::Ripe, Reason::OverWatermark, plan, missing);
+        self.report(plan, None, Goal::LowWatermark, missing(self));
+    }
+
+    /// Takes from one store after the other while something is missing.
+    fn take_each(
+        &mut self,
+        reach: Reach,
+        reason: Reason,
+        plan: &mut Plan,
+        missing: impl Fn(&Self) -> u64,
+    ) {
+        for at in 0..self.shelves.len() {
+            while missing(self) > 0
+                && let Some(shelf) = self.shelves.get_mut(at)
+                && let Some(taken) = shelf.take(reach, u64::MAX)
+            {
+                self.planned_bytes += record(plan, shelf, &taken, reason);
+            }
+        }
+    }
+
+    /// Takes from the store with the most bytes beyond its guarantee, and never below that, while
+    /// something is missing. Which objects go, and in which order, does not depend on how much is missing:
+    /// more need takes a superset.
+    fn take_excess(
+        &mut self,
+        reach: Reach,
+        reason: Reason,
+        plan: &mut Plan,
+        missing: impl Fn(&Self) -> u64,
+    ) {
+        let mut open: Vec<bool> = self.shelves.iter().map(|_| true).collect();
+        while missing(self) > 0 {
+            let shelves = self.shelves.iter_mut().zip(&mut open);
+            let richest = shelves
+                .filter(|(shelf, open)| **open && shelf.excess_bytes() > 0)
+                // Of equals, `max_by_key` finds the last: in reverse, the first by name.
+                .rev()
+                .max_by_key(|(shelf, _)| shelf.excess_bytes());
+            let Some((shelf, open)) = richest else {
+                return;
+            };
+            match shelf.take(reach, shelf.excess_bytes()) {
+                Some(taken) => self.planned_bytes += record(plan, shelf, &taken, reason),
+                None => *open = false,
+            }
+        }
+    }
+
+    /// Takes from the asking stores themselves while something is missing, from each up to what it asks
+    /// for.
+    fn take_own(&mut self, plan: &mut Plan, missing: impl Fn(&Self) -> u64) {
+        self.rewind();
+        for at in 0..self.shelves.len() {
+            let mut given = 0;
+            while missing(self) > 0
+                && let Some(shelf) = self.shelves.get_mut(at)
+                && let Some(asked) = self.requests.get(&shelf.store_index)
+                && given < *asked
+                && let Some(taken) = shelf.take(Reach::Any, u64::MAX)
+            {
+                given += taken.bytes;
+                self.planned_bytes += record(plan, shelf, &taken, Reason::Pressure);
+            }
+        }
+    }
+
+    fn rewind(&mut self) {
+        self.shelves.iter_mut().for_each(Shelf::rewind);
+    }
+
+    fn report(&self, plan: &mut Plan, store: Option<usize>, goal: Goal, missing_bytes: u64) {
+        if missing_bytes == 0 {
+            return;
+        }
+        let mut kept = Kept::default();
+        for shelf in &self.shelves {
+            if store.is_none_or(|store| store == shelf.store_index) {
+                shelf.add_kept(&mut kept);
+            }
+        }
+        plan.shortfalls.push(Shortfall {
+            mount: self.mount_index,
+            store,
+            goal,
+            missing_bytes,
+            kept,
+        });
+    }
+}
+
+/// Puts what was taken into the plan. Returns its bytes.
+fn record(plan: &mut Plan, shelf: &Shelf<'_>, taken: &Taken, reason: Reason) -> u64 {
+    let Some(object) = shelf.store.objects.get(taken.object as usize) else {
+        return 0;
+    };
+    let reason = match (reason, shelf.policy.order) {
+        // It would go without the need as well.
+        _ if taken.expired => Reason::KeepAliveExpired,
+        (Reason::OverWatermark, Order::GreedyDual) => Reason::Cost,
+        (reason, _) => reason,
+    };
+    plan.actions.push(Action {
+        store: shelf.store_index,
+        object: taken.object,
+        id: object.id,
+        bytes: taken.bytes,
+        reason,
+        priority: taken.priority,
+    });
+    taken.bytes
+}
+
+/// `part` percent of `bytes`.
+fn percent(bytes: u64, part: u32) -> u64 {
+    let part = u128::from(bytes) * u128::from(part) / 100;
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+/// Which models lose objects.
+fn changes(snapshot: &Snapshot, actions: &[Action]) -> Vec<ModelChange> {
+    let mut changes = Vec::new();
+    if actions.is_empty() {
+        return changes;
+    }
+    for (store_index, store) in snapshot.stores.iter().enumerate() {
+        let mut freed: Vec<bool> = store.objects.iter().map(|_| false).collect();
+        for action in actions.iter().filter(|action| action.store == store_index) {
+            if let Some(freed) = freed.get_mut(action.object as usize) {
+                *freed = true;
+            }
+        }
+        for (index, model) in store.models.iter().enumerate() {
+            let mut objects = model.objects.clone();
+            objects.sort_unstable();
+            objects.dedup();
+            let (mut before_bytes, mut after_bytes) = (0_u64, 0_u64);
+            let (mut loses, mut gone) = (false, true);
+            for object in objects {
+                let at = object as usize;
+                let (Some(object), Some(&freed)) = (store.objects.get(at), freed.get(at)) else {
+                    continue;
+                };
+                before_bytes = before_bytes.saturating_add(object.len_bytes);
+                if freed {
+                    loses = true;
+                } else {
+                    gone = false;
+                    after_bytes = after_bytes.saturating_add(object.len_bytes);
+                }
+            }
+            if loses {
+                changes.push(ModelChange {
+                    store: store_index,
+                    model: index,
+                    id: model.id,
+                    before_bytes,
+                    after_bytes,
+                    gone,
+                });
+            }
+        }
+    }
+    changes.sort_by_key(|change| (change.store, change.id));
+    changes
+}

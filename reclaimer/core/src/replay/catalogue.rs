@@ -1,0 +1,93 @@
+//! Models in families: variants share the tensors of a base and have some of their own.
+
+use tetris_store_layout::{ManifestId, ObjectId};
+
+use super::rng::Rng;
+use crate::RecordId;
+
+/// Families of a catalogue.
+pub const FAMILIES: usize = 16;
+
+/// Most variants of a family.
+const MOST_VARIANTS: usize = 7;
+const OBJECTS_OF_A_BASE: usize = 8;
+const OBJECTS_OF_A_VARIANT: usize = 3;
+
+/// Smallest and largest base: from a sentence encoder to a model of four billion parameters.
+const BASE_BYTES: (f64, f64) = (0.1 * GIB, 8.0 * GIB);
+/// Share of a base's size that a variant has of its own: an adapter, a retrained head, half of the layers.
+const OWN_SHARES: [f64; 4] = [0.01, 0.1, 0.25, 0.5];
+const GIB: f64 = (1_u64 << 30) as f64;
+const PAGE_BYTES: u64 = 4096;
+
+/// All models that are asked for.
+#[derive(Debug, Clone)]
+pub struct Catalogue {
+    /// All objects: identifier and length in bytes, a multiple of a page.
+    pub objects: Vec<(ObjectId, u64)>,
+    /// The models.
+    pub models: Vec<CatalogueModel>,
+}
+
+/// A model of a catalogue.
+#[derive(Debug, Clone)]
+pub struct CatalogueModel {
+    /// Its name.
+    pub id: RecordId,
+    /// Indices of its objects.
+    pub objects: Vec<usize>,
+    /// Their length in bytes.
+    pub total_bytes: u64,
+}
+
+impl Catalogue {
+    /// The catalogue of a seed, its models in random order.
+    pub fn generate(seed: u64) -> Self {
+        let mut rng = Rng::new(seed, 1);
+        let mut catalogue = Self {
+            objects: Vec::new(),
+            models: Vec::new(),
+        };
+        for _ in 0..FAMILIES {
+            let bytes = rng.log_between(BASE_BYTES.0, BASE_BYTES.1);
+            let base = catalogue.add_objects(OBJECTS_OF_A_BASE, bytes);
+            for _ in 0..=rng.below(MOST_VARIANTS) {
+                let share = OWN_SHARES.get(rng.below(OWN_SHARES.len()));
+                let own = bytes * share.copied().unwrap_or(1.0);
+                let own = catalogue.add_objects(OBJECTS_OF_A_VARIANT, own);
+                catalogue.add_model(base.clone().chain(own).collect());
+            }
+        }
+        for at in (1..catalogue.models.len()).rev() {
+            catalogue.models.swap(at, rng.below(at + 1));
+        }
+        catalogue
+    }
+
+    /// Bytes of all objects, each counted once.
+    pub fn distinct_bytes(&self) -> u64 {
+        self.objects.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    fn add_objects(&mut self, count: usize, bytes: f64) -> std::ops::Range<usize> {
+        let first = self.objects.len();
+        let pages = (bytes / count as f64 / PAGE_BYTES as f64).ceil() as u64;
+        for number in first..first + count {
+            let id = ObjectId::of(&(number as u64).to_le_bytes());
+            self.objects.push((id, pages.max(1) * PAGE_BYTES));
+        }
+        first..first + count
+    }
+
+    fn add_model(&mut self, objects: Vec<usize>) {
+        let number = self.models.len() as u64;
+        let bytes = objects
+            .iter()
+            .filter_map(|&object| self.objects.get(object));
+        self.models.push(CatalogueModel {
+            id: RecordId::Manifest(ManifestId::of(&number.to_le_bytes())),
+            total_bytes: bytes.map(|(_, bytes)| bytes).sum(),
+            objects,
+        });
+    }
+}

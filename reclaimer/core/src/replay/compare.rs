@@ -1,0 +1,256 @@
+//! All policies on all traces, and which of them is the right default.
+//!
+//! **The criterion.** In each cell (kind of trace, size of store, seed) a policy's reload time is divided by that of
+//! the best policy of the cell. A policy's *slowdown* is the geometric mean over all cells. Waiting for a load is
+//! what users feel, so the lowest slowdown wins; policies within [`TIE_PERCENT`] of it are as good, and of
+//! these the one that keeps the least memory in use (mean GiB-hours) wins.
+
+use serde::Serialize;
+
+use super::catalogue::Catalogue;
+use super::simulate::{Outcome, simulate};
+use super::trace::{Kind, generate};
+use crate::config::{Expiry, Order, Policy, PolicyConfig, PolicyError, StorePolicy};
+use crate::snapshot::SnapshotError;
+
+/// Slowdowns so near to the lowest count as equal to it.
+pub const TIE_PERCENT: f64 = 2.0;
+
+/// Seeds of the comparison that the default rests on.
+pub const SEEDS: [u64; 3] = [11, 22, 33];
+
+/// Sizes of the store, in percent of all distinct bytes of the models: from one that holds little to one that
+/// holds all but what the watermark keeps free.
+pub const SIZES_PERCENT: [u64; 3] = [25, 50, 100];
+
+/// Length of a trace in hours.
+pub const HOURS: u64 = 24;
+
+/// A policy that takes part.
+#[derive(Debug, Clone, Serialize)]
+pub struct Candidate {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// The policy of the store.
+    pub policy: StorePolicy,
+}
+
+/// The policies that are compared.
+pub fn candidates() -> Vec<Candidate> {
+    let with = |name, about, expiry, secs: u64, order| Candidate {
+        name,
+        about,
+        policy: StorePolicy {
+            keep_alive_secs: secs.min(StorePolicy::default().keep_alive_secs),
+            expiry,
+            expire_after_secs: secs,
+            order,
+            ..StorePolicy::default()
+        },
+    };
+    vec![
+        with(
+            "no-cache",
+            "free what nobody maps at the next pass (Tetris 3.4, without caching)",
+            Expiry::Fixed,
+            0,
+            Order::Lru,
+        ),
+        with(
+            "keep-alive",
+            "free after 10 minutes without use (Tetris 3.4)",
+            Expiry::Fixed,
+            600,
+            Order::Lru,
+        ),
+        with(
+            "lru",
+            "keep until room is needed, then least recently used first (Tetris 3.4)",
+            Expiry::Never,
+            600,
+            Order::Lru,
+        ),
+        with(
+            "greedy-dual",
+            "keep until room is needed, then least valuable first (FaasCache)",
+            Expiry::Never,
+            600,
+            Order::GreedyDual,
+        ),
+        with(
+            "learnt-lru",
+            "free after a window learnt per model (ATC 2020), least recently used first",
+            Expiry::Learnt,
+            600,
+            Order::Lru,
+        ),
+        with(
+            "learnt-greedy-dual",
+            "free after a window learnt per model (ATC 2020), least valuable first",
+            Expiry::Learnt,
+            600,
+            Order::GreedyDual,
+        ),
+    ]
+}
+
+/// What is run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Grid {
+    /// Kinds of traces.
+    pub kinds: Vec<Kind>,
+    /// Sizes of the store, in percent of all distinct bytes.
+    pub sizes_percent: Vec<u64>,
+    /// Seeds.
+    pub seeds: Vec<u64>,
+    /// Length of a trace in hours.
+    pub hours: u64,
+}
+
+impl Default for Grid {
+    fn default() -> Self {
+        Self {
+            kinds: Kind::ALL.to_vec(),
+            sizes_percent: SIZES_PERCENT.to_vec(),
+            seeds: SEEDS.to_vec(),
+            hours: HOURS,
+        }
+    }
+}
+
+/// One policy on one trace with one store.
+#[derive(Debug, Clone, Serialize)]
+pub struct Run {
+    /// The policy's name.
+    pub policy: &'static str,
+    /// The kind of trace.
+    pub kind: Kind,
+    /// Size of the store, in percent of all distinct bytes.
+    pub size_percent: u64,
+    /// The seed.
+    pub seed: u64,
+    /// What came of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// A policy over all cells.
+#[derive(Debug, Clone, Serialize)]
+pub struct Score {
+    /// The policy's name.
+    pub policy: &'static str,
+    /// Geometric mean of its reload time over that of the best policy of each cell.
+    pub slowdown: f64,
+    /// Mean over the cells of the share of wanted bytes that were in the store.
+    pub hit_ratio: f64,
+    /// Mean reload time of a cell in seconds.
+    pub reload_secs: f64,
+    /// Mean memory in use of a cell, in GiB times hours.
+    pub gib_hours: f64,
+}
+
+/// The result of a comparison.
+#[derive(Debug, Clone, Serialize)]
+pub struct Comparison {
+    /// What was run.
+    pub grid: Grid,
+    /// Who took part.
+    pub candidates: Vec<Candidate>,
+    /// Every run.
+    pub runs: Vec<Run>,
+    /// Every policy, as in `candidates`.
+    pub scores: Vec<Score>,
+    /// The right default, by the criterion.
+    pub winner: Option<&'static str>,
+}
+
+/// A comparison could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// A candidate is no policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The simulator made a snapshot that contradicts itself.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+}
+
+/// Runs all candidates over the grid.
+pub fn compare(grid: Grid) -> Result<Comparison, CompareError> {
+    let candidates = candidates();
+    let mut runs = Vec::new();
+    for &seed in &grid.seeds {
+        let catalogue = Catalogue::generate(seed);
+        for &kind in &grid.kinds {
+            let trace = generate(kind, catalogue.models.len(), grid.hours, seed);
+            for &size_percent in &grid.sizes_percent {
+                let capacity = catalogue.distinct_bytes() / 100 * size_percent;
+                for candidate in &candidates {
+                    let policy = Policy::try_new(PolicyConfig {
+                        store: candidate.policy.clone(),
+                        ..PolicyConfig::default()
+                    })?;
+                    runs.push(Run {
+                        policy: candidate.name,
+                        kind,
+                        size_percent,
+                        seed,
+                        outcome: simulate(&catalogue, &trace, &policy, capacity)?,
+                    });
+                }
+            }
+        }
+    }
+    let scores: Vec<Score> = candidates
+        .iter()
+        .map(|candidate| score(candidate.name, &runs))
+        .collect();
+    Ok(Comparison {
+        winner: winner(&scores),
+        grid,
+        candidates,
+        runs,
+        scores,
+    })
+}
+
+/// A policy's score over `runs`, which hold all policies of each cell.
+pub fn score(policy: &'static str, runs: &[Run]) -> Score {
+    let own = || runs.iter().filter(|run| run.policy == policy);
+    let cells = own().count().max(1) as f64;
+    let mean = |of: fn(&Outcome) -> f64| own().map(|run| of(&run.outcome)).sum::<f64>() / cells;
+    let slowdown = |run: &Run| {
+        let same = runs.iter().filter(|other| {
+            (other.kind, other.size_percent, other.seed) == (run.kind, run.size_percent, run.seed)
+        });
+        let best = same
+            .map(|other| other.outcome.reload_secs)
+            .fold(f64::INFINITY, f64::min);
+        // A trace without any load says nothing.
+        (run.outcome.reload_secs / best).max(1.0)
+    };
+    let logs: f64 = own().map(|run| slowdown(run).ln()).sum();
+    Score {
+        policy,
+        slowdown: (logs / cells).exp(),
+        hit_ratio: mean(Outcome::hit_ratio),
+        reload_secs: mean(|outcome| outcome.reload_secs),
+        gib_hours: mean(|outcome| outcome.gib_hours),
+    }
+}
+
+/// The right default, by the criterion.
+pub fn winner(scores: &[Score]) -> Option<&'static str> {
+    let best = scores
+        .iter()
+        .map(|score| score.slowdown)
+        .fold(f64::INFINITY, f64::min);
+    let as_good = |score: &&Score| score.slowdown <= best * (1.0 + TIE_PERCENT / 100.0);
+    scores
+        .iter()
+        .filter(as_good)
+        .min_by(|a, b| a.gib_hours.total_cmp(&b.gib_hours))
+        .map(|score| score.policy)
+}

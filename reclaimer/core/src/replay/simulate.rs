@@ -1,0 +1,350 @@
+//! One policy on one trace.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use serde::{Deserialize, Serialize};
+
+use super::catalogue::Catalogue;
+use super::trace::Request;
+use crate::config::Policy;
+use crate::planner::plan;
+use crate::snapshot::{
+    Model, Mount, Object, ReloadCost, RoomRequest, Snapshot, SnapshotError, StoreSnapshot,
+};
+use crate::state::{Event, State};
+
+/// What a load takes: two seconds to start reading, then what reading, hashing and publishing reach on two
+/// cores.
+pub const RELOAD: ReloadCost = ReloadCost {
+    fixed_ms: 2000,
+    bytes_per_sec: 3_500_000_000,
+};
+
+/// How often the daemon makes a full pass, in milliseconds.
+const PASS_MS: u64 = 60_000;
+
+/// What a policy did with a trace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Requests.
+    pub requests: u64,
+    /// Requests that found all of their model in the store.
+    pub warm_requests: u64,
+    /// Bytes that requests wanted.
+    pub wanted_bytes: u64,
+    /// Bytes of these that were in the store.
+    pub hit_bytes: u64,
+    /// Bytes that found no room and went to private memory.
+    pub private_bytes: u64,
+    /// Seconds spent on loading what was not there.
+    pub reload_secs: f64,
+    /// Memory in use over time, private memory included, in GiB times hours.
+    pub gib_hours: f64,
+    /// Objects freed.
+    pub freed_objects: u64,
+}
+
+impl Outcome {
+    /// Share of the wanted bytes that were in the store.
+    pub fn hit_ratio(&self) -> f64 {
+        self.hit_bytes as f64 / self.wanted_bytes.max(1) as f64
+    }
+}
+
+/// Runs `policy` on `trace` against a store of `capacity_bytes`.
+///
+/// An instance maps what is there, asks for room for what is not, loads it, holds the model for a while and
+/// lets go. A pass runs every minute.
+pub fn simulate(
+    catalogue: &Catalogue,
+    trace: &[Request],
+    policy: &Policy,
+    capacity_bytes: u64,
+) -> Result<Outcome, SnapshotError> {
+    let mut node = Node::new(catalogue, policy, capacity_bytes);
+    let mut releases: BinaryHeap<Reverse<Release>> = BinaryHeap::new();
+    let mut next_pass_ms = PASS_MS;
+    for request in trace {
+        // What happens before the request, in order.
+        loop {
+            let release_ms = releases
+                .peek()
+                .map_or(u64::MAX, |Reverse(release)| release.at_ms);
+            if next_pass_ms.min(release_ms) > request.at_ms {
+                break;
+            }
+            if release_ms <= next_pass_ms {
+                if let Some(Reverse(release)) = releases.pop() {
+                    node.release(&release);
+                }
+            } else {
+                node.pass_time(next_pass_ms);
+                node.reclaim(None)?;
+                next_pass_ms += PASS_MS;
+            }
+        }
+        releases.push(Reverse(node.load(request)?));
+    }
+    node.outcome.gib_hours = node.byte_ms / GIB / HOUR_MS;
+    Ok(node.outcome)
+}
+
+const GIB: f64 = (1_u64 << 30) as f64;
+const HOUR_MS: f64 = 3_600_000.0;
+const STORE: &str = "replay";
+
+/// An instance that lets go of its model.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Release {
+    at_ms: u64,
+    model: usize,
+    /// What it maps of the store.
+    mapped: Vec<usize>,
+    private_bytes: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Tensor {
+    present: bool,
+    holders: u32,
+    published_ms: u64,
+    last_use_ms: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Use {
+    instances: u32,
+    last_use_ms: u64,
+}
+
+/// The simulated node.
+struct Node<'a> {
+    catalogue: &'a Catalogue,
+    policy: &'a Policy,
+    capacity_bytes: u64,
+    now_ms: u64,
+    used_bytes: u64,
+    private_bytes: u64,
+    tensors: Vec<Tensor>,
+    models: Vec<Use>,
+    state: State,
+    byte_ms: f64,
+    outcome: Outcome,
+}
+
+impl<'a> Node<'a> {
+    fn new(catalogue: &'a Catalogue, policy: &'a Policy, capacity_bytes: u64) -> Self {
+        Self {
+            catalogue,
+            policy,
+            capacity_bytes,
+            now_ms: 0,
+            used_bytes: 0,
+            private_bytes: 0,
+            tensors: vec![Tensor::default(); catalogue.objects.len()],
+            models: vec![Use::default(); catalogue.models.len()],
+            state: State::default(),
+            byte_ms: 0.0,
+            outcome: Outcome::default(),
+        }
+    }
+
+    fn pass_time(&mut self, now_ms: u64) {
+        let bytes = (self.used_bytes + self.private_bytes) as f64;
+        self.byte_ms += bytes * now_ms.saturating_sub(self.now_ms) as f64;
+        self.now_ms = now_ms.max(self.now_ms);
+    }
+
+    fn load(&mut self, request: &Request) -> Result<Release, SnapshotError> {
+        self.pass_time(request.at_ms);
+        let mut release = Release {
+            at_ms: request.at_ms + request.hold_ms,
+            model: request.model,
+            mapped: Vec::new(),
+            private_bytes: 0,
+        };
+        let catalogue = self.catalogue;
+        let Some(model) = catalogue.models.get(request.model) else {
+            return Ok(release);
+        };
+        let mut absent = Vec::new();
+        for &object in &model.objects {
+            match self.tensors.get_mut(object) {
+                Some(tensor) if tensor.present => {
+                    tensor.holders += 1;
+                    release.mapped.push(object);
+                }
+                _ => absent.push(object),
+            }
+        }
+        let bytes_of = |object: usize| catalogue.objects.get(object).map_or(0, |o| o.1);
+        let missing_bytes: u64 = absent.iter().map(|&object| bytes_of(object)).sum();
+        self.outcome.requests += 1;
+        self.outcome.wanted_bytes += model.total_bytes;
+        self.outcome.hit_bytes += model.total_bytes - missing_bytes;
+        if absent.is_empty() {
+            self.outcome.warm_requests += 1;
+        } else {
+            let reload_ms = RELOAD.of(missing_bytes);
+            self.outcome.reload_secs += reload_ms as f64 / 1000.0;
+            release.at_ms += reload_ms;
+        }
+        if missing_bytes > self.capacity_bytes - self.used_bytes {
+            self.reclaim(Some(missing_bytes))?;
+        }
+        for object in absent {
+            let bytes = bytes_of(object);
+            if self.used_bytes + bytes > self.capacity_bytes {
+                release.private_bytes += bytes;
+            } else if let Some(tensor) = self.tensors.get_mut(object) {
+                *tensor = Tensor {
+                    present: true,
+                    holders: 1,
+                    published_ms: self.now_ms,
+                    last_use_ms: self.now_ms,
+                };
+                self.used_bytes += bytes;
+                release.mapped.push(object);
+            }
+        }
+        self.private_bytes += release.private_bytes;
+        self.outcome.private_bytes += release.private_bytes;
+        if let Some(used) = self.models.get_mut(request.model) {
+            used.instances += 1;
+            used.last_use_ms = self.now_ms;
+        }
+        let loaded = Event::Loaded {
+            model: model.id,
+            at_ms: self.now_ms,
+        };
+        self.state.observe(STORE, loaded);
+        Ok(release)
+    }
+
+    fn release(&mut self, release: &Release) {
+        self.pass_time(release.at_ms);
+        self.private_bytes -= release.private_bytes;
+        for &object in &release.mapped {
+            if let Some(tensor) = self.tensors.get_mut(object) {
+                tensor.holders -= 1;
+                tensor.last_use_ms = self.now_ms;
+            }
+        }
+        let model = self.catalogue.models.get(release.model);
+        if let (Some(used), Some(model)) = (self.models.get_mut(release.model), model) {
+            used.instances -= 1;
+            used.last_use_ms = self.now_ms;
+            if used.instances == 0 {
+                let released = Event::Released {
+                    model: model.id,
+                    at_ms: self.now_ms,
+                };
+                self.state.observe(STORE, released);
+            }
+        }
+    }
+
+    /// Plans and carries it out.
+    fn reclaim(&mut self, need_bytes: Option<u64>) -> Result<(), SnapshotError> {
+        let (snapshot, place) = self.snapshot(need_bytes);
+        let plan = plan(&snapshot, self.policy, &self.state, self.now_ms, usize::MAX)?;
+        for action in &plan.actions {
+            let tensor = place
+                .get(action.object as usize)
+                .and_then(|&object| self.tensors.get_mut(object));
+            if let Some(tensor) = tensor {
+                *tensor = Tensor::default();
+                self.used_bytes -= action.bytes;
+                self.outcome.freed_objects += 1;
+            }
+            self.state.freed(STORE, action);
+        }
+        for change in plan.models.iter().filter(|change| change.gone) {
+            self.state.observe(STORE, Event::Gone { model: change.id });
+        }
+        Ok(())
+    }
+
+    /// What the daemon would see, and which object of the catalogue is at each place.
+    fn snapshot(&self, need_bytes: Option<u64>) -> (Snapshot, Vec<usize>) {
+        let mut place = Vec::new();
+        let mut index_of: Vec<Option<u32>> = vec![None; self.tensors.len()];
+        let mut objects = Vec::new();
+        let all = self.catalogue.objects.iter().zip(&self.tensors);
+        for ((object, ((id, bytes), tensor)), index) in all.enumerate().zip(&mut index_of) {
+            if tensor.present {
+                *index = u32::try_from(objects.len()).ok();
+                place.push(object);
+                objects.push(Object {
+                    id: *id,
+                    len_bytes: *bytes,
+                    allocated_bytes: *bytes,
+                    published_ms: tensor.published_ms,
+                    last_use_ms: tensor.last_use_ms,
+                    held: tensor.holders > 0,
+                });
+            }
+        }
+        let models = self.catalogue.models.iter().zip(&self.models);
+        let models = models.map(|(model, used)| Model {
+            id: model.id,
+            objects: model
+                .objects
+                .iter()
+                .filter_map(|&object| index_of.get(object).copied().flatten())
+                .collect(),
+            total_bytes: model.total_bytes,
+            last_use_ms: used.last_use_ms,
+            reload_ms: RELOAD.of(model.total_bytes),
+            warm: false,
+        });
+        let store = StoreSnapshot {
+            name: STORE.to_owned(),
+            mount: 0,
+            objects,
+            models: models.collect(),
+        };
+        let requests = need_bytes.map(|bytes| RoomRequest { store: 0, bytes });
+        let snapshot = Snapshot {
+            mounts: vec![Mount {
+                capacity_bytes: self.capacity_bytes,
+                free_bytes: self.capacity_bytes - self.used_bytes,
+                draining: false,
+            }],
+            stores: vec![store],
+            requests: requests.into_iter().collect(),
+        };
+        (snapshot, place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::trace::{Kind, generate};
+
+    #[test]
+    fn a_store_for_everything_loads_everything_once() {
+        let catalogue = Catalogue::generate(1);
+        let trace = generate(Kind::Stable, catalogue.models.len(), 24, 1);
+        let plenty = catalogue.distinct_bytes() * 2;
+        let outcome = simulate(&catalogue, &trace, &Policy::default(), plenty).unwrap();
+        assert_eq!(outcome.freed_objects, 0);
+        assert_eq!(outcome.private_bytes, 0);
+        // A model whose every object another one brought is warm at once; here each has objects of its own.
+        let cold = outcome.requests - outcome.warm_requests;
+        assert!(cold <= catalogue.models.len() as u64);
+        let missed = outcome.wanted_bytes - outcome.hit_bytes;
+        assert!(missed <= catalogue.distinct_bytes());
+    }
+
+    #[test]
+    fn a_store_for_nothing_keeps_everything_private() {
+        let catalogue = Catalogue::generate(1);
+        let trace = generate(Kind::Bursty, catalogue.models.len(), 6, 1);
+        let outcome = simulate(&catalogue, &trace, &Policy::default(), 0).unwrap();
+        assert_eq!(outcome.private_bytes, outcome.wanted_bytes);
+        assert_eq!(outcome.hit_bytes, 0);
+    }
+}

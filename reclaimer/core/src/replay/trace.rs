@@ -1,0 +1,105 @@
+//! Requests over a day, of the three kinds that serverless inference is measured with (Shahrad et al. ATC 2020,
+//! section 3: steady, timer-driven and bursty functions).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::rng::Rng;
+
+const SECOND_MS: f64 = 1000.0;
+const MINUTE_MS: f64 = 60.0 * SECOND_MS;
+const HOUR_MS: f64 = 60.0 * MINUTE_MS;
+
+/// How long an instance lives beyond its load, on average: it answers and is released.
+const HOLD_MS: f64 = 60.0 * SECOND_MS;
+
+/// When requests come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Each model at a constant rate (Poisson), 300 requests an hour in all, shared out by Zipf's law with
+    /// exponent 0.9.
+    Stable,
+    /// Each model by a timer of 5 minutes to 4 hours with 5 % jitter.
+    Periodic,
+    /// Each model silent for 30 minutes to 8 hours on average, then 20 requests on average, 30 seconds apart.
+    Bursty,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Stable, Self::Periodic, Self::Bursty];
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Stable => "stable",
+            Self::Periodic => "periodic",
+            Self::Bursty => "bursty",
+        })
+    }
+}
+
+/// An instance that needs a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Request {
+    /// When, in milliseconds.
+    pub at_ms: u64,
+    /// Index of the model.
+    pub model: usize,
+    /// How long it holds the model after the load, in milliseconds.
+    pub hold_ms: u64,
+}
+
+/// Requests for `models` models over `hours` hours, in order.
+pub fn generate(kind: Kind, models: usize, hours: u64, seed: u64) -> Vec<Request> {
+    let mut rng = Rng::new(seed, 2 + kind as u64);
+    let end_ms = hours as f64 * HOUR_MS;
+    let weight = |model: usize| (model as f64 + 1.0).powf(-0.9);
+    let weights: f64 = (0..models).map(weight).sum();
+    let mut requests = Vec::new();
+    for model in 0..models {
+        let gap_ms = match kind {
+            Kind::Stable => HOUR_MS / (300.0 * weight(model) / weights),
+            Kind::Periodic => rng.log_between(5.0 * MINUTE_MS, 4.0 * HOUR_MS),
+            Kind::Bursty => rng.log_between(0.5 * HOUR_MS, 8.0 * HOUR_MS),
+        };
+        let mut at_ms = match kind {
+            Kind::Periodic => rng.between(0.0, gap_ms),
+            Kind::Stable | Kind::Bursty => rng.exponential(gap_ms),
+        };
+        while at_ms < end_ms {
+            requests.push(Request {
+                at_ms: at_ms as u64,
+                model,
+                hold_ms: rng.exponential(HOLD_MS) as u64,
+            });
+            at_ms += match kind {
+                Kind::Periodic => gap_ms * rng.between(0.95, 1.05),
+                // The burst goes on with 19 of 20 requests.
+                Kind::Bursty if rng.unit() < 0.95 => rng.exponential(30.0 * SECOND_MS),
+                Kind::Stable | Kind::Bursty => rng.exponential(gap_ms),
+            };
+        }
+    }
+    requests.sort_unstable();
+    requests
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_follows_from_its_seed_and_is_in_order() {
+        for kind in Kind::ALL {
+            let trace = generate(kind, 50, 24, 7);
+            assert_eq!(trace, generate(kind, 50, 24, 7));
+            assert_ne!(trace, generate(kind, 50, 24, 8));
+            assert!(trace.is_sorted());
+            assert!(trace.len() > 1000, "{kind}: {}", trace.len());
+        }
+    }
+}

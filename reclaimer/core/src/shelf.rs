@@ -1,0 +1,184 @@
+//! The candidates of one store, in the order in which its policy gives them up.
+
+use crate::config::{Order, StorePolicy};
+use crate::facts::{Fact, facts};
+use crate::plan::Kept;
+use crate::snapshot::{Object, StoreSnapshot};
+use crate::state::StoreState;
+
+/// Which candidates a step may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Those whose window has ended.
+    Expired,
+    /// All that are older than the keep-alive window.
+    Ripe,
+    /// All: a load waits.
+    Any,
+}
+
+/// A candidate that was taken.
+pub(crate) struct Taken {
+    pub(crate) object: u32,
+    pub(crate) bytes: u64,
+    pub(crate) priority: u64,
+    pub(crate) expired: bool,
+}
+
+/// One store while a plan is made.
+pub(crate) struct Shelf<'a> {
+    /// Its index in the snapshot.
+    pub(crate) store_index: usize,
+    pub(crate) store: &'a StoreSnapshot,
+    pub(crate) policy: &'a StorePolicy,
+    now_ms: u64,
+    facts: Vec<Fact>,
+    /// Candidates: neither held nor protected. Those whose window has ended come first.
+    queue: Vec<u32>,
+    expired: usize,
+    /// The part behind them is sorted only when something is taken from it: most passes take nothing.
+    sorted: bool,
+    next: usize,
+    /// Memory that its objects occupy when the plan is carried out, in bytes.
+    pub(crate) left_bytes: u64,
+}
+
+impl<'a> Shelf<'a> {
+    pub(crate) fn new(
+        store_index: usize,
+        store: &'a StoreSnapshot,
+        policy: &'a StorePolicy,
+        state: Option<&StoreState>,
+        now_ms: u64,
+    ) -> Self {
+        let facts = facts(store, policy, state);
+        let mut shelf = Self {
+            store_index,
+            store,
+            policy,
+            now_ms,
+            facts,
+            queue: Vec::new(),
+            expired: 0,
+            sorted: false,
+            next: 0,
+            left_bytes: store.used_bytes(),
+        };
+        let (mut queue, rest): (Vec<u32>, Vec<u32>) = shelf
+            .entries()
+            .filter(|(_, object, fact)| !object.held && !fact.protected)
+            .map(|(index, _, _)| index)
+            .partition(|&index| {
+                let fact = shelf.facts.get(index as usize);
+                fact.is_some_and(|fact| fact.expires_ms <= now_ms)
+            });
+        shelf.sort(&mut queue);
+        shelf.expired = queue.len();
+        queue.extend(rest);
+        shelf.queue = queue;
+        shelf
+    }
+
+    /// Begins at the cheapest candidate again.
+    pub(crate) fn rewind(&mut self) {
+        self.next = 0;
+    }
+
+    /// Takes the cheapest candidate within reach that occupies at most `most_bytes`. What is passed over
+    /// is not looked at again before a [`rewind`](Self::rewind).
+    pub(crate) fn take(&mut self, reach: Reach, most_bytes: u64) -> Option<Taken> {
+        loop {
+            let expired = self.next < self.expired;
+            if !expired {
+                if reach == Reach::Expired {
+                    return None;
+                }
+                self.sort_rest();
+            }
+            let index = *self.queue.get(self.next)?;
+            self.next += 1;
+            let object = self.store.objects.get(index as usize)?;
+            let young = self.young(self.facts.get(index as usize)?);
+            let fact = self.facts.get_mut(index as usize)?;
+            let bytes = object.allocated_bytes;
+            if fact.planned || bytes > most_bytes || (young && reach != Reach::Any) {
+                continue;
+            }
+            fact.planned = true;
+            self.left_bytes = self.left_bytes.saturating_sub(bytes);
+            let priority = match self.policy.order {
+                Order::Lru => 0,
+                Order::GreedyDual => fact.priority(),
+            };
+            return Some(Taken {
+                object: index,
+                bytes,
+                priority,
+                expired,
+            });
+        }
+    }
+
+    /// Bytes beyond what the store is guaranteed.
+    pub(crate) fn excess_bytes(&self) -> u64 {
+        self.left_bytes.saturating_sub(self.policy.guaranteed_bytes)
+    }
+
+    /// Adds what stays, and why.
+    pub(crate) fn add_kept(&self, kept: &mut Kept) {
+        for (_, object, fact) in self.entries().filter(|(_, _, fact)| !fact.planned) {
+            let part = if object.held {
+                &mut kept.held_bytes
+            } else if fact.protected {
+                &mut kept.protected_bytes
+            } else if self.young(fact) {
+                &mut kept.young_bytes
+            } else {
+                &mut kept.guaranteed_bytes
+            };
+            *part = part.saturating_add(object.allocated_bytes);
+        }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (u32, &Object, &Fact)> {
+        let objects = self.store.objects.iter().zip(&self.facts);
+        (0..)
+            .zip(objects)
+            .map(|(index, (object, fact))| (index, object, fact))
+    }
+
+    fn young(&self, fact: &Fact) -> bool {
+        let ripe_ms = self.policy.keep_alive_secs.saturating_mul(1000);
+        self.now_ms.saturating_sub(fact.last_use_ms) < ripe_ms
+    }
+
+    fn sort_rest(&mut self) {
+        if !self.sorted {
+            let mut rest = self.queue.split_off(self.expired);
+            self.sort(&mut rest);
+            self.queue.append(&mut rest);
+            self.sorted = true;
+        }
+    }
+
+    /// Cheapest first: ties go by least recent use, then by identifier.
+    fn sort(&self, candidates: &mut Vec<u32>) {
+        let mut keyed: Vec<(u64, u64, u32)> = Vec::with_capacity(candidates.len());
+        for &index in &*candidates {
+            if let Some(fact) = self.facts.get(index as usize) {
+                let first = match self.policy.order {
+                    Order::Lru => 0,
+                    Order::GreedyDual => fact.priority(),
+                };
+                keyed.push((first, fact.last_use_ms, index));
+            }
+        }
+        let id = |index: u32| self.store.objects.get(index as usize).map(|found| found.id);
+        keyed.sort_unstable_by(|a, b| {
+            let by_use = (a.0, a.1).cmp(&(b.0, b.1));
+            by_use.then_with(|| id(a.2).cmp(&id(b.2)))
+        });
+        candidates.clear();
+        candidates.extend(keyed.iter().map(|(_, _, index)| *index));
+    }
+}

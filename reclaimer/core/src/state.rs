@@ -1,0 +1,372 @@
+//! What policies learn, as a value that survives the daemon's restart.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::RecordId;
+use crate::histogram::Histogram;
+use crate::plan::{Action, Reason};
+use crate::snapshot::Model;
+
+/// Version of the kept form.
+const VERSION: u32 = 1;
+
+/// Everything learnt about all stores of a daemon. The same events give the same state.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    stores: BTreeMap<String, StoreState>,
+}
+
+/// What was learnt about one store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreState {
+    /// Greedy-Dual's clock: the highest priority of what was freed for want of room.
+    clock: u64,
+    models: BTreeMap<RecordId, ModelState>,
+}
+
+/// What was learnt about one model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelState {
+    /// Loads since the model came into the store. FaasCache forgets them when the last of it is freed.
+    uses: u32,
+    /// The store's clock at the last load.
+    clock: u64,
+    /// When its last holder went, in milliseconds, if nobody loaded it since.
+    idle_since_ms: Option<u64>,
+    /// When it was last loaded or released, in milliseconds.
+    seen_ms: u64,
+    idle: Histogram,
+}
+
+/// Something that happened to a model of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A load used it, whether its tensors were there or not.
+    Loaded {
+        /// The model.
+        model: RecordId,
+        /// When, in milliseconds.
+        at_ms: u64,
+    },
+    /// Its last holder went: an idle period begins.
+    Released {
+        /// The model.
+        model: RecordId,
+        /// When, in milliseconds.
+        at_ms: u64,
+    },
+    /// The last of its objects was freed.
+    Gone {
+        /// The model.
+        model: RecordId,
+    },
+}
+
+/// Kept state cannot be read. The daemon may start with an empty one: only experience is lost.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DecodeStateError {
+    /// It is not what [`State::encode`] writes.
+    #[error("kept state of the reclaimer is damaged: {0}")]
+    Damaged(#[from] serde_json::Error),
+    /// Another version wrote it.
+    #[error("kept state of the reclaimer: expected version {VERSION}, found {found}")]
+    Version {
+        /// The version.
+        found: u32,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Versioned<T> {
+    version: u32,
+    #[serde(flatten)]
+    state: T,
+}
+
+#[derive(Deserialize)]
+struct VersionOnly {
+    version: u32,
+}
+
+impl State {
+    /// Takes notice of an event in the store of this name. Loads while the model is held end no idle
+    /// period; an event that is older than the one before it counts as simultaneous.
+    pub fn observe(&mut self, store: &str, event: Event) {
+        let store = self.store_mut(store);
+        match event {
+            Event::Loaded { model, at_ms } => {
+                let clock = store.clock;
+                let model = store.models.entry(model).or_default();
+                model.uses = model.uses.saturating_add(1);
+                model.clock = clock;
+                model.seen_ms = model.seen_ms.max(at_ms);
+                if let Some(since_ms) = model.idle_since_ms.take() {
+                    model.idle.record(at_ms.saturating_sub(since_ms));
+                }
+            }
+            Event::Released { model, at_ms } => {
+                let model = store.models.entry(model).or_default();
+                model.idle_since_ms = Some(at_ms);
+                model.seen_ms = model.seen_ms.max(at_ms);
+            }
+            Event::Gone { model } => {
+                if let Some(model) = store.models.get_mut(&model) {
+                    model.uses = 0;
+                }
+            }
+        }
+    }
+
+    /// Takes notice that an action was carried out in the store of this name. What expires says nothing
+    /// about how much room is worth; everything else moves the clock.
+    pub fn freed(&mut self, store: &str, action: &Action) {
+        if action.reason != Reason::KeepAliveExpired {
+            let store = self.store_mut(store);
+            store.clock = store.clock.max(action.priority);
+        }
+    }
+
+    /// Forgets models without an event since `since_ms`, which bounds the state: their records may be
+    /// long gone.
+    pub fn forget_unseen(&mut self, since_ms: u64) {
+        for store in self.stores.values_mut() {
+            store.models.retain(|_, model| model.seen_ms >= since_ms);
+        }
+    }
+
+    /// What was learnt about the store of this name.
+    pub fn store(&self, name: &str) -> Option<&StoreState> {
+        self.stores.get(name)
+    }
+
+    /// The state as JSON with a version. Numbers are integers, so that nothing is rounded.
+    pub fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
+        serde_json::to_vec(&Versioned {
+            version: VERSION,
+            state: self,
+        })
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeStateError> {
+        // First the version alone: what follows may mean something else in another one.
+        let VersionOnly { version: found } = serde_json::from_slice(bytes)?;
+        if found != VERSION {
+            return Err(DecodeStateError::Version { found });
+        }
+        let versioned: Versioned<StoresOnly> = serde_json::from_slice(bytes)?;
+        let stores = versioned.state.stores;
+        Ok(Self { stores })
+    }
+
+    fn store_mut(&mut self, name: &str) -> &mut StoreState {
+        // Most events meet a store that is known, and need no copy of its name.
+        if !self.stores.contains_key(name) {
+            self.stores.insert(name.to_owned(), StoreState::default());
+        }
+        self.stores.entry(name.to_owned()).or_default()
+    }
+}
+
+/// `deny_unknown_fields` does not go with `flatten`.
+#[derive(Deserialize)]
+struct StoresOnly {
+    stores: BTreeMap<String, StoreState>,
+}
+
+impl StoreState {
+    /// Greedy-Dual's clock.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// What was learnt about a model.
+    pub fn model(&self, id: &RecordId) -> Option<&ModelState> {
+        self.models.get(id)
+    }
+
+    /// How many models it knows.
+    pub fn models(&self) -> usize {
+        self.models.len()
+    }
+}
+
+impl ModelState {
+    /// Loads since the model came into the store.
+    pub fn uses(&self) -> u32 {
+        self.uses
+    }
+
+    /// The store's Greedy-Dual clock at its last load.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// Its idle times.
+    pub fn idle(&self) -> &Histogram {
+        &self.idle
+    }
+}
+
+/// The two parts of a model's Greedy-Dual priority.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Worth {
+    /// The clock at its last load.
+    pub(crate) clock: u64,
+    /// Frequency times reload cost over size: milliseconds of reload per GiB.
+    pub(crate) value: u64,
+}
+
+impl Worth {
+    /// FaasCache's priority of a model. Integers, so that the same events give the same order everywhere.
+    /// A model of which no event was seen counts as loaded once, just now.
+    pub(crate) fn of(model: &Model, store: Option<&StoreState>) -> Self {
+        let known = store.and_then(|store| store.models.get(&model.id));
+        let (uses, clock) = known.map_or_else(
+            || (1, store.map_or(0, |store| store.clock)),
+            |known| (known.uses.max(1), known.clock),
+        );
+        let cost = u128::from(uses) * u128::from(model.reload_ms);
+        let value = cost.saturating_mul(1 << 30) / u128::from(model.total_bytes.max(1));
+        Self {
+            clock,
+            value: u64::try_from(value).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tetris_store_layout::{ManifestId, ObjectId};
+
+    use super::*;
+
+    fn id(name: &str) -> RecordId {
+        RecordId::Manifest(ManifestId::of(name.as_bytes()))
+    }
+
+    fn loaded(name: &str, at_ms: u64) -> Event {
+        Event::Loaded {
+            model: id(name),
+            at_ms,
+        }
+    }
+
+    fn released(name: &str, at_ms: u64) -> Event {
+        Event::Released {
+            model: id(name),
+            at_ms,
+        }
+    }
+
+    fn action(reason: Reason, priority: u64) -> Action {
+        Action {
+            store: 0,
+            object: 0,
+            id: ObjectId::of(b""),
+            bytes: 1,
+            reason,
+            priority,
+        }
+    }
+
+    fn idle_periods(state: &State, name: &str) -> u64 {
+        let store = state.store("s").unwrap();
+        store.model(&id(name)).unwrap().idle().in_bounds()
+    }
+
+    #[test]
+    fn an_idle_period_ends_with_the_first_load_after_a_release() {
+        let mut state = State::default();
+        state.observe("s", loaded("a", 0));
+        state.observe("s", loaded("a", 5));
+        assert_eq!(idle_periods(&state, "a"), 0);
+        state.observe("s", released("a", 10));
+        state.observe("s", loaded("a", 20));
+        state.observe("s", loaded("a", 30));
+        assert_eq!(idle_periods(&state, "a"), 1);
+        // The clock was set back.
+        state.observe("s", released("a", 40));
+        state.observe("s", loaded("a", 35));
+        assert_eq!(idle_periods(&state, "a"), 2);
+    }
+
+    #[test]
+    fn only_what_room_was_needed_for_moves_the_clock_and_never_back() {
+        let mut state = State::default();
+        state.freed("s", &action(Reason::KeepAliveExpired, 9));
+        assert!(state.store("s").is_none());
+        state.freed("s", &action(Reason::Cost, 7));
+        state.freed("s", &action(Reason::Pressure, 5));
+        assert_eq!(state.store("s").unwrap().clock(), 7);
+    }
+
+    #[test]
+    fn a_model_that_is_gone_keeps_its_idle_times_and_loses_its_frequency() {
+        let mut state = State::default();
+        for at_ms in [0, 100, 200] {
+            state.observe("s", loaded("a", at_ms));
+            state.observe("s", released("a", at_ms + 50));
+        }
+        state.observe("s", Event::Gone { model: id("a") });
+        let model = state.store("s").unwrap().model(&id("a")).unwrap();
+        assert_eq!((model.uses(), model.idle().in_bounds()), (0, 2));
+    }
+
+    #[test]
+    fn models_unseen_for_long_are_forgotten() {
+        let mut state = State::default();
+        state.observe("s", loaded("a", 10));
+        state.observe("s", loaded("b", 20));
+        state.forget_unseen(15);
+        let store = state.store("s").unwrap();
+        assert!(store.model(&id("a")).is_none() && store.model(&id("b")).is_some());
+    }
+
+    #[test]
+    fn worth_grows_with_use_and_cost_and_shrinks_with_size() {
+        let model = |reload_ms, total_bytes| Model {
+            id: id("a"),
+            objects: Vec::new(),
+            total_bytes,
+            last_use_ms: 0,
+            reload_ms,
+            warm: false,
+        };
+        let mut state = State::default();
+        let gib = 1 << 30;
+        let value = |state: &State, model: &Model| Worth::of(model, state.store("s")).value;
+        assert_eq!(value(&state, &model(1000, gib)), 1000);
+        assert_eq!(value(&state, &model(1000, 2 * gib)), 500);
+        (0..3).for_each(|at_ms| state.observe("s", loaded("a", at_ms)));
+        assert_eq!(value(&state, &model(1000, gib)), 3000);
+        assert_eq!(value(&state, &model(u64::MAX, 0)), u64::MAX);
+    }
+
+    #[test]
+    fn kept_state_is_checked() {
+        let decode = |text: &str| State::decode(text.as_bytes());
+        let Err(error) = decode(r#"{"version":2,"anything":[]}"#) else {
+            panic!("version 2 was read");
+        };
+        let expected = "kept state of the reclaimer: expected version 1, found 2";
+        assert_eq!(error.to_string(), expected);
+        for damaged in [
+            "",
+            "{}",
+            "[]",
+            r#"{"version":1}"#,
+            r#"{"version":1,"stores":{"s":{"clock":-1,"models":{}}}}"#,
+            r#"{"version":1,"stores":{"s":{"clock":1,"models":{"manifest-1":{}}}}}"#,
+        ] {
+            assert!(decode(damaged).is_err(), "{damaged}");
+        }
+    }
+}
