@@ -58,7 +58,9 @@ def as_torch(tensor: _native.Tensor, mode: Mode) -> torch.Tensor | None:
     if tensor.nbytes == 0:
         found = torch.empty(shape, dtype=dtype)
     else:
-        found = torch.frombuffer(tensor, dtype=dtype).view(shape)
+        found = torch.frombuffer(tensor, dtype=dtype)
+        if len(shape) != 1:
+            found = found.view(shape)
     return ReadOnlyTensor.of(found) if mode == "read_only" else found
 
 

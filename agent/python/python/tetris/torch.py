@@ -79,7 +79,9 @@ def load_file(
             pass  # safetensors says what is wrong, or knows better
         else:
             log_load(filename, model)
-            tensors = {name: as_torch(tensor, mode) for name, tensor in model.items()}
+            # Not items(): its pairs would bring garbage collection about, which takes as long as half of the load.
+            names_and_tensors = zip(model, model.values(), strict=True)
+            tensors = {name: as_torch(tensor, mode) for name, tensor in names_and_tensors}
             if all(tensor is not None for tensor in tensors.values()):
                 return tensors  # type: ignore[return-value]
     with safe_open(filename, "pt", device, backend=backend, mode=mode) as opened:
