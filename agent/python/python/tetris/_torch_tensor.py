@@ -64,21 +64,13 @@ def as_torch(tensor: _native.Tensor, mode: Mode) -> torch.Tensor | None:
     return ReadOnlyTensor.of(found) if mode == "read_only" else found
 
 
-#: Operators that write to arguments without declaring it, and those arguments.
-_BATCH_NORMS = frozenset(
-    f"aten::{name}"
-    for name in ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "batch_norm_update_stats", "batch_norm")
-)
-_UNDECLARED = frozenset(("running_mean", "running_var"))
-
-
 class ReadOnlyTensor(torch.Tensor):
     """A tensor that refuses to be written to.
 
-    Every function and method of torch that writes to it, in place or through ``out=``, raises
+    Functions and methods of torch that write to it, in place or through ``out=``, raise
     :class:`tetris.errors.ReadOnlyTensorError`. Views are read-only as well; every other result is a plain tensor.
-    What does not go through torch's functions, such as a pointer handed to C, is not seen: it writes to pages of this
-    process's own. So the store and other processes are safe in any case, and nothing crashes.
+    What torch does not count as a write, such as one through a pointer handed to C, is not seen: it goes to pages of
+    this process's own. So the store and other processes are safe in any case, and nothing crashes.
 
     Pickling and ``torch.save`` make a plain tensor of it.
     """
