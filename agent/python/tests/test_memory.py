@@ -423,6 +423,9 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "functional normalize": lambda t: F.normalize(t, out=t),
     "embedding with max_norm": lambda t: F.embedding(torch.tensor([0, 1]), t, max_norm=0.01),
     "running mean": lambda t: F.batch_norm(torch.randn(4, 512), t[0], torch.ones(512), training=True),
+    "running mean, of torch's own function": lambda t: torch.batch_norm(
+        torch.randn(4, 512), None, None, t[0], torch.ones(512), True, 0.1, 1e-5, False
+    ),
     "running variance": lambda t: F.batch_norm(torch.randn(4, 512), torch.zeros(512), t[1], training=True),
     "instance norm": lambda t: F.instance_norm(torch.randn(4, 512, 3), t[0], torch.ones(512), use_input_stats=True),
     "running mean, by autograd": lambda t: F.batch_norm(

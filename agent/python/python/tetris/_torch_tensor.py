@@ -180,7 +180,13 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterat
     if kwargs.get("training", kwargs.get("use_input_stats")):
         for argument, position in _STATISTICS.get(name, ()):
             yield kwargs.get(argument, _argument(args, position))
+    if func in _NATIVE_NORMS and _argument(args, 5):
+        # Input, weight, bias, the statistics, and whether they are to be kept.
+        yield from args[3:5]
 
+
+#: What the functions of `torch.nn.functional` call; torch counts no write to the statistics.
+_NATIVE_NORMS = (torch.batch_norm, torch.instance_norm, torch.native_batch_norm)
 
 #: Of `__iadd__` and so on.
 _OPERATORS = frozenset(
