@@ -203,9 +203,9 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Takes from the store with the most bytes beyond its guarantee, and never below that, while
-    /// something is missing. Which objects go, and in which order, does not depend on how much is missing:
-    /// more need takes a superset.
+    /// Takes from the store with the most bytes beyond its guarantee while something is missing, and never
+    /// below that, except from a store whose own load waits. Which objects go, and in which order, does
+    /// not depend on how much is missing: more need takes a superset.
     fn take_excess(
         &mut self,
         reach: Reach,
@@ -224,7 +224,14 @@ impl<'a> Desk<'a> {
             let Some((shelf, open)) = richest else {
                 return;
             };
-            match shelf.take(reach, shelf.excess_bytes()) {
+            // A guarantee is against the need of others. Were an object of the asking store passed over for it,
+            // less need could free what more need spares.
+            let asking = self.requests.contains_key(&shelf.store_index);
+            let most_bytes = match reason {
+                Reason::Pressure if asking => u64::MAX,
+                _ => shelf.excess_bytes(),
+            };
+            match shelf.take(reach, most_bytes) {
                 Some(taken) => self.planned_bytes += record(plan, shelf, &taken, reason),
                 None => *open = false,
             }

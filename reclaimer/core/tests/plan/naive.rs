@@ -217,8 +217,13 @@ impl Naive<'_> {
             let Some(&store) = stores.first() else {
                 break;
             };
-            let excess = self.excess(store);
-            match self.cheapest(store, which, excess) {
+            let own_need = reason == Reason::Pressure && self.asks(store);
+            let most = if own_need {
+                u64::MAX
+            } else {
+                self.excess(store)
+            };
+            match self.cheapest(store, which, most) {
                 Some(object) => self.free(store, object, reason),
                 None => {
                     empty.insert(store);
@@ -234,6 +239,11 @@ impl Naive<'_> {
             .filter(|ask| ask.store == store)
             .map(|ask| ask.bytes)
             .sum()
+    }
+
+    fn asks(&self, store: usize) -> bool {
+        let mut requests = self.snapshot().requests.iter();
+        requests.any(|ask| ask.store == store)
     }
 
     fn requests(&mut self, mount: usize) {

@@ -293,6 +293,22 @@ fn borrowed_room_goes_back_first_and_a_guarantee_is_kept() {
     assert_eq!(ask(0, 5), (5, 0, 0));
 }
 
+/// Were the guarantee held against the store's own load, less need would free what more need spares.
+#[test]
+fn a_guarantee_does_not_bind_against_the_need_of_its_own_store() {
+    let guaranteed = policy(StorePolicy {
+        guaranteed_bytes: 3 * GIB,
+        ..lru()
+    });
+    // The first to go is larger than what the store has beyond its guarantee.
+    let objects = vec![object(0, 2, 1), object(1, 1, 2), object(2, 1, 3)];
+    let mut full = snapshot(0, vec![store("a", objects, Vec::new())]);
+    full.requests = vec![RoomRequest { store: 0, bytes: 1 }];
+    let plan = run(&full, &guaranteed, &State::default(), 10 * MINUTE_MS);
+    let pressed: Vec<_> = plan.actions.iter().map(|action| action.object).collect();
+    assert_eq!(pressed, [0]);
+}
+
 #[test]
 fn a_store_over_its_limit_gives_up_its_own() {
     let limited = StorePolicy {
