@@ -1,0 +1,12 @@
+//! The node's daemon: frees tensors that nobody maps, under policy.
+
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+pub mod report;
+pub mod warm;

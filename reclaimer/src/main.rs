@@ -1,0 +1,3 @@
+//! The command `tetris-reclaimer`.
+
+fn main() {}

@@ -1,0 +1,300 @@
+//! What the daemon tells: how the stores are, and what each pass did. Metrics, status and logs read these.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+use tetris_reclaimer_core::Reason;
+
+/// How an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ObjectState {
+    /// Somebody maps it.
+    Held,
+    /// Nobody maps it; a model that is declared warm wants it.
+    Warm,
+    /// Nobody maps it, and it may be freed.
+    Idle,
+    /// It failed verification and was set aside.
+    Quarantined,
+}
+
+/// Objects and the memory that they occupy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Amount {
+    /// How many.
+    pub objects: u64,
+    /// Memory that they occupy, in bytes.
+    pub bytes: u64,
+}
+
+/// A file system with stores on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MountStatus {
+    /// The stores on it, by name.
+    pub stores: Vec<String>,
+    /// Its size in bytes.
+    pub capacity_bytes: u64,
+    /// What can still be allocated, in bytes.
+    pub free_bytes: u64,
+    /// How many files it can hold; 0 when there is no limit.
+    pub inodes: u64,
+    /// How many more it can hold.
+    pub inodes_free: u64,
+}
+
+/// A manifest or derived record of a store, and how much of it is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ModelStatus {
+    /// `manifest-<id>` or `derived-<id>`.
+    pub id: String,
+    /// Length of all its objects, in bytes.
+    pub total_bytes: u64,
+    /// Length of those that are in the store.
+    pub resident_bytes: u64,
+    /// Length of those that somebody maps.
+    pub held_bytes: u64,
+    /// When a load used it last, in milliseconds since the epoch.
+    pub last_use_ms: u64,
+    /// Whether it is declared warm.
+    pub warm: bool,
+}
+
+/// Something in a store's folder that is not the store's: reported, never touched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ForeignStatus {
+    /// Its path; bytes that are not UTF-8 are replaced.
+    pub path: String,
+    /// Why it does not belong there.
+    pub reason: String,
+}
+
+/// One store.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StoreStatus {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Its random identity, in hexadecimal; absent when it cannot be opened.
+    pub id: Option<String>,
+    /// Why it cannot be used now.
+    pub error: Option<String>,
+    /// Objects by state.
+    pub states: BTreeMap<ObjectState, Amount>,
+    /// Locks that mappings hold, over all objects.
+    pub holders: u64,
+    /// Memory that private copies would occupy beyond what the store does, in bytes: for each held object, its
+    /// memory times the holders beyond the first.
+    pub saved_bytes: u64,
+    /// Holders per held object, weighted by memory: how often each byte in use is shared; 1 when nobody shares.
+    pub sharing_factor: f64,
+    /// Manifests and derived records.
+    pub models: Vec<ModelStatus>,
+    /// What does not belong there.
+    pub foreign: Vec<ForeignStatus>,
+}
+
+/// A goal that could not be reached in the last pass.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ShortfallStatus {
+    /// The store whose limit is meant, or the stores of the mount.
+    pub stores: Vec<String>,
+    /// `requests`, `limit` or `low-watermark`.
+    pub goal: &'static str,
+    /// By how much it is missed, in bytes.
+    pub missing_bytes: u64,
+    /// What stays there because somebody maps it, in bytes.
+    pub held_bytes: u64,
+    /// Because it is declared warm.
+    pub protected_bytes: u64,
+    /// Because it is within the keep-alive window.
+    pub young_bytes: u64,
+    /// Because it is within the store's guarantee.
+    pub guaranteed_bytes: u64,
+}
+
+/// The node at the end of a pass.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NodeStatus {
+    /// The node's name, if it has one.
+    pub node: Option<String>,
+    /// Version of the daemon.
+    pub version: &'static str,
+    /// When the daemon started, in milliseconds since the epoch.
+    pub started_ms: u64,
+    /// When the pass ended, in milliseconds since the epoch.
+    pub observed_ms: u64,
+    /// Nothing is freed, only planned.
+    pub dry_run: bool,
+    /// How far the declarations of pods can be trusted; see [`Freshness`](crate::warm::Freshness).
+    pub declarations: crate::warm::Freshness,
+    /// Pods that declare models.
+    pub declaring_pods: u64,
+    /// File systems.
+    pub mounts: Vec<MountStatus>,
+    /// Stores.
+    pub stores: Vec<StoreStatus>,
+    /// Goals that were missed.
+    pub shortfalls: Vec<ShortfallStatus>,
+}
+
+/// Why a pass was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Trigger {
+    /// The daemon started.
+    Start,
+    /// It was time for one.
+    Interval,
+    /// Something was published or loaded.
+    Event,
+    /// A load waits for room.
+    Request,
+    /// The high watermark was passed.
+    Watermark,
+    /// The configuration or the declarations changed.
+    Change,
+}
+
+impl Trigger {
+    /// Its name in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Interval => "interval",
+            Self::Event => "event",
+            Self::Request => "request",
+            Self::Watermark => "watermark",
+            Self::Change => "change",
+        }
+    }
+}
+
+/// What went wrong, for counting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorClass {
+    /// A store could not be opened or is gone.
+    Store,
+    /// A folder could not be listed.
+    List,
+    /// `/proc/locks` could not be read.
+    Locks,
+    /// A record could not be read, or is damaged.
+    Record,
+    /// An object could not be freed.
+    Reclaim,
+    /// Learnt state could not be kept or read.
+    State,
+    /// An object could not be checked.
+    Scrub,
+    /// A request for room was malformed, or came from one who may not ask.
+    Request,
+    /// The API server could not be watched.
+    Kubernetes,
+}
+
+impl ErrorClass {
+    /// All classes.
+    pub const ALL: [Self; 9] = [
+        Self::Store,
+        Self::List,
+        Self::Locks,
+        Self::Record,
+        Self::Reclaim,
+        Self::State,
+        Self::Scrub,
+        Self::Request,
+        Self::Kubernetes,
+    ];
+
+    /// Its name in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::List => "list",
+            Self::Locks => "locks",
+            Self::Record => "record",
+            Self::Reclaim => "reclaim",
+            Self::State => "state",
+            Self::Scrub => "scrub",
+            Self::Request => "request",
+            Self::Kubernetes => "kubernetes",
+        }
+    }
+}
+
+/// Loads of a store's models since the last pass, as far as its records show them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Loads {
+    /// Loads of models that were in the store.
+    pub hits: u64,
+    /// Bytes that they did not have to read, hash and publish.
+    pub hit_bytes: u64,
+    /// Models that came into the store, or came back.
+    pub misses: u64,
+    /// Bytes that were published.
+    pub missed_bytes: u64,
+}
+
+/// What a pass did to one store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StorePass {
+    /// The store's name.
+    pub store: String,
+    /// What was freed, or would have been in a dry run, by reason.
+    pub freed: BTreeMap<Reason, Amount>,
+    /// Objects that were planned to be freed and turned out to be mapped: the protocol kept them.
+    pub kept_by_lock: u64,
+    /// Records removed because nothing is left of what they name.
+    pub records_removed: u64,
+    /// Loads seen.
+    pub loads: Loads,
+}
+
+/// What a pass did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassReport {
+    /// Why it was made.
+    pub trigger: Trigger,
+    /// How long it took.
+    pub duration: Duration,
+    /// By store.
+    pub stores: Vec<StorePass>,
+    /// What went wrong, by class and store; no store where none is concerned.
+    pub errors: Vec<(ErrorClass, Option<String>)>,
+}
+
+/// How the check of one object ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ScrubResult {
+    /// It is sound.
+    Sound,
+    /// It was damaged, and set aside.
+    Quarantined,
+    /// It could not be checked.
+    Failed,
+}
+
+impl ScrubResult {
+    /// Its name in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sound => "sound",
+            Self::Quarantined => "quarantined",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The check of one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// The store's name.
+    pub store: String,
+    /// How it ended.
+    pub result: ScrubResult,
+    /// Bytes that were read.
+    pub bytes: u64,
+}
