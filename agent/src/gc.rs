@@ -1,9 +1,9 @@
 //! One reclaim pass: free what nobody references.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use tetris_store_layout::{ObjectEntry, ObjectRef, Reclaimed, Store, StoreError};
+use tetris_store_layout::{Holders, ObjectEntry, ObjectRef, Reclaimed, Store, StoreError};
 
 /// Which unreferenced objects to reclaim.
 #[derive(Debug, Clone, Default)]
@@ -44,7 +44,7 @@ pub struct GcReport {
 pub fn collect(store: &Store, options: &GcOptions) -> Result<GcReport, StoreError> {
     let now = SystemTime::now();
     let mut report = GcReport::default();
-    let holders = store.holders()?;
+    let holders = Holders::read()?;
     let last_used = last_used(store)?;
     let use_of = |entry: &ObjectEntry| {
         let recorded = last_used.get(&entry.object).copied();
@@ -87,7 +87,7 @@ pub fn collect(store: &Store, options: &GcOptions) -> Result<GcReport, StoreErro
         }
     }
     if !options.dry_run {
-        report.freed_records = collect_records(store)?;
+        report.freed_records = store.collect_records()?;
     }
     Ok(report)
 }
@@ -112,41 +112,4 @@ fn last_used(store: &Store) -> Result<HashMap<ObjectRef, SystemTime>, StoreError
         }
     }
     Ok(uses)
-}
-
-/// Removes records in the order of LAYOUT.md 5.4. A load that publishes at this moment may lose its
-/// record to this, and is hashed once more then.
-fn collect_records(store: &Store) -> Result<u64, StoreError> {
-    let mut freed = 0;
-    let listing = store.objects()?.objects;
-    let present: HashSet<ObjectRef> = listing.iter().map(|entry| entry.object).collect();
-    for record in store.derived_records()? {
-        let alive = match store.derived_record(record.id) {
-            Ok(derived) => derived.is_none_or(|derived| present.contains(&derived.object)),
-            Err(_damaged) => false,
-        };
-        freed += u64::from(!alive && store.remove_derived(record.id)?);
-    }
-    let mut manifests = HashSet::new();
-    for record in store.manifests()? {
-        let alive = match store.manifest(record.id) {
-            Ok(Some(manifest)) => {
-                let mut objects = manifest.objects.iter();
-                // A model without any bytes has no objects to lose.
-                manifest.objects.is_empty() || objects.any(|entry| present.contains(&entry.object))
-            }
-            Ok(None) => true,
-            Err(_damaged) => false,
-        };
-        if alive {
-            manifests.insert(record.id);
-        } else {
-            freed += u64::from(store.remove_manifest(record.id)?);
-        }
-    }
-    for (id, bound) in store.identities()? {
-        let alive = bound.is_ok_and(|(_, manifest)| manifests.contains(&manifest));
-        freed += u64::from(!alive && store.remove_identity(id)?);
-    }
-    Ok(freed)
 }

@@ -4,53 +4,73 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-use nix::sys::stat::{fstat, major, minor};
-
 use crate::error::IoError;
 use crate::scan::ObjectEntry;
-use crate::store::{Folder, Store};
 
 const PROC_LOCKS: &str = "/proc/locks";
 
-/// How many holders each object of a store had at one moment.
+/// How many holders each file of the node had at one moment.
 #[derive(Debug, Default)]
 pub struct Holders {
-    by_inode: HashMap<u64, u64>,
+    by_file: HashMap<FileKey, u64>,
 }
 
-impl Store {
-    /// Counts the holders of all objects. Holders come and go, and the kernel hands the list out in
-    /// pages, so that one who comes or goes meanwhile can make another be missed or counted twice. This
-    /// is for showing and for policies; only [`Store::reclaim`] decides whether an object may go.
-    pub fn holders(&self) -> Result<Holders, IoError> {
-        let stat = fstat(self.folder(Folder::Objects))
-            .map_err(|error| IoError::new("stat", self.root(), error))?;
-        let device = (major(stat.st_dev), minor(stat.st_dev));
-        let file =
-            File::open(PROC_LOCKS).map_err(|error| IoError::new("open", PROC_LOCKS, error))?;
-        let mut by_inode = HashMap::new();
-        for line in BufReader::new(file).lines() {
-            let line = line.map_err(|error| IoError::new("read", PROC_LOCKS, error))?;
-            if let Some((found, inode)) = parse_read_lock(&line)
-                && found == device
-            {
-                *by_inode.entry(inode).or_default() += 1;
-            }
-        }
-        Ok(Holders { by_inode })
-    }
-}
+/// Device (major, minor) and inode.
+type FileKey = ((u64, u64), u64);
 
 impl Holders {
+    /// Counts the holders of all files. Holders come and go, and the kernel hands the list out in
+    /// pages, so that one who comes or goes meanwhile can make another be missed or counted twice. This
+    /// is for showing and for policies; only [`Store::reclaim`](crate::Store::reclaim) decides whether an object may go.
+    pub fn read() -> Result<Self, IoError> {
+        let failed = |what, error| IoError::new(what, PROC_LOCKS, error);
+        let mut file =
+            BufReader::new(File::open(PROC_LOCKS).map_err(|error| failed("open", error))?);
+        let mut by_file = HashMap::new();
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if file
+                .read_line(&mut line)
+                .map_err(|error| failed("read", error))?
+                == 0
+            {
+                return Ok(Self { by_file });
+            }
+            if let Some(key) = parse_read_lock(&line) {
+                *by_file.entry(key).or_default() += 1;
+            }
+        }
+    }
+
+    /// Processes that map the object and that this process can see, by their identifiers: those of its own PID
+    /// namespace, and all of them only with the right to look (proc(5), `/proc/pid/maps`). Locks do not say who
+    /// holds them.
+    pub fn processes(object: &ObjectEntry) -> Vec<u32> {
+        let (major, minor) = object.device;
+        let place = format!(" {major:02x}:{minor:02x} {} ", object.inode);
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let mut processes: Vec<u32> = all
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|pid: &u32| {
+                let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
+                maps.is_ok_and(|maps| maps.lines().any(|line| line.contains(&place)))
+            })
+            .collect();
+        processes.sort_unstable();
+        processes
+    }
+
     /// Mappings and handles that reference `object`. A forked child shares its parent's.
     pub fn of(&self, object: &ObjectEntry) -> u64 {
-        self.by_inode.get(&object.inode).copied().unwrap_or(0)
+        let key = (object.device, object.inode);
+        self.by_file.get(&key).copied().unwrap_or(0)
     }
 }
 
 /// `1: OFDLCK ADVISORY  READ -1 00:2a:12345 0 EOF`, device numbers in hexadecimal (proc_locks(5)).
 /// Lines with `->` are waiters; object locks never wait.
-fn parse_read_lock(line: &str) -> Option<((u64, u64), u64)> {
+fn parse_read_lock(line: &str) -> Option<FileKey> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (kind, _advisory, access, _pid, place) = (
         fields.next()?,

@@ -27,7 +27,9 @@
     clippy::panic
 )]
 
+mod catalogue;
 mod codec;
+mod collect;
 mod crash;
 mod derived;
 mod digest;
@@ -51,6 +53,8 @@ mod store;
 mod usage;
 mod verify;
 
+pub use catalogue::{Catalogue, Refresh};
+pub use collect::MAX_IDENTITIES;
 pub use crash::{CRASH_AT, CRASH_COUNT_FILE};
 pub use derived::{DeriveError, DerivedKey, DerivedRecord, MAX_TRANSFORM_NAME};
 pub use digest::{DerivedId, Digest, IdentityId, ManifestId, ObjectId, ParseDigestError, TensorId};
@@ -71,4 +75,4 @@ pub use reclaim::Reclaimed;
 pub use scan::{BoundIdentity, ForeignEntry, ObjectEntry, ObjectListing, RecordEntry};
 pub use store::{CreateOptions, ObjectRef, Store};
 pub use usage::Usage;
-pub use verify::{Fault, VerifyDepth};
+pub use verify::{Fault, Verified, VerifyDepth};

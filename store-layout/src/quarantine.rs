@@ -2,6 +2,7 @@
 
 use nix::errno::Errno;
 use nix::fcntl::renameat;
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::error::IoError;
 use crate::store::{Folder, ObjectRef, Store};
@@ -23,6 +24,21 @@ impl Store {
             Err(error) => {
                 let path = self.path(Folder::Objects, &name);
                 Err(IoError::new("quarantine", path, error))
+            }
+        }
+    }
+
+    /// Deletes an object that was set aside. Whoever still maps it keeps its pages. `false` when it was
+    /// not there.
+    pub fn remove_quarantined(&self, object: &ObjectRef) -> Result<bool, IoError> {
+        let name = object.file_name();
+        let folder = self.folder(Folder::Quarantine);
+        match unlinkat(folder, name.as_str(), UnlinkatFlags::NoRemoveDir) {
+            Ok(()) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(error) => {
+                let path = self.path(Folder::Quarantine, &name);
+                Err(IoError::new("unlink", path, error))
             }
         }
     }

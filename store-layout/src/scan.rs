@@ -2,14 +2,15 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nix::dir::Dir;
+use nix::dir::{Dir, Entry, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::libc;
-use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, major, minor};
 
 use crate::digest::{DerivedId, Digest, IdentityId, ManifestId, ObjectId};
 use crate::error::DecodeError;
@@ -24,7 +25,9 @@ pub struct ObjectEntry {
     pub object: ObjectRef,
     /// Memory that it occupies, in bytes: its pages.
     pub allocated: u64,
-    /// Inode number, by which locks name it.
+    /// Major and minor number of the device it lies on, and
+    pub device: (u64, u64),
+    /// its inode number: by these locks name it.
     pub inode: u64,
     /// When it was published.
     pub published: SystemTime,
@@ -72,9 +75,9 @@ impl Store {
 
     fn object_folder(&self, folder: Folder) -> Result<ObjectListing, StoreError> {
         let mut listing = ObjectListing::default();
-        self.each_file(folder, |name, stat| match object_entry(&name, stat) {
-            Ok(entry) => listing.objects.push(entry),
-            Err(reason) => listing.foreign.push(ForeignEntry { name, reason }),
+        self.each_file(folder, |name, stat| {
+            let entry = object_entry(self, &name, stat);
+            listing.add(name, entry);
         })?;
         Ok(listing)
     }
@@ -91,15 +94,40 @@ impl Store {
 
     /// Lists all identities with the manifests they are bound to; damaged ones as errors.
     pub fn identities(&self) -> Result<Vec<(IdentityId, BoundIdentity)>, StoreError> {
-        let records: Vec<RecordEntry<IdentityId>> = self.records(Folder::Identities)?;
+        let records = self.identity_records()?;
         let mut identities = Vec::with_capacity(records.len());
         for record in records {
-            let name = record.id.to_string();
-            if let Some(bytes) = self.read_record(Folder::Identities, &name, record.len)? {
-                identities.push((record.id, decode_record(&bytes)));
+            if let Some(bound) = self.bound_identity(&record)? {
+                identities.push((record.id, bound));
             }
         }
         Ok(identities)
+    }
+
+    pub(crate) fn identity_records(&self) -> Result<Vec<RecordEntry<IdentityId>>, StoreError> {
+        self.records(Folder::Identities)
+    }
+
+    /// What an identity record says; `None` when it has vanished.
+    pub(crate) fn bound_identity(
+        &self,
+        record: &RecordEntry<IdentityId>,
+    ) -> Result<Option<BoundIdentity>, IoError> {
+        let name = record.id.to_string();
+        let bytes = self.read_record(Folder::Identities, &name, record.len)?;
+        Ok(bytes.map(|bytes| decode_record(&bytes)))
+    }
+
+    /// Length of a manifest in bytes, if it is there.
+    pub(crate) fn manifest_len(&self, id: ManifestId) -> Option<u64> {
+        let folder = self.folder(Folder::Manifests);
+        let stat = fstatat(
+            folder,
+            id.to_string().as_str(),
+            AtFlags::AT_SYMLINK_NOFOLLOW,
+        )
+        .ok()?;
+        Some(stat.st_size as u64)
     }
 
     fn records<Id: FromStr>(&self, folder: Folder) -> Result<Vec<RecordEntry<Id>>, StoreError> {
@@ -117,34 +145,94 @@ impl Store {
         Ok(records)
     }
 
-    /// Calls `visit` for each entry of a folder; entries that vanish meanwhile are left out.
+    /// Calls `visit` for each entry of a folder with what `stat` says; entries that vanish meanwhile are
+    /// left out.
     fn each_file(
         &self,
         folder: Folder,
         mut visit: impl FnMut(OsString, &FileStat),
     ) -> Result<(), StoreError> {
-        use std::os::unix::ffi::OsStringExt;
+        self.each_entry(folder, |entry| {
+            if let Some(stat) = entry.stat()? {
+                visit(entry.name(), &stat);
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `visit` for each entry of a folder.
+    pub(crate) fn each_entry(
+        &self,
+        folder: Folder,
+        mut visit: impl FnMut(&Listed<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let path = || self.root().join(folder.name());
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut dir = Dir::openat(self.folder(folder).as_fd(), ".", flags, Mode::empty())
             .map_err(|error| IoError::new("list", path(), error))?;
         for entry in dir.iter() {
             let entry = entry.map_err(|error| IoError::new("list", path(), error))?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            let at = AtFlags::AT_SYMLINK_NOFOLLOW;
-            match fstatat(self.folder(folder).as_fd(), name, at) {
-                Ok(stat) => visit(OsString::from_vec(name.to_bytes().to_vec()), &stat),
-                Err(Errno::ENOENT) => {}
-                Err(error) => {
-                    let name = OsString::from_vec(name.to_bytes().to_vec());
-                    return Err(IoError::new("stat", path().join(name), error).into());
-                }
+            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                visit(&Listed {
+                    store: self,
+                    folder,
+                    entry: &entry,
+                })?;
             }
         }
         Ok(())
+    }
+}
+
+/// An entry of a folder that is being listed.
+pub(crate) struct Listed<'a> {
+    store: &'a Store,
+    folder: Folder,
+    entry: &'a Entry,
+}
+
+impl Listed<'_> {
+    pub(crate) fn name(&self) -> OsString {
+        OsString::from_vec(self.entry.file_name().to_bytes().to_vec())
+    }
+
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.entry.file_name().to_str().ok()
+    }
+
+    pub(crate) fn inode(&self) -> u64 {
+        self.entry.ino()
+    }
+
+    /// What it is, where the file system says so in the list.
+    pub(crate) fn kind(&self) -> Option<Type> {
+        self.entry.file_type()
+    }
+
+    /// `None` when it has vanished.
+    pub(crate) fn stat(&self) -> Result<Option<FileStat>, StoreError> {
+        let at = AtFlags::AT_SYMLINK_NOFOLLOW;
+        match fstatat(
+            self.store.folder(self.folder).as_fd(),
+            self.entry.file_name(),
+            at,
+        ) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(error) => {
+                let path = self.store.root().join(self.folder.name()).join(self.name());
+                Err(IoError::new("stat", path, error).into())
+            }
+        }
+    }
+}
+
+impl ObjectListing {
+    pub(crate) fn add(&mut self, name: OsString, entry: Result<ObjectEntry, String>) {
+        match entry {
+            Ok(entry) => self.objects.push(entry),
+            Err(reason) => self.foreign.push(ForeignEntry { name, reason }),
+        }
     }
 }
 
@@ -160,13 +248,31 @@ pub(crate) fn parse_object_name(name: &str) -> Option<(ObjectId, u32)> {
     Some((id, u32::from_str_radix(crc, 16).ok()?))
 }
 
-fn object_entry(name: &OsString, stat: &FileStat) -> Result<ObjectEntry, String> {
+/// What is listed as an object: a regular file with an object's name, which the store's owner or root has made
+/// and nobody else can write to.
+pub(crate) fn object_entry(
+    store: &Store,
+    name: &OsString,
+    stat: &FileStat,
+) -> Result<ObjectEntry, String> {
     let (id, crc) = name
         .to_str()
         .and_then(parse_object_name)
         .ok_or("its name is not that of an object")?;
     if file_type(stat) != SFlag::S_IFREG {
         return Err("it is not a regular file".to_owned());
+    }
+    if stat.st_uid != 0 && stat.st_uid != store.owner() {
+        let (expected, found) = (store.owner(), stat.st_uid);
+        return Err(format!(
+            "expected user {expected} or root to own it, found {found}"
+        ));
+    }
+    if stat.st_mode & 0o022 != 0 {
+        let found = stat.st_mode & 0o7777;
+        return Err(format!(
+            "expected mode 0444, found {found:04o}: others can write to it"
+        ));
     }
     Ok(ObjectEntry {
         object: ObjectRef {
@@ -175,6 +281,7 @@ fn object_entry(name: &OsString, stat: &FileStat) -> Result<ObjectEntry, String>
             len: stat.st_size as u64,
         },
         allocated: stat.st_blocks as u64 * 512,
+        device: (major(stat.st_dev), minor(stat.st_dev)),
         inode: stat.st_ino,
         published: time(stat.st_mtime, stat.st_mtime_nsec),
     })
@@ -184,7 +291,7 @@ fn file_type(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode & libc::S_IFMT)
 }
 
-fn time(seconds: i64, nanoseconds: i64) -> SystemTime {
+pub(crate) fn time(seconds: i64, nanoseconds: i64) -> SystemTime {
     let seconds = u64::try_from(seconds).unwrap_or(0);
     let nanoseconds = u32::try_from(nanoseconds).unwrap_or(0);
     UNIX_EPOCH + Duration::new(seconds, nanoseconds)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, fstat};
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use nix::unistd::{AccessFlags, access};
 
@@ -101,6 +101,7 @@ pub struct Store {
     root: PathBuf,
     header: StoreHeader,
     writable: bool,
+    owner: u32,
     objects: OwnedFd,
     manifests: OwnedFd,
     identities: OwnedFd,
@@ -171,11 +172,14 @@ impl Store {
             },
         })?;
         let folder = |folder: Folder| open_dir(&root.join(folder.name()));
+        let objects = folder(Folder::Objects)?;
+        let stat = fstat(&objects).map_err(|error| IoError::new("stat", root, error))?;
         Ok(Self {
             root: root.to_owned(),
             header,
+            owner: stat.st_uid,
             writable: access(&root.join(Folder::Objects.name()), AccessFlags::W_OK).is_ok(),
-            objects: folder(Folder::Objects)?,
+            objects,
             manifests: folder(Folder::Manifests)?,
             identities: folder(Folder::Identities)?,
             derived: folder(Folder::Derived)?,
@@ -206,6 +210,11 @@ impl Store {
     /// The directory of the objects, each under its [`ObjectRef::file_name`].
     pub fn objects_dir(&self) -> PathBuf {
         self.root.join(Folder::Objects.name())
+    }
+
+    /// The user who owns the store, and so publishes and reclaims.
+    pub fn owner(&self) -> u32 {
+        self.owner
     }
 
     /// Where an object lies, for programs that map it by path. The path is valid while the object

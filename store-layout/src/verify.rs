@@ -1,9 +1,20 @@
 //! Checking that an object's bytes are what its name says (INV-1).
 
-use crate::error::MapError;
-use crate::hash::{SEGMENT_BYTES, SegmentHasher, combine, segment_count};
-use crate::mapping::Access;
-use crate::store::{ObjectRef, Store};
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+
+use nix::errno::Errno;
+use nix::sys::stat::{SFlag, fstat};
+
+use crate::digest::ObjectId;
+use crate::error::{IoError, StoreError};
+use crate::hash::{SegmentHasher, combine, segment_count, segment_len};
+use crate::map::open_object;
+use crate::store::{Folder, ObjectRef, Store};
+
+/// Read at once: small enough to stay in the core's cache until it is hashed.
+const BLOCK_BYTES: usize = 256 * 1024;
 
 /// How thoroughly to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +42,21 @@ pub enum Fault {
     /// The BLAKE3-256 differs.
     Id {
         /// The value computed.
-        found: crate::digest::ObjectId,
+        found: ObjectId,
     },
+}
+
+/// How a check ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verified {
+    /// The object is what its name says.
+    Sound,
+    /// It is not.
+    Damaged(Fault),
+    /// There is no such object.
+    Absent,
+    /// The caller's pace ended the check.
+    Stopped,
 }
 
 impl std::fmt::Display for Fault {
@@ -46,40 +70,117 @@ impl std::fmt::Display for Fault {
 }
 
 impl Store {
-    /// Checks an object's bytes. `Ok(None)` when the object is not there, `Ok(Some(None))` when it
-    /// is sound.
+    /// Checks an object's bytes.
+    pub fn verify(&self, object: &ObjectRef, depth: VerifyDepth) -> Result<Verified, StoreError> {
+        self.verify_paced(object, depth, |_| ControlFlow::Continue(()))
+    }
+
+    /// Checks an object's bytes and tells `pace` after each piece how many were read, so that it can wait, or
+    /// end the check.
     ///
-    /// The object is referenced while it is checked.
-    pub fn verify(
+    /// The object is not referenced meanwhile: a check never keeps it from being reclaimed, and its
+    /// pages stay until the check has ended.
+    pub fn verify_paced(
         &self,
         object: &ObjectRef,
         depth: VerifyDepth,
-    ) -> Result<Option<Option<Fault>>, MapError> {
-        let mapping = match self.map(object, Access::ReadOnly) {
-            Ok(Some(mapping)) => mapping,
-            Ok(None) => return Ok(None),
-            Err(MapError::Damaged { found, .. }) => return Ok(Some(Some(Fault::Shape { found }))),
-            Err(error) => return Err(error),
-        };
-        if depth == VerifyDepth::Crc {
-            let found = crc32fast::hash(&mapping);
-            return Ok(Some((found != object.crc).then_some(Fault::Crc { found })));
-        }
-        let digests: Vec<_> = mapping
-            .chunks(SEGMENT_BYTES as usize)
-            .chain((object.len == 0).then_some(&[][..]))
-            .zip(0..segment_count(object.len))
-            .map(|(bytes, index)| {
-                let mut hasher = SegmentHasher::new(object.len, index);
-                hasher.update(bytes);
-                hasher.finish()
+        mut pace: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Verified, StoreError> {
+        let name = object.file_name();
+        let damaged = |found: &str| {
+            Verified::Damaged(Fault::Shape {
+                found: found.to_owned(),
             })
-            .collect();
-        let fault = match combine(&digests) {
-            Some((id, _)) if id != object.id => Some(Fault::Id { found: id }),
-            Some((_, crc)) if crc != object.crc => Some(Fault::Crc { found: crc }),
-            _ => None,
         };
-        Ok(Some(fault))
+        let failed = |what, error: io::Error| {
+            StoreError::from(IoError::new(what, self.path(Folder::Objects, &name), error))
+        };
+        let mut file = match open_object(self, &name, false) {
+            Ok(file) => file,
+            Err(Errno::ENOENT) => return Ok(Verified::Absent),
+            Err(Errno::ELOOP) => return Ok(damaged("a symbolic link")),
+            Err(Errno::ENXIO) => return Ok(damaged("a socket")),
+            Err(error) => return Err(failed("open", error.into())),
+        };
+        let stat = fstat(&file).map_err(|error| failed("stat", error.into()))?;
+        if stat.st_mode & SFlag::S_IFMT.bits() != SFlag::S_IFREG.bits() {
+            return Ok(damaged("something that is not a file"));
+        }
+        if stat.st_size as u64 != object.len {
+            return Ok(damaged(&format!("a file of {} bytes", stat.st_size)));
+        }
+        let fault = match depth {
+            VerifyDepth::Crc => crc_fault(&mut file, object, &mut pace),
+            VerifyDepth::Full => full_fault(&mut file, object, &mut pace),
+        };
+        match fault {
+            Ok(Some(fault)) => Ok(Verified::Damaged(fault)),
+            Ok(None) => Ok(Verified::Sound),
+            Err(Interrupted::Stopped) => Ok(Verified::Stopped),
+            Err(Interrupted::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Ok(damaged("a file that was cut short"))
+            }
+            Err(Interrupted::Io(error)) => Err(failed("read", error)),
+        }
     }
+}
+
+/// Why a check has no result.
+enum Interrupted {
+    Stopped,
+    Io(io::Error),
+}
+
+fn crc_fault(
+    file: &mut File,
+    object: &ObjectRef,
+    pace: &mut impl FnMut(u64) -> ControlFlow<()>,
+) -> Result<Option<Fault>, Interrupted> {
+    let mut hasher = crc32fast::Hasher::new();
+    read(file, object.len, pace, |bytes| hasher.update(bytes))?;
+    let found = hasher.finalize();
+    Ok((found != object.crc).then_some(Fault::Crc { found }))
+}
+
+fn full_fault(
+    file: &mut File,
+    object: &ObjectRef,
+    pace: &mut impl FnMut(u64) -> ControlFlow<()>,
+) -> Result<Option<Fault>, Interrupted> {
+    let mut digests = Vec::new();
+    for index in 0..segment_count(object.len) {
+        let mut hasher = SegmentHasher::new(object.len, index);
+        let len = segment_len(object.len, index);
+        read(file, len, pace, |bytes| hasher.update(bytes))?;
+        digests.push(hasher.finish());
+    }
+    Ok(match combine(&digests) {
+        Some((id, _)) if id != object.id => Some(Fault::Id { found: id }),
+        Some((_, crc)) if crc != object.crc => Some(Fault::Crc { found: crc }),
+        _ => None,
+    })
+}
+
+/// Reads `len` bytes piece by piece.
+fn read(
+    file: &mut File,
+    len: u64,
+    pace: &mut impl FnMut(u64) -> ControlFlow<()>,
+    mut take: impl FnMut(&[u8]),
+) -> Result<(), Interrupted> {
+    let mut block = vec![0; BLOCK_BYTES.min(usize::try_from(len).unwrap_or(BLOCK_BYTES))];
+    let mut left = len;
+    while left > 0 {
+        let step = (block.len() as u64).min(left);
+        let Some(piece) = block.get_mut(..step as usize) else {
+            break;
+        };
+        file.read_exact(piece).map_err(Interrupted::Io)?;
+        take(piece);
+        left -= step;
+        if pace(step).is_break() {
+            return Err(Interrupted::Stopped);
+        }
+    }
+    Ok(())
 }

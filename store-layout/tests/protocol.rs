@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tetris_store_layout::{
-    Access, CreateOptions, DerivedKey, Fault, MapError, ObjectRef, Outcome, PublishError,
-    Reclaimed, Store, StoreError, TensorId, VerifyDepth,
+    Access, CreateOptions, DerivedKey, Fault, Holders, MapError, ObjectRef, Outcome, PublishError,
+    Reclaimed, Store, StoreError, TensorId, Verified, VerifyDepth,
 };
 
 fn new_store() -> (TempDir, Store) {
@@ -23,7 +23,7 @@ fn require_holders(store: &Store, object: &ObjectRef, expected: u64) {
     const LOOKS: usize = 1_000;
     let listing = store.objects().unwrap();
     let entry = listing.objects.iter().find(|entry| entry.object == *object);
-    let found = (0..LOOKS).map(|_| store.holders().unwrap().of(entry.unwrap()));
+    let found = (0..LOOKS).map(|_| Holders::read().unwrap().of(entry.unwrap()));
     let found: Vec<u64> = found.take_while(|&found| found != expected).collect();
     assert!(found.len() < LOOKS, "{expected} expected, found {found:?}");
 }
@@ -84,7 +84,7 @@ fn writes_to_a_copy_on_write_mapping_stay_private() {
     let theirs = store.map(&mine.object, Access::ReadOnly).unwrap().unwrap();
     assert_eq!((mine.mapping[4999], theirs[4999]), (2, 1));
     let sound = store.verify(&mine.object, VerifyDepth::Full).unwrap();
-    assert_eq!(sound, Some(None));
+    assert_eq!(sound, Verified::Sound);
     let mut theirs = theirs;
     assert!(theirs.as_mut_slice().is_none());
 }
@@ -96,7 +96,7 @@ fn an_empty_object_can_be_published_mapped_and_reclaimed() {
     assert!(empty.mapping.is_empty());
     assert_eq!(
         store.verify(&empty.object, VerifyDepth::Full).unwrap(),
-        Some(None)
+        Verified::Sound
     );
     assert_eq!(
         store.reclaim(&empty.object).unwrap(),
@@ -194,17 +194,28 @@ fn damage_is_found_and_quarantined_and_the_next_publish_mends_it() {
     bytes[8999] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     for depth in [VerifyDepth::Crc, VerifyDepth::Full] {
-        let fault = store.verify(&object, depth).unwrap().unwrap();
-        assert!(matches!(fault, Some(Fault::Crc { .. } | Fault::Id { .. })));
+        let found = store.verify(&object, depth).unwrap();
+        assert!(matches!(
+            found,
+            Verified::Damaged(Fault::Crc { .. } | Fault::Id { .. })
+        ));
     }
+    let held = store.map(&object, Access::ReadOnly).unwrap().unwrap();
     assert!(store.quarantine(&object).unwrap());
     assert!(store.map(&object, Access::ReadOnly).unwrap().is_none());
-    assert_eq!(store.quarantined().unwrap().objects.len(), 1);
+    let set_aside = store.quarantined().unwrap().objects;
+    assert_eq!(set_aside.len(), 1);
+    assert_eq!(Holders::processes(&set_aside[0]), [std::process::id()]);
+    drop(held);
+    assert_eq!(Holders::processes(&set_aside[0]), []);
+    assert!(store.remove_quarantined(&object).unwrap());
+    assert!(!store.remove_quarantined(&object).unwrap());
+    assert_eq!(store.quarantined().unwrap().objects, []);
     let again = store.publish(&[7; 9000], Access::ReadOnly).unwrap();
     assert_eq!(again.outcome, Outcome::New);
     assert_eq!(
         store.verify(&object, VerifyDepth::Full).unwrap(),
-        Some(None)
+        Verified::Sound
     );
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use tetris_agent::gc::{GcOptions, GcReport, collect};
-use tetris_store_layout::{Store, Usage, VerifyDepth};
+use tetris_store_layout::{Store, Usage, Verified, VerifyDepth};
 
 use crate::process::quiet;
 
@@ -26,11 +26,9 @@ pub fn require_sound(store: &Store) -> anyhow::Result<()> {
     for entry in &listing.objects {
         let name = entry.object.file_name();
         let path = store.object_path(&entry.object);
-        let fault = store.verify(&entry.object, VerifyDepth::Full)?;
-        ensure!(
-            matches!(fault, None | Some(None)),
-            "INV-1: {name}: {fault:?}"
-        );
+        let found = store.verify(&entry.object, VerifyDepth::Full)?;
+        let sound = matches!(found, Verified::Absent | Verified::Sound);
+        ensure!(sound, "INV-1: {name}: {found:?}");
         if let Ok(metadata) = std::fs::metadata(&path) {
             let mode = metadata.mode() & 0o7777;
             ensure!(mode & 0o022 == 0, "{name} has mode {mode:o}");

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use memmap_of::{mapped_lines, smaps_field};
-use tetris_store_layout::{Access, ObjectRef, Reclaimed, Store};
+use tetris_store_layout::{Access, Holders, ObjectRef, Reclaimed, Store};
 use tetris_tests::model::bytes;
 use tetris_tests::mount::Mount;
 use tetris_tests::scratch::Scratch;
@@ -37,7 +37,7 @@ fn require_holders(store: &Store, object: &ObjectRef, expected: u64) {
         .iter()
         .find(|entry| entry.object == *object)
         .unwrap();
-    let found = (0..LOOKS).map(|_| store.holders().unwrap().of(entry));
+    let found = (0..LOOKS).map(|_| Holders::read().unwrap().of(entry));
     let found: Vec<u64> = found.take_while(|&found| found != expected).collect();
     assert!(found.len() < LOOKS, "{expected} expected, found {found:?}");
 }

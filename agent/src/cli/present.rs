@@ -19,7 +19,7 @@ impl Present {
         let objects = store.objects()?.objects.into_iter();
         Ok(Self {
             objects: objects.map(|entry| (entry.object, entry)).collect(),
-            holders: store.holders()?,
+            holders: Holders::read()?,
         })
     }
 

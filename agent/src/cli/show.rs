@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
 use tetris_store_layout::{
-    DerivedId, Manifest, ManifestId, ManifestTensor, ObjectEntry, StoreError,
+    DerivedId, Holders, Manifest, ManifestId, ManifestTensor, ObjectEntry, StoreError,
 };
 
 use super::error::{Error, Result};
@@ -69,7 +69,7 @@ fn used_by(store: &Store, entry: &ObjectEntry) -> Result<Vec<(ManifestId, &'stat
 }
 
 fn object(store: &Store, entry: &ObjectEntry, out: &mut Output) -> Result {
-    let holders = store.holders()?.of(entry);
+    let holders = Holders::read()?.of(entry);
     let users = used_by(store, entry)?;
     let path = store.object_path(&entry.object);
     if out.is_json() {

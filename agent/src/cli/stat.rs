@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
-use tetris_store_layout::Usage;
+use tetris_store_layout::{Holders, Usage};
 
 use super::error::Result;
 use super::loading::lossy;
@@ -42,7 +42,7 @@ struct Sums {
 impl Sums {
     fn of(store: &Store) -> Result<Self> {
         let mut sums = Self::default();
-        let holders = store.holders()?;
+        let holders = Holders::read()?;
         let listing = store.objects()?;
         for entry in &listing.objects {
             let (len, held) = (entry.object.len, holders.of(entry));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
-use tetris_store_layout::{Holders, ObjectEntry, ObjectRef, StoreError, VerifyDepth};
+use tetris_store_layout::{Holders, ObjectEntry, ObjectRef, StoreError, Verified, VerifyDepth};
 
 use super::error::{Error, Result};
 use super::exit::Code;
@@ -129,7 +129,7 @@ fn check_objects(
     } else {
         VerifyDepth::Full
     };
-    let holders = store.holders()?;
+    let holders = Holders::read()?;
     let bar = Bar::new(
         "verifying",
         objects.iter().map(|entry| entry.object.len).sum(),
@@ -176,7 +176,7 @@ fn check_object(
     quarantine: bool,
     holders: &Holders,
 ) -> Result<Option<Damage>> {
-    let Some(fault) = store.verify(&entry.object, depth)?.flatten() else {
+    let Verified::Damaged(fault) = store.verify(&entry.object, depth)? else {
         return Ok(None);
     };
     let action = if quarantine && store.quarantine(&entry.object)? {

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
-use tetris_store_layout::{Access, CreateOptions, Mapping, Store};
+use tetris_store_layout::{Access, CreateOptions, Holders, Mapping, Store};
 
 use crate::fixture::Fixture;
 use crate::pairs::{Bar, Bench, Unit, seconds};
@@ -48,7 +48,7 @@ fn count_holders(fixture: &Fixture) -> Result<f64> {
     let populated = populated(fixture)?;
     seconds(|| {
         let objects = populated.store.objects()?.objects;
-        let holders = populated.store.holders()?;
+        let holders = Holders::read()?;
         let total: u64 = objects.iter().map(|entry| holders.of(entry)).sum();
         ensure!(total == u64::from(MAPPED), "{total} holders counted");
         Ok(())

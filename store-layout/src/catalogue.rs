@@ -1,0 +1,144 @@
+//! A list of a store's objects that is kept from one look to the next.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use nix::dir::Type;
+use nix::sys::stat::fstat;
+
+use crate::error::{IoError, StoreError};
+use crate::scan::{Listed, ObjectEntry, ObjectListing, object_entry, parse_object_name, time};
+use crate::store::{Folder, Store};
+
+/// Two changes of a folder within one tick of the kernel's clock have one time stamp. Far longer than any
+/// tick.
+const CLOCK_TICK: Duration = Duration::from_secs(1);
+
+/// The objects of a store as of the last [`Store::refresh`]. Objects never change, so what was looked at once need not be
+/// looked at again.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    listing: ObjectListing,
+    /// The folder's time stamp, where no later change can have the same one.
+    stamp: Option<SystemTime>,
+}
+
+/// How much of a store to look at again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refresh {
+    /// Nothing where the folder has not changed, and what is new where it has.
+    Changes,
+    /// Everything, which also finds objects that somebody has tampered with.
+    Everything,
+}
+
+impl Catalogue {
+    /// The objects and what else lies in their folder.
+    pub fn listing(&self) -> &ObjectListing {
+        &self.listing
+    }
+
+    /// Takes out an object that was reclaimed or set aside, so that it is not listed until the next
+    /// look.
+    pub fn forget(&mut self, gone: impl Fn(&ObjectEntry) -> bool) {
+        self.listing.objects.retain(|entry| !gone(entry));
+    }
+}
+
+impl Store {
+    /// Brings a catalogue of this store's objects up to date. `false` when nothing had to be done.
+    pub fn refresh(&self, catalogue: &mut Catalogue, how: Refresh) -> Result<bool, StoreError> {
+        let began = SystemTime::now();
+        let stat = fstat(self.folder(Folder::Objects))
+            .map_err(|error| IoError::new("stat", self.objects_dir(), error))?;
+        let changed = time(stat.st_mtime, stat.st_mtime_nsec);
+        if how == Refresh::Changes && catalogue.stamp == Some(changed) {
+            return Ok(false);
+        }
+        let mut known: HashMap<u64, ObjectEntry> = HashMap::new();
+        if how == Refresh::Changes {
+            let objects = catalogue.listing.objects.iter();
+            known.extend(objects.map(|entry| (entry.inode, *entry)));
+        }
+        let mut listing = ObjectListing::default();
+        listing.objects.reserve(known.len());
+        self.each_entry(Folder::Objects, |entry| {
+            if let Some(seen) = already_seen(&known, entry) {
+                listing.objects.push(seen);
+            } else if let Some(stat) = entry.stat()? {
+                listing.add(entry.name(), object_entry(self, &entry.name(), &stat));
+            }
+            Ok(())
+        })?;
+        let settled = began
+            .duration_since(changed)
+            .is_ok_and(|age| age > CLOCK_TICK);
+        *catalogue = Catalogue {
+            listing,
+            stamp: settled.then_some(changed),
+        };
+        Ok(true)
+    }
+}
+
+/// An object with this inode and this name was looked at before.
+fn already_seen(known: &HashMap<u64, ObjectEntry>, entry: &Listed<'_>) -> Option<ObjectEntry> {
+    let seen = known.get(&entry.inode())?;
+    let (id, crc) = parse_object_name(entry.text()?)?;
+    let same = entry.kind() == Some(Type::File) && (id, crc) == (seen.object.id, seen.object.crc);
+    same.then_some(*seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::Access;
+    use crate::store::CreateOptions;
+
+    fn sorted(listing: &ObjectListing) -> Vec<ObjectEntry> {
+        let mut objects = listing.objects.clone();
+        objects.sort_by_key(|entry| entry.object.id);
+        objects
+    }
+
+    #[test]
+    fn a_catalogue_is_what_a_listing_is() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
+        let mut catalogue = Catalogue::default();
+        for number in 0_u32..20 {
+            let published = store.publish(&number.to_le_bytes(), Access::ReadOnly);
+            let object = published.unwrap().object;
+            if number % 3 == 0 {
+                store.reclaim(&object).unwrap();
+            }
+            if number == 10 {
+                std::fs::write(store.objects_dir().join("foreign"), "x").unwrap();
+            }
+            for how in [Refresh::Changes, Refresh::Everything] {
+                store.refresh(&mut catalogue, how).unwrap();
+                let plain = store.objects().unwrap();
+                assert_eq!(sorted(catalogue.listing()), sorted(&plain));
+                assert_eq!(catalogue.listing().foreign, plain.foreign);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unchanged_folder_is_not_listed_again_once_its_stamp_is_certain() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
+        store.publish(b"one", Access::ReadOnly).unwrap();
+        let mut catalogue = Catalogue::default();
+        // The folder has just been changed: another change could have the same stamp.
+        assert!(store.refresh(&mut catalogue, Refresh::Changes).unwrap());
+        assert!(store.refresh(&mut catalogue, Refresh::Changes).unwrap());
+        std::thread::sleep(CLOCK_TICK + Duration::from_millis(50));
+        assert!(store.refresh(&mut catalogue, Refresh::Changes).unwrap());
+        assert!(!store.refresh(&mut catalogue, Refresh::Changes).unwrap());
+        assert!(store.refresh(&mut catalogue, Refresh::Everything).unwrap());
+        store.publish(b"two", Access::ReadOnly).unwrap();
+        assert!(store.refresh(&mut catalogue, Refresh::Changes).unwrap());
+        assert_eq!(catalogue.listing().objects.len(), 2);
+    }
+}

@@ -1,0 +1,91 @@
+//! Removing records of which nothing is left (LAYOUT.md 5.4).
+
+use std::collections::HashMap;
+
+use crate::digest::ManifestId;
+use crate::error::StoreError;
+use crate::scan::RecordEntry;
+use crate::store::Store;
+
+/// How many identities of one manifest are kept: each pod that downloads a model of its own leaves one, and nobody
+/// tells when that file has gone. The latest are kept; whoever has an older file hashes it again.
+pub const MAX_IDENTITIES: usize = 256;
+
+impl Store {
+    /// Removes derived records whose object is gone, manifests of which no object is left, identities
+    /// whose manifest is gone, and the oldest of more than [`MAX_IDENTITIES`] identities of one manifest. Returns how many.
+    ///
+    /// Each record is read before its objects are looked for. A load that publishes at this moment links
+    /// objects, which it holds, before the records that name them (INV-6), so it loses none.
+    pub fn collect_records(&self) -> Result<u64, StoreError> {
+        let mut removed = 0;
+        for record in self.derived_records()? {
+            if !self.derived_is_alive(&record)? {
+                removed += u64::from(self.remove_derived(record.id)?);
+            }
+        }
+        for record in self.manifests()? {
+            if !self.manifest_is_alive(record.id)? {
+                removed += u64::from(self.remove_manifest(record.id)?);
+            }
+        }
+        Ok(removed + self.collect_identities()?)
+    }
+
+    fn derived_is_alive(
+        &self,
+        record: &RecordEntry<crate::digest::DerivedId>,
+    ) -> Result<bool, StoreError> {
+        match self.derived_record(record.id) {
+            Ok(derived) => Ok(derived.is_none_or(|derived| self.contains(&derived.object))),
+            Err(error) => not_alive_if_damaged(error),
+        }
+    }
+
+    fn manifest_is_alive(&self, id: ManifestId) -> Result<bool, StoreError> {
+        match self.manifest(id) {
+            Ok(Some(manifest)) => {
+                let mut objects = manifest.objects.iter();
+                // A model without any bytes has no objects to lose.
+                Ok(
+                    manifest.objects.is_empty()
+                        || objects.any(|entry| self.contains(&entry.object)),
+                )
+            }
+            Ok(None) => Ok(true),
+            Err(error) => not_alive_if_damaged(error),
+        }
+    }
+
+    fn collect_identities(&self) -> Result<u64, StoreError> {
+        let mut removed = 0;
+        let mut of_manifest: HashMap<ManifestId, Vec<_>> = HashMap::new();
+        for record in self.identity_records()? {
+            match self.bound_identity(&record)? {
+                Some(Ok((_, manifest))) => of_manifest.entry(manifest).or_default().push(record),
+                Some(Err(_damaged)) => removed += u64::from(self.remove_identity(record.id)?),
+                None => {}
+            }
+        }
+        for (manifest, mut records) in of_manifest {
+            let keep = if self.manifest_len(manifest).is_some() {
+                MAX_IDENTITIES
+            } else {
+                0
+            };
+            records.sort_by_key(|record| std::cmp::Reverse(record.last_used));
+            for record in records.iter().skip(keep) {
+                removed += u64::from(self.remove_identity(record.id)?);
+            }
+        }
+        Ok(removed)
+    }
+}
+
+/// A damaged record names nothing; one that cannot be read just now may.
+fn not_alive_if_damaged(error: StoreError) -> Result<bool, StoreError> {
+    match error {
+        StoreError::Io(_) => Err(error),
+        _damaged => Ok(false),
+    }
+}
