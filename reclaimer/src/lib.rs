@@ -8,5 +8,15 @@
     clippy::panic
 )]
 
+mod kept;
+mod records;
+mod tenant;
+mod warmth;
+
+pub mod config;
+pub mod engine;
+pub mod events;
+pub mod node;
 pub mod report;
+pub mod scrub;
 pub mod warm;

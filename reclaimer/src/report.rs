@@ -72,7 +72,7 @@ pub struct ForeignStatus {
 }
 
 /// One store.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StoreStatus {
     /// Its name in the configuration.
     pub name: String,
@@ -236,6 +236,16 @@ pub struct Loads {
     pub misses: u64,
     /// Bytes that were published.
     pub missed_bytes: u64,
+}
+
+impl Loads {
+    /// Counts further loads.
+    pub fn add(&mut self, more: Self) {
+        self.hits += more.hits;
+        self.hit_bytes += more.hit_bytes;
+        self.misses += more.misses;
+        self.missed_bytes += more.missed_bytes;
+    }
 }
 
 /// What a pass did to one store.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +17,7 @@ use crate::digest::{DerivedId, Digest, IdentityId, ManifestId, ObjectId};
 use crate::error::DecodeError;
 use crate::error::{IoError, StoreError};
 use crate::identity::{IdentityKey, decode_record};
-use crate::store::{Folder, ObjectRef, Store};
+use crate::store::{Folder, ObjectRef, Store, is_part_of_store};
 
 /// An object in the store's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct ObjectEntry {
     pub inode: u64,
     /// When it was published.
     pub published: SystemTime,
+    /// When it was last linked, renamed or given a mode: in the quarantine, when it was set aside.
+    pub changed: SystemTime,
 }
 
 /// Something in the objects' directory that is not an object: reported, never touched.
@@ -71,6 +74,42 @@ impl Store {
     /// Lists the objects that failed verification and were set aside.
     pub fn quarantined(&self) -> Result<ObjectListing, StoreError> {
         self.object_folder(Folder::Quarantine)
+    }
+
+    /// Lists what lies in the store and is none of it, apart from the objects' folder, whose listing tells its own:
+    /// names that no version gives, and things that are not what their name promises. By path.
+    pub fn foreign(&self) -> Result<Vec<(PathBuf, String)>, StoreError> {
+        let mut foreign = Vec::new();
+        for folder in [Folder::Manifests, Folder::Identities, Folder::Derived] {
+            self.each_file(folder, |name, stat| {
+                let reason = if name
+                    .to_str()
+                    .is_none_or(|name| name.parse::<Digest>().is_err())
+                {
+                    "its name is not that of a record"
+                } else if file_type(stat) != SFlag::S_IFREG {
+                    "it is not a regular file"
+                } else {
+                    return;
+                };
+                foreign.push((
+                    self.root().join(folder.name()).join(name),
+                    reason.to_owned(),
+                ));
+            })?;
+        }
+        let quarantine = self.root().join(Folder::Quarantine.name());
+        let set_aside = self.quarantined()?.foreign.into_iter();
+        foreign.extend(set_aside.map(|entry| (quarantine.join(entry.name), entry.reason)));
+        let failed = |error| IoError::new("list", self.root(), error);
+        for entry in std::fs::read_dir(self.root()).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            if !is_part_of_store(&name) {
+                let reason = "no part of a store has this name".to_owned();
+                foreign.push((self.root().join(name), reason));
+            }
+        }
+        Ok(foreign)
     }
 
     fn object_folder(&self, folder: Folder) -> Result<ObjectListing, StoreError> {
@@ -284,6 +323,7 @@ pub(crate) fn object_entry(
         device: (major(stat.st_dev), minor(stat.st_dev)),
         inode: stat.st_ino,
         published: time(stat.st_mtime, stat.st_mtime_nsec),
+        changed: time(stat.st_ctime, stat.st_ctime_nsec),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Opening and creating a store.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::{Mode, fstat, major, minor};
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use nix::unistd::{AccessFlags, access};
 
@@ -24,6 +25,10 @@ use crate::record;
 const HEADER: &str = "store";
 /// Name of the file that creation locks lie on.
 const LOCKS: &str = "locks";
+/// Name of the socket that the node's daemon listens on (LAYOUT.md 1).
+pub const DAEMON_SOCKET: &str = "daemon";
+/// Name of the file in which the reclaimer keeps what it learnt (LAYOUT.md 1).
+pub const RECLAIMER_STATE: &str = "reclaimer-state";
 
 /// The folders of a store (LAYOUT.md 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +107,7 @@ pub struct Store {
     header: StoreHeader,
     writable: bool,
     owner: u32,
+    device: (u64, u64),
     objects: OwnedFd,
     manifests: OwnedFd,
     identities: OwnedFd,
@@ -178,6 +184,7 @@ impl Store {
             root: root.to_owned(),
             header,
             owner: stat.st_uid,
+            device: (major(stat.st_dev), minor(stat.st_dev)),
             writable: access(&root.join(Folder::Objects.name()), AccessFlags::W_OK).is_ok(),
             objects,
             manifests: folder(Folder::Manifests)?,
@@ -210,6 +217,11 @@ impl Store {
     /// The directory of the objects, each under its [`ObjectRef::file_name`].
     pub fn objects_dir(&self) -> PathBuf {
         self.root.join(Folder::Objects.name())
+    }
+
+    /// Major and minor number of the device that it lies on.
+    pub fn device(&self) -> (u64, u64) {
+        self.device
     }
 
     /// The user who owns the store, and so publishes and reclaims.
@@ -282,16 +294,22 @@ fn open_dir(path: &Path) -> Result<OwnedFd, IoError> {
     .map_err(|error| IoError::new("open directory", path, error))
 }
 
+/// Whether something in a store's root has a name of LAYOUT.md 1.
+pub(crate) fn is_part_of_store(name: &OsStr) -> bool {
+    name == LOCKS
+        || name == HEADER
+        || name == DAEMON_SOCKET
+        || name == RECLAIMER_STATE
+        || Folder::ALL.iter().any(|folder| name == folder.name())
+}
+
 /// A store is created in an empty directory, or in one where an earlier attempt was cut short.
 fn require_empty(root: &Path) -> Result<(), StoreError> {
     let entries = std::fs::read_dir(root).map_err(|error| IoError::new("list", root, error))?;
     for entry in entries {
         let entry = entry.map_err(|error| IoError::new("list", root, error))?;
         let name = entry.file_name();
-        let ours = name == LOCKS
-            || name == HEADER
-            || Folder::ALL.iter().any(|folder| name == folder.name());
-        if !ours {
+        if !is_part_of_store(&name) {
             return Err(StoreError::NotEmpty { path: root.into() });
         }
     }

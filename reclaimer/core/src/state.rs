@@ -141,6 +141,22 @@ impl State {
         }
     }
 
+    /// The part about the store of this name.
+    pub fn part(&self, name: &str) -> Self {
+        let mut part = Self::default();
+        if let Some(store) = self.stores.get(name) {
+            part.stores.insert(name.to_owned(), store.clone());
+        }
+        part
+    }
+
+    /// Takes over the part of `other` about the store of this name.
+    pub fn take_over(&mut self, name: &str, mut other: Self) {
+        if let Some(store) = other.stores.remove(name) {
+            self.stores.insert(name.to_owned(), store);
+        }
+    }
+
     /// What was learnt about the store of this name.
     pub fn store(&self, name: &str) -> Option<&StoreState> {
         self.stores.get(name)

@@ -1,0 +1,82 @@
+//! What is wrong with a configuration.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use tetris_reclaimer_core::PolicyError;
+use thiserror::Error;
+
+/// A configuration cannot be used. The one in force, if any, stays.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read configuration `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// It is not TOML.
+    #[error("configuration `{}`: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Line, column and what is wrong.
+        message: String,
+    },
+    /// A field is unknown, missing, or of another type.
+    #[error("configuration `{}`, field `{field}`: {message}", path.display())]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// The field, from the root.
+        field: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// A field has a value that it cannot have.
+    #[error("configuration field `{field}`: expected {expected}, found {found}")]
+    Value {
+        /// The field, from the root.
+        field: String,
+        /// What it may be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+}
+
+impl ConfigError {
+    pub(crate) fn syntax(path: &Path, message: &str) -> Self {
+        Self::Syntax {
+            path: path.to_owned(),
+            message: message.trim_end().to_owned(),
+        }
+    }
+
+    pub(crate) fn field(path: &Path, field: &str, message: &str) -> Self {
+        Self::Field {
+            path: path.to_owned(),
+            field: field.to_owned(),
+            message: message.to_owned(),
+        }
+    }
+
+    pub(crate) fn value(field: &str, expected: impl Display, found: impl Display) -> Self {
+        Self::Value {
+            field: field.to_owned(),
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
+    }
+
+    pub(crate) fn policy(error: PolicyError) -> Self {
+        Self::Value {
+            field: format!("policy.{}", error.field),
+            expected: error.expected,
+            found: error.found,
+        }
+    }
+}

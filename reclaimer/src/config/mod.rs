@@ -1,0 +1,342 @@
+//! The daemon's configuration: a TOML file, and flags that take precedence over it.
+
+mod error;
+mod flags;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tetris_reclaimer_core::{Policy, PolicyConfig, ReloadCost};
+use tetris_store_layout::VerifyDepth;
+
+use crate::warm::Declaration;
+
+pub use error::ConfigError;
+pub use flags::ConfigFlags;
+
+/// A configuration as it is written down. Fields that are left out have their defaults.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConfigFile {
+    /// The node's name, for `/status` and for the watch of its pods.
+    pub node: Option<String>,
+    /// Address of the HTTP server, `127.0.0.1:9460`; none without it.
+    pub listen: Option<SocketAddr>,
+    /// The stores.
+    pub stores: Vec<StoreConfig>,
+    /// Where learnt state is kept; by default in each store, which lives as long as what it is about.
+    pub state_dir: Option<PathBuf>,
+    /// Seconds between two passes when nothing happens.
+    pub interval_secs: u64,
+    /// Milliseconds between two looks at how full the stores are.
+    pub watermark_check_ms: u64,
+    /// Hours that an object that was set aside as damaged stays for inspection.
+    pub quarantine_hours: u64,
+    /// What to free and when.
+    pub policy: PolicyConfig,
+    /// What loading a model anew takes, for policies that go by cost.
+    pub reload_cost: ReloadCostConfig,
+    /// Checks of what lies in the stores.
+    pub scrub: ScrubConfig,
+    /// Models that pods declare by name: what the name means.
+    pub models: BTreeMap<String, Vec<String>>,
+    /// What pods of this node declare.
+    pub kubernetes: KubernetesConfig,
+}
+
+/// One store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreConfig {
+    /// Its name, which selects its policy.
+    pub name: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// The namespaces whose pods' declarations count for it; all when empty.
+    #[serde(default)]
+    pub namespaces: Vec<String>,
+}
+
+/// What loading a model anew takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReloadCostConfig {
+    /// Milliseconds that every load takes.
+    pub fixed_ms: u64,
+    /// Bytes per second that are read, hashed and published.
+    pub bytes_per_sec: u64,
+}
+
+/// Checks of what lies in the stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScrubConfig {
+    /// Whether to check at all.
+    pub enabled: bool,
+    /// How fast, in bytes per second.
+    pub bytes_per_sec: u64,
+    /// Hours from the start of one walk over all objects to the next.
+    pub interval_hours: u64,
+    /// What is checked.
+    pub depth: ScrubDepth,
+}
+
+/// What a scrub checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScrubDepth {
+    /// CRC-32.
+    Crc,
+    /// CRC-32 and BLAKE3-256.
+    Full,
+}
+
+/// What pods of this node declare.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KubernetesConfig {
+    /// Whether to watch the API server.
+    pub enabled: bool,
+    /// The annotation of pods that names their models.
+    pub annotation: String,
+}
+
+/// A checked configuration.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What it was made from.
+    pub file: ConfigFile,
+    /// What to free and when.
+    pub policy: Policy,
+    /// What names of models mean.
+    pub models: BTreeMap<String, Vec<Declaration>>,
+}
+
+impl Default for ConfigFile {
+    fn default() -> Self {
+        Self {
+            node: None,
+            listen: None,
+            stores: Vec::new(),
+            state_dir: None,
+            interval_secs: 60,
+            watermark_check_ms: 1000,
+            quarantine_hours: 24,
+            policy: PolicyConfig::default(),
+            reload_cost: ReloadCostConfig::default(),
+            scrub: ScrubConfig::default(),
+            models: BTreeMap::new(),
+            kubernetes: KubernetesConfig::default(),
+        }
+    }
+}
+
+impl Default for ReloadCostConfig {
+    /// A first load as the density benchmark measures it, and what a framework takes to start one.
+    fn default() -> Self {
+        Self {
+            fixed_ms: 100,
+            bytes_per_sec: 1 << 30,
+        }
+    }
+}
+
+impl Default for ScrubConfig {
+    /// 4 MiB per second are a tenth of a percent of a core, and 100 GB in seven hours.
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            bytes_per_sec: 4 << 20,
+            interval_hours: 24,
+            depth: ScrubDepth::Crc,
+        }
+    }
+}
+
+impl Default for KubernetesConfig {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            annotation: "tetris.dev/models".to_owned(),
+        }
+    }
+}
+
+impl From<ScrubDepth> for VerifyDepth {
+    fn from(depth: ScrubDepth) -> Self {
+        match depth {
+            ScrubDepth::Crc => Self::Crc,
+            ScrubDepth::Full => Self::Full,
+        }
+    }
+}
+
+impl ConfigFile {
+    /// Reads a file. `where_from` is named in errors.
+    pub fn parse(text: &str, where_from: &Path) -> Result<Self, ConfigError> {
+        let reader = toml::Deserializer::parse(text)
+            .map_err(|error| ConfigError::syntax(where_from, &error.to_string()))?;
+        serde_path_to_error::deserialize(reader).map_err(|error| {
+            let field = error.path().to_string();
+            ConfigError::field(where_from, &field, error.into_inner().message())
+        })
+    }
+
+    /// Reads the file at `path`.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text, path)
+    }
+
+    /// Checks every field.
+    pub fn check(self) -> Result<Config, ConfigError> {
+        check_stores(&self.stores)?;
+        let range = |field, found: u64, least: u64, most: u64| {
+            if (least..=most).contains(&found) {
+                return Ok(());
+            }
+            Err(ConfigError::value(
+                field,
+                format!("{least} to {most}"),
+                found,
+            ))
+        };
+        range("interval_secs", self.interval_secs, 1, 86_400)?;
+        range("watermark_check_ms", self.watermark_check_ms, 10, 3_600_000)?;
+        range("quarantine_hours", self.quarantine_hours, 0, 24 * 366)?;
+        range(
+            "reload_cost.bytes_per_sec",
+            self.reload_cost.bytes_per_sec,
+            1,
+            u64::MAX,
+        )?;
+        range(
+            "reload_cost.fixed_ms",
+            self.reload_cost.fixed_ms,
+            0,
+            3_600_000,
+        )?;
+        range("scrub.bytes_per_sec", self.scrub.bytes_per_sec, 1, u64::MAX)?;
+        range(
+            "scrub.interval_hours",
+            self.scrub.interval_hours,
+            0,
+            24 * 366,
+        )?;
+        self.check_kubernetes()?;
+        let policy = Policy::try_new(self.policy.clone()).map_err(ConfigError::policy)?;
+        for name in policy.config().stores.keys() {
+            if !self.stores.iter().any(|store| store.name == *name) {
+                let field = format!("policy.stores.{name}");
+                return Err(ConfigError::value(&field, "the name of a store", name));
+            }
+        }
+        let models = self.models.iter().map(|(name, what)| meaning(name, what));
+        let models = models.collect::<Result<_, _>>()?;
+        Ok(Config {
+            policy,
+            models,
+            file: self,
+        })
+    }
+
+    fn check_kubernetes(&self) -> Result<(), ConfigError> {
+        if self.kubernetes.annotation.is_empty() || self.kubernetes.annotation.len() > 317 {
+            let found = &self.kubernetes.annotation;
+            let expected = "the key of an annotation";
+            return Err(ConfigError::value("kubernetes.annotation", expected, found));
+        }
+        if self.kubernetes.enabled && self.node.as_deref().is_none_or(str::is_empty) {
+            let expected =
+                "the node's name, since kubernetes.enabled is set (flag --node, or NODE_NAME)";
+            return Err(ConfigError::value("node", expected, "none"));
+        }
+        Ok(())
+    }
+}
+
+/// Names that a store may have: they are labels of metrics and keys of tables.
+const NAME_BYTES: usize = 63;
+
+fn check_stores(stores: &[StoreConfig]) -> Result<(), ConfigError> {
+    if stores.is_empty() {
+        let expected = "at least one store (flag --store NAME=PATH)";
+        return Err(ConfigError::value("stores", expected, "none"));
+    }
+    for (index, store) in stores.iter().enumerate() {
+        let field = |name: &str| format!("stores[{index}].{name}");
+        let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let name = &store.name;
+        if name.is_empty() || name.len() > NAME_BYTES || !name.chars().all(letters) {
+            let expected = "1 to 63 letters, digits, `-`, `_` or `.`";
+            return Err(ConfigError::value(&field("name"), expected, name));
+        }
+        if !store.path.is_absolute() {
+            let found = store.path.display();
+            return Err(ConfigError::value(
+                &field("path"),
+                "an absolute path",
+                found,
+            ));
+        }
+        let before = stores.iter().take(index);
+        for other in before {
+            if other.name == *name {
+                let expected = "a name that no other store has";
+                return Err(ConfigError::value(&field("name"), expected, name));
+            }
+            if other.path == store.path {
+                let expected = format!("another path than that of store `{}`", other.name);
+                let found = store.path.display();
+                return Err(ConfigError::value(&field("path"), expected, found));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn meaning(name: &str, what: &[String]) -> Result<(String, Vec<Declaration>), ConfigError> {
+    let declarations = what.iter().enumerate().map(|(index, text)| {
+        let field = format!("models.{name}[{index}]");
+        match text.parse::<Declaration>() {
+            Ok(Declaration::Name(_)) | Err(_) => Err(ConfigError::value(
+                &field,
+                "`manifest:` or `sha256:` and 64 hexadecimal digits",
+                text,
+            )),
+            Ok(declaration) => Ok(declaration),
+        }
+    });
+    Ok((name.to_owned(), declarations.collect::<Result<_, _>>()?))
+}
+
+impl Config {
+    /// Time between two passes when nothing happens.
+    pub fn interval(&self) -> Duration {
+        Duration::from_secs(self.file.interval_secs)
+    }
+
+    /// Time between two looks at how full the stores are.
+    pub fn watermark_check(&self) -> Duration {
+        Duration::from_millis(self.file.watermark_check_ms)
+    }
+
+    /// How long a damaged object stays for inspection.
+    pub fn quarantine(&self) -> Duration {
+        Duration::from_secs(self.file.quarantine_hours * 3600)
+    }
+
+    /// What loading a model anew takes.
+    pub fn reload_cost(&self) -> ReloadCost {
+        ReloadCost {
+            fixed_ms: self.file.reload_cost.fixed_ms,
+            bytes_per_sec: self.file.reload_cost.bytes_per_sec,
+        }
+    }
+}

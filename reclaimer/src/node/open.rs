@@ -1,0 +1,121 @@
+//! Opening stores, keeping what is known about them, and noticing that one was replaced.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use tetris_store_layout::Store;
+
+use super::Node;
+use crate::kept::{Kept, KeptError};
+use crate::report::ErrorClass;
+use crate::tenant::Tenant;
+use crate::warm::WarmSet;
+
+/// Models without an event for so long are forgotten, so that what is learnt stays bounded.
+const FORGET_MS: u64 = 90 * 24 * 3600 * 1000;
+
+impl Node {
+    /// Opens the stores that could not be opened before, and closes those that are no longer there.
+    pub(super) fn open_missing(&mut self) {
+        let mut gone = Vec::new();
+        self.tenants.retain(|tenant| {
+            let reason = match tenant.is_still_there() {
+                Ok(true) => return true,
+                Ok(false) => "another store has been put in its place".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            tracing::warn!(store = tenant.config.name, %reason, "store is gone");
+            gone.push((tenant.config.clone(), reason));
+            false
+        });
+        self.missing.extend(gone);
+        for (config, told) in std::mem::take(&mut self.missing) {
+            let kept = self.read_kept(&config);
+            let last_held = |store: &Store| {
+                let kept = kept.as_ref();
+                kept.map(|kept| kept.last_held(&store.id().to_string()))
+                    .unwrap_or_default()
+            };
+            match Tenant::open(config.clone(), last_held) {
+                Ok(tenant) => {
+                    if let Some(kept) = kept {
+                        self.take_over(&config.name, kept);
+                    }
+                    tracing::info!(store = config.name, path = %config.path.display(), "store opened");
+                    self.tenants.push(tenant);
+                }
+                Err(error) => {
+                    let error = error.to_string();
+                    if error != told {
+                        tracing::warn!(store = config.name, %error, "store cannot be used");
+                    }
+                    self.errors
+                        .push((ErrorClass::Store, Some(config.name.clone())));
+                    self.missing.push((config, error));
+                }
+            }
+        }
+        // As configured, whatever the order in which they could be opened.
+        let order = |name: &str| {
+            let mut stores = self.config.file.stores.iter();
+            stores.position(|store| store.name == name)
+        };
+        self.tenants
+            .sort_by_key(|tenant| order(&tenant.config.name));
+    }
+
+    fn read_kept(&mut self, config: &crate::config::StoreConfig) -> Option<Kept> {
+        Kept::read(&self.state_path(config)).unwrap_or_else(|error| {
+            self.complain(&config.name, &error);
+            None
+        })
+    }
+
+    fn take_over(&mut self, name: &str, kept: Kept) {
+        if self.state.store(name).is_none() {
+            self.state.take_over(name, kept.state);
+        }
+        if self.cluster() && !kept.pods.is_empty() {
+            let mut pods = self.warm.pods.clone();
+            pods.extend(kept.pods);
+            if self.warm.freshness == crate::warm::Freshness::Unknown {
+                let since = UNIX_EPOCH + Duration::from_millis(self.started_ms);
+                self.warm = WarmSet::before_first_sync(Some(pods), since);
+            } else if matches!(self.warm.freshness, crate::warm::Freshness::Stale { .. }) {
+                self.warm.pods = pods;
+            }
+        }
+    }
+
+    /// Keeps what is known, so that a later daemon starts with it.
+    pub fn keep(&mut self, now_ms: u64) {
+        if self.dry_run {
+            return;
+        }
+        self.state.forget_unseen(now_ms.saturating_sub(FORGET_MS));
+        for index in 0..self.tenants.len() {
+            let Some(tenant) = self.tenants.get(index) else {
+                continue;
+            };
+            let config = tenant.config.clone();
+            let pods = self.warm.pods.iter().filter(|(pod, _)| {
+                config.namespaces.is_empty() || config.namespaces.contains(&pod.namespace)
+            });
+            let kept = Kept::new(
+                tenant.store.id().to_string(),
+                self.state.part(&config.name),
+                &tenant.last_held,
+                pods.map(|(pod, what)| (pod.clone(), what.clone()))
+                    .collect(),
+            );
+            if let Err(error) = kept.write(&self.state_path(&config)) {
+                self.complain(&config.name, &error);
+            }
+        }
+    }
+
+    fn complain(&mut self, store: &str, error: &KeptError) {
+        tracing::warn!(store, %error, "learnt state");
+        self.errors
+            .push((ErrorClass::State, Some(store.to_owned())));
+    }
+}

@@ -1,0 +1,186 @@
+//! A slow walk over all objects that checks their bytes. Memory has faults, and a writer may break the rules;
+//! tmpfs keeps no checksums of its own (LAYOUT.md 9).
+
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tetris_store_layout::{Fault, Holders, ObjectEntry, Store, StoreError, Verified, VerifyDepth};
+
+use crate::config::ScrubConfig;
+use crate::node::OpenStore;
+use crate::report::{ScrubResult, Scrubbed};
+
+/// How far behind its pace the walk may be before it forgets about it: it must not make up for time in which
+/// the machine was busy.
+const MAX_LAG: Duration = Duration::from_secs(1);
+
+/// A walk in a thread of its own; ends when dropped.
+#[derive(Debug)]
+pub struct Scrubber {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Scrubber {
+    /// Starts to walk over `stores`, again and again. `report` is told of each object. Does nothing where the
+    /// configuration says so.
+    pub fn start(
+        stores: Vec<OpenStore>,
+        config: ScrubConfig,
+        report: impl Fn(Scrubbed) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        if !config.enabled {
+            return Ok(Self {
+                stop: None,
+                thread: None,
+            });
+        }
+        let (stop, stopped) = channel();
+        let walk = Walk {
+            pace: Pace::new(config.bytes_per_sec, stopped),
+            depth: config.depth.into(),
+            report,
+        };
+        let every = Duration::from_secs(config.interval_hours * 3600);
+        let thread = std::thread::Builder::new()
+            .name("scrub".to_owned())
+            .spawn(move || walk.run(&stores, every))?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Scrubber {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there was told already.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+/// Bytes per second, and the word to stop.
+struct Pace {
+    bytes_per_sec: u64,
+    stopped: Receiver<()>,
+    /// When the next piece may be read.
+    due: Instant,
+}
+
+impl Pace {
+    fn new(bytes_per_sec: u64, stopped: Receiver<()>) -> Self {
+        Self {
+            bytes_per_sec: bytes_per_sec.max(1),
+            stopped,
+            due: Instant::now(),
+        }
+    }
+
+    /// Waits until `bytes` more may have been read.
+    fn spend(&mut self, bytes: u64) -> ControlFlow<()> {
+        let now = Instant::now();
+        if now.saturating_duration_since(self.due) > MAX_LAG {
+            self.due = now;
+        }
+        self.due += Duration::from_secs_f64(bytes as f64 / self.bytes_per_sec as f64);
+        self.wait(self.due.saturating_duration_since(now))
+    }
+
+    fn wait(&self, time: Duration) -> ControlFlow<()> {
+        match self.stopped.recv_timeout(time) {
+            Err(RecvTimeoutError::Timeout) => ControlFlow::Continue(()),
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => ControlFlow::Break(()),
+        }
+    }
+}
+
+struct Walk<R> {
+    pace: Pace,
+    depth: VerifyDepth,
+    report: R,
+}
+
+impl<R: Fn(Scrubbed)> Walk<R> {
+    fn run(mut self, stores: &[OpenStore], every: Duration) {
+        let this = rustix::thread::gettid();
+        if let Err(error) = rustix::process::setpriority_process(Some(this), 19) {
+            tracing::debug!(%error, "the scrub runs at normal priority");
+        }
+        loop {
+            let began = Instant::now();
+            for store in stores {
+                if self.walk(store).is_break() {
+                    return;
+                }
+            }
+            // At least a moment, so that empty stores are not walked over in a circle.
+            let rest = every.saturating_sub(began.elapsed()).max(MAX_LAG);
+            if self.pace.wait(rest).is_break() {
+                return;
+            }
+        }
+    }
+
+    fn walk(&mut self, open: &OpenStore) -> ControlFlow<()> {
+        let name = &open.name;
+        let listed = Store::open(&open.root).and_then(|store| {
+            let mut objects = store.objects()?.objects;
+            objects.sort_unstable_by_key(|entry| entry.object.id);
+            Ok((store, objects))
+        });
+        match listed {
+            Ok((store, objects)) => {
+                for entry in &objects {
+                    self.check(name, &store, entry)?;
+                }
+            }
+            // Passes say what is wrong with the store.
+            Err(error) => tracing::debug!(store = name, %error, "not scrubbed"),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn check(&mut self, name: &str, store: &Store, entry: &ObjectEntry) -> ControlFlow<()> {
+        let pace = |bytes| self.pace.spend(bytes);
+        let verified = store.verify_paced(&entry.object, self.depth, pace);
+        let result = match verified {
+            Ok(Verified::Stopped) => return ControlFlow::Break(()),
+            Ok(Verified::Absent) => return ControlFlow::Continue(()),
+            Ok(Verified::Sound) => ScrubResult::Sound,
+            Ok(Verified::Damaged(fault)) => set_aside(name, store, entry, &fault),
+            Err(error) => failed(name, &error),
+        };
+        (self.report)(Scrubbed {
+            store: name.to_owned(),
+            result,
+            bytes: entry.object.len,
+        });
+        ControlFlow::Continue(())
+    }
+}
+
+/// Puts a damaged object where nobody maps it any more, and says who has it mapped: they compute with wrong bytes.
+fn set_aside(name: &str, store: &Store, entry: &ObjectEntry, fault: &Fault) -> ScrubResult {
+    let holders = Holders::read().map_or(0, |holders| holders.of(entry));
+    let processes = Holders::processes(entry);
+    match store.quarantine(&entry.object) {
+        Ok(_) => {
+            tracing::error!(
+                store = name, object = %entry.object.id, bytes = entry.object.len, %fault, holders, ?processes,
+                "damaged object set aside; the next load publishes it anew, and whoever maps it should be restarted"
+            );
+            ScrubResult::Quarantined
+        }
+        Err(error) => failed(name, &error.into()),
+    }
+}
+
+fn failed(name: &str, error: &StoreError) -> ScrubResult {
+    tracing::warn!(store = name, %error, "object not checked");
+    ScrubResult::Failed
+}

@@ -1,0 +1,257 @@
+//! One store that the daemon looks after: what is in it, who uses it, and since when.
+
+use std::collections::{BTreeSet, HashMap};
+
+use tetris_reclaimer_core::{Event, Model, Object, RecordId, ReloadCost, State, StoreSnapshot};
+use tetris_store_layout::{Catalogue, Holders, ObjectEntry, ObjectId, Refresh, Store, StoreError};
+
+use crate::config::StoreConfig;
+use crate::records::{Changes, Records, millis};
+use crate::report::Loads;
+use crate::warmth::{Declared, Warmth};
+
+/// One store.
+#[derive(Debug)]
+pub(crate) struct Tenant {
+    pub(crate) config: StoreConfig,
+    pub(crate) store: Store,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) records: Records,
+    warmth: Warmth,
+    /// Where each object is in the catalogue.
+    index: HashMap<ObjectId, u32>,
+    /// When each object was last seen held, in milliseconds since the epoch.
+    pub(crate) last_held: HashMap<ObjectId, u64>,
+    /// Records all of whose objects in the store are held.
+    in_use: BTreeSet<RecordId>,
+    /// The first look finds what was there before: no loads to count.
+    looked_at: bool,
+}
+
+/// A store at one moment.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) snapshot: StoreSnapshot,
+    /// Holders by object, in the order of the snapshot.
+    pub(crate) holders: Vec<u64>,
+    pub(crate) loads: Loads,
+    /// Records found damaged for the first time.
+    pub(crate) damaged: Vec<StoreError>,
+}
+
+impl Look {
+    /// Of a store that cannot be looked at.
+    pub(crate) fn nothing(name: String) -> Self {
+        Self {
+            snapshot: StoreSnapshot {
+                name,
+                ..StoreSnapshot::default()
+            },
+            holders: Vec::new(),
+            loads: Loads::default(),
+            damaged: Vec::new(),
+        }
+    }
+}
+
+impl Tenant {
+    /// Opens the store. `last_held` is what an earlier daemon saw of it.
+    pub(crate) fn open(
+        config: StoreConfig,
+        last_held: impl FnOnce(&Store) -> HashMap<ObjectId, u64>,
+    ) -> Result<Self, StoreError> {
+        let store = Store::open(&config.path)?;
+        Ok(Self {
+            last_held: last_held(&store),
+            config,
+            store,
+            catalogue: Catalogue::default(),
+            records: Records::default(),
+            warmth: Warmth::default(),
+            index: HashMap::new(),
+            in_use: BTreeSet::new(),
+            looked_at: false,
+        })
+    }
+
+    /// Whether the directory still is the store that was opened: somebody may have mounted another one there.
+    pub(crate) fn is_still_there(&self) -> Result<bool, StoreError> {
+        let now = Store::open(&self.config.path)?;
+        Ok(now.id() == self.store.id())
+    }
+
+    /// Looks at the store, and tells `state` what happened since the last look.
+    pub(crate) fn look(
+        &mut self,
+        how: Refresh,
+        holders: &Holders,
+        declared: &Declared<'_>,
+        reload: ReloadCost,
+        now_ms: u64,
+        state: &mut State,
+    ) -> Result<Look, StoreError> {
+        let new_bytes = self.refresh(how)?;
+        let changes = self.records.refresh(&self.store)?;
+        let warm = self
+            .warmth
+            .of(&self.store, &self.records, declared, now_ms)?;
+        let objects = &self.catalogue.listing().objects;
+        let holders: Vec<u64> = objects.iter().map(|entry| holders.of(entry)).collect();
+        for (entry, _) in objects.iter().zip(&holders).filter(|(_, held)| **held > 0) {
+            self.last_held.insert(entry.object.id, now_ms);
+        }
+        let snapshot = self.snapshot(&holders, &warm, reload);
+        let loads = self.notice(&snapshot, &changes, new_bytes, now_ms, state);
+        Ok(Look {
+            snapshot,
+            holders,
+            loads,
+            damaged: changes.damaged,
+        })
+    }
+
+    /// Brings the catalogue up to date. Returns the bytes that are new in it.
+    fn refresh(&mut self, how: Refresh) -> Result<u64, StoreError> {
+        if !self.store.refresh(&mut self.catalogue, how)? && self.looked_at {
+            return Ok(0);
+        }
+        let before = std::mem::take(&mut self.index);
+        let objects = &self.catalogue.listing().objects;
+        let new = objects
+            .iter()
+            .filter(|entry| !before.contains_key(&entry.object.id));
+        let new_bytes = new.map(|entry| entry.object.len).sum();
+        self.index = index(objects);
+        self.last_held.retain(|id, _| self.index.contains_key(id));
+        Ok(new_bytes)
+    }
+
+    fn snapshot(
+        &self,
+        holders: &[u64],
+        warm: &BTreeSet<RecordId>,
+        reload: ReloadCost,
+    ) -> StoreSnapshot {
+        let entries = self.catalogue.listing().objects.iter().zip(holders);
+        let objects = entries.map(|(entry, holders)| Object {
+            id: entry.object.id,
+            len_bytes: entry.object.len,
+            allocated_bytes: entry.allocated,
+            published_ms: millis(entry.published),
+            last_use_ms: self.last_held.get(&entry.object.id).copied().unwrap_or(0),
+            held: *holders > 0,
+        });
+        let models = self.records.iter().map(|(id, record)| Model {
+            id: *id,
+            objects: record
+                .objects
+                .iter()
+                .filter_map(|object| self.index.get(&object.id).copied())
+                .collect(),
+            total_bytes: record.total_bytes,
+            last_use_ms: record.last_use_ms,
+            reload_ms: reload.of(record.total_bytes),
+            warm: warm.contains(id),
+        });
+        StoreSnapshot {
+            name: self.config.name.clone(),
+            mount: 0,
+            objects: objects.collect(),
+            models: models.collect(),
+        }
+    }
+
+    /// A load shows in its record's time where it may set it, and otherwise in that all of the model is held.
+    fn notice(
+        &mut self,
+        snapshot: &StoreSnapshot,
+        changes: &Changes,
+        new_bytes: u64,
+        now_ms: u64,
+        state: &mut State,
+    ) -> Loads {
+        let mut loads = Loads {
+            missed_bytes: new_bytes,
+            ..Loads::default()
+        };
+        let in_use: BTreeSet<RecordId> = snapshot
+            .models
+            .iter()
+            .filter(|model| is_held(model, snapshot))
+            .map(|model| model.id)
+            .collect();
+        for model in &snapshot.models {
+            let (id, name) = (model.id, &self.config.name);
+            let new = changes.new.contains(&id);
+            let taken_up = in_use.contains(&id) && !self.in_use.contains(&id);
+            if new || taken_up || changes.used.contains(&id) {
+                let at_ms = if taken_up { now_ms } else { model.last_use_ms };
+                state.observe(name, Event::Loaded { model: id, at_ms });
+                if new {
+                    loads.misses += 1;
+                } else {
+                    loads.hits += 1;
+                    loads.hit_bytes += resident_bytes(model, snapshot);
+                }
+            }
+            if self.in_use.contains(&id) && !in_use.contains(&id) {
+                let at_ms = now_ms;
+                state.observe(name, Event::Released { model: id, at_ms });
+            }
+        }
+        self.in_use = in_use;
+        if !std::mem::replace(&mut self.looked_at, true) {
+            return Loads::default();
+        }
+        loads
+    }
+
+    /// Major and minor number of the device that the store lies on.
+    pub(crate) fn device(&self) -> (u64, u64) {
+        self.store.device()
+    }
+
+    /// Memory that the objects in the catalogue occupy, in bytes.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        let objects = self.catalogue.listing().objects.iter();
+        objects.map(|entry| entry.allocated).sum()
+    }
+
+    /// The object at this place of the last snapshot.
+    pub(crate) fn entry(&self, object: u32) -> Option<&ObjectEntry> {
+        self.catalogue.listing().objects.get(object as usize)
+    }
+
+    /// Takes out what was freed or set aside, so that it is not counted until the next look.
+    pub(crate) fn forget(&mut self, gone: &BTreeSet<ObjectId>) {
+        if gone.is_empty() {
+            return;
+        }
+        self.catalogue
+            .forget(|entry| gone.contains(&entry.object.id));
+        self.index = index(&self.catalogue.listing().objects);
+        self.last_held.retain(|id, _| !gone.contains(id));
+    }
+}
+
+fn index(objects: &[ObjectEntry]) -> HashMap<ObjectId, u32> {
+    let ids = objects.iter().map(|entry| entry.object.id);
+    ids.zip(0..).collect()
+}
+
+fn is_held(model: &Model, snapshot: &StoreSnapshot) -> bool {
+    let mut objects = model
+        .objects
+        .iter()
+        .filter_map(|object| snapshot.objects.get(*object as usize));
+    !model.objects.is_empty() && objects.all(|object| object.held)
+}
+
+/// Length of a model's objects that are in the store.
+pub(crate) fn resident_bytes(model: &Model, snapshot: &StoreSnapshot) -> u64 {
+    let objects = model
+        .objects
+        .iter()
+        .filter_map(|object| snapshot.objects.get(*object as usize));
+    objects.map(|object| object.len_bytes).sum()
+}

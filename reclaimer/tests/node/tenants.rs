@@ -1,0 +1,108 @@
+//! Several stores under one daemon.
+
+use tetris_reclaimer::engine::now_ms;
+use tetris_reclaimer::node::{Need, Node};
+use tetris_reclaimer::report::Trigger;
+use tetris_store_layout::{CreateOptions, Store};
+
+use crate::fixture::{Fixture, HOUR_MS, expire_after_a_minute, in_two_minutes, pass};
+
+#[test]
+fn each_store_has_its_own_policy() {
+    let fixture = Fixture::new();
+    let (a, b) = (fixture.store("a"), fixture.store("b"));
+    let config = fixture.config(&["a", "b"], |file| {
+        let lasting = file.policy.store.clone();
+        expire_after_a_minute(file);
+        file.policy.stores.insert("b".to_owned(), lasting);
+    });
+    let mut node = Node::new(config, false, now_ms());
+    drop(fixture.load("a", "one", 1));
+    drop(fixture.load("b", "one", 1));
+    pass(&mut node, in_two_minutes());
+    assert!(a.objects().unwrap().objects.is_empty());
+    assert_eq!(b.objects().unwrap().objects.len(), 1);
+}
+
+#[test]
+fn the_pressure_of_one_store_takes_nothing_that_another_is_guaranteed() {
+    let fixture = Fixture::new();
+    let (a, b) = (fixture.store("a"), fixture.store("b"));
+    let config = fixture.config(&["a", "b"], |file| {
+        let mut guaranteed = file.policy.store.clone();
+        guaranteed.guaranteed_bytes = 250_000;
+        file.policy.stores.insert("b".to_owned(), guaranteed);
+    });
+    let mut node = Node::new(config, false, now_ms());
+    for seed in 1..5 {
+        drop(fixture.load("b", &format!("b{seed}"), seed));
+    }
+    drop(fixture.load("a", "a", 9));
+    let everything = Need {
+        store: "a".to_owned(),
+        bytes: a.usage().unwrap().capacity,
+        inodes: 0,
+    };
+    let passed = node.pass(Trigger::Request, &[everything], now_ms());
+    assert!(!passed.rooms[0].made);
+    // What `b` has beyond its guarantee went, one object of four being more than that leaves three.
+    assert_eq!(b.objects().unwrap().objects.len(), 3);
+    assert!(a.objects().unwrap().objects.is_empty());
+}
+
+#[test]
+fn a_store_that_is_missing_does_not_keep_the_others_waiting_and_is_opened_when_it_comes() {
+    let fixture = Fixture::new();
+    fixture.store("a");
+    let config = fixture.config(&["b", "a"], expire_after_a_minute);
+    let mut node = Node::new(config, false, now_ms());
+    drop(fixture.load("a", "one", 1));
+    let passed = pass(&mut node, in_two_minutes());
+    assert_eq!(passed.report.stores.len(), 1);
+    let missing = passed.status.stores.iter().find(|store| store.name == "b");
+    let error = missing.unwrap().error.clone().unwrap();
+    assert!(error.contains(fixture.path("b").to_str().unwrap()), "{error}");
+    assert!(!passed.report.errors.is_empty());
+    fixture.store("b");
+    let passed = pass(&mut node, in_two_minutes());
+    let names: Vec<_> = passed.status.stores.iter().map(|store| &store.name).collect();
+    assert_eq!(names, ["b", "a"], "in the order of the configuration");
+    assert!(passed.status.stores.iter().all(|store| store.error.is_none()));
+    assert!(passed.report.errors.is_empty());
+}
+
+#[test]
+fn a_store_in_the_place_of_another_is_not_taken_for_it() {
+    let fixture = Fixture::new();
+    let old = fixture.store("a");
+    let config = fixture.config(&["a"], expire_after_a_minute);
+    let mut node = Node::new(config, false, now_ms());
+    let id = pass(&mut node, now_ms()).status.stores[0].id.clone();
+    std::fs::rename(fixture.path("a"), fixture.path("elsewhere")).unwrap();
+    let gone = pass(&mut node, now_ms());
+    assert!(gone.status.stores[0].error.is_some());
+    let new = Store::create(fixture.path("a"), &CreateOptions::default()).unwrap();
+    assert_ne!(new.id(), old.id());
+    drop(fixture.load("a", "one", 1));
+    let passed = pass(&mut node, now_ms());
+    assert_ne!(passed.status.stores[0].id, id);
+    assert_eq!(passed.status.stores[0].models.len(), 1);
+    pass(&mut node, in_two_minutes() + HOUR_MS);
+    assert!(new.objects().unwrap().objects.is_empty());
+}
+
+#[test]
+fn a_new_configuration_takes_force_and_keeps_what_is_known() {
+    let fixture = Fixture::new();
+    let (a, _b) = (fixture.store("a"), fixture.store("b"));
+    let mut node = Node::new(fixture.config(&["a"], |_| {}), false, now_ms());
+    drop(fixture.load("a", "one", 1));
+    pass(&mut node, in_two_minutes());
+    assert_eq!(a.objects().unwrap().objects.len(), 1);
+    node.reconfigure(fixture.config(&["b", "a"], expire_after_a_minute));
+    let passed = pass(&mut node, in_two_minutes());
+    assert_eq!(passed.status.stores.len(), 2);
+    assert!(a.objects().unwrap().objects.is_empty());
+    node.reconfigure(fixture.config(&["b"], |_| {}));
+    assert_eq!(pass(&mut node, now_ms()).status.stores.len(), 1);
+}
