@@ -211,7 +211,8 @@ impl<O: Observer> Engine<O> {
         self.due.last_pass = now;
         self.due.interval = now + self.node.config().interval();
         self.due.event = None;
-        self.observer.stores(&self.node.stores(), self.node.config());
+        self.observer
+            .stores(&self.node.stores(), self.node.config());
         self.observer.passed(passed);
     }
 }

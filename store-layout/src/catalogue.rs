@@ -14,6 +14,9 @@ use crate::store::{Folder, Store};
 /// tick.
 const CLOCK_TICK: Duration = Duration::from_secs(1);
 
+/// How many objects that have gone one after the other are skipped.
+const MAX_GAP: usize = 4;
+
 /// The objects of a store as of the last [`Store::refresh`]. Objects never change, so what was looked at once need not be
 /// looked at again.
 #[derive(Debug, Default)]
@@ -55,15 +58,16 @@ impl Store {
         if how == Refresh::Changes && catalogue.stamp == Some(changed) {
             return Ok(false);
         }
-        let mut known: HashMap<u64, ObjectEntry> = HashMap::new();
-        if how == Refresh::Changes {
-            let objects = catalogue.listing.objects.iter();
-            known.extend(objects.map(|entry| (entry.inode, *entry)));
-        }
+        // Should the listing fail, the next look starts anew.
+        catalogue.stamp = None;
+        let mut known = Known::new(match how {
+            Refresh::Changes => std::mem::take(&mut catalogue.listing.objects),
+            Refresh::Everything => Vec::new(),
+        });
         let mut listing = ObjectListing::default();
-        listing.objects.reserve(known.len());
+        listing.objects.reserve(known.objects.len());
         self.each_entry(Folder::Objects, |entry| {
-            if let Some(seen) = already_seen(&known, entry) {
+            if let Some(seen) = known.find(entry) {
                 listing.objects.push(seen);
             } else if let Some(stat) = entry.stat()? {
                 listing.add(entry.name(), object_entry(self, &entry.name(), &stat));
@@ -81,12 +85,55 @@ impl Store {
     }
 }
 
-/// An object with this inode and this name was looked at before.
-fn already_seen(known: &HashMap<u64, ObjectEntry>, entry: &Listed<'_>) -> Option<ObjectEntry> {
-    let seen = known.get(&entry.inode())?;
-    let (id, crc) = parse_object_name(entry.text()?)?;
-    let same = entry.kind() == Some(Type::File) && (id, crc) == (seen.object.id, seen.object.crc);
-    same.then_some(*seen)
+/// What was looked at before.
+struct Known {
+    objects: Vec<ObjectEntry>,
+    /// Where the next one is expected: a folder is listed in the same order each time.
+    next: usize,
+    /// By inode; made when the order turns out to be another.
+    by_inode: Option<HashMap<u64, usize>>,
+}
+
+impl Known {
+    fn new(objects: Vec<ObjectEntry>) -> Self {
+        Self {
+            objects,
+            next: 0,
+            by_inode: None,
+        }
+    }
+
+    /// The object with this inode and this name.
+    fn find(&mut self, entry: &Listed<'_>) -> Option<ObjectEntry> {
+        let place = self.place_of(entry.inode())?;
+        let seen = *self.at(place)?;
+        let (id, crc) = parse_object_name(entry.text()?)?;
+        let same =
+            entry.kind() == Some(Type::File) && (id, crc) == (seen.object.id, seen.object.crc);
+        same.then_some(seen)
+    }
+
+    fn at(&self, place: usize) -> Option<&ObjectEntry> {
+        self.objects.get(place)
+    }
+
+    fn place_of(&mut self, inode: u64) -> Option<usize> {
+        // What is new comes first or last, and what has gone leaves a gap.
+        let ahead = self.next..self.objects.len().min(self.next + MAX_GAP);
+        let mut near = ahead.filter(|place| self.at(*place).is_some_and(|at| at.inode == inode));
+        let place = near.next().or_else(|| self.anywhere(inode))?;
+        self.next = place + 1;
+        Some(place)
+    }
+
+    fn anywhere(&mut self, inode: u64) -> Option<usize> {
+        let objects = &self.objects;
+        let by_inode = self.by_inode.get_or_insert_with(|| {
+            let inodes = objects.iter().map(|entry| entry.inode);
+            inodes.zip(0..).collect()
+        });
+        by_inode.get(&inode).copied()
+    }
 }
 
 #[cfg(test)]

@@ -58,28 +58,48 @@ impl fmt::Debug for Digest {
     }
 }
 
+/// Marks what is no lowercase hexadecimal digit in [`NIBBLES`].
+const NO_NIBBLE: u8 = 0x80;
+/// What each byte stands for. Digits of digests are random: branches on them would be guessed wrong, and a pass
+/// reads the names of 100,000 objects.
+const NIBBLES: [u8; 256] = {
+    let mut table = [NO_NIBBLE; 256];
+    let digits = b"0123456789abcdef";
+    let mut value = 0;
+    while value < 16 {
+        table[digits[value] as usize] = value as u8;
+        value += 1;
+    }
+    table
+};
+
 impl FromStr for Digest {
     type Err = ParseDigestError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = || ParseDigestError(text.chars().take(80).collect());
         let mut digest = [0u8; 32];
+        let mut bad = 0;
         if text.len() != 64 {
             return Err(error());
         }
         for (byte, pair) in digest.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            let mut value = 0u8;
-            for &digit in pair {
-                let nibble = match digit {
-                    b'0'..=b'9' => digit - b'0',
-                    b'a'..=b'f' => digit - b'a' + 10,
-                    _ => return Err(error()),
-                };
-                value = (value << 4) | nibble;
-            }
-            *byte = value;
+            let nibble = |at: usize| {
+                let digit = pair.get(at).copied().unwrap_or(0);
+                NIBBLES
+                    .get(usize::from(digit))
+                    .copied()
+                    .unwrap_or(NO_NIBBLE)
+            };
+            let (high, low) = (nibble(0), nibble(1));
+            bad |= high | low;
+            *byte = (high << 4) | (low & 0xf);
         }
-        Ok(Self(digest))
+        if bad & NO_NIBBLE == 0 {
+            Ok(Self(digest))
+        } else {
+            Err(error())
+        }
     }
 }
 

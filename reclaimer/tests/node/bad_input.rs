@@ -30,7 +30,12 @@ fn foreign_things_are_reported_and_left_alone() {
     let open_to_all = objects.join(name(b"anybody's"));
     std::fs::write(&open_to_all, "anybody's").unwrap();
     std::fs::set_permissions(&open_to_all, PermissionsExt::from_mode(0o666)).unwrap();
-    for folder in ["manifests-v1", "derived-v1", "identities-v1", "quarantine-v1"] {
+    for folder in [
+        "manifests-v1",
+        "derived-v1",
+        "identities-v1",
+        "quarantine-v1",
+    ] {
         let folder = fixture.path("a").join(folder);
         std::fs::write(folder.join("notes.txt"), "x").unwrap();
         std::fs::create_dir(folder.join(&record)).unwrap();
@@ -52,7 +57,11 @@ fn foreign_things_are_reported_and_left_alone() {
         all
     };
     let before = all();
-    let mut node = Node::new(fixture.config(&["a"], expire_after_a_minute), false, now_ms());
+    let mut node = Node::new(
+        fixture.config(&["a"], expire_after_a_minute),
+        false,
+        now_ms(),
+    );
     let needs = [Need {
         store: "a".to_owned(),
         bytes: store.usage().unwrap().capacity,
@@ -84,10 +93,16 @@ fn what_another_user_owns_is_reported_and_left_alone() {
     }
     let fixture = Fixture::new();
     let store = fixture.store("a");
-    let path = store.objects_dir().join(ObjectRef::of(b"theirs").file_name());
+    let path = store
+        .objects_dir()
+        .join(ObjectRef::of(b"theirs").file_name());
     std::fs::write(&path, "theirs").unwrap();
     std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
-    let mut node = Node::new(fixture.config(&["a"], expire_after_a_minute), false, now_ms());
+    let mut node = Node::new(
+        fixture.config(&["a"], expire_after_a_minute),
+        false,
+        now_ms(),
+    );
     let passed = pass(&mut node, now_ms() + HOUR_MS);
     assert!(path.exists());
     let reason = &passed.status.stores[0].foreign[0].reason;

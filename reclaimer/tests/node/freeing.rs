@@ -153,7 +153,11 @@ fn what_was_set_aside_is_deleted_after_its_time_unless_somebody_maps_it() {
     let passed = pass(&mut node, now_ms());
     assert_eq!(count(&passed.status.stores[0], ObjectState::Quarantined), 1);
     pass(&mut node, now_ms() + 2 * HOUR_MS);
-    assert_eq!(store.quarantined().unwrap().objects.len(), 1, "it is mapped");
+    assert_eq!(
+        store.quarantined().unwrap().objects.len(),
+        1,
+        "it is mapped"
+    );
     drop(model);
     pass(&mut node, now_ms());
     assert_eq!(store.quarantined().unwrap().objects.len(), 1, "it is young");

@@ -41,7 +41,10 @@ fn state_lies_in_the_store_or_in_the_directory_that_is_configured_and_only_its_o
     let elsewhere = fixture.path("state");
     std::fs::create_dir(&elsewhere).unwrap();
     let configs = [
-        (fixture.config(&["a"], |_| {}), fixture.path("a/reclaimer-state")),
+        (
+            fixture.config(&["a"], |_| {}),
+            fixture.path("a/reclaimer-state"),
+        ),
         (
             fixture.config(&["a"], |file| file.state_dir = Some(elsewhere.clone())),
             elsewhere.join("a.json"),
@@ -63,11 +66,21 @@ fn damaged_state_is_told_and_replaced() {
     let fixture = Fixture::new();
     fixture.store("a");
     let path = fixture.path("a/reclaimer-state");
-    for damaged in ["", "{", "[]", r#"{"version":2}"#, r#"{"version":1,"store_id":5}"#] {
+    for damaged in [
+        "",
+        "{",
+        "[]",
+        r#"{"version":2}"#,
+        r#"{"version":1,"store_id":5}"#,
+    ] {
         std::fs::write(&path, damaged).unwrap();
         let mut node = Node::new(fixture.config(&["a"], |_| {}), false, now_ms());
         let told = pass(&mut node, now_ms()).report.errors;
-        assert_eq!(told, [(ErrorClass::State, Some("a".to_owned()))], "{damaged}");
+        assert_eq!(
+            told,
+            [(ErrorClass::State, Some("a".to_owned()))],
+            "{damaged}"
+        );
         node.keep(now_ms());
         let mut node = Node::new(fixture.config(&["a"], |_| {}), false, now_ms());
         assert!(pass(&mut node, now_ms()).report.errors.is_empty());
@@ -79,7 +92,11 @@ fn state_that_cannot_be_written_is_told_and_nothing_else_happens() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
     std::fs::create_dir(fixture.path("a/reclaimer-state.new")).unwrap();
-    let mut node = Node::new(fixture.config(&["a"], expire_after_a_minute), false, now_ms());
+    let mut node = Node::new(
+        fixture.config(&["a"], expire_after_a_minute),
+        false,
+        now_ms(),
+    );
     drop(fixture.load("a", "bert", 1));
     pass(&mut node, now_ms());
     node.keep(now_ms());

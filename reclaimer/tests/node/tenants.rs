@@ -61,13 +61,27 @@ fn a_store_that_is_missing_does_not_keep_the_others_waiting_and_is_opened_when_i
     assert_eq!(passed.report.stores.len(), 1);
     let missing = passed.status.stores.iter().find(|store| store.name == "b");
     let error = missing.unwrap().error.clone().unwrap();
-    assert!(error.contains(fixture.path("b").to_str().unwrap()), "{error}");
+    assert!(
+        error.contains(fixture.path("b").to_str().unwrap()),
+        "{error}"
+    );
     assert!(!passed.report.errors.is_empty());
     fixture.store("b");
     let passed = pass(&mut node, in_two_minutes());
-    let names: Vec<_> = passed.status.stores.iter().map(|store| &store.name).collect();
+    let names: Vec<_> = passed
+        .status
+        .stores
+        .iter()
+        .map(|store| &store.name)
+        .collect();
     assert_eq!(names, ["b", "a"], "in the order of the configuration");
-    assert!(passed.status.stores.iter().all(|store| store.error.is_none()));
+    assert!(
+        passed
+            .status
+            .stores
+            .iter()
+            .all(|store| store.error.is_none())
+    );
     assert!(passed.report.errors.is_empty());
 }
 

@@ -30,7 +30,11 @@ fn declared(namespace: &str, what: &[&str]) -> WarmSet {
 fn a_declared_model_stays_through_expiry_and_pressure() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
-    let mut node = Node::new(fixture.config(&["a"], expire_after_a_minute), false, now_ms());
+    let mut node = Node::new(
+        fixture.config(&["a"], expire_after_a_minute),
+        false,
+        now_ms(),
+    );
     drop(fixture.load("a", "bert", 1));
     drop(fixture.load("a", "other", 2));
     let (bert, _) = {
@@ -38,7 +42,12 @@ fn a_declared_model_stays_through_expiry_and_pressure() {
         let model = agent.load(fixture.path("bert.safetensors")).unwrap();
         let manifests = store.manifests().unwrap();
         let held = tetris_store_layout::Holders::read().unwrap();
-        let object = store.objects().unwrap().objects.into_iter().find(|o| held.of(o) > 0);
+        let object = store
+            .objects()
+            .unwrap()
+            .objects
+            .into_iter()
+            .find(|o| held.of(o) > 0);
         let object = object.unwrap().object;
         drop(model);
         let with = manifests.iter().find(|record| {
@@ -83,7 +92,10 @@ fn a_model_can_be_declared_by_digest_and_by_a_name_that_the_configuration_explai
         file.models.insert("bert-base".to_owned(), meaning);
     });
     let mut node = Node::new(config, false, now_ms());
-    for what in [format!("sha256:{}", "AB".repeat(32)), "bert-base".to_owned()] {
+    for what in [
+        format!("sha256:{}", "AB".repeat(32)),
+        "bert-base".to_owned(),
+    ] {
         node.declare(declared("team", &[&what]));
         pass(&mut node, in_two_minutes());
         assert_eq!(store.objects().unwrap().objects.len(), 1, "{what}");
@@ -123,11 +135,22 @@ fn what_is_derived_from_a_declared_model_is_as_warm_as_the_model() {
         let key = DerivedKey::new(source, "cast", 1).unwrap();
         let make = || Ok::<_, std::convert::Infallible>(bytes.to_vec());
         let wait = Duration::from_secs(1);
-        drop(store.get_or_create(&key, Access::ReadOnly, wait, make).unwrap());
+        drop(
+            store
+                .get_or_create(&key, Access::ReadOnly, wait, make)
+                .unwrap(),
+        );
     };
     derive(tensor, b"cast of a warm tensor");
-    derive(tetris_store_layout::TensorId::of(b"other"), b"cast of another");
-    let mut node = Node::new(fixture.config(&["a"], expire_after_a_minute), false, now_ms());
+    derive(
+        tetris_store_layout::TensorId::of(b"other"),
+        b"cast of another",
+    );
+    let mut node = Node::new(
+        fixture.config(&["a"], expire_after_a_minute),
+        false,
+        now_ms(),
+    );
     node.declare(declared("team", &[&format!("manifest:{manifest_id}")]));
     pass(&mut node, in_two_minutes());
     assert_eq!(store.objects().unwrap().objects.len(), 2);
@@ -135,7 +158,8 @@ fn what_is_derived_from_a_declared_model_is_as_warm_as_the_model() {
 }
 
 #[test]
-fn while_nothing_is_known_of_the_cluster_what_was_used_lately_stays_and_the_rest_goes_by_its_locks() {
+fn while_nothing_is_known_of_the_cluster_what_was_used_lately_stays_and_the_rest_goes_by_its_locks()
+{
     let fixture = Fixture::new();
     let store = fixture.store("a");
     let config = fixture.config(&["a"], |file| {

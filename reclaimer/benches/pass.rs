@@ -1,0 +1,266 @@
+//! How long a whole pass over 100,000 objects takes, 1,000 of them mapped, what the daemon costs while nothing
+//! happens, and how much memory it has.
+//!
+//! `cargo bench -p tetris-reclaimer`; `-- --rounds N` for more or fewer than 15, `-- --idle-secs N` for the time over which
+//! the idle daemon is watched (120; 0 leaves it out). The bars are 200 ms, 0.2 % of a core and 64 MB; nothing fails when one is missed.
+//! The baseline is what any pass without a memory of its own has to do: list the folder, `stat` every file, read
+//! `/proc/locks`.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use tetris_agent::gc::{GcOptions, collect};
+use tetris_reclaimer::config::{Config, ConfigFile, StoreConfig};
+use tetris_reclaimer::engine::now_ms;
+use tetris_reclaimer::node::Node;
+use tetris_reclaimer::report::Trigger;
+use tetris_reclaimer_core::Expiry;
+use tetris_store_layout::{
+    Access, CreateOptions, Digest, Dtype, Manifest, ManifestKind, ManifestObject, ManifestTensor,
+    Mapping, ObjectKind, Place, Store, TensorId,
+};
+
+const MODELS: u64 = 1_000;
+const OBJECTS_PER_MODEL: u64 = 100;
+const MAPPED: usize = 1_000;
+
+fn main() -> Result<()> {
+    let rounds = argument("--rounds").unwrap_or(15) as usize;
+    let idle_secs = argument("--idle-secs").unwrap_or(120);
+    let dir = tempfile::tempdir_in("/dev/shm").context("the benchmark needs /dev/shm")?;
+    let store = Store::create(dir.path().join("store"), &CreateOptions::default())?;
+    println!(
+        "filling a store with {} objects ...",
+        MODELS * OBJECTS_PER_MODEL
+    );
+    let held = fill(&store)?;
+    println!(
+        "{} objects of {MODELS} models, {} mapped",
+        MODELS * OBJECTS_PER_MODEL,
+        held.len()
+    );
+    println!(
+        "{:<52} {:>10} {:>10} {:>8}",
+        "", "median", "slowest", "ratio"
+    );
+    let walk = measure(rounds, || walk(&store))?;
+    line("baseline: list, stat, /proc/locks", &walk, &walk);
+    let mut node = node(store.root(), |_| {})?;
+    let first = measure(1, || pass(&mut node, now_ms()))?;
+    line("first pass: everything is looked at", &first, &walk);
+    // The folder's time stamp has to be older than a second before it is trusted.
+    std::thread::sleep(Duration::from_millis(1500));
+    pass(&mut node, now_ms())?;
+    let steady = measure(rounds, || pass(&mut node, now_ms()))?;
+    line("pass, nothing has changed", &steady, &walk);
+    let changed = measure(rounds, || {
+        drop(store.publish(&now_ms().to_le_bytes(), Access::ReadOnly)?);
+        pass(&mut node, now_ms())
+    })?;
+    line("pass, one object is new", &changed, &walk);
+    let mut full_ms = now_ms();
+    let full = measure(rounds, || {
+        full_ms += 3_600_000;
+        pass(&mut node, full_ms)
+    })?;
+    line("pass, all looked at anew (every 10 minutes)", &full, &walk);
+    let gc = measure(rounds.min(5), || {
+        let options = GcOptions {
+            dry_run: true,
+            ..GcOptions::default()
+        };
+        collect(&store, &options)?;
+        Ok(())
+    })?;
+    line("for comparison: `tetris gc --dry-run`", &gc, &walk);
+    if idle_secs > 0 {
+        idle(store.root(), idle_secs)?;
+    }
+    free_everything(&store, held)
+}
+
+fn argument(name: &str) -> Option<u64> {
+    let mut args = std::env::args().skip_while(|arg| arg != name).skip(1);
+    args.next()?.parse().ok()
+}
+
+fn measure(rounds: usize, mut work: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
+    let mut times = Vec::new();
+    for _ in 0..rounds {
+        let begin = Instant::now();
+        work()?;
+        times.push(begin.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times)
+}
+
+fn median(times: &[f64]) -> f64 {
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn line(what: &str, times: &[f64], baseline: &[f64]) {
+    let slowest = times.last().copied().unwrap_or(f64::NAN);
+    let (middle, ratio) = (median(times), median(times) / median(baseline));
+    println!("{what:<52} {middle:>7.1} ms {slowest:>7.1} ms {ratio:>8.2}");
+}
+
+fn node(root: &Path, change: impl FnOnce(&mut ConfigFile)) -> Result<Node> {
+    let mut file = ConfigFile {
+        stores: vec![StoreConfig {
+            name: "bench".to_owned(),
+            path: root.to_owned(),
+            namespaces: Vec::new(),
+        }],
+        ..ConfigFile::default()
+    };
+    change(&mut file);
+    let config: Config = file.check()?;
+    Ok(Node::new(config, false, now_ms()))
+}
+
+fn pass(node: &mut Node, at_ms: u64) -> Result<()> {
+    let passed = node.pass(Trigger::Interval, &[], at_ms);
+    ensure!(
+        passed.report.errors.is_empty(),
+        "{:?}",
+        passed.report.errors
+    );
+    Ok(())
+}
+
+/// Models of small tensors, each an object of its own, so that the number of objects is what counts.
+fn fill(store: &Store) -> Result<Vec<Mapping>> {
+    let mut held = Vec::new();
+    for model in 0..MODELS {
+        let mut manifest = Manifest {
+            kind: ManifestKind::Safetensors,
+            source_size: 8 + OBJECTS_PER_MODEL * 8,
+            data_start: 8,
+            header_digest: Digest::of(&model.to_le_bytes()),
+            metadata: Vec::new(),
+            objects: Vec::new(),
+            tensors: Vec::new(),
+        };
+        for number in 0..OBJECTS_PER_MODEL {
+            let bytes = (model * OBJECTS_PER_MODEL + number).to_le_bytes();
+            let published = store.publish(&bytes, Access::ReadOnly)?;
+            if held.len() < MAPPED && number % 10 == 0 {
+                held.push(published.mapping);
+            }
+            manifest.objects.push(ManifestObject {
+                object: published.object,
+                kind: ObjectKind::Tensor,
+            });
+            manifest.tensors.push(ManifestTensor {
+                name: format!("layers.{number}.weight"),
+                dtype: Dtype::U8,
+                shape: vec![8],
+                id: TensorId::of(&bytes),
+                len: 8,
+                source_offset: number * 8,
+                place: Some(Place {
+                    object: u32::try_from(number)?,
+                    offset: 0,
+                }),
+            });
+        }
+        store.publish_manifest(&manifest)?;
+    }
+    Ok(held)
+}
+
+fn walk(store: &Store) -> Result<()> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(store.objects_dir())? {
+        bytes += entry?.metadata()?.blocks() * 512;
+    }
+    let locks = std::fs::read("/proc/locks")?;
+    ensure!(bytes > 0 && !locks.is_empty(), "nothing found");
+    Ok(())
+}
+
+/// The daemon as it is shipped, with its server and its scrub.
+struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+fn idle(root: &Path, secs: u64) -> Result<()> {
+    for (what, scrub) in [("without scrub", false), ("with scrub at 4 MiB/s", true)] {
+        let config = root.join("../idle.toml");
+        let text = format!(
+            "listen = \"127.0.0.1:0\"\n[scrub]\nenabled = {scrub}\n[[stores]]\nname = \"bench\"\npath = \"{}\"\n",
+            root.display()
+        );
+        std::fs::write(&config, text)?;
+        let daemon = Command::new(env!("CARGO_BIN_EXE_tetris-reclaimer"))
+            .args(["run", "--config"])
+            .arg(&config)
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut daemon = Daemon(daemon);
+        // The first pass is no idle time.
+        std::thread::sleep(Duration::from_secs(5));
+        let pid = daemon.0.id();
+        let before = cpu_seconds(pid)?;
+        std::thread::sleep(Duration::from_secs(secs));
+        let percent = (cpu_seconds(pid)? - before) / secs as f64 * 100.0;
+        let (now, peak) = (memory_mb(pid, "VmRSS:")?, memory_mb(pid, "VmHWM:")?);
+        ensure!(daemon.0.try_wait()?.is_none(), "the daemon has ended");
+        println!(
+            "idle daemon over {secs} s, {what:<24} {percent:>6.3} % of a core, {now:.1} MB resident, {peak:.1} MB at most"
+        );
+    }
+    Ok(())
+}
+
+fn cpu_seconds(pid: u32) -> Result<f64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).context("the daemon has ended")?;
+    let mut nanoseconds = 0.0;
+    for task in tasks {
+        // schedstat counts nanoseconds, stat only ticks of ten milliseconds.
+        let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
+        let spent: f64 = text.split_whitespace().next().unwrap_or("0").parse()?;
+        nanoseconds += spent;
+    }
+    Ok(nanoseconds / 1e9)
+}
+
+fn memory_mb(pid: u32, field: &str) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with(field));
+    let kib: f64 = line
+        .and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+        .context("no such field in /proc/pid/status")?;
+    Ok(kib * 1024.0 / 1e6)
+}
+
+fn free_everything(store: &Store, held: Vec<Mapping>) -> Result<()> {
+    drop(held);
+    let before = store.objects()?.objects.len();
+    let mut node = node(store.root(), |file| {
+        file.policy.store.expiry = Expiry::Fixed;
+        file.policy.store.keep_alive_secs = 0;
+        file.policy.store.expire_after_secs = 0;
+    })?;
+    let begin = Instant::now();
+    let passed = node.pass(Trigger::Interval, &[], now_ms() + 1000);
+    let seconds = begin.elapsed().as_secs_f64();
+    let left = store.objects()?.objects.len();
+    ensure!(
+        left == 0,
+        "{left} objects are left; {:?}",
+        passed.report.errors
+    );
+    println!("freeing all {before} objects and their records: {seconds:.2} s");
+    Ok(())
+}
