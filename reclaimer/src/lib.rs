@@ -9,4 +9,5 @@
 )]
 
 pub mod report;
+pub mod socket;
 pub mod warm;

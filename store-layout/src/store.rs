@@ -24,6 +24,8 @@ use crate::record;
 const HEADER: &str = "store";
 /// Name of the file that creation locks lie on.
 const LOCKS: &str = "locks";
+/// Name of the node daemon's socket, and of one that is about to take its place (LAYOUT.md 11).
+const DAEMON: [&str; 2] = ["daemon", "daemon.new"];
 
 /// The folders of a store (LAYOUT.md 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,6 +216,11 @@ impl Store {
         self.path(Folder::Objects, &object.file_name())
     }
 
+    /// Where the node daemon listens, if one looks after this store (LAYOUT.md 11).
+    pub fn daemon_socket(&self) -> PathBuf {
+        self.root.join(DAEMON[0])
+    }
+
     /// Takes the advisory creation lock for `key`; see [`CreationLock`]. `give_up` is asked between
     /// attempts and ends the wait when it says `true`.
     pub fn creation_lock(
@@ -273,7 +280,8 @@ fn open_dir(path: &Path) -> Result<OwnedFd, IoError> {
     .map_err(|error| IoError::new("open directory", path, error))
 }
 
-/// A store is created in an empty directory, or in one where an earlier attempt was cut short.
+/// A store is created in an empty directory, or in one where an earlier attempt was cut short, or where a
+/// daemon's socket outlived the store that was there.
 fn require_empty(root: &Path) -> Result<(), StoreError> {
     let entries = std::fs::read_dir(root).map_err(|error| IoError::new("list", root, error))?;
     for entry in entries {
@@ -281,6 +289,7 @@ fn require_empty(root: &Path) -> Result<(), StoreError> {
         let name = entry.file_name();
         let ours = name == LOCKS
             || name == HEADER
+            || DAEMON.iter().any(|socket| name == *socket)
             || Folder::ALL.iter().any(|folder| name == folder.name());
         if !ours {
             return Err(StoreError::NotEmpty { path: root.into() });
