@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use tetris_store_layout::{Manifest, ManifestKind, Store, StoreError, TensorId};
 
+use crate::daemon::Patience;
 use crate::error::LoadError;
 use crate::hub;
 use crate::load::Loader;
@@ -42,6 +43,8 @@ struct Inner {
     store: Option<Store>,
     /// Why there is no store, if there should be one.
     unavailable: Option<String>,
+    /// Whether the node's daemon is worth asking for room.
+    patience: Patience,
     loads: AtomicU64,
     private_loads: AtomicU64,
     private_bytes: AtomicU64,
@@ -94,6 +97,7 @@ impl Agent {
             inner: Arc::new(Inner {
                 store,
                 unavailable,
+                patience: Patience::default(),
                 loads: AtomicU64::new(0),
                 private_loads: AtomicU64::new(0),
                 private_bytes: AtomicU64::new(0),
@@ -217,7 +221,9 @@ impl Agent {
     }
 
     pub(crate) fn loader<'a>(&'a self, options: &'a LoadOptions) -> Loader<'a> {
-        Loader::new(self.store(), self.inner.unavailable.as_deref(), options)
+        let inner = &*self.inner;
+        let unavailable = inner.unavailable.as_deref();
+        Loader::new(self.store(), unavailable, options, &inner.patience)
     }
 
     fn count(&self, private_bytes: u64, reason: Option<&str>) {

@@ -9,7 +9,6 @@ use crate::agent::Agent;
 use crate::backing::Origin;
 use crate::error::NO_STORE;
 use crate::foreign::Region;
-use crate::load::Loader;
 use crate::options::LoadOptions;
 use crate::private::PrivateBytes;
 
@@ -53,9 +52,10 @@ impl Agent {
         };
         let mut result = store.get_or_create(&key, options.access, options.wait, make);
         if let Err(DeriveError::Publish(error, bytes)) = result {
-            let loader = Loader::new(Some(store), None, options);
+            let loader = self.loader(options);
             if !error.is_full() || !loader.make_room(bytes.len() as u64) {
-                return Ok(Ok(Derived::private(bytes, error.to_string())));
+                let reason = loader.with_refusal(error.to_string());
+                return Ok(Ok(Derived::private(bytes, reason)));
             }
             result = store.get_or_create(&key, options.access, options.wait, || Ok(bytes));
         }

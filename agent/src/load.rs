@@ -7,8 +7,8 @@ use tetris_store_layout::{IdentityBy, IdentityKey, Manifest, ManifestId, Manifes
 
 use crate::attach::{Found, attach};
 use crate::backing::{Backing, Backings};
+use crate::daemon::{Answers, Patience};
 use crate::error::{LoadError, NO_STORE};
-use crate::gc::{self, GcOptions};
 use crate::header::Header;
 use crate::hub;
 use crate::model::{Entry, Part};
@@ -30,7 +30,11 @@ pub(crate) struct Loader<'a> {
     unavailable: Option<&'a str>,
     pub(crate) options: &'a LoadOptions,
     /// One thread makes room at a time; the others find that it was made.
-    making_room: Mutex<()>,
+    pub(crate) making_room: Mutex<()>,
+    /// Whether the node's daemon is worth asking.
+    pub(crate) patience: &'a Patience,
+    /// What the daemon refused to this load.
+    pub(crate) answers: Answers,
 }
 
 impl<'a> Loader<'a> {
@@ -38,12 +42,15 @@ impl<'a> Loader<'a> {
         store: Option<&'a Store>,
         unavailable: Option<&'a str>,
         options: &'a LoadOptions,
+        patience: &'a Patience,
     ) -> Self {
         Self {
             store,
             unavailable,
             options,
             making_room: Mutex::new(()),
+            patience,
+            answers: Answers::default(),
         }
     }
 
@@ -257,7 +264,8 @@ impl<'a> Loader<'a> {
         if missing > 0 {
             let reason =
                 "the tensor store is read-only for this process and has not got all objects";
-            report.private_reason = Some(run.refused.unwrap_or(reason.to_owned()));
+            let reason = run.refused.unwrap_or(reason.to_owned());
+            report.private_reason = Some(self.with_refusal(reason));
             // A whole file is not copied: programs go on with the original.
             if manifest.kind == ManifestKind::File {
                 return Ok(Backings::default());
@@ -309,27 +317,6 @@ impl<'a> Loader<'a> {
             store,
             known_missing: false,
         }
-    }
-
-    /// Frees unreferenced objects, least recently used first, until `bytes` are free.
-    pub(crate) fn make_room(&self, bytes: u64) -> bool {
-        let Some(store) = self.store.filter(|_| self.options.reclaim_when_full) else {
-            return false;
-        };
-        let _one_at_a_time = self.making_room.lock();
-        let Ok(usage) = store.usage() else {
-            return false;
-        };
-        // A file system can also run out of inodes; one object less makes room for another.
-        let no_inode = usage.inodes > 0 && usage.inodes_free == 0;
-        if usage.free >= bytes && !no_inode {
-            return true;
-        }
-        let options = GcOptions {
-            enough_bytes: Some(bytes.saturating_sub(usage.free).max(1)),
-            ..GcOptions::default()
-        };
-        gc::collect(store, &options).is_ok_and(|report| report.freed_bytes > 0)
     }
 }
 

@@ -12,6 +12,11 @@ use tetris_store_layout::Access;
 /// A 100 GB model needs about half a minute; whoever waits in vain merely hashes the file as well.
 pub const DEFAULT_WAIT: Duration = Duration::from_mins(1);
 
+/// How long to wait, at most, for the node's daemon to make room in a full store.
+///
+/// A pass over 100,000 objects takes less than a second. Whoever waits in vain reclaims by itself.
+pub const DEFAULT_ROOM_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How far a cold load has come. Called from worker threads, once per segment of 4 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
@@ -60,9 +65,11 @@ pub struct LoadOptions {
     /// of the blob on this node is known without reading. On by default; costs the blob's length at
     /// about 1.5 GB/s, once.
     pub bind_blob_name: bool,
-    /// Reclaim unreferenced objects, least recently used first, when the store is full. On by
-    /// default.
+    /// Make room when the store is full. On by default. The node's daemon is asked, and its answer holds; where
+    /// none answers, unreferenced objects are reclaimed here, least recently used first.
     pub reclaim_when_full: bool,
+    /// Longest wait for the daemon's answer; see [`DEFAULT_ROOM_TIMEOUT`]. Zero: it is not asked.
+    pub room_timeout: Duration,
     /// Told of the progress of a cold load.
     pub progress: Option<ProgressFn>,
 }
@@ -77,6 +84,7 @@ impl Default for LoadOptions {
             wait: DEFAULT_WAIT,
             bind_blob_name: true,
             reclaim_when_full: true,
+            room_timeout: DEFAULT_ROOM_TIMEOUT,
             progress: None,
         }
     }

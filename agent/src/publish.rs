@@ -11,7 +11,6 @@ use tetris_store_layout::{
 use crate::agent::Agent;
 use crate::error::{NO_STORE, ShareError};
 use crate::foreign::Region;
-use crate::load::Loader;
 use crate::options::LoadOptions;
 use crate::threads;
 
@@ -45,7 +44,7 @@ impl Agent {
             let region = Region::of_mapping(mapping, object, Outcome::Existing);
             return Ok(Arc::new(region));
         }
-        let loader = Loader::new(Some(store), None, options);
+        let loader = self.loader(options);
         let publish = || publish(store, len, read_at, options);
         let published = match publish() {
             Err(error) if error.is_full() && loader.make_room(len) => publish(),

@@ -47,7 +47,7 @@ pub struct LoadReport {
     pub bytes_private: u64,
     /// Bytes of tensor data read from the model file; a byte read twice counts twice.
     pub bytes_read: u64,
-    /// Why some bytes are private, if any are.
+    /// Why some bytes are private, if any are; with the answer of the node's daemon, if it made no room.
     pub private_reason: Option<String>,
     /// How long the load took.
     pub duration: Duration,

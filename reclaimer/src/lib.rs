@@ -19,4 +19,5 @@ pub mod events;
 pub mod node;
 pub mod report;
 pub mod scrub;
+pub mod socket;
 pub mod warm;

@@ -25,8 +25,8 @@ use crate::record;
 const HEADER: &str = "store";
 /// Name of the file that creation locks lie on.
 const LOCKS: &str = "locks";
-/// Name of the socket that the node's daemon listens on (LAYOUT.md 1).
-pub const DAEMON_SOCKET: &str = "daemon";
+/// Name of the node daemon's socket, and of one that is about to take its place (LAYOUT.md 11).
+const DAEMON: [&str; 2] = ["daemon", "daemon.new"];
 /// Name of the file in which the reclaimer keeps what it learnt (LAYOUT.md 1).
 pub const RECLAIMER_STATE: &str = "reclaimer-state";
 
@@ -235,6 +235,11 @@ impl Store {
         self.path(Folder::Objects, &object.file_name())
     }
 
+    /// Where the node daemon listens, if one looks after this store (LAYOUT.md 11).
+    pub fn daemon_socket(&self) -> PathBuf {
+        self.root.join(DAEMON[0])
+    }
+
     /// Takes the advisory creation lock for `key`; see [`CreationLock`]. `give_up` is asked between
     /// attempts and ends the wait when it says `true`.
     pub fn creation_lock(
@@ -298,12 +303,13 @@ fn open_dir(path: &Path) -> Result<OwnedFd, IoError> {
 pub(crate) fn is_part_of_store(name: &OsStr) -> bool {
     name == LOCKS
         || name == HEADER
-        || name == DAEMON_SOCKET
+        || DAEMON.iter().any(|socket| name == *socket)
         || name == RECLAIMER_STATE
         || Folder::ALL.iter().any(|folder| name == folder.name())
 }
 
-/// A store is created in an empty directory, or in one where an earlier attempt was cut short.
+/// A store is created in an empty directory, or in one where an earlier attempt was cut short, or where a
+/// daemon's socket outlived the store that was there.
 fn require_empty(root: &Path) -> Result<(), StoreError> {
     let entries = std::fs::read_dir(root).map_err(|error| IoError::new("list", root, error))?;
     for entry in entries {

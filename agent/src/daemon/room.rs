@@ -1,0 +1,129 @@
+//! What an agent remembers of the daemon's answers, so that it does not ask in vain.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::message::Refusal;
+
+/// After a request that got no answer, the daemon is left alone for so long: each load would wait for it in vain.
+const AFTER_FAILURE: Duration = Duration::from_mins(1);
+/// After a refusal, a load asks again for as much only after so long: it has up to 16,384 objects, and would ask
+/// for each.
+const AFTER_REFUSAL: Duration = Duration::from_secs(1);
+
+/// Whether it is worth asking the daemon. One per agent, shared by its loads.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    failed: Mutex<Option<Instant>>,
+}
+
+impl Patience {
+    /// Whether the daemon may be asked at `now`.
+    pub(crate) fn is_left(&self, now: Instant) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.is_none_or(|at| now.saturating_duration_since(at) >= AFTER_FAILURE)
+    }
+
+    /// Notes that the daemon gave no answer.
+    pub(crate) fn lose(&self, now: Instant) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        *failed = Some(now);
+    }
+}
+
+/// What the daemon refused to one load.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    refused: Mutex<Option<Refused>>,
+}
+
+#[derive(Debug)]
+struct Refused {
+    bytes: u64,
+    at: Instant,
+    /// The first reason, which is the one to tell.
+    why: String,
+}
+
+impl Answers {
+    /// Whether `bytes` were refused just before `now`, or less.
+    pub(crate) fn is_refused(&self, bytes: u64, now: Instant) -> bool {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.as_ref().is_some_and(|refused| {
+            bytes >= refused.bytes && now.saturating_duration_since(refused.at) < AFTER_REFUSAL
+        })
+    }
+
+    /// Notes a refusal; the first one is logged.
+    pub(crate) fn refuse(&self, bytes: u64, now: Instant, refusal: &Refusal) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(refused) = refused.as_mut() {
+            (refused.bytes, refused.at) = (bytes, now);
+            return;
+        }
+        let Refusal {
+            missing_bytes,
+            reason,
+            text,
+        } = refusal;
+        tracing::warn!(
+            bytes,
+            missing_bytes,
+            reason = reason.0,
+            text,
+            "the node's daemon made no room in the tensor store"
+        );
+        let why =
+            format!("the node's daemon made no room, {missing_bytes} bytes are missing: {text}");
+        *refused = Some(Refused {
+            bytes,
+            at: now,
+            why,
+        });
+    }
+
+    /// Why the daemon refused, if it did.
+    pub(crate) fn why(&self) -> Option<String> {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.as_ref().map(|refused| refused.why.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::RefusalReason;
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_gave_no_answer_is_left_alone_for_a_while() {
+        let patience = Patience::default();
+        let now = Instant::now();
+        assert!(patience.is_left(now));
+        patience.lose(now);
+        assert!(!patience.is_left(now));
+        assert!(!patience.is_left(now + AFTER_FAILURE / 2));
+        assert!(patience.is_left(now + AFTER_FAILURE));
+    }
+
+    #[test]
+    fn what_was_refused_is_asked_for_again_when_it_is_less_or_later() {
+        let answers = Answers::default();
+        let now = Instant::now();
+        assert!(!answers.is_refused(100, now));
+        assert_eq!(answers.why(), None);
+        let refusal = |text: &str| Refusal {
+            missing_bytes: 7,
+            reason: RefusalReason::IN_USE,
+            text: text.to_owned(),
+        };
+        answers.refuse(100, now, &refusal("first"));
+        assert!(answers.is_refused(100, now));
+        assert!(answers.is_refused(101, now));
+        assert!(!answers.is_refused(99, now));
+        assert!(!answers.is_refused(100, now + AFTER_REFUSAL));
+        answers.refuse(50, now + AFTER_REFUSAL, &refusal("second"));
+        assert!(answers.is_refused(50, now + AFTER_REFUSAL));
+        let why = answers.why().unwrap();
+        assert!(why.contains("first") && why.contains("7 bytes"), "{why}");
+    }
+}

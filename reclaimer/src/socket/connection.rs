@@ -1,0 +1,195 @@
+//! One client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tetris_agent::daemon::{
+    ErrorCode, Message, ProtocolError, Refusal, RefusalReason, check_preamble, preamble,
+};
+use tetris_store_layout::Usage;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::frames::{Ended, Frames};
+use super::{Fault, Peer, RoomAnswer, RoomAsk};
+
+/// Told of each fault.
+pub(super) type OnFault = Arc<dyn Fn(Fault) + Send + Sync>;
+
+/// What a client's requests are answered with.
+pub(super) struct Client {
+    pub(super) peer: Peer,
+    /// Whether it may ask for room.
+    pub(super) allowed: bool,
+    pub(super) store: String,
+    /// The file system's size when the client came; `None` when that was not to be learnt.
+    pub(super) usage: Option<Usage>,
+    pub(super) room: mpsc::Sender<RoomAsk>,
+    pub(super) answer: Duration,
+    pub(super) on_fault: OnFault,
+}
+
+/// Whether the connection goes on.
+enum Next {
+    Another,
+    Hangup,
+}
+
+impl Client {
+    /// Answers messages until the client hangs up or breaks the rules.
+    pub(super) async fn talk(self, mut frames: Frames) {
+        let (code, why) = match self.messages(&mut frames).await {
+            Ok(()) | Err(Ended::Closed) => return,
+            Err(Ended::Stalled) => return (self.on_fault)(Fault::Stalled(self.peer)),
+            Err(Ended::Broken(error)) => (ErrorCode::MALFORMED, error.to_string()),
+        };
+        self.protest(code, &why);
+        // It may be gone already.
+        let _told = frames
+            .send(&Message::Error { code, text: why }.encode())
+            .await;
+    }
+
+    async fn messages(&self, frames: &mut Frames) -> Result<(), Ended> {
+        let theirs = frames.preamble().await?;
+        frames.send(&preamble()).await?;
+        match check_preamble(&theirs) {
+            // It sees our version, and knows.
+            Err(error @ ProtocolError::Version { .. }) => {
+                self.protest(ErrorCode::MALFORMED, &error.to_string());
+                return Ok(());
+            }
+            checked => checked.map_err(Ended::Broken)?,
+        }
+        if !self.is_hello(frames).await? {
+            return Ok(());
+        }
+        let daemon = env!("CARGO_PKG_VERSION").to_owned();
+        frames.send(&Message::HelloAck { daemon }.encode()).await?;
+        loop {
+            let (answer, next) = match frames.receive().await? {
+                Ok(Message::MakeRoom { bytes, inodes }) => {
+                    self.make_room(frames, bytes, inodes).await?
+                }
+                Ok(other) => self.unknown(&ProtocolError::UnknownKind(other.kind())),
+                Err(error @ ProtocolError::UnknownKind(_)) => self.unknown(&error),
+                Err(error) => (
+                    self.error(ErrorCode::MALFORMED, error.to_string()),
+                    Next::Another,
+                ),
+            };
+            frames.send(&answer.encode()).await?;
+            if let Next::Hangup = next {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads the first message, and tells the client if it is another than `Hello`.
+    async fn is_hello(&self, frames: &mut Frames) -> Result<bool, Ended> {
+        let text = match frames.receive().await? {
+            Ok(Message::Hello { .. }) => return Ok(true),
+            Ok(other) => format!("message kind {} came first, expected Hello", other.kind()),
+            Err(error) => format!("expected Hello: {error}"),
+        };
+        let error = self.error(ErrorCode::OUT_OF_TURN, text);
+        frames.send(&error.encode()).await?;
+        Ok(false)
+    }
+
+    fn unknown(&self, error: &ProtocolError) -> (Message, Next) {
+        let answer = self.error(ErrorCode::UNKNOWN_KIND, error.to_string());
+        (answer, Next::Another)
+    }
+
+    fn protest(&self, code: ErrorCode, why: &str) {
+        (self.on_fault)(Fault::Protocol(self.peer, code, why.to_owned()));
+    }
+
+    fn error(&self, code: ErrorCode, text: String) -> Message {
+        self.protest(code, &text);
+        Message::Error { code, text }
+    }
+
+    async fn make_room(
+        &self,
+        frames: &Frames,
+        bytes: u64,
+        inodes: u32,
+    ) -> Result<(Message, Next), Ended> {
+        if let Some(refusal) = self.refuse_at_once(bytes, inodes) {
+            return Ok((Message::RoomRefused(refusal), Next::Another));
+        }
+        let (reply, answer) = oneshot::channel();
+        let ask = RoomAsk {
+            store: self.store.clone(),
+            bytes,
+            inodes,
+            peer: self.peer,
+            reply,
+        };
+        let asked = async {
+            self.room.send(ask).await.ok()?;
+            answer.await.ok()
+        };
+        tokio::select! {
+            answered = timeout(self.answer, asked) => Ok(self.answered(answered.ok().flatten())),
+            // The answer is not waited for any more, and whoever makes it can see so.
+            early = frames.disturbed() => if early {
+                let text = "one request at a time: wait for the answer".to_owned();
+                Ok((self.error(ErrorCode::OUT_OF_TURN, text), Next::Hangup))
+            } else {
+                Err(Ended::Closed)
+            },
+        }
+    }
+
+    fn answered(&self, answer: Option<RoomAnswer>) -> (Message, Next) {
+        match answer {
+            Some(RoomAnswer::Made {
+                free_bytes,
+                freed_bytes,
+            }) => {
+                let made = Message::RoomMade {
+                    free_bytes,
+                    freed_bytes,
+                };
+                (made, Next::Another)
+            }
+            Some(RoomAnswer::Refused(refusal)) => (Message::RoomRefused(refusal), Next::Another),
+            None => {
+                (self.on_fault)(Fault::Unanswered(self.peer));
+                let error = Message::Error {
+                    code: ErrorCode::UNAVAILABLE,
+                    text: "the daemon is stopping, or too busy to answer".to_owned(),
+                };
+                (error, Next::Hangup)
+            }
+        }
+    }
+
+    /// The refusals that need no look at the store.
+    fn refuse_at_once(&self, bytes: u64, inodes: u32) -> Option<Refusal> {
+        if !self.allowed {
+            (self.on_fault)(Fault::NotAllowed(self.peer));
+            return Some(Refusal {
+                missing_bytes: 0,
+                reason: RefusalReason::NOT_ALLOWED,
+                text: format!(
+                    "uid {} may not have room made; root and the store's owner may",
+                    self.peer.uid
+                ),
+            });
+        }
+        let usage = self.usage?;
+        let too_many = usage.inodes > 0 && u64::from(inodes) > usage.inodes;
+        (bytes > usage.capacity || too_many).then(|| Refusal {
+            missing_bytes: bytes.saturating_sub(usage.capacity),
+            reason: RefusalReason::TOO_LARGE,
+            text: format!(
+                "{bytes} bytes and {inodes} files do not fit, the store's file system has {} bytes and {} files in all",
+                usage.capacity, usage.inodes
+            ),
+        })
+    }
+}

@@ -1,0 +1,45 @@
+//! A tmpfs of a test's own, which vanishes with its thread.
+
+use std::io::Write;
+use std::path::Path;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use tempfile::TempDir;
+
+pub struct Mount(TempDir);
+
+/// Says that the running test is left out, past the harness.
+pub fn say_skipped(reason: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("test");
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
+}
+
+impl Mount {
+    /// A tmpfs with these options; `None` for who is not root, which is said.
+    pub fn tmpfs(options: &str) -> Option<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            say_skipped("needs root to mount a tmpfs of its own");
+            return None;
+        }
+        let none = None::<&str>;
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        mount(none, "/", none, private, none).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let (kind, flags) = (Some("tmpfs"), MsFlags::empty());
+        mount(kind, dir.path(), kind, flags, Some(options)).unwrap();
+        Some(Self(dir))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = umount2(self.0.path(), MntFlags::MNT_DETACH);
+    }
+}
