@@ -8,5 +8,7 @@
     clippy::panic
 )]
 
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 pub mod report;
 pub mod warm;
