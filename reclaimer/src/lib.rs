@@ -17,6 +17,8 @@ pub mod config;
 pub mod engine;
 pub mod events;
 pub mod node;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 pub mod report;
 pub mod scrub;
 pub mod socket;

@@ -1,0 +1,67 @@
+//! The annotation with which a pod declares its models: a list of [`Declaration`]s.
+
+use std::collections::BTreeSet;
+
+use thiserror::Error;
+
+use crate::warm::{Declaration, DeclarationError};
+
+/// The annotation's key where the daemon's configuration names no other.
+pub const DEFAULT_ANNOTATION: &str = "tetris.dev/models";
+
+/// How many models one pod may declare.
+pub const MAX_MODELS: usize = 1024;
+
+/// What a list says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Declared {
+    /// The models that it declares.
+    pub models: BTreeSet<Declaration>,
+    /// How many of its items were left out.
+    pub left_out: u64,
+    /// Why the first of them was. Reasons of the others are not kept: a list is as long as its author wants.
+    pub first_error: Option<ItemError>,
+}
+
+/// Why an item of a list was left out.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ItemError {
+    /// It does not name a model.
+    #[error(transparent)]
+    Malformed(#[from] DeclarationError),
+    /// The pod declares too many.
+    #[error("model \"{item}\" is one too many: a pod may declare {MAX_MODELS}")]
+    TooMany {
+        /// The first that was left out.
+        item: Declaration,
+    },
+}
+
+impl Declared {
+    fn leave_out(&mut self, error: ItemError) {
+        self.left_out += 1;
+        self.first_error.get_or_insert(error);
+    }
+
+    fn take(&mut self, item: Declaration) {
+        if self.models.len() < MAX_MODELS || self.models.contains(&item) {
+            self.models.insert(item);
+        } else {
+            self.leave_out(ItemError::TooMany { item });
+        }
+    }
+}
+
+/// Reads a list: items separated by commas, white space or both. What is wrong is left out, the rest counts.
+pub fn parse_annotation(list: &str) -> Declared {
+    let mut declared = Declared::default();
+    let separator = |character: char| character == ',' || character.is_whitespace();
+    for item in list.split(separator).filter(|item| !item.is_empty()) {
+        match item.parse() {
+            Ok(item) => declared.take(item),
+            Err(error) => declared.leave_out(error.into()),
+        }
+    }
+    declared
+}

@@ -1,0 +1,47 @@
+//! What is wrong when the API server cannot be watched, and when to try again.
+
+use std::error::Error;
+use std::time::Duration;
+
+use kube::core::Status;
+use kube::runtime::watcher;
+
+/// The longest wait that a server may ask for. One that asks for more is asked again all the same.
+const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
+
+/// What the server asks for before the next request, where the status in its answer says it. Kube does not hand out the
+/// header `Retry-After`; an answer that has it alone (of priority and fairness: seconds) is met by the backoff.
+pub(super) fn retry_after(error: &watcher::Error) -> Option<Duration> {
+    let seconds = status(error)?.details.as_ref()?.retry_after_seconds;
+    Some(Duration::from_secs(seconds.into()).min(RETRY_AFTER_MAX))
+}
+
+/// What an administrator can do about it.
+pub(super) fn next_step(error: &watcher::Error) -> &'static str {
+    match status(error).map(|status| status.code) {
+        Some(401) => "check the token of the daemon's service account",
+        Some(403) => "allow the daemon's service account to list and watch pods in all namespaces",
+        Some(410) => "none needed: the pods are listed again",
+        Some(429) => "none needed, unless it stays: the API server is overloaded",
+        _ => "check that this node reaches the API server",
+    }
+}
+
+/// The innermost cause, which wrappers tend not to print.
+pub(super) fn root_cause(error: &watcher::Error) -> &dyn Error {
+    let mut cause: &dyn Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause
+}
+
+fn status(error: &watcher::Error) -> Option<&Status> {
+    match error {
+        watcher::Error::WatchError(status)
+        | watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status),
+        _ => None,
+    }
+}
