@@ -14,6 +14,7 @@ mod tenant;
 mod warmth;
 
 pub mod config;
+pub mod daemon;
 pub mod engine;
 pub mod events;
 pub mod node;

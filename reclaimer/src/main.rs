@@ -1,3 +1,7 @@
 //! The command `tetris-reclaimer`.
 
-fn main() {}
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

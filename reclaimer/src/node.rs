@@ -16,7 +16,7 @@ use crate::report::{ErrorClass, NodeStatus, PassReport};
 use crate::tenant::Tenant;
 use crate::warm::{Freshness, WarmSet};
 
-pub use pass::{Need, Room};
+pub use pass::{Need, Refused, Room};
 
 /// All stores of a node.
 #[derive(Debug)]

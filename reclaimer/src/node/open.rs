@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tetris_store_layout::Store;
 
 use super::Node;
+use crate::config::StoreConfig;
 use crate::kept::{Kept, KeptError};
 use crate::report::ErrorClass;
 use crate::tenant::Tenant;
@@ -36,6 +37,10 @@ impl Node {
                     .unwrap_or_default()
             };
             match Tenant::open(config.clone(), last_held) {
+                Ok(tenant) if !self.dry_run && !tenant.store.is_writable() => {
+                    let error = "this process may not write to it, so it can free nothing; run as its owner or root".to_owned();
+                    self.cannot_use(config, error, &told);
+                }
                 Ok(tenant) => {
                     if let Some(kept) = kept {
                         self.take_over(&config.name, kept);
@@ -43,15 +48,7 @@ impl Node {
                     tracing::info!(store = config.name, path = %config.path.display(), "store opened");
                     self.tenants.push(tenant);
                 }
-                Err(error) => {
-                    let error = error.to_string();
-                    if error != told {
-                        tracing::warn!(store = config.name, %error, "store cannot be used");
-                    }
-                    self.errors
-                        .push((ErrorClass::Store, Some(config.name.clone())));
-                    self.missing.push((config, error));
-                }
+                Err(error) => self.cannot_use(config, error.to_string(), &told),
             }
         }
         // As configured, whatever the order in which they could be opened.
@@ -63,7 +60,16 @@ impl Node {
             .sort_by_key(|tenant| order(&tenant.config.name));
     }
 
-    fn read_kept(&mut self, config: &crate::config::StoreConfig) -> Option<Kept> {
+    fn cannot_use(&mut self, config: StoreConfig, error: String, told: &str) {
+        if error != told {
+            tracing::warn!(store = config.name, %error, "store cannot be used");
+        }
+        self.errors
+            .push((ErrorClass::Store, Some(config.name.clone())));
+        self.missing.push((config, error));
+    }
+
+    fn read_kept(&mut self, config: &StoreConfig) -> Option<Kept> {
         Kept::read(&self.state_path(config)).unwrap_or_else(|error| {
             self.complain(&config.name, &error);
             None

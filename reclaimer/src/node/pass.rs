@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use tetris_reclaimer_core::{
-    Action, Event, Mount, Plan, Reason, RoomRequest, Shortfall, Snapshot, plan,
+    Action, Event, Goal, Mount, Plan, Reason, RoomRequest, Shortfall, Snapshot, plan,
 };
 use tetris_store_layout::{Holders, ObjectId, Reclaimed, Refresh, Usage};
 
 use super::{Node, Passed};
 use crate::report::{ErrorClass, PassReport, StorePass, Trigger};
-use crate::tenant::Look;
+use crate::tenant::{Look, Tenant};
 use crate::warmth::Declared;
 
 /// Everything is looked at anew after so long, whatever has changed: the safety net.
@@ -34,14 +34,27 @@ pub struct Need {
 /// What came of a need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Whether what was asked for is free now. Others may take it first.
-    pub made: bool,
+    /// Why there is no room; none when what was asked for is free now. Others may take it first.
+    pub refused: Option<Refused>,
     /// What is free on the mount.
     pub free_bytes: u64,
     /// What the pass freed there, in bytes.
     pub freed_bytes: u64,
     /// What is missing, in bytes; 0 when only files are.
     pub missing_bytes: u64,
+}
+
+/// Why there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// The store cannot be used now, or nothing is freed because this is a dry run.
+    Unavailable,
+    /// It could not be held by the mount, or within the store's limit, if nothing else were there.
+    TooLarge,
+    /// What is left is mapped.
+    InUse,
+    /// Something that nobody maps is kept by policy: it is declared warm, or guaranteed to another store.
+    Policy,
 }
 
 /// All stores at one moment, and where each lies.
@@ -221,8 +234,9 @@ impl Node {
         progress.shortfalls.clone_from(&plan.shortfalls);
         let spared = self.carry_out(&plan, sight, progress);
         self.note_draining(&plan, sight);
-        let unmet =
-            |need: &Need| !self.room(need, sight, progress).made && !plan.actions.is_empty();
+        let unmet = |need: &Need| {
+            self.room(need, sight, progress).refused.is_some() && !plan.actions.is_empty()
+        };
         if plan.cut_short || spared > 0 || needs.iter().any(unmet) {
             return Round::More;
         }
@@ -360,7 +374,7 @@ impl Node {
     fn room(&self, need: &Need, sight: &Sight, progress: &Progress) -> Room {
         let Some((index, usage)) = self.usage_of(&need.store, sight) else {
             return Room {
-                made: false,
+                refused: Some(Refused::Unavailable),
                 free_bytes: 0,
                 freed_bytes: 0,
                 missing_bytes: need.bytes,
@@ -371,34 +385,32 @@ impl Node {
             .stores
             .get(index)
             .map_or(0, |store| store.mount);
-        let over_limit = self.over_limit(index, need, sight);
-        let missing_bytes = need.bytes.saturating_sub(usage.free).max(over_limit);
-        let files = usage.inodes == 0 || usage.inodes_free >= need.inodes;
-        Room {
-            made: missing_bytes == 0 && files,
-            free_bytes: usage.free,
-            freed_bytes: progress.freed_bytes.get(&mount).copied().unwrap_or(0),
-            missing_bytes,
-        }
-    }
-
-    /// By how many bytes the store would be over its limit with what it asks for.
-    fn over_limit(&self, index: usize, need: &Need, sight: &Sight) -> u64 {
         let limit = self
             .config
             .policy
             .of(&need.store)
             .limit_bytes
             .unwrap_or(u64::MAX);
-        let Some(tenant) = self.tenants.get(index) else {
-            return 0;
-        };
         // What this pass freed is out of the catalogue already.
-        let used = match sight.snapshot.stores.get(index) {
-            Some(_) => tenant.used_bytes(),
-            None => 0,
+        let used = self.tenants.get(index).map_or(0, Tenant::used_bytes);
+        let over_limit = used.saturating_add(need.bytes).saturating_sub(limit);
+        let missing_bytes = need.bytes.saturating_sub(usage.free).max(over_limit);
+        let files = usage.inodes == 0 || usage.inodes_free >= need.inodes;
+        let refused = if missing_bytes == 0 && files {
+            None
+        } else if self.dry_run {
+            Some(Refused::Unavailable)
+        } else if need.bytes > usage.capacity.min(limit) {
+            Some(Refused::TooLarge)
+        } else {
+            Some(why_refused(&progress.shortfalls))
         };
-        used.saturating_add(need.bytes).saturating_sub(limit)
+        Room {
+            refused,
+            free_bytes: usage.free,
+            freed_bytes: progress.freed_bytes.get(&mount).copied().unwrap_or(0),
+            missing_bytes,
+        }
     }
 
     fn collect_records(&mut self, progress: &mut Progress) {
@@ -438,6 +450,22 @@ impl Node {
                 }
             }
         }
+    }
+}
+
+/// Other users of the mount may have what no store gives back; that is in use as well.
+fn why_refused(shortfalls: &[Shortfall]) -> Refused {
+    let mut requests = shortfalls
+        .iter()
+        .filter(|missed| missed.goal == Goal::Requests);
+    let policy = requests.any(|missed| {
+        let kept = missed.kept;
+        kept.protected_bytes + kept.young_bytes + kept.guaranteed_bytes > 0
+    });
+    if policy {
+        Refused::Policy
+    } else {
+        Refused::InUse
     }
 }
 

@@ -1,7 +1,7 @@
 //! Loads that wait for room.
 
 use tetris_reclaimer::engine::now_ms;
-use tetris_reclaimer::node::{Need, Node};
+use tetris_reclaimer::node::{Need, Node, Refused};
 use tetris_reclaimer::report::Trigger;
 use tetris_reclaimer_core::Reason;
 
@@ -46,7 +46,7 @@ fn a_load_that_asks_for_more_than_may_go_is_told_what_is_missing() {
     let held = fixture.load("a", "held", 1);
     let usage = store.usage().unwrap();
     let passed = node.pass(Trigger::Request, &[need("a", usage.capacity * 2)], now_ms());
-    assert!(!passed.rooms[0].made);
+    assert_eq!(passed.rooms[0].refused, Some(Refused::TooLarge));
     assert!(passed.rooms[0].missing_bytes >= usage.capacity);
     assert_eq!(passed.status.shortfalls[0].goal, "requests");
     assert_eq!(store.objects().unwrap().objects.len(), 1);
@@ -67,12 +67,12 @@ fn a_store_makes_room_within_its_limit_from_its_own() {
     drop(fixture.load("a", "two", 2));
     drop(fixture.load("b", "three", 3));
     let passed = node.pass(Trigger::Request, &[need("a", 100_000)], now_ms());
-    assert!(passed.rooms[0].made, "{:?}", passed.rooms);
+    assert_eq!(passed.rooms[0].refused, None);
     assert_eq!(a.objects().unwrap().objects.len(), 1);
     assert_eq!(b.objects().unwrap().objects.len(), 1);
     // More than its limit is not to be had, however much is free.
     let passed = node.pass(Trigger::Request, &[need("a", 300_000)], now_ms());
-    assert!(!passed.rooms[0].made);
+    assert!(passed.rooms[0].refused.is_some());
     assert_eq!(passed.rooms[0].missing_bytes, 50_000);
     assert_eq!(b.objects().unwrap().objects.len(), 1);
 }
@@ -83,5 +83,5 @@ fn a_need_of_a_store_that_is_not_there_is_refused() {
     fixture.store("a");
     let mut node = Node::new(fixture.config(&["a"], |_| {}), false, now_ms());
     let passed = node.pass(Trigger::Request, &[need("b", 1)], now_ms());
-    assert!(!passed.rooms[0].made);
+    assert_eq!(passed.rooms[0].refused, Some(Refused::Unavailable));
 }

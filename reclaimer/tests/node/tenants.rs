@@ -1,7 +1,7 @@
 //! Several stores under one daemon.
 
 use tetris_reclaimer::engine::now_ms;
-use tetris_reclaimer::node::{Need, Node};
+use tetris_reclaimer::node::{Need, Node, Refused};
 use tetris_reclaimer::report::Trigger;
 use tetris_store_layout::{CreateOptions, Store};
 
@@ -44,7 +44,7 @@ fn the_pressure_of_one_store_takes_nothing_that_another_is_guaranteed() {
         inodes: 0,
     };
     let passed = node.pass(Trigger::Request, &[everything], now_ms());
-    assert!(!passed.rooms[0].made);
+    assert_eq!(passed.rooms[0].refused, Some(Refused::Policy));
     // What `b` has beyond its guarantee went, one object of four being more than that leaves three.
     assert_eq!(b.objects().unwrap().objects.len(), 3);
     assert!(a.objects().unwrap().objects.is_empty());

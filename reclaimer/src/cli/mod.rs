@@ -1,0 +1,101 @@
+//! The command line.
+
+mod once;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tetris_reclaimer::config::ConfigFlags;
+use tetris_reclaimer::daemon;
+use tetris_reclaimer::logs::{LogFormat, init_logs};
+
+/// Frees tensors of this node's stores that nobody maps, under policy
+#[derive(Debug, Parser)]
+#[command(name = "tetris-reclaimer", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// How log lines are written, to standard error
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    log_format: Format,
+    /// What is logged: a level, or a filter such as `info,tetris_reclaimer=debug`
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILTER",
+        env = "RUST_LOG",
+        default_value = "info"
+    )]
+    log: String,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run until SIGTERM; SIGHUP reads the configuration again
+    Run(Run),
+    /// Make one pass, say what it did, and end
+    Once(Once),
+    /// Check the configuration and print it with all defaults
+    Check(ConfigFlags),
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    #[command(flatten)]
+    config: ConfigFlags,
+    /// Free nothing: only say what would be freed
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+struct Once {
+    #[command(flatten)]
+    config: ConfigFlags,
+    /// Free nothing: only say what would be freed
+    #[arg(long)]
+    dry_run: bool,
+    /// How the result is printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    init_logs(
+        match cli.log_format {
+            Format::Text => LogFormat::Text,
+            Format::Json => LogFormat::Json,
+        },
+        &cli.log,
+    )?;
+    match &cli.command {
+        Command::Run(args) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                // Passes and the scrub have threads of their own.
+                .worker_threads(2)
+                .enable_all()
+                .build()?;
+            runtime.block_on(daemon::run(&args.config, args.dry_run))
+        }
+        Command::Once(args) => once::run(args),
+        Command::Check(flags) => once::check(flags),
+    }
+}

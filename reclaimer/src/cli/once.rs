@@ -1,0 +1,114 @@
+//! One pass, and the check of a configuration.
+
+use std::io::Write as _;
+
+use anyhow::{Result, bail};
+use serde_json::{Map, Value, json};
+use tetris_reclaimer::config::ConfigFlags;
+use tetris_reclaimer::engine::now_ms;
+use tetris_reclaimer::node::{Node, Passed};
+use tetris_reclaimer::report::{StorePass, StoreStatus, Trigger};
+
+use super::{Format, Once};
+
+pub(super) fn run(args: &Once) -> Result<()> {
+    let config = args.config.load()?;
+    let mut node = Node::new(config, args.dry_run, now_ms());
+    let passed = node.pass(Trigger::Start, &[], now_ms());
+    node.keep(now_ms());
+    let text = match args.format {
+        Format::Json => serde_json::to_string_pretty(&as_json(&passed))? + "\n",
+        Format::Text => as_text(&passed),
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    if passed.report.errors.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "the pass was not complete: {} errors, see above",
+        passed.report.errors.len()
+    )
+}
+
+pub(super) fn check(flags: &ConfigFlags) -> Result<()> {
+    let config = flags.load()?;
+    let text = serde_json::to_string_pretty(&config.file)? + "\n";
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn as_json(passed: &Passed) -> Value {
+    let stores = passed.report.stores.iter().map(|pass| {
+        let freed: Map<String, Value> = pass
+            .freed
+            .iter()
+            .map(|(reason, amount)| (reason.name().to_owned(), json!(amount)))
+            .collect();
+        json!({
+            "store": pass.store,
+            "freed": freed,
+            "kept_by_lock": pass.kept_by_lock,
+            "records_removed": pass.records_removed,
+        })
+    });
+    let errors = passed.report.errors.iter();
+    let errors = errors.map(|(class, store)| json!({"class": class.name(), "store": store}));
+    json!({
+        "dry_run": passed.status.dry_run,
+        "passes": stores.collect::<Vec<_>>(),
+        "errors": errors.collect::<Vec<_>>(),
+        "status": passed.status,
+    })
+}
+
+fn as_text(passed: &Passed) -> String {
+    let mut text = String::new();
+    for store in &passed.status.stores {
+        let pass = passed
+            .report
+            .stores
+            .iter()
+            .find(|pass| pass.store == store.name);
+        text += &store_text(store, pass, passed.status.dry_run);
+    }
+    for missed in &passed.status.shortfalls {
+        text += &format!(
+            "{}: {} bytes short of the goal `{}`: {} are mapped, {} declared warm, {} within the keep-alive window, {} guaranteed\n",
+            missed.stores.join(", "),
+            missed.missing_bytes,
+            missed.goal,
+            missed.held_bytes,
+            missed.protected_bytes,
+            missed.young_bytes,
+            missed.guaranteed_bytes,
+        );
+    }
+    text
+}
+
+fn store_text(store: &StoreStatus, pass: Option<&StorePass>, dry_run: bool) -> String {
+    if let Some(error) = &store.error {
+        return format!("{}: {error}\n", store.name);
+    }
+    let mut text = format!("{} ({})\n", store.name, store.path.display());
+    for (state, amount) in &store.states {
+        let state = format!("{state:?}").to_lowercase();
+        text += &format!(
+            "  {state:<12} {:>10} objects {:>16} bytes\n",
+            amount.objects, amount.bytes
+        );
+    }
+    let freed = if dry_run { "would free" } else { "freed" };
+    for (reason, amount) in pass.into_iter().flat_map(|pass| &pass.freed) {
+        text += &format!(
+            "  {freed:<12} {:>10} objects {:>16} bytes  {}\n",
+            amount.objects,
+            amount.bytes,
+            reason.name()
+        );
+    }
+    for entry in &store.foreign {
+        text += &format!("  foreign      {}: {}\n", entry.path, entry.reason);
+    }
+    text
+}

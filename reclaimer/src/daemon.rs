@@ -1,0 +1,111 @@
+//! The daemon put together: the engine in its thread, and around it what is asynchronous.
+
+mod declarations;
+mod sockets;
+mod teller;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+use anyhow::{Context, Result};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::config::{Config, ConfigFlags};
+use crate::engine::{Command, Engine, now_ms};
+use crate::http::{self, Health, Shared};
+use crate::metrics::Metrics;
+use crate::node::Node;
+
+use sockets::Sockets;
+use teller::Teller;
+
+/// Runs until SIGTERM or SIGINT, and ends in order: no new requests, the pass in progress ends, what is learnt is kept.
+/// SIGHUP reads the configuration again; one that is wrong is told, and the one in force stays.
+pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
+    let config = flags.load()?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let (stop, stopped) = watch::channel(false);
+    let (commands, received) = channel();
+    let names = config.file.stores.iter().map(|store| store.name.clone());
+    let metrics = Arc::new(Metrics::new(names));
+    let health = Health::new(config.interval());
+    let (status, latest) = watch::channel(None);
+    let node = Node::new(config.clone(), dry_run, now_ms());
+    let server = match config.file.listen {
+        Some(address) => {
+            let listener = TcpListener::bind(address)
+                .await
+                .with_context(|| format!("cannot listen on {address} (field `listen`)"))?;
+            tracing::info!(address = %listener.local_addr()?, "serving metrics, health, status and inventory");
+            let shared = Shared::new(Arc::clone(&metrics), latest, health.clone());
+            Some(tokio::spawn(http::serve(
+                listener,
+                shared,
+                until(stopped.clone()),
+            )))
+        }
+        None => None,
+    };
+    let declarations = declarations::follow(&node, &commands, &metrics, stopped.clone());
+    let sockets = (!dry_run).then(|| Sockets::new(commands.clone(), Arc::clone(&metrics)));
+    let teller = Teller::new(commands.clone(), metrics, health, status, sockets);
+    let mut engine = tokio::task::spawn_blocking(|| Engine::new(node, received, teller).run());
+    let mut ended = None;
+    while ended.is_none() {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hang_up.recv() => reload(flags, &config, &commands),
+            result = &mut engine => ended = Some(result),
+        }
+    }
+    tracing::info!("stopping");
+    let _engine_has_ended = commands.send(Command::Stop);
+    let ended = match ended {
+        Some(ended) => ended,
+        None => engine.await,
+    };
+    let _nobody_listens = stop.send(true);
+    if let Some(server) = server {
+        server.await.context("the HTTP server failed")?;
+    }
+    declarations
+        .await
+        .context("the watch of the API server failed")?;
+    ended.context("the engine failed")
+}
+
+/// Done when the daemon stops.
+async fn until(mut stopped: watch::Receiver<bool>) {
+    // An error means that the sender has gone, and the daemon with it.
+    let _stopped = stopped.wait_for(|stopped| *stopped).await;
+}
+
+fn reload(flags: &ConfigFlags, started_with: &Config, commands: &Sender<Command>) {
+    let config = match flags.load() {
+        Ok(config) => config,
+        Err(error) => {
+            tracing::error!(%error, "the new configuration is wrong; the one in force stays");
+            return;
+        }
+    };
+    let (new, old) = (&config.file, &started_with.file);
+    for (field, same) in [
+        ("listen", new.listen == old.listen),
+        ("node", new.node == old.node),
+        ("kubernetes", new.kubernetes == old.kubernetes),
+    ] {
+        if !same {
+            tracing::warn!(
+                field,
+                "a change of this field takes force when the daemon is restarted"
+            );
+        }
+    }
+    tracing::info!("configuration read again");
+    let _engine_has_ended = commands.send(Command::Reload(Box::new(config)));
+}

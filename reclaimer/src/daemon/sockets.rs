@@ -1,0 +1,168 @@
+//! A socket in each store, through which agents ask for room.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use tetris_agent::daemon::{Refusal, RefusalReason};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::engine::Command;
+use crate::metrics::{Metrics, RoomOutcome};
+use crate::node::{Need, OpenStore, Refused, Room};
+use crate::report::ErrorClass;
+use crate::socket::{Fault, Limits, RoomAnswer, RoomAsk, Socket};
+
+/// How many loads may wait for the engine.
+const QUEUE: usize = 256;
+
+/// The sockets of all open stores.
+pub(super) struct Sockets {
+    runtime: Handle,
+    asks: mpsc::Sender<RoomAsk>,
+    metrics: Arc<Metrics>,
+    served: Vec<Served>,
+    /// Stores without a socket, which were told of.
+    told: Vec<OpenStore>,
+}
+
+struct Served {
+    store: OpenStore,
+    /// Dropping it ends the server.
+    _stop: oneshot::Sender<()>,
+    server: JoinHandle<()>,
+}
+
+impl Sockets {
+    /// Requests for room go to `commands`. Has to be made in a runtime.
+    pub(super) fn new(commands: Sender<Command>, metrics: Arc<Metrics>) -> Self {
+        let (asks, queue) = mpsc::channel(QUEUE);
+        tokio::spawn(hand_on(queue, commands, Arc::clone(&metrics)));
+        Self {
+            runtime: Handle::current(),
+            asks,
+            metrics,
+            served: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    /// Serves these stores and no others.
+    pub(super) fn serve(&mut self, open: &[OpenStore]) {
+        self.served
+            .retain(|served| open.contains(&served.store) && !served.server.is_finished());
+        self.told.retain(|store| open.contains(store));
+        for store in open {
+            if !self.served.iter().any(|served| served.store == *store) {
+                self.start(store);
+            }
+        }
+    }
+
+    fn start(&mut self, store: &OpenStore) {
+        let _runtime = self.runtime.enter();
+        let socket = match Socket::bind(&store.root, store.name.as_str()) {
+            Ok(socket) => socket,
+            Err(error) => {
+                if !self.told.contains(store) {
+                    tracing::warn!(store = store.name, %error, "no socket: agents make room by themselves");
+                    self.told.push(store.clone());
+                }
+                self.metrics.error(ErrorClass::Store, Some(&store.name));
+                return;
+            }
+        };
+        self.told.retain(|told| told != store);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = async {
+            let _dropped = stopped.await;
+        };
+        let (metrics, name) = (Arc::clone(&self.metrics), store.name.clone());
+        let on_fault = move |fault: Fault| {
+            tracing::debug!(store = name, ?fault, "client");
+            metrics.error(ErrorClass::Request, Some(&name));
+        };
+        let served = socket.serve(self.asks.clone(), Limits::default(), on_fault, stopped);
+        self.served.push(Served {
+            store: store.clone(),
+            _stop: stop,
+            server: self.runtime.spawn(served),
+        });
+    }
+}
+
+async fn hand_on(
+    mut asks: mpsc::Receiver<RoomAsk>,
+    commands: Sender<Command>,
+    metrics: Arc<Metrics>,
+) {
+    while let Some(ask) = asks.recv().await {
+        if ask.reply.is_closed() {
+            continue;
+        }
+        let need = Need {
+            store: ask.store,
+            bytes: ask.bytes,
+            inodes: u64::from(ask.inodes),
+        };
+        tracing::info!(
+            store = need.store,
+            bytes = need.bytes,
+            inodes = need.inodes,
+            uid = ask.peer.uid,
+            pid = ask.peer.pid,
+            "a load asks for room"
+        );
+        let (metrics, store) = (Arc::clone(&metrics), need.store.clone());
+        let bytes = need.bytes;
+        let answer = move |room: Room| {
+            let outcome = match (room.refused, room.freed_bytes) {
+                (None, _) => RoomOutcome::Served,
+                (Some(_), 0) => RoomOutcome::Refused,
+                (Some(_), _) => RoomOutcome::Partly,
+            };
+            metrics.request(&store, outcome, bytes);
+            tracing::info!(store, ?room, "answer to the load");
+            let _gone = ask.reply.send(answer_of(room));
+        };
+        if commands
+            .send(Command::Room(need, Box::new(answer)))
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+fn answer_of(room: Room) -> RoomAnswer {
+    let (reason, text) = match room.refused {
+        None => {
+            return RoomAnswer::Made {
+                free_bytes: room.free_bytes,
+                freed_bytes: room.freed_bytes,
+            };
+        }
+        Some(Refused::Unavailable) => (
+            RefusalReason::UNAVAILABLE,
+            "the daemon cannot use the store now; its log says why",
+        ),
+        Some(Refused::TooLarge) => (
+            RefusalReason::TOO_LARGE,
+            "the store, or its limit, is smaller than that; give it a larger one",
+        ),
+        Some(Refused::InUse) => (
+            RefusalReason::IN_USE,
+            "what is left is mapped; a larger store or fewer models would help",
+        ),
+        Some(Refused::Policy) => (
+            RefusalReason::POLICY,
+            "what is left is mapped, declared warm or guaranteed to other stores; /status says how much of each",
+        ),
+    };
+    RoomAnswer::Refused(Refusal {
+        missing_bytes: room.missing_bytes,
+        reason,
+        text: text.to_owned(),
+    })
+}
