@@ -14,7 +14,7 @@ pub const DEFAULT_WAIT: Duration = Duration::from_mins(1);
 
 /// How long to wait, at most, for the node's daemon to make room in a full store.
 ///
-/// A pass over 100,000 objects takes less than a second. Whoever waits in vain reclaims by itself.
+/// Long for a daemon that works, short beside the load of a model. Whoever waits in vain reclaims by itself.
 pub const DEFAULT_ROOM_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How far a cold load has come. Called from worker threads, once per segment of 4 MiB.
