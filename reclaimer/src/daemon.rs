@@ -6,6 +6,7 @@ mod teller;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
@@ -21,6 +22,9 @@ use crate::node::Node;
 use sockets::Sockets;
 use teller::Teller;
 
+/// A pass that takes longer hangs.
+const LONGEST_PASS: Duration = Duration::from_secs(120);
+
 /// Runs until SIGTERM or SIGINT, and ends in order: no new requests, the pass in progress ends, what is learnt is kept.
 /// SIGHUP reads the configuration again; one that is wrong is told, and the one in force stays.
 pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
@@ -32,7 +36,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let (commands, received) = channel();
     let names = config.file.stores.iter().map(|store| store.name.clone());
     let metrics = Arc::new(Metrics::new(names));
-    let health = Health::new(config.interval());
+    let health = Arc::new(Health::new(config.interval() * 2 + LONGEST_PASS));
     let (status, latest) = watch::channel(None);
     let node = Node::new(config.clone(), dry_run, now_ms());
     let server = match config.file.listen {
@@ -41,7 +45,11 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
                 .await
                 .with_context(|| format!("cannot listen on {address} (field `listen`)"))?;
             tracing::info!(address = %listener.local_addr()?, "serving metrics, health, status and inventory");
-            let shared = Shared::new(Arc::clone(&metrics), latest, health.clone());
+            let shared = Shared {
+                metrics: Arc::clone(&metrics),
+                status: latest,
+                health: Arc::clone(&health),
+            };
             Some(tokio::spawn(http::serve(
                 listener,
                 shared,

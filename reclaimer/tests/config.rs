@@ -69,7 +69,10 @@ fn everything_can_be_said() {
     assert_eq!(config.models["bert"].len(), 2);
     // What `check` prints is a configuration, with nothing lost.
     let json = serde_json::to_string(&config.file).unwrap();
-    assert_eq!(serde_json::from_str::<ConfigFile>(&json).unwrap(), config.file);
+    assert_eq!(
+        serde_json::from_str::<ConfigFile>(&json).unwrap(),
+        config.file
+    );
 }
 
 #[test]
@@ -141,7 +144,10 @@ fn errors_name_the_file_the_field_what_is_expected_and_what_was_found() {
         assert!(found.starts_with(expected), "{text}\n{found}\n{expected}");
     }
     let none = parsed("").unwrap().check().unwrap_err().to_string();
-    assert_eq!(none, "configuration field `stores`: expected at least one store (flag --store NAME=PATH), found none");
+    assert_eq!(
+        none,
+        "configuration field `stores`: expected at least one store (flag --store NAME=PATH), found none"
+    );
 }
 
 #[test]
@@ -160,5 +166,8 @@ fn flags_take_precedence_over_the_file() {
     assert_eq!(config.file.interval_secs, 7);
     std::fs::remove_file(&path).unwrap();
     let error = flags.load().unwrap_err().to_string();
-    assert!(error.starts_with(&format!("cannot read configuration `{}`", path.display())), "{error}");
+    assert!(
+        error.starts_with(&format!("cannot read configuration `{}`", path.display())),
+        "{error}"
+    );
 }

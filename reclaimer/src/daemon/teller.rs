@@ -18,7 +18,7 @@ use crate::scrub::Scrubber;
 /// Hands on what the engine says.
 pub(super) struct Teller {
     metrics: Arc<Metrics>,
-    health: Health,
+    health: Arc<Health>,
     status: watch::Sender<Option<Arc<NodeStatus>>>,
     events: Events,
     sockets: Option<Sockets>,
@@ -29,7 +29,7 @@ impl Teller {
     pub(super) fn new(
         commands: Sender<Command>,
         metrics: Arc<Metrics>,
-        health: Health,
+        health: Arc<Health>,
         status: watch::Sender<Option<Arc<NodeStatus>>>,
         sockets: Option<Sockets>,
     ) -> Self {
