@@ -1,0 +1,183 @@
+//! Stores, configurations, and the daemon as a process.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use tetris_agent::{Agent, Model};
+use tetris_store_layout::{CreateOptions, Store};
+
+pub const EXE: &str = env!("CARGO_BIN_EXE_tetris-reclaimer");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until something holds.
+pub fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A directory with a store in it.
+pub struct Place {
+    dir: TempDir,
+    mounted: bool,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir_in("/dev/shm").unwrap(),
+            mounted: false,
+        }
+    }
+
+    /// With a tmpfs of its own of so many bytes; `None` without the right to mount.
+    pub fn of_size(bytes: u64) -> Option<Self> {
+        let mut place = Self::new();
+        let options = format!("size={bytes}");
+        let source = Some("tetris-test");
+        let dir = place.path("store");
+        std::fs::create_dir(&dir).unwrap();
+        let made = mount(source, &dir, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()));
+        if made.is_err() {
+            eprintln!("SKIPPED: needs the right to mount a tmpfs");
+            return None;
+        }
+        place.mounted = true;
+        Some(place)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn store(&self) -> Store {
+        Store::create(self.path("store"), &CreateOptions::default()).unwrap()
+    }
+
+    /// A configuration file with the store, and this before it.
+    pub fn config(&self, text: &str) -> PathBuf {
+        let path = self.path("reclaimer.toml");
+        let store = self.path("store");
+        let store = format!("[[stores]]\nname = \"a\"\npath = \"{}\"\n", store.display());
+        std::fs::write(&path, format!("{text}\n{store}")).unwrap();
+        path
+    }
+
+    /// A model file of one tensor of `len` bytes, told from others by its seed.
+    pub fn model_file(&self, len: usize, seed: u8) -> PathBuf {
+        let path = self.path(&format!("{seed}-{len}.safetensors"));
+        let header = format!(
+            r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#
+        );
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.extend((0..len).map(|n| (n % 251) as u8 ^ seed));
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    pub fn load(&self, len: usize, seed: u8) -> Model {
+        let agent = Agent::open(self.path("store")).unwrap();
+        agent.load(self.model_file(len, seed)).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.mounted {
+            let _unmounted = umount2(&self.path("store"), MntFlags::MNT_DETACH);
+        }
+    }
+}
+
+/// Runs the command to its end.
+pub fn command(args: &[&str], config: &Path) -> Output {
+    let mut command = Command::new(EXE);
+    command.args(args).arg("--config").arg(config);
+    command.env_remove("RUST_LOG").env_remove("NODE_NAME");
+    command.output().unwrap()
+}
+
+/// The daemon. Killed when dropped.
+pub struct Daemon {
+    child: Child,
+    log: Arc<Mutex<String>>,
+}
+
+impl Daemon {
+    pub fn start(config: &Path, args: &[&str]) -> Self {
+        let mut command = Command::new(EXE);
+        command.arg("run").arg("--config").arg(config).args(args);
+        command.args(["--log", "info,tetris_reclaimer=debug"]);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let (lines, to) = (child.stderr.take().unwrap(), Arc::clone(&log));
+        std::thread::spawn(move || {
+            for line in BufReader::new(lines).lines().map_while(Result::ok) {
+                *to.lock().unwrap() += &(line + "\n");
+            }
+        });
+        Self { child, log }
+    }
+
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Waits for a line of its log.
+    pub fn says(&self, what: &str) -> String {
+        eventually(&format!("{what}\n{}", self.log()), || {
+            let log = self.log();
+            let line = log.lines().find(|line| line.contains(what));
+            line.map(str::to_owned)
+        })
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal(Signal::SIGTERM);
+        eventually("the end of the daemon", || self.child.try_wait().unwrap())
+    }
+
+    /// What the HTTP server answers, with its head.
+    pub fn get(&self, path: &str) -> String {
+        let line = self.says("address=");
+        let address = line.split("address=").nth(1).unwrap().trim().to_owned();
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// The value of a series of its metrics.
+    pub fn metric(&self, series: &str) -> f64 {
+        let metrics = self.get("/metrics");
+        let line = metrics.lines().find(|line| line.starts_with(series));
+        let value = line.and_then(|line| line.rsplit(' ').next());
+        value.unwrap_or_else(|| panic!("no {series} in {metrics}")).parse().unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}

@@ -1,0 +1,6 @@
+//! The command `tetris-reclaimer`, as an administrator runs it.
+
+mod harness;
+mod once;
+mod run;
+mod scrub;
