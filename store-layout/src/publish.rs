@@ -14,7 +14,7 @@ use crate::mapping::{Access, Mapping};
 use crate::record;
 use crate::store::{Folder, ObjectRef, Store};
 
-/// How often an object is linked again because someone removed the one that was there first.
+/// How often an object is linked because someone removed the one that was there first.
 const ATTEMPTS: u32 = 16;
 
 /// Who put an object into the store.
@@ -183,6 +183,11 @@ impl Staging<'_> {
                     outcome,
                     mapping,
                 });
+            }
+            // Ours had the name and our lock keeps reclaimers off: it was quarantined, or removed by
+            // hand. It is not named again, which would bring back what was set aside.
+            if outcome == Outcome::New {
+                break;
             }
         }
         Err(PublishError::Vanished { path })
