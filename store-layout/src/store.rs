@@ -222,13 +222,21 @@ impl Store {
         wait: Duration,
         give_up: impl FnMut() -> bool,
     ) -> Option<CreationLock> {
+        self.lock_key(key, wait, give_up).ok().flatten()
+    }
+
+    /// As [`Store::creation_lock`], but the file of the locks must be there and open.
+    pub(crate) fn lock_key(
+        &self,
+        key: &Digest,
+        wait: Duration,
+        give_up: impl FnMut() -> bool,
+    ) -> Result<Option<CreationLock>, IoError> {
         let deadline = Instant::now() + wait;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(self.root.join(LOCKS))
-            .ok()?;
-        CreationLock::acquire(file, key, deadline, give_up)
+        let path = self.root.join(LOCKS);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.map_err(|error| IoError::new("open", &path, error))?;
+        Ok(CreationLock::acquire(file, key, deadline, give_up))
     }
 
     pub(crate) fn folder(&self, folder: Folder) -> &OwnedFd {
