@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 
 use crate::crash;
@@ -153,10 +154,11 @@ impl Staging<'_> {
         let path = self.store.path(Folder::Objects, &name);
         record::seal(&self.file, &path)?;
         crash::passed("P5");
-        // Nobody else can have this description; a failure would be an I/O error such as ENOLCK.
-        let locked = try_lock(&self.file, LockKind::Read)
+        // Nobody else can open what has no name, and so nobody can be in the way.
+        let locked = try_lock(&self.file, LockKind::Read);
+        locked
+            .and_then(|locked| locked.then_some(()).ok_or(Errno::EAGAIN))
             .map_err(|error| IoError::new("lock", &path, error))?;
-        debug_assert!(locked);
         crash::passed("P6");
         for _ in 0..ATTEMPTS {
             let dir = self.store.folder(Folder::Objects);
