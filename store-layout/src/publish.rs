@@ -10,6 +10,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use crate::crash;
 use crate::error::{IoError, MapError, PublishError};
 use crate::hash::{SEGMENT_BYTES, SegmentDigest, SegmentHasher, combine, segment_count};
+use crate::interrupted::retried;
 use crate::lock::{LockKind, try_lock};
 use crate::mapping::{Access, Mapping};
 use crate::record;
@@ -70,12 +71,7 @@ impl Store {
         let path = self.path(Folder::Objects, "(new object)");
         let file = record::unnamed(self.folder(Folder::Objects), &path)?;
         crash::passed("P1");
-        if len > 0 {
-            let signed = i64::try_from(len)
-                .map_err(|_| IoError::new("allocate", &path, nix::errno::Errno::EFBIG))?;
-            fallocate(&file, FallocateFlags::empty(), 0, signed)
-                .map_err(|error| IoError::new("allocate", &path, error))?;
-        }
+        allocate(&file, len).map_err(|error| IoError::new("allocate", &path, error))?;
         crash::passed("P2");
         Ok(Staging {
             store: self,
@@ -194,6 +190,25 @@ impl Staging<'_> {
         }
         Err(PublishError::Vanished { path })
     }
+}
+
+/// P2. A kernel may let a signal undo what the interrupted call has allocated, and with a timer that ticks a
+/// large object would never be allocated as a whole: then it is allocated piece by piece.
+fn allocate(file: &File, len: u64) -> Result<(), Errno> {
+    const PIECE: i64 = 64 << 20;
+    let len = i64::try_from(len).map_err(|_| Errno::EFBIG)?;
+    let allocate = |at, len| fallocate(file, FallocateFlags::empty(), at, len);
+    if len == 0 {
+        return Ok(());
+    }
+    match allocate(0, len) {
+        Err(Errno::EINTR) => {}
+        done => return done,
+    }
+    for at in (0..len).step_by(PIECE as usize) {
+        retried(|| allocate(at, PIECE.min(len - at)))?;
+    }
+    Ok(())
 }
 
 impl SegmentWriter<'_> {

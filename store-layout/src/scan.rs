@@ -15,6 +15,7 @@ use crate::digest::{DerivedId, Digest, IdentityId, ManifestId, ObjectId};
 use crate::error::DecodeError;
 use crate::error::{IoError, StoreError};
 use crate::identity::{IdentityKey, decode_record};
+use crate::interrupted::retried;
 use crate::store::{Folder, ObjectRef, Store};
 
 /// An object in the store's directory.
@@ -126,8 +127,9 @@ impl Store {
         use std::os::unix::ffi::OsStringExt;
         let path = || self.root().join(folder.name());
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let mut dir = Dir::openat(self.folder(folder).as_fd(), ".", flags, Mode::empty())
-            .map_err(|error| IoError::new("list", path(), error))?;
+        let mut dir =
+            retried(|| Dir::openat(self.folder(folder).as_fd(), ".", flags, Mode::empty()))
+                .map_err(|error| IoError::new("list", path(), error))?;
         for entry in dir.iter() {
             let entry = entry.map_err(|error| IoError::new("list", path(), error))?;
             let name = entry.file_name();

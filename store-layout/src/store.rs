@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
@@ -17,6 +18,7 @@ use nix::unistd::{AccessFlags, access};
 use crate::digest::{Digest, ObjectId};
 use crate::error::{DecodeError, IoError, PublishError, StoreError};
 use crate::header::{StoreHeader, StoreId};
+use crate::interrupted::retried;
 use crate::lock::CreationLock;
 use crate::record;
 
@@ -273,23 +275,22 @@ fn make_dir(path: &Path) -> Result<(), IoError> {
 }
 
 fn open_dir(path: &Path) -> Result<OwnedFd, IoError> {
-    open(
-        path,
-        OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )
-    .map_err(|error| IoError::new("open directory", path, error))
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    retried(|| open(path, flags, Mode::empty()))
+        .map_err(|error| IoError::new("open directory", path, error))
 }
 
 /// A store is created in an empty directory, or in one where an earlier attempt was cut short.
 fn require_empty(root: &Path) -> Result<(), StoreError> {
-    let entries = std::fs::read_dir(root).map_err(|error| IoError::new("list", root, error))?;
-    for entry in entries {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let mut dir = retried(|| Dir::open(root, flags, Mode::empty()))
+        .map_err(|error| IoError::new("list", root, error))?;
+    for entry in dir.iter() {
         let entry = entry.map_err(|error| IoError::new("list", root, error))?;
-        let name = entry.file_name();
-        let ours = name == LOCKS
-            || name == HEADER
-            || Folder::ALL.iter().any(|folder| name == folder.name());
+        let name = entry.file_name().to_bytes();
+        let is = |own: &str| name == own.as_bytes();
+        let ours = [".", "..", LOCKS, HEADER].into_iter().any(is)
+            || Folder::ALL.iter().any(|folder| is(folder.name()));
         if !ours {
             return Err(StoreError::NotEmpty { path: root.into() });
         }
@@ -299,7 +300,7 @@ fn require_empty(root: &Path) -> Result<(), StoreError> {
 
 fn require_tmpfs(root: &Path) -> Result<(), StoreError> {
     let dir = open_dir(root)?;
-    let kind = fstatfs(dir.as_fd())
+    let kind = retried(|| fstatfs(dir.as_fd()))
         .map_err(|error: Errno| IoError::new("stat the file system of", root, error))?
         .filesystem_type();
     if kind == TMPFS_MAGIC {
