@@ -18,6 +18,9 @@ use tetris_tests::skip::is_root;
 /// Injections per scenario in the short form.
 const SAMPLE: usize = 80;
 
+/// How often a call is tried to be reached.
+const ATTEMPTS: usize = 10;
+
 fn exe() -> &'static str {
     env!("CARGO_BIN_EXE_tetris-fault-worker")
 }
@@ -38,6 +41,20 @@ fn sample(all: Vec<Injection>) -> Vec<Injection> {
     chosen.map(|(_, injection)| injection).collect()
 }
 
+/// Lets one call fail and checks what comes of it. How many calls a process makes may depend on the order in
+/// which a folder is listed, and on how long `/proc/locks` is: when the call is not reached, it is tried again.
+/// `false` when it is never reached.
+fn inject(places: &Places, check: &Check, injection: &Injection) -> anyhow::Result<bool> {
+    for _ in 0..ATTEMPTS {
+        let (run, traced) = places.run(Some(injection))?;
+        check.require(&run, &traced, injection)?;
+        if traced.hit {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Runs each injection; returns how many were run, how many there are, and what went wrong.
 fn run(scenario: Scenario) -> (usize, usize, Vec<String>) {
     let places = Places::new(exe(), scenario).unwrap();
@@ -45,24 +62,33 @@ fn run(scenario: Scenario) -> (usize, usize, Vec<String>) {
     let check = Check::new(&places, &clean).unwrap();
     let all = clean.injections.len();
     let chosen = sample(clean.injections);
-    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let wrong = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(injection) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let checked = places
-                        .run(Some(injection))
-                        .and_then(|(run, traced)| check.require(&run, &traced, injection));
-                    if let Err(error) = checked {
-                        let mut wrong = wrong.lock().unwrap_or_else(PoisonError::into_inner);
-                        wrong.push(format!("{scenario:?}: {injection:?}\n    {error:#}"));
+                    match inject(&places, &check, injection) {
+                        Ok(true) => {}
+                        Ok(false) => {
+                            missed.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(error) => {
+                            let mut wrong = wrong.lock().unwrap_or_else(PoisonError::into_inner);
+                            wrong.push(format!("{scenario:?}: {injection:?}\n    {error:#}"));
+                        }
                     }
                 }
             });
         }
     });
-    (chosen.len(), all, wrong.into_inner().unwrap())
+    let missed = missed.into_inner();
+    assert!(
+        missed * 20 <= chosen.len(),
+        "{scenario:?}: {missed} calls were never reached"
+    );
+    (chosen.len() - missed, all, wrong.into_inner().unwrap())
 }
 
 #[test]

@@ -39,8 +39,6 @@ pub struct Injection {
 pub struct Traced {
     /// What it reported, unless it died.
     pub outcome: Result<Outcome, String>,
-    /// The lines between the markers.
-    pub lines: Vec<String>,
     /// Errors to inject into the same run.
     pub injections: Vec<Injection>,
     /// Whether a call between the markers was made to fail.
@@ -198,7 +196,6 @@ fn parse(
 ) -> anyhow::Result<Traced> {
     let mut traced = Traced {
         outcome,
-        lines: Vec::new(),
         injections: Vec::new(),
         hit: false,
     };
@@ -220,7 +217,6 @@ fn parse(
             inside = false;
         }
         if inside {
-            traced.lines.push(call.to_owned());
             let constant = scenario == Scenario::FullLoad && name == "fallocate";
             traced.hit |= call.contains("(INJECTED)") && !constant;
             let possible = if constant {
