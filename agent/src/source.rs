@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::statfs::fstatfs;
 use nix::unistd::{Whence, lseek};
@@ -152,7 +153,13 @@ impl Source {
             0xf2f5_2010,
             0x2fc1_2fc1,
         ];
-        let fine = fstatfs(&self.file).is_ok_and(|stat| FINE.contains(&stat.filesystem_type().0));
+        let kind = loop {
+            match fstatfs(&self.file) {
+                Err(Errno::EINTR) => {}
+                done => break done,
+            }
+        };
+        let fine = kind.is_ok_and(|stat| FINE.contains(&stat.filesystem_type().0));
         Duration::from_millis(if fine { 100 } else { 2_000 })
     }
 }

@@ -122,8 +122,9 @@ pub enum PublishError {
     /// The object was published, and then could not be mapped.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// The object kept disappearing: something removes files of this store without the protocol.
-    #[error("object `{}` disappears as often as it is published; is something deleting files of the store?", path.display())]
+    /// The object kept disappearing, or disappeared once published: it was quarantined, or something removes
+    /// files of this store without the protocol.
+    #[error("object `{}` disappears when it is published; is it being quarantined, or is something deleting files of the store?", path.display())]
     Vanished {
         /// The object's path.
         path: PathBuf,

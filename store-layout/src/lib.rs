@@ -39,6 +39,7 @@ mod hash;
 mod header;
 mod holders;
 mod identity;
+mod interrupted;
 mod lock;
 mod manifest;
 mod map;

@@ -10,6 +10,7 @@ use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
 
 use crate::crash;
 use crate::error::{IoError, MapError};
+use crate::interrupted::retried;
 use crate::lock::{LockKind, try_lock};
 use crate::mapping::{Access, Mapping};
 use crate::scan::parse_object_name;
@@ -28,7 +29,8 @@ pub(crate) fn open_object(store: &Store, name: &str, write: bool) -> Result<File
         OFlag::O_RDONLY
     };
     let flags = mode | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    openat(store.folder(Folder::Objects), name, flags, Mode::empty()).map(File::from)
+    let dir = store.folder(Folder::Objects);
+    retried(|| openat(dir, name, flags, Mode::empty())).map(File::from)
 }
 
 impl Store {

@@ -4,17 +4,19 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 
 use crate::crash;
 use crate::error::{IoError, MapError, PublishError};
 use crate::hash::{SEGMENT_BYTES, SegmentDigest, SegmentHasher, combine, segment_count};
+use crate::interrupted::retried;
 use crate::lock::{LockKind, try_lock};
 use crate::mapping::{Access, Mapping};
 use crate::record;
 use crate::store::{Folder, ObjectRef, Store};
 
-/// How often an object is linked again because someone removed the one that was there first.
+/// How often an object is linked because someone removed the one that was there first.
 const ATTEMPTS: u32 = 16;
 
 /// Who put an object into the store.
@@ -69,12 +71,7 @@ impl Store {
         let path = self.path(Folder::Objects, "(new object)");
         let file = record::unnamed(self.folder(Folder::Objects), &path)?;
         crash::passed("P1");
-        if len > 0 {
-            let signed = i64::try_from(len)
-                .map_err(|_| IoError::new("allocate", &path, nix::errno::Errno::EFBIG))?;
-            fallocate(&file, FallocateFlags::empty(), 0, signed)
-                .map_err(|error| IoError::new("allocate", &path, error))?;
-        }
+        allocate(&file, len).map_err(|error| IoError::new("allocate", &path, error))?;
         crash::passed("P2");
         Ok(Staging {
             store: self,
@@ -153,10 +150,11 @@ impl Staging<'_> {
         let path = self.store.path(Folder::Objects, &name);
         record::seal(&self.file, &path)?;
         crash::passed("P5");
-        // Nobody else can have this description; a failure would be an I/O error such as ENOLCK.
-        let locked = try_lock(&self.file, LockKind::Read)
+        // Nobody else can open what has no name, and so nobody can be in the way.
+        let locked = try_lock(&self.file, LockKind::Read);
+        locked
+            .and_then(|locked| locked.then_some(()).ok_or(Errno::EAGAIN))
             .map_err(|error| IoError::new("lock", &path, error))?;
-        debug_assert!(locked);
         crash::passed("P6");
         for _ in 0..ATTEMPTS {
             let dir = self.store.folder(Folder::Objects);
@@ -184,9 +182,33 @@ impl Staging<'_> {
                     mapping,
                 });
             }
+            // Ours had the name and our lock keeps reclaimers off: it was quarantined, or removed by
+            // hand. It is not named again, which would bring back what was set aside.
+            if outcome == Outcome::New {
+                break;
+            }
         }
         Err(PublishError::Vanished { path })
     }
+}
+
+/// P2. A kernel may let a signal undo what the interrupted call has allocated, and with a timer that ticks a
+/// large object would never be allocated as a whole: then it is allocated piece by piece.
+fn allocate(file: &File, len: u64) -> Result<(), Errno> {
+    const PIECE: i64 = 64 << 20;
+    let len = i64::try_from(len).map_err(|_| Errno::EFBIG)?;
+    let allocate = |at, len| fallocate(file, FallocateFlags::empty(), at, len);
+    if len == 0 {
+        return Ok(());
+    }
+    match allocate(0, len) {
+        Err(Errno::EINTR) => {}
+        done => return done,
+    }
+    for at in (0..len).step_by(PIECE as usize) {
+        retried(|| allocate(at, PIECE.min(len - at)))?;
+    }
+    Ok(())
 }
 
 impl SegmentWriter<'_> {

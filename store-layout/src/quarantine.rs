@@ -1,31 +1,92 @@
-//! Setting a damaged object aside (LAYOUT.md 5.5).
+//! Setting a damaged object aside: steps Q1 to Q6 of LAYOUT.md 5.5.
+
+use std::fs::File;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::renameat;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+use crate::crash;
 use crate::error::IoError;
+use crate::lock::{LockKind, try_lock};
+use crate::map::open_object;
 use crate::store::{Folder, ObjectRef, Store};
+
+/// Longest wait for another process that quarantines the same object: it needs five system calls.
+const WAIT: Duration = Duration::from_secs(5);
+/// How often Q2 is tried again because a reclaimer was at work on the object.
+const ATTEMPTS: u32 = 50;
+/// A reclaimer holds its lock for three system calls.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// What has the object's name.
+enum Found {
+    /// Nothing, or by now something else.
+    Gone,
+    /// A file that no reclaimer can unlink while this is open.
+    Held(File),
+    /// Something that cannot be opened, and so neither locked nor reclaimed.
+    Unopenable,
+}
 
 impl Store {
     /// Moves what has the object's name out of reach, so that it is never mapped again and the next
-    /// load publishes it anew. `false` when there was nothing.
+    /// load publishes it anew. `false` when there was nothing, or a reclaimer was faster.
     ///
     /// Whoever has mapped it already keeps its pages.
     pub fn quarantine(&self, object: &ObjectRef) -> Result<bool, IoError> {
         let name = object.file_name();
+        let failed = |error| IoError::new("quarantine", self.path(Folder::Objects, &name), error);
+        // Two at once could each take the other's check for their own.
+        let _alone = self
+            .lock_key(&object.id.0, WAIT, || false)?
+            .ok_or_else(|| failed(Errno::EBUSY))?;
+        crash::passed("Q1");
+        let held = match self.hold(&name).map_err(failed)? {
+            Found::Gone => return Ok(false),
+            Found::Held(file) => Some(file),
+            Found::Unopenable => None,
+        };
         let (from, to) = (
             self.folder(Folder::Objects),
             self.folder(Folder::Quarantine),
         );
         match renameat(from, name.as_str(), to, name.as_str()) {
-            Ok(()) => Ok(true),
-            Err(Errno::ENOENT) => Ok(false),
-            Err(error) => {
-                let path = self.path(Folder::Objects, &name);
-                Err(IoError::new("quarantine", path, error))
-            }
+            Ok(()) => {}
+            Err(Errno::ENOENT) => return Ok(false),
+            Err(error) => return Err(failed(error)),
         }
+        crash::passed("Q5");
+        drop(held);
+        crash::passed("Q6");
+        Ok(true)
+    }
+
+    /// Q2 to Q4: keeps reclaimers off what has the name.
+    fn hold(&self, name: &str) -> Result<Found, Errno> {
+        for attempt in 0..ATTEMPTS {
+            let file = match open_object(self, name, false) {
+                Ok(file) => file,
+                Err(Errno::ENOENT) => return Ok(Found::Gone),
+                Err(Errno::ELOOP | Errno::ENXIO | Errno::EACCES) => return Ok(Found::Unopenable),
+                Err(error) => return Err(error),
+            };
+            crash::passed("Q2");
+            if !try_lock(&file, LockKind::Read)? {
+                if attempt > 0 {
+                    std::thread::sleep(PAUSE);
+                }
+                continue;
+            }
+            crash::passed("Q3");
+            if self.still_named(&file, name)?.is_none() {
+                return Ok(Found::Gone);
+            }
+            crash::passed("Q4");
+            return Ok(Found::Held(file));
+        }
+        Err(Errno::EBUSY)
     }
 
     /// Deletes an object that was set aside. Whoever still maps it keeps its pages. `false` when it was

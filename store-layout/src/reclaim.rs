@@ -89,8 +89,8 @@ impl Store {
         Err(Errno::EACCES)
     }
 
-    /// R3: the length of `file` if `name` still leads to it.
-    fn still_named(&self, file: &File, name: &str) -> Result<Option<u64>, Errno> {
+    /// R3, Q4: the length of `file` if `name` still leads to it.
+    pub(crate) fn still_named(&self, file: &File, name: &str) -> Result<Option<u64>, Errno> {
         let held = fstat(file)?;
         let dir = self.folder(Folder::Objects).as_fd();
         match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {

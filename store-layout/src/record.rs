@@ -12,12 +12,13 @@ use nix::unistd::{LinkatFlags, UnlinkatFlags, linkat, unlinkat};
 
 use crate::crash;
 use crate::error::{IoError, PublishError};
+use crate::interrupted::retried;
 use crate::store::{Folder, Store};
 
 /// Opens an unnamed file in `dir` for reading and writing (P1).
 pub(crate) fn unnamed(dir: &OwnedFd, path: &Path) -> Result<File, IoError> {
     let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
-    openat(dir, ".", flags, Mode::S_IRUSR | Mode::S_IWUSR)
+    retried(|| openat(dir, ".", flags, Mode::S_IRUSR | Mode::S_IWUSR))
         .map(File::from)
         .map_err(|error| IoError::new("stage", path, error))
 }
@@ -117,7 +118,7 @@ impl Store {
     ) -> Result<Option<Vec<u8>>, IoError> {
         let path = || self.path(folder, name);
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        let file = match openat(self.folder(folder), name, flags, Mode::empty()) {
+        let file = match retried(|| openat(self.folder(folder), name, flags, Mode::empty())) {
             Ok(fd) => File::from(fd),
             Err(Errno::ENOENT) => return Ok(None),
             Err(error) => return Err(IoError::new("open", path(), error)),

@@ -17,7 +17,8 @@ use crate::digest::{DerivedId, Digest, IdentityId, ManifestId, ObjectId};
 use crate::error::DecodeError;
 use crate::error::{IoError, StoreError};
 use crate::identity::{IdentityKey, decode_record};
-use crate::store::{Folder, ObjectRef, Store, is_part_of_store};
+use crate::interrupted::retried;
+use crate::store::{Folder, ObjectRef, Store, is_part_of_store, names_in};
 
 /// An object in the store's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,9 +102,7 @@ impl Store {
         let quarantine = self.root().join(Folder::Quarantine.name());
         let set_aside = self.quarantined()?.foreign.into_iter();
         foreign.extend(set_aside.map(|entry| (quarantine.join(entry.name), entry.reason)));
-        let failed = |error| IoError::new("list", self.root(), error);
-        for entry in std::fs::read_dir(self.root()).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
+        for name in names_in(self.root())? {
             if !is_part_of_store(&name) {
                 let reason = "no part of a store has this name".to_owned();
                 foreign.push((self.root().join(name), reason));
@@ -207,8 +206,9 @@ impl Store {
     ) -> Result<(), StoreError> {
         let path = || self.root().join(folder.name());
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let mut dir = Dir::openat(self.folder(folder).as_fd(), ".", flags, Mode::empty())
-            .map_err(|error| IoError::new("list", path(), error))?;
+        let mut dir =
+            retried(|| Dir::openat(self.folder(folder).as_fd(), ".", flags, Mode::empty()))
+                .map_err(|error| IoError::new("list", path(), error))?;
         for entry in dir.iter() {
             let entry = entry.map_err(|error| IoError::new("list", path(), error))?;
             if !matches!(entry.file_name().to_bytes(), b"." | b"..") {

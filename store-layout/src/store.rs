@@ -1,14 +1,16 @@
 //! Opening and creating a store.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat, major, minor};
@@ -18,6 +20,7 @@ use nix::unistd::{AccessFlags, access};
 use crate::digest::{Digest, ObjectId};
 use crate::error::{DecodeError, IoError, PublishError, StoreError};
 use crate::header::{StoreHeader, StoreId};
+use crate::interrupted::retried;
 use crate::lock::CreationLock;
 use crate::record;
 
@@ -248,13 +251,21 @@ impl Store {
         wait: Duration,
         give_up: impl FnMut() -> bool,
     ) -> Option<CreationLock> {
+        self.lock_key(key, wait, give_up).ok().flatten()
+    }
+
+    /// As [`Store::creation_lock`], but the file of the locks must be there and open.
+    pub(crate) fn lock_key(
+        &self,
+        key: &Digest,
+        wait: Duration,
+        give_up: impl FnMut() -> bool,
+    ) -> Result<Option<CreationLock>, IoError> {
         let deadline = Instant::now() + wait;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(self.root.join(LOCKS))
-            .ok()?;
-        CreationLock::acquire(file, key, deadline, give_up)
+        let path = self.root.join(LOCKS);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.map_err(|error| IoError::new("open", &path, error))?;
+        Ok(CreationLock::acquire(file, key, deadline, give_up))
     }
 
     pub(crate) fn folder(&self, folder: Folder) -> &OwnedFd {
@@ -291,12 +302,9 @@ fn make_dir(path: &Path) -> Result<(), IoError> {
 }
 
 fn open_dir(path: &Path) -> Result<OwnedFd, IoError> {
-    open(
-        path,
-        OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )
-    .map_err(|error| IoError::new("open directory", path, error))
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    retried(|| open(path, flags, Mode::empty()))
+        .map_err(|error| IoError::new("open directory", path, error))
 }
 
 /// Whether something in a store's root has a name of LAYOUT.md 1.
@@ -311,20 +319,30 @@ pub(crate) fn is_part_of_store(name: &OsStr) -> bool {
 /// A store is created in an empty directory, or in one where an earlier attempt was cut short, or where a
 /// daemon's socket outlived the store that was there.
 fn require_empty(root: &Path) -> Result<(), StoreError> {
-    let entries = std::fs::read_dir(root).map_err(|error| IoError::new("list", root, error))?;
-    for entry in entries {
-        let entry = entry.map_err(|error| IoError::new("list", root, error))?;
-        let name = entry.file_name();
-        if !is_part_of_store(&name) {
-            return Err(StoreError::NotEmpty { path: root.into() });
+    if names_in(root)?.iter().all(|name| is_part_of_store(name)) {
+        return Ok(());
+    }
+    Err(StoreError::NotEmpty { path: root.into() })
+}
+
+/// What lies in a directory, without `.` and `..`.
+pub(crate) fn names_in(path: &Path) -> Result<Vec<OsString>, IoError> {
+    let failed = |error| IoError::new("list", path, error);
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let mut dir = retried(|| Dir::open(path, flags, Mode::empty())).map_err(failed)?;
+    let mut names = Vec::new();
+    for entry in dir.iter() {
+        let name = entry.map_err(failed)?.file_name().to_bytes().to_vec();
+        if !matches!(&name[..], b"." | b"..") {
+            names.push(OsString::from_vec(name));
         }
     }
-    Ok(())
+    Ok(names)
 }
 
 fn require_tmpfs(root: &Path) -> Result<(), StoreError> {
     let dir = open_dir(root)?;
-    let kind = fstatfs(dir.as_fd())
+    let kind = retried(|| fstatfs(dir.as_fd()))
         .map_err(|error: Errno| IoError::new("stat the file system of", root, error))?
         .filesystem_type();
     if kind == TMPFS_MAGIC {

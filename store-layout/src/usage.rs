@@ -3,6 +3,7 @@
 use nix::sys::statvfs::fstatvfs;
 
 use crate::error::IoError;
+use crate::interrupted::retried;
 use crate::store::{Folder, Store};
 
 /// Room of the file system that a store lies on.
@@ -21,7 +22,7 @@ pub struct Usage {
 impl Store {
     /// Room of the file system that the store lies on, which others may share.
     pub fn usage(&self) -> Result<Usage, IoError> {
-        let stat = fstatvfs(self.folder(Folder::Objects))
+        let stat = retried(|| fstatvfs(self.folder(Folder::Objects)))
             .map_err(|error| IoError::new("stat the file system of", self.root(), error))?;
         Ok(Usage {
             capacity: stat.blocks() * stat.fragment_size(),

@@ -6,6 +6,7 @@
 
 pub mod check;
 pub mod crash;
+pub mod faults;
 pub mod model;
 pub mod mount;
 pub mod pool;

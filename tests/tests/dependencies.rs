@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Who may depend directly on which packages of this workspace, besides the store's layout.
-const MAY: [(&str, &[&str]); 11] = [
+const MAY: [(&str, &[&str]); 12] = [
     ("tetris-store-layout", &[]),
     ("tetris-agent", &[]),
     ("tetris-python", &["tetris-agent", "tetris-gpu-mirror"]),
@@ -47,6 +47,7 @@ const MAY: [(&str, &[&str]); 11] = [
     ("tetris-scaler-core", &[]),
     ("tetris-scaler", &["tetris-scaler-core"]),
     ("tetris-density", &["tetris-agent"]),
+    ("tetris-protocol-model", &[]),
     ("tetris-deploy", ANYTHING),
     ("tetris-tests", ANYTHING),
 ];

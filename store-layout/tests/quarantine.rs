@@ -1,0 +1,63 @@
+//! Quarantine beside processes that reclaim and publish the same object (LAYOUT.md 5.5).
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use tempfile::TempDir;
+use tetris_store_layout::{Access, CreateOptions, Store};
+
+fn new_store() -> (TempDir, Store) {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
+    (dir, store)
+}
+
+/// What a reclaimer has after R2.
+fn lock_as_a_reclaimer(path: &Path) -> File {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    let lock = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+    file
+}
+
+#[test]
+fn an_object_that_a_reclaimer_is_about_to_unlink_keeps_its_name() {
+    let (_dir, store) = new_store();
+    let object = store.publish(b"damaged", Access::ReadOnly).unwrap().object;
+    let path = store.object_path(&object);
+    let reclaimer = lock_as_a_reclaimer(&path);
+    // Otherwise another could take the name, and the reclaimer would unlink that.
+    let error = store.quarantine(&object).unwrap_err();
+    assert!(
+        error.to_string().contains(path.to_str().unwrap()),
+        "{error}"
+    );
+    assert!(path.exists());
+    drop(reclaimer);
+    assert!(store.quarantine(&object).unwrap());
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_referenced_object_is_quarantined_and_its_reference_lasts() {
+    let (_dir, store) = new_store();
+    let held = store.publish(b"in use", Access::ReadOnly).unwrap();
+    assert!(store.quarantine(&held.object).unwrap());
+    assert!(!store.quarantine(&held.object).unwrap());
+    assert_eq!(&*held.mapping, b"in use");
+    assert!(store.map(&held.object, Access::ReadOnly).unwrap().is_none());
+}

@@ -1,0 +1,240 @@
+//! The model as the state-space checker sees it.
+
+use stateright::{Checker, Model as _, Property};
+
+use crate::files::{Content, Files};
+use crate::invariants::{self, Invariant};
+use crate::operation::{Rules, State};
+use crate::process::{Doing, Passed, Process, Role};
+use crate::step::Protocol;
+
+/// Processes and what they may do.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    /// The protocols.
+    pub rules: Rules,
+    /// Operations of each loader.
+    pub loaders: Vec<u8>,
+    /// Operations of each reclaimer.
+    pub reclaimers: Vec<u8>,
+    /// Operations of each scrubber.
+    pub scrubbers: Vec<u8>,
+    /// Processes that may be killed.
+    pub crashes: u8,
+    /// Objects that may be damaged.
+    pub faults: u8,
+    /// The one invariant to check; all of them by default.
+    pub only: Option<&'static str>,
+}
+
+/// What can happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// A process begins a protocol for an object.
+    Begin(usize, Protocol, u8),
+    /// A process does its next step, choosing what is open.
+    Step(usize, u8),
+    /// A process unmaps what it holds.
+    Release(usize),
+    /// A process is killed.
+    Crash(usize),
+    /// An object is damaged.
+    Damage(u8),
+}
+
+/// What the checker found.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// Different states.
+    pub states: usize,
+    /// Actions in the longest run.
+    pub depth: usize,
+    /// Invariants that do not hold, with the actions that lead there.
+    pub broken: Vec<(&'static str, Vec<Action>)>,
+}
+
+impl Model {
+    /// Looks at every state; with [`Model::only`], until that invariant is found broken.
+    pub fn check(&self) -> Found {
+        // One thread finds a shortest way to what it looks for; two are faster where nothing is found.
+        let threads = if self.only.is_some() { 1 } else { 2 };
+        let checker = self.clone().checker().threads(threads).spawn_bfs().join();
+        let discoveries = checker.discoveries().into_iter();
+        let broken = discoveries.map(|(name, path)| (name, path.into_actions()));
+        Found {
+            states: checker.unique_state_count(),
+            depth: checker.max_depth(),
+            broken: broken.collect(),
+        }
+    }
+
+    /// The state in which nothing has happened.
+    pub fn start(&self) -> State {
+        let roles = [
+            (Role::Loader, &self.loaders),
+            (Role::Reclaimer, &self.reclaimers),
+            (Role::Scrubber, &self.scrubbers),
+        ];
+        let processes = roles
+            .into_iter()
+            .flat_map(|(role, left)| left.iter().map(move |&left| Process::new(role, left)));
+        State {
+            files: Files::default(),
+            processes: processes.collect(),
+            crashes: self.crashes,
+            faults: self.faults,
+            crashed: false,
+            written_after_naming: false,
+            refused: false,
+        }
+    }
+
+    fn begin(&self, me: usize, process: &Process, actions: &mut Vec<Action>) {
+        let protocols: &[Protocol] = match process.role {
+            // The agent looks an object up that it knows, and stages one that it does not.
+            Role::Loader => &[Protocol::Map, Protocol::Publish],
+            Role::Reclaimer => &[Protocol::Reclaim],
+            Role::Scrubber => &[Protocol::Quarantine],
+        };
+        for object in 0..self.rules.objects {
+            actions.extend(
+                protocols
+                    .iter()
+                    .map(|&protocol| Action::Begin(me, protocol, object)),
+            );
+        }
+    }
+}
+
+impl stateright::Model for Model {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![self.start()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (me, process) in state.processes.iter().enumerate() {
+            let has_nothing_open = process.descriptions().next().is_none() && !process.alone;
+            match process.doing {
+                Doing::Nothing if process.left > 0 && has_nothing_open => {
+                    self.begin(me, process, actions);
+                }
+                Doing::Nothing => {}
+                Doing::At(..) => {
+                    let choices = state.choices(&self.rules, me);
+                    actions.extend((0..choices).map(|choice| Action::Step(me, choice)));
+                }
+                Doing::Holds => actions.push(Action::Release(me)),
+            }
+            if state.crashes > 0 && process.doing != Doing::Nothing {
+                actions.push(Action::Crash(me));
+            }
+        }
+        let named = (0u8..)
+            .zip(state.files.objects)
+            .filter(|(_, inode)| inode.is_some());
+        if state.faults > 0 {
+            actions.extend(named.map(|(object, _)| Action::Damage(object)));
+        }
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let rules = &self.rules;
+        Some(match action {
+            Action::Begin(me, protocol, object) => state.begin(rules, me, object, protocol),
+            Action::Step(me, choice) => state.step(rules, me, choice, &mut Passed::new())?,
+            Action::Release(me) => state.release(rules, me),
+            Action::Crash(me) => state.crash(rules, me),
+            Action::Damage(object) => {
+                let mut state = state.clone();
+                let inode = state.files.lookup(object)?;
+                state.files.inode_mut(inode).content = Content::Damaged;
+                state.faults -= 1;
+                state
+            }
+        })
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let all = invariants::ALL.into_iter();
+        all.filter(|invariant| self.only.is_none_or(|only| only == invariant.name))
+            .map(|Invariant { name, holds }| Property::always(name, holds))
+            .collect()
+    }
+}
+
+/// Mixes of processes, each small enough to be looked at in full.
+pub fn mixes() -> Vec<(&'static str, Model)> {
+    let model = |objects, loaders: &[u8], reclaimers: &[u8], scrubbers: &[u8]| Model {
+        rules: Rules {
+            objects,
+            ..Rules::default()
+        },
+        loaders: loaders.to_vec(),
+        reclaimers: reclaimers.to_vec(),
+        scrubbers: scrubbers.to_vec(),
+        ..Model::default()
+    };
+    let one = |model: Model| Model {
+        crashes: 1,
+        ..model
+    };
+    let damaged = |model: Model| Model { faults: 1, ..model };
+    let unprivileged = |model: Model| Model {
+        rules: Rules {
+            unprivileged: true,
+            ..model.rules
+        },
+        ..model
+    };
+    vec![
+        (
+            "1 loader, 1 reclaimer, 1 crash",
+            one(model(2, &[2], &[1], &[])),
+        ),
+        (
+            "1 loader, 1 reclaimer without capabilities",
+            unprivileged(model(1, &[2], &[2], &[])),
+        ),
+        (
+            "2 loaders, 2 reclaimers, 1 crash",
+            one(model(1, &[1, 1], &[1, 1], &[])),
+        ),
+        (
+            "1 loader, 1 reclaimer, 2 scrubbers, 1 crash",
+            one(model(1, &[2], &[1], &[1, 1])),
+        ),
+        (
+            "1 loader, 1 reclaimer, 2 scrubbers",
+            model(1, &[3], &[1], &[1, 1]),
+        ),
+        (
+            "1 loader, 1 reclaimer, 1 scrubber",
+            model(1, &[3], &[3], &[1]),
+        ),
+        (
+            "2 loaders, 1 reclaimer, 2 objects, 1 crash",
+            one(model(2, &[1, 1], &[2], &[])),
+        ),
+        (
+            "2 loaders, 1 reclaimer, 1 damage",
+            damaged(model(1, &[2, 1], &[1], &[])),
+        ),
+        (
+            "2 loaders, 1 reclaimer, 1 scrubber",
+            model(1, &[2, 1], &[1], &[1]),
+        ),
+        (
+            "2 loaders, 2 reclaimers without capabilities, 1 crash",
+            unprivileged(one(model(1, &[1, 1], &[1, 1], &[]))),
+        ),
+        ("3 loaders, 1 reclaimer", model(1, &[1, 1, 1], &[2], &[])),
+        ("2 loaders, 2 reclaimers", model(1, &[2, 2], &[1, 1], &[])),
+        (
+            "1 loader, 2 reclaimers, 2 scrubbers",
+            model(1, &[3], &[1, 1], &[1, 1]),
+        ),
+    ]
+}

@@ -1,0 +1,18 @@
+//! The protocols as LAYOUT.md has them keep every invariant in every state that a few processes can reach.
+
+use std::io::Write;
+
+use tetris_protocol_model::model::mixes;
+
+#[test]
+fn every_invariant_holds_in_every_state() {
+    for (what, model) in mixes() {
+        let found = model.check();
+        let line = format!(
+            "{what}: {} states, longest run {}\n",
+            found.states, found.depth
+        );
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        assert!(found.broken.is_empty(), "{what}: {:#?}", found.broken);
+    }
+}

@@ -1,0 +1,8 @@
+//! The program whose system calls fail: does the one thing that its argument says.
+
+use anyhow::Context;
+
+fn main() -> anyhow::Result<()> {
+    let job = std::env::args().nth(1).context("expected a job as JSON")?;
+    tetris_tests::faults::run(&serde_json::from_str(&job)?)
+}
