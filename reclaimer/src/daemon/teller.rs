@@ -64,7 +64,7 @@ impl Teller {
 
 impl Observer for Teller {
     fn passed(&mut self, passed: Passed) {
-        log(&passed.report);
+        log(&passed.report, passed.status.dry_run);
         self.metrics.pass(&passed.report);
         self.status.send_replace(Some(Arc::new(passed.status)));
         self.alive();
@@ -85,7 +85,8 @@ impl Observer for Teller {
     }
 }
 
-fn log(report: &PassReport) {
+fn log(report: &PassReport, dry_run: bool) {
+    let what = if dry_run { "would be freed" } else { "freed" };
     for pass in &report.stores {
         for (reason, amount) in &pass.freed {
             tracing::info!(
@@ -93,7 +94,7 @@ fn log(report: &PassReport) {
                 reason = reason.name(),
                 objects = amount.objects,
                 bytes = amount.bytes,
-                "freed"
+                "{what}"
             );
         }
     }

@@ -36,7 +36,7 @@ fn a_damaged_object_is_set_aside_its_holders_are_told_and_the_next_load_publishe
         assert!(store.map(&object, Access::ReadOnly).unwrap().is_none());
         assert_eq!(store.quarantined().unwrap().objects.len(), 1);
         eventually("the count", || {
-            let counted = "tetris_scrub_objects_total{store=\"a\",result=\"quarantined\"}";
+            let counted = "tetris_scrubbed_objects_total{store=\"a\",result=\"quarantined\"}";
             (daemon.metric(counted) >= 1.0).then_some(())
         });
         // Whoever maps it keeps what it has; a new load gets what is right.
