@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tetris_reclaimer_core::State;
-use tetris_store_layout::{ObjectId, RECLAIMER_STATE};
+use tetris_store_layout::{ObjectId, RECLAIMER_STATE, RECLAIMER_STATE_NEW};
 use thiserror::Error;
 
 use crate::warm::{Declaration, Pod};
@@ -121,9 +121,11 @@ impl Kept {
             path: path.to_owned(),
             source,
         })?;
-        let mut staged = path.as_os_str().to_owned();
-        staged.push(".new");
-        let staged = PathBuf::from(staged);
+        let staged = if path.ends_with(RECLAIMER_STATE) {
+            path.with_file_name(RECLAIMER_STATE_NEW)
+        } else {
+            path.with_extension("json.new")
+        };
         let written = write_new(&staged, &bytes)
             .and_then(|()| std::fs::rename(&staged, path))
             .map_err(|source| failed("write", path, source));

@@ -74,6 +74,6 @@ pub use pack::{PACK_ALIGN, PackItem, PackPlan, SMALL_TENSOR, plan_packs, small_t
 pub use publish::{Outcome, Published, SegmentWriter, Staging};
 pub use reclaim::Reclaimed;
 pub use scan::{BoundIdentity, ForeignEntry, ObjectEntry, ObjectListing, RecordEntry};
-pub use store::{CreateOptions, ObjectRef, RECLAIMER_STATE, Store};
+pub use store::{CreateOptions, ObjectRef, RECLAIMER_STATE, RECLAIMER_STATE_NEW, Store};
 pub use usage::Usage;
 pub use verify::{Fault, Verified, VerifyDepth};

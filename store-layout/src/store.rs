@@ -32,6 +32,8 @@ const LOCKS: &str = "locks";
 const DAEMON: [&str; 2] = ["daemon", "daemon.new"];
 /// Name of the file in which the reclaimer keeps what it learnt (LAYOUT.md 1).
 pub const RECLAIMER_STATE: &str = "reclaimer-state";
+/// Name of that file until it is complete.
+pub const RECLAIMER_STATE_NEW: &str = "reclaimer-state.new";
 
 /// The folders of a store (LAYOUT.md 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,6 +315,7 @@ pub(crate) fn is_part_of_store(name: &OsStr) -> bool {
         || name == HEADER
         || DAEMON.iter().any(|socket| name == *socket)
         || name == RECLAIMER_STATE
+        || name == RECLAIMER_STATE_NEW
         || Folder::ALL.iter().any(|folder| name == folder.name())
 }
 
