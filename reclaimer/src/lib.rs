@@ -8,5 +8,8 @@
     clippy::panic
 )]
 
+pub mod http;
+pub mod logs;
+pub mod metrics;
 pub mod report;
 pub mod warm;

@@ -21,6 +21,21 @@ pub enum ObjectState {
     Quarantined,
 }
 
+impl ObjectState {
+    /// All states.
+    pub const ALL: [Self; 4] = [Self::Held, Self::Warm, Self::Idle, Self::Quarantined];
+
+    /// Its name in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Warm => "warm",
+            Self::Idle => "idle",
+            Self::Quarantined => "quarantined",
+        }
+    }
+}
+
 /// Objects and the memory that they occupy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
@@ -159,6 +174,16 @@ pub enum Trigger {
 }
 
 impl Trigger {
+    /// All triggers.
+    pub const ALL: [Self; 6] = [
+        Self::Start,
+        Self::Interval,
+        Self::Event,
+        Self::Request,
+        Self::Watermark,
+        Self::Change,
+    ];
+
     /// Its name in logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
@@ -278,6 +303,9 @@ pub enum ScrubResult {
 }
 
 impl ScrubResult {
+    /// All results.
+    pub const ALL: [Self; 3] = [Self::Sound, Self::Quarantined, Self::Failed];
+
     /// Its name in logs and metrics.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,0 +1,164 @@
+//! What others read over HTTP: health, metrics, status and the inventory that placement goes by. Read-only.
+//!
+//! | path | what |
+//! |---|---|
+//! | `/healthz` | 200 while the daemon's loop reports heartbeats, otherwise 503 and the reason |
+//! | `/readyz` | 200 once a pass has ended and all stores can be used, otherwise 503 and what is missing |
+//! | `/metrics` | OpenMetrics text |
+//! | `/status` | the node at the end of the last pass, as JSON; `?models=true` adds every model |
+//! | `/inventory` | models by store, and how much of each is here, as JSON; its shape is in [`inventory`] |
+//!
+//! `/status` and `/inventory` are rendered once per pass and encoding, when first asked for, and have an ETag over their
+//! content: pollers send `If-None-Match` and get 304 while nothing changed. When the pass ended is not content; it is in the
+//! header [`OBSERVED_HEADER`] of every answer, 304 too.
+//!
+//! Every answer ends its connection: pollers are many, and connections that wait for the next poll would fill the
+//! [`Limits`].
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::{CONNECTION, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Router, handler::Handler as _};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
+
+use crate::metrics::{self, Metrics};
+use crate::report::NodeStatus;
+
+pub use self::health::Health;
+pub use self::limits::Limits;
+pub use self::pages::OBSERVED_HEADER;
+
+mod health;
+pub mod inventory;
+mod limits;
+mod negotiate;
+mod pages;
+mod render;
+mod status;
+
+/// What the pages are made of.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// The daemon's metrics.
+    pub metrics: Arc<Metrics>,
+    /// The node at the end of the last pass; none before the first one ended.
+    pub status: watch::Receiver<Option<Arc<NodeStatus>>>,
+    /// Whether the daemon's loop runs.
+    pub health: Arc<Health>,
+}
+
+/// Serves until `stop` is done, within [`Limits::default`].
+///
+/// Then answers what was asked already, for at most [`Limits::stop`].
+pub async fn serve(listener: TcpListener, shared: Shared, stop: impl Future<Output = ()>) {
+    serve_within(Limits::default(), listener, shared, stop).await;
+}
+
+/// [`serve`] with other limits.
+pub async fn serve_within(
+    limits: Limits,
+    listener: TcpListener,
+    shared: Shared,
+    stop: impl Future<Output = ()>,
+) {
+    let (stopping, mut stopped) = watch::channel(false);
+    let serving = axum::serve(limits::Limited::new(listener, limits), router(shared))
+        .with_graceful_shutdown(async move {
+            // An error says that this function was dropped, which ends the server too.
+            drop(stopped.wait_for(|stop| *stop).await);
+        });
+    let overdue = async {
+        stop.await;
+        stopping.send_replace(true);
+        tokio::time::sleep(limits.stop).await;
+    };
+    tokio::select! {
+        // It never fails: axum goes on after errors of the listener.
+        _ = serving.into_future() => {}
+        () = overdue => {
+            tracing::warn!("some HTTP clients had not read their answers when the daemon stopped");
+        }
+    }
+}
+
+/// The pages. For a server of one's own, and for tests.
+pub fn router(shared: Shared) -> Router {
+    let gzip = CompressionLayer::new().quality(CompressionLevel::Fastest);
+    let page = |page: pages::Endpoint| {
+        let cache = Arc::new(pages::Cache::new(page, shared.status.clone()));
+        get(render::render.layer(gzip.clone()))
+            .route_layer(from_fn_with_state(cache, pages::cached))
+    };
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics.layer(gzip.clone())))
+        .route("/status", page(pages::Endpoint::Status))
+        .route("/inventory", page(pages::Endpoint::Inventory))
+        .fallback(not_found)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(map_response(close))
+        .with_state(shared)
+}
+
+async fn healthz(State(shared): State<Shared>) -> Response {
+    answer(shared.health.check())
+}
+
+async fn readyz(State(shared): State<Shared>) -> Response {
+    let status = shared.status.borrow().clone();
+    answer(health::ready(status.as_deref()))
+}
+
+fn answer(result: Result<(), String>) -> Response {
+    match result {
+        Ok(()) => "ok\n".into_response(),
+        Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
+    }
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    let status = shared.status.borrow().clone();
+    match shared.metrics.encode(status) {
+        Ok(body) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], body).into_response(),
+        Err(err) => failed(&err),
+    }
+}
+
+async fn not_found() -> Response {
+    text(
+        StatusCode::NOT_FOUND,
+        "no such page; there are /healthz, /readyz, /metrics, /status and /inventory\n",
+    )
+}
+
+async fn not_allowed() -> Response {
+    text(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "pages are read-only; use GET or HEAD\n",
+    )
+}
+
+async fn close(mut response: Response) -> Response {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
+    response
+}
+
+fn text(status: StatusCode, body: impl Into<String>) -> Response {
+    (status, body.into()).into_response()
+}
+
+fn failed(err: &dyn std::fmt::Display) -> Response {
+    let reason = format!("the page could not be made: {err}\n");
+    text(StatusCode::INTERNAL_SERVER_ERROR, reason)
+}

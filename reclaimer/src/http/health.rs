@@ -1,0 +1,63 @@
+//! Whether the daemon lives, and whether it is ready.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::report::NodeStatus;
+
+/// The heartbeat of the daemon's loop.
+#[derive(Debug)]
+pub struct Health {
+    limit: Duration,
+    last: Mutex<Instant>,
+}
+
+impl Health {
+    /// The loop must report within `limit`, from now on. Leave room for the longest pass: a loop in one reports nothing.
+    pub fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            last: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// The loop runs.
+    pub fn beat(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Why the daemon does not live, if so.
+    pub fn check(&self) -> Result<(), String> {
+        let age = self
+            .last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .elapsed();
+        if age < self.limit {
+            return Ok(());
+        }
+        Err(format!(
+            "the daemon's loop last reported {} s ago; it must within {} s",
+            age.as_secs(),
+            self.limit.as_secs()
+        ))
+    }
+}
+
+/// What is missing before the daemon is ready, line by line.
+pub(super) fn ready(status: Option<&NodeStatus>) -> Result<(), String> {
+    let Some(status) = status else {
+        return Err("no pass has ended yet".to_owned());
+    };
+    let missing: Vec<String> = status
+        .stores
+        .iter()
+        .filter_map(|store| Some(format!("store {}: {}", store.name, store.error.as_ref()?)))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(missing.join("\n"))
+}

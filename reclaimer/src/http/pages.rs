@@ -1,0 +1,161 @@
+//! Pages that are made once per status and encoding, and answered from memory: 304 while they did not change.
+
+use std::collections::BTreeMap;
+use std::hash::RandomState;
+use std::sync::{Arc, Weak};
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Query, Request, State};
+use axum::http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, ETAG};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use tokio::sync::{Mutex, watch};
+
+use super::negotiate::{accepts_gzip, matches};
+use super::render::{Job, Page};
+use super::{failed, text};
+use crate::report::NodeStatus;
+
+/// Header that says when the pass ended that a page tells of, in milliseconds since the epoch.
+pub const OBSERVED_HEADER: &str = "tetris-observed-ms";
+
+/// A path with a page behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    /// `/status`.
+    Status,
+    /// `/inventory`.
+    Inventory,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StatusQuery {
+    #[serde(default)]
+    models: bool,
+}
+
+/// A page as it is answered, and the status that it tells of. Weak, so that an old status is not kept for nobody;
+/// yet its address is not used again while this is here.
+#[derive(Debug)]
+struct Entry {
+    status: Weak<NodeStatus>,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+/// The pages of one endpoint: one place for each page and encoding, so their number is fixed.
+#[derive(Debug)]
+pub(super) struct Cache {
+    endpoint: Endpoint,
+    status: watch::Receiver<Option<Arc<NodeStatus>>>,
+    entries: BTreeMap<(Page, bool), Mutex<Option<Entry>>>,
+    /// Keys the tags' hash, so that nobody can make two contents with one tag. Tags change when the daemon restarts.
+    tags: RandomState,
+}
+
+impl Cache {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        status: watch::Receiver<Option<Arc<NodeStatus>>>,
+    ) -> Self {
+        let pages: &[Page] = match endpoint {
+            Endpoint::Status => &[Page::Status, Page::StatusWithModels],
+            Endpoint::Inventory => &[Page::Inventory],
+        };
+        let entries = pages
+            .iter()
+            .flat_map(|page| [(*page, false), (*page, true)])
+            .map(|key| (key, Mutex::default()))
+            .collect();
+        Self {
+            endpoint,
+            status,
+            entries,
+            tags: RandomState::new(),
+        }
+    }
+
+    /// The page that is asked for; otherwise what is wrong.
+    fn page(&self, uri: &Uri) -> Result<Page, String> {
+        if self.endpoint == Endpoint::Inventory {
+            return Ok(Page::Inventory);
+        }
+        let Query(query) = Query::<StatusQuery>::try_from_uri(uri)
+            .map_err(|err| format!("{err}; expected nothing, `models=true` or `models=false`\n"))?;
+        Ok(if query.models {
+            Page::StatusWithModels
+        } else {
+            Page::Status
+        })
+    }
+}
+
+/// Answers from memory. Whoever asks first for a page has it made; others that ask meanwhile wait for that one.
+pub(super) async fn cached(
+    State(cache): State<Arc<Cache>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let page = match cache.page(request.uri()) {
+        Ok(page) => page,
+        Err(reason) => return text(StatusCode::BAD_REQUEST, reason),
+    };
+    let gzip = accepts_gzip(request.headers());
+    let asked = std::mem::take(request.headers_mut());
+    if gzip {
+        let gzip = HeaderValue::from_static("gzip");
+        request.headers_mut().insert(ACCEPT_ENCODING, gzip);
+    }
+    let Some(place) = cache.entries.get(&(page, gzip)) else {
+        return failed(&"there is no place for it");
+    };
+    let mut place = place.lock().await;
+    // Only now: who waited wants what there is after the wait.
+    let Some(status) = cache.status.borrow().clone() else {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "no pass has ended yet\n");
+    };
+    let job = Job(page, Arc::clone(&status), cache.tags.clone());
+    request.extensions_mut().insert(job);
+    match place.take().filter(|entry| entry.tells_of(&status)) {
+        Some(entry) => answer(place.insert(entry), &asked),
+        None => match Entry::keep(&status, next.run(request).await).await {
+            Ok(entry) => answer(place.insert(entry), &asked),
+            Err(response) => *response,
+        },
+    }
+}
+
+impl Entry {
+    fn tells_of(&self, status: &Arc<NodeStatus>) -> bool {
+        std::ptr::eq(self.status.as_ptr(), Arc::as_ptr(status))
+    }
+
+    /// From what [`render`](super::render::render) and the compression answered; an error as it is.
+    async fn keep(status: &Arc<NodeStatus>, response: Response) -> Result<Self, Box<Response>> {
+        if response.status() != StatusCode::OK {
+            return Err(Box::new(response));
+        }
+        let (parts, body) = response.into_parts();
+        match to_bytes(body, usize::MAX).await {
+            Ok(body) => Ok(Self {
+                status: Arc::downgrade(status),
+                headers: parts.headers,
+                body,
+            }),
+            Err(err) => Err(Box::new(failed(&err))),
+        }
+    }
+}
+
+fn answer(entry: &Entry, asked: &HeaderMap) -> Response {
+    let mut headers = entry.headers.clone();
+    // Also with 304, where axum would say 0: it has to be the length that 200 had (RFC 9110, 8.6).
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(entry.body.len()));
+    if matches(asked, headers.get(ETAG)) {
+        return (StatusCode::NOT_MODIFIED, headers).into_response();
+    }
+    (headers, Body::from(entry.body.clone())).into_response()
+}

@@ -1,0 +1,175 @@
+//! What Prometheus reads: counters that passes add to, and gauges taken from the latest [`NodeStatus`] at each scrape.
+//!
+//! Labels name configured stores and values that are known in advance, never objects or models, so the number of
+//! series is bounded. What is counted is there with 0 from the start. What is observed appears with the first pass.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::report::{ErrorClass, NodeStatus, PassReport, Scrubbed, StorePass};
+
+use self::counters::Counters;
+
+mod counters;
+mod node;
+mod process;
+mod shortfall;
+
+/// The content type of [`Metrics::encode`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Names of all metrics that are the daemon's own begin so.
+const PREFIX: &str = "tetris";
+
+/// Names and values of a series' labels.
+type Labels = Vec<(&'static str, String)>;
+
+/// How a load's request for room ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoomOutcome {
+    /// All of it was made.
+    Served,
+    /// Some of it was made.
+    Partly,
+    /// None was made, or the asker may not ask.
+    Refused,
+}
+
+impl RoomOutcome {
+    /// All outcomes.
+    pub const ALL: [Self; 3] = [Self::Served, Self::Partly, Self::Refused];
+
+    /// Its name in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Served => "served",
+            Self::Partly => "partly",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// The daemon's metrics.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    counters: Counters,
+    stores: RwLock<BTreeSet<String>>,
+}
+
+impl Metrics {
+    /// Metrics of a daemon with these stores, by their names in the configuration.
+    pub fn new(stores: impl IntoIterator<Item = String>) -> Self {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(process::Process));
+        let own = registry.sub_registry_with_prefix(PREFIX);
+        let build = Family::<Labels, Gauge>::default();
+        build
+            .get_or_create(&vec![("version", env!("CARGO_PKG_VERSION").to_owned())])
+            .set(1);
+        own.register("build_info", "The daemon's version; always 1", build);
+        let metrics = Self {
+            counters: Counters::register(own),
+            registry,
+            stores: RwLock::default(),
+        };
+        metrics.set_stores(stores);
+        metrics
+    }
+
+    /// The configuration changed: series of stores that are no longer in it go.
+    pub fn set_stores(&self, stores: impl IntoIterator<Item = String>) {
+        let stores: BTreeSet<String> = stores.into_iter().collect();
+        let mut known = self.stores.write().unwrap_or_else(PoisonError::into_inner);
+        for store in known.difference(&stores) {
+            self.counters.forget(store);
+        }
+        for store in &stores {
+            self.counters.start(store);
+        }
+        *known = stores;
+    }
+
+    /// Counts a pass.
+    pub fn pass(&self, report: &PassReport) {
+        self.counters
+            .pass(report.trigger, report.duration.as_secs_f64());
+        for store in &report.stores {
+            self.with_store(Some(&store.store), |name| self.store_pass(name, store));
+        }
+        for (class, store) in &report.errors {
+            self.error(*class, store.as_deref());
+        }
+    }
+
+    fn store_pass(&self, name: &str, pass: &StorePass) {
+        let counters = &self.counters;
+        for (reason, freed) in &pass.freed {
+            let reason = reason.name();
+            counters.reclaimed_objects.add(name, reason, freed.objects);
+            counters.reclaimed_bytes.add(name, reason, freed.bytes);
+        }
+        counters.kept_by_lock.add(name, "", pass.kept_by_lock);
+        counters.records_removed.add(name, "", pass.records_removed);
+        counters.hits.add(name, "", pass.loads.hits);
+        counters.hit_bytes.add(name, "", pass.loads.hit_bytes);
+        counters.misses.add(name, "", pass.loads.misses);
+        counters.missed_bytes.add(name, "", pass.loads.missed_bytes);
+    }
+
+    /// Counts the check of an object.
+    pub fn scrubbed(&self, scrubbed: &Scrubbed) {
+        let result = scrubbed.result.name();
+        self.with_store(Some(&scrubbed.store), |store| {
+            self.counters.scrubbed_objects.add(store, result, 1);
+            self.counters
+                .scrubbed_bytes
+                .add(store, result, scrubbed.bytes);
+        });
+    }
+
+    /// Counts an error that no [`PassReport`] holds; `store` is the one that it concerns.
+    pub fn error(&self, class: ErrorClass, store: Option<&str>) {
+        self.with_store(store, |store| {
+            self.counters.errors.add(store, class.name(), 1);
+        });
+    }
+
+    /// Counts a load that asked for `bytes` of room.
+    pub fn request(&self, store: &str, outcome: RoomOutcome, bytes: u64) {
+        let outcome = outcome.name();
+        self.with_store(Some(store), |store| {
+            self.counters.room_requests.add(store, outcome, 1);
+            self.counters.room_bytes.add(store, outcome, bytes);
+        });
+    }
+
+    /// Counts under the store's name, or under an empty one where it is not configured: a name that somebody else
+    /// chose makes no series. The lock is held meanwhile, so that no series comes back after its store is gone.
+    fn with_store(&self, store: Option<&str>, count: impl FnOnce(&str)) {
+        let known = self.stores.read().unwrap_or_else(PoisonError::into_inner);
+        count(
+            store
+                .filter(|name| known.contains(*name))
+                .unwrap_or_default(),
+        );
+    }
+
+    /// All metrics as OpenMetrics text, of [`CONTENT_TYPE`]. Gauges come from `status`, and are left out without one.
+    pub fn encode(&self, status: Option<Arc<NodeStatus>>) -> Result<String, std::fmt::Error> {
+        let mut out = String::new();
+        text::encode_registry(&mut out, &self.registry)?;
+        if let Some(status) = status {
+            let mut gauges = Registry::with_prefix(PREFIX);
+            gauges.register_collector(Box::new(node::Node(status)));
+            text::encode_registry(&mut out, &gauges)?;
+        }
+        text::encode_eof(&mut out)?;
+        Ok(out)
+    }
+}

@@ -1,0 +1,296 @@
+//! Gauges, computed at each scrape from the latest status: nothing is kept, so nothing can drift.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+
+use super::shortfall::{BLOCKERS, by_goal, joined};
+use crate::report::{Amount, ModelStatus, MountStatus, NodeStatus, ObjectState, StoreStatus};
+use crate::warm::Freshness;
+
+/// How far the declarations can be trusted, by the names of [`Freshness`].
+const FRESHNESS: [&str; 4] = ["no-cluster", "unknown", "current", "stale"];
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+/// The status as metrics.
+#[derive(Debug)]
+pub(super) struct Node(pub Arc<NodeStatus>);
+
+impl Collector for Node {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut out = Gauges(encoder);
+        node(&mut out, &self.0)?;
+        declarations(&mut out, &self.0)?;
+        states(&mut out, &self.0.stores)?;
+        stores(&mut out, &self.0.stores)?;
+        models(&mut out, &self.0.stores)?;
+        mounts(&mut out, &self.0.mounts)?;
+        shortfalls(&mut out, &self.0)
+    }
+}
+
+/// Writes gauges.
+struct Gauges<'e>(DescriptorEncoder<'e>);
+
+impl Gauges<'_> {
+    fn family<'a, N: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        unit: Option<&Unit>,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels<'a>, N)>,
+    ) -> fmt::Result {
+        let mut family = self
+            .0
+            .encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        for (labels, value) in samples {
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn one(
+        &mut self,
+        name: &str,
+        unit: Option<&Unit>,
+        help: &str,
+        value: impl EncodeGaugeValue,
+    ) -> fmt::Result {
+        self.family(name, unit, help, [(Labels::new(), value)])
+    }
+}
+
+fn node(out: &mut Gauges<'_>, status: &NodeStatus) -> fmt::Result {
+    let name = status.node.as_deref().unwrap_or_default();
+    out.family(
+        "node_info",
+        None,
+        "The node's name; always 1.",
+        [(vec![("node", name)], 1u64)],
+    )?;
+    let seconds = status.observed_ms as f64 / 1000.0;
+    out.one(
+        "last_pass_timestamp",
+        Some(&Unit::Seconds),
+        "When the last pass ended, in seconds since the epoch.",
+        seconds,
+    )?;
+    out.one(
+        "dry_run",
+        None,
+        "1 when nothing is freed, only planned.",
+        u64::from(status.dry_run),
+    )
+}
+
+fn declarations(out: &mut Gauges<'_>, status: &NodeStatus) -> fmt::Result {
+    out.one(
+        "declaring_pods",
+        None,
+        "Pods of this node that declare models.",
+        status.declaring_pods,
+    )?;
+    let now = freshness(status.declarations);
+    let states = FRESHNESS.map(|state| (vec![("state", state)], u64::from(state == now)));
+    out.family(
+        "declarations",
+        None,
+        "How far the declarations of pods can be trusted: 1 for what holds.",
+        states,
+    )
+}
+
+fn freshness(declarations: Freshness) -> &'static str {
+    match declarations {
+        Freshness::NoCluster => "no-cluster",
+        Freshness::Unknown => "unknown",
+        Freshness::Current => "current",
+        Freshness::Stale { .. } => "stale",
+    }
+}
+
+fn states(out: &mut Gauges<'_>, stores: &[StoreStatus]) -> fmt::Result {
+    let by_state = |of: fn(Amount) -> u64| {
+        stores.iter().flat_map(move |store| {
+            ObjectState::ALL.map(|state| {
+                let labels = vec![("store", store.name.as_str()), ("state", state.name())];
+                (
+                    labels,
+                    of(store.states.get(&state).copied().unwrap_or_default()),
+                )
+            })
+        })
+    };
+    out.family(
+        "store",
+        Some(&Unit::Bytes),
+        "Memory that objects occupy, by state.",
+        by_state(|a| a.bytes),
+    )?;
+    out.family(
+        "store_objects",
+        None,
+        "Objects, by state.",
+        by_state(|a| a.objects),
+    )
+}
+
+fn stores(out: &mut Gauges<'_>, stores: &[StoreStatus]) -> fmt::Result {
+    let up = |s: &StoreStatus| u64::from(s.error.is_none());
+    out.family(
+        "store_up",
+        None,
+        "1 when the store can be used.",
+        by_store(stores, up),
+    )?;
+    out.family(
+        "store_holders",
+        None,
+        "Locks that mappings hold.",
+        by_store(stores, |s| s.holders),
+    )?;
+    out.family(
+        "store_saved",
+        Some(&Unit::Bytes),
+        "Memory that private copies would occupy beyond what the store does.",
+        by_store(stores, |s| s.saved_bytes),
+    )?;
+    out.family(
+        "store_sharing_factor",
+        None,
+        "How often each byte in use is shared; 1 when nobody shares.",
+        by_store(stores, |s| s.sharing_factor),
+    )?;
+    out.family(
+        "store_foreign_entries",
+        None,
+        "Entries of the folder that are not the store's.",
+        by_store(stores, |s| s.foreign.len() as u64),
+    )
+}
+
+fn models(out: &mut Gauges<'_>, stores: &[StoreStatus]) -> fmt::Result {
+    let residency = stores.iter().flat_map(|store| {
+        ["full", "part", "none"].map(|residency| {
+            let labels = vec![("store", store.name.as_str()), ("residency", residency)];
+            (
+                labels,
+                count(store, |model| self::residency(model) == residency),
+            )
+        })
+    });
+    out.family(
+        "store_models",
+        None,
+        "Manifests and derived records, by how much of them is in the store.",
+        residency,
+    )?;
+    let held = |s: &StoreStatus| count(s, |model| model.held_bytes > 0);
+    out.family(
+        "store_held_models",
+        None,
+        "Manifests and derived records that somebody maps something of.",
+        by_store(stores, held),
+    )?;
+    let warm = |s: &StoreStatus| count(s, |model| model.warm);
+    out.family(
+        "store_warm_models",
+        None,
+        "Manifests and derived records that are declared warm.",
+        by_store(stores, warm),
+    )
+}
+
+fn residency(model: &ModelStatus) -> &'static str {
+    match model.resident_bytes {
+        resident if resident >= model.total_bytes => "full",
+        0 => "none",
+        _ => "part",
+    }
+}
+
+fn count(store: &StoreStatus, which: impl Fn(&ModelStatus) -> bool) -> u64 {
+    store.models.iter().filter(|model| which(model)).count() as u64
+}
+
+fn by_store<N>(
+    stores: &[StoreStatus],
+    of: impl Fn(&StoreStatus) -> N,
+) -> impl Iterator<Item = (Labels<'_>, N)> {
+    stores
+        .iter()
+        .map(move |store| (vec![("store", store.name.as_str())], of(store)))
+}
+
+fn mounts(out: &mut Gauges<'_>, mounts: &[MountStatus]) -> fmt::Result {
+    let names: Vec<String> = mounts.iter().map(|mount| joined(&mount.stores)).collect();
+    let by_mount = |of: fn(&MountStatus) -> u64| {
+        names
+            .iter()
+            .zip(mounts)
+            .map(move |(name, mount)| (vec![("stores", name.as_str())], of(mount)))
+    };
+    out.family(
+        "mount_capacity",
+        Some(&Unit::Bytes),
+        "Size of the file system, by the stores on it.",
+        by_mount(|m| m.capacity_bytes),
+    )?;
+    out.family(
+        "mount_free",
+        Some(&Unit::Bytes),
+        "What can still be allocated.",
+        by_mount(|m| m.free_bytes),
+    )?;
+    out.family(
+        "mount_inodes",
+        None,
+        "Files that it can hold; 0 when there is no limit.",
+        by_mount(|m| m.inodes),
+    )?;
+    out.family(
+        "mount_free_inodes",
+        None,
+        "Files that it can hold beyond those it does.",
+        by_mount(|m| m.inodes_free),
+    )
+}
+
+fn shortfalls(out: &mut Gauges<'_>, status: &NodeStatus) -> fmt::Result {
+    let all = by_goal(status);
+    let missing = all.iter().map(|((stores, goal), blocked)| {
+        (
+            vec![("stores", stores.as_str()), ("goal", *goal)],
+            blocked.missing,
+        )
+    });
+    out.family(
+        "shortfall",
+        Some(&Unit::Bytes),
+        "By how much the last pass missed a goal.",
+        missing,
+    )?;
+    let blocked = all.iter().flat_map(|((stores, goal), blocked)| {
+        BLOCKERS
+            .into_iter()
+            .zip(blocked.by)
+            .map(move |(by, bytes)| {
+                (
+                    vec![("stores", stores.as_str()), ("goal", *goal), ("by", by)],
+                    bytes,
+                )
+            })
+    });
+    out.family(
+        "shortfall_blocked",
+        Some(&Unit::Bytes),
+        "Bytes that stay although a goal is missed, by what keeps them.",
+        blocked,
+    )
+}
