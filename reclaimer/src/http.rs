@@ -40,7 +40,9 @@ pub use self::pages::OBSERVED_HEADER;
 mod health;
 pub mod inventory;
 mod limits;
+mod negotiate;
 mod pages;
+mod render;
 mod status;
 
 /// What the pages are made of.
@@ -57,11 +59,7 @@ pub struct Shared {
 /// Serves until `stop` is done, within [`Limits::default`].
 ///
 /// Then answers what was asked already, for at most [`Limits::stop`].
-pub async fn serve(
-    listener: TcpListener,
-    shared: Shared,
-    stop: impl Future<Output = ()> + Send + 'static,
-) {
+pub async fn serve(listener: TcpListener, shared: Shared, stop: impl Future<Output = ()>) {
     serve_within(Limits::default(), listener, shared, stop).await;
 }
 
@@ -70,27 +68,23 @@ pub async fn serve_within(
     limits: Limits,
     listener: TcpListener,
     shared: Shared,
-    stop: impl Future<Output = ()> + Send + 'static,
+    stop: impl Future<Output = ()>,
 ) {
     let (stopping, mut stopped) = watch::channel(false);
-    let signal = async move {
-        stop.await;
-        stopping.send_replace(true);
-        // Kept until the server is done with it, so that `stopped` sees the value and not the end of the channel.
-        stopping.closed().await;
-    };
-    let mut signalled = stopped.clone();
     let serving = axum::serve(limits::Limited::new(listener, limits), router(shared))
         .with_graceful_shutdown(async move {
-            let _ = signalled.wait_for(|stop| *stop).await;
+            // An error says that this function was dropped, which ends the server too.
+            drop(stopped.wait_for(|stop| *stop).await);
         });
     let overdue = async {
-        let _ = stopped.wait_for(|stop| *stop).await;
+        stop.await;
+        stopping.send_replace(true);
         tokio::time::sleep(limits.stop).await;
     };
     tokio::select! {
+        // It never fails: axum goes on after errors of the listener.
         _ = serving.into_future() => {}
-        () = async { tokio::join!(signal, overdue); } => {
+        () = overdue => {
             tracing::warn!("some HTTP clients had not read their answers when the daemon stopped");
         }
     }
@@ -101,7 +95,8 @@ pub fn router(shared: Shared) -> Router {
     let gzip = CompressionLayer::new().quality(CompressionLevel::Fastest);
     let page = |page: pages::Endpoint| {
         let cache = Arc::new(pages::Cache::new(page, shared.status.clone()));
-        get(pages::render.layer(gzip.clone())).route_layer(from_fn_with_state(cache, pages::cached))
+        get(render::render.layer(gzip.clone()))
+            .route_layer(from_fn_with_state(cache, pages::cached))
     };
     Router::new()
         .route("/healthz", get(healthz))
@@ -135,10 +130,7 @@ async fn metrics(State(shared): State<Shared>) -> Response {
     let status = shared.status.borrow().clone();
     match shared.metrics.encode(status) {
         Ok(body) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], body).into_response(),
-        Err(err) => text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("metrics could not be encoded: {err}\n"),
-        ),
+        Err(err) => failed(&err),
     }
 }
 
@@ -164,4 +156,9 @@ async fn close(mut response: Response) -> Response {
 
 fn text(status: StatusCode, body: impl Into<String>) -> Response {
     (status, body.into()).into_response()
+}
+
+fn failed(err: &dyn std::fmt::Display) -> Response {
+    let reason = format!("the page could not be made: {err}\n");
+    text(StatusCode::INTERNAL_SERVER_ERROR, reason)
 }

@@ -136,7 +136,7 @@ impl Metrics {
     /// Counts an error that no [`PassReport`] holds; `store` is the one that it concerns.
     pub fn error(&self, class: ErrorClass, store: Option<&str>) {
         self.with_store(store, |store| {
-            self.counters.errors.add(store, class.name(), 1)
+            self.counters.errors.add(store, class.name(), 1);
         });
     }
 

@@ -15,6 +15,27 @@ const PASS_SECONDS: [f64; 12] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
 ];
 
+/// A counter: its name, whether it counts bytes, its help, and where it is.
+type Described = (&'static str, bool, &'static str, fn(&Counters) -> &ByStore);
+
+/// All counters by store. The registry appends the unit and `_total` to names.
+#[rustfmt::skip]
+const DESCRIBED: [Described; 13] = [
+    ("load_hits", false, "Loads of models that were in the store", |c| &c.hits),
+    ("load_hit", true, "Bytes that loads found in the store", |c| &c.hit_bytes),
+    ("load_misses", false, "Models that came into the store, or came back", |c| &c.misses),
+    ("load_missed", true, "Bytes that loads published", |c| &c.missed_bytes),
+    ("reclaimed_objects", false, "Objects freed; in a dry run, that would have been", |c| &c.reclaimed_objects),
+    ("reclaimed", true, "Bytes freed; in a dry run, that would have been", |c| &c.reclaimed_bytes),
+    ("kept_by_lock_objects", false, "Objects planned to be freed that turned out to be mapped", |c| &c.kept_by_lock),
+    ("records_removed", false, "Records removed because nothing is left of what they name", |c| &c.records_removed),
+    ("scrubbed_objects", false, "Objects checked, by result", |c| &c.scrubbed_objects),
+    ("scrubbed", true, "Bytes read to check objects, by result", |c| &c.scrubbed_bytes),
+    ("room_requests", false, "Loads that asked for room, by outcome", |c| &c.room_requests),
+    ("room_requested", true, "Bytes that loads asked for, by outcome", |c| &c.room_bytes),
+    ("errors", false, "What went wrong, by class", |c| &c.errors),
+];
+
 /// A counter per store, and per value of one more label if it has one.
 #[derive(Debug)]
 pub(super) struct ByStore {
@@ -97,11 +118,12 @@ impl Counters {
     /// Registers them.
     pub(super) fn register(registry: &mut Registry) -> Self {
         let counters = Self::new();
-        for (name, unit, help, counter) in counters.described() {
-            let family = counter.family.clone();
-            match unit {
-                Some(unit) => registry.register_with_unit(name, help, unit, family),
-                None => registry.register(name, help, family),
+        for (name, bytes, help, counter) in DESCRIBED {
+            let family = counter(&counters).family.clone();
+            if bytes {
+                registry.register_with_unit(name, help, Unit::Bytes, family);
+            } else {
+                registry.register(name, help, family);
             }
         }
         registry.register_with_unit(
@@ -141,84 +163,9 @@ impl Counters {
         }
     }
 
-    /// Name, unit and help of each. The registry appends the unit and `_total`.
-    fn described(&self) -> [(&'static str, Option<Unit>, &'static str, &ByStore); 13] {
-        let bytes = || Some(Unit::Bytes);
-        [
-            (
-                "load_hits",
-                None,
-                "Loads of models that were in the store",
-                &self.hits,
-            ),
-            (
-                "load_hit",
-                bytes(),
-                "Bytes that loads found in the store",
-                &self.hit_bytes,
-            ),
-            (
-                "load_misses",
-                None,
-                "Models that came into the store, or came back",
-                &self.misses,
-            ),
-            (
-                "load_missed",
-                bytes(),
-                "Bytes that loads published",
-                &self.missed_bytes,
-            ),
-            (
-                "reclaimed_objects",
-                None,
-                "Objects freed; in a dry run, that would have been",
-                &self.reclaimed_objects,
-            ),
-            (
-                "reclaimed",
-                bytes(),
-                "Bytes freed; in a dry run, that would have been",
-                &self.reclaimed_bytes,
-            ),
-            (
-                "kept_by_lock_objects",
-                None,
-                "Objects planned to be freed that turned out to be mapped",
-                &self.kept_by_lock,
-            ),
-            (
-                "records_removed",
-                None,
-                "Records removed because nothing is left of what they name",
-                &self.records_removed,
-            ),
-            (
-                "scrubbed_objects",
-                None,
-                "Objects checked, by result",
-                &self.scrubbed_objects,
-            ),
-            (
-                "scrubbed",
-                bytes(),
-                "Bytes read to check objects, by result",
-                &self.scrubbed_bytes,
-            ),
-            (
-                "room_requests",
-                None,
-                "Loads that asked for room, by outcome",
-                &self.room_requests,
-            ),
-            (
-                "room_requested",
-                bytes(),
-                "Bytes that loads asked for, by outcome",
-                &self.room_bytes,
-            ),
-            ("errors", None, "What went wrong, by class", &self.errors),
-        ]
+    /// All of them, as [`DESCRIBED`] has them.
+    fn all(&self) -> impl Iterator<Item = &ByStore> {
+        DESCRIBED.iter().map(|(_, _, _, counter)| counter(self))
     }
 
     /// Counts a pass.
@@ -230,14 +177,14 @@ impl Counters {
 
     /// Shows all series of a store, with 0.
     pub(super) fn start(&self, store: &str) {
-        for (_, _, _, counter) in self.described() {
+        for counter in self.all() {
             counter.start(store);
         }
     }
 
     /// Removes all series of a store.
     pub(super) fn forget(&self, store: &str) {
-        for (_, _, _, counter) in self.described() {
+        for counter in self.all() {
             counter.forget(store);
         }
     }

@@ -26,6 +26,7 @@ impl Collector for Node {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut out = Gauges(encoder);
         node(&mut out, &self.0)?;
+        declarations(&mut out, &self.0)?;
         states(&mut out, &self.0.stores)?;
         stores(&mut out, &self.0.stores)?;
         models(&mut out, &self.0.stores)?;
@@ -85,7 +86,10 @@ fn node(out: &mut Gauges<'_>, status: &NodeStatus) -> fmt::Result {
         None,
         "1 when nothing is freed, only planned.",
         u64::from(status.dry_run),
-    )?;
+    )
+}
+
+fn declarations(out: &mut Gauges<'_>, status: &NodeStatus) -> fmt::Result {
     out.one(
         "declaring_pods",
         None,
@@ -158,8 +162,8 @@ fn stores(out: &mut Gauges<'_>, stores: &[StoreStatus]) -> fmt::Result {
         by_store(stores, |s| s.saved_bytes),
     )?;
     out.family(
-        "store_sharing",
-        Some(&Unit::Ratios),
+        "store_sharing_factor",
+        None,
         "How often each byte in use is shared; 1 when nobody shares.",
         by_store(stores, |s| s.sharing_factor),
     )?;

@@ -1,0 +1,192 @@
+//! Reports as the daemon makes them, and a router over them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use tetris_reclaimer::http::{Health, Shared, router};
+use tetris_reclaimer::metrics::Metrics;
+use tetris_reclaimer::report::{
+    Amount, ForeignStatus, Loads, ModelStatus, MountStatus, NodeStatus, ObjectState, PassReport,
+    ShortfallStatus, StorePass, StoreStatus, Trigger,
+};
+use tetris_reclaimer::warm::Freshness;
+use tetris_reclaimer_core::Reason;
+use tokio::sync::watch;
+use tower::ServiceExt as _;
+
+/// A daemon with the stores `a` and `b`.
+pub struct Daemon {
+    pub shared: Shared,
+    pub passes: watch::Sender<Option<Arc<NodeStatus>>>,
+    pub router: Router,
+}
+
+impl Daemon {
+    pub fn new() -> Self {
+        let (passes, status) = watch::channel(None);
+        let shared = Shared {
+            metrics: Arc::new(Metrics::new(["a", "b"].map(str::to_owned))),
+            status,
+            health: Arc::new(Health::new(Duration::from_mins(1))),
+        };
+        Self {
+            router: router(shared.clone()),
+            shared,
+            passes,
+        }
+    }
+
+    /// One whose pass ended with this.
+    pub fn with(status: NodeStatus) -> Self {
+        let daemon = Self::new();
+        daemon.observed(status);
+        daemon
+    }
+
+    pub fn observed(&self, status: NodeStatus) {
+        self.passes.send_replace(Some(Arc::new(status)));
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.ask(Method::GET, path, &[]).await
+    }
+
+    pub async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
+    }
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: axum::body::Bytes,
+}
+
+impl Answer {
+    async fn of(response: Response<Body>) -> Self {
+        let (parts, body) = response.into_parts();
+        Self {
+            status: parts.status,
+            headers: parts.headers,
+            body: body.collect().await.unwrap().to_bytes(),
+        }
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+}
+
+/// The stores `a` and `b` on one mount.
+pub fn node() -> NodeStatus {
+    NodeStatus {
+        node: Some("node-1".to_owned()),
+        version: "1.2.3",
+        started_ms: 1_000,
+        observed_ms: 1_700_000_000_500,
+        dry_run: false,
+        declarations: Freshness::Current,
+        declaring_pods: 3,
+        mounts: vec![MountStatus {
+            stores: vec!["b".to_owned(), "a".to_owned()],
+            capacity_bytes: 1 << 30,
+            free_bytes: 1 << 20,
+            inodes: 1_000,
+            inodes_free: 900,
+        }],
+        stores: vec![store("a"), store("b")],
+        shortfalls: vec![shortfall(&["a", "b"], "low-watermark", 700)],
+    }
+}
+
+pub fn shortfall(stores: &[&str], goal: &'static str, missing_bytes: u64) -> ShortfallStatus {
+    ShortfallStatus {
+        stores: stores.iter().map(|&s| s.to_owned()).collect(),
+        goal,
+        missing_bytes,
+        held_bytes: 4,
+        protected_bytes: 3,
+        young_bytes: 2,
+        guaranteed_bytes: 1,
+    }
+}
+
+pub fn store(name: &str) -> StoreStatus {
+    let amount = |objects, bytes| Amount { objects, bytes };
+    StoreStatus {
+        name: name.to_owned(),
+        path: format!("/stores/{name}").into(),
+        id: Some("0123".to_owned()),
+        error: None,
+        states: BTreeMap::from([
+            (ObjectState::Held, amount(2, 200)),
+            (ObjectState::Idle, amount(1, 50)),
+        ]),
+        holders: 5,
+        saved_bytes: 300,
+        sharing_factor: 2.5,
+        models: vec![
+            model(1, 100, 100, 60),
+            model(2, 100, 30, 0),
+            model(3, 100, 0, 0),
+        ],
+        foreign: vec![ForeignStatus {
+            path: "/stores/a/core".to_owned(),
+            reason: "not a name of the store".to_owned(),
+        }],
+    }
+}
+
+pub fn model(number: u64, total_bytes: u64, resident_bytes: u64, held_bytes: u64) -> ModelStatus {
+    ModelStatus {
+        id: format!("manifest-{number:064x}"),
+        total_bytes,
+        resident_bytes,
+        held_bytes,
+        last_use_ms: 1_600_000_000_000 + number,
+        warm: number == 1,
+    }
+}
+
+pub fn pass(store: &str) -> PassReport {
+    let freed = Amount {
+        objects: 3,
+        bytes: 4096,
+    };
+    PassReport {
+        trigger: Trigger::Watermark,
+        duration: Duration::from_millis(20),
+        stores: vec![StorePass {
+            store: store.to_owned(),
+            freed: BTreeMap::from([(Reason::Cost, freed)]),
+            kept_by_lock: 1,
+            records_removed: 2,
+            loads: Loads {
+                hits: 5,
+                hit_bytes: 500,
+                misses: 6,
+                missed_bytes: 600,
+            },
+        }],
+        errors: Vec::new(),
+    }
+}
