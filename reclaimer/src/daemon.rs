@@ -23,7 +23,7 @@ use sockets::Sockets;
 use teller::Teller;
 
 /// A pass that takes longer hangs.
-const LONGEST_PASS: Duration = Duration::from_secs(120);
+const LONGEST_PASS: Duration = Duration::from_mins(2);
 
 /// Runs until SIGTERM or SIGINT, and ends in order: no new requests, the pass in progress ends, what is learnt is kept.
 /// SIGHUP reads the configuration again; one that is wrong is told, and the one in force stays.

@@ -13,7 +13,7 @@ use crate::warm::WarmSet;
 /// Least time between two passes for events: a load publishes many objects.
 const EVENT_GAP: Duration = Duration::from_secs(2);
 /// Time between two writes of what is learnt.
-const KEEP_EVERY: Duration = Duration::from_secs(60);
+const KEEP_EVERY: Duration = Duration::from_mins(1);
 /// Longest time between two passes while a mount stays over its high watermark because nothing may go.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 

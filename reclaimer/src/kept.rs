@@ -73,7 +73,9 @@ impl Kept {
             by_moment.entry(*at_ms).or_default().push(id.to_string());
         }
         // The same knowledge gives the same file.
-        by_moment.values_mut().for_each(|ids| ids.sort_unstable());
+        for ids in by_moment.values_mut() {
+            ids.sort_unstable();
+        }
         Self {
             version: VERSION,
             store_id,

@@ -8,9 +8,21 @@
     clippy::panic
 )]
 
+mod kept;
+mod records;
+mod tenant;
+mod warmth;
+
+pub mod config;
+pub mod daemon;
+pub mod engine;
+pub mod events;
 pub mod http;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 pub mod logs;
 pub mod metrics;
+pub mod node;
 pub mod report;
 pub mod scrub;
 pub mod socket;

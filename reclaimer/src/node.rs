@@ -1,9 +1,12 @@
 //! All stores of a node and what is known about them. Blocking and without threads: time, requests and
 //! declarations are arguments.
 
+mod look;
 mod open;
 mod pass;
+mod room;
 mod status;
+mod tidy;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +19,7 @@ use crate::report::{ErrorClass, NodeStatus, PassReport};
 use crate::tenant::Tenant;
 use crate::warm::{Freshness, WarmSet};
 
-pub use pass::{Need, Refused, Room};
+pub use room::{Need, Refused, Room};
 
 /// All stores of a node.
 #[derive(Debug)]

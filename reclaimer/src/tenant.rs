@@ -29,6 +29,15 @@ pub(crate) struct Tenant {
     looked_at: bool,
 }
 
+/// What a look needs to know besides the store.
+pub(crate) struct Around<'a> {
+    /// Who holds what; none when that is not known, and then everything counts as held.
+    pub(crate) holders: Option<&'a Holders>,
+    pub(crate) declared: &'a Declared<'a>,
+    pub(crate) reload: ReloadCost,
+    pub(crate) now_ms: u64,
+}
+
 /// A store at one moment.
 #[derive(Debug)]
 pub(crate) struct Look {
@@ -85,24 +94,29 @@ impl Tenant {
     pub(crate) fn look(
         &mut self,
         how: Refresh,
-        holders: &Holders,
-        declared: &Declared<'_>,
-        reload: ReloadCost,
-        now_ms: u64,
+        around: &Around<'_>,
         state: &mut State,
     ) -> Result<Look, StoreError> {
         let new_bytes = self.refresh(how)?;
         let changes = self.records.refresh(&self.store)?;
+        let (declared, now_ms) = (around.declared, around.now_ms);
         let warm = self
             .warmth
             .of(&self.store, &self.records, declared, now_ms)?;
         let objects = &self.catalogue.listing().objects;
-        let holders: Vec<u64> = objects.iter().map(|entry| holders.of(entry)).collect();
+        let held_by = |entry| around.holders.map_or(0, |holders| holders.of(entry));
+        let holders: Vec<u64> = objects.iter().map(held_by).collect();
         for (entry, _) in objects.iter().zip(&holders).filter(|(_, held)| **held > 0) {
             self.last_held.insert(entry.object.id, now_ms);
         }
-        let snapshot = self.snapshot(&holders, &warm, reload);
-        let loads = self.notice(&snapshot, &changes, new_bytes, now_ms, state);
+        let mut snapshot = self.snapshot(&holders, &warm, around.reload);
+        let mut loads = Loads::default();
+        if around.holders.is_some() {
+            loads = self.notice(&snapshot, &changes, new_bytes, now_ms, state);
+        } else {
+            let objects = snapshot.objects.iter_mut();
+            objects.for_each(|object| object.held = true);
+        }
         Ok(Look {
             snapshot,
             holders,

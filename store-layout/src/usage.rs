@@ -7,7 +7,7 @@ use crate::interrupted::retried;
 use crate::store::{Folder, Store};
 
 /// Room of the file system that a store lies on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Size of the file system in bytes.
     pub capacity: u64,

@@ -17,8 +17,8 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
     /// How log lines are written, to standard error
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
-    log_format: Format,
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
     /// What is logged: a level, or a filter such as `info,tetris_reclaimer=debug`
     #[arg(
         long,
@@ -79,13 +79,7 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    init_logs(
-        match cli.log_format {
-            Format::Text => LogFormat::Text,
-            Format::Json => LogFormat::Json,
-        },
-        &cli.log,
-    )?;
+    init_logs(cli.log_format, &cli.log)?;
     match &cli.command {
         Command::Run(args) => {
             let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use tetris_reclaimer::config::ConfigFlags;
 use tetris_reclaimer::engine::now_ms;
 use tetris_reclaimer::node::{Node, Passed};
-use tetris_reclaimer::report::{StorePass, StoreStatus, Trigger};
+use tetris_reclaimer::report::{Amount, StorePass, StoreStatus, Trigger};
 
 use super::{Format, Once};
 
@@ -62,18 +62,15 @@ fn as_json(passed: &Passed) -> Value {
 }
 
 fn as_text(passed: &Passed) -> String {
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for store in &passed.status.stores {
-        let pass = passed
-            .report
-            .stores
-            .iter()
-            .find(|pass| pass.store == store.name);
-        text += &store_text(store, pass, passed.status.dry_run);
+        let mut passes = passed.report.stores.iter();
+        let pass = passes.find(|pass| pass.store == store.name);
+        lines.extend(store_lines(store, pass, passed.status.dry_run));
     }
     for missed in &passed.status.shortfalls {
-        text += &format!(
-            "{}: {} bytes short of the goal `{}`: {} are mapped, {} declared warm, {} within the keep-alive window, {} guaranteed\n",
+        lines.push(format!(
+            "{}: {} bytes short of the goal `{}`: {} are mapped, {} declared warm, {} within the keep-alive window, {} guaranteed",
             missed.stores.join(", "),
             missed.missing_bytes,
             missed.goal,
@@ -81,34 +78,27 @@ fn as_text(passed: &Passed) -> String {
             missed.protected_bytes,
             missed.young_bytes,
             missed.guaranteed_bytes,
-        );
+        ));
     }
-    text
+    lines.join("\n") + "\n"
 }
 
-fn store_text(store: &StoreStatus, pass: Option<&StorePass>, dry_run: bool) -> String {
+fn store_lines(store: &StoreStatus, pass: Option<&StorePass>, dry_run: bool) -> Vec<String> {
     if let Some(error) = &store.error {
-        return format!("{}: {error}\n", store.name);
+        return vec![format!("{}: {error}", store.name)];
     }
-    let mut text = format!("{} ({})\n", store.name, store.path.display());
-    for (state, amount) in &store.states {
-        let state = format!("{state:?}").to_lowercase();
-        text += &format!(
-            "  {state:<12} {:>10} objects {:>16} bytes\n",
-            amount.objects, amount.bytes
-        );
-    }
+    let line = |what: &str, amount: &Amount, why: &str| {
+        let (objects, bytes) = (amount.objects, amount.bytes);
+        let line = format!("  {what:<12} {objects:>10} objects {bytes:>16} bytes  {why}");
+        line.trim_end().to_owned()
+    };
+    let mut lines = vec![format!("{} ({})", store.name, store.path.display())];
+    let states = store.states.iter();
+    lines.extend(states.map(|(state, amount)| line(state.name(), amount, "")));
     let freed = if dry_run { "would free" } else { "freed" };
-    for (reason, amount) in pass.into_iter().flat_map(|pass| &pass.freed) {
-        text += &format!(
-            "  {freed:<12} {:>10} objects {:>16} bytes  {}\n",
-            amount.objects,
-            amount.bytes,
-            reason.name()
-        );
-    }
-    for entry in &store.foreign {
-        text += &format!("  foreign      {}: {}\n", entry.path, entry.reason);
-    }
-    text
+    let reasons = pass.into_iter().flat_map(|pass| &pass.freed);
+    lines.extend(reasons.map(|(reason, amount)| line(freed, amount, reason.name())));
+    let foreign = store.foreign.iter();
+    lines.extend(foreign.map(|entry| format!("  foreign      {}: {}", entry.path, entry.reason)));
+    lines
 }

@@ -71,11 +71,12 @@ async fn watch_pods(
             return stop.await;
         }
     };
-    let faults = |fault| match fault {
-        Fault::Watch => metrics.error(ErrorClass::Kubernetes, None),
-        Fault::Declarations(items) => {
-            (0..items.min(1024)).for_each(|_| metrics.error(ErrorClass::Kubernetes, None))
-        }
+    let faults = |fault| {
+        let errors = match fault {
+            Fault::Watch => 1,
+            Fault::Declarations(items) => items,
+        };
+        (0..errors).for_each(|_| metrics.error(ErrorClass::Kubernetes, None));
     };
     watch_node(client, options, warm, faults, stop).await;
 }

@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use tetris_reclaimer_core::{
-    Action, Event, Goal, Mount, Plan, Reason, RoomRequest, Shortfall, Snapshot, plan,
-};
-use tetris_store_layout::{Holders, ObjectId, Reclaimed, Refresh, Usage};
+use tetris_reclaimer_core::{Action, Event, Plan, Reason, Shortfall, plan};
+use tetris_store_layout::{ObjectId, Reclaimed, Refresh};
 
+use super::look::Sight;
+use super::room::Need;
 use super::{Node, Passed};
 use crate::report::{ErrorClass, PassReport, StorePass, Trigger};
-use crate::tenant::{Look, Tenant};
-use crate::warmth::Declared;
+use crate::tenant::Tenant;
 
 /// Everything is looked at anew after so long, whatever has changed: the safety net.
 const FULL_MS: u64 = 10 * 60 * 1000;
@@ -20,57 +19,27 @@ const MAX_ACTIONS: usize = 10_000;
 /// How often a pass looks again because what it wanted to free was mapped meanwhile, or there is more to do.
 const MAX_ROUNDS: u32 = 64;
 
-/// A load that waits for room.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Need {
-    /// The store's name.
-    pub store: String,
-    /// Bytes that have to be free on its mount.
-    pub bytes: u64,
-    /// Files that it has to be possible to make there.
-    pub inodes: u64,
-}
-
-/// What came of a need.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
-    /// Why there is no room; none when what was asked for is free now. Others may take it first.
-    pub refused: Option<Refused>,
-    /// What is free on the mount.
-    pub free_bytes: u64,
-    /// What the pass freed there, in bytes.
-    pub freed_bytes: u64,
-    /// What is missing, in bytes; 0 when only files are.
-    pub missing_bytes: u64,
-}
-
-/// Why there is no room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
-    /// The store cannot be used now, or nothing is freed because this is a dry run.
-    Unavailable,
-    /// It could not be held by the mount, or within the store's limit, if nothing else were there.
-    TooLarge,
-    /// What is left is mapped.
-    InUse,
-    /// Something that nobody maps is kept by policy: it is declared warm, or guaranteed to another store.
-    Policy,
-}
-
-/// All stores at one moment, and where each lies.
-pub(super) struct Sight {
-    pub(super) snapshot: Snapshot,
-    /// Holders by store and object.
-    pub(super) holders: Vec<Vec<u64>>,
-    /// Device and room of each mount.
-    pub(super) mounts: Vec<((u64, u64), Usage)>,
-}
-
 /// What a pass has done so far.
-struct Progress {
-    stores: Vec<StorePass>,
-    freed_bytes: BTreeMap<usize, u64>,
-    shortfalls: Vec<Shortfall>,
+pub(super) struct Progress {
+    /// In the order of the tenants.
+    pub(super) stores: Vec<StorePass>,
+    /// By mount.
+    pub(super) freed_bytes: BTreeMap<usize, u64>,
+    pub(super) shortfalls: Vec<Shortfall>,
+}
+
+impl Progress {
+    fn new(tenants: &[Tenant]) -> Self {
+        let stores = tenants.iter().map(|tenant| StorePass {
+            store: tenant.config.name.clone(),
+            ..StorePass::default()
+        });
+        Self {
+            stores: stores.collect(),
+            freed_bytes: BTreeMap::new(),
+            shortfalls: Vec::new(),
+        }
+    }
 }
 
 impl Node {
@@ -84,18 +53,7 @@ impl Node {
             self.full_ms = now_ms;
             how = Refresh::Everything;
         }
-        let mut progress = Progress {
-            stores: self
-                .tenants
-                .iter()
-                .map(|t| StorePass {
-                    store: t.config.name.clone(),
-                    ..StorePass::default()
-                })
-                .collect(),
-            freed_bytes: BTreeMap::new(),
-            shortfalls: Vec::new(),
-        };
+        let mut progress = Progress::new(&self.tenants);
         self.free_quarantined(!needs.is_empty(), now_ms);
         let mut sight = self.look(how, now_ms, &mut progress);
         for round in 0.. {
@@ -127,79 +85,6 @@ impl Node {
                 errors: std::mem::take(&mut self.errors),
             },
         }
-    }
-
-    /// Looks at all stores. A store that cannot be looked at is left out until the next pass: what is not
-    /// seen is not freed.
-    fn look(&mut self, how: Refresh, now_ms: u64, progress: &mut Progress) -> Sight {
-        let mut sight = Sight {
-            snapshot: Snapshot::default(),
-            holders: Vec::new(),
-            mounts: Vec::new(),
-        };
-        let holders = match Holders::read() {
-            Ok(holders) => Some(holders),
-            Err(error) => {
-                tracing::warn!(%error, "holders are not known: nothing is freed in this pass");
-                self.errors.push((ErrorClass::Locks, None));
-                None
-            }
-        };
-        for (tenant, pass) in self.tenants.iter_mut().zip(&mut progress.stores) {
-            let declared = Declared {
-                freshness: self.warm.freshness,
-                declarations: self.warm.declared_for(&tenant.config.namespaces),
-                models: &self.config.models,
-            };
-            let name = tenant.config.name.clone();
-            let reload = self.config.reload_cost();
-            let none = Holders::default();
-            let known = holders.as_ref().unwrap_or(&none);
-            let looked = tenant
-                .look(how, known, &declared, reload, now_ms, &mut self.state)
-                .and_then(|look| Ok((look, tenant.store.usage()?)));
-            let (mut look, usage) = match looked {
-                Ok(looked) => looked,
-                Err(error) => {
-                    tracing::warn!(store = name, %error, "store cannot be listed");
-                    self.errors.push((ErrorClass::List, Some(name.clone())));
-                    let look = Look::nothing(name);
-                    let usage = Usage {
-                        capacity: 0,
-                        free: 0,
-                        inodes: 0,
-                        inodes_free: 0,
-                    };
-                    (look, usage)
-                }
-            };
-            for error in &look.damaged {
-                tracing::warn!(store = look.snapshot.name, %error, "record");
-                let store = Some(look.snapshot.name.clone());
-                self.errors.push((ErrorClass::Record, store));
-            }
-            if holders.is_none() {
-                look.snapshot
-                    .objects
-                    .iter_mut()
-                    .for_each(|object| object.held = true);
-            }
-            pass.loads.add(look.loads);
-            let device = tenant.device();
-            let mount = sight.mounts.iter().position(|(found, _)| *found == device);
-            look.snapshot.mount = mount.unwrap_or_else(|| {
-                sight.mounts.push((device, usage));
-                sight.snapshot.mounts.push(Mount {
-                    capacity_bytes: usage.capacity,
-                    free_bytes: usage.free,
-                    draining: self.draining.get(&device).copied().unwrap_or(false),
-                });
-                sight.mounts.len() - 1
-            });
-            sight.snapshot.stores.push(look.snapshot);
-            sight.holders.push(look.holders);
-        }
-        sight
     }
 
     /// Plans once and carries it out.
@@ -241,26 +126,6 @@ impl Node {
             return Round::More;
         }
         Round::Done
-    }
-
-    /// What is asked of the planner. It counts bytes: when files are what is missing, it is asked for a little more
-    /// than is free, so that some objects go.
-    fn requests(&self, needs: &[Need], sight: &Sight) -> Vec<RoomRequest> {
-        let mut requests = Vec::new();
-        for need in needs {
-            let Some((store, usage)) = self.usage_of(&need.store, sight) else {
-                continue;
-            };
-            let short_of_files = usage.inodes > 0 && usage.inodes_free < need.inodes;
-            let bytes = if short_of_files {
-                let share = usage.capacity.saturating_sub(usage.free) / 64;
-                need.bytes.max(usage.free.saturating_add(share.max(1)))
-            } else {
-                need.bytes
-            };
-            requests.push(RoomRequest { store, bytes });
-        }
-        requests
     }
 
     /// Frees what the plan says. Returns how many objects somebody maps after all.
@@ -362,110 +227,6 @@ impl Node {
             });
             self.draining.insert(*device, plan.cut_short && on_the_way);
         }
-    }
-
-    fn usage_of(&self, store: &str, sight: &Sight) -> Option<(usize, Usage)> {
-        let stores = &sight.snapshot.stores;
-        let index = stores.iter().position(|found| found.name == store)?;
-        let usage = self.tenants.get(index)?.store.usage().ok()?;
-        Some((index, usage))
-    }
-
-    fn room(&self, need: &Need, sight: &Sight, progress: &Progress) -> Room {
-        let Some((index, usage)) = self.usage_of(&need.store, sight) else {
-            return Room {
-                refused: Some(Refused::Unavailable),
-                free_bytes: 0,
-                freed_bytes: 0,
-                missing_bytes: need.bytes,
-            };
-        };
-        let mount = sight
-            .snapshot
-            .stores
-            .get(index)
-            .map_or(0, |store| store.mount);
-        let limit = self
-            .config
-            .policy
-            .of(&need.store)
-            .limit_bytes
-            .unwrap_or(u64::MAX);
-        // What this pass freed is out of the catalogue already.
-        let used = self.tenants.get(index).map_or(0, Tenant::used_bytes);
-        let over_limit = used.saturating_add(need.bytes).saturating_sub(limit);
-        let missing_bytes = need.bytes.saturating_sub(usage.free).max(over_limit);
-        let files = usage.inodes == 0 || usage.inodes_free >= need.inodes;
-        let refused = if missing_bytes == 0 && files {
-            None
-        } else if self.dry_run {
-            Some(Refused::Unavailable)
-        } else if need.bytes > usage.capacity.min(limit) {
-            Some(Refused::TooLarge)
-        } else {
-            Some(why_refused(&progress.shortfalls))
-        };
-        Room {
-            refused,
-            free_bytes: usage.free,
-            freed_bytes: progress.freed_bytes.get(&mount).copied().unwrap_or(0),
-            missing_bytes,
-        }
-    }
-
-    fn collect_records(&mut self, progress: &mut Progress) {
-        for (tenant, pass) in self.tenants.iter().zip(&mut progress.stores) {
-            match tenant.store.collect_records() {
-                Ok(removed) => pass.records_removed += removed,
-                Err(error) => {
-                    let name = &tenant.config.name;
-                    tracing::warn!(store = name, %error, "records not collected");
-                    self.errors.push((ErrorClass::Record, Some(name.clone())));
-                }
-            }
-        }
-    }
-
-    /// Deletes what was set aside long enough ago, or at once when a load waits for room. What somebody still maps
-    /// stays: deleting it would free nothing.
-    fn free_quarantined(&mut self, pressed: bool, now_ms: u64) {
-        if self.dry_run {
-            return;
-        }
-        let keep_ms = self.config.quarantine().as_millis() as u64;
-        let Ok(holders) = Holders::read() else { return };
-        for tenant in &self.tenants {
-            let Ok(listing) = tenant.store.quarantined() else {
-                continue;
-            };
-            for entry in listing.objects {
-                let age_ms = now_ms.saturating_sub(crate::records::millis(entry.changed));
-                if holders.of(&entry) > 0 || !(pressed || age_ms >= keep_ms) {
-                    continue;
-                }
-                if let Err(error) = tenant.store.remove_quarantined(&entry.object) {
-                    tracing::warn!(store = tenant.config.name, %error, "quarantine");
-                    let store = Some(tenant.config.name.clone());
-                    self.errors.push((ErrorClass::Reclaim, store));
-                }
-            }
-        }
-    }
-}
-
-/// Other users of the mount may have what no store gives back; that is in use as well.
-fn why_refused(shortfalls: &[Shortfall]) -> Refused {
-    let mut requests = shortfalls
-        .iter()
-        .filter(|missed| missed.goal == Goal::Requests);
-    let policy = requests.any(|missed| {
-        let kept = missed.kept;
-        kept.protected_bytes + kept.young_bytes + kept.guaranteed_bytes > 0
-    });
-    if policy {
-        Refused::Policy
-    } else {
-        Refused::InUse
     }
 }
 

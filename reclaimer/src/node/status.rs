@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tetris_reclaimer_core::{Goal, Model, Shortfall, StoreSnapshot};
 
 use super::Node;
-use super::pass::Sight;
+use super::look::Sight;
 use crate::report::{
     Amount, ForeignStatus, ModelStatus, MountStatus, NodeStatus, ObjectState, ShortfallStatus,
     StoreStatus,

@@ -4,3 +4,5 @@ mod harness;
 mod once;
 mod run;
 mod scrub;
+#[path = "../shared/skipped.rs"]
+mod skipped;

@@ -179,7 +179,7 @@ async fn alerts_name_only_metrics_that_there_are() {
 #[tokio::test]
 async fn promtool_finds_no_fault() {
     if Command::new("promtool").arg("--version").output().is_err() {
-        println!("SKIPPED: promtool is not installed (Debian package prometheus)");
+        crate::skipped::skipped("promtool is not installed (Debian package prometheus)");
         return;
     }
     promtool(

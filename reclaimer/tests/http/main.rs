@@ -9,4 +9,6 @@ mod large;
 mod logs;
 mod promql;
 mod scrape;
+#[path = "../shared/skipped.rs"]
+mod skipped;
 mod socket;

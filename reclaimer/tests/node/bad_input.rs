@@ -10,6 +10,7 @@ use tetris_reclaimer::report::{ErrorClass, ObjectState, Trigger};
 use tetris_store_layout::ObjectRef;
 
 use crate::fixture::{Fixture, HOUR_MS, count, expire_after_a_minute, in_two_minutes, pass};
+use crate::skipped::skipped;
 
 #[test]
 fn foreign_things_are_reported_and_left_alone() {
@@ -88,7 +89,7 @@ fn foreign_things_are_reported_and_left_alone() {
 #[test]
 fn what_another_user_owns_is_reported_and_left_alone() {
     if !nix::unistd::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can give files to another user");
+        skipped("only root can give files to another user");
         return;
     }
     let fixture = Fixture::new();

@@ -43,7 +43,7 @@ impl Fixture {
         bytes.extend_from_slice(header);
         bytes.extend((0..100_000_u32).map(|n| (n % 251) as u8 ^ seed));
         std::fs::write(&path, bytes).unwrap();
-        let old = SystemTime::now() - Duration::from_secs(60);
+        let old = SystemTime::now() - Duration::from_mins(1);
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.set_modified(old).unwrap();
         path

@@ -75,7 +75,7 @@ fn over_the_high_watermark_all_that_may_go_goes_on_the_way_to_the_low_one() {
     if used < two_percent {
         let len = two_percent - used;
         let flags = nix::fcntl::FallocateFlags::empty();
-        nix::fcntl::fallocate(&ballast, flags, 0, len as i64).unwrap();
+        nix::fcntl::fallocate(&ballast, flags, 0, len.cast_signed()).unwrap();
     }
     let config = fixture.config(&["a"], |file| {
         file.policy.high_watermark_percent = 1;

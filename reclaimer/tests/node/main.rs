@@ -5,5 +5,7 @@ mod fixture;
 mod freeing;
 mod keeping;
 mod room;
+#[path = "../shared/skipped.rs"]
+mod skipped;
 mod tenants;
 mod warm;

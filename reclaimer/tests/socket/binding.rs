@@ -107,7 +107,7 @@ fn what_is_no_socket_is_left_alone() {
 fn the_socket_of_another_user_is_left_alone() {
     let _beside = beside_others();
     if !nix::unistd::geteuid().is_root() {
-        return crate::mount::say_skipped("needs root to give a file away");
+        return crate::skipped::skipped("needs root to give a file away");
     }
     let dir = store_dir();
     let path = dir.path().join("daemon");

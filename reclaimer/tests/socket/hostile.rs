@@ -197,7 +197,7 @@ fn stranger() {
 fn a_user_who_may_not_reclaim_is_refused_and_cannot_keep_out_those_who_may() {
     let _beside = beside_others();
     if !nix::unistd::geteuid().is_root() {
-        return crate::mount::say_skipped("needs root to become another user");
+        return crate::skipped::skipped("needs root to become another user");
     }
     let dir = store_dir();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);

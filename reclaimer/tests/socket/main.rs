@@ -7,3 +7,5 @@ mod hostile;
 mod mount;
 mod requests;
 mod silent_daemon;
+#[path = "../shared/skipped.rs"]
+mod skipped;

@@ -1,26 +1,20 @@
 //! A tmpfs of a test's own, which vanishes with its thread.
 
-use std::io::Write;
 use std::path::Path;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
 
-pub struct Mount(TempDir);
+use crate::skipped::skipped;
 
-/// Says that the running test is left out, past the harness.
-pub fn say_skipped(reason: &str) {
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("test");
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
-}
+pub struct Mount(TempDir);
 
 impl Mount {
     /// A tmpfs with these options; `None` for who is not root, which is said.
     pub fn tmpfs(options: &str) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
-            say_skipped("needs root to mount a tmpfs of its own");
+            skipped("needs root to mount a tmpfs of its own");
             return None;
         }
         let none = None::<&str>;

@@ -1,0 +1,50 @@
+//! What is left behind: records of nothing, and what was set aside.
+
+use tetris_store_layout::Holders;
+
+use super::Node;
+use super::pass::Progress;
+use crate::records::millis;
+use crate::report::ErrorClass;
+
+impl Node {
+    /// Removes records of which nothing is left.
+    pub(super) fn collect_records(&mut self, progress: &mut Progress) {
+        for (tenant, pass) in self.tenants.iter().zip(&mut progress.stores) {
+            match tenant.store.collect_records() {
+                Ok(removed) => pass.records_removed += removed,
+                Err(error) => {
+                    let name = &tenant.config.name;
+                    tracing::warn!(store = name, %error, "records not collected");
+                    self.errors.push((ErrorClass::Record, Some(name.clone())));
+                }
+            }
+        }
+    }
+
+    /// Deletes what was set aside long enough ago, or at once when a load waits for room. What somebody still maps
+    /// stays: deleting it would free nothing.
+    pub(super) fn free_quarantined(&mut self, pressed: bool, now_ms: u64) {
+        if self.dry_run {
+            return;
+        }
+        let keep_ms = self.config.quarantine().as_millis() as u64;
+        let Ok(holders) = Holders::read() else { return };
+        for tenant in &self.tenants {
+            let Ok(listing) = tenant.store.quarantined() else {
+                continue;
+            };
+            for entry in listing.objects {
+                let age_ms = now_ms.saturating_sub(millis(entry.changed));
+                if holders.of(&entry) > 0 || !(pressed || age_ms >= keep_ms) {
+                    continue;
+                }
+                if let Err(error) = tenant.store.remove_quarantined(&entry.object) {
+                    tracing::warn!(store = tenant.config.name, %error, "quarantine");
+                    let store = Some(tenant.config.name.clone());
+                    self.errors.push((ErrorClass::Reclaim, store));
+                }
+            }
+        }
+    }
+}
