@@ -100,7 +100,7 @@ fn of_many_daemons_that_start_at_once_one_gets_the_socket() {
         assert!(matches!(other, SocketError::InUse { .. }), "{other}");
     }
     assert_eq!(bound.iter().filter(|bound| bound.is_ok()).count(), 1);
-    assert!(std::os::unix::net::UnixStream::connect(root.join("daemon")).is_ok());
+    assert!(UnixStream::connect(root.join("daemon")).is_ok());
 }
 
 #[test]
