@@ -1,11 +1,11 @@
 //! Checks of a whole store.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use tetris_agent::gc::{GcOptions, GcReport, collect};
-use tetris_store_layout::{Store, Usage, Verified, VerifyDepth};
+use tetris_store_layout::{RECLAIMER_STATE, Store, Usage, Verified, VerifyDepth};
 
 use crate::process::quiet;
 
@@ -57,12 +57,13 @@ pub fn require_tidy(store: &Store, empty: Option<Usage>) -> anyhow::Result<()> {
         + store.manifests()?.len()
         + store.derived_records()?.len()
         + store.identities()?.len();
-    let files = files(store)?;
+    let mut files = files(store)?;
     ensure!(
         files.len() == names,
         "{names} valid names, files: {files:?}"
     );
     let Some(empty) = empty else { return Ok(()) };
+    files.extend(files_of_daemon(store));
     let mut allocated = 0;
     for file in &files {
         allocated += std::fs::symlink_metadata(file)?.blocks() * 512;
@@ -93,6 +94,17 @@ pub fn require_reclaimable(store: &Store, empty: Option<Usage>) -> anyhow::Resul
         ensure!(usage == empty, "INV-5: {usage:?}, when empty {empty:?}");
     }
     Ok(report)
+}
+
+/// What the node's daemon has put into the store's root: its socket, and what it has learnt (LAYOUT.md 1). One that is
+/// killed leaves them.
+pub fn files_of_daemon(store: &Store) -> Vec<PathBuf> {
+    let socket = store.daemon_socket();
+    let state = store.root().join(RECLAIMER_STATE);
+    let new = |path: &Path| path.with_added_extension("new");
+    let mut files = vec![new(&socket), new(&state), socket, state];
+    files.retain(|file| file.symlink_metadata().is_ok());
+    files
 }
 
 /// All files in the store's folders.

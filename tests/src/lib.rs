@@ -15,6 +15,7 @@ pub mod scratch;
 pub mod skip;
 pub mod task;
 mod tasks;
+pub mod torture;
 
 pub use tasks::run;
 

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -156,6 +156,11 @@ impl Worker {
         }
     }
 
+    /// Sends the worker a signal.
+    pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        Ok(kill(self.pid(), signal)?)
+    }
+
     fn kill(&mut self) -> String {
         let _ = self.child.kill();
         let stderr = self.stderr();
@@ -224,6 +229,19 @@ pub fn ready_and_wait() -> anyhow::Result<()> {
 pub fn wait_for_parent() -> anyhow::Result<()> {
     std::io::stdin().read_line(&mut String::new())?;
     Ok(())
+}
+
+/// In a worker that goes on meanwhile: what the parent says, until it closes stdin.
+pub fn lines_of_parent() -> Receiver<()> {
+    let (said, lines) = channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines() {
+            if line.is_err() || said.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    lines
 }
 
 /// In a worker: prints a line.

@@ -34,6 +34,22 @@ pub enum Task {
         /// How often.
         rounds: u64,
     },
+    /// Load, check, derive and drop at random until stdin is closed; may be killed at any moment.
+    Torture(TortureTask),
+    /// Collect everything that nobody references, again and again, until stdin is closed.
+    Collect {
+        /// The store's directory.
+        store: PathBuf,
+        /// The file to which events are appended.
+        events: PathBuf,
+    },
+    /// Be the node's daemon until SIGTERM, or until stdin is closed.
+    Daemon {
+        /// Its configuration.
+        config: PathBuf,
+        /// The file to which events are appended.
+        events: PathBuf,
+    },
     /// As the owner of a store, see what [`OwnerReport`] says.
     Owner {
         /// An empty directory of the owner's on a tmpfs.
@@ -99,6 +115,19 @@ pub struct RaceReport {
     pub private_loads: u64,
     /// Why, once.
     pub private_reason: Option<String>,
+}
+
+/// Where to torture.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TortureTask {
+    /// The store's directory.
+    pub store: PathBuf,
+    /// The models, as JSON of [`crate::torture::KnownModel`]s.
+    pub models: PathBuf,
+    /// The file to which events are appended.
+    pub events: PathBuf,
+    /// Decides what is done.
+    pub seed: u64,
 }
 
 /// A model to load.

@@ -167,7 +167,16 @@ fn listen(path: &Path) -> Result<(StdListener, (u64, u64)), SocketError> {
         }
         _ => {}
     }
-    let listener = StdListener::bind(address(&new)?.path()).map_err(io_error("bind", &new))?;
+    let address = address(&new)?;
+    let listener = StdListener::bind(address.path())
+        .or_else(|error| {
+            // No further file can be made, and the dead socket is one.
+            if error.kind() != ErrorKind::StorageFull || fs::remove_file(path).is_err() {
+                return Err(error);
+            }
+            StdListener::bind(address.path())
+        })
+        .map_err(io_error("bind", &new))?;
     listener
         .set_nonblocking(true)
         .and_then(|()| fs::set_permissions(&new, Permissions::from_mode(MODE)))

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use tetris_agent::daemon::{Outcome, make_room};
@@ -11,6 +11,7 @@ use tetris_reclaimer::socket::{Limits, Socket, SocketError};
 use tokio::runtime::Runtime;
 
 use crate::common::{Daemon, PATIENCE, beside_others, made, store_dir};
+use crate::mount::Mount;
 
 fn bind(root: &Path) -> Result<Socket, SocketError> {
     let runtime = Runtime::new().unwrap();
@@ -41,6 +42,21 @@ fn the_socket_of_a_dead_daemon_is_replaced() {
     daemon.stop();
     assert!(!path.exists(), "a daemon that stops takes its socket along");
     assert!(!dir.path().join("daemon.new").exists());
+}
+
+#[test]
+fn the_socket_of_a_dead_daemon_is_replaced_though_no_further_file_can_be_made() {
+    let Some(mount) = Mount::tmpfs("size=1m,nr_inodes=30") else {
+        return;
+    };
+    let root = mount.path();
+    Store::create(root, &CreateOptions::default()).unwrap();
+    drop(UnixListener::bind(root.join("daemon")).unwrap());
+    let mut made = (0..).map(|n| fs::write(root.join(format!("objects-v1/{n}")), ""));
+    let full = made.find_map(Result::err).unwrap();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    let socket = bind(root).unwrap();
+    UnixStream::connect(socket.path()).unwrap();
 }
 
 #[test]
@@ -84,7 +100,7 @@ fn of_many_daemons_that_start_at_once_one_gets_the_socket() {
         assert!(matches!(other, SocketError::InUse { .. }), "{other}");
     }
     assert_eq!(bound.iter().filter(|bound| bound.is_ok()).count(), 1);
-    assert!(std::os::unix::net::UnixStream::connect(root.join("daemon")).is_ok());
+    assert!(UnixStream::connect(root.join("daemon")).is_ok());
 }
 
 #[test]

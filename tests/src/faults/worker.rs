@@ -10,8 +10,8 @@ use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use tetris_agent::gc::{GcOptions, collect};
 use tetris_agent::{Agent, LoadOptions, Model, sidecar};
 use tetris_store_layout::{
-    Access, CreateOptions, DerivedKey, Digest, IdentityBy, IdentityKey, Manifest, ManifestKind,
-    ManifestObject, ObjectKind, ObjectRef, Store, TensorId, VerifyDepth,
+    Access, CreateOptions, DerivedKey, Digest, Holders, IdentityBy, IdentityKey, Manifest,
+    ManifestKind, ManifestObject, ObjectKind, ObjectRef, Store, TensorId, VerifyDepth,
 };
 
 use super::{BEGIN, END, Job, OWNER, Outcome, Scenario};
@@ -142,7 +142,7 @@ fn scan(store: &Store) -> anyhow::Result<Done> {
     let counts = marked(|| {
         let objects = store.objects()?;
         // How many there are is not exact while other processes lock and unlock.
-        store.holders()?;
+        Holders::read()?;
         store.usage()?;
         Ok::<_, anyhow::Error>([
             objects.objects.len(),

@@ -1,10 +1,14 @@
 //! The worker's side of each task.
 
+mod collect;
 mod crash;
+mod daemon;
 mod limit;
+mod listen;
 mod load;
 mod owner;
 mod race;
+mod torture;
 
 use anyhow::Context;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
@@ -29,6 +33,9 @@ pub fn run(job: &Job) -> anyhow::Result<()> {
         }
         Task::Load(task) => load::run(task),
         Task::Contend { store, rounds } => owner::contend(store, *rounds),
+        Task::Torture(task) => torture::run(task),
+        Task::Collect { store, events } => collect::run(store, events),
+        Task::Daemon { config, events } => daemon::run(config, events),
         Task::Owner { store } => owner::run(store),
     }
 }
