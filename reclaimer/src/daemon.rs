@@ -22,6 +22,8 @@ use crate::node::Node;
 use sockets::Sockets;
 use teller::Teller;
 
+/// Longest wait for the sockets to be taken away.
+const SOCKETS_CLOSE: Duration = Duration::from_secs(10);
 /// A pass that takes longer hangs.
 const LONGEST_PASS: Duration = Duration::from_mins(2);
 
@@ -59,7 +61,13 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         None => None,
     };
     let declarations = declarations::follow(&node, &commands, &metrics, stopped.clone());
-    let sockets = (!dry_run).then(|| Sockets::new(commands.clone(), Arc::clone(&metrics)));
+    let (sockets, closed) = if dry_run {
+        // A dry run frees nothing, and a daemon that answers keeps agents from doing it.
+        (None, tokio::spawn(async {}))
+    } else {
+        let (sockets, closed) = Sockets::new(commands.clone(), Arc::clone(&metrics));
+        (Some(sockets), closed)
+    };
     let teller = Teller::new(commands.clone(), metrics, health, status, sockets);
     let mut engine = tokio::task::spawn_blocking(|| Engine::new(node, received, teller).run());
     let mut ended = None;
@@ -78,6 +86,9 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         None => engine.await,
     };
     let _nobody_listens = stop.send(true);
+    if tokio::time::timeout(SOCKETS_CLOSE, closed).await.is_err() {
+        tracing::warn!("a socket is left behind: another daemon is about to take its place");
+    }
     if let Some(server) = server {
         server.await.context("the HTTP server failed")?;
     }

@@ -43,6 +43,8 @@ pub enum Scenario {
     Scan,
     /// Collects everything.
     Collect,
+    /// A pass of the daemon that frees everything that nobody maps, and keeps what it knows.
+    Pass,
     /// Loads a model that is new.
     ColdLoad,
     /// Loads a known model.
@@ -60,7 +62,7 @@ pub enum Scenario {
 }
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 18] = [
+pub const SCENARIOS: [Scenario; 19] = [
     Scenario::Create,
     Scenario::Open,
     Scenario::Publish,
@@ -72,6 +74,7 @@ pub const SCENARIOS: [Scenario; 18] = [
     Scenario::Records,
     Scenario::Scan,
     Scenario::Collect,
+    Scenario::Pass,
     Scenario::ColdLoad,
     Scenario::KnownLoad,
     Scenario::Reload,

@@ -35,17 +35,19 @@ struct Served {
 }
 
 impl Sockets {
-    /// Requests for room go to `commands`. Has to be made in a runtime.
-    pub(super) fn new(commands: Sender<Command>, metrics: Arc<Metrics>) -> Self {
+    /// Requests for room go to `commands`. Has to be made in a runtime. The task ends when the sockets are dropped
+    /// and the last of them has lost its name.
+    pub(super) fn new(commands: Sender<Command>, metrics: Arc<Metrics>) -> (Self, JoinHandle<()>) {
         let (asks, queue) = mpsc::channel(QUEUE);
-        tokio::spawn(hand_on(queue, commands, Arc::clone(&metrics)));
-        Self {
+        let closed = tokio::spawn(hand_on(queue, commands, Arc::clone(&metrics)));
+        let sockets = Self {
             runtime: Handle::current(),
             asks,
             metrics,
             served: Vec::new(),
             told: Vec::new(),
-        }
+        };
+        (sockets, closed)
     }
 
     /// Serves these stores and no others.

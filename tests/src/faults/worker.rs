@@ -9,6 +9,11 @@ use anyhow::{Context, ensure};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use tetris_agent::gc::{GcOptions, collect};
 use tetris_agent::{Agent, LoadOptions, Model, sidecar};
+use tetris_reclaimer::config::{ConfigFile, StoreConfig};
+use tetris_reclaimer::engine::now_ms;
+use tetris_reclaimer::node::Node;
+use tetris_reclaimer::report::Trigger;
+use tetris_reclaimer_core::Expiry;
 use tetris_store_layout::{
     Access, CreateOptions, DerivedKey, Digest, Holders, IdentityBy, IdentityKey, Manifest,
     ManifestKind, ManifestObject, ObjectKind, ObjectRef, Store, TensorId, VerifyDepth,
@@ -129,8 +134,39 @@ fn scenario(job: &Job) -> anyhow::Result<Done> {
             let left = store.objects()?.objects.len();
             Ok(("collected".into(), format!("{left} left")))
         }
+        Scenario::Pass => pass(&store),
         _ => load(job),
     }
+}
+
+/// Whatever fails in it, a pass ends, says so, and what is mapped stays.
+fn pass(store: &Store) -> anyhow::Result<Done> {
+    let held = store.map(&object(ALSO_THERE), Access::ReadOnly)?;
+    let mut file = ConfigFile {
+        stores: vec![StoreConfig {
+            name: "store".to_owned(),
+            path: store.root().to_owned(),
+            namespaces: Vec::new(),
+        }],
+        ..ConfigFile::default()
+    };
+    let policy = &mut file.policy.store;
+    policy.expiry = Expiry::Fixed;
+    (policy.keep_alive_secs, policy.expire_after_secs) = (0, 0);
+    let config = file.check()?;
+    let later = now_ms() + 3_600_000;
+    let errors = marked(|| {
+        let mut node = Node::new(config, false, later);
+        let passed = node.pass(Trigger::Start, &[], later);
+        node.keep(later);
+        passed.report.errors.len()
+    });
+    ensure!(
+        held.is_some() && store.contains(&object(ALSO_THERE)),
+        "lost"
+    );
+    let left = store.objects()?.objects.len();
+    Ok(("passed".into(), format!("{errors} errors, {left} left")))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "what most scenarios end with")]
