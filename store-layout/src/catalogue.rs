@@ -52,9 +52,9 @@ impl Store {
     /// Brings a catalogue of this store's objects up to date. `false` when nothing had to be done.
     pub fn refresh(&self, catalogue: &mut Catalogue, how: Refresh) -> Result<bool, StoreError> {
         let began = SystemTime::now();
-        let stat = fstat(self.folder(Folder::Objects))
+        let folder = fstat(self.folder(Folder::Objects))
             .map_err(|error| IoError::new("stat", self.objects_dir(), error))?;
-        let changed = time(stat.st_mtime, stat.st_mtime_nsec);
+        let changed = time(folder.st_mtime, folder.st_mtime_nsec);
         if how == Refresh::Changes && catalogue.stamp == Some(changed) {
             return Ok(false);
         }
@@ -70,7 +70,10 @@ impl Store {
             if let Some(seen) = known.find(entry) {
                 listing.objects.push(seen);
             } else if let Some(stat) = entry.stat()? {
-                listing.add(entry.name(), object_entry(self, &entry.name(), &stat));
+                listing.add(
+                    entry.name(),
+                    object_entry(folder.st_uid, &entry.name(), &stat),
+                );
             }
             Ok(())
         })?;

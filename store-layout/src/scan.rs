@@ -113,8 +113,9 @@ impl Store {
 
     fn object_folder(&self, folder: Folder) -> Result<ObjectListing, StoreError> {
         let mut listing = ObjectListing::default();
+        let owner = self.owner()?;
         self.each_file(folder, |name, stat| {
-            let entry = object_entry(self, &name, stat);
+            let entry = object_entry(owner, &name, stat);
             listing.add(name, entry);
         })?;
         Ok(listing)
@@ -290,7 +291,7 @@ pub(crate) fn parse_object_name(name: &str) -> Option<(ObjectId, u32)> {
 /// What is listed as an object: a regular file with an object's name, which the store's owner or root has made
 /// and nobody else can write to.
 pub(crate) fn object_entry(
-    store: &Store,
+    owner: u32,
     name: &OsString,
     stat: &FileStat,
 ) -> Result<ObjectEntry, String> {
@@ -301,10 +302,10 @@ pub(crate) fn object_entry(
     if file_type(stat) != SFlag::S_IFREG {
         return Err("it is not a regular file".to_owned());
     }
-    if stat.st_uid != 0 && stat.st_uid != store.owner() {
-        let (expected, found) = (store.owner(), stat.st_uid);
+    if stat.st_uid != 0 && stat.st_uid != owner {
+        let found = stat.st_uid;
         return Err(format!(
-            "expected user {expected} or root to own it, found {found}"
+            "expected user {owner} or root to own it, found {found}"
         ));
     }
     if stat.st_mode & 0o022 != 0 {

@@ -111,7 +111,6 @@ pub struct Store {
     root: PathBuf,
     header: StoreHeader,
     writable: bool,
-    owner: u32,
     device: (u64, u64),
     objects: OwnedFd,
     manifests: OwnedFd,
@@ -188,7 +187,6 @@ impl Store {
         Ok(Self {
             root: root.to_owned(),
             header,
-            owner: stat.st_uid,
             device: (major(stat.st_dev), minor(stat.st_dev)),
             writable: access(&root.join(Folder::Objects.name()), AccessFlags::W_OK).is_ok(),
             objects,
@@ -229,9 +227,10 @@ impl Store {
         self.device
     }
 
-    /// The user who owns the store, and so publishes and reclaims.
-    pub fn owner(&self) -> u32 {
-        self.owner
+    /// The user who owns the store at this moment, and so publishes and reclaims.
+    pub fn owner(&self) -> Result<u32, IoError> {
+        let stat = fstat(&self.objects).map_err(|error| IoError::new("stat", &self.root, error))?;
+        Ok(stat.st_uid)
     }
 
     /// Where an object lies, for programs that map it by path. The path is valid while the object
