@@ -50,7 +50,13 @@ impl Place {
         let source = Some("tetris-test");
         let dir = place.path("store");
         std::fs::create_dir(&dir).unwrap();
-        let made = mount(source, &dir, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()));
+        let made = mount(
+            source,
+            &dir,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            Some(options.as_str()),
+        );
         if made.is_err() {
             eprintln!("SKIPPED: needs the right to mount a tmpfs");
             return None;
@@ -79,9 +85,8 @@ impl Place {
     /// A model file of one tensor of `len` bytes, told from others by its seed.
     pub fn model_file(&self, len: usize, seed: u8) -> PathBuf {
         let path = self.path(&format!("{seed}-{len}.safetensors"));
-        let header = format!(
-            r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#
-        );
+        let header =
+            format!(r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);
         let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
         bytes.extend_from_slice(header.as_bytes());
         bytes.extend((0..len).map(|n| (n % 251) as u8 ^ seed));
@@ -171,7 +176,10 @@ impl Daemon {
         let metrics = self.get("/metrics");
         let line = metrics.lines().find(|line| line.starts_with(series));
         let value = line.and_then(|line| line.rsplit(' ').next());
-        value.unwrap_or_else(|| panic!("no {series} in {metrics}")).parse().unwrap()
+        value
+            .unwrap_or_else(|| panic!("no {series} in {metrics}"))
+            .parse()
+            .unwrap()
     }
 }
 

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::harness::{Place, command};
 
-const EXPIRE_AT_ONCE: &str = "[policy.store]\nkeep_alive_secs = 0\nexpiry = \"fixed\"\nexpire_after_secs = 0\n";
+const EXPIRE_AT_ONCE: &str =
+    "[policy.store]\nkeep_alive_secs = 0\nexpiry = \"fixed\"\nexpire_after_secs = 0\n";
 
 #[test]
 fn one_pass_frees_and_says_so() {
@@ -17,13 +18,22 @@ fn one_pass_frees_and_says_so() {
     assert!(dry.status.success(), "{dry:?}");
     let dry: Value = serde_json::from_slice(&dry.stdout).unwrap();
     assert_eq!(dry["dry_run"], true);
-    assert_eq!(dry["passes"][0]["freed"]["keep-alive-expired"]["objects"], 1);
+    assert_eq!(
+        dry["passes"][0]["freed"]["keep-alive-expired"]["objects"],
+        1
+    );
     assert_eq!(store.objects().unwrap().objects.len(), 2);
     let text = command(&["once"], &config);
     assert!(text.status.success(), "{text:?}");
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("freed                 1 objects            61440 bytes  keep-alive-expired"), "{text}");
-    assert!(text.contains("held                  1 objects            53248 bytes"), "{text}");
+    assert!(
+        text.contains("freed                 1 objects            61440 bytes  keep-alive-expired"),
+        "{text}"
+    );
+    assert!(
+        text.contains("held                  1 objects            53248 bytes"),
+        "{text}"
+    );
     assert_eq!(store.objects().unwrap().objects.len(), 1);
     drop(held);
 }
@@ -50,5 +60,8 @@ fn a_configuration_is_checked_and_printed_whole() {
     assert!(!bad.status.success());
     assert!(bad.stdout.is_empty());
     let told = String::from_utf8(bad.stderr).unwrap();
-    assert!(told.contains("configuration field `interval_secs`: expected 1 to 86400, found 0"), "{told}");
+    assert!(
+        told.contains("configuration field `interval_secs`: expected 1 to 86400, found 0"),
+        "{told}"
+    );
 }

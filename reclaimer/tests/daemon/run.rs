@@ -23,12 +23,18 @@ fn a_load_into_a_full_store_gets_room_from_the_daemon() {
         "{LISTEN}[policy]\nhigh_watermark_percent = 100\nlow_watermark_percent = 100\n[scrub]\nenabled = false\n"
     ));
     let daemon = Daemon::start(&config, &[]);
-    eventually("the socket", || store.daemon_socket().exists().then_some(()));
+    eventually("the socket", || {
+        store.daemon_socket().exists().then_some(())
+    });
     let held = place.load(1_500_000, 1);
     drop(place.load(1_500_000, 2));
     assert_eq!(objects(&store), 2);
     let loaded = place.load(1_500_000, 3);
-    assert!(loaded.report().private_reason.is_none(), "{:?}", loaded.report());
+    assert!(
+        loaded.report().private_reason.is_none(),
+        "{:?}",
+        loaded.report()
+    );
     assert_eq!(objects(&store), 2);
     eventually("the request to be counted", || {
         let served = daemon.metric("tetris_room_requests_total{store=\"a\",outcome=\"served\"}");
@@ -64,10 +70,16 @@ fn files_can_run_out_as_well_as_bytes() {
     .unwrap();
     let config = place.config(LISTEN);
     let daemon = Daemon::start(&config, &[]);
-    eventually("the socket", || store.daemon_socket().exists().then_some(()));
+    eventually("the socket", || {
+        store.daemon_socket().exists().then_some(())
+    });
     for seed in 1..60 {
         let model = place.load(1000, seed);
-        assert!(model.report().private_reason.is_none(), "{seed}: {:?}", model.report());
+        assert!(
+            model.report().private_reason.is_none(),
+            "{seed}: {:?}",
+            model.report()
+        );
     }
     assert!(daemon.metric("tetris_room_requests_total{store=\"a\",outcome=\"served\"}") >= 1.0);
     assert!(daemon.stop().success());
@@ -108,23 +120,31 @@ fn the_inventory_follows_what_is_loaded() {
         let answer = daemon.get("/inventory");
         answer.contains(&manifest).then_some(answer)
     });
-    assert!(inventory.contains("\"resident_bytes\":50000"), "{inventory}");
+    assert!(
+        inventory.contains("\"resident_bytes\":50000"),
+        "{inventory}"
+    );
     drop(model);
     assert!(daemon.stop().success());
 }
 
 #[test]
-fn what_is_learnt_is_kept_at_the_end_and_a_killed_daemon_leaves_a_socket_that_the_next_one_replaces() {
+fn what_is_learnt_is_kept_at_the_end_and_a_killed_daemon_leaves_a_socket_that_the_next_one_replaces()
+ {
     let place = Place::new();
     let store = place.store();
     let config = place.config(LISTEN);
     let daemon = Daemon::start(&config, &[]);
-    eventually("the socket", || store.daemon_socket().exists().then_some(()));
+    eventually("the socket", || {
+        store.daemon_socket().exists().then_some(())
+    });
     drop(daemon);
     assert!(store.daemon_socket().exists());
     let daemon = Daemon::start(&config, &[]);
     let socket = store.daemon_socket();
-    eventually("a live socket", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    eventually("a live socket", || {
+        std::os::unix::net::UnixStream::connect(&socket).ok()
+    });
     assert!(daemon.stop().success());
     assert!(!socket.exists());
     assert!(place.path("store/reclaimer-state").exists());
@@ -172,5 +192,8 @@ fn an_address_in_use_ends_the_daemon_with_the_reason() {
     let output = crate::harness::command(&["run"], &config);
     assert!(!output.status.success());
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains(&format!("cannot listen on {listen} (field `listen`)")), "{told}");
+    assert!(
+        told.contains(&format!("cannot listen on {listen} (field `listen`)")),
+        "{told}"
+    );
 }

@@ -23,7 +23,11 @@ fn a_damaged_object_is_set_aside_its_holders_are_told_and_the_next_load_publishe
         let holder = place.load(50_000, 1);
         let held = tetris_store_layout::Holders::read().unwrap();
         let objects = store.objects().unwrap().objects;
-        let object = objects.iter().find(|entry| held.of(entry) > 0).unwrap().object;
+        let object = objects
+            .iter()
+            .find(|entry| held.of(entry) > 0)
+            .unwrap()
+            .object;
         damage(&store.object_path(&object));
         let config = place.config(&format!(
             "listen = \"127.0.0.1:0\"\n[scrub]\nbytes_per_sec = 10000000\ndepth = \"{depth}\"\n"
@@ -32,7 +36,10 @@ fn a_damaged_object_is_set_aside_its_holders_are_told_and_the_next_load_publishe
         let line = daemon.says("damaged object set aside");
         assert!(line.contains(&object.id.to_string()), "{line}");
         assert!(line.contains("holders=1"), "{line}");
-        assert!(line.contains(&format!("processes=[{}]", std::process::id())), "{line}");
+        assert!(
+            line.contains(&format!("processes=[{}]", std::process::id())),
+            "{line}"
+        );
         assert!(store.map(&object, Access::ReadOnly).unwrap().is_none());
         assert_eq!(store.quarantined().unwrap().objects.len(), 1);
         eventually("the count", || {
@@ -42,7 +49,10 @@ fn a_damaged_object_is_set_aside_its_holders_are_told_and_the_next_load_publishe
         // Whoever maps it keeps what it has; a new load gets what is right.
         let mended = place.load(50_000, 1);
         assert!(mended.report().private_reason.is_none());
-        assert_eq!(mended.tensor("w").unwrap().bytes()[12_345], (12_345 % 251) as u8 ^ 1);
+        assert_eq!(
+            mended.tensor("w").unwrap().bytes()[12_345],
+            (12_345 % 251) as u8 ^ 1
+        );
         assert_eq!(store.objects().unwrap().objects.len(), 2);
         drop(holder);
         assert!(daemon.stop().success());
