@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use nix::mount::MsFlags;
-use tempfile::TempDir;
 use tetris_reclaimer::config::StoreConfig;
 use tetris_reclaimer::csi::wire::*;
 use tetris_reclaimer::csi::{CsiConfig, CsiError, Stores, serve_csi};
@@ -20,21 +19,21 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
-use crate::namespace;
+use crate::namespace::{self, Place};
 
 /// Longer than anything here takes, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A host: directories of the kubelet and of the stores, below shared mounts.
 pub struct Host {
-    dir: TempDir,
+    dir: Place,
 }
 
 impl Host {
     /// In a mount namespace of this thread; `None` for who is not root.
     pub fn new() -> Option<Self> {
         namespace::enter().then(|| {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = Place::new();
             let host = Self { dir };
             for place in [host.kubelet(), host.tmpfs()] {
                 namespace::tmpfs(&place, "size=16m");
@@ -195,11 +194,22 @@ impl Driver {
         })
     }
 
-    /// Ends it as SIGKILL does: nothing is tidied up.
+    /// Ends it without order, and leaves behind what SIGKILL does: sockets on which nobody listens.
     pub fn kill(self) {
-        std::mem::forget(self.stop);
-        self.served.abort();
-        self.runtime.shutdown_background();
+        let Self {
+            runtime,
+            stop,
+            served,
+            config,
+            ..
+        } = self;
+        served.abort();
+        let ended = runtime.block_on(async { tokio::time::timeout(PATIENCE, served).await });
+        assert!(ended.unwrap().unwrap_err().is_cancelled());
+        drop(stop);
+        for socket in [config.socket(), config.registration_socket()] {
+            drop(std::os::unix::net::UnixListener::bind(socket).unwrap());
+        }
     }
 }
 

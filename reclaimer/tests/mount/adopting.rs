@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use tetris_reclaimer::mount::{Action, HugePages, MountConfig, ensure_mount};
 use tetris_store_layout::{Access, CreateOptions, ObjectRef, Reclaimed, Store};
 
-use crate::namespace;
+use crate::namespace::{self, Place};
 
 const ROOT: &str = "TETRIS_TEST_STORE";
 const LENGTH: usize = 3 << 20;
@@ -39,7 +39,7 @@ fn references_and_bytes_survive_a_restart_and_a_remount() {
     if !namespace::enter() {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Place::new();
     let mut config = MountConfig {
         path: dir.path().join("tetris"),
         size_bytes: 16 << 20,

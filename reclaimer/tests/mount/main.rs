@@ -3,6 +3,7 @@
 #![cfg(feature = "node")]
 
 mod adopting;
+mod configuration;
 mod deciding;
 mod mountinfo;
 mod mounting;

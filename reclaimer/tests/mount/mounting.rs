@@ -4,14 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 
-use tempfile::TempDir;
 use tetris_reclaimer::config::StoreConfig;
 use tetris_reclaimer::mount::{
     Action, Changes, Ensured, Found, HugePages, MountConfig, MountError, ensure_mount, look,
 };
 use tetris_store_layout::Store;
 
-use crate::namespace;
+use crate::namespace::{self, Place};
 
 const MIB: u64 = 1 << 20;
 
@@ -27,9 +26,9 @@ fn config(path: PathBuf) -> MountConfig {
 }
 
 /// A place in a namespace of its own, below a shared mount as in a cluster; `None` where there can be none.
-fn place() -> Option<(TempDir, MountConfig)> {
+fn place() -> Option<(Place, MountConfig)> {
     namespace::enter().then(|| {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = Place::new();
         namespace::tmpfs(dir.path(), "size=1m");
         namespace::propagation(dir.path(), nix::mount::MsFlags::MS_SHARED);
         let config = config(dir.path().join("deep/tetris"));
