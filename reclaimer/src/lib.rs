@@ -14,6 +14,8 @@ mod tenant;
 mod warmth;
 
 pub mod config;
+#[cfg(feature = "node")]
+pub mod csi;
 pub mod daemon;
 pub mod engine;
 pub mod events;
@@ -22,6 +24,8 @@ pub mod http;
 pub mod kubernetes;
 pub mod logs;
 pub mod metrics;
+#[cfg(feature = "node")]
+pub mod mount;
 pub mod node;
 pub mod report;
 pub mod scrub;

@@ -1,15 +1,17 @@
 //! The daemon's configuration: a TOML file, and flags that take precedence over it.
 
+mod checked;
 mod error;
 mod flags;
+#[cfg(feature = "node")]
+mod node;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tetris_reclaimer_core::{Policy, PolicyConfig, ReloadCost};
+use tetris_reclaimer_core::{Policy, PolicyConfig};
 use tetris_store_layout::VerifyDepth;
 
 use crate::warm::Declaration;
@@ -45,6 +47,12 @@ pub struct ConfigFile {
     pub models: BTreeMap<String, Vec<String>>,
     /// What pods of this node declare.
     pub kubernetes: KubernetesConfig,
+    /// The tmpfs of the stores; without it, somebody else mounts it.
+    #[cfg(feature = "node")]
+    pub mount: Option<crate::mount::MountConfig>,
+    /// Volumes for pods.
+    #[cfg(feature = "node")]
+    pub csi: Option<crate::csi::CsiConfig>,
 }
 
 /// One store.
@@ -130,6 +138,10 @@ impl Default for ConfigFile {
             scrub: ScrubConfig::default(),
             models: BTreeMap::new(),
             kubernetes: KubernetesConfig::default(),
+            #[cfg(feature = "node")]
+            mount: None,
+            #[cfg(feature = "node")]
+            csi: None,
         }
     }
 }
@@ -230,6 +242,8 @@ impl ConfigFile {
             24 * 366,
         )?;
         self.check_kubernetes()?;
+        #[cfg(feature = "node")]
+        self.check_node()?;
         let policy = Policy::try_new(self.policy.clone()).map_err(ConfigError::policy)?;
         for name in policy.config().stores.keys() {
             if !self.stores.iter().any(|store| store.name == *name) {
@@ -314,29 +328,4 @@ fn meaning(name: &str, what: &[String]) -> Result<(String, Vec<Declaration>), Co
         }
     });
     Ok((name.to_owned(), declarations.collect::<Result<_, _>>()?))
-}
-
-impl Config {
-    /// Time between two passes when nothing happens.
-    pub fn interval(&self) -> Duration {
-        Duration::from_secs(self.file.interval_secs)
-    }
-
-    /// Time between two looks at how full the stores are.
-    pub fn watermark_check(&self) -> Duration {
-        Duration::from_millis(self.file.watermark_check_ms)
-    }
-
-    /// How long a damaged object stays for inspection.
-    pub fn quarantine(&self) -> Duration {
-        Duration::from_secs(self.file.quarantine_hours * 3600)
-    }
-
-    /// What loading a model anew takes.
-    pub fn reload_cost(&self) -> ReloadCost {
-        ReloadCost {
-            fixed_ms: self.file.reload_cost.fixed_ms,
-            bytes_per_sec: self.file.reload_cost.bytes_per_sec,
-        }
-    }
 }

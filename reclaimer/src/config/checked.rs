@@ -1,0 +1,32 @@
+//! What a checked configuration says, in the types of those who need it.
+
+use std::time::Duration;
+
+use tetris_reclaimer_core::ReloadCost;
+
+use super::Config;
+
+impl Config {
+    /// Time between two passes when nothing happens.
+    pub fn interval(&self) -> Duration {
+        Duration::from_secs(self.file.interval_secs)
+    }
+
+    /// Time between two looks at how full the stores are.
+    pub fn watermark_check(&self) -> Duration {
+        Duration::from_millis(self.file.watermark_check_ms)
+    }
+
+    /// How long a damaged object stays for inspection.
+    pub fn quarantine(&self) -> Duration {
+        Duration::from_secs(self.file.quarantine_hours * 3600)
+    }
+
+    /// What loading a model anew takes.
+    pub fn reload_cost(&self) -> ReloadCost {
+        ReloadCost {
+            fixed_ms: self.file.reload_cost.fixed_ms,
+            bytes_per_sec: self.file.reload_cost.bytes_per_sec,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What the CSI driver is called, where the kubelet is, and which stores are made on demand.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::ConfigError;
+
+/// What stands for the namespace in names and paths.
+pub const NAMESPACE: &str = "{namespace}";
+
+/// The CSI driver, table `csi`. Without the table there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CsiConfig {
+    /// Its name, that of the CSIDriver object.
+    pub driver: String,
+    /// The kubelet's directory, which this process sees at the same path, with `mountPropagation: Bidirectional`.
+    pub kubelet_dir: PathBuf,
+    /// Stores that are made when the first pod of a namespace asks; none without it.
+    pub per_namespace: Option<PerNamespace>,
+}
+
+/// One store for each namespace, made when its first pod asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PerNamespace {
+    /// The stores' names; `{namespace}` stands for the namespace.
+    #[serde(default = "default_name")]
+    pub name: String,
+    /// The stores' directories, directly in the tmpfs, with `{namespace}` in the last part.
+    pub path: PathBuf,
+    /// The namespaces that get one; all when empty.
+    #[serde(default)]
+    pub namespaces: Vec<String>,
+    /// How many there can be: each takes inodes and a watch, and they are never removed while the tmpfs is mounted.
+    #[serde(default = "default_limit")]
+    pub limit: usize,
+}
+
+impl Default for CsiConfig {
+    fn default() -> Self {
+        Self {
+            driver: "csi.tetris.dev".to_owned(),
+            kubelet_dir: "/var/lib/kubelet".into(),
+            per_namespace: None,
+        }
+    }
+}
+
+fn default_name() -> String {
+    NAMESPACE.to_owned()
+}
+
+const fn default_limit() -> usize {
+    64
+}
+
+/// The longest address of a UNIX socket, without its final zero byte.
+const SOCKET_PATH_BYTES: usize = 107;
+
+impl CsiConfig {
+    /// The socket of the CSI services, which the kubelet connects to.
+    pub fn socket(&self) -> PathBuf {
+        let plugins = self.kubelet_dir.join("plugins");
+        plugins.join(&self.driver).join("csi.sock")
+    }
+
+    /// The socket on which the kubelet finds the driver.
+    pub fn registration_socket(&self) -> PathBuf {
+        let registry = self.kubelet_dir.join("plugins_registry");
+        registry.join(format!("{}-reg.sock", self.driver))
+    }
+
+    /// Checks every field.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let driver = &self.driver;
+        if !is_driver_name(driver) {
+            let expected =
+                "1 to 63 letters, digits, `-` or `.`, with a letter or digit at both ends";
+            return Err(ConfigError::value("csi.driver", expected, driver));
+        }
+        if !self.kubelet_dir.is_absolute() {
+            let found = self.kubelet_dir.display();
+            return Err(ConfigError::value(
+                "csi.kubelet_dir",
+                "an absolute path",
+                found,
+            ));
+        }
+        for socket in [self.socket(), self.registration_socket()] {
+            let length = socket.as_os_str().len();
+            if length > SOCKET_PATH_BYTES {
+                let expected =
+                    format!("a path with which no socket's is over {SOCKET_PATH_BYTES} bytes");
+                let found = format!("{length} for `{}`", socket.display());
+                return Err(ConfigError::value("csi.kubelet_dir", expected, found));
+            }
+        }
+        self.per_namespace
+            .as_ref()
+            .map_or(Ok(()), PerNamespace::check)
+    }
+}
+
+impl PerNamespace {
+    fn check(&self) -> Result<(), ConfigError> {
+        let once = |text: &str| text.matches(NAMESPACE).count() == 1;
+        let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if !once(&self.name) || !self.name.replace(NAMESPACE, "").chars().all(letters) {
+            let field = "csi.per_namespace.name";
+            let expected = "`{namespace}` once, and letters, digits, `-`, `_` or `.`";
+            return Err(ConfigError::value(field, expected, &self.name));
+        }
+        let last = self.path.file_name().and_then(|name| name.to_str());
+        let parent = self.parent().to_str();
+        let in_last =
+            last.is_some_and(once) && parent.is_some_and(|path| !path.contains(NAMESPACE));
+        if !self.path.is_absolute() || !in_last {
+            let expected = "an absolute path with `{namespace}` once, in its last part";
+            let found = self.path.display();
+            return Err(ConfigError::value(
+                "csi.per_namespace.path",
+                expected,
+                found,
+            ));
+        }
+        for (index, namespace) in self.namespaces.iter().enumerate() {
+            if !is_namespace(namespace) {
+                let field = format!("csi.per_namespace.namespaces[{index}]");
+                return Err(ConfigError::value(
+                    &field,
+                    "the name of a namespace",
+                    namespace,
+                ));
+            }
+        }
+        if self.limit == 0 {
+            return Err(ConfigError::value(
+                "csi.per_namespace.limit",
+                "at least 1",
+                0,
+            ));
+        }
+        Ok(())
+    }
+
+    /// The directory in which they are made.
+    pub fn parent(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+}
+
+/// As the CSI specification has it.
+fn is_driver_name(name: &str) -> bool {
+    let letter = |c: char| c.is_ascii_alphanumeric();
+    name.len() <= 63
+        && name.starts_with(letter)
+        && name.ends_with(letter)
+        && name.chars().all(|c| letter(c) || matches!(c, '-' | '.'))
+}
+
+/// A DNS label, as Kubernetes has it: what becomes part of a path is nothing else.
+pub(super) fn is_namespace(name: &str) -> bool {
+    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    name.len() <= 63
+        && name.starts_with(letter)
+        && name.ends_with(letter)
+        && name.chars().all(|c| letter(c) || c == '-')
+}

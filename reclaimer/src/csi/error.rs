@@ -1,0 +1,156 @@
+//! Why a volume is not published, and which status says so.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use tonic::{Code, Status};
+
+/// Why a volume is not published, or not taken away.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum VolumeError {
+    /// A field that every such request has is not there.
+    #[error("`{field}` is missing")]
+    Missing {
+        /// The field.
+        field: &'static str,
+    },
+    /// A field has a value that it cannot have.
+    #[error("`{field}`: expected {expected}, found {found}")]
+    Invalid {
+        /// The field.
+        field: &'static str,
+        /// What it may be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// The pod asks for what there is not.
+    #[error("unknown volume attributes {found}; this driver knows `store` alone")]
+    UnknownAttributes {
+        /// Their names.
+        found: String,
+    },
+    /// The container runtime would make the container's view of the mount writable again.
+    #[error("the volume is read-only: set `readOnly: true` in the pod's `csi` volume")]
+    Writable,
+    /// The administrator gave the namespace no store, or not this one.
+    #[error("namespace `{namespace}` may not use {wanted}; it may use {allowed}")]
+    NotAllowed {
+        /// The pod's namespace.
+        namespace: String,
+        /// What the pod asks for.
+        wanted: String,
+        /// What it may ask for.
+        allowed: String,
+    },
+    /// There are as many stores as there may be.
+    #[error(
+        "there are {limit} stores of namespaces already, which is `csi.per_namespace.limit`; raise it, or give namespace `{namespace}` a store of its own in `stores`"
+    )]
+    Limit {
+        /// How many there may be.
+        limit: usize,
+        /// The pod's namespace.
+        namespace: String,
+    },
+    /// The store of this namespace would be one that belongs to others.
+    #[error("the store of namespace `{namespace}` would be `{}`, and that is taken by store `{other}`; change `csi.per_namespace`", path.display())]
+    Taken {
+        /// The pod's namespace.
+        namespace: String,
+        /// Its store's name or path.
+        path: PathBuf,
+        /// The store whose it is.
+        other: String,
+    },
+    /// The tmpfs of the stores is gone.
+    #[error("no tmpfs is mounted at `{}`; the daemon mounts it when it starts", path.display())]
+    NoMount {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// The store is not there, or not usable.
+    #[error("store `{name}` cannot be used: {source}")]
+    Store {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: Box<tetris_store_layout::StoreError>,
+    },
+    /// Something else is mounted at the target.
+    #[error("`{}` is taken by {found}; unpublish it first", target.display())]
+    Occupied {
+        /// The target.
+        target: PathBuf,
+        /// What is there.
+        found: String,
+    },
+    /// What was mounted is not what it should be, and was taken away again.
+    #[error("`{}` is {found} after mounting, expected a read-only mount of the store; it was unmounted", target.display())]
+    NotReadOnly {
+        /// The target.
+        target: PathBuf,
+        /// What is there.
+        found: String,
+    },
+    /// A system call failed.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl VolumeError {
+    pub(super) fn invalid(
+        field: &'static str,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> Self {
+        Self::Invalid {
+            field,
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+
+    pub(super) fn io<E: Into<io::Error>>(
+        action: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(E) -> Self {
+        move |source| Self::Io {
+            action,
+            path: path.to_owned(),
+            source: source.into(),
+        }
+    }
+
+    /// The code that the CSI specification has for it.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Missing { .. }
+            | Self::Invalid { .. }
+            | Self::UnknownAttributes { .. }
+            | Self::Writable => Code::InvalidArgument,
+            Self::NotAllowed { .. } => Code::PermissionDenied,
+            Self::Limit { .. } => Code::ResourceExhausted,
+            Self::Occupied { .. } => Code::AlreadyExists,
+            Self::Taken { .. } | Self::NoMount { .. } | Self::Store { .. } => {
+                Code::FailedPrecondition
+            }
+            Self::NotReadOnly { .. } | Self::Io { .. } => Code::Internal,
+        }
+    }
+}
+
+impl From<VolumeError> for Status {
+    fn from(error: VolumeError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}

@@ -1,0 +1,161 @@
+//! The CSI driver of a node: pods get their store as an ephemeral inline volume, read-only.
+//!
+//! # Flow
+//! The kubelet finds the registration socket, asks what it is, and from then on calls the CSI services: a volume for a pod that
+//! starts, and its end. Which store a pod gets follows from its namespace ([`choose`]), and is mounted where the kubelet says.
+//!
+//! # Guarantees
+//! - Every call can be repeated, also after a restart of this process: what is mounted is the only state.
+//! - What pods get is read-only from the moment it can be seen, in every mount namespace that it appears in.
+//! - No symbolic link is followed in a pod's directory, and nothing outside the kubelet's directory is touched.
+//!
+//! # Assumptions
+//! The CSIDriver object says `podInfoOnMount: true`. Without it a pod could name another namespace itself. The kubelet's
+//! directory is at the same path here and on the host, with `mountPropagation: Bidirectional`. CAP_SYS_ADMIN, Linux 5.8.
+//!
+//! # Caveats
+//! A volume must say `readOnly: true`. If it does not, container runtimes mount it with the option `rw`, and newer ones clear
+//! the read-only flag of the container's own mount.
+
+mod choose;
+mod config;
+mod endpoint;
+mod error;
+mod node;
+mod publish;
+mod read_only;
+mod registration;
+mod request;
+mod services;
+mod stores;
+mod target;
+pub mod wire;
+
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::net::UnixListener;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+use tonic::transport::server::Router;
+
+pub use choose::{Chosen, choose};
+pub use config::{CsiConfig, PerNamespace};
+pub use error::VolumeError;
+pub use request::{Publish, unpublish};
+pub use stores::Stores;
+
+use node::Driver;
+use registration::Registrar;
+use services::identity_server::IdentityServer;
+use services::node_server::NodeServer;
+use services::registration_server::RegistrationServer;
+
+/// How long calls in progress may take when the service ends. Each takes some milliseconds.
+const LAST_CALLS: Duration = Duration::from_secs(5);
+
+/// Why the driver does not serve, or stopped.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CsiError {
+    /// Another process serves this driver.
+    #[error("somebody listens on `{}`; does a second daemon run on this node?", path.display())]
+    InUse {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// Something else has the socket's name.
+    #[error("`{}` is not a socket; remove it if nothing needs it", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The kubelet did not register the driver.
+    #[error("the kubelet did not register driver `{driver}`: {message}")]
+    NotRegistered {
+        /// The driver's name.
+        driver: String,
+        /// What the kubelet said.
+        message: String,
+    },
+    /// A server failed.
+    #[error("the CSI services failed: {0}")]
+    Server(#[from] tonic::transport::Error),
+    /// A server ended, though nobody stopped it.
+    #[error("the CSI services ended by themselves")]
+    Ended,
+    /// A system call failed.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// Serves the kubelet until `stop` is ready, then lets calls in progress end and removes the sockets. Mounts stay.
+///
+/// `node` is the node's name. The configuration is one that [`CsiConfig::check`] accepts.
+///
+/// # Errors
+/// When a socket cannot be had, and when the kubelet refuses the driver: call it again after a while.
+pub async fn serve_csi(
+    config: CsiConfig,
+    node: String,
+    stores: Stores,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), CsiError> {
+    let (listener, csi_name) = endpoint::listen(&config.socket()).await?;
+    let (registry, registration_name) = endpoint::listen(&config.registration_socket()).await?;
+    let (refusals, mut refused) = mpsc::channel(1);
+    let (stopping, stopped) = watch::channel(false);
+    let registrar = Registrar::new(&config, refusals);
+    let driver_name = config.driver.clone();
+    let driver = Driver::new(config, node, stores);
+    let telling = driver.clone();
+    let told = tokio::task::spawn_blocking(move || telling.tell_existing()).await;
+    told.map_err(|_| CsiError::Ended)?;
+    let csi = Server::builder()
+        .add_service(IdentityServer::new(driver.clone()))
+        .add_service(NodeServer::new(driver));
+    let registration = Server::builder().add_service(RegistrationServer::new(registrar));
+    let mut servers = pin!(async {
+        tokio::try_join!(
+            serve(csi, listener, stopped.clone()),
+            serve(registration, registry, stopped.clone())
+        )
+    });
+    let outcome = tokio::select! {
+        ended = &mut servers => return Err(ended.map_or_else(CsiError::from, |_| CsiError::Ended)),
+        () = stop => Ok(()),
+        Some(message) = refused.recv() => Err(CsiError::NotRegistered { driver: driver_name, message }),
+    };
+    // The kubelet forgets the driver first, and then finds it gone.
+    drop(registration_name);
+    let _servers_listen = stopping.send(true);
+    if tokio::time::timeout(LAST_CALLS, servers).await.is_err() {
+        tracing::warn!("the kubelet keeps a connection open; hanging up");
+    }
+    drop(csi_name);
+    outcome
+}
+
+async fn serve(
+    router: Router,
+    listener: UnixListener,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<(), tonic::transport::Error> {
+    let incoming = UnixListenerStream::new(listener);
+    let stop = async move {
+        let _stopped = stopped.wait_for(|stopped| *stopped).await;
+    };
+    router.serve_with_incoming_shutdown(incoming, stop).await
+}

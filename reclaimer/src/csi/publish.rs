@@ -1,0 +1,122 @@
+//! Mounting a store at a target, and taking it away. What is mounted is the only state there is.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::mount::{MoveMountFlags, move_mount};
+
+use super::error::VolumeError;
+use super::read_only::read_only_mount;
+use super::target::Target;
+use crate::mount::MountEntry;
+
+/// Mounts that lie on top of each other at a target, at most: there is one, unless others mounted there too.
+const MOST_MOUNTS: usize = 16;
+
+/// What is at a target.
+enum There {
+    Nothing,
+    /// The store, read-only.
+    Published,
+    /// The store, but not read-only: something has tampered with it.
+    Writable(OwnedFd),
+    Other(String),
+}
+
+/// Mounts `store` at `target`, read-only, unless it is there already.
+pub(super) fn publish(target: &Target, store: &Path) -> Result<(), VolumeError> {
+    target.make()?;
+    match there(target, store)? {
+        There::Published => return Ok(()),
+        There::Nothing => {}
+        There::Writable(mounted) => {
+            tracing::warn!(target = %target.path().display(), "the store is mounted there, but not read-only; mounting it anew");
+            target.unmount(&mounted)?;
+        }
+        There::Other(found) => return Err(occupied(target, found)),
+    }
+    let tree = read_only_mount(store).map_err(VolumeError::io(
+        "make a read-only mount of the store",
+        store,
+    ))?;
+    let Some(dir) = target.dir()? else {
+        return Err(occupied(target, "someone who removes it".to_owned()));
+    };
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&tree, "", &dir, "", flags)
+        .map_err(VolumeError::io("attach the store at", target.path()))?;
+    verify(target, store)
+}
+
+/// Takes away whatever is mounted at `target`, and the directory.
+pub(super) fn unpublish(target: &Target) -> Result<(), VolumeError> {
+    for _ in 0..MOST_MOUNTS {
+        match target.mounted()? {
+            Some((_, mounted)) => target.unmount(&mounted)?,
+            None => return target.remove(),
+        }
+    }
+    Err(occupied(target, format!("over {MOST_MOUNTS} mounts")))
+}
+
+fn there(target: &Target, store: &Path) -> Result<There, VolumeError> {
+    let Some((entry, dir)) = target.mounted()? else {
+        return Ok(There::Nothing);
+    };
+    if !same_directory(target, &dir, store)? {
+        return Ok(There::Other(describe(&entry)));
+    }
+    Ok(if entry.is_read_only() {
+        There::Published
+    } else {
+        There::Writable(dir)
+    })
+}
+
+fn same_directory(target: &Target, dir: &OwnedFd, store: &Path) -> Result<bool, VolumeError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let store_dir =
+        openat(CWD, store, flags, Mode::empty()).map_err(VolumeError::io("open", store))?;
+    let expected = fstat(&store_dir).map_err(VolumeError::io("stat", store))?;
+    let found = fstat(dir).map_err(VolumeError::io("stat", target.path()))?;
+    Ok((found.st_dev, found.st_ino) == (expected.st_dev, expected.st_ino))
+}
+
+/// After the fact, as mountinfo has it.
+fn verify(target: &Target, store: &Path) -> Result<(), VolumeError> {
+    let not_read_only = |found: String| VolumeError::NotReadOnly {
+        target: target.path().to_owned(),
+        found,
+    };
+    match there(target, store)? {
+        There::Published => {
+            let private = target.mounted()?.is_some_and(|(entry, _)| !entry.shared);
+            if private {
+                tracing::warn!(target = %target.path().display(), "published, but on a private mount: where this process runs in a container, pods do not see it; the kubelet's directory needs `mountPropagation: Bidirectional`");
+            }
+            Ok(())
+        }
+        There::Writable(mounted) => {
+            target.unmount(&mounted)?;
+            Err(not_read_only("writable".to_owned()))
+        }
+        There::Nothing => Err(not_read_only("not a mount".to_owned())),
+        There::Other(found) => Err(occupied(target, found)),
+    }
+}
+
+fn describe(entry: &MountEntry) -> String {
+    format!(
+        "directory `{}` of a file system of type {}",
+        entry.root.display(),
+        entry.fs_type
+    )
+}
+
+fn occupied(target: &Target, found: String) -> VolumeError {
+    VolumeError::Occupied {
+        target: target.path().to_owned(),
+        found,
+    }
+}

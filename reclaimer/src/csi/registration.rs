@@ -1,0 +1,57 @@
+//! Telling the kubelet that the driver is here: it finds the socket, asks what listens there, and says what came of it.
+
+use tokio::sync::mpsc;
+use tonic::{Request, Response, Status};
+
+use super::config::CsiConfig;
+use super::services::registration_server::Registration;
+use super::wire::{InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse};
+
+/// What the kubelet calls drivers of this interface.
+const KIND: &str = "CSIPlugin";
+/// The version of the interface; the kubelet takes any 1.x.
+const VERSION: &str = "1.0.0";
+
+/// The answers to the kubelet.
+#[derive(Debug)]
+pub(super) struct Registrar {
+    info: PluginInfo,
+    refusals: mpsc::Sender<String>,
+}
+
+impl Registrar {
+    /// `refusals` gets what the kubelet says when it does not register the driver.
+    pub fn new(config: &CsiConfig, refusals: mpsc::Sender<String>) -> Self {
+        let info = PluginInfo {
+            r#type: KIND.to_owned(),
+            name: config.driver.clone(),
+            endpoint: config.socket().to_string_lossy().into_owned(),
+            supported_versions: vec![VERSION.to_owned()],
+        };
+        Self { info, refusals }
+    }
+}
+
+#[tonic::async_trait]
+impl Registration for Registrar {
+    async fn get_info(
+        &self,
+        _request: Request<InfoRequest>,
+    ) -> Result<Response<PluginInfo>, Status> {
+        Ok(Response::new(self.info.clone()))
+    }
+
+    async fn notify_registration_status(
+        &self,
+        request: Request<RegistrationStatus>,
+    ) -> Result<Response<RegistrationStatusResponse>, Status> {
+        let status = request.into_inner();
+        if status.plugin_registered {
+            tracing::info!(driver = self.info.name, "registered with the kubelet");
+        } else {
+            // A second refusal says nothing new: the service is about to end.
+            let _told_already = self.refusals.try_send(status.error);
+        }
+        Ok(Response::new(RegistrationStatusResponse {}))
+    }
+}

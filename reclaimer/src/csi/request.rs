@@ -1,0 +1,183 @@
+//! What a request asks for, checked: purely.
+
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+
+use super::config::is_namespace;
+use super::error::VolumeError;
+use super::wire::{
+    AccessType, NodePublishVolumeRequest, NodeUnpublishVolumeRequest, VolumeCapability,
+};
+
+/// The kubelet's own attributes.
+const KUBELET: &str = "csi.storage.k8s.io/";
+const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
+const NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
+/// The one attribute of our own.
+const STORE: &str = "store";
+/// The kubelet's identifiers have 68 bytes; the specification allows 128.
+const ID_BYTES: usize = 128;
+/// PATH_MAX with its final zero byte.
+const PATH_BYTES: usize = 4095;
+/// Access modes are numbered from 1; 0 is unknown.
+const MODES: std::ops::RangeInclusive<i32> = 1..=7;
+
+/// A pod's wish for a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Publish {
+    /// The volume, for the log.
+    pub volume_id: String,
+    /// Where, below the kubelet's directory.
+    pub target: PathBuf,
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name and unique identifier, for the log.
+    pub pod: String,
+    /// The store that the pod prefers.
+    pub store: Option<String>,
+}
+
+impl Publish {
+    /// Checks a request to a driver of this kubelet.
+    pub fn new(request: NodePublishVolumeRequest, kubelet_dir: &Path) -> Result<Self, VolumeError> {
+        check_id(&request.volume_id)?;
+        let target = below(kubelet_dir, &request.target_path)?;
+        let capability = request.volume_capability.ok_or(VolumeError::Missing {
+            field: "volume_capability",
+        })?;
+        check_capability(&capability)?;
+        let context = request.volume_context;
+        check_attributes(&context)?;
+        if context.get(EPHEMERAL).is_none_or(|value| value != "true") {
+            let found = context.get(EPHEMERAL).map_or("none", String::as_str);
+            let expected = "`true`: this driver has inline volumes alone, and its CSIDriver object sets `podInfoOnMount`";
+            return Err(VolumeError::invalid(EPHEMERAL, expected, found));
+        }
+        let namespace = context.get(NAMESPACE).ok_or(VolumeError::Missing {
+            field: "volume_context.csi.storage.k8s.io/pod.namespace",
+        })?;
+        if !is_namespace(namespace) {
+            let expected = "the name of a namespace";
+            return Err(VolumeError::invalid(NAMESPACE, expected, namespace));
+        }
+        if !request.readonly {
+            return Err(VolumeError::Writable);
+        }
+        let about = |key: &str| {
+            context
+                .get(&format!("{KUBELET}{key}"))
+                .map_or("?", String::as_str)
+        };
+        Ok(Self {
+            volume_id: request.volume_id,
+            target,
+            namespace: namespace.clone(),
+            pod: format!("{} {}", about("pod.name"), about("pod.uid")),
+            store: context.get(STORE).cloned(),
+        })
+    }
+}
+
+/// Where the volume to be taken away is, below the kubelet's directory.
+pub fn unpublish(
+    request: &NodeUnpublishVolumeRequest,
+    kubelet_dir: &Path,
+) -> Result<PathBuf, VolumeError> {
+    check_id(&request.volume_id)?;
+    below(kubelet_dir, &request.target_path)
+}
+
+fn check_id(id: &str) -> Result<(), VolumeError> {
+    if id.is_empty() {
+        return Err(VolumeError::Missing { field: "volume_id" });
+    }
+    if id.len() > ID_BYTES {
+        let (expected, found) = (format!("at most {ID_BYTES} bytes"), id.len().to_string());
+        return Err(VolumeError::invalid("volume_id", expected, found));
+    }
+    Ok(())
+}
+
+/// The target relative to the kubelet's directory. Nothing in it leads upwards.
+fn below(kubelet_dir: &Path, target: &str) -> Result<PathBuf, VolumeError> {
+    if target.is_empty() {
+        let field = "target_path";
+        return Err(VolumeError::Missing { field });
+    }
+    let path = Path::new(target);
+    let straight = path
+        .components()
+        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    let relative = path
+        .strip_prefix(kubelet_dir)
+        .ok()
+        .filter(|rest| rest.file_name().is_some());
+    match relative {
+        Some(rest) if straight && target.len() <= PATH_BYTES && !target.contains('\0') => {
+            Ok(rest.to_owned())
+        }
+        _ => {
+            let expected = format!(
+                "an absolute path below `{}` without `..`",
+                kubelet_dir.display()
+            );
+            let found: String = target.chars().take(256).collect();
+            Err(VolumeError::invalid(
+                "target_path",
+                expected,
+                format!("{found:?}"),
+            ))
+        }
+    }
+}
+
+fn check_capability(capability: &VolumeCapability) -> Result<(), VolumeError> {
+    let mount = match &capability.access_type {
+        Some(AccessType::Mount(mount)) => mount,
+        Some(AccessType::Block(_)) => {
+            let field = "volume_capability.block";
+            return Err(VolumeError::invalid(
+                field,
+                "a volume of type mount",
+                "block",
+            ));
+        }
+        None => {
+            let field = "volume_capability.access_type";
+            return Err(VolumeError::Missing { field });
+        }
+    };
+    if !matches!(mount.fs_type.as_str(), "" | "tmpfs") {
+        let (field, found) = ("volume_capability.mount.fs_type", &mount.fs_type);
+        return Err(VolumeError::invalid(field, "none, or tmpfs", found));
+    }
+    if let Some(flag) = mount.mount_flags.iter().find(|flag| *flag != "ro") {
+        let field = "volume_capability.mount.mount_flags";
+        return Err(VolumeError::invalid(field, "none, or ro", flag));
+    }
+    let mode = capability.access_mode.map(|mode| mode.mode);
+    match mode {
+        None | Some(0) => Err(VolumeError::Missing {
+            field: "volume_capability.access_mode",
+        }),
+        Some(mode) if MODES.contains(&mode) => Ok(()),
+        Some(mode) => {
+            let field = "volume_capability.access_mode";
+            Err(VolumeError::invalid(field, "1 to 7", mode.to_string()))
+        }
+    }
+}
+
+fn check_attributes(context: &HashMap<String, String>) -> Result<(), VolumeError> {
+    let mut unknown: Vec<_> = context
+        .keys()
+        .filter(|key| *key != STORE && !key.starts_with(KUBELET))
+        .map(|key| format!("`{key}`"))
+        .collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    unknown.sort();
+    let found = unknown.join(", ");
+    Err(VolumeError::UnknownAttributes { found })
+}

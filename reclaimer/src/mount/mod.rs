@@ -1,0 +1,210 @@
+//! The tmpfs that the stores lie on: mounted when it is missing, adopted when it is there, never unmounted.
+//!
+//! # Flow
+//! [`look`] at the path, [`decide`] what to do, do it, and look again.
+//!
+//! # Guarantees
+//! What uses the tmpfs notices nothing: a mount that is there is only ever changed in place, and the mount outlives this
+//! process. Two processes that do the same at once make one mount. A mount appears with all its options, or not at all.
+//!
+//! # Caveats
+//! `noswap`, the SELinux context and an unlimited size cannot be changed while mounted: they are told, or refused.
+//! The call needs CAP_SYS_ADMIN and Linux 5.8.
+
+mod config;
+mod decide;
+mod found;
+mod mountinfo;
+mod tmpfs;
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use tetris_store_layout::{CreateOptions, Store, StoreError};
+use thiserror::Error;
+
+use crate::config::StoreConfig;
+
+pub use config::{HugePages, MountConfig};
+pub use decide::{Action, Changes, Decision, Note, Refusal, decide};
+pub use found::{Found, Room, look};
+pub use mountinfo::{MountEntry, is_mount_root, mount_of};
+
+/// Exists where SELinux is on, in containers too.
+const SELINUX: &str = "/sys/fs/selinux/enforce";
+/// Another daemon that starts here needs some system calls.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// A tmpfs that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ensured {
+    /// Where.
+    pub path: PathBuf,
+    /// What was done.
+    pub action: Action,
+    /// What is not as configured.
+    pub notes: Vec<Note>,
+    /// How large it is, and how full.
+    pub room: Room,
+}
+
+/// Why there is no tmpfs, or no store on it.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// What is there must not be touched.
+    #[error("cannot use `{}` for the stores: {source}", path.display())]
+    Refused {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: Refusal,
+    },
+    /// Another process mounts there, and does not end.
+    #[error("another process holds `{}` locked, and did so for {} s; does a second daemon start here?", path.display(), LOCK_WAIT.as_secs())]
+    Locked {
+        /// The directory above the mount.
+        path: PathBuf,
+    },
+    /// It was mounted and is not there.
+    #[error("mounted a tmpfs at `{}`, and found {found} there; does something else mount there?", path.display())]
+    Lost {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+    },
+    /// A store could not be made or opened.
+    #[error("store `{name}`: {source}")]
+    Store {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: Box<StoreError>,
+    },
+    /// A system call failed.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// Makes sure that the tmpfs of `config` is mounted. Blocks for as long as another process does the same, 10 s at most.
+///
+/// # Errors
+/// [`MountError::Refused`] when something else is there, or it cannot be as small as configured.
+pub fn ensure_mount(config: &MountConfig) -> Result<Ensured, MountError> {
+    let path = &config.path;
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    make_dirs(parent).map_err(io_error("create", parent))?;
+    let _lock = lock(parent)?;
+    let selinux = Path::new(SELINUX).exists();
+    let found = look(path).map_err(io_error("look at", path))?;
+    let refused = |source| MountError::Refused {
+        path: path.clone(),
+        source,
+    };
+    let Decision { action, mut notes } = decide(&found, config, selinux).map_err(refused)?;
+    notes.extend(act(&action, config, selinux)?);
+    match look(path).map_err(io_error("look at", path))? {
+        Found::Mounted { entry, room } if entry.fs_type == "tmpfs" => {
+            if !entry.shared {
+                let what = "is private: where this process runs in a container, the mount ends with it; its volume needs `mountPropagation: Bidirectional`";
+                notes.push(Note::new("propagation", what));
+            }
+            Ok(Ensured {
+                path: path.clone(),
+                action,
+                notes,
+                room,
+            })
+        }
+        found => Err(MountError::Lost {
+            path: path.clone(),
+            found: format!("{found:?}"),
+        }),
+    }
+}
+
+fn act(action: &Action, config: &MountConfig, selinux: bool) -> Result<Vec<Note>, MountError> {
+    let path = &config.path;
+    match action {
+        Action::Adopt => Ok(Vec::new()),
+        Action::Create => {
+            make_dirs(path).map_err(io_error("create", path))?;
+            tmpfs::create(config, selinux).map_err(io_error("mount a tmpfs at", path))
+        }
+        Action::Remount(changes) => {
+            tmpfs::change(path, changes).map_err(io_error("change the tmpfs at", path))
+        }
+    }
+}
+
+impl Ensured {
+    /// Makes the stores that lie on this mount and are missing; all are tried.
+    ///
+    /// # Errors
+    /// That of the first store that could not be made or opened.
+    pub fn create_stores(&self, stores: &[StoreConfig]) -> Result<(), MountError> {
+        let mut outcome = Ok(());
+        for config in stores
+            .iter()
+            .filter(|store| store.path.starts_with(&self.path))
+        {
+            if let Err(source) = Store::create(&config.path, &CreateOptions::default()) {
+                let (name, source) = (config.name.clone(), Box::new(source));
+                outcome = outcome.and(Err(MountError::Store { name, source }));
+            }
+        }
+        outcome
+    }
+}
+
+/// Whether a tmpfs is mounted at `path`.
+pub fn is_tmpfs_mount(path: &Path) -> io::Result<bool> {
+    let found = look(path)?;
+    Ok(matches!(found, Found::Mounted { entry, .. } if entry.fs_type == "tmpfs"))
+}
+
+fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> MountError {
+    move |source| MountError::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn make_dirs(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(path)
+}
+
+/// The directory above the mount, which stays the same one when something is mounted: two that start at once would else mount
+/// one tmpfs over the other.
+fn lock(parent: &Path) -> Result<File, MountError> {
+    let dir = File::open(parent).map_err(io_error("open", parent))?;
+    let deadline = Instant::now() + LOCK_WAIT;
+    loop {
+        match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(dir),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                let path = parent.to_owned();
+                return Err(MountError::Locked { path });
+            }
+            Err(error) => return Err(io_error("lock", parent)(error.into())),
+        }
+    }
+}

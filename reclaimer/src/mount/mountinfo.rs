@@ -1,0 +1,139 @@
+//! What is mounted: `/proc/thread-self/mountinfo`, as proc_pid_mountinfo(5) describes it.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, statx};
+
+/// Of the thread, not of the process: a thread can be in a mount namespace of its own.
+const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountEntry {
+    /// Its number, unique while it is mounted.
+    pub id: u64,
+    /// The directory of the file system that is seen at the mount point.
+    pub root: PathBuf,
+    /// Where it is mounted, as this process sees it.
+    pub mount_point: PathBuf,
+    /// Options of this mount, `ro` and `nodev` among them.
+    pub options: Vec<String>,
+    /// Whether what is mounted below it appears in other namespaces too.
+    pub shared: bool,
+    /// `tmpfs` and so on.
+    pub fs_type: String,
+    /// Options of the file system, which all its mounts have in common.
+    pub super_options: Vec<String>,
+}
+
+impl MountEntry {
+    /// One line; `None` when it is not of the documented form.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line
+            .split(|byte| *byte == b' ')
+            .filter(|field| !field.is_empty());
+        let id = text(fields.next()?).parse().ok()?;
+        let (_parent, _device) = (fields.next()?, fields.next()?);
+        let root = path(fields.next()?);
+        let mount_point = path(fields.next()?);
+        let options = list(fields.next()?);
+        let optional = fields.by_ref().take_while(|field| *field != b"-");
+        // All are read, so that the next field is the one after the separator.
+        let shared = optional
+            .filter(|field| field.starts_with(b"shared:"))
+            .count()
+            > 0;
+        let fs_type = text(fields.next()?);
+        let _source = fields.next()?;
+        let super_options = list(fields.next()?);
+        Some(Self {
+            id,
+            root,
+            mount_point,
+            options,
+            shared,
+            fs_type,
+            super_options,
+        })
+    }
+
+    /// Whether nothing can be written through this mount.
+    pub fn is_read_only(&self) -> bool {
+        self.has("ro")
+    }
+
+    /// Whether the mount has this option.
+    pub fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|found| found == option)
+    }
+
+    /// The value of an option of the file system; empty for one that has none.
+    pub fn super_option(&self, name: &str) -> Option<&str> {
+        self.super_options.iter().find_map(|option| {
+            let (found, value) = option.split_once('=').unwrap_or((option, ""));
+            (found == name).then_some(value)
+        })
+    }
+}
+
+/// Whether `file` is what one sees at a mount point.
+pub fn is_mount_root(file: impl AsFd) -> io::Result<bool> {
+    let stat = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    Ok(stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// The mount that `file` was opened through. Paths do not tell: mounts can lie on top of each other.
+pub fn mount_of(file: impl AsFd) -> io::Result<MountEntry> {
+    let stat = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    if stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
+        let message = "this kernel does not say which mount a file is on; Linux 5.8 does";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+    }
+    let lines = std::fs::read(MOUNTINFO)?;
+    let mut entries = lines
+        .split(|byte| *byte == b'\n')
+        .filter_map(MountEntry::parse);
+    entries
+        .find(|entry| entry.id == stat.stx_mnt_id)
+        .ok_or_else(|| {
+            let message = format!("mount {} is not in {MOUNTINFO}", stat.stx_mnt_id);
+            io::Error::new(io::ErrorKind::NotFound, message)
+        })
+}
+
+fn text(field: &[u8]) -> String {
+    String::from_utf8_lossy(field).into_owned()
+}
+
+/// Options, separated by commas outside of quotation marks, as SELinux contexts have them.
+fn list(field: &[u8]) -> Vec<String> {
+    let mut quoted = false;
+    let options = field.split(|byte| {
+        quoted ^= *byte == b'"';
+        *byte == b',' && !quoted
+    });
+    options.map(text).collect()
+}
+
+/// Space, tab, newline and backslash are written as three octal digits.
+fn path(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped = (byte == b'\\').then(|| octal(after)).flatten();
+        let (byte, after) = escaped.unwrap_or((byte, after));
+        bytes.push(byte);
+        rest = after;
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+fn octal(bytes: &[u8]) -> Option<(u8, &[u8])> {
+    let (digits, rest) = bytes.split_at_checked(3)?;
+    let value = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()?;
+    Some((value, rest))
+}

@@ -1,0 +1,259 @@
+//! A kubelet's directory, a tmpfs with stores, and the driver between them.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use nix::mount::MsFlags;
+use tetris_reclaimer::config::StoreConfig;
+use tetris_reclaimer::csi::wire::*;
+use tetris_reclaimer::csi::{CsiConfig, CsiError, Stores, serve_csi};
+use tetris_store_layout::{CreateOptions, Store};
+use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{Request, Status};
+use tonic_prost::ProstCodec;
+
+use crate::namespace::{self, Place};
+
+/// Longer than anything here takes, however busy the machine is.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A host: directories of the kubelet and of the stores, below shared mounts.
+pub struct Host {
+    dir: Place,
+}
+
+impl Host {
+    /// In a mount namespace of this thread; `None` for who is not root.
+    pub fn new() -> Option<Self> {
+        namespace::enter().then(|| {
+            let dir = Place::new();
+            let host = Self { dir };
+            for place in [host.kubelet(), host.tmpfs()] {
+                namespace::tmpfs(&place, "size=16m");
+                namespace::propagation(&place, MsFlags::MS_SHARED);
+            }
+            host
+        })
+    }
+
+    pub fn kubelet(&self) -> PathBuf {
+        self.dir.path().join("kubelet")
+    }
+
+    pub fn tmpfs(&self) -> PathBuf {
+        self.dir.path().join("tetris")
+    }
+
+    /// A store for these namespaces.
+    pub fn store(&self, name: &str, namespaces: &[&str]) -> StoreConfig {
+        let path = self.tmpfs().join(name);
+        Store::create(&path, &CreateOptions::default()).unwrap();
+        StoreConfig {
+            name: name.to_owned(),
+            path,
+            namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    /// The directory of a pod's volume, as the kubelet makes it: without the last part.
+    pub fn target(&self, pod: &str) -> PathBuf {
+        let volumes = "volumes/kubernetes.io~csi/tetris";
+        let dir = self.kubelet().join("pods").join(pod).join(volumes);
+        std::fs::create_dir_all(&dir).unwrap();
+        dir.join("mount")
+    }
+
+    pub fn config(&self) -> CsiConfig {
+        CsiConfig {
+            kubelet_dir: self.kubelet(),
+            ..CsiConfig::default()
+        }
+    }
+}
+
+/// A driver that serves.
+pub struct Driver {
+    runtime: Runtime,
+    stop: Option<oneshot::Sender<()>>,
+    pub served: JoinHandle<Result<(), CsiError>>,
+    config: CsiConfig,
+    /// Stores of namespaces that were told of.
+    pub told: Arc<Mutex<Vec<StoreConfig>>>,
+}
+
+impl Driver {
+    /// Starts one in this thread's namespace, and waits until it listens.
+    pub fn start(config: &CsiConfig, stores: Vec<StoreConfig>) -> Self {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tell = Arc::clone(&told);
+        let stores = Stores::new(stores, move |store| {
+            tell.lock().unwrap().push(store.clone())
+        });
+        let runtime = Runtime::new().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = serve_csi(config.clone(), "node-1".to_owned(), stores, async {
+            let _stopped = stopped.await;
+        });
+        let served = runtime.spawn(serving);
+        let deadline = std::time::Instant::now() + PATIENCE;
+        let socket = config.registration_socket();
+        while !served.is_finished() && std::os::unix::net::UnixStream::connect(&socket).is_err() {
+            assert!(std::time::Instant::now() < deadline, "it never listens");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Self {
+            runtime,
+            stop: Some(stop),
+            served,
+            config: config.clone(),
+            told,
+        }
+    }
+
+    /// Calls a method of a service as the kubelet does, by its name.
+    pub fn call<Q, R>(&self, socket: &Path, method: &'static str, message: Q) -> Result<R, Status>
+    where
+        Q: prost::Message + Send + Sync + 'static,
+        R: prost::Message + Default + Send + Sync + 'static,
+    {
+        self.runtime
+            .block_on(call(socket.to_owned(), method, message))
+    }
+
+    pub fn csi<Q, R>(&self, method: &'static str, message: Q) -> Result<R, Status>
+    where
+        Q: prost::Message + Send + Sync + 'static,
+        R: prost::Message + Default + Send + Sync + 'static,
+    {
+        self.call(&self.config.socket(), method, message)
+    }
+
+    pub fn publish(&self, request: NodePublishVolumeRequest) -> Result<(), Status> {
+        self.csi::<_, NodePublishVolumeResponse>("/csi.v1.Node/NodePublishVolume", request)
+            .map(drop)
+    }
+
+    pub fn unpublish(&self, target: &Path) -> Result<(), Status> {
+        let request = NodeUnpublishVolumeRequest {
+            volume_id: "csi-1".to_owned(),
+            target_path: target.display().to_string(),
+        };
+        self.csi::<_, NodeUnpublishVolumeResponse>("/csi.v1.Node/NodeUnpublishVolume", request)
+            .map(drop)
+    }
+
+    /// Many at once.
+    pub fn publish_all(&self, requests: Vec<NodePublishVolumeRequest>) -> Vec<Result<(), Status>> {
+        let socket = self.config.socket();
+        self.runtime.block_on(async {
+            let calls: Vec<_> = requests
+                .into_iter()
+                .map(|request| {
+                    let method = "/csi.v1.Node/NodePublishVolume";
+                    tokio::spawn(call::<_, NodePublishVolumeResponse>(
+                        socket.clone(),
+                        method,
+                        request,
+                    ))
+                })
+                .collect();
+            let mut answers = Vec::new();
+            for call in calls {
+                answers.push(call.await.unwrap().map(drop));
+            }
+            answers
+        })
+    }
+
+    /// Stops it, as SIGTERM does.
+    pub fn stop(mut self) -> Result<(), CsiError> {
+        drop(self.stop.take());
+        self.end()
+    }
+
+    /// Waits for its end.
+    pub fn end(self) -> Result<(), CsiError> {
+        let Self {
+            runtime,
+            served,
+            stop: _kept,
+            ..
+        } = self;
+        runtime.block_on(async {
+            tokio::time::timeout(PATIENCE, served)
+                .await
+                .unwrap()
+                .unwrap()
+        })
+    }
+
+    /// Ends it without order, and leaves behind what SIGKILL does: sockets on which nobody listens.
+    pub fn kill(self) {
+        let Self {
+            runtime,
+            stop,
+            served,
+            config,
+            ..
+        } = self;
+        served.abort();
+        let ended = runtime.block_on(async { tokio::time::timeout(PATIENCE, served).await });
+        assert!(ended.unwrap().unwrap_err().is_cancelled());
+        drop(stop);
+        for socket in [config.socket(), config.registration_socket()] {
+            drop(std::os::unix::net::UnixListener::bind(socket).unwrap());
+        }
+    }
+}
+
+async fn call<Q, R>(socket: PathBuf, method: &'static str, message: Q) -> Result<R, Status>
+where
+    Q: prost::Message + Send + Sync + 'static,
+    R: prost::Message + Default + Send + Sync + 'static,
+{
+    let mut client = tonic::client::Grpc::new(channel(socket).await);
+    client.ready().await.unwrap();
+    let codec = ProstCodec::<Q, R>::default();
+    let path = PathAndQuery::from_static(method);
+    let answer = client.unary(Request::new(message), path, codec).await?;
+    Ok(answer.into_inner())
+}
+
+async fn channel(socket: PathBuf) -> Channel {
+    let connect = tower::service_fn(move |_: Uri| {
+        let socket = socket.clone();
+        async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+    });
+    let endpoint = Endpoint::from_static("http://localhost");
+    endpoint.connect_with_connector(connect).await.unwrap()
+}
+
+/// What the kubelet asks for a pod of `namespace` at `target`.
+pub fn request(target: &Path, namespace: &str) -> NodePublishVolumeRequest {
+    let context = [
+        ("csi.storage.k8s.io/ephemeral", "true"),
+        ("csi.storage.k8s.io/pod.name", "server-0"),
+        ("csi.storage.k8s.io/pod.namespace", namespace),
+        ("csi.storage.k8s.io/pod.uid", "1a2b"),
+        ("csi.storage.k8s.io/serviceAccount.name", "default"),
+    ];
+    NodePublishVolumeRequest {
+        volume_id: format!("csi-{}", "0".repeat(64)),
+        target_path: target.display().to_string(),
+        volume_capability: Some(VolumeCapability {
+            access_type: Some(AccessType::Mount(MountVolume::default())),
+            access_mode: Some(AccessMode { mode: 1 }),
+        }),
+        readonly: true,
+        volume_context: context
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+    }
+}

@@ -1,0 +1,133 @@
+//! The tables `mount` and `csi` of a configuration.
+
+use std::path::Path;
+
+use tetris_reclaimer::config::ConfigFile;
+use tetris_reclaimer::mount::HugePages;
+
+const REST: &str = "node = \"node-1\"\n[[stores]]\nname = \"a\"\npath = \"/run/tetris/a\"\n";
+const MOUNT: &str = "[mount]\npath = \"/run/tetris\"\nsize_bytes = 1073741824\n";
+
+fn checked(text: &str) -> Result<ConfigFile, String> {
+    let file = ConfigFile::parse(text, Path::new("/etc/reclaimer.toml"));
+    let file = file.map_err(|error| error.to_string())?;
+    file.check()
+        .map(|config| config.file)
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn without_the_tables_nothing_is_mounted_or_served() {
+    let file = checked(REST).unwrap();
+    assert_eq!((file.mount, file.csi), (None, None));
+}
+
+#[test]
+fn little_has_to_be_said() {
+    let file = checked(&format!("{REST}{MOUNT}[csi]\n")).unwrap();
+    let mount = file.mount.unwrap();
+    assert_eq!(
+        (mount.inodes, mount.huge, mount.noswap),
+        (1 << 20, HugePages::WithinSize, true)
+    );
+    let csi = file.csi.unwrap();
+    assert_eq!(csi.driver, "csi.tetris.dev");
+    let socket = csi.registration_socket();
+    assert_eq!(
+        socket,
+        Path::new("/var/lib/kubelet/plugins_registry/csi.tetris.dev-reg.sock")
+    );
+}
+
+#[test]
+fn everything_can_be_said() {
+    let text = format!(
+        r#"{REST}{MOUNT}
+        inodes = 1000
+        huge = "never"
+        noswap = false
+        selinux_context = "system_u:object_r:container_file_t:s0"
+        [csi]
+        driver = "csi.example.com"
+        kubelet_dir = "/data/kubelet"
+        [csi.per_namespace]
+        name = "ns-{{namespace}}"
+        path = "/run/tetris/ns-{{namespace}}"
+        namespaces = ["blue"]
+        limit = 8
+        "#
+    );
+    let file = checked(&text).unwrap();
+    assert_eq!(
+        file.csi
+            .as_ref()
+            .unwrap()
+            .per_namespace
+            .as_ref()
+            .unwrap()
+            .limit,
+        8
+    );
+    let json = serde_json::to_string(&file).unwrap();
+    assert_eq!(serde_json::from_str::<ConfigFile>(&json).unwrap(), file);
+}
+
+#[test]
+fn errors_name_the_field_what_is_expected_and_what_was_found() {
+    let own = |path: &str| format!("{MOUNT}[csi.per_namespace]\npath = \"{path}\"\n");
+    for (tables, expected) in [
+        (
+            "[mount]\npath = \"run\"\nsize_bytes = 1073741824".to_owned(),
+            "`mount.path`: expected an absolute path other than `/`, found run",
+        ),
+        (
+            "[mount]\npath = \"/\"\nsize_bytes = 1073741824".to_owned(),
+            "`mount.path`",
+        ),
+        (
+            "[mount]\npath = \"/run/t\"\nsize_bytes = 1".to_owned(),
+            "`mount.size_bytes`: expected at least 1048576, found 1",
+        ),
+        (
+            format!("{MOUNT}inodes = 1"),
+            "`mount.inodes`: expected at least 64",
+        ),
+        (format!("{MOUNT}huge = \"always\""), "field `mount.huge`"),
+        (
+            format!("{MOUNT}selinux_context = \"t\""),
+            "`mount.selinux_context`: expected user:role:type:level",
+        ),
+        (format!("{MOUNT}size = 1"), "unknown field `size`"),
+        ("[csi]\ndrivre = \"a\"".to_owned(), "unknown field `drivre`"),
+        (
+            own("/run/tetris/a"),
+            "`csi.per_namespace.path`: expected an absolute path with `{namespace}` once",
+        ),
+        (own("/run/{namespace}/a"), "in its last part"),
+        (
+            own("/run/other/{namespace}"),
+            "expected a directory directly in `/run/tetris`, found /run/other/{namespace}",
+        ),
+        (
+            format!("{}name = \"a\"", own("/run/tetris/{namespace}")),
+            "`csi.per_namespace.name`",
+        ),
+        (
+            format!("{}namespaces = [\"a/b\"]", own("/run/tetris/{namespace}")),
+            "`csi.per_namespace.namespaces[0]`",
+        ),
+        (
+            format!("{}limit = 0", own("/run/tetris/{namespace}")),
+            "`csi.per_namespace.limit`: expected at least 1",
+        ),
+    ] {
+        let error = checked(&format!("{REST}{tables}\n")).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+    let error = checked(&format!(
+        "{}[csi]\n",
+        REST.replace("node = \"node-1\"\n", "")
+    ))
+    .unwrap_err();
+    assert!(error.contains("since there is a table `csi`"), "{error}");
+}

@@ -1,0 +1,10 @@
+//! The tmpfs of the stores: what is decided about it, and what comes of it.
+
+#![cfg(feature = "node")]
+
+mod adopting;
+mod configuration;
+mod deciding;
+mod mountinfo;
+mod mounting;
+mod namespace;
