@@ -114,7 +114,7 @@ impl Ingest<'_> {
     ///
     /// # Errors
     /// When the file is not in the store afterwards. Objects may be: unreferenced ones, for the reclaimer.
-    pub fn run(&self, file: File) -> Result<Published, IngestError> {
+    pub fn run(&self, file: &File) -> Result<Published, IngestError> {
         let result = self.publish(file);
         if self.monitor.is_cancelled() && result.is_err() {
             return Err(IngestError::Cancelled);
@@ -122,8 +122,12 @@ impl Ingest<'_> {
         result
     }
 
-    fn publish(&self, file: File) -> Result<Published, IngestError> {
-        let source = Source::of_file(file, Path::new(NAME), Some(Arc::clone(&self.monitor)))?;
+    fn publish(&self, file: &File) -> Result<Published, IngestError> {
+        let name = Path::new(NAME);
+        let file = file
+            .try_clone()
+            .map_err(|error| LoadError::io("duplicate", name, error))?;
+        let source = Source::of_file(file, name, Some(Arc::clone(&self.monitor)))?;
         if *source.identity() != self.identity {
             return Err(IngestError::Changed);
         }
