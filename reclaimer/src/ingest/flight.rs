@@ -136,12 +136,13 @@ impl Flight {
 
     fn work(&self, shared: &Shared, passed: Passed) -> Work {
         let bytes = self.key.identity.size;
+        let max_tensors = locked(&shared.options).config.max_tensors as usize;
         Work {
             passed,
             target: self.target.clone(),
             key: self.key.clone(),
             checked: self.checked,
-            max_tensors: locked(&shared.options).config.max_tensors as usize,
+            max_tensors,
             reserve: shared.reserve(self.id, &self.target.name, bytes),
             monitor: Arc::clone(&self.monitor),
             beats: Arc::clone(&self.beats),

@@ -62,7 +62,7 @@ fn a_flood_of_connections_and_descriptors_keeps_nobody_else_from_being_served() 
         .unwrap();
     let mut served = 0;
     loop {
-        let path = site.model(&format!("{served}"), 100_000, (served % 256) as u8);
+        let path = site.model(&format!("{served}"), 100_000, (served % 16) as u8);
         let model = site.agent().load(&path).unwrap();
         assert_eq!(
             model.report().recognised,
