@@ -14,6 +14,7 @@ use crate::load::Loader;
 use crate::model::{Model, SharedFile};
 use crate::model_file::ModelFile;
 use crate::options::LoadOptions;
+use crate::report::{LoadReport, Recognised};
 
 /// Loads models through a tensor store, or without one.
 ///
@@ -45,6 +46,9 @@ struct Inner {
     unavailable: Option<String>,
     /// Whether the node's daemon is worth asking for room.
     patience: Patience,
+    /// Whether it is worth passing files to.
+    broker_patience: Patience,
+    brokered_files: AtomicU64,
     loads: AtomicU64,
     private_loads: AtomicU64,
     private_bytes: AtomicU64,
@@ -57,6 +61,8 @@ pub struct AgentCounters {
     pub loads: u64,
     /// Loads of which some part is in private memory.
     pub private_loads: u64,
+    /// Model files that the node's daemon published for this process.
+    pub brokered_files: u64,
     /// Bytes loaded into private memory.
     pub private_bytes: u64,
 }
@@ -98,6 +104,8 @@ impl Agent {
                 store,
                 unavailable,
                 patience: Patience::default(),
+                broker_patience: Patience::default(),
+                brokered_files: AtomicU64::new(0),
                 loads: AtomicU64::new(0),
                 private_loads: AtomicU64::new(0),
                 private_bytes: AtomicU64::new(0),
@@ -120,6 +128,7 @@ impl Agent {
         AgentCounters {
             loads: self.inner.loads.load(Ordering::Relaxed),
             private_loads: self.inner.private_loads.load(Ordering::Relaxed),
+            brokered_files: self.inner.brokered_files.load(Ordering::Relaxed),
             private_bytes: self.inner.private_bytes.load(Ordering::Relaxed),
         }
     }
@@ -162,10 +171,7 @@ impl Agent {
     /// Counts a load that began at `begun`.
     pub(crate) fn loaded(&self, mut model: Model, begun: Instant) -> Model {
         model.report_mut().duration = begun.elapsed();
-        self.count(
-            model.report().bytes_private,
-            model.report().private_reason.as_deref(),
-        );
+        self.count(model.report(), model.report().bytes_private);
         model
     }
 
@@ -186,7 +192,7 @@ impl Agent {
         let stored = self.store().zip(object);
         let path: Option<PathBuf> = stored.map(|(store, object)| store.object_path(&object));
         let private = if path.is_none() { part.size } else { 0 };
-        self.count(private, part.report.private_reason.as_deref());
+        self.count(&part.report, private);
         Ok(SharedFile::new(part, path))
     }
 
@@ -223,11 +229,22 @@ impl Agent {
     pub(crate) fn loader<'a>(&'a self, options: &'a LoadOptions) -> Loader<'a> {
         let inner = &*self.inner;
         let unavailable = inner.unavailable.as_deref();
-        Loader::new(self.store(), unavailable, options, &inner.patience)
+        Loader::new(
+            self.store(),
+            unavailable,
+            options,
+            &inner.patience,
+            &inner.broker_patience,
+        )
     }
 
-    fn count(&self, private_bytes: u64, reason: Option<&str>) {
+    fn count(&self, report: &LoadReport, private_bytes: u64) {
         let inner = &self.inner;
+        let brokered = report.recognised.iter();
+        let brokered = brokered.filter(|how| **how == Recognised::Brokered).count();
+        inner
+            .brokered_files
+            .fetch_add(brokered as u64, Ordering::Relaxed);
         inner.loads.fetch_add(1, Ordering::Relaxed);
         if private_bytes == 0 {
             return;
@@ -237,7 +254,7 @@ impl Agent {
             .fetch_add(private_bytes, Ordering::Relaxed);
         let before = inner.private_loads.fetch_add(1, Ordering::Relaxed);
         if before == 0 && inner.store.is_some() {
-            let reason = reason.unwrap_or("unknown");
+            let reason = report.private_reason.as_deref().unwrap_or("unknown");
             tracing::warn!(
                 private_bytes,
                 reason,

@@ -28,14 +28,24 @@ pub(crate) struct Found {
     pub(crate) recognised: Recognised,
 }
 
+/// What is done about objects that are not in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// They are read from the file, and published where that is possible.
+    Read,
+    /// Nothing: the file is not attached.
+    Leave,
+}
+
 /// Attaches `source` through a manifest. `None` when the manifest turns out not to be the file's.
 ///
-/// Objects that were reclaimed meanwhile are published again from the file.
+/// Objects that were reclaimed meanwhile are published again from the file, or else nothing is attached: `missing` says.
 pub(crate) fn attach(
     loader: &Loader<'_>,
     source: &Source,
     store: &Store,
     found: Found,
+    if_missing: Missing,
 ) -> Result<Option<Part>, Failure> {
     let Found {
         id,
@@ -63,6 +73,9 @@ pub(crate) fn attach(
         .collect();
     let mut refused = limit.reason();
     let missing = hashed.iter().any(|hashed| hashed.mapping.is_none());
+    if missing && !limit.is_met() && if_missing == Missing::Leave {
+        return Ok(None);
+    }
     if missing && !limit.is_met() {
         match publish_missing(loader, source, store, &manifest, &mut hashed, &mut report)? {
             Published::Agrees { reason } => refused = reason,
@@ -160,7 +173,7 @@ fn disown(store: &Store, source: &Source, manifest: &Manifest, recognised: Recog
 }
 
 /// Maps the objects that are there. A failure, such as a limit on mappings, is like an absence.
-fn map_all(
+pub(crate) fn map_all(
     store: &Store,
     objects: &[ObjectRef],
     access: Access,

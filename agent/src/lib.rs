@@ -15,6 +15,7 @@
 mod agent;
 mod attach;
 mod backing;
+mod broker;
 mod derive;
 mod error;
 mod foreign;
@@ -41,6 +42,7 @@ pub mod daemon;
 pub mod gc;
 pub mod header;
 pub mod hub;
+pub mod ingest;
 pub mod place;
 pub mod sidecar;
 
@@ -51,7 +53,9 @@ pub use error::{LoadError, ShareError};
 pub use foreign::{DetachedTensor, Region};
 pub use model::{Model, SharedFile, Tensor};
 pub use model_file::ModelFile;
-pub use options::{DEFAULT_ROOM_TIMEOUT, DEFAULT_WAIT, LoadOptions, Progress, ProgressFn};
+pub use options::{
+    DEFAULT_BROKER_TIMEOUT, DEFAULT_ROOM_TIMEOUT, DEFAULT_WAIT, LoadOptions, Progress, ProgressFn,
+};
 pub use publish::{ReadAt, content_id};
 pub use report::{LoadReport, Recognised};
 pub use similarity::{Similarity, TensorSet};

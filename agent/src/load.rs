@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use tetris_store_layout::{IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, Store};
 
-use crate::attach::{Found, attach};
+use crate::attach::{Found, Missing, attach};
 use crate::backing::{Backing, Backings};
 use crate::daemon::{Answers, Patience};
 use crate::error::{LoadError, NO_STORE};
@@ -33,6 +33,8 @@ pub(crate) struct Loader<'a> {
     pub(crate) making_room: Mutex<()>,
     /// Whether the node's daemon is worth asking.
     pub(crate) patience: &'a Patience,
+    /// Whether the daemon is worth passing files to.
+    pub(crate) broker_patience: &'a Patience,
     /// What the daemon refused to this load.
     pub(crate) answers: Answers,
 }
@@ -43,6 +45,7 @@ impl<'a> Loader<'a> {
         unavailable: Option<&'a str>,
         options: &'a LoadOptions,
         patience: &'a Patience,
+        broker_patience: &'a Patience,
     ) -> Self {
         Self {
             store,
@@ -50,6 +53,7 @@ impl<'a> Loader<'a> {
             options,
             making_room: Mutex::new(()),
             patience,
+            broker_patience,
             answers: Answers::default(),
         }
     }
@@ -128,14 +132,22 @@ impl<'a> Loader<'a> {
         if self.options.ignore_identity {
             return self.load_unknown(source, &own, store);
         }
-        if let Some(part) = self.load_known(source, kind, store)? {
+        if self.asks_broker(store) {
+            if let Some(part) = self.load_known(source, kind, store, Missing::Leave)? {
+                return Ok(part);
+            }
+            if let Some(part) = self.load_brokered(source, kind, store)? {
+                return Ok(part);
+            }
+        }
+        if let Some(part) = self.load_known(source, kind, store, Missing::Read)? {
             return Ok(part);
         }
         // Others that load this file wait until it is known; the lock dies with its holder.
         let known = || matches!(store.look_up(&own), Ok(Some(_)));
         let lock = store.creation_lock(&own.id().0, self.options.wait, known);
         if (lock.is_some() || known())
-            && let Some(part) = self.load_known(source, kind, store)?
+            && let Some(part) = self.load_known(source, kind, store, Missing::Read)?
         {
             return Ok(part);
         }
@@ -148,6 +160,7 @@ impl<'a> Loader<'a> {
         source: &Source,
         kind: ManifestKind,
         store: &Store,
+        missing: Missing,
     ) -> Result<Option<Part>, Failure> {
         for (recognised, id) in Self::bound(source, kind, store) {
             match store.manifest(id) {
@@ -157,7 +170,7 @@ impl<'a> Loader<'a> {
                         manifest,
                         recognised,
                     };
-                    if let Some(part) = attach(self, source, store, found)? {
+                    if let Some(part) = attach(self, source, store, found, missing)? {
                         store.touch_manifest(id);
                         return Ok(Some(part));
                     }
@@ -174,7 +187,7 @@ impl<'a> Loader<'a> {
                 manifest,
                 recognised: Recognised::BySidecar,
             };
-            return attach(self, source, store, found);
+            return attach(self, source, store, found, missing);
         }
         Ok(None)
     }

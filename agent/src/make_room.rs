@@ -74,9 +74,8 @@ impl Loader<'_> {
 
     /// Why the store did not take something, with what the daemon said to it.
     pub(crate) fn with_refusal(&self, reason: String) -> String {
-        match self.answers.why() {
-            Some(why) => format!("{reason}; {why}"),
-            None => reason,
-        }
+        let said = [self.answers.why(), self.answers.why_not_ingested()];
+        let said = said.into_iter().flatten();
+        said.fold(reason, |reason, why| format!("{reason}; {why}"))
     }
 }

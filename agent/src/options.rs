@@ -17,6 +17,11 @@ pub const DEFAULT_WAIT: Duration = Duration::from_mins(1);
 /// Long for a daemon that works, short beside the load of a model. Whoever waits in vain reclaims by itself.
 pub const DEFAULT_ROOM_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long to wait, at most, for each message of the node's daemon while it publishes a file for this process.
+///
+/// It sends several per second while it reads.
+pub const DEFAULT_BROKER_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// How far a cold load has come. Called from worker threads, once per segment of 4 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
@@ -70,6 +75,11 @@ pub struct LoadOptions {
     pub reclaim_when_full: bool,
     /// Longest wait for the daemon's answer; see [`DEFAULT_ROOM_TIMEOUT`]. Zero: it is not asked.
     pub room_timeout: Duration,
+    /// Have the node's daemon publish unknown files, where this process can only read the store. On by default. Where that fails,
+    /// they are loaded into private memory.
+    pub broker: bool,
+    /// Longest wait for each message of the daemon meanwhile; see [`DEFAULT_BROKER_TIMEOUT`]. Zero: it is not asked.
+    pub broker_timeout: Duration,
     /// Told of the progress of a cold load.
     pub progress: Option<ProgressFn>,
 }
@@ -85,6 +95,8 @@ impl Default for LoadOptions {
             bind_blob_name: true,
             reclaim_when_full: true,
             room_timeout: DEFAULT_ROOM_TIMEOUT,
+            broker: true,
+            broker_timeout: DEFAULT_BROKER_TIMEOUT,
             progress: None,
         }
     }

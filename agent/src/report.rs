@@ -11,6 +11,8 @@ pub enum Recognised {
     ByBlobName,
     /// By the sidecar beside it: its header and 64 sampled blocks were read.
     BySidecar,
+    /// By the node's daemon, which published it for this process: nothing of it was read here.
+    Brokered,
     /// Not at all: every byte was read and hashed.
     ByHashing,
     /// Not at all, and there is no store: every byte was read into private memory.
@@ -24,6 +26,7 @@ impl Recognised {
             Self::ByStat => "stat",
             Self::ByBlobName => "blob-name",
             Self::BySidecar => "sidecar",
+            Self::Brokered => "brokered",
             Self::ByHashing => "hashing",
             Self::NotAtAll => "none",
         }

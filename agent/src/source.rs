@@ -4,6 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
@@ -37,6 +39,32 @@ pub(crate) struct Source {
     path: PathBuf,
     file: File,
     identity: FileIdentity,
+    /// Counts what is read, and can end it.
+    monitor: Option<Arc<Monitor>>,
+}
+
+/// Watches the reading of a file from another thread.
+#[derive(Debug, Default)]
+pub struct Monitor {
+    read: AtomicU64,
+    cancelled: AtomicBool,
+}
+
+impl Monitor {
+    /// Bytes read so far; a byte read twice counts twice.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Ends the reading at the next piece.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the reading was to end.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
 }
 
 impl Source {
@@ -47,6 +75,15 @@ impl Source {
             .custom_flags(libc::O_NONBLOCK)
             .open(path)
             .map_err(|error| LoadError::io("open", path, error))?;
+        Self::of_file(file, path, None)
+    }
+
+    /// A file that is open for reading; `path` is for messages.
+    pub(crate) fn of_file(
+        file: File,
+        path: &Path,
+        monitor: Option<Arc<Monitor>>,
+    ) -> Result<Self, LoadError> {
         let metadata = file
             .metadata()
             .map_err(|error| LoadError::io("stat", path, error))?;
@@ -57,6 +94,7 @@ impl Source {
             path: path.into(),
             file,
             identity: FileIdentity::of(&metadata),
+            monitor,
         })
     }
 
@@ -69,6 +107,7 @@ impl Source {
             path: self.path.clone(),
             file,
             identity: FileIdentity::of(&metadata),
+            monitor: self.monitor.clone(),
         })
     }
 
@@ -87,6 +126,14 @@ impl Source {
 
     /// Fills `buffer` with the bytes at `offset`.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), Failure> {
+        if let Some(monitor) = &self.monitor {
+            if monitor.is_cancelled() {
+                let error = std::io::Error::other("it is not wanted any more");
+                return Err(LoadError::io("read", &self.path, error).into());
+            }
+            let len = buffer.len() as u64;
+            monitor.read.fetch_add(len, Ordering::Relaxed);
+        }
         self.file
             .read_exact_at(buffer, offset)
             .map_err(|error| match error.kind() {

@@ -103,6 +103,16 @@ impl FileRead {
         kind: ManifestKind,
         threads: usize,
     ) -> Result<Self, Failure> {
+        Self::within(source, kind, threads, usize::MAX)
+    }
+
+    /// As [`FileRead::new`], but of a file of more tensors only the header is read, and there is no plan.
+    pub(crate) fn within(
+        source: &Source,
+        kind: ManifestKind,
+        threads: usize,
+        max_tensors: usize,
+    ) -> Result<Self, Failure> {
         let size = source.identity().size;
         let (header, raw) = match kind {
             ManifestKind::File => (None, Vec::new()),
@@ -112,6 +122,7 @@ impl FileRead {
             }
         };
         let plan = match &header {
+            Some(header) if header.tensors.len() > max_tensors => Plan::whole_file(0),
             Some(header) => Plan::of_header(header, source, threads)?,
             None => Plan::whole_file(size),
         };
@@ -127,6 +138,13 @@ impl FileRead {
             header,
             raw,
         })
+    }
+
+    /// How many tensors the file has.
+    pub(crate) fn tensors(&self) -> usize {
+        self.header
+            .as_ref()
+            .map_or(0, |header| header.tensors.len())
     }
 
     /// The manifest and the header's bytes.

@@ -20,6 +20,7 @@ pub mod daemon;
 pub mod engine;
 pub mod events;
 pub mod http;
+pub mod ingest;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 pub mod logs;

@@ -1,6 +1,16 @@
 //! The messages.
 
+mod ingest;
+mod payload;
+#[cfg(test)]
+mod tests;
+
+use tetris_store_layout::{Digest, ManifestId, ManifestKind};
+
 use super::frame::{FrameHeader, ProtocolError};
+
+pub use ingest::{IngestReason, IngestRefusal};
+use payload::{Payload, cut};
 
 /// Longest text of a message in bytes.
 pub const MAX_TEXT_BYTES: usize = 512;
@@ -11,6 +21,15 @@ const MAKE_ROOM: u8 = 3;
 const ROOM_MADE: u8 = 4;
 const ROOM_REFUSED: u8 = 5;
 const ERROR: u8 = 6;
+const INGEST_DONE: u8 = 7;
+const INGEST_WAITING: u8 = 8;
+const INGEST_PROGRESS: u8 = 9;
+const INGESTED: u8 = 10;
+const INGEST_REFUSED: u8 = 11;
+/// The kind of [`Message::Ingest`], which carries a descriptor: its payload is read with `recvmsg`.
+pub const INGEST: u8 = 64;
+/// Bytes of the payload of [`Message::Ingest`].
+pub const INGEST_PAYLOAD_BYTES: usize = 1;
 
 /// A message of either side.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +61,34 @@ pub enum Message {
     },
     /// No room was made, or not enough.
     RoomRefused(Refusal),
+    /// A client that can only read the store passes a model file, to be published. One descriptor comes with it.
+    Ingest {
+        /// What is to be made of the file.
+        kind: ManifestKind,
+    },
+    /// The client has attached what it had ingested, or does not want it any more.
+    IngestDone,
+    /// Others are served first. Sent now and then.
+    IngestWaiting {
+        /// How many.
+        ahead: u32,
+    },
+    /// The file is being read. Sent while that goes on, a few times per second at most.
+    IngestProgress {
+        /// Bytes read so far.
+        done: u64,
+        /// Bytes of the file.
+        total: u64,
+    },
+    /// The file is in the store, and stays there until the client is done.
+    Ingested {
+        /// What it consists of.
+        manifest: ManifestId,
+        /// Bytes that were read of the file; 0 when it was known.
+        bytes_read: u64,
+    },
+    /// The file is not in the store.
+    IngestRefused(IngestRefusal),
     /// A message could not be understood or answered.
     Error {
         /// Why, for programs.
@@ -106,6 +153,12 @@ impl Message {
             Self::RoomMade { .. } => ROOM_MADE,
             Self::RoomRefused(_) => ROOM_REFUSED,
             Self::Error { .. } => ERROR,
+            Self::Ingest { .. } => INGEST,
+            Self::IngestDone => INGEST_DONE,
+            Self::IngestWaiting { .. } => INGEST_WAITING,
+            Self::IngestProgress { .. } => INGEST_PROGRESS,
+            Self::Ingested { .. } => INGESTED,
+            Self::IngestRefused(_) => INGEST_REFUSED,
         }
     }
 
@@ -137,6 +190,21 @@ impl Message {
             ]
             .concat(),
             Self::Error { code, text } => [code.0.to_le_bytes().as_slice(), cut(text)].concat(),
+            Self::Ingest { kind } => vec![ingest::kind_code(*kind)],
+            Self::IngestDone => Vec::new(),
+            Self::IngestWaiting { ahead } => ahead.to_le_bytes().to_vec(),
+            Self::IngestProgress { done, total } => {
+                [done.to_le_bytes(), total.to_le_bytes()].concat()
+            }
+            Self::Ingested {
+                manifest,
+                bytes_read,
+            } => [manifest.0.0.as_slice(), &bytes_read.to_le_bytes()].concat(),
+            Self::IngestRefused(refusal) => [
+                refusal.reason.0.to_le_bytes().as_slice(),
+                cut(&refusal.text),
+            ]
+            .concat(),
         }
     }
 
@@ -145,11 +213,7 @@ impl Message {
     /// # Errors
     /// [`ProtocolError::UnknownKind`], and payloads that are not what their kind says.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, ProtocolError> {
-        let mut rest = Payload {
-            kind,
-            rest: payload,
-            found: payload.len(),
-        };
+        let mut rest = Payload::new(kind, payload);
         match kind {
             HELLO => {
                 let pid = rest.last("4").map(u32::from_le_bytes)?;
@@ -175,149 +239,28 @@ impl Message {
                 code: ErrorCode(rest.next("2 to 514").map(u16::from_le_bytes)?),
                 text: rest.text("2 to 514")?,
             }),
-            unknown => Err(ProtocolError::UnknownKind(unknown)),
-        }
-    }
-}
-
-/// The first bytes of a text, at most [`MAX_TEXT_BYTES`], without half a character.
-fn cut(text: &str) -> &[u8] {
-    let end = text.floor_char_boundary(MAX_TEXT_BYTES);
-    text.as_bytes().get(..end).unwrap_or_default()
-}
-
-/// What is left to read of a payload.
-struct Payload<'a> {
-    kind: u8,
-    rest: &'a [u8],
-    found: usize,
-}
-
-impl Payload<'_> {
-    fn length(&self, expected: &'static str) -> ProtocolError {
-        ProtocolError::Length {
-            kind: self.kind,
-            expected,
-            found: self.found,
-        }
-    }
-
-    fn next<const N: usize>(&mut self, expected: &'static str) -> Result<[u8; N], ProtocolError> {
-        let split = self.rest.split_first_chunk();
-        let (field, rest) = split.ok_or_else(|| self.length(expected))?;
-        self.rest = rest;
-        Ok(*field)
-    }
-
-    /// The last field.
-    fn last<const N: usize>(&self, expected: &'static str) -> Result<[u8; N], ProtocolError> {
-        self.rest.try_into().map_err(|_| self.length(expected))
-    }
-
-    /// A text, which comes last.
-    fn text(&self, expected: &'static str) -> Result<String, ProtocolError> {
-        if self.rest.len() > MAX_TEXT_BYTES {
-            return Err(self.length(expected));
-        }
-        let text = str::from_utf8(self.rest).map_err(|_| ProtocolError::Text(self.kind))?;
-        Ok(text.to_owned())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::frame::FRAME_HEADER_BYTES;
-    use super::*;
-    use proptest::prelude::*;
-
-    fn text() -> impl Strategy<Value = String> {
-        ".{0,128}"
-    }
-
-    fn message() -> impl Strategy<Value = Message> {
-        prop_oneof![
-            any::<u32>().prop_map(|pid| Message::Hello { pid }),
-            text().prop_map(|daemon| Message::HelloAck { daemon }),
-            any::<(u64, u32)>().prop_map(|(bytes, inodes)| Message::MakeRoom { bytes, inodes }),
-            any::<(u64, u64)>().prop_map(|(free_bytes, freed_bytes)| Message::RoomMade {
-                free_bytes,
-                freed_bytes
+            INGEST => Ok(Self::Ingest {
+                kind: ingest::kind_of(rest.last("1 (1 or 2)")?)
+                    .ok_or_else(|| rest.length("1 (1 or 2)"))?,
             }),
-            (any::<(u64, u16)>(), text()).prop_map(|((missing_bytes, reason), text)| {
-                let reason = RefusalReason(reason);
-                Message::RoomRefused(Refusal {
-                    missing_bytes,
-                    reason,
-                    text,
-                })
-            }),
-            (any::<u16>(), text()).prop_map(|(code, text)| Message::Error {
-                code: ErrorCode(code),
-                text
-            }),
-        ]
-    }
-
-    fn decode(frame: &[u8]) -> Result<Message, ProtocolError> {
-        let (header, payload) = frame.split_first_chunk::<FRAME_HEADER_BYTES>().unwrap();
-        let header = FrameHeader::decode(*header)?;
-        assert_eq!(header.len, payload.len());
-        Message::decode(header.kind, payload)
-    }
-
-    #[test]
-    fn a_request_is_the_bytes_that_the_document_says() {
-        let message = Message::MakeRoom {
-            bytes: 0x0102,
-            inodes: 3,
-        };
-        let bytes = b"\x0c\0\0\0\x03\x02\x01\0\0\0\0\0\0\x03\0\0\0";
-        assert_eq!(message.encode(), bytes);
-    }
-
-    #[test]
-    fn a_text_is_cut_between_characters() {
-        let long = Message::HelloAck {
-            daemon: format!("a{}", "\u{e9}".repeat(400)),
-        };
-        let Ok(Message::HelloAck { daemon }) = decode(&long.encode()) else {
-            panic!("{long:?}");
-        };
-        assert_eq!(daemon, format!("a{}", "\u{e9}".repeat(255)));
-    }
-
-    #[test]
-    fn a_text_that_is_too_long_or_no_text_is_refused() {
-        let long = Message::decode(ERROR, &[b'a'; 2 + MAX_TEXT_BYTES + 1]);
-        assert!(
-            matches!(long, Err(ProtocolError::Length { .. })),
-            "{long:?}"
-        );
-        let text = Message::decode(ERROR, &[0, 0, 0xff]);
-        assert_eq!(text, Err(ProtocolError::Text(ERROR)));
-    }
-
-    proptest! {
-        #[test]
-        fn messages_survive_the_way(message in message()) {
-            prop_assert_eq!(decode(&message.encode()), Ok(message));
-        }
-
-        #[test]
-        fn a_cut_or_longer_message_of_fixed_length_is_refused(
-            bytes: u64, inodes: u32, len in 0..30_usize,
-        ) {
-            let mut payload = Message::MakeRoom { bytes, inodes }.payload();
-            payload.resize(len, 0);
-            prop_assert_eq!(Message::decode(MAKE_ROOM, &payload).is_ok(), len == 12);
-        }
-
-        #[test]
-        fn garbage_is_refused_or_encodes_to_itself(kind: u8, payload: Vec<u8>) {
-            if let Ok(message) = Message::decode(kind, &payload) {
-                prop_assert_eq!(message.kind(), kind);
-                prop_assert_eq!(message.payload(), payload);
+            INGEST_DONE => rest.last::<0>("0").map(|_| Self::IngestDone),
+            INGEST_WAITING => {
+                let ahead = rest.last("4").map(u32::from_le_bytes)?;
+                Ok(Self::IngestWaiting { ahead })
             }
+            INGEST_PROGRESS => Ok(Self::IngestProgress {
+                done: rest.next("16").map(u64::from_le_bytes)?,
+                total: rest.last("16").map(u64::from_le_bytes)?,
+            }),
+            INGESTED => Ok(Self::Ingested {
+                manifest: ManifestId(Digest(rest.next("40")?)),
+                bytes_read: rest.last("40").map(u64::from_le_bytes)?,
+            }),
+            INGEST_REFUSED => Ok(Self::IngestRefused(IngestRefusal {
+                reason: IngestReason(rest.next("2 to 514").map(u16::from_le_bytes)?),
+                text: rest.text("2 to 514")?,
+            })),
+            unknown => Err(ProtocolError::UnknownKind(unknown)),
         }
     }
 }

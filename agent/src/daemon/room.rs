@@ -35,6 +35,7 @@ impl Patience {
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     refused: Mutex<Option<Refused>>,
+    not_ingested: Mutex<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -80,6 +81,21 @@ impl Answers {
             at: now,
             why,
         });
+    }
+
+    /// Notes why the daemon published a file not, for this process.
+    pub(crate) fn not_ingested(&self, why: &str) {
+        let mut noted = self
+            .not_ingested
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        noted.get_or_insert_with(|| format!("the node's daemon did not publish the file: {why}"));
+    }
+
+    /// Why the daemon published a file not, if so.
+    pub(crate) fn why_not_ingested(&self) -> Option<String> {
+        let noted = self.not_ingested.lock();
+        noted.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Why the daemon refused, if it did.

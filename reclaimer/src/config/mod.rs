@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tetris_reclaimer_core::{Policy, PolicyConfig};
 use tetris_store_layout::VerifyDepth;
 
+use crate::ingest::IngestConfig;
 use crate::warm::Declaration;
 
 pub use error::ConfigError;
@@ -43,6 +44,8 @@ pub struct ConfigFile {
     pub reload_cost: ReloadCostConfig,
     /// Checks of what lies in the stores.
     pub scrub: ScrubConfig,
+    /// Files that clients pass, which can only read the store.
+    pub ingest: IngestConfig,
     /// Models that pods declare by name: what the name means.
     pub models: BTreeMap<String, Vec<String>>,
     /// What pods of this node declare.
@@ -136,6 +139,7 @@ impl Default for ConfigFile {
             policy: PolicyConfig::default(),
             reload_cost: ReloadCostConfig::default(),
             scrub: ScrubConfig::default(),
+            ingest: IngestConfig::default(),
             models: BTreeMap::new(),
             kubernetes: KubernetesConfig::default(),
             #[cfg(feature = "node")]
@@ -241,6 +245,9 @@ impl ConfigFile {
             0,
             24 * 366,
         )?;
+        for (field, found, least, most) in self.ingest.ranges() {
+            range(field, found, least, most)?;
+        }
         self.check_kubernetes()?;
         #[cfg(feature = "node")]
         self.check_node()?;

@@ -1,14 +1,16 @@
-//! A socket in each store, through which agents ask for room.
+//! A socket in each store, through which agents ask for room and pass files.
 
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tetris_agent::daemon::{Refusal, RefusalReason};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::config::Config;
 use crate::engine::Command;
+use crate::ingest::{Broker, IngestOptions};
 use crate::metrics::{Metrics, RoomOutcome};
 use crate::node::{Need, OpenStore, Refused, Room};
 use crate::report::ErrorClass;
@@ -22,6 +24,7 @@ pub(super) struct Sockets {
     runtime: Handle,
     asks: mpsc::Sender<RoomAsk>,
     metrics: Arc<Metrics>,
+    broker: Broker,
     served: Vec<Served>,
     /// Stores without a socket, which were told of.
     told: Vec<OpenStore>,
@@ -39,19 +42,27 @@ impl Sockets {
     /// and the last of them has lost its name.
     pub(super) fn new(commands: Sender<Command>, metrics: Arc<Metrics>) -> (Self, JoinHandle<()>) {
         let (asks, queue) = mpsc::channel(QUEUE);
+        let engine = Mutex::new(commands.clone());
+        // When the engine has ended the answer is dropped, which says so.
+        let room = move |need, reply| {
+            let engine = engine.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ended = engine.send(Command::Room(need, reply));
+        };
         let closed = tokio::spawn(hand_on(queue, commands, Arc::clone(&metrics)));
         let sockets = Self {
             runtime: Handle::current(),
             asks,
             metrics,
+            broker: Broker::new(IngestOptions::default(), Arc::new(room)),
             served: Vec::new(),
             told: Vec::new(),
         };
         (sockets, closed)
     }
 
-    /// Serves these stores and no others.
-    pub(super) fn serve(&mut self, open: &[OpenStore]) {
+    /// Serves these stores and no others, under this configuration.
+    pub(super) fn serve(&mut self, open: &[OpenStore], config: &Config) {
+        self.broker.configure(IngestOptions::from(config));
         self.served
             .retain(|served| open.contains(&served.store) && !served.server.is_finished());
         self.told.retain(|store| open.contains(store));
@@ -65,7 +76,7 @@ impl Sockets {
     fn start(&mut self, store: &OpenStore) {
         let _runtime = self.runtime.enter();
         let socket = match Socket::bind(&store.root, store.name.as_str()) {
-            Ok(socket) => socket,
+            Ok(socket) => socket.with_broker(self.broker.clone()),
             Err(error) => {
                 if !self.told.contains(store) {
                     tracing::warn!(store = store.name, %error, "no socket: agents make room by themselves");

@@ -79,7 +79,7 @@ impl Observer for Teller {
         self.metrics.set_stores(names);
         self.events.watch(open);
         if let Some(sockets) = &mut self.sockets {
-            sockets.serve(open);
+            sockets.serve(open, config);
         }
         self.scrub(open, config.file.scrub);
     }

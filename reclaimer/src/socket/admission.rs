@@ -43,7 +43,8 @@ impl Admission {
         let of_user = counts.users.get(&uid).copied().unwrap_or(0);
         let full = counts.all >= limits.connections
             || of_user >= limits.per_user
-            || (stranger && counts.strangers >= limits.strangers);
+            || (stranger && counts.strangers >= limits.strangers)
+            || (stranger && of_user >= limits.per_stranger);
         if full {
             return None;
         }
@@ -104,6 +105,19 @@ mod tests {
             .collect();
         assert_eq!(slots.len(), 2);
         assert!(admission.admit(0, false, &LIMITS()).is_some());
+    }
+
+    #[test]
+    fn one_stranger_leaves_room_for_another() {
+        let limits = Limits {
+            per_stranger: 1,
+            ..LIMITS()
+        };
+        let admission = Arc::new(Admission::default());
+        let slot = admission.admit(100, true, &limits);
+        assert!(slot.is_some());
+        assert!(admission.admit(100, true, &limits).is_none());
+        assert!(admission.admit(101, true, &limits).is_some());
     }
 
     #[test]

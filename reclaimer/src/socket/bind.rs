@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -17,6 +18,7 @@ use tetris_store_layout::{CreationLock, Digest, Store};
 use tokio::net::UnixListener;
 
 use super::SocketError;
+use crate::ingest::Broker;
 
 /// What the lock on the socket's name is called; see LAYOUT.md 11.1.
 const LOCK_KEY: &[u8] = b"tetris daemon socket";
@@ -29,7 +31,8 @@ const MODE: u32 = 0o666;
 #[derive(Debug)]
 pub struct Socket {
     pub(super) listener: UnixListener,
-    pub(super) store: Store,
+    pub(super) store: Arc<Store>,
+    pub(super) broker: Option<Broker>,
     pub(super) name: String,
     path: PathBuf,
     /// Device and inode of the socket: a later daemon's is another one.
@@ -56,11 +59,19 @@ impl Socket {
         let listener = UnixListener::from_std(listener).map_err(io_error("listen on", &path))?;
         Ok(Self {
             listener,
-            store,
+            store: Arc::new(store),
+            broker: None,
             name: name.into(),
             path,
             file,
         })
+    }
+
+    /// Publishes files that clients pass, by `broker`.
+    #[must_use]
+    pub fn with_broker(mut self, broker: Broker) -> Self {
+        self.broker = Some(broker);
+        self
     }
 
     /// Where it listens.

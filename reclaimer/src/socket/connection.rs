@@ -1,5 +1,6 @@
 //! One client.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,10 @@ use tetris_store_layout::Usage;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::admission::Slot;
 use super::frames::{Ended, Frames};
 use super::{Fault, Peer, RoomAnswer, RoomAsk};
+use crate::ingest::{Broker, Target};
 
 /// Told of each fault.
 pub(super) type OnFault = Arc<dyn Fn(Fault) + Send + Sync>;
@@ -21,17 +24,24 @@ pub(super) struct Client {
     pub(super) peer: Peer,
     /// Whether it may ask for room.
     pub(super) allowed: bool,
-    pub(super) store: String,
     /// The file system's size when the client came; `None` when that was not to be learnt.
     pub(super) usage: Option<Usage>,
     pub(super) room: mpsc::Sender<RoomAsk>,
     pub(super) answer: Duration,
     pub(super) on_fault: OnFault,
+    /// Takes files, where the daemon does.
+    pub(super) broker: Option<Broker>,
+    /// Where they are published.
+    pub(super) target: Target,
+    /// What counts this connection, and what was passed through it until it is closed.
+    pub(super) slot: Arc<Slot>,
 }
 
 /// Whether the connection goes on.
-enum Next {
+pub(super) enum Next {
     Another,
+    /// It does, and there is nothing to say.
+    Silent,
     Hangup,
 }
 
@@ -67,17 +77,25 @@ impl Client {
         let daemon = env!("CARGO_PKG_VERSION").to_owned();
         frames.send(&Message::HelloAck { daemon }.encode()).await?;
         loop {
-            let (answer, next) = match frames.receive().await? {
+            let incoming = frames.receive().await?;
+            let (answer, next) = match incoming.message {
+                Ok(Message::Ingest { kind }) => {
+                    self.ingest(frames, kind, incoming.descriptors).await?
+                }
                 Ok(Message::MakeRoom { bytes, inodes }) => {
                     self.make_room(frames, bytes, inodes).await?
                 }
                 Ok(other) => self.unknown(&ProtocolError::UnknownKind(other.kind())),
                 Err(error @ ProtocolError::UnknownKind(_)) => self.unknown(&error),
-                Err(error) => (
-                    self.error(ErrorCode::MALFORMED, error.to_string()),
-                    Next::Another,
-                ),
+                Err(error) => {
+                    incoming.descriptors.close(&self.place());
+                    let error = self.error(ErrorCode::MALFORMED, error.to_string());
+                    (error, Next::Another)
+                }
             };
+            if let Next::Silent = next {
+                continue;
+            }
             frames.send(&answer.encode()).await?;
             if let Next::Hangup = next {
                 return Ok(());
@@ -87,7 +105,9 @@ impl Client {
 
     /// Reads the first message, and tells the client if it is another than `Hello`.
     async fn is_hello(&self, frames: &mut Frames) -> Result<bool, Ended> {
-        let text = match frames.receive().await? {
+        let incoming = frames.receive().await?;
+        incoming.descriptors.close(&self.place());
+        let text = match incoming.message {
             Ok(Message::Hello { .. }) => return Ok(true),
             Ok(other) => format!("message kind {} came first, expected Hello", other.kind()),
             Err(error) => format!("expected Hello: {error}"),
@@ -95,6 +115,10 @@ impl Client {
         let error = self.error(ErrorCode::OUT_OF_TURN, text);
         frames.send(&error.encode()).await?;
         Ok(false)
+    }
+
+    pub(super) fn place(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::clone(&self.slot) as Arc<dyn Any + Send + Sync>
     }
 
     fn unknown(&self, error: &ProtocolError) -> (Message, Next) {
@@ -106,7 +130,7 @@ impl Client {
         (self.on_fault)(Fault::Protocol(self.peer, code, why.to_owned()));
     }
 
-    fn error(&self, code: ErrorCode, text: String) -> Message {
+    pub(super) fn error(&self, code: ErrorCode, text: String) -> Message {
         self.protest(code, &text);
         Message::Error { code, text }
     }
@@ -122,7 +146,7 @@ impl Client {
         }
         let (reply, answer) = oneshot::channel();
         let ask = RoomAsk {
-            store: self.store.clone(),
+            store: self.target.name.clone(),
             bytes,
             inodes,
             peer: self.peer,

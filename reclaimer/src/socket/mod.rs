@@ -16,6 +16,7 @@ mod admission;
 mod bind;
 mod connection;
 mod frames;
+mod ingest;
 mod serve;
 
 use std::io;
@@ -38,6 +39,8 @@ pub struct Limits {
     pub per_user: usize,
     /// Of these, those of all users together who may not ask for room.
     pub strangers: usize,
+    /// Of these, those of one such user.
+    pub per_stranger: usize,
     /// Longest wait for a client: for its next message as a whole, and for it to take an answer.
     pub idle: Duration,
     /// Longest wait for an answer to a request.
@@ -49,7 +52,8 @@ impl Default for Limits {
         Self {
             connections: 256,
             per_user: 128,
-            strangers: 64,
+            strangers: 128,
+            per_stranger: 16,
             idle: Duration::from_secs(30),
             answer: Duration::from_secs(30),
         }

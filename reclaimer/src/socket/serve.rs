@@ -14,6 +14,7 @@ use super::bind::Socket;
 use super::connection::{Client, OnFault};
 use super::frames::Frames;
 use super::{Fault, Limits, Peer, RoomAsk};
+use crate::ingest::Target;
 
 /// Pause after a connection could not be accepted: the process has no descriptor left, and asking again at once does not
 /// give it one.
@@ -84,17 +85,19 @@ impl Server {
         let client = Client {
             peer,
             allowed,
-            store: socket.name.clone(),
             usage: socket.store.usage().ok(),
             room: self.room.clone(),
             answer: self.limits.answer,
             on_fault: Arc::clone(&self.on_fault),
+            broker: socket.broker.clone(),
+            target: Target {
+                name: socket.name.clone(),
+                store: Arc::clone(&socket.store),
+            },
+            slot: Arc::new(slot),
         };
         let frames = Frames::new(stream, self.limits.idle);
-        clients.spawn(async move {
-            client.talk(frames).await;
-            drop(slot);
-        });
+        clients.spawn(client.talk(frames));
     }
 }
 

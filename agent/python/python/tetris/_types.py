@@ -8,7 +8,7 @@ from typing import TypedDict
 class Report(TypedDict):
     """What a load did."""
 
-    #: How each file was recognised: "stat", "blob-name", "sidecar", "hashing", or "none" without a store.
+    #: How each file was recognised: "stat", "blob-name", "sidecar", "brokered", "hashing", or "none" without a store.
     recognised: list[str]
     tensors: int
     #: Objects that the model is mapped from, or private buffers.

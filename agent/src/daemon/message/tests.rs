@@ -1,0 +1,126 @@
+use super::super::frame::FRAME_HEADER_BYTES;
+use super::*;
+use proptest::prelude::*;
+
+fn text() -> impl Strategy<Value = String> {
+    ".{0,128}"
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        any::<u32>().prop_map(|pid| Message::Hello { pid }),
+        text().prop_map(|daemon| Message::HelloAck { daemon }),
+        any::<(u64, u32)>().prop_map(|(bytes, inodes)| Message::MakeRoom { bytes, inodes }),
+        any::<(u64, u64)>().prop_map(|(free_bytes, freed_bytes)| Message::RoomMade {
+            free_bytes,
+            freed_bytes
+        }),
+        (any::<(u64, u16)>(), text()).prop_map(|((missing_bytes, reason), text)| {
+            let reason = RefusalReason(reason);
+            Message::RoomRefused(Refusal {
+                missing_bytes,
+                reason,
+                text,
+            })
+        }),
+        any::<bool>().prop_map(|whole| Message::Ingest {
+            kind: if whole {
+                ManifestKind::File
+            } else {
+                ManifestKind::Safetensors
+            }
+        }),
+        Just(Message::IngestDone),
+        any::<u32>().prop_map(|ahead| Message::IngestWaiting { ahead }),
+        any::<(u64, u64)>().prop_map(|(done, total)| Message::IngestProgress { done, total }),
+        any::<([u8; 32], u64)>().prop_map(|(id, bytes_read)| Message::Ingested {
+            manifest: ManifestId(Digest(id)),
+            bytes_read
+        }),
+        (any::<u16>(), text()).prop_map(|(reason, text)| {
+            let reason = IngestReason(reason);
+            Message::IngestRefused(IngestRefusal { reason, text })
+        }),
+        (any::<u16>(), text()).prop_map(|(code, text)| Message::Error {
+            code: ErrorCode(code),
+            text
+        }),
+    ]
+}
+
+fn decode(frame: &[u8]) -> Result<Message, ProtocolError> {
+    let (header, payload) = frame.split_first_chunk::<FRAME_HEADER_BYTES>().unwrap();
+    let header = FrameHeader::decode(*header)?;
+    assert_eq!(header.len, payload.len());
+    Message::decode(header.kind, payload)
+}
+
+#[test]
+fn a_request_is_the_bytes_that_the_document_says() {
+    let message = Message::MakeRoom {
+        bytes: 0x0102,
+        inodes: 3,
+    };
+    let bytes = b"\x0c\0\0\0\x03\x02\x01\0\0\0\0\0\0\x03\0\0\0";
+    assert_eq!(message.encode(), bytes);
+}
+
+#[test]
+fn a_text_is_cut_between_characters() {
+    let long = Message::HelloAck {
+        daemon: format!("a{}", "\u{e9}".repeat(400)),
+    };
+    let Ok(Message::HelloAck { daemon }) = decode(&long.encode()) else {
+        panic!("{long:?}");
+    };
+    assert_eq!(daemon, format!("a{}", "\u{e9}".repeat(255)));
+}
+
+#[test]
+fn a_text_that_is_too_long_or_no_text_is_refused() {
+    let long = Message::decode(ERROR, &[b'a'; 2 + MAX_TEXT_BYTES + 1]);
+    assert!(
+        matches!(long, Err(ProtocolError::Length { .. })),
+        "{long:?}"
+    );
+    let text = Message::decode(ERROR, &[0, 0, 0xff]);
+    assert_eq!(text, Err(ProtocolError::Text(ERROR)));
+}
+
+#[test]
+fn what_an_ingest_is_made_of_has_to_be_known() {
+    for (code, known) in [(0, false), (1, true), (2, true), (3, false), (255, false)] {
+        assert_eq!(Message::decode(INGEST, &[code]).is_ok(), known, "{code}");
+    }
+    assert!(Message::decode(INGEST, &[]).is_err());
+    assert!(Message::decode(INGEST, &[1, 1]).is_err());
+    let whole = Message::Ingest {
+        kind: ManifestKind::File,
+    };
+    assert_eq!(whole.encode(), b"\x01\0\0\0\x40\x02");
+    assert_eq!(whole.payload().len(), INGEST_PAYLOAD_BYTES);
+}
+
+proptest! {
+    #[test]
+    fn messages_survive_the_way(message in message()) {
+        prop_assert_eq!(decode(&message.encode()), Ok(message));
+    }
+
+    #[test]
+    fn a_cut_or_longer_message_of_fixed_length_is_refused(
+        bytes: u64, inodes: u32, len in 0..30_usize,
+    ) {
+        let mut payload = Message::MakeRoom { bytes, inodes }.payload();
+        payload.resize(len, 0);
+        prop_assert_eq!(Message::decode(MAKE_ROOM, &payload).is_ok(), len == 12);
+    }
+
+    #[test]
+    fn garbage_is_refused_or_encodes_to_itself(kind: u8, payload: Vec<u8>) {
+        if let Ok(message) = Message::decode(kind, &payload) {
+            prop_assert_eq!(message.kind(), kind);
+            prop_assert_eq!(message.payload(), payload);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Who asks for what: clients and their flights.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tetris_agent::daemon::{IngestReason, IngestRefusal};
+use tetris_store_layout::ManifestKind;
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+
+use super::descriptor::{Checked, inspect};
+use super::flight::Flight;
+use super::schedule::{Key, Schedule};
+use super::{AskRoom, IngestCounts, IngestOptions, Passed, Stage, Target, refusal};
+use crate::socket::Peer;
+
+/// Publishes files that clients pass. One for all stores of the node.
+#[derive(Clone)]
+pub struct Broker(Arc<Shared>);
+
+/// What clients and flights share.
+pub(super) struct Shared {
+    pub(super) options: Mutex<IngestOptions>,
+    state: Mutex<State>,
+    /// Told of each change of the schedule.
+    pub(super) changes: watch::Sender<()>,
+    pub(super) room: Arc<AskRoom>,
+}
+
+#[derive(Default)]
+struct State {
+    schedule: Schedule,
+    flights: Vec<Arc<Flight>>,
+    counts: IngestCounts,
+    /// Bytes for which there is room in stores with a limit, and which are not written yet.
+    reserved: Vec<(u64, String, u64)>,
+}
+
+/// A client's part in a flight. Dropping it says that the client is done.
+pub struct Ticket {
+    shared: Arc<Shared>,
+    flight: Arc<Flight>,
+    uid: u32,
+    stage: watch::Receiver<Stage>,
+}
+
+impl std::fmt::Debug for Broker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Broker").finish_non_exhaustive()
+    }
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Broker {
+    /// A broker that asks `room` for room.
+    pub fn new(options: IngestOptions, room: Arc<AskRoom>) -> Self {
+        Self(Arc::new(Shared {
+            options: Mutex::new(options),
+            state: Mutex::default(),
+            changes: watch::channel(()).0,
+            room,
+        }))
+    }
+
+    /// Takes other options into force, for what begins from now on.
+    pub fn configure(&self, options: IngestOptions) {
+        *locked(&self.0.options) = options;
+        self.0.changes.send_replace(());
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> IngestCounts {
+        locked(&self.0.state).counts
+    }
+
+    /// Files that wait, are read or are kept for clients now.
+    pub fn in_flight(&self) -> usize {
+        locked(&self.0.state).flights.len()
+    }
+
+    /// Has a file published.
+    ///
+    /// # Errors
+    /// When the descriptor is not of a file that is taken, or there are too many.
+    pub async fn ask(
+        &self,
+        target: Target,
+        peer: Peer,
+        kind: ManifestKind,
+        passed: Passed,
+    ) -> Result<Ticket, IngestRefusal> {
+        let options = locked(&self.0.options).clone();
+        if !options.config.enabled {
+            passed.close_aside();
+            let text = "this daemon takes no files (ingest.enabled)";
+            return Err(refusal(IngestReason::UNAVAILABLE, text));
+        }
+        let (passed, checked) = inspected(passed, &target, &options).await?;
+        let key = Key {
+            store: target.name.clone(),
+            kind,
+            identity: checked.identity,
+        };
+        let uid = peer.uid;
+        let mut state = locked(&self.0.state);
+        let id = match state.schedule.join(&key, uid) {
+            Some(id) => {
+                passed.close_aside();
+                id
+            }
+            None => match state
+                .schedule
+                .begin(key.clone(), uid, checked.local, &options.config)
+            {
+                Ok(id) => {
+                    let flight = Arc::new(Flight::new(id, target, key, checked, peer));
+                    state.flights.push(Arc::clone(&flight));
+                    tokio::spawn(flight.fly(Arc::clone(&self.0), passed));
+                    id
+                }
+                Err(_full) => {
+                    passed.close_aside();
+                    let text = "too many files wait to be read; try again later";
+                    return Err(refusal(IngestReason::BUSY, text));
+                }
+            },
+        };
+        let found = state.flights.iter().find(|flight| flight.id == id);
+        let Some(flight) = found.map(Arc::clone) else {
+            return Err(refusal(
+                IngestReason::UNAVAILABLE,
+                "the file's flight is gone (this is a bug)",
+            ));
+        };
+        drop(state);
+        // A client more may pay for it.
+        self.0.changes.send_replace(());
+        Ok(Ticket {
+            stage: flight.stage(),
+            shared: Arc::clone(&self.0),
+            flight,
+            uid,
+        })
+    }
+}
+
+/// Looks at a descriptor in a thread that may hang, and waits for that no longer than for a file that stalls.
+async fn inspected(
+    passed: Passed,
+    target: &Target,
+    options: &IngestOptions,
+) -> Result<(Passed, Checked), IngestRefusal> {
+    let (reply, answer) = oneshot::channel();
+    let (target, owned) = (target.clone(), options.clone());
+    let thread = std::thread::Builder::new().name("inspect".to_owned());
+    let started = thread.spawn(move || match inspect(&passed, &target, &owned) {
+        Ok(checked) => {
+            // Given back when nobody waits any more: then it is closed here, not where the answer is awaited.
+            if let Err(Ok((passed, _))) = reply.send(Ok((passed, checked))) {
+                drop::<Passed>(passed);
+            }
+        }
+        Err(refusal) => {
+            let _gone = reply.send(Err(refusal));
+            drop(passed);
+        }
+    });
+    if let Err(error) = started {
+        let text = format!("the daemon cannot start a thread: {error}");
+        return Err(refusal(IngestReason::UNAVAILABLE, text));
+    }
+    match timeout(options.stall(), answer).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(refusal(
+            IngestReason::UNAVAILABLE,
+            "the passed descriptor could not be looked at",
+        )),
+        Err(_) => Err(refusal(
+            IngestReason::STALLED,
+            "the file system of the passed descriptor does not answer",
+        )),
+    }
+}
+
+impl Ticket {
+    /// How far the file is.
+    pub fn stage(&self) -> Stage {
+        self.stage.borrow().clone()
+    }
+
+    /// Waits until it is further; for ever when it has ended.
+    pub async fn changed(&mut self) {
+        if self.stage.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let last = locked(&self.shared.state)
+            .schedule
+            .leave(self.flight.id, self.uid);
+        if last {
+            self.flight.abandon();
+        }
+        self.shared.changes.send_replace(());
+    }
+}
+
+impl Shared {
+    pub(super) fn try_start(&self, id: u64) -> Result<(), u32> {
+        let config = locked(&self.options).config.clone();
+        locked(&self.state).schedule.try_start(id, &config)
+    }
+
+    pub(super) fn give_up(&self, id: u64) {
+        locked(&self.state).schedule.give_up(id);
+        self.changes.send_replace(());
+    }
+
+    /// Forgets a flight; nobody can join it any more.
+    pub(super) fn end(&self, id: u64) {
+        let mut state = locked(&self.state);
+        state.schedule.end(id);
+        state.flights.retain(|flight| flight.id != id);
+        state.reserved.retain(|(of, _, _)| *of != id);
+        drop(state);
+        self.changes.send_replace(());
+    }
+
+    /// What a store with a limit has to have room for before `bytes` more are read for it.
+    pub(super) fn reserve(&self, id: u64, store: &str, bytes: u64) -> Option<u64> {
+        locked(&self.options).quota(store)?;
+        let reserved = &mut locked(&self.state).reserved;
+        reserved.push((id, store.to_owned(), bytes));
+        let own = reserved.iter().filter(|(_, of, _)| of == store);
+        Some(own.map(|(_, _, bytes)| *bytes).fold(0, u64::saturating_add))
+    }
+
+    pub(super) fn count(&self, stage: &Stage) {
+        let counts = &mut locked(&self.state).counts;
+        match stage {
+            Stage::Done { bytes_read, .. } => {
+                counts.served += 1;
+                counts.bytes_read += bytes_read;
+            }
+            Stage::Refused(_) => counts.refused += 1,
+            Stage::Waiting(_) | Stage::Reading { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a passed descriptor is. All of this may block: the file system may be a process.
+
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
+use nix::sys::statfs::fstatfs;
+use tetris_agent::daemon::{IngestReason, IngestRefusal};
+use tetris_store_layout::FileIdentity;
+
+use super::options::IngestOptions;
+use super::{Passed, Target, refusal};
+
+/// File systems of the kernel's own state (statfs(2), linux/magic.h): what their files say can depend on who reads them, and here
+/// that is the daemon. proc, sysfs, debugfs, tracefs, securityfs, configfs, cgroup 1 and 2, bpf, pstore, efivarfs, selinuxfs, devpts,
+/// binfmt_misc, nsfs.
+const PSEUDO: [i64; 15] = [
+    0x9fa0,
+    0x6265_6572,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x6265_6570,
+    0x0027_e0eb,
+    0x6367_7270,
+    0xcafe_4a11,
+    0x6165_676c,
+    0xde5e_81e4,
+    0xf97c_ff8c,
+    0x1cd1,
+    0x4249_4e4d,
+    0x6e73_6673,
+];
+/// Local ones, which answer: ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, zfs, squashfs, erofs.
+const LOCAL: [i64; 9] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x0102_1994,
+    0x794c_7630,
+    0xf2f5_2010,
+    0x2fc1_2fc1,
+    0x7371_7368,
+    0xe0f5_e1e2,
+];
+/// A process answers for its files, and can say what it likes about them.
+const FUSE: i64 = 0x6573_5546;
+
+/// A file that may be read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Checked {
+    pub(super) identity: FileIdentity,
+    /// Whether its file system answers in time.
+    pub(super) local: bool,
+    /// Whether the kernel says what it is, so that its identity may be bound.
+    pub(super) bind: bool,
+}
+
+/// Looks at a descriptor. Nothing of the file is read.
+pub(super) fn inspect(
+    passed: &Passed,
+    target: &Target,
+    options: &IngestOptions,
+) -> Result<Checked, IngestRefusal> {
+    let failed = |error: std::io::Error| {
+        let text = format!("cannot look at the passed descriptor: {error}");
+        refusal(IngestReason::UNAVAILABLE, text)
+    };
+    let flags =
+        fcntl(passed.file.as_fd(), FcntlArg::F_GETFL).map_err(|error| failed(error.into()))?;
+    let mode = flags & OFlag::O_ACCMODE.bits();
+    if flags & libc::O_PATH != 0 || mode == libc::O_WRONLY {
+        let text = "the passed descriptor cannot be read from; open the file for reading";
+        return Err(refusal(IngestReason::NOT_READABLE, text));
+    }
+    let metadata = passed.file.metadata().map_err(failed)?;
+    let kind = metadata.file_type();
+    if !kind.is_file() {
+        let found = match () {
+            () if kind.is_dir() => "a directory",
+            () if kind.is_fifo() => "a FIFO",
+            () if kind.is_socket() => "a socket",
+            () if kind.is_char_device() || kind.is_block_device() => "a device",
+            () => "something else",
+        };
+        let text = format!("the passed descriptor is {found}, expected a regular file");
+        return Err(refusal(IngestReason::NOT_A_FILE, text));
+    }
+    let system = fstatfs(&passed.file).map_err(|error| failed(error.into()))?;
+    let system = system.filesystem_type().0;
+    if PSEUDO.contains(&system) {
+        let text =
+            format!("the file lies on a file system of type {system:#x}, which keeps no models");
+        return Err(refusal(IngestReason::NOT_A_FILE, text));
+    }
+    let identity = FileIdentity::of(&metadata);
+    check_size(identity.size, target, options)?;
+    Ok(Checked {
+        identity,
+        local: LOCAL.contains(&system),
+        bind: system != FUSE,
+    })
+}
+
+fn check_size(size: u64, target: &Target, options: &IngestOptions) -> Result<(), IngestRefusal> {
+    let usage = target.store.usage().map_err(|error| {
+        let text = format!("the daemon cannot look at the store: {error}");
+        refusal(IngestReason::UNAVAILABLE, text)
+    })?;
+    let limits = [
+        (
+            options.config.max_file_bytes,
+            "a file may have (ingest.max_file_bytes)",
+        ),
+        (Some(usage.capacity), "the store's file system has"),
+        (
+            options.quota(&target.name),
+            "the store may have (limit_bytes)",
+        ),
+    ];
+    for (limit, what) in limits {
+        if let Some(limit) = limit.filter(|limit| size > *limit) {
+            let text = format!("the file has {size} bytes, more than the {limit} that {what}");
+            return Err(refusal(IngestReason::TOO_LARGE, text));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Publishing files for clients that can only read a store (LAYOUT.md 11.5).
+//!
+//! # Flow
+//! A connection hands the passed descriptor to [`Broker::ask`]. It is inspected, in a thread of its own; then the client joins the
+//! flight of that file, or begins one. A flight waits for its turn, reads, hashes and publishes the file through tetris-agent's
+//! pipeline, and keeps it referenced until all its clients are done, for [`HOLD`] at most.
+//!
+//! # Guarantees
+//! - A file that many ask for at once is read once: flights are found by what `fstat` says of the descriptor.
+//! - Whatever touches a descriptor may block: it is never done on the runtime's threads. A descriptor that blocks for ever uses up its
+//!   thread and the connection's place, which its user has few of, and nobody else's turn.
+//! - Nothing is bound that was not hashed here, and nothing of a file whose server could make up its `fstat`.
+//!
+//! # Assumptions
+//! Local file systems answer. One whose device hangs in the kernel keeps turns of those who read from it.
+
+mod broker;
+mod descriptor;
+mod flight;
+mod options;
+mod read;
+mod schedule;
+
+use std::any::Any;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tetris_agent::daemon::{IngestReason, IngestRefusal};
+use tetris_store_layout::{ManifestId, Store};
+
+use crate::node::{Need, Room};
+
+pub use broker::{Broker, Ticket};
+pub use options::{IngestConfig, IngestOptions};
+
+/// How long a file stays referenced for clients that have not attached it yet.
+pub const HOLD: Duration = Duration::from_secs(10);
+
+/// Where to ask for room: the answer goes to the function.
+pub type AskRoom = dyn Fn(Need, Box<dyn FnOnce(Room) + Send>) + Send + Sync;
+
+/// A store that files are published in.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// The store, open for writing.
+    pub store: Arc<Store>,
+}
+
+/// A descriptor that a client passed, and what counts it as that client's until it is closed.
+pub struct Passed {
+    /// Dropped first: closing can block.
+    file: File,
+    _place: Arc<dyn Any + Send + Sync>,
+}
+
+impl Passed {
+    /// A descriptor, and what is kept until it is closed, which may be long after the client has gone.
+    pub fn new(descriptor: OwnedFd, place: Arc<dyn Any + Send + Sync>) -> Self {
+        Self {
+            file: descriptor.into(),
+            _place: place,
+        }
+    }
+
+    /// Closes it where that may take its time.
+    pub(crate) fn close_aside(self) {
+        // Without a thread it is closed here; then little else works either.
+        let _closed = std::thread::Builder::new()
+            .name("close".to_owned())
+            .spawn(move || drop(self));
+    }
+}
+
+/// How far a file has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// Others are served first, so many.
+    Waiting(u32),
+    /// It is being read.
+    Reading {
+        /// Bytes read so far.
+        done: u64,
+        /// Bytes of the file.
+        total: u64,
+    },
+    /// It is in the store.
+    Done {
+        /// What it consists of.
+        manifest: ManifestId,
+        /// Bytes that were read.
+        bytes_read: u64,
+    },
+    /// It is not.
+    Refused(IngestRefusal),
+}
+
+/// What a broker has done since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IngestCounts {
+    /// Files that were read and published, or found to be in the store.
+    pub served: u64,
+    /// Files that were not.
+    pub refused: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+}
+
+fn refusal(reason: IngestReason, text: impl Into<String>) -> IngestRefusal {
+    IngestRefusal {
+        reason,
+        text: text.into(),
+    }
+}

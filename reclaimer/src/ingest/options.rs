@@ -1,0 +1,111 @@
+//! What ingests may use.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+
+/// The table `[ingest]`: files that clients pass, which can only read the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IngestConfig {
+    /// Whether files are taken at all.
+    pub enabled: bool,
+    /// Files that are read at a time.
+    pub concurrent: u32,
+    /// Of these, files of one user.
+    pub per_user: u32,
+    /// Files that wait for their turn.
+    pub queue: u32,
+    /// Of these, files of one user.
+    pub queue_per_user: u32,
+    /// Longest wait for a turn, in seconds; a client is told then that the daemon is busy.
+    pub wait_secs: u64,
+    /// A file of which nothing could be read for so many seconds is given up.
+    pub stall_secs: u64,
+    /// The longest file in bytes; the store is a limit in any case.
+    pub max_file_bytes: Option<u64>,
+    /// The most tensors of a file.
+    pub max_tensors: u32,
+}
+
+impl Default for IngestConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            concurrent: 2,
+            per_user: 1,
+            queue: 64,
+            queue_per_user: 8,
+            wait_secs: 60,
+            // Less than an agent waits for a message, so that it is told.
+            stall_secs: 20,
+            max_file_bytes: None,
+            max_tensors: 262_144,
+        }
+    }
+}
+
+impl IngestConfig {
+    /// Each field with its value, and the least and most that it may have.
+    pub(crate) fn ranges(&self) -> [(&'static str, u64, u64, u64); 8] {
+        let concurrent = u64::from(self.concurrent);
+        let queue = u64::from(self.queue);
+        [
+            ("ingest.concurrent", concurrent, 1, 64),
+            ("ingest.per_user", self.per_user.into(), 1, concurrent),
+            ("ingest.queue", queue, 1, 1024),
+            (
+                "ingest.queue_per_user",
+                self.queue_per_user.into(),
+                1,
+                queue,
+            ),
+            ("ingest.wait_secs", self.wait_secs, 1, 3600),
+            ("ingest.stall_secs", self.stall_secs, 1, 3600),
+            (
+                "ingest.max_file_bytes",
+                self.max_file_bytes.unwrap_or(1),
+                1,
+                u64::MAX,
+            ),
+            ("ingest.max_tensors", self.max_tensors.into(), 1, 2_000_000),
+        ]
+    }
+}
+
+/// What ingests may use, from all of a configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IngestOptions {
+    /// The table.
+    pub config: IngestConfig,
+    /// Limits of stores in bytes, by name (`policy.stores.NAME.limit_bytes`).
+    pub quotas: BTreeMap<String, u64>,
+}
+
+impl IngestOptions {
+    pub(super) fn wait(&self) -> Duration {
+        Duration::from_secs(self.config.wait_secs)
+    }
+
+    pub(super) fn stall(&self) -> Duration {
+        Duration::from_secs(self.config.stall_secs)
+    }
+
+    pub(super) fn quota(&self, store: &str) -> Option<u64> {
+        self.quotas.get(store).copied()
+    }
+}
+
+impl From<&Config> for IngestOptions {
+    fn from(config: &Config) -> Self {
+        let stores = config.policy.config().stores.iter();
+        let quotas = stores.filter_map(|(name, policy)| Some((name.clone(), policy.limit_bytes?)));
+        Self {
+            config: config.file.ingest.clone(),
+            quotas: quotas.collect(),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The thread of a flight: tetris-agent's pipeline, and room for it.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tetris_agent::daemon::{IngestReason, IngestRefusal};
+use tetris_agent::ingest::{Ingest, IngestError, Monitor, Published};
+
+use super::descriptor::Checked;
+use super::schedule::Key;
+use super::{AskRoom, Passed, Target, refusal};
+use crate::node::{Need, Refused, Room};
+
+/// Threads that read from a file system that may hang with all of them.
+const REMOTE_THREADS: usize = 8;
+const MAX_THREADS: usize = 32;
+/// Longest wait for the engine's answer.
+const ROOM_WAIT: Duration = Duration::from_secs(30);
+
+/// What a thread is to read.
+pub(super) struct Work {
+    pub(super) passed: Passed,
+    pub(super) target: Target,
+    pub(super) key: Key,
+    pub(super) checked: Checked,
+    pub(super) max_tensors: usize,
+    /// Bytes to have room made for before anything is read, where the store has a limit.
+    pub(super) reserve: Option<u64>,
+    pub(super) monitor: Arc<Monitor>,
+    /// Grows while room is made, which is no standstill.
+    pub(super) beats: Arc<AtomicU64>,
+    pub(super) room: Arc<AskRoom>,
+}
+
+impl Work {
+    /// Reads, hashes and publishes. The descriptor is closed when it ends.
+    pub(super) fn run(self) -> Result<Published, IngestRefusal> {
+        if let Some(bytes) = self.reserve {
+            self.have_room(bytes)?;
+        }
+        let refused = Mutex::new(None);
+        let make_room = |bytes| match self.have_room(bytes) {
+            Ok(()) => true,
+            Err(refusal) => {
+                let mut noted = refused.lock().unwrap_or_else(PoisonError::into_inner);
+                noted.get_or_insert(refusal);
+                // What follows would be read in vain.
+                self.monitor.cancel();
+                false
+            }
+        };
+        let result = Ingest {
+            store: &self.target.store,
+            kind: self.key.kind,
+            identity: self.checked.identity,
+            bind: self.checked.bind,
+            threads: self.threads(),
+            max_tensors: self.max_tensors,
+            monitor: Arc::clone(&self.monitor),
+            make_room: &make_room,
+        }
+        .run(&self.passed.file);
+        let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
+        result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)))
+    }
+
+    fn threads(&self) -> NonZeroUsize {
+        let most = if self.checked.local {
+            MAX_THREADS
+        } else {
+            REMOTE_THREADS
+        };
+        let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        cores.min(NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN))
+    }
+
+    fn have_room(&self, bytes: u64) -> Result<(), IngestRefusal> {
+        let usage = self.target.store.usage();
+        let no_inode = usage.is_ok_and(|usage| usage.inodes > 0 && usage.inodes_free == 0);
+        let need = Need {
+            store: self.target.name.clone(),
+            bytes,
+            inodes: u64::from(no_inode),
+        };
+        let (reply, answer) = channel();
+        (self.room)(
+            need,
+            Box::new(move |room| {
+                let _gone = reply.send(room);
+            }),
+        );
+        for _ in 0..ROOM_WAIT.as_secs() {
+            match answer.recv_timeout(Duration::from_secs(1)) {
+                Ok(room) => return judged(room),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.beats.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Err(refusal(
+            IngestReason::NO_ROOM,
+            "the daemon is stopping, or too busy to make room",
+        ))
+    }
+}
+
+fn judged(room: Room) -> Result<(), IngestRefusal> {
+    let why = match room.refused {
+        None => return Ok(()),
+        Some(Refused::TooLarge) => "the store, or its limit, is smaller than that",
+        Some(Refused::InUse) => "what is left is mapped",
+        Some(Refused::Policy) => "what is left is mapped, declared warm or guaranteed",
+        Some(Refused::Unavailable) => "the daemon cannot use the store now",
+    };
+    let missing = room.missing_bytes;
+    let text = format!("there is no room in the store, {missing} bytes are missing: {why}");
+    Err(refusal(IngestReason::NO_ROOM, text))
+}
+
+fn refusal_of(error: &IngestError) -> IngestRefusal {
+    use tetris_agent::LoadError;
+    let reason = match error {
+        IngestError::Changed => IngestReason::CHANGED,
+        IngestError::TooLarge { .. } => IngestReason::TOO_LARGE,
+        IngestError::Load(LoadError::Header(_) | LoadError::Dtype { .. }) => IngestReason::INVALID,
+        _ => IngestReason::UNAVAILABLE,
+    };
+    refusal(reason, error.to_string())
+}

@@ -1,0 +1,126 @@
+//! A client passes a file.
+
+use std::time::Duration;
+
+use tetris_agent::daemon::{ErrorCode, IngestReason, IngestRefusal, Message};
+use tetris_store_layout::ManifestKind;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+
+use super::Fault;
+use super::connection::{Client, Next};
+use super::frames::{Descriptors, Ended, Frames};
+use crate::ingest::{HOLD, Stage, Ticket};
+
+/// Least time between two messages about how far a file is.
+const TELL: Duration = Duration::from_millis(500);
+
+impl Client {
+    /// Answers a client that passed a file, and tells it meanwhile how far that is.
+    pub(super) async fn ingest(
+        &self,
+        frames: &mut Frames,
+        kind: ManifestKind,
+        descriptors: Descriptors,
+    ) -> Result<(Message, Next), Ended> {
+        let found = descriptors.len();
+        let mut ticket = match (descriptors.single(self.place()), &self.broker) {
+            (None, _) => {
+                let text = format!("an ingest comes with one descriptor, found {found}");
+                return Ok((self.error(ErrorCode::MALFORMED, text), Next::Another));
+            }
+            (Some(passed), None) => {
+                passed.close_aside();
+                let refusal = IngestRefusal {
+                    reason: IngestReason::UNAVAILABLE,
+                    text: "this daemon takes no files".to_owned(),
+                };
+                return Ok((Message::IngestRefused(refusal), Next::Another));
+            }
+            (Some(passed), Some(broker)) => {
+                match broker
+                    .ask(self.target.clone(), self.peer, kind, passed)
+                    .await
+                {
+                    Ok(ticket) => ticket,
+                    Err(refusal) => return Ok((Message::IngestRefused(refusal), Next::Another)),
+                }
+            }
+        };
+        let answer = self.follow(frames, &mut ticket).await?;
+        if matches!(answer, (Message::Ingested { .. }, _)) {
+            frames.send(&answer.0.encode()).await?;
+            return self.hold(frames, ticket).await;
+        }
+        Ok(answer)
+    }
+
+    /// Tells how far the file is until that has ended.
+    async fn follow(
+        &self,
+        frames: &mut Frames,
+        ticket: &mut Ticket,
+    ) -> Result<(Message, Next), Ended> {
+        let mut tick: Interval = interval(TELL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut told = None;
+        loop {
+            let stage = ticket.stage();
+            match stage {
+                Stage::Done {
+                    manifest,
+                    bytes_read,
+                } => {
+                    let ingested = Message::Ingested {
+                        manifest,
+                        bytes_read,
+                    };
+                    return Ok((ingested, Next::Another));
+                }
+                Stage::Refused(refusal) => {
+                    return Ok((Message::IngestRefused(refusal), Next::Another));
+                }
+                Stage::Waiting(_) | Stage::Reading { .. } => {}
+            }
+            tokio::select! {
+                () = ticket.changed() => {}
+                _ = tick.tick() => if let Some(message) = progress(&ticket.stage(), &mut told) {
+                    frames.send(&message.encode()).await?;
+                },
+                early = frames.disturbed() => return if early {
+                    let text = "one request at a time: wait for the answer".to_owned();
+                    Ok((self.error(ErrorCode::OUT_OF_TURN, text), Next::Hangup))
+                } else {
+                    Err(Ended::Closed)
+                },
+            }
+        }
+    }
+
+    /// Keeps the file for the client until it says that it is done.
+    async fn hold(&self, frames: &mut Frames, ticket: Ticket) -> Result<(Message, Next), Ended> {
+        let Ok(next) = timeout(HOLD, frames.receive()).await else {
+            (self.on_fault)(Fault::Stalled(self.peer));
+            return Err(Ended::Closed);
+        };
+        drop(ticket);
+        let incoming = next?;
+        if let Ok(Message::IngestDone) = incoming.message {
+            return Ok((Message::IngestDone, Next::Silent));
+        }
+        incoming.descriptors.close(&self.place());
+        let text = "expected IngestDone".to_owned();
+        Ok((self.error(ErrorCode::OUT_OF_TURN, text), Next::Hangup))
+    }
+}
+
+/// What to tell of a stage. Bytes that do not grow are no progress, and are not told twice.
+fn progress(stage: &Stage, told: &mut Option<u64>) -> Option<Message> {
+    match *stage {
+        Stage::Waiting(ahead) => Some(Message::IngestWaiting { ahead }),
+        Stage::Reading { done, total } if *told != Some(done) => {
+            *told = Some(done);
+            Some(Message::IngestProgress { done, total })
+        }
+        _ => None,
+    }
+}
