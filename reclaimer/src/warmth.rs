@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tetris_reclaimer_core::RecordId;
-use tetris_store_layout::{IdentityBy, ManifestId, Store, StoreError, TensorId};
+use tetris_store_layout::{Digest, IdentityBy, ManifestId, Store, StoreError, TensorId};
 
 use crate::records::Records;
 use crate::warm::{Declaration, Freshness};
@@ -99,20 +99,11 @@ fn declared_manifests(
         for (_, bound) in store.identities()? {
             if let Ok((key, manifest)) = bound
                 && let IdentityBy::Sha256 { digest, .. } = key.by
-                && digests.contains(&hex(&digest))
+                && digests.contains(&Digest(digest).to_string())
             {
                 manifests.insert(manifest);
             }
         }
     }
     Ok(manifests)
-}
-
-fn hex(digest: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(2 * digest.len());
-    for byte in digest {
-        let _infallible = write!(text, "{byte:02x}");
-    }
-    text
 }

@@ -68,8 +68,8 @@ impl Node {
             sight = self.look(Refresh::Changes, now_ms, &mut progress);
         }
         let freed = progress.freed_bytes.values().any(|bytes| *bytes > 0);
-        if (freed || full) && !self.dry_run {
-            self.collect_records(&mut progress);
+        if !self.dry_run {
+            self.collect_records(full, &mut progress);
         }
         if freed && !self.dry_run {
             sight = self.look(Refresh::Changes, now_ms, &mut progress);

@@ -8,9 +8,13 @@ use crate::records::millis;
 use crate::report::ErrorClass;
 
 impl Node {
-    /// Removes records of which nothing is left.
-    pub(super) fn collect_records(&mut self, progress: &mut Progress) {
+    /// Removes records of which nothing is left, from `all` stores or from those that something was freed from: a
+    /// load that waits for room in one need not wait for the records of the others.
+    pub(super) fn collect_records(&mut self, all: bool, progress: &mut Progress) {
         for (tenant, pass) in self.tenants.iter().zip(&mut progress.stores) {
+            if !all && pass.freed.is_empty() {
+                continue;
+            }
             match tenant.store.collect_records() {
                 Ok(removed) => pass.records_removed += removed,
                 Err(error) => {
@@ -29,12 +33,14 @@ impl Node {
             return;
         }
         let keep_ms = self.config.quarantine().as_millis() as u64;
-        let Ok(holders) = Holders::read() else { return };
         for tenant in &self.tenants {
-            let Ok(listing) = tenant.store.quarantined() else {
+            let set_aside = tenant.store.quarantined().unwrap_or_default().objects;
+            // Nearly always there is nothing, and nobody's locks to read for it.
+            if set_aside.is_empty() {
                 continue;
-            };
-            for entry in listing.objects {
+            }
+            let Ok(holders) = Holders::read() else { return };
+            for entry in set_aside {
                 let age_ms = now_ms.saturating_sub(millis(entry.changed));
                 if holders.of(&entry) > 0 || !(pressed || age_ms >= keep_ms) {
                     continue;
