@@ -1,6 +1,7 @@
 //! The API server's requests, and answers to them. A request is always allowed: this webhook adds, and forbids nothing.
 
 use json_patch::Patch;
+use k8s_openapi::ByteString;
 use kube::core::DynamicObject;
 use kube::core::admission::{
     AdmissionRequest, AdmissionResponse, AdmissionReview, META_API_VERSION_V1, META_KIND, Operation,
@@ -11,7 +12,15 @@ use thiserror::Error;
 use crate::inject::{Injection, Options, Outcome, Scope, inject};
 
 /// An answer.
-pub type Review = AdmissionReview<DynamicObject>;
+#[derive(Debug, Clone, PartialEq)]
+pub struct Review {
+    /// An AdmissionReview with a response.
+    pub body: Value,
+    /// What became of the pod.
+    pub outcome: Outcome,
+    /// How many warnings its author gets.
+    pub warnings: usize,
+}
 
 /// Why a request cannot be answered.
 #[derive(Debug, Error)]
@@ -40,35 +49,49 @@ pub enum ReviewError {
     NoRequest,
     /// The patch cannot be written.
     #[error("the answer cannot be written: {0}")]
-    Answer(#[from] kube::core::admission::SerializePatchError),
+    Answer(#[from] serde_json::Error),
 }
 
 /// Answers a request's body.
-pub fn review(
-    body: &[u8],
-    scope: Scope,
-    options: &Options,
-) -> Result<(Review, Outcome), ReviewError> {
+pub fn review(body: &[u8], scope: Scope, options: &Options) -> Result<Review, ReviewError> {
     let request = parse(body)?;
     let injection = decide(&request, scope, options);
     log(&request, &injection);
-    let mut response = AdmissionResponse::from(&request);
+    let (outcome, warnings) = (injection.outcome, injection.warnings.len());
+    Ok(Review {
+        body: answer(&request, injection)?,
+        outcome,
+        warnings,
+    })
+}
+
+fn answer(
+    request: &AdmissionRequest<DynamicObject>,
+    injection: Injection,
+) -> serde_json::Result<Value> {
+    let mut response = AdmissionResponse::from(request);
     if !injection.warnings.is_empty() {
         response.warnings = Some(injection.warnings);
     }
-    if !injection.patch.is_empty() {
-        response = response.with_patch(injection.patch)?;
+    let mut body = serde_json::to_value(response.into_review())?;
+    let response = body.get_mut("response").and_then(Value::as_object_mut);
+    if let (false, Some(response)) = (injection.patch.is_empty(), response) {
+        // Kube would write the bytes as a list of numbers; Kubernetes documents base64.
+        let patch = ByteString(serde_json::to_vec(&injection.patch)?);
+        response.insert("patch".to_owned(), serde_json::to_value(patch)?);
+        response.insert("patchType".to_owned(), "JSONPatch".into());
     }
-    Ok((response.into_review(), injection.outcome))
+    Ok(body)
 }
 
 fn parse(body: &[u8]) -> Result<AdmissionRequest<DynamicObject>, ReviewError> {
     let mut json = serde_json::Deserializer::from_slice(body);
-    let review: Review = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let path = error.path().to_string();
-        let source = error.into_inner();
-        ReviewError::Unreadable { path, source }
-    })?;
+    let review: AdmissionReview<DynamicObject> = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| {
+            let path = error.path().to_string();
+            let source = error.into_inner();
+            ReviewError::Unreadable { path, source }
+        })?;
     json.end().map_err(|source| ReviewError::Unreadable {
         path: ".".to_owned(),
         source,

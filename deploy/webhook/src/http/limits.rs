@@ -40,7 +40,7 @@ impl Default for Limits {
             body_bytes: 4 * 1024 * 1024,
             handshake: Duration::from_secs(10),
             request: Duration::from_secs(10),
-            idle: Duration::from_secs(120),
+            idle: Duration::from_mins(2),
             farewell: Duration::from_secs(5),
             stop: Duration::from_secs(5),
         }

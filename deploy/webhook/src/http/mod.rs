@@ -52,7 +52,7 @@ pub struct Shared {
 
 /// What is served over HTTPS.
 pub fn reviews(shared: Shared, limits: Limits) -> Router {
-    let review = |scope| post(move |state, body| mutate::mutate(state, scope, body));
+    let review = |scope| post(async move |state, body| mutate::mutate(state, scope, body));
     let router = Router::new()
         .route(POD_PATH, review(Scope::Pod))
         .route(NAMESPACE_PATH, review(Scope::Namespace));

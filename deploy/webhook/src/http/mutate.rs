@@ -12,7 +12,8 @@ use super::{Shared, text};
 use crate::inject::Scope;
 use crate::review::review;
 
-pub(super) async fn mutate(
+/// Answers a request that has arrived.
+pub(super) fn mutate(
     State(shared): State<Shared>,
     scope: Scope,
     body: Result<Bytes, BytesRejection>,
@@ -23,14 +24,12 @@ pub(super) async fn mutate(
     };
     let began = Instant::now();
     match review(&body, scope, &shared.options) {
-        Ok((review, outcome)) => {
-            let response = review.response.as_ref();
-            let warnings = response.and_then(|response| response.warnings.as_ref());
+        Ok(review) => {
             let seconds = began.elapsed().as_secs_f64();
             shared
                 .metrics
-                .reviewed(outcome, warnings.map_or(0, Vec::len), seconds);
-            Json(review).into_response()
+                .reviewed(review.outcome, review.warnings, seconds);
+            Json(review.body).into_response()
         }
         Err(error) => refuse(&shared, StatusCode::BAD_REQUEST, &error.to_string()),
     }

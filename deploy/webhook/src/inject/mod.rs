@@ -129,8 +129,10 @@ fn additions(pod: &Value, options: &Options, warnings: &mut Warnings) -> (Patch,
     }
     let mut patch = volume.operations(spec);
     patch.extend(containers.into_operations());
-    match patch.is_empty() {
-        true => (Patch::default(), Outcome::Complete),
-        false => (Patch(patch), Outcome::Injected),
-    }
+    let outcome = if patch.is_empty() {
+        Outcome::Complete
+    } else {
+        Outcome::Injected
+    };
+    (Patch(patch), outcome)
 }

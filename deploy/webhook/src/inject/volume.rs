@@ -14,7 +14,7 @@ use super::{STORE_ANNOTATION, STORE_ATTRIBUTE, VOLUME};
 pub(super) struct Volume<'a> {
     /// The name that mounts refer to.
     pub(super) name: &'a str,
-    /// All volumes of the driver that the pod has, by name.
+    /// All volumes of the driver, this one too, by name.
     pub(super) of_driver: Vec<&'a str>,
     /// What is to be added; none when the pod has it.
     addition: Option<Value>,
@@ -37,12 +37,11 @@ impl<'a> Volume<'a> {
             .filter(|volume| driver(volume) == Some(options.driver()))
             .filter_map(|volume| Some((text(volume, "name")?, volume)))
             .collect();
-        let of_driver = ours.iter().map(|(name, _)| *name).collect();
         if let Some((name, volume)) = preferred(&ours, wishes) {
             check(name, volume, wishes, warnings);
             return Some(Self {
                 name,
-                of_driver,
+                of_driver: ours.iter().map(|(name, _)| *name).collect(),
                 addition: None,
             });
         }
@@ -58,7 +57,8 @@ impl<'a> Volume<'a> {
         }
         Some(Self {
             name: VOLUME,
-            of_driver,
+            // A mount of it may be there already.
+            of_driver: vec![VOLUME],
             addition: Some(new(wishes, options)),
         })
     }

@@ -159,9 +159,10 @@ impl Sync {
     fn report(&self, error: &SyncError) {
         self.metrics.failed(error.class());
         self.readiness.failed(error.to_string());
-        match error.class() {
-            ErrorClass::Conflict => tracing::info!("{error}"),
-            _ => tracing::warn!("{error}"),
+        if error.class() == ErrorClass::Conflict {
+            tracing::info!("{error}");
+        } else {
+            tracing::warn!("{error}");
         }
     }
 }
