@@ -1,0 +1,12 @@
+//! Certificates and the server, against an API server that the tests play, over real sockets.
+
+mod api;
+mod client;
+mod command;
+mod https;
+mod life;
+mod passes;
+mod plans;
+mod replica;
+mod replicas;
+mod stopping;
