@@ -39,9 +39,10 @@ fn patch(args: &Patch) -> Result<()> {
     let (name, text) = read(args)?;
     let object = serde_json::from_slice(&text)
         .with_context(|| format!("{name}: expected an object in JSON; for YAML, `kubectl create --dry-run=client -o json -f FILE`"))?;
-    let scope = match args.labelled_namespace {
-        true => Scope::Namespace,
-        false => Scope::Pod,
+    let scope = if args.labelled_namespace {
+        Scope::Namespace
+    } else {
+        Scope::Pod
     };
     let templates = inject_templates(object, scope, &args.injected.options()?);
     if templates.injections.is_empty() {

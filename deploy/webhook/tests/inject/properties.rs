@@ -173,7 +173,7 @@ fn adds_no_duplicates(before: &Value, after: &Value) {
     let taken = |pod: &Value, list: &str, field: &str| -> Vec<Vec<String>> {
         let lists = ["containers", "initContainers"]
             .iter()
-            .flat_map(|of| pod["spec"][*of].as_array().cloned());
+            .filter_map(|of| pod["spec"][*of].as_array().cloned());
         let values = |items: &Value| {
             let items = items.as_array().cloned().unwrap_or_default();
             items

@@ -28,6 +28,8 @@ pub struct State {
     pub is_down: bool,
     /// What happens before the next write: what another replica does.
     pub before_write: Option<Hook>,
+    /// What happens after the next read.
+    pub after_read: Option<Hook>,
     version: u64,
 }
 
@@ -81,6 +83,16 @@ impl State {
         {
             hook(self);
         }
+        let answer = self.carry_out(method, path, body);
+        if method == Method::GET
+            && let Some(hook) = self.after_read.take()
+        {
+            hook(self);
+        }
+        answer
+    }
+
+    fn carry_out(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
         let object = || serde_json::from_slice::<Value>(body).unwrap();
         match (method, path) {
             (&Method::GET, SECRET) => found(self.secret.as_ref()),

@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::api::Api;
-use crate::client::{connect, plain};
-use crate::replica::{DAY, START, TestClock, data, names, secret};
+use crate::client::{connect, connect_trusting, plain};
+use crate::replica::{DAY, TestClock, data, names, secret};
 
 /// A webhook that runs.
 pub struct Running {
@@ -139,9 +139,13 @@ async fn nothing_is_served_before_there_is_a_certificate() {
         plain(running.http).await.get("/healthz").await.0,
         StatusCode::OK
     );
+    let refused = connect_trusting("", running.https).await.err().unwrap();
+    assert!(refused.to_string().contains("fatal alert"), "{refused}");
     api.with(|state| state.configure(crate::api::configuration()));
-    let refused = connect(&api, running.https).await;
-    assert!(refused.is_err());
+    while plain(running.http).await.get("/readyz").await.0 != StatusCode::OK {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(connect(&api, running.https).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -204,7 +208,6 @@ async fn a_running_server_takes_up_a_renewal_without_a_restart() {
         assert_eq!(connection.get("/").await.1, "ok");
     }
     server.abort();
-    assert!(now > START - 1000 * DAY);
 }
 
 #[tokio::test]
@@ -247,9 +250,9 @@ async fn what_cannot_be_read_is_refused_and_the_connection_goes_on() {
 async fn clients_that_are_slow_or_many_are_cut_off() {
     let limits = Limits {
         per_address: 2,
-        handshake: Duration::from_millis(50),
-        request: Duration::from_millis(50),
-        idle: Duration::from_millis(50),
+        handshake: Duration::from_millis(500),
+        request: Duration::from_millis(500),
+        idle: Duration::from_millis(500),
         ..limits()
     };
     let running = Running::ready(&Api::new(), limits).await;
@@ -274,7 +277,7 @@ async fn clients_that_are_slow_or_many_are_cut_off() {
     // Three of one address: the third is closed at once, with the handshakes of the others still waited for.
     let limits = Limits {
         per_address: 2,
-        handshake: Duration::from_secs(60),
+        handshake: Duration::from_mins(1),
         ..self::limits()
     };
     let running = Running::ready(&Api::new(), limits).await;

@@ -53,7 +53,7 @@ async fn a_second_pass_writes_nothing() {
         assert_eq!(
             state.asked,
             [format!("GET {CONFIGURATION}"), format!("GET {SECRET}")]
-        )
+        );
     });
 }
 
@@ -131,7 +131,7 @@ async fn without_a_configuration_for_the_service_nothing_is_written() {
                 state.count("PATCH")
             ),
             (0, 0, 0)
-        )
+        );
     });
     api.with(|state| state.configure(configuration()));
     replica.sync.pass().await.unwrap();

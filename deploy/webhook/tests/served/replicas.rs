@@ -46,7 +46,7 @@ async fn who_comes_second_with_a_secret_takes_that_of_the_first() {
     assert!(replica.serving.served().is_none());
     settle(&replica).await;
     api.with(|state| {
-        assert_eq!(data(state), first);
+        assert!(data(state) == first);
         assert_trusted(state);
         assert_eq!(state.count("POST"), 1);
     });
@@ -100,7 +100,7 @@ async fn a_secret_that_was_deleted_meanwhile_is_made_anew() {
     });
 }
 
-/// A replica that read the secret before a rotation must not take the new authority out of the configuration after it.
+/// A rotation by another replica between the two reads: the new authority must not be taken out again.
 #[tokio::test]
 async fn one_that_is_behind_takes_no_authority_out() {
     let api = Api::new();
@@ -114,13 +114,13 @@ async fn one_that_is_behind_takes_no_authority_out() {
     let rotated = {
         let contents = tetris_webhook::certificates::Contents::read(&old);
         let action = tetris_webhook::certificates::Action::RenewCa;
-        tetris_webhook::certificates::apply(action, START + 244 * DAY, contents, SERVER)
+        tetris_webhook::certificates::apply(action, START, contents, SERVER)
             .unwrap()
             .unwrap()
     };
     let theirs = secret(&rotated);
     api.with(|state| {
-        state.before_write = Some(Box::new(move |state| {
+        state.after_read = Some(Box::new(move |state| {
             state.store(theirs);
             let mut configuration = crate::api::configuration();
             let bundle = serde_json::to_value(&data(state)[fields::CA_CERTIFICATES]).unwrap();
@@ -134,5 +134,5 @@ async fn one_that_is_behind_takes_no_authority_out() {
     assert!(matches!(error, SyncError::Raced { .. }), "{error}");
     api.with(|state| assert_trusted(state));
     settle(&behind).await;
-    api.with(|state| assert_eq!(data(state), rotated));
+    api.with(|state| assert!(data(state) == rotated));
 }

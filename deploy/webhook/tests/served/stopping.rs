@@ -12,7 +12,7 @@ use crate::https::{Running, limits, review};
 #[tokio::test]
 async fn requests_are_answered_until_the_end_and_connections_end_with_their_answer() {
     let limits = Limits {
-        farewell: Duration::from_secs(60),
+        farewell: Duration::from_mins(1),
         ..limits()
     };
     let running = Running::ready(&Api::new(), limits).await;
