@@ -38,7 +38,7 @@ fn run(cli: &Cli) -> Result<()> {
 fn patch(args: &Patch) -> Result<()> {
     let (name, text) = read(args)?;
     let object = serde_json::from_slice(&text)
-        .with_context(|| format!("{name}: expected an object in JSON; for YAML, `kubectl create --dry-run=client -o json -f FILE`"))?;
+        .with_context(|| format!("{name}: expected an object in JSON; of YAML, `kubectl label --local -o json -f FILE tetris.dev/inject=true` makes JSON"))?;
     let scope = if args.labelled_namespace {
         Scope::Namespace
     } else {

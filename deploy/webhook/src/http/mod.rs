@@ -75,7 +75,10 @@ fn finish(router: Router<Shared>, shared: Shared, limits: Limits) -> Router {
     router
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed)
-        .layer(middleware::from_fn_with_state(limits, limits::bound))
+        .layer(middleware::from_fn_with_state(
+            limits::Bounds::new(&limits),
+            limits::bound,
+        ))
         .layer(middleware::from_fn_with_state(
             shared.clone(),
             limits::close_when_stopping,

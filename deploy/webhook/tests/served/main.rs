@@ -1,6 +1,7 @@
 //! Certificates and the server, against an API server that the tests play, over real sockets.
 
 mod api;
+mod bounds;
 mod client;
 mod command;
 mod https;
