@@ -12,7 +12,6 @@ use crate::certificates::{Clock, Serving, system_clock};
 use crate::cli::Run;
 use crate::http::{self, Limits, Readiness, Shared};
 use crate::inject::OptionsError;
-use crate::metrics::Metrics;
 use crate::sync::{self, Names, Sync};
 
 /// Why the webhook cannot run.
@@ -78,7 +77,13 @@ pub async fn run(args: &Run) -> Result<(), RunError> {
         limits: Limits::default(),
         clock: system_clock(),
     };
-    tracing::info!(reviews = %args.listen, pages = %args.metrics, "listening");
+    let (reviews, pages) = (webhook.https.local_addr(), webhook.http.local_addr());
+    // The ports that were chosen, where none was given.
+    tracing::info!(
+        reviews = %reviews.unwrap_or(args.listen),
+        pages = %pages.unwrap_or(args.metrics),
+        "listening"
+    );
     webhook.serve(stop).await
 }
 
@@ -86,54 +91,54 @@ impl Webhook {
     /// Serves until `stop` is done, and for [`Limits::farewell`] after it.
     pub async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
         let serving = Arc::new(Serving::default());
-        let metrics = Arc::new(Metrics::default());
-        let readiness = Arc::new(Readiness::new(
-            Arc::clone(&serving),
-            Arc::clone(&self.clock),
-        ));
         let shared = Shared {
             options: Arc::new(self.options),
-            metrics: Arc::clone(&metrics),
-            readiness: Arc::clone(&readiness),
+            metrics: Arc::default(),
+            readiness: Arc::new(Readiness::new(Arc::clone(&serving), self.clock.clone())),
         };
-        let (limits, tls) = (self.limits, http::acceptor(Arc::clone(&serving))?);
+        let limits = self.limits;
+        let tls = http::acceptor(Arc::clone(&serving))?;
+        let tls = Some((tls, Arc::clone(&shared.metrics)));
+        let readiness = Arc::clone(&shared.readiness);
+        let metrics = Arc::clone(&shared.metrics);
         let sync = Sync::new(
             self.client,
             self.names,
             serving,
-            Arc::clone(&readiness),
-            Arc::clone(&metrics),
+            readiness,
+            metrics,
             self.clock,
         );
         let (stopping, stopped) = watch::channel(false);
-        let until_stopped = || {
-            let mut stopped = stopped.clone();
-            // An error says that the sender is gone, which ends the servers too.
-            async move { drop(stopped.wait_for(|stop| *stop).await) }
-        };
-        let farewell = async {
-            stop.await;
-            tracing::info!("stopping");
-            readiness.stop();
-            tokio::time::sleep(limits.farewell).await;
-            stopping.send_replace(true);
-        };
         let reviews = http::reviews(shared.clone(), limits);
-        let pages = http::pages(shared, limits);
+        let pages = http::pages(shared.clone(), limits);
         tokio::join!(
-            http::serve(
-                self.https,
-                Some((tls, metrics)),
-                reviews,
-                limits,
-                until_stopped()
-            ),
-            http::serve(self.http, None, pages, limits, until_stopped()),
-            sync.run(until_stopped()),
-            farewell,
+            http::serve(self.https, tls, reviews, limits, until(stopped.clone())),
+            http::serve(self.http, None, pages, limits, until(stopped.clone())),
+            sync.run(until(stopped)),
+            farewell(stop, &shared.readiness, limits, &stopping),
         );
         Ok(())
     }
+}
+
+/// Serves on for a while after `stop`, no longer ready, and then says that it is the end.
+async fn farewell(
+    stop: impl Future<Output = ()>,
+    readiness: &Readiness,
+    limits: Limits,
+    stopping: &watch::Sender<bool>,
+) {
+    stop.await;
+    tracing::info!("stopping");
+    readiness.stop();
+    tokio::time::sleep(limits.farewell).await;
+    stopping.send_replace(true);
+}
+
+async fn until(mut stopped: watch::Receiver<bool>) {
+    // An error says that the sender is gone, which ends the servers too.
+    drop(stopped.wait_for(|stop| *stop).await);
 }
 
 async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, RunError> {

@@ -45,10 +45,18 @@ impl<'a> Volume<'a> {
                 addition: None,
             });
         }
-        if volumes
-            .iter()
-            .any(|volume| text(volume, "name") == Some(VOLUME))
-        {
+        Self::added(volumes, wishes, options, warnings)
+    }
+
+    /// A new volume, unless its name is taken.
+    fn added(
+        volumes: &[Value],
+        wishes: &Wishes<'_>,
+        options: &Options,
+        warnings: &mut Warnings,
+    ) -> Option<Self> {
+        let ours = |volume: &Value| text(volume, "name") == Some(VOLUME);
+        if volumes.iter().any(ours) {
             let driver = options.driver();
             warnings.push(format!(
                 "nothing injected: the pod has another volume {VOLUME}; rename it, or make it one of the driver {driver}"

@@ -103,7 +103,7 @@ fn json() -> impl Strategy<Value = Value> {
             "tetris-store",
             "/run/tetris/store",
             "csi.tetris.dev",
-            "\u{0}é"
+            "\u{0}\u{e9}"
         ])
         .prop_map(Value::from),
     ];

@@ -1,6 +1,8 @@
 //! The command itself, as a process.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use axum::http::StatusCode;
 use clap::Parser as _;
 use serde_json::{Value, json};
 use tetris_webhook::cli::{self, Cli};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::api::Api;
 use crate::client::{connect, plain};
@@ -158,7 +161,7 @@ fn without_an_api_server_it_ends_and_says_what_to_do() {
 }
 
 /// The API server over a real socket.
-async fn served(api: &Api) -> std::net::SocketAddr {
+async fn served(api: &Api) -> SocketAddr {
     let answer = async |State(api): State<Api>, request: Request| {
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
@@ -172,73 +175,57 @@ async fn served(api: &Api) -> std::net::SocketAddr {
     address
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_serves_until_it_is_told_to_end() {
-    let api = Api::new();
-    let server = served(&api).await;
-    let dir = tempfile::tempdir().unwrap();
-    let kubeconfig = dir.path().join("config");
+/// A kubeconfig for an API server.
+fn kubeconfig(dir: &Path, server: SocketAddr) -> PathBuf {
+    let path = dir.join("config");
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "k", "cluster": {"server": format!("http://{server}")}}],
         "users": [{"name": "u", "user": {}}], "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
     });
-    std::fs::write(&kubeconfig, config.to_string()).unwrap();
-    let free = || {
-        std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-    };
-    let (https, http) = (free(), free());
+    std::fs::write(&path, config.to_string()).unwrap();
+    path
+}
+
+/// The address in a field of a line of the log.
+fn address(line: &str, field: &str) -> SocketAddr {
+    let line: Value = serde_json::from_str(line).unwrap();
+    line[field].as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_serves_until_it_is_told_to_end() {
+    let api = Api::new();
+    let dir = tempfile::tempdir().unwrap();
+    let args = "run --log-format json --listen 127.0.0.1:0 --metrics 127.0.0.1:0";
     let mut child = tokio::process::Command::from(command())
-        .args([
-            "run",
-            "--log-format",
-            "json",
-            "--listen",
-            &https.to_string(),
-            "--metrics",
-            &http.to_string(),
-        ])
-        .env("KUBECONFIG", &kubeconfig)
+        .args(args.split_whitespace())
+        .env("KUBECONFIG", kubeconfig(dir.path(), served(&api).await))
         .env("POD_NAMESPACE", "tetris-system")
         .kill_on_drop(true)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    loop {
-        let ready = match tokio::net::TcpStream::connect(http).await {
-            Ok(_) => plain(http).await.get("/readyz").await.0 == StatusCode::OK,
-            Err(_) => false,
-        };
-        if ready {
-            break;
-        }
-        assert!(child.try_wait().unwrap().is_none(), "it ended");
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let listening = said.next_line().await.unwrap().unwrap();
+    let (https, http) = (address(&listening, "reviews"), address(&listening, "pages"));
+    while plain(http).await.get("/readyz").await.0 != StatusCode::OK {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let mut client = connect(&api, https).await.unwrap();
-    assert_eq!(
-        client.post("/mutate/namespace", review()).await.0,
-        StatusCode::OK
-    );
+    let (status, _) = client.post("/mutate/namespace", review()).await;
+    assert_eq!(status, StatusCode::OK);
     let pid = child.id().unwrap().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-TERM", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
-    let output = child.wait_with_output().await.unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{said}");
-    for line in said.lines() {
-        assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
+    let killed = Command::new("kill").args(["-TERM", &pid]).status();
+    assert!(killed.unwrap().success());
+    let mut rest = Vec::new();
+    while let Some(line) = said.next_line().await.unwrap() {
+        rest.push(serde_json::from_str::<Value>(&line).unwrap());
     }
+    assert!(child.wait().await.unwrap().success(), "{rest:?}");
     assert!(
-        said.contains("\"outcome\":\"injected\"") && said.contains("stopping"),
-        "{said}"
+        rest.iter().any(|line| line["outcome"] == "injected"),
+        "{rest:?}"
     );
+    assert_eq!(rest.last().unwrap()["message"], "stopping");
 }
