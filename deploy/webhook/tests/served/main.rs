@@ -6,6 +6,7 @@ mod client;
 mod command;
 mod https;
 mod life;
+mod metrics;
 mod passes;
 mod plans;
 mod replica;
