@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn file_systems_that_hang_are_refused_where_too_much_does() {
         let (mut schedule, limits) = (Schedule::default(), LIMITS());
-        let mut begin = |schedule: &mut Schedule, store: &str, uid: u32, local| {
+        let begin = |schedule: &mut Schedule, store: &str, uid: u32, local| {
             let key = key_in(store, u64::from(uid));
             schedule.begin(key, uid, local, &limits)
         };

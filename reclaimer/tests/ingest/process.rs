@@ -221,7 +221,7 @@ fn a_daemon_that_is_killed_midway_leaves_a_private_load_and_a_store_for_the_next
 
 #[test]
 fn a_file_that_cannot_be_read_does_not_hold_up_the_end_of_the_daemon() {
-    let Some(ground) = Ground::new(64) else {
+    let Some(ground) = Ground::new(256) else {
         return;
     };
     let mut daemon = Daemon::start(&ground);
