@@ -10,6 +10,7 @@ use std::time::Instant;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tetris_agent::Agent;
+use tetris_agent::daemon::{Outcome, RefusalReason, make_room};
 use tetris_reclaimer::csi::wire::{
     NodePublishVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
     RegistrationStatus, RegistrationStatusResponse,
@@ -169,6 +170,12 @@ fn pods_share_through_the_volume_and_a_restart_disturbs_nobody() {
     expect_read_only(&pod);
     // A pod that starts at once finds the daemon listening.
     assert!(pod.join("daemon").exists(), "{}", daemon.log());
+    // Root of a pod is not the node's root.
+    let outcome = make_room(&pod.join("daemon"), 4096, 1, PATIENCE);
+    let Outcome::Refused(refusal) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(refusal.reason, RefusalReason::NOT_ALLOWED);
     let file = model_file(host.kubelet().parent().unwrap());
     let agent = Agent::open(&pod).unwrap();
     let model = agent.load(&file).unwrap();
