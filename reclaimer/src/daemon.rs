@@ -1,8 +1,14 @@
 //! The daemon put together: the engine in its thread, and around it what is asynchronous.
 
 mod declarations;
+#[cfg(feature = "node")]
+mod mounts;
+#[cfg(feature = "node")]
+mod node_role;
 mod sockets;
 mod teller;
+#[cfg(feature = "node")]
+mod volumes;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -12,6 +18,7 @@ use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::config::{Config, ConfigFlags};
 use crate::engine::{Command, Engine, now_ms};
@@ -19,6 +26,8 @@ use crate::http::{self, Health, Shared};
 use crate::metrics::Metrics;
 use crate::node::Node;
 
+#[cfg(feature = "node")]
+use node_role::NodeRole;
 use sockets::Sockets;
 use teller::Teller;
 
@@ -40,26 +49,17 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let metrics = Arc::new(Metrics::new(names));
     let health = Arc::new(Health::new(config.interval() * 2 + LONGEST_PASS));
     let (status, latest) = watch::channel(None);
+    #[cfg(feature = "node")]
+    if !dry_run {
+        mounts::prepare(&config, &metrics)?;
+    }
     let node = Node::new(config.clone(), dry_run, now_ms());
-    let server = match config.file.listen {
-        Some(address) => {
-            let listener = TcpListener::bind(address)
-                .await
-                .with_context(|| format!("cannot listen on {address} (field `listen`)"))?;
-            tracing::info!(address = %listener.local_addr()?, "serving metrics, health, status and inventory");
-            let shared = Shared {
-                metrics: Arc::clone(&metrics),
-                status: latest,
-                health: Arc::clone(&health),
-            };
-            Some(tokio::spawn(http::serve(
-                listener,
-                shared,
-                until(stopped.clone()),
-            )))
-        }
-        None => None,
+    let shared = Shared {
+        metrics: Arc::clone(&metrics),
+        status: latest,
+        health: Arc::clone(&health),
     };
+    let server = listen(&config, shared, stopped.clone()).await?;
     let declarations = declarations::follow(&node, &commands, &metrics, stopped.clone());
     let (sockets, closed) = if dry_run {
         // A dry run frees nothing, and a daemon that answers keeps agents from doing it.
@@ -68,6 +68,8 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         let (sockets, closed) = Sockets::new(commands.clone(), Arc::clone(&metrics));
         (Some(sockets), closed)
     };
+    #[cfg(feature = "node")]
+    let role = NodeRole::start(&config, dry_run, &commands, &metrics, stopped.clone());
     let teller = Teller::new(commands.clone(), metrics, health, status, sockets);
     let mut engine = tokio::task::spawn_blocking(|| Engine::new(node, received, teller).run());
     let mut ended = None;
@@ -75,7 +77,12 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hang_up.recv() => reload(flags, &config, &commands),
+            _ = hang_up.recv() => if let Some(new) = reload(flags, &config, &commands) {
+                #[cfg(feature = "node")]
+                role.reload(&new);
+                #[cfg(not(feature = "node"))]
+                drop(new);
+            },
             result = &mut engine => ended = Some(result),
         }
     }
@@ -92,10 +99,29 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     if let Some(server) = server {
         server.await.context("the HTTP server failed")?;
     }
+    #[cfg(feature = "node")]
+    role.end().await.context("the CSI services failed")?;
     declarations
         .await
         .context("the watch of the API server failed")?;
     ended.context("the engine failed")
+}
+
+/// Serves metrics, health, status and inventory where the configuration says so.
+async fn listen(
+    config: &Config,
+    shared: Shared,
+    stopped: watch::Receiver<bool>,
+) -> Result<Option<JoinHandle<()>>> {
+    let Some(address) = config.file.listen else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address} (field `listen`)"))?;
+    tracing::info!(address = %listener.local_addr()?, "serving metrics, health, status and inventory");
+    let server = http::serve(listener, shared, until(stopped));
+    Ok(Some(tokio::spawn(server)))
 }
 
 /// Done when the daemon stops.
@@ -104,27 +130,29 @@ async fn until(mut stopped: watch::Receiver<bool>) {
     let _stopped = stopped.wait_for(|stopped| *stopped).await;
 }
 
-fn reload(flags: &ConfigFlags, started_with: &Config, commands: &Sender<Command>) {
+/// Takes the configuration anew, if it is right.
+fn reload(flags: &ConfigFlags, old: &Config, commands: &Sender<Command>) -> Option<Config> {
     let config = match flags.load() {
         Ok(config) => config,
         Err(error) => {
             tracing::error!(%error, "the new configuration is wrong; the one in force stays");
-            return;
+            return None;
         }
     };
-    let (new, old) = (&config.file, &started_with.file);
-    for (field, same) in [
-        ("listen", new.listen == old.listen),
-        ("node", new.node == old.node),
-        ("kubernetes", new.kubernetes == old.kubernetes),
-    ] {
-        if !same {
-            tracing::warn!(
-                field,
-                "a change of this field takes force when the daemon is restarted"
-            );
-        }
+    let unchanged = [
+        ("listen", config.file.listen == old.file.listen),
+        ("node", config.file.node == old.file.node),
+        ("kubernetes", config.file.kubernetes == old.file.kubernetes),
+        #[cfg(feature = "node")]
+        ("mount.path", !node_role::moved(old, &config)),
+    ];
+    for (field, _) in unchanged.iter().filter(|(_, same)| !same) {
+        tracing::warn!(
+            field,
+            "a change of this field takes force when the daemon is restarted"
+        );
     }
     tracing::info!("configuration read again");
-    let _engine_has_ended = commands.send(Command::Reload(Box::new(config)));
+    let _engine_has_ended = commands.send(Command::Reload(Box::new(config.clone())));
+    Some(config)
 }

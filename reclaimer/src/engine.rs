@@ -1,10 +1,10 @@
 //! The loop that decides when a pass is made. It runs in a thread of its own: a pass blocks, and everything
 //! asynchronous only sends it commands.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::config::Config;
+use crate::config::{Config, StoreConfig};
 use crate::node::{Need, Node, OpenStore, Passed, Room};
 use crate::records::millis;
 use crate::report::Trigger;
@@ -27,6 +27,8 @@ pub enum Command {
     Declared(WarmSet),
     /// Another configuration is in force.
     Reload(Box<Config>),
+    /// A store that was made while the daemon runs; answered once it is looked after.
+    Store(StoreConfig, SyncSender<()>),
     /// End, after what is learnt was kept.
     Stop,
 }
@@ -38,6 +40,7 @@ impl std::fmt::Debug for Command {
             Self::Event => f.write_str("Event"),
             Self::Declared(warm) => f.debug_tuple("Declared").field(warm).finish(),
             Self::Reload(_) => f.write_str("Reload"),
+            Self::Store(store, _) => f.debug_tuple("Store").field(store).finish(),
             Self::Stop => f.write_str("Stop"),
         }
     }
@@ -81,6 +84,7 @@ struct Due {
 struct Inbox {
     needs: Vec<Need>,
     replies: Vec<Box<dyn FnOnce(Room) + Send>>,
+    new_stores: Vec<SyncSender<()>>,
     event: bool,
     changed: bool,
     stop: bool,
@@ -110,13 +114,17 @@ impl<O: Observer> Engine<O> {
     pub fn run(mut self) {
         self.pass(Trigger::Start, Inbox::default());
         loop {
-            let inbox = self.wait();
+            let mut inbox = self.wait();
             self.observer.alive();
             if inbox.stop {
                 break;
             }
+            let new_stores = std::mem::take(&mut inbox.new_stores);
             if let Some(trigger) = self.trigger(&inbox) {
                 self.pass(trigger, inbox);
+            }
+            for done in new_stores {
+                let _gone = done.try_send(());
             }
             if Instant::now() >= self.due.keep {
                 self.node.keep(now_ms());
@@ -163,6 +171,10 @@ impl<O: Observer> Engine<O> {
             Command::Reload(config) => {
                 self.node.reconfigure(*config);
                 inbox.changed = true;
+            }
+            Command::Store(store, done) => {
+                inbox.changed |= self.node.add_store(store);
+                inbox.new_stores.push(done);
             }
             Command::Stop => inbox.stop = true,
         }

@@ -13,6 +13,7 @@ mod records;
 mod tenant;
 mod warmth;
 
+pub mod cli;
 pub mod config;
 #[cfg(feature = "node")]
 pub mod csi;

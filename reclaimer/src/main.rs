@@ -1,7 +1,5 @@
 //! The command `tetris-reclaimer`.
 
-mod cli;
-
 fn main() -> std::process::ExitCode {
-    cli::main()
+    tetris_reclaimer::cli::main()
 }

@@ -30,6 +30,8 @@ pub struct Node {
     tenants: Vec<Tenant>,
     /// Stores that cannot be used now, and why.
     missing: Vec<(StoreConfig, String)>,
+    /// Stores that no file configures: those of namespaces, made when their first pod came.
+    added: Vec<StoreConfig>,
     state: State,
     warm: WarmSet,
     /// Mounts on their way down to the low watermark, by device.
@@ -75,6 +77,7 @@ impl Node {
         };
         let mut node = Self {
             missing: Vec::new(),
+            added: Vec::new(),
             config,
             dry_run,
             tenants: Vec::new(),
@@ -90,8 +93,27 @@ impl Node {
         node
     }
 
+    /// Looks after another store from now on, and after every change of the configuration. Whether it did not before.
+    pub fn add_store(&mut self, store: StoreConfig) -> bool {
+        let taken = |other: &StoreConfig| other.path == store.path || other.name == store.name;
+        if self.config.file.stores.iter().any(taken) {
+            return false;
+        }
+        self.added.push(store.clone());
+        self.config.file.stores.push(store.clone());
+        self.missing.push((store, "not opened yet".to_owned()));
+        self.open_missing();
+        true
+    }
+
     /// Takes another configuration into force. Stores that stay keep what is known about them.
-    pub fn reconfigure(&mut self, config: Config) {
+    pub fn reconfigure(&mut self, mut config: Config) {
+        for store in &self.added {
+            let taken = |other: &StoreConfig| other.path == store.path || other.name == store.name;
+            if !config.file.stores.iter().any(taken) {
+                config.file.stores.push(store.clone());
+            }
+        }
         self.config = config;
         let wanted = self.wanted();
         self.tenants.retain_mut(|tenant| {

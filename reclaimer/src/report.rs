@@ -218,11 +218,15 @@ pub enum ErrorClass {
     Request,
     /// The API server could not be watched.
     Kubernetes,
+    /// The tmpfs of the stores is not as configured.
+    Mount,
+    /// Pods get no volumes: the CSI services do not run, or the kubelet refused them.
+    Csi,
 }
 
 impl ErrorClass {
     /// All classes.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Store,
         Self::List,
         Self::Locks,
@@ -232,6 +236,8 @@ impl ErrorClass {
         Self::Scrub,
         Self::Request,
         Self::Kubernetes,
+        Self::Mount,
+        Self::Csi,
     ];
 
     /// Its name in logs and metrics.
@@ -246,6 +252,8 @@ impl ErrorClass {
             Self::Scrub => "scrub",
             Self::Request => "request",
             Self::Kubernetes => "kubernetes",
+            Self::Mount => "mount",
+            Self::Csi => "csi",
         }
     }
 }

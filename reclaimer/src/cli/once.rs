@@ -2,12 +2,12 @@
 
 use std::io::Write as _;
 
+use crate::config::ConfigFlags;
+use crate::engine::now_ms;
+use crate::node::{Node, Passed};
+use crate::report::{Amount, StorePass, StoreStatus, Trigger};
 use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
-use tetris_reclaimer::config::ConfigFlags;
-use tetris_reclaimer::engine::now_ms;
-use tetris_reclaimer::node::{Node, Passed};
-use tetris_reclaimer::report::{Amount, StorePass, StoreStatus, Trigger};
 
 use super::{Format, Once};
 

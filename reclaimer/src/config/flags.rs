@@ -28,6 +28,10 @@ pub struct ConfigFlags {
     /// Seconds between two passes when nothing happens
     #[arg(long, value_name = "SECONDS")]
     pub interval: Option<u64>,
+    /// Memory limit of the container this runs in: a `mount` without `size_bytes` takes its size from it
+    #[cfg(feature = "node")]
+    #[arg(long, value_name = "BYTES", env = "TETRIS_MEMORY_LIMIT")]
+    pub memory_limit: Option<u64>,
     /// Watch the API server for what pods of this node declare
     #[arg(long)]
     pub kubernetes: bool,
@@ -56,6 +60,10 @@ impl ConfigFlags {
         file.node = self.node.clone().or(file.node);
         file.state_dir = self.state_dir.clone().or(file.state_dir);
         file.interval_secs = self.interval.unwrap_or(file.interval_secs);
+        #[cfg(feature = "node")]
+        if let Some(mount) = &mut file.mount {
+            mount.memory_limit_bytes = self.memory_limit.or(mount.memory_limit_bytes);
+        }
         file.kubernetes.enabled |= self.kubernetes;
         file.check()
     }

@@ -52,7 +52,7 @@ pub struct ConfigFile {
     pub kubernetes: KubernetesConfig,
     /// The tmpfs of the stores; without it, somebody else mounts it.
     #[cfg(feature = "node")]
-    pub mount: Option<crate::mount::MountConfig>,
+    pub mount: Option<crate::mount::MountTable>,
     /// Volumes for pods.
     #[cfg(feature = "node")]
     pub csi: Option<crate::csi::CsiConfig>,
@@ -124,6 +124,9 @@ pub struct Config {
     pub policy: Policy,
     /// What names of models mean.
     pub models: BTreeMap<String, Vec<Declaration>>,
+    /// The tmpfs of the stores.
+    #[cfg(feature = "node")]
+    pub mount: Option<crate::mount::MountConfig>,
 }
 
 impl Default for ConfigFile {
@@ -212,7 +215,7 @@ impl ConfigFile {
 
     /// Checks every field.
     pub fn check(self) -> Result<Config, ConfigError> {
-        check_stores(&self.stores)?;
+        self.check_stores()?;
         let range = |field, found: u64, least: u64, most: u64| {
             if (least..=most).contains(&found) {
                 return Ok(());
@@ -250,7 +253,7 @@ impl ConfigFile {
         }
         self.check_kubernetes()?;
         #[cfg(feature = "node")]
-        self.check_node()?;
+        let mount = self.check_node()?;
         let policy = Policy::try_new(self.policy.clone()).map_err(ConfigError::policy)?;
         for name in policy.config().stores.keys() {
             if !self.stores.iter().any(|store| store.name == *name) {
@@ -263,8 +266,22 @@ impl ConfigFile {
         Ok(Config {
             policy,
             models,
+            #[cfg(feature = "node")]
+            mount,
             file: self,
         })
+    }
+
+    fn check_stores(&self) -> Result<(), ConfigError> {
+        #[cfg(feature = "node")]
+        let others = self.makes_stores();
+        #[cfg(not(feature = "node"))]
+        let others = false;
+        if self.stores.is_empty() && !others {
+            let expected = "at least one store (flag --store NAME=PATH)";
+            return Err(ConfigError::value("stores", expected, "none"));
+        }
+        check_each_store(&self.stores)
     }
 
     fn check_kubernetes(&self) -> Result<(), ConfigError> {
@@ -285,11 +302,7 @@ impl ConfigFile {
 /// Names that a store may have: they are labels of metrics and keys of tables.
 const NAME_BYTES: usize = 63;
 
-fn check_stores(stores: &[StoreConfig]) -> Result<(), ConfigError> {
-    if stores.is_empty() {
-        let expected = "at least one store (flag --store NAME=PATH)";
-        return Err(ConfigError::value("stores", expected, "none"));
-    }
+fn check_each_store(stores: &[StoreConfig]) -> Result<(), ConfigError> {
     for (index, store) in stores.iter().enumerate() {
         let field = |name: &str| format!("stores[{index}].{name}");
         let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

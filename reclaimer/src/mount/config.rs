@@ -9,11 +9,19 @@ use crate::config::ConfigError;
 /// The tmpfs that the stores of this node lie on, table `mount`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MountConfig {
+pub struct MountTable {
     /// Where it is mounted. In a container, below a volume with `mountPropagation: Bidirectional`.
     pub path: PathBuf,
-    /// Its size in bytes. Keep it below the memory limit of whoever writes to it: tmpfs cannot be freed by the OOM killer.
-    pub size_bytes: u64,
+    /// Its size in bytes. Without it, what `memory_limit_bytes` leaves beside `reserve_bytes`.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
+    /// The memory limit of the container that the daemon runs in; the flag `--memory-limit` goes before it.
+    #[serde(default)]
+    pub memory_limit_bytes: Option<u64>,
+    /// What of that limit is not for the tmpfs: the daemon itself, pieces of models that it reads, and the kernel's about 1 KiB
+    /// for each file in use. The tmpfs must not reach the limit: the OOM killer cannot free it.
+    #[serde(default = "default_reserve")]
+    pub reserve_bytes: u64,
     /// How many files and directories it can have.
     #[serde(default = "default_inodes")]
     pub inodes: u64,
@@ -25,6 +33,23 @@ pub struct MountConfig {
     pub noswap: bool,
     /// The SELinux context of all its files, on nodes where SELinux is on: one that every container may read.
     #[serde(default)]
+    pub selinux_context: Option<String>,
+}
+
+/// A checked [`MountTable`]; fields mean the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountConfig {
+    /// Where it is mounted.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// How many files and directories it can have.
+    pub inodes: u64,
+    /// Huge pages.
+    pub huge: HugePages,
+    /// Whether its pages stay in memory.
+    pub noswap: bool,
+    /// The SELinux context of all its files.
     pub selinux_context: Option<String>,
 }
 
@@ -58,38 +83,81 @@ const fn default_noswap() -> bool {
     true
 }
 
+/// The daemon over 100,000 objects takes 50 MB, its reads some 100 MB, the files of as many objects 100 MB.
+const fn default_reserve() -> u64 {
+    512 << 20
+}
+
 /// Below this, not even the directories of some stores fit.
 const LEAST_BYTES: u64 = 1 << 20;
 const LEAST_INODES: u64 = 64;
 
-impl MountConfig {
-    /// Checks every field.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        let path = self.path.display();
+impl MountTable {
+    /// Checks every field, and says what the tmpfs is to be.
+    pub fn check(&self) -> Result<MountConfig, ConfigError> {
         if !self.path.is_absolute() || self.path.parent().is_none() {
             let expected = "an absolute path other than `/`";
-            return Err(ConfigError::value("mount.path", expected, path));
+            let found = self.path.display();
+            return Err(ConfigError::value("mount.path", expected, found));
         }
-        if self.size_bytes < LEAST_BYTES {
-            let expected = format!("at least {LEAST_BYTES}");
-            let found = self.size_bytes;
-            return Err(ConfigError::value("mount.size_bytes", expected, found));
-        }
+        let size_bytes = self.size()?;
         if self.inodes < LEAST_INODES {
             let expected = format!("at least {LEAST_INODES}");
             return Err(ConfigError::value("mount.inodes", expected, self.inodes));
         }
-        match &self.selinux_context {
-            Some(context) if context.split(':').count() < 4 => {
-                let expected =
-                    "user:role:type:level, such as `system_u:object_r:container_file_t:s0`";
-                Err(ConfigError::value(
-                    "mount.selinux_context",
-                    expected,
-                    context,
-                ))
+        if let Some(context) = &self.selinux_context
+            && context.split(':').count() < 4
+        {
+            let field = "mount.selinux_context";
+            let expected = "user:role:type:level, such as `system_u:object_r:container_file_t:s0`";
+            return Err(ConfigError::value(field, expected, context));
+        }
+        Ok(MountConfig {
+            path: self.path.clone(),
+            size_bytes,
+            inodes: self.inodes,
+            huge: self.huge,
+            noswap: self.noswap,
+            selinux_context: self.selinux_context.clone(),
+        })
+    }
+
+    fn size(&self) -> Result<u64, ConfigError> {
+        let reserve = self.reserve_bytes;
+        let most = match self.memory_limit_bytes {
+            Some(limit) => limit
+                .checked_sub(reserve)
+                .filter(|rest| *rest >= LEAST_BYTES),
+            None => Some(u64::MAX),
+        };
+        let Some(most) = most else {
+            let least = reserve.saturating_add(LEAST_BYTES);
+            let expected = format!("at least {least}, which is `mount.reserve_bytes` and a little");
+            let found = self.memory_limit_bytes.unwrap_or_default();
+            return Err(ConfigError::value(
+                "mount.memory_limit_bytes",
+                expected,
+                found,
+            ));
+        };
+        let field = "mount.size_bytes";
+        match (self.size_bytes, self.memory_limit_bytes) {
+            (None, None) => {
+                let expected = "a size, or a memory limit to take it from (flag --memory-limit)";
+                Err(ConfigError::value(field, expected, "neither"))
             }
-            _ => Ok(()),
+            (None, Some(_)) => Ok(most),
+            (Some(size), _) if size < LEAST_BYTES => {
+                let expected = format!("at least {LEAST_BYTES}");
+                Err(ConfigError::value(field, expected, size))
+            }
+            (Some(size), Some(limit)) if size > most => {
+                let expected = format!(
+                    "at most {most}: the memory limit is {limit}, of which {reserve} are reserved"
+                );
+                Err(ConfigError::value(field, expected, size))
+            }
+            (Some(size), _) => Ok(size),
         }
     }
 }

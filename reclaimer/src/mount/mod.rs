@@ -30,7 +30,7 @@ use thiserror::Error;
 
 use crate::config::StoreConfig;
 
-pub use config::{HugePages, MountConfig};
+pub use config::{HugePages, MountConfig, MountTable};
 pub use decide::{Action, Changes, Decision, Note, Refusal, decide};
 pub use found::{Found, Room, look};
 pub use mountinfo::{MountEntry, is_mount_root, mount_of};

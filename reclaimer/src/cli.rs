@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `tetris-reclaimer`.
 
 mod once;
 
@@ -6,14 +6,15 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tetris_reclaimer::config::ConfigFlags;
-use tetris_reclaimer::daemon;
-use tetris_reclaimer::logs::{LogFormat, init_logs};
+
+use crate::config::ConfigFlags;
+use crate::daemon;
+use crate::logs::{LogFormat, init_logs};
 
 /// Frees tensors of this node's stores that nobody maps, under policy
 #[derive(Debug, Parser)]
 #[command(name = "tetris-reclaimer", version, max_term_width = 100)]
-struct Cli {
+pub struct Cli {
     #[command(subcommand)]
     command: Command,
     /// How log lines are written, to standard error
@@ -67,7 +68,8 @@ enum Format {
     Json,
 }
 
-pub(crate) fn main() -> ExitCode {
+/// Runs what the process was started with.
+pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,

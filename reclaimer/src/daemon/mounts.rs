@@ -1,0 +1,63 @@
+//! The tmpfs of the stores, when it is the daemon's to mount.
+
+use anyhow::{Context, Result};
+
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::mount::{Action, Ensured, MountError, ensure_mount, is_tmpfs_mount};
+use crate::report::ErrorClass;
+
+/// Mounts the tmpfs or adopts the one that is there, and makes the stores that are configured on it. One that cannot be made as
+/// configured is used as it is: pods go on as before, and the log and the metrics say what is wrong.
+///
+/// # Errors
+/// When there is none afterwards.
+pub(super) fn prepare(config: &Config, metrics: &Metrics) -> Result<()> {
+    let Some(mount) = &config.mount else {
+        return Ok(());
+    };
+    match ensure_mount(mount) {
+        Ok(ensured) => {
+            tell(&ensured);
+            if let Err(error) = ensured.create_stores(&config.file.stores) {
+                complain(&error, metrics);
+            }
+            Ok(())
+        }
+        Err(error) if is_tmpfs_mount(&mount.path).unwrap_or(false) => {
+            complain(&error, metrics);
+            Ok(())
+        }
+        Err(error) => Err(error).context("there is nothing to keep stores on"),
+    }
+}
+
+/// The same with a daemon that runs: whatever goes wrong, it goes on.
+pub(super) fn prepare_again(config: &Config, metrics: &Metrics) {
+    if let Err(error) = prepare(config, metrics) {
+        tracing::error!("{error:#}");
+        metrics.error(ErrorClass::Mount, None);
+    }
+}
+
+fn complain(error: &MountError, metrics: &Metrics) {
+    tracing::error!(%error, "going on with what is mounted");
+    metrics.error(ErrorClass::Mount, None);
+}
+
+fn tell(ensured: &Ensured) {
+    let path = ensured.path.display();
+    let (bytes, used_bytes) = (ensured.room.bytes, ensured.room.bytes_used);
+    let done = match &ensured.action {
+        Action::Create => "tmpfs mounted",
+        Action::Adopt => "tmpfs adopted",
+        Action::Remount(changes) => {
+            tracing::info!(%path, ?changes, "tmpfs changed under those who use it");
+            "tmpfs adopted"
+        }
+    };
+    tracing::info!(%path, bytes, used_bytes, "{done}");
+    for note in &ensured.notes {
+        tracing::warn!(%path, %note, "the tmpfs is not as configured");
+    }
+}

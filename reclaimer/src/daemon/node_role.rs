@@ -1,0 +1,75 @@
+//! What the daemon is on a node of a cluster: the owner of the tmpfs, and the driver that gives pods their volumes.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinHandle};
+
+use super::mounts;
+use super::volumes::{self, Wanted};
+use crate::config::Config;
+use crate::engine::Command;
+use crate::metrics::Metrics;
+
+/// The node's role while the daemon runs.
+pub(super) struct NodeRole {
+    metrics: Arc<Metrics>,
+    /// Where the tmpfs was mounted at the start, if it is the daemon's.
+    config: Config,
+    /// None in a dry run, which changes nothing.
+    volumes: Option<(watch::Sender<Wanted>, JoinHandle<()>)>,
+}
+
+impl NodeRole {
+    /// Serves pods their volumes, until `stopped`. The tmpfs is there.
+    pub(super) fn start(
+        config: &Config,
+        dry_run: bool,
+        commands: &Sender<Command>,
+        metrics: &Arc<Metrics>,
+        stopped: watch::Receiver<bool>,
+    ) -> Self {
+        let volumes = (!dry_run).then(|| {
+            let (wanted, follows) = watch::channel(Wanted::of(&config.file));
+            let served = volumes::serve(follows, commands.clone(), Arc::clone(metrics), stopped);
+            (wanted, served)
+        });
+        Self {
+            metrics: Arc::clone(metrics),
+            config: config.clone(),
+            volumes,
+        }
+    }
+
+    /// Takes another configuration into force: the tmpfs is changed in place, and the driver is started again if it differs.
+    pub(super) fn reload(&self, config: &Config) {
+        let Some((wanted, _)) = &self.volumes else {
+            return;
+        };
+        if !moved(&self.config, config) {
+            // Another daemon that starts can hold the lock of the mount for a while.
+            tokio::task::block_in_place(|| mounts::prepare_again(config, &self.metrics));
+        }
+        let new = Wanted::of(&config.file);
+        wanted.send_if_modified(|old| {
+            let differs = *old != new;
+            *old = new;
+            differs
+        });
+    }
+
+    /// Waits for the driver's end, after the daemon was told to stop.
+    pub(super) async fn end(self) -> Result<(), JoinError> {
+        match self.volumes {
+            Some((_, served)) => served.await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether the tmpfs of `new` is another one than that of `old`: stores that pods have mounted cannot move.
+pub(super) fn moved(old: &Config, new: &Config) -> bool {
+    let path = |config: &Config| config.mount.as_ref().map(|mount| mount.path.clone());
+    path(old) != path(new)
+}

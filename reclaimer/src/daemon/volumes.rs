@@ -1,0 +1,118 @@
+//! The CSI services around the daemon: started with it, started again when they fail or their configuration changes.
+
+use std::sync::mpsc::{Sender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::until;
+use crate::config::{ConfigFile, StoreConfig};
+use crate::csi::{CsiConfig, Stores, serve_csi};
+use crate::engine::Command;
+use crate::metrics::Metrics;
+use crate::report::ErrorClass;
+
+/// The first wait after a failure, and the longest: the kubelet itself may be restarting.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+/// How long a pod waits for the daemon to look after its new store. It gets the store in any case.
+const ENGINE_WAIT: Duration = Duration::from_secs(5);
+
+/// What the services are made from.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Wanted {
+    csi: Option<CsiConfig>,
+    node: String,
+    stores: Vec<StoreConfig>,
+}
+
+impl Wanted {
+    pub(super) fn of(config: &ConfigFile) -> Self {
+        Self {
+            csi: config.csi.clone(),
+            node: config.node.clone().unwrap_or_default(),
+            stores: config.stores.clone(),
+        }
+    }
+}
+
+/// Serves the kubelet what is wanted, until the daemon stops.
+pub(super) fn serve(
+    wanted: watch::Receiver<Wanted>,
+    commands: Sender<Command>,
+    metrics: Arc<Metrics>,
+    stopped: watch::Receiver<bool>,
+) -> JoinHandle<()> {
+    tokio::spawn(follow(wanted, commands, metrics, stopped))
+}
+
+async fn follow(
+    mut wanted: watch::Receiver<Wanted>,
+    commands: Sender<Command>,
+    metrics: Arc<Metrics>,
+    stopped: watch::Receiver<bool>,
+) {
+    let mut wait = FIRST_WAIT;
+    while !*stopped.borrow() {
+        let now = wanted.borrow_and_update().clone();
+        let Some(csi) = now.csi else {
+            tokio::select! {
+                changed = wanted.changed() => if changed.is_err() { return },
+                () = until(stopped.clone()) => return,
+            }
+            continue;
+        };
+        let stores = Stores::new(now.stores, look_after(commands.clone()));
+        let mut changes = wanted.clone();
+        let stop = async {
+            tokio::select! {
+                // An error means that nobody can change it any more.
+                Ok(()) = changes.changed() => {}
+                () = until(stopped.clone()) => {}
+            }
+        };
+        let began = tokio::time::Instant::now();
+        let Err(error) = serve_csi(csi, now.node, stores, stop).await else {
+            continue;
+        };
+        if began.elapsed() > LONGEST_WAIT {
+            wait = FIRST_WAIT;
+        }
+        tracing::error!(%error, again_in = ?wait, "pods of this node get no volumes");
+        metrics.error(ErrorClass::Csi, None);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => wait = (wait * 2).min(LONGEST_WAIT),
+            () = until(stopped.clone()) => return,
+            // Whatever was wrong may be right now.
+            () = changes_of(&mut wanted) => wait = FIRST_WAIT,
+        }
+    }
+}
+
+async fn changes_of(wanted: &mut watch::Receiver<Wanted>) {
+    if wanted.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Hands stores of namespaces to the engine, and waits until it looks after them: the pod that is about to start finds
+/// the store's socket there.
+fn look_after(commands: Sender<Command>) -> impl Fn(&StoreConfig) + Send + Sync + 'static {
+    // A sender of the standard library is not shared between threads; calls come one at a time.
+    let commands = Mutex::new(commands);
+    move |store| {
+        let (done, looked_after) = sync_channel(1);
+        let sent = {
+            let commands = commands.lock().unwrap_or_else(PoisonError::into_inner);
+            commands.send(Command::Store(store.clone(), done)).is_ok()
+        };
+        if sent && looked_after.recv_timeout(ENGINE_WAIT).is_err() {
+            tracing::warn!(
+                store = store.name,
+                "the daemon is busy; loads in this store read files by themselves until it is done"
+            );
+        }
+    }
+}
