@@ -48,7 +48,7 @@ const MAY: [(&str, &[&str]); 12] = [
     ("tetris-scaler", &["tetris-scaler-core"]),
     ("tetris-density", &["tetris-agent"]),
     ("tetris-protocol-model", &[]),
-    ("tetris-deploy", ANYTHING),
+    ("tetris-deploy-tests", ANYTHING),
     ("tetris-tests", ANYTHING),
 ];
 const ANYTHING: &[&str] = &["*"];
