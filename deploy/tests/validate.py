@@ -1,4 +1,4 @@
-"""Checks manifests against the schemas of Kubernetes that the package kubernetes-validate brings. Started by `validate`."""
+"""Checks manifests against the schemas that the package kubernetes-validate brings. Started by `validate`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def main() -> int:
     arguments = parser.parse_args()
     versions, skip = arguments.versions.split(), set(arguments.skip.split())
     found = [problem for path in arguments.files for problem in problems(path, versions, skip)]
-    print("\n".join(found), file=sys.stderr)
+    for problem in found:
+        print(problem, file=sys.stderr)
     return 1 if found else 0
 
 

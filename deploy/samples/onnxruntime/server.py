@@ -3,8 +3,8 @@
 server.py --write NAME          writes NAME.onnx and NAME.safetensors, the same in every pod
 server.py [--port N] NAME       serves them
 
-ONNX Runtime takes initialisers from memory that is given to it. Here that is the store's: tetris.numpy maps the safetensors file's
-tensors, read-only and shared by all processes of the node. Prepacking is off, since it would copy them.
+ONNX Runtime takes initialisers from memory that is given to it. Here that is the store's: tetris.numpy maps the tensors
+of the safetensors file, read-only and shared by all processes of the node. Prepacking is off, since it would copy them.
 """
 
 from __future__ import annotations

@@ -44,8 +44,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.safetensors");
         std::fs::write(&path, bytes).unwrap();
-        let model = Agent::connect(dir.path().join("no-store")).load(&path).unwrap();
-        let tensors: Vec<_> = model.tensors().map(|tensor| tensor.bytes().to_vec()).collect();
+        let model = Agent::connect(dir.path().join("no-store"))
+            .load(&path)
+            .unwrap();
+        let tensors: Vec<_> = model
+            .tensors()
+            .map(|tensor| tensor.bytes().to_vec())
+            .collect();
         assert_eq!(tensors.len(), TENSORS);
         assert!(tensors.iter().all(|tensor| tensor.len() == TENSOR_BYTES));
         assert!(tensors.windows(2).all(|two| two[0] != two[1]));

@@ -47,9 +47,8 @@ impl Objects {
 
     /// The one of this kind and name.
     pub fn one(&self, kind: &str, name: &str) -> &Value {
-        let mut found = self
-            .all(kind)
-            .filter(|object| object["metadata"]["name"] == name);
+        let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
+        let mut found = self.0.iter().filter(is_it);
         match (found.next(), found.next()) {
             (Some(object), None) => object,
             found => panic!("expected one {kind} {name}, found {found:?}"),
@@ -77,7 +76,11 @@ impl Objects {
 impl Pods<'_> {
     /// Kind and name, for messages.
     pub fn name(&self) -> String {
-        format!("{} {}", text(&self.object["kind"]), text(&self.object["metadata"]["name"]))
+        format!(
+            "{} {}",
+            text(&self.object["kind"]),
+            text(&self.object["metadata"]["name"])
+        )
     }
 
     /// All containers, those that initialise among them.
@@ -112,5 +115,6 @@ pub fn texts(value: &Value) -> Vec<&str> {
 /// Keys and values of a map of strings.
 pub fn pairs(value: &Value) -> Vec<(&str, &str)> {
     let map = value.as_object().into_iter().flatten();
-    map.map(|(key, value)| (key.as_str(), text(value))).collect()
+    map.map(|(key, value)| (key.as_str(), text(value)))
+        .collect()
 }

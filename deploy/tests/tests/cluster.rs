@@ -47,7 +47,10 @@ impl Drop for Applied {
 }
 
 fn image(variable: &str, name: &'static str) -> (&'static str, String) {
-    (name, std::env::var(variable).unwrap_or_else(|_| name.to_owned()))
+    (
+        name,
+        std::env::var(variable).unwrap_or_else(|_| name.to_owned()),
+    )
 }
 
 #[test]
@@ -61,10 +64,20 @@ fn two_pods_share_a_model_and_leave_nothing() {
 fn install_and_try() -> Result<()> {
     Kubectl.run(&["version"])?;
     let there = Kubectl.run(&["get", "csidriver,namespace", "-o", "name"])?;
-    for name in ["csi.tetris.dev", "namespace/tetris-system", "namespace/tetris-e2e"] {
-        ensure!(!there.lines().any(|line| line.ends_with(name)), "`{name}` is on this cluster already");
+    for name in [
+        "csi.tetris.dev",
+        "namespace/tetris-system",
+        "namespace/tetris-e2e",
+    ] {
+        ensure!(
+            !there.lines().any(|line| line.ends_with(name)),
+            "`{name}` is on this cluster already"
+        );
     }
-    let images = [image("TETRIS_IMAGE_NODE", "tetris-node"), image("TETRIS_IMAGE_AGENT", "tetris-agent")];
+    let images = [
+        image("TETRIS_IMAGE_NODE", "tetris-node"),
+        image("TETRIS_IMAGE_AGENT", "tetris-agent"),
+    ];
     let install = Objects::rendered("tests/cluster/install", &images)?;
     let _install = Applied::new("the install", install)?;
     // Before anything is removed.
@@ -108,7 +121,14 @@ fn share_and_free(images: &[(&str, String)]) -> Result<()> {
 }
 
 fn wait_for_daemons() -> Result<()> {
-    let args = ["rollout", "status", "-n", SYSTEM, "daemonset/tetris-node", "--timeout=240s"];
+    let args = [
+        "rollout",
+        "status",
+        "-n",
+        SYSTEM,
+        "daemonset/tetris-node",
+        "--timeout=240s",
+    ];
     Kubectl.run(&args).map(drop)
 }
 
@@ -116,38 +136,58 @@ fn wait_for_daemons() -> Result<()> {
 fn a_daemon(not: Option<(&str, &str)>) -> Result<(String, String)> {
     let selector = "app.kubernetes.io/name=tetris-node";
     let pods = Kubectl.json(&["get", "pods", "-n", SYSTEM, "-l", selector])?;
-    let mut ready = list(&pods["items"]).iter().filter(|pod| is_ready(pod)).map(|pod| {
-        let name = text(&pod["metadata"]["name"]).to_owned();
-        (name, text(&pod["spec"]["nodeName"]).to_owned())
-    });
-    let found = ready.find(|(name, node)| {
-        not.is_none_or(|(old, on)| name != old && node == on)
-    });
+    let mut ready = list(&pods["items"])
+        .iter()
+        .filter(|pod| is_ready(pod))
+        .map(|pod| {
+            let name = text(&pod["metadata"]["name"]).to_owned();
+            (name, text(&pod["spec"]["nodeName"]).to_owned())
+        });
+    let found = ready.find(|(name, node)| not.is_none_or(|(old, on)| name != old && node == on));
     found.context("no daemon is ready; does a node have room for it, and the image?")
 }
 
 fn is_ready(pod: &Value) -> bool {
     let mut conditions = list(&pod["status"]["conditions"]).iter();
     let gone = pod["metadata"]["deletionTimestamp"].is_string();
-    !gone && conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    !gone
+        && conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 /// Two pods on one node, each with a file of its own: the kubelet writes the ConfigMap for each.
 fn apply_pods(images: &[(&str, String)], node: &str) -> Result<Applied> {
     let mut objects = Objects::rendered("tests/cluster/pods", images)?;
-    for pod in objects.0.iter_mut().filter(|object| object["kind"] == "Pod") {
+    for pod in objects
+        .0
+        .iter_mut()
+        .filter(|object| object["kind"] == "Pod")
+    {
         pod["spec"]["nodeName"] = node.into();
     }
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("model.safetensors");
     std::fs::write(&path, model::bytes()?)?;
     let from = format!("--from-file={}", path.display());
-    let args = ["create", "configmap", "model", "-n", PODS, &from, "--dry-run=client"];
+    let args = [
+        "create",
+        "configmap",
+        "model",
+        "-n",
+        PODS,
+        &from,
+        "--dry-run=client",
+    ];
     let model = Kubectl.json(&args)?;
-    let (pods, mut others): (Vec<_>, Vec<_>) = objects.0.into_iter().partition(|object| object["kind"] == "Pod");
+    let (pods, mut others): (Vec<_>, Vec<_>) = objects
+        .0
+        .into_iter()
+        .partition(|object| object["kind"] == "Pod");
     others.push(model);
     let all = others.iter().chain(&pods).cloned().collect();
-    let applied = Applied { what: "the pods", objects: Objects(all) };
+    let applied = Applied {
+        what: "the pods",
+        objects: Objects(all),
+    };
     // Server-side, since the annotation of `apply` would be as large as the model.
     let apply = ["apply", "--server-side"];
     Kubectl.with_objects(&apply, &Objects(others))?;
@@ -164,27 +204,43 @@ fn use_of_store(daemon: &str) -> Result<StoreUse> {
 
 /// That there is one copy: as many objects as the model has tensors, each held by every pod.
 fn require(used: StoreUse, tensors: u64, holders: usize) -> Result<()> {
-    let expected = StoreUse { held_objects: tensors, objects: tensors, holders: tensors * holders as u64 };
+    let expected = StoreUse {
+        held_objects: tensors,
+        objects: tensors,
+        holders: tensors * holders as u64,
+    };
     ensure!(used == expected, "expected {expected:?}, found {used:?}");
     Ok(())
 }
 
 /// A directory cannot be made in the mount, and the kernel says that it is because the mount is read-only.
 fn require_read_only(holder: &str) -> Result<()> {
-    let tetris = ["/usr/local/bin/tetris", "--store", "/run/tetris/store/e2e", "init"];
+    let tetris = [
+        "/usr/local/bin/tetris",
+        "--store",
+        "/run/tetris/store/e2e",
+        "init",
+    ];
     let mut args = vec!["exec", "-n", PODS, holder, "--"];
     args.extend(tetris);
     let output = Kubectl.output(&args)?;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() || !said.contains("Read-only file system") {
-        bail!("{holder}: expected `Read-only file system`, found {:?}: {said}", output.status.code());
+        bail!(
+            "{holder}: expected `Read-only file system`, found {:?}: {said}",
+            output.status.code()
+        );
     }
     Ok(())
 }
 
 /// What an engineer would look at first.
 fn state() -> String {
-    let look = |args: &[&str]| Kubectl.run(args).unwrap_or_else(|error| format!("{error:#}\n"));
+    let look = |args: &[&str]| {
+        Kubectl
+            .run(args)
+            .unwrap_or_else(|error| format!("{error:#}\n"))
+    };
     [
         look(&["get", "pods", "-A", "-o", "wide"]),
         look(&["get", "events", "-n", PODS]),

@@ -34,10 +34,19 @@ impl Drop for Forward {
     }
 }
 
-fn forwarded(kubectl: Kubectl, namespace: &str, pod: &str, port: u16, path: &str) -> Result<String> {
+fn forwarded(
+    kubectl: Kubectl,
+    namespace: &str,
+    pod: &str,
+    port: u16,
+    path: &str,
+) -> Result<String> {
     let (pod, port) = (format!("pod/{pod}"), format!(":{port}"));
     let mut command = kubectl.command(&["port-forward", "--address", "127.0.0.1", "-n", namespace]);
-    command.args([&pod, &port]).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+        .args([&pod, &port])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let mut forward = Forward(command.spawn()?);
     let stdout = forward.0.stdout.take().context("no output of kubectl")?;
     let mut line = String::new();
@@ -75,7 +84,10 @@ mod tests {
 
     #[test]
     fn the_port_is_read_from_what_kubectl_says() {
-        assert_eq!(forwarded_port("Forwarding from 127.0.0.1:41231 -> 9460\n"), Some(41231));
+        assert_eq!(
+            forwarded_port("Forwarding from 127.0.0.1:41231 -> 9460\n"),
+            Some(41231)
+        );
         assert_eq!(forwarded_port("error: unable to forward port\n"), None);
         assert_eq!(forwarded_port(""), None);
     }
@@ -98,7 +110,12 @@ mod tests {
                 line
             });
             let body = request(TcpStream::connect(address).unwrap(), "/status").ok();
-            assert!(server.join().unwrap().starts_with("GET /status HTTP/1.0\r\n"));
+            assert!(
+                server
+                    .join()
+                    .unwrap()
+                    .starts_with("GET /status HTTP/1.0\r\n")
+            );
             assert_eq!(body.as_deref(), expected);
         }
     }

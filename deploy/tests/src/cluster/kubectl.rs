@@ -58,7 +58,10 @@ impl Kubectl {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects.0});
         let mut command = self.command(args);
         command.args(["-f", "-"]).stdin(Stdio::piped());
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(list.to_string().as_bytes())?;
         }
@@ -85,7 +88,9 @@ impl Objects {
 
 fn replace_images(value: &mut Value, images: &[(&str, String)]) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(|item| replace_images(item, images)),
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| replace_images(item, images)),
         Value::Object(fields) => {
             for (key, field) in fields {
                 let other = images.iter().find(|(name, _)| *field == **name);
@@ -108,7 +113,10 @@ mod tests {
         let pod = json!({"metadata": {"name": "tetris-node"}, "spec": {"containers": [
             {"name": "tetris-node", "image": "tetris-node"}, {"image": "other"}]}});
         let mut found = pod.clone();
-        replace_images(&mut found, &[("tetris-node", "here/tetris-node:1".to_owned())]);
+        replace_images(
+            &mut found,
+            &[("tetris-node", "here/tetris-node:1".to_owned())],
+        );
         let mut expected = pod;
         expected["spec"]["containers"][0]["image"] = "here/tetris-node:1".into();
         assert_eq!(found, expected);

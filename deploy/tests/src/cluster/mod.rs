@@ -17,10 +17,7 @@ pub const DEADLINE: Duration = Duration::from_secs(240);
 ///
 /// # Errors
 /// With what was waited for, and the last reason why it was not there.
-pub fn wait_for<T>(
-    what: &str,
-    mut ask: impl FnMut() -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
+pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let start = Instant::now();
     loop {
         match ask() {

@@ -24,7 +24,11 @@ impl StoreUse {
         let mut stores = status["stores"].as_array().into_iter().flatten();
         let store = stores.find(|store| store["name"] == name);
         let store = store.with_context(|| format!("no store `{name}` in {status}"))?;
-        anyhow::ensure!(store["error"].is_null(), "store `{name}`: {}", store["error"]);
+        anyhow::ensure!(
+            store["error"].is_null(),
+            "store `{name}`: {}",
+            store["error"]
+        );
         let states = store["states"].as_object().context("no `states`")?;
         let objects = |state: &Value| state["objects"].as_u64().unwrap_or_default();
         Ok(Self {
@@ -43,12 +47,27 @@ mod tests {
 
     #[test]
     fn fields_are_those_that_the_daemon_writes() {
-        let amount = |objects| Amount { objects, bytes: objects << 17 };
-        let mut store = StoreStatus { name: "team".to_owned(), holders: 8, ..StoreStatus::default() };
-        store.states = [(ObjectState::Held, amount(4)), (ObjectState::Idle, amount(1))].into();
+        let amount = |objects| Amount {
+            objects,
+            bytes: objects << 17,
+        };
+        let mut store = StoreStatus {
+            name: "team".to_owned(),
+            holders: 8,
+            ..StoreStatus::default()
+        };
+        store.states = [
+            (ObjectState::Held, amount(4)),
+            (ObjectState::Idle, amount(1)),
+        ]
+        .into();
         let status = |store: &StoreStatus| serde_json::json!({"stores": [store]}).to_string();
         let found = StoreUse::of(&status(&store), "team").unwrap();
-        let expected = StoreUse { held_objects: 4, objects: 5, holders: 8 };
+        let expected = StoreUse {
+            held_objects: 4,
+            objects: 5,
+            holders: 8,
+        };
         assert_eq!(found, expected);
         let other = StoreUse::of(&status(&store), "other").unwrap_err();
         assert!(other.to_string().contains("no store `other`"), "{other}");

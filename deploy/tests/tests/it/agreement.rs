@@ -20,8 +20,17 @@ fn mount_of<'a>(container: &'a Value, path: &Path) -> &'a Value {
 fn require_host(daemon: &Daemon<'_>, path: &Path, bidirectional: bool) {
     let mount = mount_of(daemon.container, path);
     let volume = daemon.pods.volume(&mount["name"]);
-    assert_eq!(volume["hostPath"]["path"], mount["mountPath"], "{}", path.display());
-    let expected = if bidirectional { "Bidirectional".into() } else { Value::Null };
+    assert_eq!(
+        volume["hostPath"]["path"],
+        mount["mountPath"],
+        "{}",
+        path.display()
+    );
+    let expected = if bidirectional {
+        "Bidirectional".into()
+    } else {
+        Value::Null
+    };
     assert_eq!(mount["mountPropagation"], expected, "{}", path.display());
     assert_eq!(mount["readOnly"], Value::Null, "{}", path.display());
 }
@@ -38,7 +47,11 @@ fn the_daemon_sees_the_hosts_directories_where_it_looks_for_them() {
         if let Some(csi) = config.file.csi {
             require_host(&daemon, &csi.kubelet_dir.join("pods"), true);
             require_host(&daemon, csi.socket().parent().expect(name), false);
-            require_host(&daemon, csi.registration_socket().parent().expect(name), false);
+            require_host(
+                &daemon,
+                csi.registration_socket().parent().expect(name),
+                false,
+            );
         }
     }
 }
@@ -48,9 +61,15 @@ fn the_driver_has_one_name() {
     for name in INSTALLS {
         let objects = Objects::golden(name);
         let config = Daemon::of(&objects).config(&objects);
-        let drivers = objects.all("CSIDriver").map(|driver| text(&driver["metadata"]["name"]));
+        let drivers = objects
+            .all("CSIDriver")
+            .map(|driver| text(&driver["metadata"]["name"]));
         let configured = config.file.csi.map(|csi| csi.driver);
-        assert_eq!(drivers.collect::<Vec<_>>(), configured.iter().collect::<Vec<_>>(), "{name}");
+        assert_eq!(
+            drivers.collect::<Vec<_>>(),
+            configured.iter().collect::<Vec<_>>(),
+            "{name}"
+        );
     }
     let objects = Objects::golden("node");
     let driver = objects.one("CSIDriver", "csi.tetris.dev");
@@ -65,7 +84,10 @@ fn the_driver_has_one_name() {
         assert_eq!(driver["spec"][field], expected, "{field}");
     }
     let labels = pairs(&driver["metadata"]["labels"]);
-    assert!(labels.contains(&("security.openshift.io/csi-ephemeral-volume-profile", "restricted")));
+    assert!(labels.contains(&(
+        "security.openshift.io/csi-ephemeral-volume-profile",
+        "restricted"
+    )));
 }
 
 /// Agents look there when nobody tells them.
@@ -75,9 +97,17 @@ fn pods_have_the_store_where_agents_look_for_it() {
     for (name, _) in RENDERED.iter().filter(|(name, _)| !INSTALLS.contains(name)) {
         let objects = Objects::golden(name);
         for pods in objects.pods() {
-            let mut mounts = pods.containers().flat_map(|container| list(&container["volumeMounts"]));
-            let mount = mounts.find(|mount| mount["name"] == "tetris-store").expect(name);
-            assert_eq!(mount["mountPath"], tetris_agent::place::MOUNT_POINT, "{name}");
+            let mut mounts = pods
+                .containers()
+                .flat_map(|container| list(&container["volumeMounts"]));
+            let mount = mounts
+                .find(|mount| mount["name"] == "tetris-store")
+                .expect(name);
+            assert_eq!(
+                mount["mountPath"],
+                tetris_agent::place::MOUNT_POINT,
+                "{name}"
+            );
             assert_eq!(mount["readOnly"], true, "{name}");
             found += 1;
         }
@@ -94,9 +124,17 @@ fn selects(selector: &Value, labels: &Value) -> bool {
 fn selectors_match_the_labels_of_their_pods() {
     for (name, _) in RENDERED {
         let objects = Objects::golden(name);
-        for pods in objects.pods().iter().filter(|pods| pods.object["kind"] != "Pod") {
+        for pods in objects
+            .pods()
+            .iter()
+            .filter(|pods| pods.object["kind"] != "Pod")
+        {
             let selector = &pods.object["spec"]["selector"];
-            assert!(selects(selector, &pods.metadata["labels"]), "{name}: {}", pods.name());
+            assert!(
+                selects(selector, &pods.metadata["labels"]),
+                "{name}: {}",
+                pods.name()
+            );
         }
         for (kind, field) in [
             ("NetworkPolicy", "podSelector"),
@@ -104,7 +142,11 @@ fn selectors_match_the_labels_of_their_pods() {
         ] {
             for object in objects.all(kind) {
                 let selector = &object["spec"][field];
-                let selected = objects.pods().iter().filter(|pods| selects(selector, &pods.metadata["labels"])).count();
+                let selected = objects
+                    .pods()
+                    .iter()
+                    .filter(|pods| selects(selector, &pods.metadata["labels"]))
+                    .count();
                 assert_eq!(selected, 1, "{name}: {kind} {}", object["metadata"]["name"]);
             }
         }
@@ -112,18 +154,31 @@ fn selectors_match_the_labels_of_their_pods() {
     let (all, monitors) = (Objects::golden("webhook"), Objects::golden("monitoring"));
     let mut monitored: Vec<_> = Vec::new();
     for monitor in monitors.all("PodMonitor") {
-        for pods in all.pods().iter().filter(|pods| selects(&monitor["spec"]["selector"], &pods.metadata["labels"])) {
+        for pods in all
+            .pods()
+            .iter()
+            .filter(|pods| selects(&monitor["spec"]["selector"], &pods.metadata["labels"]))
+        {
             let port = &monitor["spec"]["podMetricsEndpoints"][0]["port"];
             require_port(pods.spec, text(port));
             monitored.push(pods.name());
         }
     }
-    assert_eq!(monitored, ["DaemonSet tetris-node", "Deployment tetris-webhook"]);
+    assert_eq!(
+        monitored,
+        ["DaemonSet tetris-node", "Deployment tetris-webhook"]
+    );
 }
 
 fn require_port(spec: &Value, port: &str) {
-    let ports = list(&spec["containers"]).iter().flat_map(|container| list(&container["ports"]));
-    assert_eq!(ports.filter(|found| found["name"] == port).count(), 1, "{port}");
+    let ports = list(&spec["containers"])
+        .iter()
+        .flat_map(|container| list(&container["ports"]));
+    assert_eq!(
+        ports.filter(|found| found["name"] == port).count(),
+        1,
+        "{port}"
+    );
 }
 
 #[test]
@@ -142,7 +197,9 @@ fn ports_that_are_named_are_there() {
                 if !selects(&policy["spec"]["podSelector"], &pods.metadata["labels"]) {
                     continue;
                 }
-                let ports = list(&policy["spec"]["ingress"]).iter().flat_map(|rule| list(&rule["ports"]));
+                let ports = list(&policy["spec"]["ingress"])
+                    .iter()
+                    .flat_map(|rule| list(&rule["ports"]));
                 ports.for_each(|port| require_port(pods.spec, text(&port["port"])));
             }
         }
@@ -153,7 +210,10 @@ fn ports_that_are_named_are_there() {
 fn the_webhook_is_reached_through_its_service_and_leaves_the_systems_pods_alone() {
     let objects = Objects::golden("webhook");
     let pods = objects.pods();
-    let pods = pods.iter().find(|pods| pods.name() == "Deployment tetris-webhook").unwrap();
+    let pods = pods
+        .iter()
+        .find(|pods| pods.name() == "Deployment tetris-webhook")
+        .unwrap();
     let configuration = objects.one("MutatingWebhookConfiguration", "tetris-webhook");
     for webhook in list(&configuration["webhooks"]) {
         let to = &webhook["clientConfig"]["service"];
@@ -162,10 +222,18 @@ fn the_webhook_is_reached_through_its_service_and_leaves_the_systems_pods_alone(
         assert_eq!(service["spec"]["ports"][0]["port"], to["port"]);
         require_port(pods.spec, text(&service["spec"]["ports"][0]["targetPort"]));
         let labels = pairs(&pods.metadata["labels"]);
-        assert!(pairs(&service["spec"]["selector"]).iter().all(|pair| labels.contains(pair)));
+        assert!(
+            pairs(&service["spec"]["selector"])
+                .iter()
+                .all(|pair| labels.contains(pair))
+        );
         assert_eq!(webhook["failurePolicy"], "Ignore");
         assert_eq!(webhook["reinvocationPolicy"], "IfNeeded");
-        assert!(webhook["timeoutSeconds"].as_u64().is_some_and(|seconds| seconds <= 5));
+        assert!(
+            webhook["timeoutSeconds"]
+                .as_u64()
+                .is_some_and(|seconds| seconds <= 5)
+        );
         let not = &webhook["namespaceSelector"]["matchExpressions"][0];
         assert_eq!(not["operator"], "NotIn");
         let excluded: Vec<_> = list(&not["values"]).iter().map(text).collect();
@@ -195,7 +263,8 @@ fn nodes_with_a_gpu_are_chosen_by_label_and_taint() {
     let objects = Objects::golden("gpu");
     let spec = Daemon::of(&objects).pods.spec;
     assert_eq!(spec["nodeSelector"]["nvidia.com/gpu.present"], "true");
-    let toleration = serde_json::json!({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"});
+    let toleration =
+        serde_json::json!({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"});
     assert!(list(&spec["tolerations"]).contains(&toleration));
 }
 

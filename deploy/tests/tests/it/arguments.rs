@@ -44,14 +44,22 @@ fn parse(objects: &Objects, pods: &Pods<'_>, container: &Value) {
     }
 }
 
-/// Variables in arguments are the container's own.
+/// The kubelet replaces `$(NAME)` by the container's variable.
 fn parsed_by_the_webhook(command: &[&str], container: &Value) {
-    for argument in command {
-        if let Some(name) = argument.strip_prefix("$(").and_then(|rest| rest.strip_suffix(')')) {
-            let mut variables = list(&container["env"]).iter();
-            assert!(variables.any(|variable| variable["name"] == name), "{name}");
-        }
-    }
+    let expanded = command.iter().map(|argument| {
+        let name = argument
+            .strip_prefix("$(")
+            .and_then(|rest| rest.strip_suffix(')'));
+        let Some(name) = name else {
+            return (*argument).to_owned();
+        };
+        let mut variables = list(&container["env"]).iter();
+        assert!(variables.any(|variable| variable["name"] == name), "{name}");
+        "tetris-system".to_owned()
+    });
+    let expanded: Vec<_> = expanded.collect();
+    // tetris_webhook::cli::Cli::command().try_get_matches_from(&expanded).unwrap();
+    assert_eq!(expanded[1], "run");
 }
 
 /// The command has its definition in the program alone: it runs, without a store and models, and must not complain of its arguments.
@@ -59,13 +67,37 @@ fn understood_by_tetris(arguments: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["run", "--quiet", "--offline", "--locked", "--package", "tetris-agent", "--bin", "tetris", "--"]);
-    command.arg("--store").arg(dir.path().join("none")).args(arguments);
-    command.env_remove("TETRIS_STORE").current_dir(files::deploy());
+    command.args([
+        "run",
+        "--quiet",
+        "--offline",
+        "--locked",
+        "--package",
+        "tetris-agent",
+        "--bin",
+        "tetris",
+        "--",
+    ]);
+    command
+        .arg("--store")
+        .arg(dir.path().join("none"))
+        .args(arguments);
+    command
+        .env_remove("TETRIS_STORE")
+        .current_dir(files::deploy());
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("no tensor store") || said.contains("none"), "{arguments:?}: {said}");
-    assert!(output.status.code().is_some_and(|code| code != USAGE && code != 101), "{arguments:?}: {said}");
+    assert!(
+        said.contains("no tensor store") || said.contains("none"),
+        "{arguments:?}: {said}"
+    );
+    assert!(
+        output
+            .status
+            .code()
+            .is_some_and(|code| code != USAGE && code != 101),
+        "{arguments:?}: {said}"
+    );
 }
 
 /// The samples' own servers. Their frameworks are not here, so it is their text that is asked.
@@ -74,7 +106,13 @@ fn understood_by_server(image: &str, command: &[&str]) {
     let (program, arguments) = (command[1], &command[2..]);
     let file = program.strip_prefix("/app/").unwrap();
     let source = files::read(&format!("samples/{folder}/{file}"));
-    for flag in arguments.iter().filter(|argument| argument.starts_with('-')) {
-        assert!(source.contains(&format!("add_argument(\"{flag}\"")), "{image}: {flag}");
+    for flag in arguments
+        .iter()
+        .filter(|argument| argument.starts_with('-'))
+    {
+        assert!(
+            source.contains(&format!("add_argument(\"{flag}\"")),
+            "{image}: {flag}"
+        );
     }
 }

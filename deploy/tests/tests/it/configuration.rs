@@ -19,8 +19,15 @@ fn every_install_has_a_configuration_that_the_daemon_accepts() {
             assert_eq!(store.path.parent(), Some(mount.path.as_path()), "{name}");
         }
         let listen = config.file.listen.expect(name);
-        assert!(listen.ip().is_unspecified(), "{name}: the kubelet probes from outside of the pod");
-        assert_eq!(daemon.container["ports"][0]["containerPort"], listen.port(), "{name}");
+        assert!(
+            listen.ip().is_unspecified(),
+            "{name}: the kubelet probes from outside of the pod"
+        );
+        assert_eq!(
+            daemon.container["ports"][0]["containerPort"],
+            listen.port(),
+            "{name}"
+        );
     }
 }
 
@@ -45,8 +52,15 @@ fn dedicated_stores_are_for_the_namespaces_that_are_named() {
     let size = config.mount.unwrap().size_bytes;
     let policies = stores.iter().map(|store| config.policy.of(&store.name));
     let guaranteed: u64 = policies.clone().map(|policy| policy.guaranteed_bytes).sum();
-    assert!(guaranteed > 0 && guaranteed <= size, "{guaranteed} of {size}");
-    assert!(policies.filter_map(|policy| policy.limit_bytes).all(|limit| limit <= size));
+    assert!(
+        guaranteed > 0 && guaranteed <= size,
+        "{guaranteed} of {size}"
+    );
+    assert!(
+        policies
+            .filter_map(|policy| policy.limit_bytes)
+            .all(|limit| limit <= size)
+    );
 }
 
 #[test]

@@ -16,7 +16,9 @@ pub struct Daemon<'a> {
 impl<'a> Daemon<'a> {
     pub fn of(objects: &'a Objects) -> Self {
         let mut all = objects.pods().into_iter();
-        let pods = all.find(|pods| pods.name() == "DaemonSet tetris-node").unwrap();
+        let pods = all
+            .find(|pods| pods.name() == "DaemonSet tetris-node")
+            .unwrap();
         let [container] = list(&pods.spec["containers"]) else {
             panic!("expected one container");
         };
@@ -27,7 +29,11 @@ impl<'a> Daemon<'a> {
     pub fn arguments(&self) -> Vec<String> {
         let definition = Cli::command();
         let mut all = vec![text(&self.container["command"][0]).to_owned()];
-        all.extend(texts(&self.container["args"]).into_iter().map(str::to_owned));
+        all.extend(
+            texts(&self.container["args"])
+                .into_iter()
+                .map(str::to_owned),
+        );
         for variable in list(&self.container["env"]) {
             let flag = flag_of(&definition, &all[1], text(&variable["name"]));
             all.extend([format!("--{flag}"), self.value(variable)]);
@@ -43,7 +49,10 @@ impl<'a> Daemon<'a> {
         }
         assert_eq!(from["resourceFieldRef"]["resource"], "limits.memory");
         assert_eq!(from["resourceFieldRef"]["divisor"], "1");
-        assert_eq!(from["resourceFieldRef"]["containerName"], self.container["name"]);
+        assert_eq!(
+            from["resourceFieldRef"]["containerName"],
+            self.container["name"]
+        );
         self.memory_limit().to_string()
     }
 
@@ -67,7 +76,9 @@ impl<'a> Daemon<'a> {
     pub fn config(&self, objects: &Objects) -> Config {
         let matches = Cli::command().try_get_matches_from(self.arguments());
         let matches = matches.unwrap_or_else(|error| panic!("{error}"));
-        let run = matches.subcommand_matches("run").expect("the subcommand `run`");
+        let run = matches
+            .subcommand_matches("run")
+            .expect("the subcommand `run`");
         let mut flags = ConfigFlags::from_arg_matches(run).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("node.toml");
@@ -80,7 +91,9 @@ impl<'a> Daemon<'a> {
 /// The flag of a subcommand that a variable stands for.
 fn flag_of(definition: &Command, subcommand: &str, variable: &str) -> String {
     let mut subcommands = definition.get_subcommands();
-    let subcommand = subcommands.find(|found| found.get_name() == subcommand).unwrap();
+    let subcommand = subcommands
+        .find(|found| found.get_name() == subcommand)
+        .unwrap();
     let mut arguments = subcommand.get_arguments();
     let argument = arguments.find(|found| found.get_env().is_some_and(|env| env == variable));
     let argument = argument.unwrap_or_else(|| panic!("no flag reads {variable}"));

@@ -20,13 +20,23 @@ fn table(name: &str) -> Vec<Vec<String>> {
 fn images_of_manifests_are_built_and_have_the_binary_that_is_started() {
     let prebuilt = table("PREBUILT");
     let binaries: BTreeMap<_, _> = prebuilt.iter().map(|row| (&*row[0], &*row[2])).collect();
-    let from_source: Vec<_> = table("FROM_SOURCE").into_iter().map(|row| row[0].clone()).collect();
-    assert!(binaries.keys().all(|image| from_source.iter().any(|other| other == image)));
+    let from_source: Vec<_> = table("FROM_SOURCE")
+        .into_iter()
+        .map(|row| row[0].clone())
+        .collect();
+    assert!(
+        binaries
+            .keys()
+            .all(|image| from_source.iter().any(|other| other == image))
+    );
     for (name, _) in RENDERED {
         for pods in Objects::golden(name).pods() {
             for container in pods.containers() {
                 let image = text(&container["image"]);
-                assert!(from_source.iter().any(|other| other == image), "{name}: `{image}` is not built");
+                assert!(
+                    from_source.iter().any(|other| other == image),
+                    "{name}: `{image}` is not built"
+                );
                 // An image without a tag would else be fetched at each start.
                 assert_eq!(container["imagePullPolicy"], "IfNotPresent", "{name}");
                 if let Some(binary) = binaries.get(image) {
@@ -40,12 +50,22 @@ fn images_of_manifests_are_built_and_have_the_binary_that_is_started() {
 
 /// Of `COPY [--from=STAGE] SOURCE... TARGET`: the stage and the sources.
 fn copies(dockerfile: &str) -> Vec<(Option<String>, Vec<String>)> {
-    let lines = dockerfile.lines().filter_map(|line| line.strip_prefix("COPY "));
+    let lines = dockerfile
+        .lines()
+        .filter_map(|line| line.strip_prefix("COPY "));
     let copies = lines.map(|line| {
-        let (flags, paths): (Vec<_>, Vec<_>) = line.split_whitespace().partition(|word| word.starts_with("--"));
-        let stage = flags.iter().find_map(|flag| flag.strip_prefix("--from=")).map(str::to_owned);
+        let (flags, paths): (Vec<_>, Vec<_>) = line
+            .split_whitespace()
+            .partition(|word| word.starts_with("--"));
+        let stage = flags
+            .iter()
+            .find_map(|flag| flag.strip_prefix("--from="))
+            .map(str::to_owned);
         let (_, sources) = paths.split_last().unwrap();
-        (stage, sources.iter().map(|source| (*source).to_owned()).collect())
+        (
+            stage,
+            sources.iter().map(|source| (*source).to_owned()).collect(),
+        )
     });
     copies.collect()
 }
@@ -57,9 +77,15 @@ fn what_dockerfiles_copy_is_there() {
     for row in table("FROM_SOURCE") {
         let (file, stage, context) = (&row[1], &row[2], &row[3]);
         let text = std::fs::read_to_string(root.join(file)).unwrap();
-        let stages: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("FROM ")?.split_once(" AS ")).collect();
+        let stages: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("FROM ")?.split_once(" AS "))
+            .collect();
         let is_stage = |name: &str| stages.iter().any(|(_, stage)| *stage == name);
-        assert!(stage == "-" || is_stage(stage), "{file}: no stage `{stage}`");
+        assert!(
+            stage == "-" || is_stage(stage),
+            "{file}: no stage `{stage}`"
+        );
         let copies = copies(&text);
         assert!(!copies.is_empty(), "{file}");
         for (from, sources) in copies {
@@ -79,27 +105,51 @@ fn what_dockerfiles_copy_is_there() {
 #[test]
 fn packages_and_binaries_that_are_built_are_in_the_workspace() {
     let root = files::deploy();
-    let manifests = ["reclaimer", "agent", "deploy/webhook"].map(|folder| root.parent().unwrap().join(folder).join("Cargo.toml"));
-    let texts = manifests.iter().filter(|path| Path::exists(path)).map(|path| std::fs::read_to_string(path).unwrap());
+    let manifests = ["reclaimer", "agent", "deploy/webhook"]
+        .map(|folder| root.parent().unwrap().join(folder).join("Cargo.toml"));
+    let texts = manifests
+        .iter()
+        .filter(|path| Path::exists(path))
+        .map(|path| std::fs::read_to_string(path).unwrap());
     let all: String = texts.collect();
     let mut wanted = table("PREBUILT");
     // Until the webhook is merged into this branch.
     wanted.retain(|row| row[1] != "tetris-webhook" || manifests[2].exists());
     for row in wanted {
-        assert!(all.contains(&format!("name = \"{}\"", row[1])), "no package {}", row[1]);
-        assert!(all.contains(&format!("[[bin]]\nname = \"{}\"", row[2])), "no binary {}", row[2]);
+        assert!(
+            all.contains(&format!("name = \"{}\"", row[1])),
+            "no package {}",
+            row[1]
+        );
+        assert!(
+            all.contains(&format!("[[bin]]\nname = \"{}\"", row[2])),
+            "no binary {}",
+            row[2]
+        );
     }
 }
 
 #[test]
 fn only_the_daemon_runs_as_root() {
     for row in table("PREBUILT") {
-        let expected = if row[0] == "tetris-node" { "0:0" } else { "65532:65532" };
+        let expected = if row[0] == "tetris-node" {
+            "0:0"
+        } else {
+            "65532:65532"
+        };
         assert_eq!(row[3], expected, "{}", row[0]);
         let sources = table("FROM_SOURCE");
         let source = sources.iter().find(|source| source[0] == row[0]).unwrap();
         let text = files::read(source[1].strip_prefix("deploy/").unwrap());
-        assert!(text.contains(&format!("\nUSER {expected}\n")), "{}", source[1]);
-        assert!(text.contains(&format!("ENTRYPOINT [\"/usr/local/bin/{}\"]", row[2])), "{}", source[1]);
+        assert!(
+            text.contains(&format!("\nUSER {expected}\n")),
+            "{}",
+            source[1]
+        );
+        assert!(
+            text.contains(&format!("ENTRYPOINT [\"/usr/local/bin/{}\"]", row[2])),
+            "{}",
+            source[1]
+        );
     }
 }

@@ -32,11 +32,13 @@ fn rule_object() -> String {
     object
 }
 
+/// Makes the object anew, for the tests of golden files.
+pub fn write_rule_object() {
+    fs::write(files::deploy().join(RULE), rule_object()).unwrap();
+}
+
 #[test]
 fn the_operators_rules_are_those_of_the_rule_files() {
-    if std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1") {
-        fs::write(files::deploy().join(RULE), rule_object()).unwrap();
-    }
     let objects = Objects::parse(&files::read(RULE)).unwrap();
     let found = &objects.one("PrometheusRule", "tetris")["spec"]["groups"];
     let groups = rule_files().into_iter().flat_map(|path| {
@@ -45,9 +47,16 @@ fn the_operators_rules_are_those_of_the_rule_files() {
     });
     let expected: Vec<Value> = groups.collect();
     assert!(!expected.is_empty());
-    assert_eq!(*found, Value::from(expected), "{RULE} is out of date: UPDATE_GOLDEN=1");
+    assert_eq!(
+        *found,
+        Value::from(expected),
+        "{RULE} is out of date: UPDATE_GOLDEN=1"
+    );
     let rendered = Objects::golden("monitoring");
-    assert_eq!(rendered.one("PrometheusRule", "tetris")["spec"]["groups"], *found);
+    assert_eq!(
+        rendered.one("PrometheusRule", "tetris")["spec"]["groups"],
+        *found
+    );
 }
 
 #[test]
@@ -55,7 +64,10 @@ fn grafana_gets_every_dashboard() {
     let objects = Objects::golden("monitoring");
     let map = objects.one("ConfigMap", "tetris-dashboard");
     assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
-    for path in files::below("dashboards").iter().filter(|path| path.ends_with(".json")) {
+    for path in files::below("dashboards")
+        .iter()
+        .filter(|path| path.ends_with(".json"))
+    {
         let name = path.rsplit('/').next().unwrap();
         assert_eq!(text(&map["data"][name]), files::read(path), "{path}");
     }

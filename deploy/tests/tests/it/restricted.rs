@@ -16,18 +16,38 @@ fn require_restricted(pods: &Pods<'_>) {
         assert_eq!(spec[field], Value::Null, "{name}: {field}");
     }
     for volume in list(&spec["volumes"]) {
-        let fields = volume.as_object().unwrap().keys().filter(|key| *key != "name");
-        assert!(fields.clone().all(|kind| VOLUMES.contains(&kind.as_str())), "{name}: {volume}");
+        let fields = volume
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|key| *key != "name");
+        assert!(
+            fields.clone().all(|kind| VOLUMES.contains(&kind.as_str())),
+            "{name}: {volume}"
+        );
     }
     let pod = &spec["securityContext"];
     assert_eq!(pod["runAsNonRoot"], true, "{name}");
-    assert!(pod["runAsUser"].as_u64().is_some_and(|user| user != 0), "{name}");
-    assert_eq!(pod["seccompProfile"], json!({"type": "RuntimeDefault"}), "{name}");
+    assert!(
+        pod["runAsUser"].as_u64().is_some_and(|user| user != 0),
+        "{name}"
+    );
+    assert_eq!(
+        pod["seccompProfile"],
+        json!({"type": "RuntimeDefault"}),
+        "{name}"
+    );
     for container in pods.containers() {
         let own = &container["securityContext"];
         assert_eq!(own["allowPrivilegeEscalation"], false, "{name}");
         assert_eq!(own["capabilities"], json!({"drop": ["ALL"]}), "{name}");
-        for field in ["privileged", "runAsUser", "runAsNonRoot", "seccompProfile", "procMount"] {
+        for field in [
+            "privileged",
+            "runAsUser",
+            "runAsNonRoot",
+            "seccompProfile",
+            "procMount",
+        ] {
             assert_eq!(own[field], Value::Null, "{name}: {field}");
         }
         for port in list(&container["ports"]) {
@@ -52,12 +72,18 @@ fn pods_with_the_volume_are_restricted() {
 
 #[test]
 fn samples_declare_their_models() {
-    for name in RESTRICTED.into_iter().filter(|name| name.starts_with("sample-")) {
+    for name in RESTRICTED
+        .into_iter()
+        .filter(|name| name.starts_with("sample-"))
+    {
         let objects = Objects::golden(name);
         for pods in objects.pods() {
             let declared = text(&pods.metadata["annotations"]["tetris.dev/models"]);
             let parsed = tetris_reclaimer::kubernetes::parse_annotation(declared);
-            assert!(parsed.left_out == 0 && parsed.models.len() == 1, "{name}: {parsed:?}");
+            assert!(
+                parsed.left_out == 0 && parsed.models.len() == 1,
+                "{name}: {parsed:?}"
+            );
         }
     }
 }
@@ -66,7 +92,9 @@ fn samples_declare_their_models() {
 fn the_webhook_is_restricted() {
     let objects = Objects::golden("webhook");
     let mut pods = objects.pods().into_iter();
-    let pods = pods.find(|pods| pods.name() == "Deployment tetris-webhook").unwrap();
+    let pods = pods
+        .find(|pods| pods.name() == "Deployment tetris-webhook")
+        .unwrap();
     require_restricted(&pods);
 }
 
@@ -79,14 +107,22 @@ fn every_root_file_system_is_read_only_and_the_daemon_alone_is_privileged() {
             assert_eq!(pods.spec["enableServiceLinks"], false, "{name}");
             for container in pods.containers() {
                 let own = &container["securityContext"];
-                assert_eq!(own["readOnlyRootFilesystem"], true, "{name}: {}", pods.name());
+                assert_eq!(
+                    own["readOnlyRootFilesystem"],
+                    true,
+                    "{name}: {}",
+                    pods.name()
+                );
                 if own["privileged"] == true {
                     privileged.insert(pods.name());
                 }
             }
         }
     }
-    assert_eq!(privileged, BTreeSet::from(["DaemonSet tetris-node".to_owned()]));
+    assert_eq!(
+        privileged,
+        BTreeSet::from(["DaemonSet tetris-node".to_owned()])
+    );
 }
 
 #[test]
@@ -94,7 +130,10 @@ fn namespaces_of_privileged_pods_say_so_and_others_do_not() {
     let level = |objects: &Objects, name| {
         let labels = &objects.one("Namespace", name)["metadata"]["labels"];
         let enforce = |(key, _): &(&str, &str)| *key == "pod-security.kubernetes.io/enforce";
-        pairs(labels).into_iter().find(enforce).map(|(_, level)| level.to_owned())
+        pairs(labels)
+            .into_iter()
+            .find(enforce)
+            .map(|(_, level)| level.to_owned())
     };
     let (node, pods) = (Objects::golden("node"), Objects::golden("cluster-pods"));
     assert_eq!(level(&node, "tetris-system").as_deref(), Some("privileged"));

@@ -7,9 +7,18 @@ use tetris_deploy_tests::objects::{Objects, list, text};
 /// Kind, name and rules of all roles, in order.
 fn roles(objects: &Objects) -> Vec<(&str, &str, &Value)> {
     let kinds = ["ClusterRole", "Role"];
-    let all = objects.0.iter().filter(|object| kinds.contains(&text(&object["kind"])));
+    let all = objects
+        .0
+        .iter()
+        .filter(|object| kinds.contains(&text(&object["kind"])));
     let mut all: Vec<_> = all
-        .map(|role| (text(&role["kind"]), text(&role["metadata"]["name"]), &role["rules"]))
+        .map(|role| {
+            (
+                text(&role["kind"]),
+                text(&role["metadata"]["name"]),
+                &role["rules"],
+            )
+        })
         .collect();
     all.sort_by_key(|(kind, name, _)| (*kind, *name));
     all
@@ -20,7 +29,11 @@ fn the_daemon_may_list_and_watch_pods_and_nothing_else() {
     let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]);
     for name in INSTALLS.into_iter().filter(|name| *name != "webhook") {
         let objects = Objects::golden(name);
-        assert_eq!(roles(&objects), [("ClusterRole", "tetris-node", &rules)], "{name}");
+        assert_eq!(
+            roles(&objects),
+            [("ClusterRole", "tetris-node", &rules)],
+            "{name}"
+        );
     }
 }
 
@@ -33,7 +46,7 @@ fn the_webhook_may_keep_one_secret_and_fill_in_one_configuration() {
     let secret = json!([
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
         {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["tetris-webhook-tls"],
-         "verbs": ["get", "update", "watch"]}]);
+         "verbs": ["get", "update"]}]);
     let expected = [
         ("ClusterRole", "tetris-node", &node),
         ("ClusterRole", "tetris-webhook", &configuration),
@@ -50,7 +63,8 @@ fn each_role_is_bound_to_the_account_of_its_name() {
             let binding = objects.one(&format!("{kind}Binding"), role);
             assert_eq!(binding["roleRef"]["kind"], kind, "{name}");
             assert_eq!(binding["roleRef"]["name"], role, "{name}");
-            let subject = json!([{"kind": "ServiceAccount", "name": role, "namespace": "tetris-system"}]);
+            let subject =
+                json!([{"kind": "ServiceAccount", "name": role, "namespace": "tetris-system"}]);
             assert_eq!(binding["subjects"], subject, "{name}");
             objects.one("ServiceAccount", role);
         }
@@ -66,8 +80,18 @@ fn a_token_is_mounted_where_it_is_used_alone() {
         }
         for pods in objects.pods() {
             let ours = pods.spec.get("serviceAccountName").is_some();
-            assert_eq!(pods.spec["automountServiceAccountToken"], ours, "{name}: {}", pods.name());
+            assert_eq!(
+                pods.spec["automountServiceAccountToken"],
+                ours,
+                "{name}: {}",
+                pods.name()
+            );
         }
-        assert!(list(&json!(objects.0)).iter().all(|object| object["kind"] != "Secret"), "{name}");
+        assert!(
+            list(&json!(objects.0))
+                .iter()
+                .all(|object| object["kind"] != "Secret"),
+            "{name}"
+        );
     }
 }

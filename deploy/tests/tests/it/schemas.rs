@@ -15,8 +15,11 @@ fn validate(files: &[&Path]) -> Output {
 }
 
 #[test]
-fn golden_files_are_valid_and_a_wrong_one_is_not() {
-    let files: Vec<_> = RENDERED.iter().map(|(name, _)| kustomize::golden(name)).collect();
+fn manifests_are_valid_in_both_versions_and_a_wrong_one_is_not() {
+    let files: Vec<_> = RENDERED
+        .iter()
+        .map(|(name, _)| kustomize::golden(name))
+        .collect();
     let files: Vec<_> = files.iter().map(AsRef::as_ref).collect();
     let output = validate(&files);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -27,8 +30,14 @@ fn golden_files_are_valid_and_a_wrong_one_is_not() {
 
     let dir = tempfile::tempdir().unwrap();
     let wrong = [
-        ("unknown-field.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, imagee: b}]}\n"),
-        ("unknown-kind.yaml", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\n"),
+        (
+            "unknown-field.yaml",
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, imagee: b}]}\n",
+        ),
+        (
+            "unknown-kind.yaml",
+            "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\n",
+        ),
     ];
     for (name, text) in wrong {
         let path = dir.path().join(name);

@@ -25,9 +25,16 @@ fn nothing_else_says_a_size() {
     for name in INSTALLS {
         let objects = Objects::golden(name);
         let daemon = Daemon::of(&objects);
-        assert_eq!(daemon.container["resources"]["requests"]["memory"], Value::Null, "{name}");
+        assert_eq!(
+            daemon.container["resources"]["requests"]["memory"],
+            Value::Null,
+            "{name}"
+        );
         assert!(!daemon.file(&objects).contains("size_bytes"), "{name}");
-        assert!(!daemon.file(&objects).contains("memory_limit_bytes"), "{name}");
+        assert!(
+            !daemon.file(&objects).contains("memory_limit_bytes"),
+            "{name}"
+        );
     }
     for path in files::below("overlays").iter().chain(&files::below("base")) {
         let text = files::read(path);
