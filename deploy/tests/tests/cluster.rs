@@ -87,28 +87,12 @@ fn install_and_try() -> Result<()> {
 fn share_and_free(images: &[(&str, String)]) -> Result<()> {
     wait_for_daemons()?;
     let (daemon, node) = wait_for("a ready daemon", || a_daemon(None))?;
-
     let pods = apply_pods(images, &node)?;
-    wait_for("both pods to hold the model", || {
-        require(use_of_store(&daemon)?, model::TENSORS as u64, HOLDERS.len())
-    })?;
+    wait_for("both pods to hold the model", || require_shared(&daemon))?;
     for holder in HOLDERS {
         require_read_only(holder)?;
     }
-
-    // References are the kernel's: another daemon finds them.
-    Kubectl.run(&["delete", "pod", "-n", SYSTEM, &daemon])?;
-    wait_for_daemons()?;
-    let (daemon, _) = wait_for("another daemon", || a_daemon(Some((&daemon, &node))))?;
-    wait_for("the model to be held as before", || {
-        require(use_of_store(&daemon)?, model::TENSORS as u64, HOLDERS.len())
-    })?;
-    for holder in HOLDERS {
-        let pod = Kubectl.json(&["get", "pod", "-n", PODS, holder])?;
-        let restarts = &pod["status"]["containerStatuses"][0]["restartCount"];
-        ensure!(*restarts == 0, "{holder} restarted {restarts} times");
-    }
-
+    let daemon = require_undisturbed_by_a_restart(&daemon, &node)?;
     for holder in HOLDERS {
         Kubectl.run(&["delete", "pod", "-n", PODS, holder, "--timeout=240s"])?;
     }
@@ -118,6 +102,21 @@ fn share_and_free(images: &[(&str, String)]) -> Result<()> {
         Ok(())
     })?;
     pods.remove()
+}
+
+/// References are the kernel's: another daemon finds them, and pods notice nothing. Returns the other daemon.
+fn require_undisturbed_by_a_restart(daemon: &str, node: &str) -> Result<String> {
+    Kubectl.run(&["delete", "pod", "-n", SYSTEM, daemon, "--timeout=240s"])?;
+    wait_for_daemons()?;
+    let (daemon, _) = wait_for("another daemon", || a_daemon(Some((daemon, node))))?;
+    wait_for("the model to be held as before", || require_shared(&daemon))?;
+    for holder in HOLDERS {
+        let pod = Kubectl.json(&["get", "pod", "-n", PODS, holder])?;
+        let restarts = &pod["status"]["containerStatuses"][0]["restartCount"];
+        ensure!(*restarts == 0, "{holder} restarted {restarts} times");
+        require_read_only(holder)?;
+    }
+    Ok(daemon)
 }
 
 fn wait_for_daemons() -> Result<()> {
@@ -203,13 +202,15 @@ fn use_of_store(daemon: &str) -> Result<StoreUse> {
 }
 
 /// That there is one copy: as many objects as the model has tensors, each held by every pod.
-fn require(used: StoreUse, tensors: u64, holders: usize) -> Result<()> {
+fn require_shared(daemon: &str) -> Result<()> {
+    let (objects, pods) = (model::TENSORS as u64, HOLDERS.len() as u64);
     let expected = StoreUse {
-        held_objects: tensors,
-        objects: tensors,
-        holders: tensors * holders as u64,
+        held_objects: objects,
+        objects,
+        holders: objects * pods,
     };
-    ensure!(used == expected, "expected {expected:?}, found {used:?}");
+    let found = use_of_store(daemon)?;
+    ensure!(found == expected, "expected {expected:?}, found {found:?}");
     Ok(())
 }
 

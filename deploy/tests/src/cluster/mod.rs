@@ -11,7 +11,7 @@ pub use status::StoreUse;
 use std::time::{Duration, Instant};
 
 /// Longest wait for anything: images are there, but a node may be slow.
-pub const DEADLINE: Duration = Duration::from_secs(240);
+pub const DEADLINE: Duration = Duration::from_mins(4);
 
 /// Asks again until there is an answer, or the deadline is over.
 ///

@@ -1,6 +1,7 @@
 //! The Prometheus operator gets the alert rules that Prometheus itself gets, and Grafana the dashboard.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 use tetris_deploy_tests::files;
@@ -64,10 +65,11 @@ fn grafana_gets_every_dashboard() {
     let objects = Objects::golden("monitoring");
     let map = objects.one("ConfigMap", "tetris-dashboard");
     assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
-    for path in files::below("dashboards")
-        .iter()
-        .filter(|path| path.ends_with(".json"))
-    {
+    for path in files::below("dashboards").iter().filter(|path| {
+        Path::new(path)
+            .extension()
+            .is_some_and(|kind| kind == "json")
+    }) {
         let name = path.rsplit('/').next().unwrap();
         assert_eq!(text(&map["data"][name]), files::read(path), "{path}");
     }
