@@ -94,7 +94,7 @@ impl Driver {
         let told = Arc::new(Mutex::new(Vec::new()));
         let tell = Arc::clone(&told);
         let stores = Stores::new(stores, move |store| {
-            tell.lock().unwrap().push(store.clone())
+            tell.lock().unwrap().push(store.clone());
         });
         let runtime = Runtime::new().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -211,6 +211,17 @@ impl Driver {
             drop(std::os::unix::net::UnixListener::bind(socket).unwrap());
         }
     }
+}
+
+/// Calls a method of whoever listens at `socket`.
+pub fn call_at<Q, R>(socket: PathBuf, method: &'static str, message: Q) -> Result<R, Status>
+where
+    Q: prost::Message + Send + Sync + 'static,
+    R: prost::Message + Default + Send + Sync + 'static,
+{
+    Runtime::new()
+        .unwrap()
+        .block_on(call(socket, method, message))
 }
 
 async fn call<Q, R>(socket: PathBuf, method: &'static str, message: Q) -> Result<R, Status>

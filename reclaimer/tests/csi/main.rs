@@ -5,6 +5,7 @@
 mod calls;
 mod choosing;
 mod fixture;
+mod process;
 mod propagation;
 mod registration;
 mod requests;
