@@ -156,13 +156,28 @@ fn is_ready(pod: &Value) -> bool {
 /// Two pods on one node, each with a file of its own: the kubelet writes the ConfigMap for each.
 fn apply_pods(images: &[(&str, String)], node: &str) -> Result<Applied> {
     let mut objects = Objects::rendered("tests/cluster/pods", images)?;
-    for pod in objects
-        .0
-        .iter_mut()
-        .filter(|object| object["kind"] == "Pod")
-    {
+    objects.0.push(config_map()?);
+    let is_pod = |object: &Value| object["kind"] == "Pod";
+    for pod in objects.0.iter_mut().filter(|object| is_pod(object)) {
         pod["spec"]["nodeName"] = node.into();
     }
+    let (pods, others): (Vec<_>, Vec<_>) = objects.0.iter().cloned().partition(is_pod);
+    // Removed at the end, also what was applied before an error.
+    let applied = Applied {
+        what: "the pods",
+        objects,
+    };
+    // Server-side, since the annotation of a plain `apply` would be as large as the model.
+    let apply = ["apply", "--server-side"];
+    Kubectl.with_objects(&apply, &Objects(others))?;
+    let account = ["get", "serviceaccount", "-n", PODS, "default"];
+    wait_for("the namespace's account", || Kubectl.run(&account))?;
+    Kubectl.with_objects(&apply, &Objects(pods))?;
+    Ok(applied)
+}
+
+/// The model, as the pods get it.
+fn config_map() -> Result<Value> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("model.safetensors");
     std::fs::write(&path, model::bytes()?)?;
@@ -176,24 +191,7 @@ fn apply_pods(images: &[(&str, String)], node: &str) -> Result<Applied> {
         &from,
         "--dry-run=client",
     ];
-    let model = Kubectl.json(&args)?;
-    let (pods, mut others): (Vec<_>, Vec<_>) = objects
-        .0
-        .into_iter()
-        .partition(|object| object["kind"] == "Pod");
-    others.push(model);
-    let all = others.iter().chain(&pods).cloned().collect();
-    let applied = Applied {
-        what: "the pods",
-        objects: Objects(all),
-    };
-    // Server-side, since the annotation of `apply` would be as large as the model.
-    let apply = ["apply", "--server-side"];
-    Kubectl.with_objects(&apply, &Objects(others))?;
-    let account = ["get", "serviceaccount", "-n", PODS, "default"];
-    wait_for("the namespace's account", || Kubectl.run(&account))?;
-    Kubectl.with_objects(&apply, &Objects(pods))?;
-    Ok(applied)
+    Kubectl.json(&args)
 }
 
 fn use_of_store(daemon: &str) -> Result<StoreUse> {

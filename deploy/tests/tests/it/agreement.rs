@@ -151,6 +151,10 @@ fn selectors_match_the_labels_of_their_pods() {
             }
         }
     }
+}
+
+#[test]
+fn monitors_find_the_pods_and_their_ports() {
     let (all, monitors) = (Objects::golden("webhook"), Objects::golden("monitoring"));
     let mut monitored: Vec<_> = Vec::new();
     for monitor in monitors.all("PodMonitor") {

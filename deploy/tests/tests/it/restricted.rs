@@ -38,21 +38,25 @@ fn require_restricted(pods: &Pods<'_>) {
         "{name}"
     );
     for container in pods.containers() {
-        let own = &container["securityContext"];
-        assert_eq!(own["allowPrivilegeEscalation"], false, "{name}");
-        assert_eq!(own["capabilities"], json!({"drop": ["ALL"]}), "{name}");
-        for field in [
-            "privileged",
-            "runAsUser",
-            "runAsNonRoot",
-            "seccompProfile",
-            "procMount",
-        ] {
-            assert_eq!(own[field], Value::Null, "{name}: {field}");
-        }
-        for port in list(&container["ports"]) {
-            assert_eq!(port["hostPort"], Value::Null, "{name}");
-        }
+        require_restricted_container(container, &name);
+    }
+}
+
+fn require_restricted_container(container: &Value, name: &str) {
+    let own = &container["securityContext"];
+    assert_eq!(own["allowPrivilegeEscalation"], false, "{name}");
+    assert_eq!(own["capabilities"], json!({"drop": ["ALL"]}), "{name}");
+    for field in [
+        "privileged",
+        "runAsUser",
+        "runAsNonRoot",
+        "seccompProfile",
+        "procMount",
+    ] {
+        assert_eq!(own[field], Value::Null, "{name}: {field}");
+    }
+    for port in list(&container["ports"]) {
+        assert_eq!(port["hostPort"], Value::Null, "{name}");
     }
 }
 
