@@ -141,9 +141,13 @@ impl Driver {
     }
 
     pub fn unpublish(&self, target: &Path) -> Result<(), Status> {
+        self.unpublish_volume("csi-1", &target.display().to_string())
+    }
+
+    pub fn unpublish_volume(&self, volume_id: &str, target_path: &str) -> Result<(), Status> {
         let request = NodeUnpublishVolumeRequest {
-            volume_id: "csi-1".to_owned(),
-            target_path: target.display().to_string(),
+            volume_id: volume_id.to_owned(),
+            target_path: target_path.to_owned(),
         };
         self.csi::<_, NodeUnpublishVolumeResponse>("/csi.v1.Node/NodeUnpublishVolume", request)
             .map(drop)

@@ -60,8 +60,8 @@ fn parsed_by_the_webhook(command: &[&str], container: &Value) {
         "tetris-system".to_owned()
     });
     let expanded: Vec<_> = expanded.collect();
-    // tetris_webhook::cli::Cli::command().try_get_matches_from(&expanded).unwrap();
-    assert_eq!(expanded[1], "run");
+    let parsed = tetris_webhook::cli::Cli::command().try_get_matches_from(&expanded);
+    parsed.unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// The command's definition is in the program alone. So it runs, without a store and a model, and says how far it came.

@@ -48,9 +48,8 @@ fn the_operators_rules_are_those_of_the_rule_files() {
     });
     let expected: Vec<Value> = groups.collect();
     assert!(!expected.is_empty());
-    assert_eq!(
-        *found,
-        Value::from(expected),
+    assert!(
+        *found == Value::from(expected),
         "{RULE} is out of date: UPDATE_GOLDEN=1"
     );
     let rendered = Objects::golden("monitoring");
@@ -71,6 +70,6 @@ fn grafana_gets_every_dashboard() {
             .is_some_and(|kind| kind == "json")
     }) {
         let name = path.rsplit('/').next().unwrap();
-        assert_eq!(text(&map["data"][name]), files::read(path), "{path}");
+        assert!(text(&map["data"][name]) == files::read(path), "{path}");
     }
 }
