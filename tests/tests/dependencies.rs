@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Who may depend directly on which packages of this workspace, besides the store's layout.
-const MAY: [(&str, &[&str]); 12] = [
+const MAY: [(&str, &[&str]); 13] = [
     ("tetris-store-layout", &[]),
     ("tetris-agent", &[]),
     ("tetris-python", &["tetris-agent", "tetris-gpu-mirror"]),
@@ -50,6 +50,7 @@ const MAY: [(&str, &[&str]); 12] = [
     ("tetris-protocol-model", &[]),
     ("tetris-deploy", ANYTHING),
     ("tetris-tests", ANYTHING),
+    ("tetris-container-tests", ANYTHING),
 ];
 const ANYTHING: &[&str] = &["*"];
 
