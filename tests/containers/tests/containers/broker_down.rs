@@ -29,7 +29,8 @@ fn a_load_without_the_daemon_is_private_and_says_so_and_the_next_with_it_is_shar
     );
     assert!(loaded.private_reason.is_some(), "{loaded:?}");
     let stderr = alone.container.stderr();
-    assert!(stderr.contains("private memory"), "{stderr}");
+    assert!(stderr.contains("could not hold a model"), "{stderr}");
+    assert!(stderr.contains("no daemon"), "{stderr}");
 
     node.start_again();
     node.wait_for_socket("team");

@@ -13,6 +13,8 @@ use super::tally::Tally;
 
 const CONNECTIONS: u64 = 10_000;
 const ASKS: u64 = 200;
+const SOME_BYTES: u64 = 64 << 20;
+const SOME_INODES: u32 = 400;
 const ROUNDS: u64 = 300;
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -51,11 +53,16 @@ fn garbage(socket: &Path) -> Result<()> {
     Ok(tally.say()?)
 }
 
-/// All that could be, again and again.
+/// All that could be, and what there could be room for, again and again.
 fn rooms(socket: &Path) -> Result<()> {
     let mut tally = Tally::new("room");
-    for _ in 0..ASKS {
-        tally.count(match make_room(socket, u64::MAX, u32::MAX, ANSWER) {
+    for round in 0..ASKS {
+        let (bytes, inodes) = if round % 2 == 0 {
+            (u64::MAX, u32::MAX)
+        } else {
+            (SOME_BYTES, SOME_INODES)
+        };
+        tally.count(match make_room(socket, bytes, inodes, ANSWER) {
             Outcome::Made { .. } => "made",
             Outcome::Refused(_) => "refused",
             _ => "no answer",

@@ -52,7 +52,7 @@ fn tell(what: &str, path: &Path, result: io::Result<()>) -> io::Result<()> {
 type OnPath = fn(&Path) -> io::Result<()>;
 type OnFile = fn(&File) -> io::Result<()>;
 
-const ON_PATHS: [(&str, OnPath); 10] = [
+const ON_PATHS: [(&str, OnPath); 9] = [
     ("write to", |path| {
         File::options().write(true).open(path).map(drop)
     }),
@@ -84,9 +84,6 @@ const ON_PATHS: [(&str, OnPath); 10] = [
     ("make a link to", |path| {
         std::fs::hard_link(path, path.with_extension("link"))
     }),
-    ("make a symbolic link beside", |path| {
-        symlink("/etc/passwd", path.with_extension("symlink"))
-    }),
 ];
 
 const ON_FILES: [(&str, OnFile); 6] = [
@@ -115,7 +112,10 @@ const ON_FILES: [(&str, OnFile); 6] = [
     }),
 ];
 
-const IN_DIRS: [(&str, OnPath); 5] = [
+const IN_DIRS: [(&str, OnPath); 6] = [
+    ("make a symbolic link in", |dir| {
+        symlink("/etc/passwd", dir.join("planted"))
+    }),
     ("make a file in", |dir| {
         File::create_new(dir.join("planted")).map(drop)
     }),
