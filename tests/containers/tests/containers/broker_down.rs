@@ -3,12 +3,13 @@
 use tetris_container_tests::model::Spec;
 
 use crate::host::Host;
-use crate::node::{Node, Size};
+use crate::node::{Node, Settings};
 use crate::pod::{Pod, downloads};
 
-const SIZE: Size = Size {
+const SETTINGS: Settings = Settings {
     mib: 64,
     inodes: 10_000,
+    expires: true,
 };
 const SPEC: Spec = Spec::mib(4, 8);
 
@@ -16,7 +17,7 @@ const SPEC: Spec = Spec::mib(4, 8);
 fn a_load_without_the_daemon_is_private_and_says_so_and_the_next_with_it_is_shared() {
     let Some(host) = Host::new() else { return };
     let models = downloads(&host, 2, SPEC);
-    let node = Node::start(&host, SIZE);
+    let node = Node::start(&host, SETTINGS);
     let volume = node.publish("a", "team");
     node.wait_for_socket("team");
     node.kill();

@@ -8,14 +8,15 @@ use tetris_store_layout::{Store, Verified, VerifyDepth};
 
 use crate::docker::Container;
 use crate::host::Host;
-use crate::node::{Node, Size, held, objects};
+use crate::node::{Node, Settings, held, objects};
 use crate::pod::{Pod, Server, mib, said};
 use crate::wait::until_so;
 
-/// Few inodes, so that they run out.
-const SIZE: Size = Size {
-    mib: 96,
-    inodes: 600,
+/// Few inodes, and nothing goes by itself: both bytes and inodes run out.
+const SETTINGS: Settings = Settings {
+    mib: 64,
+    inodes: 400,
+    expires: false,
 };
 const NAMESPACE: &str = "team";
 const HELD: Spec = Spec::mib(5, 8);
@@ -33,7 +34,7 @@ struct Site<'a> {
 
 impl<'a> Site<'a> {
     fn new(host: &'a Host) -> Self {
-        let node = Node::start(host, SIZE);
+        let node = Node::start(host, SETTINGS);
         let server = good(&node, HELD);
         assert_eq!(server.loaded().bytes_private, 0);
         let store = node.store(NAMESPACE);
@@ -99,6 +100,10 @@ impl<'a> Site<'a> {
         assert!(self.store.foreign().unwrap().is_empty());
         assert!(self.store.objects().unwrap().foreign.is_empty());
         assert!(self.store.quarantined().unwrap().objects.is_empty());
+        self.node.reconfigure(Settings {
+            expires: true,
+            ..SETTINGS
+        });
         until_so("all that nobody holds is freed", || {
             let inodes = objects(&self.store).into_iter().map(|object| object.inode);
             let mut inodes: Vec<_> = inodes.collect();
@@ -184,6 +189,11 @@ fn what_is_no_model_file_is_refused_and_too_many_files_push_out_nothing_that_is_
     for attacker in &attackers {
         refused(attacker);
     }
+    let log = site.node.container.stderr();
+    assert!(
+        log.contains("pressure"),
+        "room ran out, or this shows little"
+    );
     drop(attackers);
     settles(&site.node, before);
     site.is_whole();

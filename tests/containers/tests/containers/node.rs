@@ -14,11 +14,13 @@ use crate::wait::until_so;
 const MIB: u64 = 1 << 20;
 const DRIVER: &str = "csi.tetris.dev";
 
-/// What the tmpfs is to be.
+/// What the tmpfs is to be, and what happens to what nobody holds.
 #[derive(Debug, Clone, Copy)]
-pub struct Size {
+pub struct Settings {
     pub mib: u64,
     pub inodes: u64,
+    /// Whether it goes after some seconds; else it goes when a load needs its room.
+    pub expires: bool,
 }
 
 pub struct Node<'a> {
@@ -29,8 +31,8 @@ pub struct Node<'a> {
 
 impl<'a> Node<'a> {
     /// Starts one, and waits until the kubelet could use it.
-    pub fn start(host: &'a Host, size: Size) -> Self {
-        configure(host, size);
+    pub fn start(host: &'a Host, settings: Settings) -> Self {
+        configure(host, settings);
         let container = container(host);
         let socket = host.kubelet().join("plugins").join(DRIVER).join("csi.sock");
         let node = Self {
@@ -43,13 +45,19 @@ impl<'a> Node<'a> {
     }
 
     /// Puts another container in the place of this one, as a rolling update does.
-    pub fn replace(self, size: Size) -> Self {
+    pub fn replace(self, settings: Settings) -> Self {
         self.container.signal("TERM");
         let ended = self.container.ended();
         assert_eq!(ended.code, 0, "{}", self.container.stderr());
         let host = self.host;
         drop(self);
-        Self::start(host, size)
+        Self::start(host, settings)
+    }
+
+    /// Has it read another configuration, as it does when its ConfigMap changes.
+    pub fn reconfigure(&self, settings: Settings) {
+        configure(self.host, settings);
+        self.container.signal("HUP");
     }
 
     /// Ends it as the OOM killer would.
@@ -127,9 +135,10 @@ fn container(host: &Host) -> Container {
     Container::start("node", &host.image.name, &options, &command)
 }
 
-/// A short keep-alive, so that what nobody holds goes.
-fn configure(host: &Host, size: Size) {
-    let (bytes, inodes) = (size.mib * MIB, size.inodes);
+/// The configuration of the DaemonSet, with shorter times.
+fn configure(host: &Host, settings: Settings) {
+    let (bytes, inodes) = (settings.mib * MIB, settings.inodes);
+    let expiry = if settings.expires { "fixed" } else { "never" };
     let config = format!(
         r#"
 interval_secs = 1
@@ -141,7 +150,7 @@ inodes = {inodes}
 path = "/var/lib/tetris/stores/{{namespace}}"
 [policy.store]
 keep_alive_secs = 1
-expiry = "fixed"
+expiry = "{expiry}"
 expire_after_secs = 2
 "#
     );

@@ -3,12 +3,13 @@
 use tetris_container_tests::model::Spec;
 
 use crate::host::{Host, mounted_at};
-use crate::node::{Node, Size, held, objects};
+use crate::node::{Node, Settings, held, objects};
 use crate::pod::{Pod, downloads, mib};
 
-const SIZE: Size = Size {
+const SETTINGS: Settings = Settings {
     mib: 64,
     inodes: 10_000,
+    expires: true,
 };
 const SPEC: Spec = Spec::mib(1, 8);
 
@@ -16,7 +17,7 @@ const SPEC: Spec = Spec::mib(1, 8);
 fn death_and_update_of_the_nodes_container_leave_mount_objects_and_references() {
     let Some(host) = Host::new() else { return };
     let models = downloads(&host, 3, SPEC);
-    let node = Node::start(&host, SIZE);
+    let node = Node::start(&host, SETTINGS);
     let entry = mounted_at(&host.stores()).expect("the host sees the tmpfs");
     assert_eq!(entry.fs_type, "tmpfs");
     for option in ["nosuid", "nodev", "noexec"] {
@@ -43,7 +44,10 @@ fn death_and_update_of_the_nodes_container_leave_mount_objects_and_references() 
     assert_eq!(second.loaded().bytes_shared, SPEC.bytes());
     assert_eq!(held(&store), before, "after the restart");
 
-    let larger = Size { mib: 96, ..SIZE };
+    let larger = Settings {
+        mib: 96,
+        ..SETTINGS
+    };
     let node = node.replace(larger);
     node.wait_for_socket("team");
     assert_eq!(mounted_at(&host.stores()).unwrap().id, entry.id);

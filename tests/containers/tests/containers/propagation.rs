@@ -9,12 +9,13 @@ use tetris_container_tests::model::Spec;
 use crate::docker::{Container, privileged};
 use crate::host::{Host, mounted_at};
 use crate::image;
-use crate::node::{Node, Size, objects};
+use crate::node::{Node, Settings, objects};
 use crate::pod::Pod;
 
-const SIZE: Size = Size {
+const SETTINGS: Settings = Settings {
     mib: 32,
     inodes: 10_000,
+    expires: true,
 };
 const SPEC: Spec = Spec::mib(3, 2);
 
@@ -42,7 +43,7 @@ fn writable(volume: &Path) -> Option<String> {
 fn a_published_volume_is_read_only_on_the_host_too() {
     let Some(host) = Host::new() else { return };
     let model = host.download("model", SPEC);
-    let node = Node::start(&host, SIZE);
+    let node = Node::start(&host, SETTINGS);
     let volume = node.publish("a", "team");
     let pod = Pod::new(&host, 1001, 64).with_store(&volume);
     let server = pod.with_models(&model).load(SPEC);
@@ -73,7 +74,7 @@ fn a_published_volume_is_read_only_on_the_host_too() {
 #[test]
 fn a_bind_that_is_made_read_only_afterwards_is_writable_on_the_host() {
     let Some(host) = Host::new() else { return };
-    let node = Node::start(&host, SIZE);
+    let node = Node::start(&host, SETTINGS);
     let _store = node.publish("right", "team");
     let volume = host.kubelet().join("wrong");
     fs::create_dir(&volume).unwrap();

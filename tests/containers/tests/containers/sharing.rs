@@ -6,13 +6,14 @@ use tetris_container_tests::model::Spec;
 
 use crate::cgroup::MemoryCgroup;
 use crate::host::Host;
-use crate::node::{Node, Size, held, objects};
+use crate::node::{Node, Settings, held, objects};
 use crate::pod::{Pod, downloads, mib};
 use crate::wait::until_so;
 
-const SIZE: Size = Size {
+const SETTINGS: Settings = Settings {
     mib: 160,
     inodes: 10_000,
+    expires: true,
 };
 const SPEC: Spec = Spec::mib(2, 96);
 const LIMIT_MIB: u64 = 32;
@@ -22,7 +23,7 @@ const PODS: u32 = 4;
 fn pods_limited_to_a_third_of_their_model_hold_one_copy_that_the_daemon_pays_for() {
     let Some(host) = Host::new() else { return };
     let models = downloads(&host, PODS, SPEC);
-    let node = Node::start(&host, SIZE);
+    let node = Node::start(&host, SETTINGS);
     let charged = MemoryCgroup::of(node.container.pid());
     let before = charged.usage();
     let mut servers = Vec::new();
