@@ -59,30 +59,16 @@ pub(crate) fn try_lock(file: impl AsFd, kind: LockKind) -> Result<bool, Errno> {
     try_lock_range(file, kind, 0, 0)
 }
 
-/// Whether a reader holds what keeps a write lock off. Nobody who may write takes a read lock where creation locks are.
-fn reader_withholds(file: impl AsFd, start: i64) -> bool {
-    let mut found = request(LockKind::Write, start, 1);
-    let asked = fcntl(file, FcntlArg::F_OFD_GETLK(&mut found));
-    asked.is_ok() && found.l_type == libc::F_RDLCK as libc::c_short
-}
-
 /// Advisory lock on the production of one thing, so that others wait instead of doing it as well.
 ///
 /// Released when dropped, or by the kernel when the process dies.
 #[derive(Debug)]
 #[must_use = "the lock is released when this value is dropped"]
 pub struct CreationLock {
-    /// None when only someone who cannot write was in the way.
-    file: Option<File>,
+    file: File,
 }
 
 impl CreationLock {
-    /// The lock of a file that somebody keeps from being opened or locked who can do no more than read it: a container that
-    /// means harm. Waiting for such a one would let it hold up everybody, for as long as it likes.
-    pub(crate) const fn withheld_by_reader() -> Self {
-        Self { file: None }
-    }
-
     /// Takes the lock for `key`, waiting until `deadline` at most, and asking `give_up` between
     /// attempts. `None` when it was not to be had: the caller works on without it.
     ///
@@ -99,10 +85,7 @@ impl CreationLock {
         let mut pause = Duration::from_micros(200);
         loop {
             match try_lock_range(&file, LockKind::Write, offset, 1) {
-                Ok(true) => return Some(Self { file: Some(file) }),
-                Ok(false) if reader_withholds(&file, offset) => {
-                    return Some(Self::withheld_by_reader());
-                }
+                Ok(true) => return Some(Self { file }),
                 Ok(false) => {}
                 Err(_) => return None,
             }
@@ -119,9 +102,7 @@ impl CreationLock {
 impl Drop for CreationLock {
     /// Closing is not enough: a child that was forked meanwhile has the descriptor as well, and with it the lock.
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
-            let _released = try_lock(file, LockKind::Unlock);
-        }
+        let _released = try_lock(&self.file, LockKind::Unlock);
     }
 }
 
@@ -176,22 +157,6 @@ mod tests {
         assert!(CreationLock::acquire(open(&path), &two, now, || false).is_some());
         drop(held);
         assert!(CreationLock::acquire(open(&path), &one, now, || false).is_some());
-    }
-
-    #[test]
-    fn whoever_can_only_read_withholds_no_creation_lock() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("locks");
-        drop(open(&path));
-        let reader = File::open(&path).unwrap();
-        assert_eq!(try_lock(&reader, LockKind::Read), Ok(true));
-        let (key, now) = (Digest([1; 32]), Instant::now());
-        let taken = CreationLock::acquire(open(&path), &key, now, || true).unwrap();
-        assert!(taken.file.is_none());
-        drop(reader);
-        let held = CreationLock::acquire(open(&path), &key, now, || true).unwrap();
-        assert!(held.file.is_some());
-        assert!(CreationLock::acquire(open(&path), &key, now, || true).is_none());
     }
 
     #[test]

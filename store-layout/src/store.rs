@@ -13,7 +13,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::libc;
 use nix::sys::stat::{Mode, fstat, major, minor};
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use nix::unistd::{AccessFlags, access};
@@ -265,16 +264,9 @@ impl Store {
     ) -> Result<Option<CreationLock>, IoError> {
         let deadline = Instant::now() + wait;
         let path = self.root.join(LOCKS);
-        // Without waiting: whoever has a lease on the file (fcntl(2)) could hold this up for 45 s, again and again.
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true);
-        match options.custom_flags(libc::O_NONBLOCK).open(&path) {
-            Ok(file) => Ok(CreationLock::acquire(file, key, deadline, give_up)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                Ok(Some(CreationLock::withheld_by_reader()))
-            }
-            Err(error) => Err(IoError::new("open", &path, error)),
-        }
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.map_err(|error| IoError::new("open", &path, error))?;
+        Ok(CreationLock::acquire(file, key, deadline, give_up))
     }
 
     pub(crate) fn folder(&self, folder: Folder) -> &OwnedFd {
