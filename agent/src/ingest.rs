@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tetris_store_layout::{
     Access, FileIdentity, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, Mapping,
-    PublishError, Store,
+    ObjectRef, PublishError, Store,
 };
 use thiserror::Error;
 
@@ -115,22 +115,58 @@ impl Ingest<'_> {
     /// # Errors
     /// When the file is not in the store afterwards. Objects may be: unreferenced ones, for the reclaimer.
     pub fn run(&self, file: &File) -> Result<Published, IngestError> {
-        let result = self.publish(file);
+        self.unless_cancelled(self.publish(file))
+    }
+
+    fn unless_cancelled<T>(&self, result: Result<T, IngestError>) -> Result<T, IngestError> {
         if self.monitor.is_cancelled() && result.is_err() {
             return Err(IngestError::Cancelled);
         }
         result
     }
 
-    fn publish(&self, file: &File) -> Result<Published, IngestError> {
+    /// Bytes of objects that `file` needs and the store has not got. Unless the file is known it is read and hashed for that, and nothing
+    /// of it is published. Blocks for as long as reading does.
+    ///
+    /// # Errors
+    /// As [`Ingest::run`].
+    pub fn missing_bytes(&self, file: &File) -> Result<u64, IngestError> {
+        let mut objects = self.unless_cancelled(self.objects(file))?;
+        objects.sort_unstable_by_key(|object| object.id);
+        objects.dedup();
+        let missing = objects.iter().filter(|object| !self.store.contains(object));
+        Ok(missing
+            .map(|object| object.len)
+            .fold(0, u64::saturating_add))
+    }
+
+    fn objects(&self, file: &File) -> Result<Vec<ObjectRef>, IngestError> {
+        let source = self.source(file)?;
+        if let Some((_, manifest)) = self.known_manifest() {
+            let objects = manifest.objects.iter().map(|entry| entry.object);
+            return Ok(objects.collect());
+        }
+        self.check_header_length(&source)?;
+        let read = self.file_read(&source)?;
+        let run = self.pipeline(&source, &read, None).run()?;
+        Ok(run.objects.iter().map(|hashed| hashed.object).collect())
+    }
+
+    fn source(&self, file: &File) -> Result<Source, IngestError> {
         let name = Path::new(NAME);
         let file = file
             .try_clone()
             .map_err(|error| LoadError::io("duplicate", name, error))?;
         let source = Source::of_file(file, name, Some(Arc::clone(&self.monitor)))?;
-        if *source.identity() != self.identity {
-            return Err(IngestError::Changed);
+        if *source.identity() == self.identity {
+            Ok(source)
+        } else {
+            Err(IngestError::Changed)
         }
+    }
+
+    fn publish(&self, file: &File) -> Result<Published, IngestError> {
+        let source = self.source(file)?;
         if let Some(known) = self.known() {
             return Ok(known);
         }
@@ -155,8 +191,7 @@ impl Ingest<'_> {
 
     /// The file as it is in the store, if all of it is.
     fn known(&self) -> Option<Published> {
-        let id = self.store.look_up(&self.key()).ok()??;
-        let manifest = self.store.manifest(id).ok()??;
+        let (id, manifest) = self.known_manifest()?;
         let objects: Vec<_> = manifest.objects.iter().map(|entry| entry.object).collect();
         let limit = MapLimit::default();
         let threads = self.threads.get();
@@ -170,28 +205,43 @@ impl Ingest<'_> {
         })
     }
 
-    fn unknown(&self, source: &Source) -> Result<Published, IngestError> {
-        let bindable = source.settle() && self.bind;
-        self.check_header_length(source)?;
+    fn known_manifest(&self) -> Option<(ManifestId, Manifest)> {
+        let id = self.store.look_up(&self.key()).ok()??;
+        Some((id, self.store.manifest(id).ok()??))
+    }
+
+    fn file_read(&self, source: &Source) -> Result<FileRead, IngestError> {
         let read = FileRead::within(source, self.kind, self.threads.get(), self.max_tensors)?;
         if read.tensors() > self.max_tensors {
-            return Err(too_large(
-                "tensors",
-                read.tensors() as u64,
-                self.max_tensors as u64,
-            ));
+            let (found, most) = (read.tensors() as u64, self.max_tensors as u64);
+            return Err(too_large("tensors", found, most));
         }
-        let run = Pipeline {
+        Ok(read)
+    }
+
+    fn pipeline<'a>(
+        &'a self,
+        source: &'a Source,
+        read: &'a FileRead,
+        store: Option<&'a Store>,
+    ) -> Pipeline<'a> {
+        Pipeline {
             source,
             jobs: &read.plan.jobs,
-            store: Some(self.store),
+            store,
             known_missing: false,
             access: Access::ReadOnly,
             threads: self.threads.get(),
             progress: None,
             make_room: self.make_room,
         }
-        .run()?;
+    }
+
+    fn unknown(&self, source: &Source) -> Result<Published, IngestError> {
+        let bindable = source.settle() && self.bind;
+        self.check_header_length(source)?;
+        let read = self.file_read(source)?;
+        let run = self.pipeline(source, &read, Some(self.store)).run()?;
         let manifest = read.into_manifest(&run).0;
         let mapped = run.objects.into_iter().map(|hashed| hashed.mapping);
         let references = mapped.map(|mapping| mapping.map(|(mapping, _)| mapping));

@@ -70,12 +70,18 @@ enum Format {
 
 /// Runs what the process was started with.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match run(&cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
+    Cli::parse().run()
+}
+
+impl Cli {
+    /// Does what it says. Errors are logged.
+    pub fn run(&self) -> ExitCode {
+        match run(self) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                tracing::error!("{error:#}");
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -14,8 +14,10 @@ use prometheus_client::registry::Registry;
 use crate::report::{ErrorClass, NodeStatus, PassReport, Scrubbed, StorePass};
 
 use self::counters::Counters;
+use self::ingest::Ingests;
 
 mod counters;
+mod ingest;
 mod node;
 mod process;
 mod shortfall;
@@ -59,6 +61,7 @@ impl RoomOutcome {
 pub struct Metrics {
     registry: Registry,
     counters: Counters,
+    ingests: Ingests,
     stores: RwLock<BTreeSet<String>>,
 }
 
@@ -75,6 +78,7 @@ impl Metrics {
         own.register("build_info", "The daemon's version; always 1", build);
         let metrics = Self {
             counters: Counters::register(own),
+            ingests: Ingests::register(own),
             registry,
             stores: RwLock::default(),
         };
@@ -88,9 +92,11 @@ impl Metrics {
         let mut known = self.stores.write().unwrap_or_else(PoisonError::into_inner);
         for store in known.difference(&stores) {
             self.counters.forget(store);
+            self.ingests.forget(store);
         }
         for store in &stores {
             self.counters.start(store);
+            self.ingests.start(store);
         }
         *known = stores;
     }

@@ -1,8 +1,11 @@
 //! Open-file-description locks (LAYOUT.md 4).
 //!
 //! OFD locks rather than `flock` or POSIX locks: a write lock needs a writable descriptor, so a
-//! process with read access cannot shut others out; and a lock is not lost when some other
+//! process with read access cannot shut readers out; and a lock is not lost when some other
 //! descriptor of the same file is closed in the process (fcntl(2), "Open file description locks").
+//!
+//! Creation locks are write locks. Whoever may read their file can put a read lock in their way, which
+//! nobody has a reason to do: it is not waited for.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -51,6 +54,13 @@ fn try_lock_range(file: impl AsFd, kind: LockKind, start: i64, len: i64) -> Resu
     }
 }
 
+/// Whether a read lock keeps this byte from being locked for writing; then nobody has it locked for writing.
+fn is_read_locked(file: impl AsFd, offset: i64) -> bool {
+    let mut found = request(LockKind::Write, offset, 1);
+    fcntl(&file, FcntlArg::F_OFD_GETLK(&mut found)).is_ok()
+        && found.l_type == libc::F_RDLCK as libc::c_short
+}
+
 /// Locks the whole file without waiting; `false` means that someone else holds a lock.
 ///
 /// The lock lasts until the last reference to the open file description is gone: descriptors,
@@ -79,8 +89,7 @@ impl CreationLock {
         deadline: Instant,
         mut give_up: impl FnMut() -> bool,
     ) -> Option<Self> {
-        // Offsets of locks are signed: 63 bits of the key.
-        let offset = (key.prefix_u64() >> 1).cast_signed();
+        let offset = offset(key);
         // Others may be about to finish, or need minutes: poll soon, then less often.
         let mut pause = Duration::from_micros(200);
         loop {
@@ -90,13 +99,23 @@ impl CreationLock {
                 Err(_) => return None,
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || give_up() {
+            if left.is_zero() || is_read_locked(&file, offset) || give_up() {
                 return None;
             }
             std::thread::sleep(pause.min(left));
             pause = (pause * 2).min(Duration::from_millis(20));
         }
     }
+}
+
+/// Offsets of locks are signed: 63 bits of the key.
+fn offset(key: &Digest) -> i64 {
+    (key.prefix_u64() >> 1).cast_signed()
+}
+
+/// Whether someone who can only read keeps the lock for `key` from being taken.
+pub(crate) fn is_obstructed(file: &File, key: &Digest) -> bool {
+    is_read_locked(file, offset(key))
 }
 
 impl Drop for CreationLock {
@@ -157,6 +176,22 @@ mod tests {
         assert!(CreationLock::acquire(open(&path), &two, now, || false).is_some());
         drop(held);
         assert!(CreationLock::acquire(open(&path), &one, now, || false).is_some());
+    }
+
+    #[test]
+    fn a_read_lock_in_the_way_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("locks");
+        let key = Digest([1; 32]);
+        let (ours, hostile) = (open(&path), File::open(&path).unwrap());
+        assert!(!is_obstructed(&ours, &key));
+        assert_eq!(try_lock(&hostile, LockKind::Read), Ok(true));
+        let never = Instant::now() + Duration::from_hours(1);
+        assert!(CreationLock::acquire(open(&path), &key, never, || false).is_none());
+        assert!(is_obstructed(&ours, &key));
+        drop(hostile);
+        let held = CreationLock::acquire(open(&path), &key, never, || false);
+        assert!(held.is_some() && !is_obstructed(&ours, &key));
     }
 
     #[test]

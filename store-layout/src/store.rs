@@ -21,7 +21,7 @@ use crate::digest::{Digest, ObjectId};
 use crate::error::{DecodeError, IoError, PublishError, StoreError};
 use crate::header::{StoreHeader, StoreId};
 use crate::interrupted::retried;
-use crate::lock::CreationLock;
+use crate::lock::{CreationLock, is_obstructed};
 use crate::record;
 
 /// Name of the header file.
@@ -141,7 +141,8 @@ impl Store {
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o644)
+            // Whoever can open it can put a read lock in the way of others, and only its owner has any use for it.
+            .mode(0o600)
             .open(&locks)
             .map_err(|error| IoError::new("create", &locks, error))?;
         let header = StoreHeader {
@@ -253,6 +254,12 @@ impl Store {
         give_up: impl FnMut() -> bool,
     ) -> Option<CreationLock> {
         self.lock_key(key, wait, give_up).ok().flatten()
+    }
+
+    /// Whether a process that has no use for the creation lock of `key` keeps others from taking it, by a read lock.
+    pub fn is_obstructed(&self, key: &Digest) -> bool {
+        let file = File::open(self.root.join(LOCKS));
+        file.is_ok_and(|file| is_obstructed(&file, key))
     }
 
     /// As [`Store::creation_lock`], but the file of the locks must be there and open.

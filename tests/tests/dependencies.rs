@@ -46,7 +46,7 @@ const MAY: [(&str, &[&str]); 13] = [
     ),
     ("tetris-scaler-core", &[]),
     ("tetris-scaler", &["tetris-scaler-core"]),
-    ("tetris-density", &["tetris-agent"]),
+    ("tetris-density", &["tetris-agent", "tetris-reclaimer"]),
     ("tetris-protocol-model", &[]),
     ("tetris-deploy", ANYTHING),
     ("tetris-tests", ANYTHING),

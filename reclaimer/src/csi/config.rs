@@ -67,26 +67,26 @@ impl CsiConfig {
     }
 
     /// The socket on which the kubelet finds the driver.
+    ///
+    /// The `@` is needed. The kubelet's plugin manager sends the socket's path as the HTTP/2 authority, with `/` as `%2F`, and
+    /// the server's library refuses a host with `%` in it before any of our code runs. With `@` the path is the user's part of the
+    /// authority, where `%` may be, and the host is what follows.
     pub fn registration_socket(&self) -> PathBuf {
         let registry = self.kubelet_dir.join("plugins_registry");
-        registry.join(format!("{}-reg.sock", self.driver))
+        registry.join(format!("reg@{}.sock", self.driver))
     }
 
     /// Checks every field.
     pub fn check(&self) -> Result<(), ConfigError> {
         let driver = &self.driver;
         if !is_driver_name(driver) {
-            let expected =
-                "1 to 63 letters, digits, `-` or `.`, with a letter or digit at both ends";
+            let expected = "1 to 63 lower-case letters, digits, `-` or `.`, with a letter or digit at the ends of each part";
             return Err(ConfigError::value("csi.driver", expected, driver));
         }
-        if !self.kubelet_dir.is_absolute() {
+        if !self.kubelet_dir.is_absolute() || !is_plain(&self.kubelet_dir) {
+            let expected = "an absolute path of letters, digits, `-`, `_` and `.`";
             let found = self.kubelet_dir.display();
-            return Err(ConfigError::value(
-                "csi.kubelet_dir",
-                "an absolute path",
-                found,
-            ));
+            return Err(ConfigError::value("csi.kubelet_dir", expected, found));
         }
         for socket in [self.socket(), self.registration_socket()] {
             let length = socket.as_os_str().len();
@@ -151,13 +151,15 @@ impl PerNamespace {
     }
 }
 
-/// As the CSI specification has it.
+/// Whether the path can be part of an authority, see [`CsiConfig::registration_socket`].
+fn is_plain(path: &Path) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
+    path.to_str().is_some_and(|path| path.chars().all(plain))
+}
+
+/// As the CSI specification has it, and lower-case: it is the name of the CSIDriver object too, a DNS subdomain.
 fn is_driver_name(name: &str) -> bool {
-    let letter = |c: char| c.is_ascii_alphanumeric();
-    name.len() <= 63
-        && name.starts_with(letter)
-        && name.ends_with(letter)
-        && name.chars().all(|c| letter(c) || matches!(c, '-' | '.'))
+    name.len() <= 63 && name.split('.').all(is_namespace)
 }
 
 /// A DNS label, as Kubernetes has it: what becomes part of a path is nothing else.

@@ -12,10 +12,14 @@
 //! # Assumptions
 //! The CSIDriver object says `podInfoOnMount: true`. Without it a pod could name another namespace itself. The kubelet's
 //! directory is at the same path here and on the host, with `mountPropagation: Bidirectional`. CAP_SYS_ADMIN, Linux 5.8.
+//! Kubernetes 1.29: earlier kubelets send authorities that the server's library refuses ([`CsiConfig::registration_socket`]).
 //!
 //! # Caveats
 //! A volume must say `readOnly: true`. If it does not, container runtimes mount it with the option `rw`, and newer ones clear
 //! the read-only flag of the container's own mount.
+//!
+//! No capabilities are advertised. GET_VOLUME_STATS would have the kubelet count the store once for each pod that shares it; what is
+//! in it is told by `/metrics`.
 
 mod choose;
 mod config;

@@ -1,4 +1,10 @@
 //! Telling the kubelet that the driver is here: it finds the socket, asks what listens there, and says what came of it.
+//!
+//! The kubelet (`pkg/kubelet/pluginmanager`) watches its registry for sockets whose names do not begin with a dot, also in folders.
+//! It gives [`Registration::get_info`] a second, then checks name, endpoint and versions, asks the endpoint for `NodeGetInfo`, and
+//! writes the CSINode object. A failure from then on is told once and not tried again until the socket is another one; so the service
+//! ends, and is to be started anew. A new socket under the old name is a new driver to the kubelet, and so is every one that it finds
+//! when it starts itself.
 
 use tokio::sync::mpsc;
 use tonic::{Request, Response, Status};
@@ -9,7 +15,7 @@ use super::wire::{InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatu
 
 /// What the kubelet calls drivers of this interface.
 const KIND: &str = "CSIPlugin";
-/// The version of the interface; the kubelet takes any 1.x.
+/// The version of the interface. The kubelet takes 1.x, written with three numbers.
 const VERSION: &str = "1.0.0";
 
 /// The answers to the kubelet.

@@ -1,4 +1,9 @@
 //! What a request asks for, checked: purely.
+//!
+//! For an inline volume the kubelet (`pkg/volume/csi/csi_mounter.go`) sends the pod's `volumeAttributes` with its own put over them,
+//! so a pod cannot forge `csi.storage.k8s.io/pod.namespace` as long as the CSIDriver object says `podInfoOnMount`. The access mode is
+//! SINGLE_NODE_WRITER whatever `readOnly` says; there are no mount flags unless the CSIDriver object says `seLinuxMount`. It has made
+//! the directory above the target, with its own `vol_data.json` in it, and leaves the target to the driver.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};

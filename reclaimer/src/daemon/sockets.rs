@@ -49,11 +49,13 @@ impl Sockets {
             let _ended = engine.send(Command::Room(need, reply));
         };
         let closed = tokio::spawn(hand_on(queue, commands, Arc::clone(&metrics)));
+        let observer = Arc::clone(&metrics);
+        let broker = Broker::observed(IngestOptions::default(), Arc::new(room), observer);
         let sockets = Self {
             runtime: Handle::current(),
             asks,
             metrics,
-            broker: Broker::new(IngestOptions::default(), Arc::new(room)),
+            broker,
             served: Vec::new(),
             told: Vec::new(),
         };

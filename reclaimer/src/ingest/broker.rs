@@ -1,16 +1,21 @@
 //! Who asks for what: clients and their flights.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tetris_agent::daemon::{IngestReason, IngestRefusal};
+use tetris_agent::ingest::Monitor;
 use tetris_store_layout::ManifestKind;
 use tokio::sync::{oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::descriptor::{Checked, inspect};
 use super::flight::Flight;
+use super::reserved::Reserved;
 use super::schedule::{Key, Schedule};
-use super::{AskRoom, IngestCounts, IngestOptions, Passed, Stage, Target, refusal};
+use super::{
+    AskRoom, Ended, IngestCounts, IngestOptions, Observer, Outcome, Passed, Stage, Target, refusal,
+};
 use crate::socket::Peer;
 
 /// Publishes files that clients pass. One for all stores of the node.
@@ -24,6 +29,7 @@ pub(super) struct Shared {
     /// Told of each change of the schedule.
     pub(super) changes: watch::Sender<()>,
     pub(super) room: Arc<AskRoom>,
+    observer: Arc<dyn Observer>,
 }
 
 #[derive(Default)]
@@ -31,8 +37,7 @@ struct State {
     schedule: Schedule,
     flights: Vec<Arc<Flight>>,
     counts: IngestCounts,
-    /// Bytes for which there is room in stores with a limit, and which are not written yet.
-    reserved: Vec<(u64, String, u64)>,
+    reserved: Reserved,
 }
 
 /// A client's part in a flight. Dropping it says that the client is done.
@@ -54,13 +59,23 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Broker {
-    /// A broker that asks `room` for room.
+    /// A broker that asks `room` for room, and tells nobody what it does.
     pub fn new(options: IngestOptions, room: Arc<AskRoom>) -> Self {
+        Self::observed(options, room, Arc::new(()))
+    }
+
+    /// A broker that tells `observer` what it does.
+    pub fn observed(
+        options: IngestOptions,
+        room: Arc<AskRoom>,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
         Self(Arc::new(Shared {
             options: Mutex::new(options),
             state: Mutex::default(),
             changes: watch::channel(()).0,
             room,
+            observer,
         }))
     }
 
@@ -85,6 +100,25 @@ impl Broker {
     /// # Errors
     /// When the descriptor is not of a file that is taken, or there are too many.
     pub async fn ask(
+        &self,
+        target: Target,
+        peer: Peer,
+        kind: ManifestKind,
+        passed: Passed,
+    ) -> Result<Ticket, IngestRefusal> {
+        let (store, begun) = (target.name.clone(), Instant::now());
+        let asked = self.begin(target, peer, kind, passed).await;
+        asked.inspect_err(|refusal| {
+            self.0.observer.ended(Ended {
+                store: &store,
+                outcome: Outcome::Refused(refusal.reason),
+                bytes_read: 0,
+                took: begun.elapsed(),
+            });
+        })
+    }
+
+    async fn begin(
         &self,
         target: Target,
         peer: Peer,
@@ -117,6 +151,7 @@ impl Broker {
                 Ok(id) => {
                     let flight = Arc::new(Flight::new(id, target, key, checked, peer));
                     state.flights.push(Arc::clone(&flight));
+                    self.0.tell_in_flight(&state, flight.store());
                     tokio::spawn(flight.fly(Arc::clone(&self.0), passed));
                     id
                 }
@@ -225,19 +260,50 @@ impl Shared {
     pub(super) fn end(&self, id: u64) {
         let mut state = locked(&self.state);
         state.schedule.end(id);
-        state.flights.retain(|flight| flight.id != id);
-        state.reserved.retain(|(of, _, _)| *of != id);
+        state.reserved.end(id);
+        let at = state.flights.iter().position(|flight| flight.id == id);
+        let ended = at.map(|at| state.flights.swap_remove(at));
+        if let Some(ended) = ended {
+            self.tell_in_flight(&state, ended.store());
+        }
         drop(state);
         self.changes.send_replace(());
     }
 
-    /// What a store with a limit has to have room for before `bytes` more are read for it.
-    pub(super) fn reserve(&self, id: u64, store: &str, bytes: u64) -> Option<u64> {
+    /// Under the lock, so that the last word is the latest.
+    fn tell_in_flight(&self, state: &State, store: &str) {
+        let own = state
+            .flights
+            .iter()
+            .filter(|flight| flight.store() == store);
+        self.observer.in_flight(store, own.count());
+    }
+
+    /// What a store with a limit has to have room for before `bytes` more are read for it; none when it has no limit.
+    pub(super) fn reserve(
+        &self,
+        id: u64,
+        store: &str,
+        bytes: u64,
+        monitor: &Arc<Monitor>,
+    ) -> Option<u64> {
         locked(&self.options).quota(store)?;
         let reserved = &mut locked(&self.state).reserved;
-        reserved.push((id, store.to_owned(), bytes));
-        let own = reserved.iter().filter(|(_, of, _)| of == store);
-        Some(own.map(|(_, _, bytes)| *bytes).fold(0, u64::saturating_add))
+        Some(reserved.set(id, store, bytes, monitor))
+    }
+
+    /// A flight writes no more.
+    pub(super) fn release(&self, id: u64) {
+        locked(&self.state).reserved.end(id);
+    }
+
+    pub(super) fn ended(&self, store: &str, outcome: Outcome, bytes_read: u64, took: Duration) {
+        self.observer.ended(Ended {
+            store,
+            outcome,
+            bytes_read,
+            took,
+        });
     }
 
     pub(super) fn count(&self, stage: &Stage) {

@@ -1,7 +1,7 @@
 //! One file on its way: waits for its turn, is read, and is kept until its clients are done.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tetris_agent::daemon::{IngestReason, IngestRefusal};
@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::broker::{Shared, locked};
 use super::descriptor::Checked;
-use super::read::Work;
+use super::read::{Pulse, Work};
 use super::schedule::Key;
-use super::{HOLD, Passed, Stage, Target, refusal};
+use super::{HOLD, Outcome, Passed, Stage, Target, refusal};
 use crate::socket::Peer;
 
 /// Time between two looks at how far a file is.
@@ -30,8 +30,11 @@ pub(super) struct Flight {
     /// Who asked first, for the log.
     peer: Peer,
     monitor: Arc<Monitor>,
-    beats: Arc<AtomicU64>,
+    pulse: Arc<Pulse>,
     stage: watch::Sender<Stage>,
+    begun: Instant,
+    /// Nobody waits for it any more.
+    abandoned: AtomicBool,
 }
 
 impl Flight {
@@ -43,8 +46,10 @@ impl Flight {
             checked,
             peer,
             monitor: Arc::default(),
-            beats: Arc::default(),
+            pulse: Arc::default(),
             stage: watch::channel(Stage::Waiting(0)).0,
+            begun: Instant::now(),
+            abandoned: AtomicBool::new(false),
         }
     }
 
@@ -52,8 +57,13 @@ impl Flight {
         self.stage.subscribe()
     }
 
+    pub(super) fn store(&self) -> &str {
+        &self.target.name
+    }
+
     /// Nobody waits for it any more.
     pub(super) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
         self.monitor.cancel();
     }
 
@@ -80,7 +90,22 @@ impl Flight {
         let bytes = self.key.identity.size;
         tracing::info!(store, uid, gid, pid, bytes, ?stage, "file of a client");
         shared.count(&stage);
+        if let Some(outcome) = self.outcome(&stage) {
+            let read = self.monitor.bytes_read();
+            shared.ended(store, outcome, read, self.begun.elapsed());
+        }
         self.stage.send_replace(stage);
+    }
+
+    fn outcome(&self, stage: &Stage) -> Option<Outcome> {
+        let abandoned = self.abandoned.load(Ordering::Relaxed);
+        match stage {
+            Stage::Done { bytes_read: 0, .. } => Some(Outcome::Known),
+            Stage::Done { .. } => Some(Outcome::Published),
+            Stage::Refused(_) if abandoned => Some(Outcome::Abandoned),
+            Stage::Refused(refusal) => Some(Outcome::Refused(refusal.reason)),
+            Stage::Waiting(_) | Stage::Reading { .. } => None,
+        }
     }
 
     /// Waits for its turn.
@@ -109,7 +134,7 @@ impl Flight {
     }
 
     /// Reads the file in a thread of its own, and keeps what came of it.
-    async fn read(&self, shared: &Shared, passed: Passed) {
+    async fn read(self: &Arc<Self>, shared: &Arc<Shared>, passed: Passed) {
         let (reply, mut answer) = oneshot::channel();
         let work = self.work(shared, passed);
         let read = move || {
@@ -134,8 +159,9 @@ impl Flight {
         let _late = answer.await;
     }
 
-    fn work(&self, shared: &Shared, passed: Passed) -> Work {
-        let bytes = self.key.identity.size;
+    fn work(self: &Arc<Self>, shared: &Arc<Shared>, passed: Passed) -> Work {
+        let (flight, of) = (Arc::clone(self), Arc::clone(shared));
+        let reserve = move |bytes| of.reserve(flight.id, flight.store(), bytes, &flight.monitor);
         let max_tensors = locked(&shared.options).config.max_tensors as usize;
         Work {
             passed,
@@ -143,9 +169,9 @@ impl Flight {
             key: self.key.clone(),
             checked: self.checked,
             max_tensors,
-            reserve: shared.reserve(self.id, &self.target.name, bytes),
+            reserve: Box::new(reserve),
             monitor: Arc::clone(&self.monitor),
-            beats: Arc::clone(&self.beats),
+            pulse: Arc::clone(&self.pulse),
             room: Arc::clone(&shared.room),
         }
     }
@@ -164,16 +190,14 @@ impl Flight {
                 );
                 return Some(answered.unwrap_or(Err(ended)));
             }
-            let now = (
-                self.monitor.bytes_read(),
-                self.beats.load(Ordering::Relaxed),
-            );
+            let read = self.monitor.bytes_read();
+            let now = (read, self.pulse.beats());
             if now != before {
                 (before, since) = (now, Instant::now());
             } else if since.elapsed() >= stall {
                 return None;
             }
-            let done = now.0.min(total);
+            let done = (read / self.pulse.passes()).min(total);
             self.stage.send_replace(Stage::Reading { done, total });
         }
     }
@@ -183,6 +207,7 @@ impl Flight {
             Ok(published) => published,
             Err(refused) => return self.conclude(shared, Stage::Refused(refused)),
         };
+        shared.release(self.id);
         let mut changes = shared.changes.subscribe();
         let done = Stage::Done {
             manifest: published.manifest,

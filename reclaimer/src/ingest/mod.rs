@@ -17,8 +17,10 @@
 mod broker;
 mod descriptor;
 mod flight;
+mod observer;
 mod options;
 mod read;
+mod reserved;
 mod schedule;
 
 use std::any::Any;
@@ -33,6 +35,7 @@ use tetris_store_layout::{ManifestId, Store};
 use crate::node::{Need, Room};
 
 pub use broker::{Broker, Ticket};
+pub use observer::{Ended, Observer, Outcome};
 pub use options::{IngestConfig, IngestOptions};
 
 /// How long a file stays referenced for clients that have not attached it yet.

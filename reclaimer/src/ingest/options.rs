@@ -15,9 +15,11 @@ pub struct IngestConfig {
     pub enabled: bool,
     /// Files that are read at a time.
     pub concurrent: u32,
+    /// Of these, files for one store.
+    pub per_store: u32,
     /// Of these, files of one user.
     pub per_user: u32,
-    /// Files that wait for their turn.
+    /// Files that wait for their turn, for one store.
     pub queue: u32,
     /// Of these, files of one user.
     pub queue_per_user: u32,
@@ -35,7 +37,9 @@ impl Default for IngestConfig {
     fn default() -> Self {
         Self {
             enabled: true,
-            concurrent: 2,
+            // More than one store may use: clients of one that read slowly leave turns for others.
+            concurrent: 4,
+            per_store: 2,
             per_user: 1,
             queue: 64,
             queue_per_user: 8,
@@ -50,12 +54,14 @@ impl Default for IngestConfig {
 
 impl IngestConfig {
     /// Each field with its value, and the least and most that it may have.
-    pub(crate) fn ranges(&self) -> [(&'static str, u64, u64, u64); 8] {
+    pub(crate) fn ranges(&self) -> [(&'static str, u64, u64, u64); 9] {
         let concurrent = u64::from(self.concurrent);
+        let per_store = u64::from(self.per_store);
         let queue = u64::from(self.queue);
         [
             ("ingest.concurrent", concurrent, 1, 64),
-            ("ingest.per_user", self.per_user.into(), 1, concurrent),
+            ("ingest.per_store", per_store, 1, concurrent),
+            ("ingest.per_user", self.per_user.into(), 1, per_store),
             ("ingest.queue", queue, 1, 1024),
             (
                 "ingest.queue_per_user",
@@ -81,8 +87,10 @@ impl IngestConfig {
 pub struct IngestOptions {
     /// The table.
     pub config: IngestConfig,
-    /// Limits of stores in bytes, by name (`policy.stores.NAME.limit_bytes`).
-    pub quotas: BTreeMap<String, u64>,
+    /// Limits of stores in bytes, by name (`policy.stores.NAME.limit_bytes`); none for a store that has a policy without one.
+    pub quotas: BTreeMap<String, Option<u64>>,
+    /// The limit of each other store (`policy.store.limit_bytes`).
+    pub quota_of_others: Option<u64>,
 }
 
 impl IngestOptions {
@@ -95,17 +103,20 @@ impl IngestOptions {
     }
 
     pub(super) fn quota(&self, store: &str) -> Option<u64> {
-        self.quotas.get(store).copied()
+        let own = self.quotas.get(store).copied();
+        own.unwrap_or(self.quota_of_others)
     }
 }
 
 impl From<&Config> for IngestOptions {
     fn from(config: &Config) -> Self {
-        let stores = config.policy.config().stores.iter();
-        let quotas = stores.filter_map(|(name, policy)| Some((name.clone(), policy.limit_bytes?)));
+        let policies = config.policy.config();
+        let quotas = policies.stores.iter();
+        let quotas = quotas.map(|(name, policy)| (name.clone(), policy.limit_bytes));
         Self {
             config: config.file.ingest.clone(),
             quotas: quotas.collect(),
+            quota_of_others: policies.store.limit_bytes,
         }
     }
 }

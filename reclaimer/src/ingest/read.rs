@@ -1,7 +1,7 @@
 //! The thread of a flight: tetris-agent's pipeline, and room for it.
 
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,20 +27,36 @@ pub(super) struct Work {
     pub(super) key: Key,
     pub(super) checked: Checked,
     pub(super) max_tensors: usize,
-    /// Bytes to have room made for before anything is read, where the store has a limit.
-    pub(super) reserve: Option<u64>,
+    /// Reserves bytes of a store's limit; gives what there has to be room for, if there is a limit.
+    pub(super) reserve: Box<dyn Fn(u64) -> Option<u64> + Send + Sync>,
     pub(super) monitor: Arc<Monitor>,
-    /// Grows while room is made, which is no standstill.
-    pub(super) beats: Arc<AtomicU64>,
+    pub(super) pulse: Arc<Pulse>,
     pub(super) room: Arc<AskRoom>,
+}
+
+/// What whoever watches a thread knows beside the bytes that it reads.
+#[derive(Debug, Default)]
+pub(super) struct Pulse {
+    /// Grows while room is made, which is no standstill.
+    beats: AtomicU64,
+    /// The file is read twice: to know what is missing, and to publish it.
+    twice: AtomicBool,
+}
+
+impl Pulse {
+    pub(super) fn beats(&self) -> u64 {
+        self.beats.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn passes(&self) -> u64 {
+        1 + u64::from(self.twice.load(Ordering::Relaxed))
+    }
 }
 
 impl Work {
     /// Reads, hashes and publishes. The descriptor is closed when it ends.
     pub(super) fn run(self) -> Result<Published, IngestRefusal> {
-        if let Some(bytes) = self.reserve {
-            self.have_room(bytes)?;
-        }
+        self.have_room_within_limit()?;
         let refused = Mutex::new(None);
         let make_room = |bytes| match self.have_room(bytes) {
             Ok(()) => true,
@@ -52,7 +68,13 @@ impl Work {
                 false
             }
         };
-        let result = Ingest {
+        let result = self.ingest(&make_room).run(&self.passed.file);
+        let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
+        result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)))
+    }
+
+    fn ingest<'a>(&'a self, make_room: &'a (dyn Fn(u64) -> bool + Sync)) -> Ingest<'a> {
+        Ingest {
             store: &self.target.store,
             kind: self.key.kind,
             identity: self.checked.identity,
@@ -60,11 +82,28 @@ impl Work {
             threads: self.threads(),
             max_tensors: self.max_tensors,
             monitor: Arc::clone(&self.monitor),
-            make_room: &make_room,
+            make_room,
         }
-        .run(&self.passed.file);
-        let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
-        result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)))
+    }
+
+    /// Has room for the whole file in a store with a limit. If there is none, the file is read for what of it is missing: it may be a
+    /// copy of one that is there, or share most of its tensors with one.
+    fn have_room_within_limit(&self) -> Result<(), IngestRefusal> {
+        let size = self.checked.identity.size;
+        let Some(whole) = (self.reserve)(size) else {
+            return Ok(());
+        };
+        let Err(refused) = self.have_room(whole) else {
+            return Ok(());
+        };
+        self.pulse.twice.store(true, Ordering::Relaxed);
+        let missing = self.ingest(&|_| false).missing_bytes(&self.passed.file);
+        let missing = missing.map_err(|error| refusal_of(&error))?;
+        match (self.reserve)(missing) {
+            _ if missing >= size => Err(refused),
+            Some(rest) if missing > 0 => self.have_room(rest),
+            _ => Ok(()),
+        }
     }
 
     fn threads(&self) -> NonZeroUsize {
@@ -96,7 +135,7 @@ impl Work {
             match answer.recv_timeout(Duration::from_secs(1)) {
                 Ok(room) => return judged(room),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.beats.fetch_add(1, Ordering::Relaxed);
+                    self.pulse.beats.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }

@@ -1,11 +1,15 @@
 //! Whose turn it is. No threads, no clock.
+//!
+//! Who asks is a user of a store: the store is the socket that it came through, which in a cluster is its namespace. What one store's
+//! clients do takes nothing from those of another but a bounded number of turns.
 
 use tetris_store_layout::{FileIdentity, ManifestKind};
 
 use super::options::IngestConfig;
 
-/// Files that are given up but whose reader still hangs, before files of file systems that can hang are refused.
-const MAX_HANGING: usize = 16;
+/// Files that are given up but whose reader still hangs, before files of file systems that can hang are refused: of one store, and in all.
+const MAX_HANGING_OF_STORE: usize = 4;
+const MAX_HANGING: usize = 64;
 
 /// What is read: which version of which file, as what, into which store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +49,9 @@ enum Phase {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
+/// Flights that start as soon as they look: their place among the entries, and who pays.
+type Starting = Vec<(usize, u32)>;
+
 impl Schedule {
     /// Adds a client to the flight of a file, if there is one.
     pub(super) fn join(&mut self, key: &Key, uid: u32) -> Option<u64> {
@@ -66,14 +73,11 @@ impl Schedule {
         local: bool,
         config: &IngestConfig,
     ) -> Result<u64, Full> {
-        let waiting = || {
-            let waiting = |entry: &&Entry| entry.phase == Phase::Waiting;
-            self.entries.iter().filter(waiting)
-        };
-        let own = waiting().filter(|entry| entry.users.first() == Some(&uid));
-        if waiting().count() >= config.queue as usize
-            || own.count() >= config.queue_per_user as usize
-            || (!local && self.hanging() >= MAX_HANGING)
+        let waiting = |entry: &Entry| entry.phase == Phase::Waiting;
+        let own = |entry: &Entry| waiting(entry) && entry.users.first() == Some(&uid);
+        if self.of_store(&key.store, waiting) >= config.queue as usize
+            || self.of_store(&key.store, own) >= config.queue_per_user as usize
+            || (!local && self.too_much_hangs(&key.store))
         {
             return Err(Full);
         }
@@ -102,53 +106,73 @@ impl Schedule {
 
     /// Starts a flight if it is its turn; otherwise says how many are before it.
     pub(super) fn try_start(&mut self, id: u64, config: &IngestConfig) -> Result<(), u32> {
-        let busy = self.charged(|phase| matches!(phase, Phase::Running(_)));
-        let mut ahead = busy as u32;
-        let mut free = (config.concurrent as usize).saturating_sub(busy);
-        let mut starting: Vec<u32> = Vec::new();
-        for entry in self
-            .entries
-            .iter()
-            .filter(|entry| entry.phase == Phase::Waiting)
+        let running = self.entries.iter().filter(|entry| entry.is_running());
+        let running = running.count();
+        let free = (config.concurrent as usize).saturating_sub(running);
+        let mut starting = Starting::new();
+        while starting.len() < free
+            && let Some((at, uid)) = self.next(&starting, config)
         {
-            let user = self.payer(entry, &starting, config);
-            if entry.id == id {
-                let Some(uid) = user.filter(|_| free > 0) else {
-                    return Err(ahead);
-                };
-                if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
-                    entry.phase = Phase::Running(uid);
-                }
+            if let Some(entry) = self.entries.get_mut(at).filter(|entry| entry.id == id) {
+                entry.phase = Phase::Running(uid);
                 return Ok(());
             }
-            ahead += 1;
-            if let Some(uid) = user.filter(|_| free > 0) {
-                // It starts as soon as it looks.
-                free -= 1;
-                starting.push(uid);
-            }
+            starting.push((at, uid));
         }
-        Err(ahead)
+        let earlier = self.entries.iter().take_while(|entry| entry.id != id);
+        let waiting = earlier.filter(|entry| entry.phase == Phase::Waiting);
+        Err((running + waiting.count()) as u32)
+    }
+
+    /// Who is next, and who pays for it: the earliest one of the stores with the fewest turns.
+    fn next(&self, starting: &Starting, config: &IngestConfig) -> Option<(usize, u32)> {
+        let entries = self.entries.iter().enumerate();
+        let candidates = entries.filter_map(|(at, entry)| {
+            if entry.phase != Phase::Waiting || starting.iter().any(|(other, _)| *other == at) {
+                return None;
+            }
+            let turns = self.turns(entry, starting, |_| true);
+            let uid = self.payer(entry, starting, config)?;
+            (turns < config.per_store as usize).then_some((turns, at, uid))
+        });
+        candidates.min().map(|(_, at, uid)| (at, uid))
     }
 
     /// A user who waits for a flight and may have another one.
-    fn payer(&self, entry: &Entry, starting: &[u32], config: &IngestConfig) -> Option<u32> {
+    fn payer(&self, entry: &Entry, starting: &Starting, config: &IngestConfig) -> Option<u32> {
         let may = |uid: &&u32| {
-            let running = self.charged(|phase| phase == Phase::Running(**uid));
-            let hanging = self.charged(|phase| phase == Phase::Hanging(**uid));
-            let starting = starting.iter().filter(|user| user == uid).count();
-            let hanging = if entry.local { 0 } else { hanging };
-            running + starting + hanging < config.per_user as usize
+            let hangs = |other: &Entry| other.phase == Phase::Hanging(**uid);
+            let hanging = if entry.local {
+                0
+            } else {
+                self.of_store(&entry.key.store, hangs)
+            };
+            let turns = self.turns(entry, starting, |user| user == **uid);
+            turns + hanging < config.per_user as usize
         };
         entry.users.iter().find(may).copied()
     }
 
-    fn charged(&self, is: impl Fn(Phase) -> bool) -> usize {
-        self.entries.iter().filter(|entry| is(entry.phase)).count()
+    /// Turns that users of the entry's store have, or are about to have.
+    fn turns(&self, entry: &Entry, starting: &Starting, of: impl Fn(u32) -> bool) -> usize {
+        let store = &entry.key.store;
+        let runs = |other: &Entry| matches!(other.phase, Phase::Running(uid) if of(uid));
+        let is_own = |at: usize| {
+            let other = self.entries.get(at);
+            other.is_some_and(|other| other.key.store == *store)
+        };
+        let about_to = starting.iter().filter(|(at, uid)| is_own(*at) && of(*uid));
+        self.of_store(store, runs) + about_to.count()
     }
 
-    fn hanging(&self) -> usize {
-        self.charged(|phase| matches!(phase, Phase::Hanging(_)))
+    fn of_store(&self, store: &str, is: impl Fn(&Entry) -> bool) -> usize {
+        let own = self.entries.iter().filter(|entry| entry.key.store == store);
+        own.filter(|entry| is(entry)).count()
+    }
+
+    fn too_much_hangs(&self, store: &str) -> bool {
+        let all = self.entries.iter().filter(|entry| entry.hangs());
+        self.of_store(store, Entry::hangs) >= MAX_HANGING_OF_STORE || all.count() >= MAX_HANGING
     }
 
     /// Gives a running flight up. Its thread may never come back.
@@ -166,13 +190,27 @@ impl Schedule {
     }
 }
 
+impl Entry {
+    fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running(_))
+    }
+
+    fn hangs(&self) -> bool {
+        matches!(self.phase, Phase::Hanging(_))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn key(ino: u64) -> Key {
+        key_in("a", ino)
+    }
+
+    fn key_in(store: &str, ino: u64) -> Key {
         Key {
-            store: "a".to_owned(),
+            store: store.to_owned(),
             kind: ManifestKind::File,
             identity: FileIdentity {
                 dev: 1,
@@ -254,16 +292,57 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_that_hang_are_refused_when_too_much_does() {
+    fn file_systems_that_hang_are_refused_where_too_much_does() {
         let (mut schedule, limits) = (Schedule::default(), LIMITS());
-        for uid in 0..MAX_HANGING as u32 {
-            let id = schedule
-                .begin(key(u64::from(uid)), uid, false, &limits)
-                .unwrap();
-            assert_eq!(schedule.try_start(id, &limits), Ok(()));
-            schedule.give_up(id);
+        let begin = |schedule: &mut Schedule, store: &str, uid: u32, local| {
+            let key = key_in(store, u64::from(uid));
+            schedule.begin(key, uid, local, &limits)
+        };
+        for store in 0..MAX_HANGING / MAX_HANGING_OF_STORE {
+            let store = store.to_string();
+            for uid in 0..MAX_HANGING_OF_STORE as u32 {
+                let id = begin(&mut schedule, &store, uid, false).unwrap();
+                assert_eq!(schedule.try_start(id, &LIMITS()), Ok(()));
+                schedule.give_up(id);
+            }
+            assert_eq!(begin(&mut schedule, &store, 99, false), Err(Full));
+            let local = begin(&mut schedule, &store, 99, true).unwrap();
+            schedule.end(local);
         }
-        assert_eq!(schedule.begin(key(99), 99, false, &limits), Err(Full));
-        assert!(schedule.begin(key(99), 99, true, &limits).is_ok());
+        assert_eq!(begin(&mut schedule, "other", 0, false), Err(Full));
+        assert!(begin(&mut schedule, "other", 0, true).is_ok());
+    }
+
+    #[test]
+    fn what_one_store_does_leaves_the_same_user_of_another_its_turns_and_its_queue() {
+        let (mut schedule, limits) = (Schedule::default(), LIMITS());
+        let many = |store: &str, schedule: &mut Schedule| -> Vec<u64> {
+            let all = (0..100).filter_map(|n| {
+                let key = key_in(store, u64::from(n));
+                schedule.begin(key, n % 5, true, &limits).ok()
+            });
+            all.collect()
+        };
+        let hostile = many("hostile", &mut schedule);
+        assert_eq!(hostile.len(), limits.queue as usize);
+        let start = |schedule: &mut Schedule, ids: &[u64]| -> usize {
+            let started = ids
+                .iter()
+                .filter(|id| schedule.try_start(**id, &limits).is_ok());
+            started.count()
+        };
+        assert_eq!(start(&mut schedule, &hostile), limits.per_store as usize);
+        // The same user ids, through another socket.
+        let other = many("other", &mut schedule);
+        assert_eq!(other.len(), limits.queue as usize);
+        assert_eq!(start(&mut schedule, &other), 2);
+        // A turn that gets free goes to the store that has fewer, though others wait for longer.
+        let third = schedule
+            .begin(key_in("third", 1), 1, true, &limits)
+            .unwrap();
+        assert!(schedule.try_start(third, &limits).is_err());
+        schedule.end(hostile[0]);
+        assert_eq!(start(&mut schedule, &hostile[1..]), 0);
+        assert_eq!(schedule.try_start(third, &limits), Ok(()));
     }
 }

@@ -7,6 +7,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tetris_reclaimer_core::Reason;
 
 use super::{Labels, RoomOutcome};
+use crate::ingest::Outcome;
 use crate::report::{ErrorClass, ScrubResult, Trigger};
 
 /// Upper bounds of pass durations in seconds. A plan over 100,000 objects takes 1 to 25 ms, listing them some
@@ -20,7 +21,7 @@ type Described = (&'static str, bool, &'static str, fn(&Counters) -> &ByStore);
 
 /// All counters by store. The registry appends the unit and `_total` to names.
 #[rustfmt::skip]
-const DESCRIBED: [Described; 13] = [
+const DESCRIBED: [Described; 15] = [
     ("load_hits", false, "Loads of models that were in the store", |c| &c.hits),
     ("load_hit", true, "Bytes that loads found in the store", |c| &c.hit_bytes),
     ("load_misses", false, "Models that came into the store, or came back", |c| &c.misses),
@@ -33,6 +34,8 @@ const DESCRIBED: [Described; 13] = [
     ("scrubbed", true, "Bytes read to check objects, by result", |c| &c.scrubbed_bytes),
     ("room_requests", false, "Loads that asked for room, by outcome", |c| &c.room_requests),
     ("room_requested", true, "Bytes that loads asked for, by outcome", |c| &c.room_bytes),
+    ("ingest_files", false, "Files that agents passed, by outcome; one that several wait for counts once", |c| &c.ingest_files),
+    ("ingest_read", true, "Bytes read of files that agents passed, by outcome", |c| &c.ingest_bytes),
     ("errors", false, "What went wrong, by class", |c| &c.errors),
 ];
 
@@ -110,6 +113,8 @@ pub(super) struct Counters {
     pub scrubbed_bytes: ByStore,
     pub room_requests: ByStore,
     pub room_bytes: ByStore,
+    pub ingest_files: ByStore,
+    pub ingest_bytes: ByStore,
     pub errors: ByStore,
     pass_seconds: Family<Labels, Histogram, fn() -> Histogram>,
 }
@@ -145,6 +150,7 @@ impl Counters {
         let results = || ByStore::split("result", ScrubResult::ALL.map(ScrubResult::name).to_vec());
         let outcomes =
             || ByStore::split("outcome", RoomOutcome::ALL.map(RoomOutcome::name).to_vec());
+        let ingests = || ByStore::split("outcome", Outcome::ALL.map(Outcome::name).to_vec());
         Self {
             hits: ByStore::plain(),
             hit_bytes: ByStore::plain(),
@@ -158,6 +164,8 @@ impl Counters {
             scrubbed_bytes: results(),
             room_requests: outcomes(),
             room_bytes: outcomes(),
+            ingest_files: ingests(),
+            ingest_bytes: ingests(),
             errors: ByStore::split("class", ErrorClass::ALL.map(ErrorClass::name).to_vec()),
             pass_seconds: Family::new_with_constructor(|| Histogram::new(PASS_SECONDS)),
         }

@@ -113,12 +113,21 @@ fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Sock
 
 /// Keeps other daemons from changing the name meanwhile: between finding that nobody listens and replacing it, one
 /// could have started.
-fn lock(store: &Store) -> Result<CreationLock, SocketError> {
+///
+/// `None` when somebody who can only read has put a lock in the way: that is no daemon, and does not keep this one from starting.
+fn lock(store: &Store) -> Result<Option<CreationLock>, SocketError> {
     let key = Digest::of(LOCK_KEY);
     let lock = store.creation_lock(&key, LOCK_WAIT, || false);
-    lock.ok_or_else(|| SocketError::Locked {
-        path: store.root().to_owned(),
-    })
+    if lock.is_none() && store.is_obstructed(&key) {
+        let path = store.root().join("locks");
+        tracing::warn!(path = %path.display(), "a read lock is in the way of daemons; going on without the lock. /proc/locks names its owner");
+        return Ok(None);
+    }
+    if lock.is_none() {
+        let path = store.root().to_owned();
+        return Err(SocketError::Locked { path });
+    }
+    Ok(lock)
 }
 
 fn address(path: &Path) -> Result<Address, SocketError> {

@@ -1,4 +1,4 @@
-//! The calls that the CSI sanity suite makes of Identity and Node services, and their errors.
+//! Volumes over their lives: published, published again, taken away, and what else is at the target.
 
 use std::fs;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -7,14 +7,13 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use tetris_reclaimer::csi::PerNamespace;
-use tetris_reclaimer::csi::wire::*;
 use tetris_store_layout::Store;
 use tonic::Code;
 
 use crate::fixture::{Driver, Host, request};
 
 /// What is mounted at a path, topmost last.
-fn mounts(path: &Path) -> Vec<String> {
+pub fn mounts(path: &Path) -> Vec<String> {
     let all = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
     let point = format!(" {} ", path.display());
     let there = all.lines().filter(|line| line.contains(&point));
@@ -44,89 +43,6 @@ pub fn expect_read_only(target: &Path) {
         Some(Errno::EROFS as i32),
         "{refused}"
     );
-}
-
-#[test]
-fn who_the_driver_is() {
-    let Some(host) = Host::new() else { return };
-    let store = host.store("a", &[]);
-    let path = store.path.clone();
-    let driver = Driver::start(&host.config(), vec![store]);
-    let info: GetPluginInfoResponse = driver
-        .csi("/csi.v1.Identity/GetPluginInfo", GetPluginInfoRequest {})
-        .unwrap();
-    assert_eq!(info.name, "csi.tetris.dev");
-    assert!(!info.vendor_version.is_empty());
-    let _none: GetPluginCapabilitiesResponse = driver
-        .csi(
-            "/csi.v1.Identity/GetPluginCapabilities",
-            GetPluginCapabilitiesRequest {},
-        )
-        .unwrap();
-    let probe = || driver.csi::<_, ProbeResponse>("/csi.v1.Identity/Probe", ProbeRequest {});
-    assert_eq!(probe().unwrap().ready, Some(true));
-    fs::remove_file(path.join("store")).unwrap();
-    assert_eq!(probe().unwrap().ready, Some(false));
-    let node: NodeGetInfoResponse = driver
-        .csi("/csi.v1.Node/NodeGetInfo", NodeGetInfoRequest {})
-        .unwrap();
-    assert_eq!(node.node_id, "node-1");
-    let _none: NodeGetCapabilitiesResponse = driver
-        .csi(
-            "/csi.v1.Node/NodeGetCapabilities",
-            NodeGetCapabilitiesRequest {},
-        )
-        .unwrap();
-    for unknown in [
-        "/csi.v1.Node/NodeStageVolume",
-        "/csi.v1.Node/NodeGetVolumeStats",
-        "/csi.v1.Controller/CreateVolume",
-    ] {
-        let error = driver
-            .csi::<_, ProbeResponse>(unknown, ProbeRequest {})
-            .unwrap_err();
-        assert_eq!(error.code(), Code::Unimplemented, "{unknown}");
-    }
-    driver.stop().unwrap();
-}
-
-#[test]
-fn requests_without_what_they_need_are_invalid() {
-    let Some(host) = Host::new() else { return };
-    let driver = Driver::start(&host.config(), vec![host.store("a", &[])]);
-    let target = host.target("pod");
-    let good = || request(&target, "blue");
-    let mut bad = vec![good(), good(), good(), good()];
-    bad[0].volume_id.clear();
-    bad[1].target_path.clear();
-    bad[2].volume_capability = None;
-    bad[3].target_path = format!("{}/../../../../../../x", target.display());
-    for request in bad {
-        let error = driver.publish(request).unwrap_err();
-        assert_eq!(error.code(), Code::InvalidArgument, "{error}");
-    }
-    let unpublish = |volume_id: &str, target_path: &str| {
-        let request = NodeUnpublishVolumeRequest {
-            volume_id: volume_id.to_owned(),
-            target_path: target_path.to_owned(),
-        };
-        driver
-            .csi::<_, NodeUnpublishVolumeResponse>("/csi.v1.Node/NodeUnpublishVolume", request)
-            .unwrap_err()
-            .code()
-    };
-    assert_eq!(
-        unpublish("", &target.display().to_string()),
-        Code::InvalidArgument
-    );
-    assert_eq!(unpublish("csi-1", ""), Code::InvalidArgument);
-    assert_eq!(unpublish("csi-1", "/etc"), Code::InvalidArgument);
-    assert!(!target.exists());
-    // The kubelet's directory of the volume is the kubelet's to make.
-    let nowhere = host.kubelet().join("pods/none/volumes/x/mount");
-    let error = driver.publish(request(&nowhere, "blue")).unwrap_err();
-    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
-    driver.stop().unwrap();
 }
 
 #[test]

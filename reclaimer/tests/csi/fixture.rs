@@ -94,7 +94,7 @@ impl Driver {
         let told = Arc::new(Mutex::new(Vec::new()));
         let tell = Arc::clone(&told);
         let stores = Stores::new(stores, move |store| {
-            tell.lock().unwrap().push(store.clone())
+            tell.lock().unwrap().push(store.clone());
         });
         let runtime = Runtime::new().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -141,9 +141,13 @@ impl Driver {
     }
 
     pub fn unpublish(&self, target: &Path) -> Result<(), Status> {
+        self.unpublish_volume("csi-1", &target.display().to_string())
+    }
+
+    pub fn unpublish_volume(&self, volume_id: &str, target_path: &str) -> Result<(), Status> {
         let request = NodeUnpublishVolumeRequest {
-            volume_id: "csi-1".to_owned(),
-            target_path: target.display().to_string(),
+            volume_id: volume_id.to_owned(),
+            target_path: target_path.to_owned(),
         };
         self.csi::<_, NodeUnpublishVolumeResponse>("/csi.v1.Node/NodeUnpublishVolume", request)
             .map(drop)
@@ -211,6 +215,17 @@ impl Driver {
             drop(std::os::unix::net::UnixListener::bind(socket).unwrap());
         }
     }
+}
+
+/// Calls a method of whoever listens at `socket`.
+pub fn call_at<Q, R>(socket: PathBuf, method: &'static str, message: Q) -> Result<R, Status>
+where
+    Q: prost::Message + Send + Sync + 'static,
+    R: prost::Message + Default + Send + Sync + 'static,
+{
+    Runtime::new()
+        .unwrap()
+        .block_on(call(socket, method, message))
 }
 
 async fn call<Q, R>(socket: PathBuf, method: &'static str, message: Q) -> Result<R, Status>

@@ -2,12 +2,16 @@
 
 #![cfg(feature = "node")]
 
+mod authority;
 mod calls;
 mod choosing;
 mod fixture;
+mod kubelet;
+mod process;
 mod propagation;
 mod registration;
 mod requests;
+mod sanity;
 mod wire;
 
 #[path = "../mount/namespace.rs"]

@@ -35,7 +35,7 @@ fn notify(driver: &Driver, config: &CsiConfig, plugin_registered: bool, error: &
 fn the_kubelet_is_told_where_the_services_are() {
     let (dir, config) = config();
     let driver = Driver::start(&config, Vec::new());
-    let registration = dir.path().join("plugins_registry/csi.example.com-reg.sock");
+    let registration = dir.path().join("plugins_registry/reg@csi.example.com.sock");
     let info: PluginInfo = driver
         .call(
             &registration,
@@ -98,12 +98,34 @@ fn configurations_are_checked() {
         config.check().unwrap_err().to_string()
     };
     CsiConfig::default().check().unwrap();
-    for name in ["", "-a", "a.", "a/b", "a b", &"a".repeat(64)] {
+    for name in [
+        "",
+        "-a",
+        "a.",
+        "a..b",
+        "a-.b",
+        "a/b",
+        "a b",
+        "Csi.Example",
+        &"a".repeat(64),
+    ] {
         let error = refused(&|config| name.clone_into(&mut config.driver));
         assert!(error.contains("field `csi.driver`"), "{error}");
     }
     let error = refused(&|config| config.kubelet_dir = "kubelet".into());
-    assert!(error.contains("an absolute path, found kubelet"), "{error}");
+    assert!(
+        error.contains("an absolute path") && error.ends_with("found kubelet"),
+        "{error}"
+    );
+    for dir in ["/var/lib/ku belet", "/var/lib/[kubelet]", "/var/lib/a@b"] {
+        let error = refused(&|config| config.kubelet_dir = dir.into());
+        assert!(error.contains("letters, digits"), "{error}");
+    }
+    let longest = CsiConfig {
+        driver: "a".repeat(63),
+        ..CsiConfig::default()
+    };
+    longest.check().unwrap();
     let error = refused(&|config| config.kubelet_dir = format!("/{}", "k".repeat(80)).into());
     assert!(error.contains("over 107 bytes"), "{error}");
 }

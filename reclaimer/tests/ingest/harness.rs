@@ -1,30 +1,26 @@
-//! A store, a daemon that takes files for it, and a read-only view of it for clients.
+//! A daemon that takes files for a store, and clients that send whatever a test wants.
 
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};
+use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use tempfile::TempDir;
 use tetris_agent::daemon::{FrameHeader, IngestReason, IngestRefusal, Message, preamble};
-use tetris_agent::{Agent, CreateOptions, ManifestKind, Store};
+use tetris_agent::{Agent, ManifestKind};
 use tetris_reclaimer::ingest::{AskRoom, Broker, IngestConfig, IngestOptions};
 use tetris_reclaimer::node::{Refused, Room};
 use tetris_reclaimer::socket::{Limits, Socket};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
-pub const PATIENCE: Duration = Duration::from_mins(1);
+use crate::ground::Ground;
 
-/// Descriptors of the process are counted, so one test runs at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Polls until `done`.
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
@@ -54,45 +50,35 @@ pub struct Site {
     runtime: Option<Runtime>,
     stop: Option<oneshot::Sender<()>>,
     served: Option<tokio::task::JoinHandle<()>>,
-    mounts: Vec<PathBuf>,
-    pub dir: TempDir,
-    _alone: MutexGuard<'static, ()>,
+    // Dropped last: its mounts are in use before.
+    ground: Ground,
+}
+
+impl Deref for Site {
+    type Target = Ground;
+
+    fn deref(&self) -> &Ground {
+        &self.ground
+    }
 }
 
 impl Site {
     /// A store on a tmpfs of `mib`; `None` for who may not mount, which is said.
     pub fn new(mib: u32, options: IngestOptions, room: Arc<AskRoom>) -> Option<Self> {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        if !nix::unistd::geteuid().is_root() {
-            let test = std::thread::current();
-            let test = test.name().unwrap_or("test").to_owned();
-            let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: needs root to mount");
-            return None;
-        }
-        unshare(CloneFlags::CLONE_NEWNS).unwrap();
-        let none = None::<&str>;
-        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-        mount(none, "/", none, private, none).unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        let (store, view) = (dir.path().join("store"), dir.path().join("view"));
-        for folder in [&store, &view] {
-            std::fs::create_dir(folder).unwrap();
-        }
-        let size = format!("size={mib}m,mode=0755");
-        let flags = MsFlags::empty();
-        mount(
-            Some("tetris-test"),
-            &store,
-            Some("tmpfs"),
-            flags,
-            Some(size.as_str()),
-        )
-        .unwrap();
-        Store::create(&store, &CreateOptions::default()).unwrap();
-        mount(Some(&store), &view, none, MsFlags::MS_BIND, none).unwrap();
-        let read_only = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-        mount(none, &view, none, read_only, none).unwrap();
+        Self::within(mib, options, room, Limits::default())
+    }
+
+    /// One whose socket has these limits.
+    pub fn within(
+        mib: u32,
+        options: IngestOptions,
+        room: Arc<AskRoom>,
+        limits: Limits,
+    ) -> Option<Self> {
+        Some(Self::on(Ground::new(mib)?, options, room, limits))
+    }
+
+    fn on(ground: Ground, options: IngestOptions, room: Arc<AskRoom>, limits: Limits) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -101,7 +87,7 @@ impl Site {
         let broker = Broker::new(options, room);
         let socket = {
             let _inside = runtime.enter();
-            Socket::bind(&store, "store")
+            Socket::bind(&ground.store(), "store")
                 .unwrap()
                 .with_broker(broker.clone())
         };
@@ -110,40 +96,22 @@ impl Site {
         let stopped = async {
             let _ = stopped.await;
         };
-        let served = runtime.spawn(socket.serve(asks, Limits::default(), |_| {}, stopped));
-        Some(Self {
+        let served = runtime.spawn(socket.serve(asks, limits, |_| {}, stopped));
+        Self {
             broker,
             runtime: Some(runtime),
             stop: Some(stop),
             served: Some(served),
-            mounts: vec![view, store],
-            dir,
-            _alone: alone,
-        })
+            ground,
+        }
     }
 
     pub fn plain() -> Option<Self> {
         Self::new(64, IngestOptions::default(), no_room())
     }
 
-    pub fn store(&self) -> PathBuf {
-        self.dir.path().join("store")
-    }
-
-    /// The store as a container sees it.
-    pub fn view(&self) -> PathBuf {
-        self.dir.path().join("view")
-    }
-
     pub fn agent(&self) -> Agent {
         Agent::open(self.view()).unwrap()
-    }
-
-    /// A file of one tensor, told from others by its seed.
-    pub fn model(&self, name: &str, len: usize, seed: u8) -> PathBuf {
-        let path = self.dir.path().join(name);
-        std::fs::write(&path, safetensors(len, seed)).unwrap();
-        path
     }
 
     pub fn stop(&mut self) {
@@ -168,19 +136,6 @@ impl Site {
             other => panic!("no refusal: {other:?}"),
         }
     }
-
-    /// Nothing is in the store that a load of the whole would not find to be true.
-    pub fn is_sound(&self) -> bool {
-        let store = Store::open(self.store()).unwrap();
-        std::fs::read_dir(store.objects_dir())
-            .unwrap()
-            .all(|entry| {
-                let entry = entry.unwrap();
-                let name = entry.file_name().into_string().unwrap();
-                let id = tetris_agent::TensorId::of(&std::fs::read(entry.path()).unwrap());
-                name.starts_with(&id.to_string())
-            })
-    }
 }
 
 impl Drop for Site {
@@ -192,9 +147,6 @@ impl Drop for Site {
             }
             runtime.shutdown_timeout(Duration::from_secs(5));
         }
-        for mount in &self.mounts {
-            let _ = umount2(mount, MntFlags::MNT_DETACH);
-        }
     }
 }
 
@@ -205,20 +157,9 @@ pub fn with_quota(bytes: u64) -> IngestOptions {
             queue_per_user: 1,
             ..IngestConfig::default()
         },
-        quotas: [("store".to_owned(), bytes)].into(),
+        quotas: [("store".to_owned(), Some(bytes))].into(),
+        ..IngestOptions::default()
     }
-}
-
-pub fn tensor(len: usize, seed: u8) -> Vec<u8> {
-    (0..len).map(|at| (at % 251) as u8 ^ seed).collect()
-}
-
-pub fn safetensors(len: usize, seed: u8) -> Vec<u8> {
-    let header = format!(r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);
-    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-    bytes.extend_from_slice(header.as_bytes());
-    bytes.extend(tensor(len, seed));
-    bytes
 }
 
 pub fn descriptors() -> usize {
@@ -252,6 +193,11 @@ impl Raw {
     pub fn pass(&mut self, kind: ManifestKind, files: &[BorrowedFd<'_>]) {
         let frame = Message::Ingest { kind }.encode();
         self.send(&frame[..5]);
+        self.send_with(&frame[5..], files);
+    }
+
+    /// Bytes with any number of descriptors.
+    pub fn send_with(&mut self, bytes: &[u8], files: &[BorrowedFd<'_>]) {
         let raw: Vec<_> = files.iter().map(AsRawFd::as_raw_fd).collect();
         let rights = [ControlMessage::ScmRights(&raw)];
         let rights = if raw.is_empty() {
@@ -259,7 +205,7 @@ impl Raw {
         } else {
             &rights
         };
-        let bytes = [IoSlice::new(&frame[5..])];
+        let bytes = [IoSlice::new(bytes)];
         sendmsg::<()>(self.0.as_raw_fd(), &bytes, rights, MsgFlags::empty(), None).unwrap();
     }
 

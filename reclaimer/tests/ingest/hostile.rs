@@ -1,12 +1,17 @@
 //! Clients that do not keep to the rules, beside one that does.
 
+use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 use tetris_agent::{ManifestKind, Recognised};
+use tetris_reclaimer::socket::Socket;
 
 use crate::harness::{Raw, Site, descriptors, eventually};
 
@@ -17,7 +22,7 @@ const ROOT: &str = "TETRIS_TEST_HOSTILE";
 fn attacker() {
     let root = std::env::var_os(ROOT).unwrap();
     let root = Path::new(&root);
-    let null = std::fs::File::open("/dev/null").unwrap();
+    let null = File::open("/dev/null").unwrap();
     let mut held = Vec::new();
     for round in 0..10_000_u32 {
         let Ok(stream) = UnixStream::connect(root.join("daemon")) else {
@@ -44,6 +49,34 @@ fn attacker() {
         let mut raw = raw.unwrap();
         raw.pass(ManifestKind::File, &[null.as_fd(); 100]);
     }
+}
+
+#[test]
+fn a_lock_of_someone_who_can_only_read_holds_up_nobody() {
+    let Some(mut site) = Site::plain() else {
+        return;
+    };
+    let locks = site.view().join("locks");
+    // Others cannot even open it; root in a container can.
+    assert_eq!(locks.metadata().unwrap().mode() & 0o777, 0o600);
+    let locks = File::open(locks).unwrap();
+    let all = libc::flock {
+        l_type: libc::F_RDLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    fcntl(&locks, FcntlArg::F_OFD_SETLK(&all)).unwrap();
+    let model = site.agent().load(site.model("m", 1 << 20, 1)).unwrap();
+    assert_eq!(model.report().recognised, [Recognised::Brokered]);
+    site.stop();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    let next = Socket::bind(&site.store(), "store").unwrap();
+    UnixStream::connect(site.view().join("daemon")).unwrap();
+    drop(next);
+    assert!(!site.view().join("daemon").exists());
 }
 
 #[test]

@@ -13,7 +13,8 @@ use tetris_agent::ManifestKind;
 use tetris_agent::daemon::{ErrorCode, IngestReason, Message};
 use tetris_reclaimer::ingest::{IngestConfig, IngestOptions};
 
-use crate::harness::{Raw, Site, descriptors, eventually, no_room, open, safetensors};
+use crate::ground::safetensors;
+use crate::harness::{Raw, Site, descriptors, eventually, no_room, open};
 
 const WHOLE: ManifestKind = ManifestKind::File;
 
@@ -77,6 +78,32 @@ fn no_descriptor_and_several_are_errors_and_the_connection_goes_on() {
     // Of another length it is no such message.
     raw.send(b"\x02\0\0\0\x40\x01\x01");
     assert!(matches!(raw.answer(), Message::Error { .. }));
+    raw.pass(WHOLE, &[file.as_fd()]);
+    assert!(matches!(raw.answer(), Message::Ingested { .. }));
+    drop(raw);
+    eventually("all are closed", || descriptors() <= before);
+}
+
+#[test]
+fn a_descriptor_in_the_wrong_place_is_dropped() {
+    let Some(site) = Site::plain() else { return };
+    let file = open(&site.model("m", 1 << 20, 1));
+    let before = descriptors();
+    let mut raw = Raw::greeted(&site.view());
+    // With the header, where none is looked for; with another kind; and as descriptors alone, which a stream does not carry.
+    let frame = Message::Ingest { kind: WHOLE }.encode();
+    raw.send_with(&frame[..5], &[file.as_fd()]);
+    raw.send(&frame[5..]);
+    let Message::Error { code, text } = raw.answer() else {
+        panic!("no error");
+    };
+    assert_eq!(code, ErrorCode::MALFORMED);
+    assert!(text.contains("found 0"), "{text}");
+    raw.send_with(&Message::IngestDone.encode(), &[file.as_fd(); 50]);
+    assert!(matches!(raw.answer(), Message::Error { .. }));
+    raw.send_with(&[], &[file.as_fd()]);
+    drop(raw);
+    let mut raw = Raw::greeted(&site.view());
     raw.pass(WHOLE, &[file.as_fd()]);
     assert!(matches!(raw.answer(), Message::Ingested { .. }));
     drop(raw);

@@ -11,7 +11,8 @@ use tetris_agent::gc::{GcOptions, collect};
 use tetris_agent::{Agent, LoadOptions, ManifestKind, Recognised, Store};
 use tetris_reclaimer::ingest::IngestOptions;
 
-use crate::harness::{Raw, Site, eventually, no_room, open, room, tensor, with_quota};
+use crate::ground::tensor;
+use crate::harness::{Raw, Site, eventually, no_room, open, room, with_quota};
 
 const MIB: usize = 1 << 20;
 

@@ -35,7 +35,7 @@ fn little_has_to_be_said() {
     let socket = csi.registration_socket();
     assert_eq!(
         socket,
-        Path::new("/var/lib/kubelet/plugins_registry/csi.tetris.dev-reg.sock")
+        Path::new("/var/lib/kubelet/plugins_registry/reg@csi.tetris.dev.sock")
     );
 }
 

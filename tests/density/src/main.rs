@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use nix::sys::signal::Signal;
 use tetris_density::args::{Args, Format};
 use tetris_density::process::{child, protocol};
 use tetris_density::report::{html, text};
-use tetris_density::system::{interrupt, privacy};
+use tetris_density::system::{broker, interrupt, privacy};
 use tetris_density::{Error, run};
 
 const FAILED: u8 = 1;
@@ -25,6 +26,9 @@ fn main() -> ExitCode {
             ExitCode::from(FAILED)
         };
     }
+    if std::env::args().nth(1).as_deref() == Some(broker::DAEMON) {
+        return daemon();
+    }
     let args = Args::parse();
     match benchmark(&args) {
         Ok(code) => code,
@@ -38,6 +42,19 @@ fn main() -> ExitCode {
             })
         }
     }
+}
+
+/// The daemon of the method that leaves publishing to it, which ends with this benchmark however that ends.
+fn daemon() -> ExitCode {
+    let lasts = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
+    debug_assert!(lasts.is_ok(), "a valid signal was refused");
+    let args = std::env::args_os();
+    tetris_reclaimer::cli::Cli::parse_from(
+        args.enumerate()
+            .filter(|(i, _)| *i != 1)
+            .map(|(_, arg)| arg),
+    )
+    .run()
 }
 
 fn benchmark(args: &Args) -> Result<ExitCode> {

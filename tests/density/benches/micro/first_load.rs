@@ -19,7 +19,7 @@ pub fn benches() -> Vec<Bench> {
     }]
 }
 
-fn first_load(fixture: &Fixture) -> Result<f64> {
+pub fn first_load(fixture: &Fixture) -> Result<f64> {
     let root = fixture.beside_store("first-load");
     let agent = Agent::with_store(Store::create(&root, &CreateOptions::default())?);
     let taken = seconds(|| {

@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 mod attach;
+mod brokered;
 mod first_load;
 mod fixture;
 mod hashing;
@@ -36,6 +37,7 @@ fn main() -> Result<()> {
     let benches: Vec<Bench> = [
         attach::benches(),
         first_load::benches(),
+        brokered::benches(),
         hashing::benches(),
         holders::benches(),
     ]

@@ -45,12 +45,30 @@ pub fn of(workloads: &[WorkloadReport]) -> Vec<Bar> {
             memory(Method::TetrisOwnFile),
         ),
         bar(
+            "start through the daemon, own file each, against publishing directly",
+            "tetris-brokered / tetris-own-file",
+            1.15,
+            broker_ratio(replicas),
+        ),
+        bar(
+            "memory, own file each, published by the daemon, which counts",
+            MEMORY_FORMULA,
+            1.02,
+            memory(Method::TetrisBrokered),
+        ),
+        bar(
             "inference on store weights",
             "tetris / private, median of rounds",
             1.0,
             inference_ratio(replicas),
         ),
     ]
+}
+
+/// Median attach and touch of a file that nobody has seen, which holds a model that is in the store.
+fn broker_ratio(replicas: &WorkloadReport) -> Option<f64> {
+    let brokered = attach_and_touch(replicas, Method::TetrisBrokered)?;
+    Some(brokered / attach_and_touch(replicas, Method::TetrisOwnFile)?)
 }
 
 const MEMORY_FORMULA: &str = "(group - the processes themselves) / one copy";

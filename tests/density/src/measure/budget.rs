@@ -114,6 +114,10 @@ fn fill(
     // Dropped in the reverse order: workers, cgroup, store.
     let store = bench.store_for(method)?;
     let group = Cgroup::create(&format!("tetris-density-{}", std::process::id()), limit)?;
+    if let Some(daemon) = store.as_ref().and_then(StorePlace::daemon) {
+        // What it publishes counts as what workers publish themselves.
+        group.add(daemon)?;
+    }
     let mut workers: Vec<Worker> = Vec::new();
     let bytes: Vec<u64> = (0..cap).map(|i| bench.workload.file_bytes_of(i)).collect();
     let mut yardstick = None;
@@ -164,7 +168,7 @@ fn add(
     let files = bench.copies.files(bench.workload, method, workers.len());
     let mut worker = bench.launcher.start(method.loader())?;
     worker.join(&group.procs())?;
-    worker.load(method.loader(), &files, store.map(StorePlace::path))?;
+    worker.load(method.loader(), &files, store.map(StorePlace::for_workers))?;
     workers.push(worker);
     Ok(())
 }

@@ -121,7 +121,7 @@ fn start(
     if method.is_private() || method.uses_store() && !repeat {
         warm::back(bench.workload.file_bytes_of(instance))?;
     }
-    let times = worker.load(method.loader(), &files, store.map(StorePlace::path))?;
+    let times = worker.load(method.loader(), &files, store.map(StorePlace::for_workers))?;
     workers.push(worker);
     Ok(Start {
         instance,
@@ -140,7 +140,9 @@ fn point(
     workers: &[Worker],
     available_before: u64,
 ) -> Result<GroupPoint> {
-    let processes = ProcessMemory::of_all(workers.iter().map(Worker::pid))?;
+    // The daemon is part of what this way of loading takes.
+    let daemon = store.and_then(StorePlace::daemon);
+    let processes = ProcessMemory::of_all(workers.iter().map(Worker::pid).chain(daemon))?;
     let store_bytes = store.map(StorePlace::used).transpose()?.unwrap_or(0);
     let unmapped = store_bytes.saturating_sub(processes.pss_shmem);
     Ok(GroupPoint {

@@ -41,7 +41,7 @@ fn of_loader(
     let mut workers = Vec::new();
     for _ in 0..count {
         let mut worker = launcher.start(loader)?;
-        worker.load(loader, &file, store.map(StorePlace::path))?;
+        worker.load(loader, &file, store.map(StorePlace::for_workers))?;
         workers.push(worker);
     }
     let memory = ProcessMemory::of_all(workers.iter().map(Worker::pid))?;

@@ -65,7 +65,7 @@ fn enter(bench: &mut Bench<'_>, method: Method) -> Result<Contestant> {
     worker.load(
         method.loader(),
         &files,
-        store.as_ref().map(StorePlace::path),
+        store.as_ref().map(StorePlace::for_workers),
     )?;
     let samples = InferenceSamples {
         method,

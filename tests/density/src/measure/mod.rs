@@ -15,8 +15,8 @@ use crate::error::Result;
 use crate::methods::{self, Method};
 use crate::process::handle::Launcher;
 use crate::report::progress::Progress;
-use crate::system::ksm;
 use crate::system::store::StorePlace;
+use crate::system::{broker, ksm};
 use crate::units::MIB;
 use crate::workload::Workload;
 use crate::workload::copies::Copies;
@@ -70,8 +70,11 @@ impl Bench<'_> {
             return Ok(None);
         }
         let stored = self.workload.stored_bytes();
-        let place = StorePlace::create(self.workdir, stored + stored / 4 + 64 * MIB)?;
+        let mut place = StorePlace::create(self.workdir, stored + stored / 4 + 64 * MIB)?;
         methods::tetris::create_store(place.path())?;
+        if method == Method::TetrisBrokered {
+            place.serve(&self.launcher.program)?;
+        }
         Ok(Some(place))
     }
 
@@ -92,6 +95,7 @@ impl Bench<'_> {
 pub fn unavailable(launcher: &Launcher, method: Method) -> Option<String> {
     match method {
         Method::Ksm => ksm::unavailable(),
+        Method::TetrisBrokered => broker::unavailable(),
         _ => launcher.python.unavailable(method.loader()),
     }
 }

@@ -42,6 +42,8 @@ pub enum Method {
     TetrisSidecar,
     /// Tensor store, own copy of the file each, which must be hashed once
     TetrisOwnFile,
+    /// Tensor store mounted read-only, own copy of the file each, which the daemon reads and publishes
+    TetrisBrokered,
     /// Python processes, safetensors.torch, all map the same file (only when asked for)
     TorchSafetensors,
     /// Python processes, safetensors.torch, own copy of the file each (only when asked for)
@@ -55,7 +57,7 @@ pub enum Method {
 impl Method {
     /// The methods that run unless others are asked for, in the order of the tables. Those with PyTorch need an
     /// interpreter that has it, and take long to start.
-    pub const DEFAULT: [Self; 7] = [
+    pub const DEFAULT: [Self; 8] = [
         Self::Private,
         Self::PageCache,
         Self::OwnFile,
@@ -63,6 +65,7 @@ impl Method {
         Self::Tetris,
         Self::TetrisSidecar,
         Self::TetrisOwnFile,
+        Self::TetrisBrokered,
     ];
 
     /// Name on the command line and in every output.
@@ -75,6 +78,7 @@ impl Method {
             Self::Tetris => "tetris",
             Self::TetrisSidecar => "tetris-sidecar",
             Self::TetrisOwnFile => "tetris-own-file",
+            Self::TetrisBrokered => "tetris-brokered",
             Self::TorchSafetensors => "torch-safetensors",
             Self::TorchSafetensorsOwnFile => "torch-safetensors-own-file",
             Self::Torch => "torch",
@@ -92,6 +96,9 @@ impl Method {
             Self::Tetris => "tensor store, all processes open one file: known after the first",
             Self::TetrisSidecar => "tensor store, own copy of the file each, known by its sidecar",
             Self::TetrisOwnFile => "tensor store, own copy of the file each, hashed once by each",
+            Self::TetrisBrokered => {
+                "tensor store mounted read-only, own copy of the file each, read and published by the daemon"
+            }
             Self::TorchSafetensors => "Python processes, safetensors.torch.load_file of one file",
             Self::TorchSafetensorsOwnFile => {
                 "Python processes, safetensors.torch.load_file, own copy of the file each"
@@ -109,7 +116,9 @@ impl Method {
             Self::Private => Loader::Heap,
             Self::PageCache | Self::OwnFile => Loader::FileMap,
             Self::Ksm => Loader::Mergeable,
-            Self::Tetris | Self::TetrisSidecar | Self::TetrisOwnFile => Loader::Tetris,
+            Self::Tetris | Self::TetrisSidecar | Self::TetrisOwnFile | Self::TetrisBrokered => {
+                Loader::Tetris
+            }
             Self::TorchSafetensors | Self::TorchSafetensorsOwnFile => Loader::TorchSafetensors,
             Self::Torch | Self::TorchOwnFile => Loader::Torch,
         }
@@ -122,6 +131,7 @@ impl Method {
             Self::OwnFile
                 | Self::TetrisSidecar
                 | Self::TetrisOwnFile
+                | Self::TetrisBrokered
                 | Self::TorchSafetensorsOwnFile
                 | Self::TorchOwnFile
         )

@@ -2,6 +2,6 @@
 
 pub mod child;
 pub mod handle;
-mod pipes;
+pub mod pipes;
 pub mod protocol;
 pub mod python;

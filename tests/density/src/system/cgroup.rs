@@ -84,6 +84,12 @@ impl Cgroup {
         self.directory.join("cgroup.procs")
     }
 
+    /// Moves a process here.
+    pub fn add(&self, pid: u32) -> Result<()> {
+        let procs = self.procs();
+        fs::write(&procs, pid.to_string()).map_err(Error::io("add a process to", &procs))
+    }
+
     /// The most that was ever charged to it, in bytes; `None` on kernels that do not record it.
     pub fn peak(&self) -> Option<u64> {
         let name = match self.version {

@@ -1,5 +1,6 @@
 //! What is read from and set in the operating system.
 
+pub mod broker;
 pub mod cgroup;
 pub mod disk;
 pub mod interrupt;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::error::{Error, Result};
+use crate::system::broker::Broker;
 use crate::system::{disk, machine, memory};
 
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -16,6 +17,7 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 pub struct StorePlace {
     directory: PathBuf,
     mounted: bool,
+    broker: Option<Broker>,
 }
 
 impl StorePlace {
@@ -30,6 +32,7 @@ impl StorePlace {
                 return Ok(Self {
                     directory,
                     mounted: true,
+                    broker: None,
                 });
             }
             fs::remove_dir(&directory).map_err(Error::io("remove", &directory))?;
@@ -40,12 +43,31 @@ impl StorePlace {
         Ok(Self {
             directory,
             mounted: false,
+            broker: None,
         })
+    }
+
+    /// Starts a daemon for the store that lies in it: from now on workers get a read-only view and leave publishing to the
+    /// daemon. `program` is this very executable.
+    pub fn serve(&mut self, program: &Path) -> Result<()> {
+        let view = self.directory.with_extension("view");
+        self.broker = Some(Broker::start(program, &self.directory, view)?);
+        Ok(())
     }
 
     /// The directory for the store.
     pub fn path(&self) -> &Path {
         &self.directory
+    }
+
+    /// The store as workers see it.
+    pub fn for_workers(&self) -> &Path {
+        self.broker.as_ref().map_or(&self.directory, Broker::view)
+    }
+
+    /// The process id of the store's daemon, if there is one.
+    pub fn daemon(&self) -> Option<u32> {
+        self.broker.as_ref().map(Broker::pid)
     }
 
     /// Bytes of memory the store takes, whether mapped or not.
@@ -85,6 +107,7 @@ fn mount_tmpfs(directory: &Path, size: u64) -> nix::Result<()> {
 
 impl Drop for StorePlace {
     fn drop(&mut self) {
+        self.broker = None;
         if self.mounted {
             // Detached even if a worker should still map it; the memory goes with the last of them.
             let _ = umount2(&self.directory, MntFlags::MNT_DETACH);

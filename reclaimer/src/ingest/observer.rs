@@ -1,0 +1,98 @@
+//! Who is told of what becomes of passed files.
+
+use std::time::Duration;
+
+use tetris_agent::daemon::IngestReason;
+
+/// How a passed file ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was read and published.
+    Published,
+    /// It was in the store.
+    Known,
+    /// Its clients were gone before it was done.
+    Abandoned,
+    /// It was refused, for this reason.
+    Refused(IngestReason),
+}
+
+impl Outcome {
+    /// All that have names of their own.
+    pub const ALL: [Self; 12] = [
+        Self::Published,
+        Self::Known,
+        Self::Abandoned,
+        Self::Refused(IngestReason::NOT_A_FILE),
+        Self::Refused(IngestReason::NOT_READABLE),
+        Self::Refused(IngestReason::TOO_LARGE),
+        Self::Refused(IngestReason::NO_ROOM),
+        Self::Refused(IngestReason::CHANGED),
+        Self::Refused(IngestReason::INVALID),
+        Self::Refused(IngestReason::BUSY),
+        Self::Refused(IngestReason::STALLED),
+        Self::Refused(IngestReason::UNAVAILABLE),
+    ];
+
+    /// Its name in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::Known => "known",
+            Self::Abandoned => "abandoned",
+            Self::Refused(IngestReason::NOT_A_FILE) => "not-a-file",
+            Self::Refused(IngestReason::NOT_READABLE) => "not-readable",
+            Self::Refused(IngestReason::TOO_LARGE) => "too-large",
+            Self::Refused(IngestReason::NO_ROOM) => "no-room",
+            Self::Refused(IngestReason::CHANGED) => "changed",
+            Self::Refused(IngestReason::INVALID) => "invalid",
+            Self::Refused(IngestReason::BUSY) => "busy",
+            Self::Refused(IngestReason::STALLED) => "stalled",
+            Self::Refused(_) => "unavailable",
+        }
+    }
+}
+
+/// The end of a passed file. One that several clients wait for ends once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended<'a> {
+    /// The store.
+    pub store: &'a str,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Bytes that were read of it; a byte read twice counts twice.
+    pub bytes_read: u64,
+    /// Time since it was passed.
+    pub took: Duration,
+}
+
+/// Is told of passed files, on the runtime's threads, and should return soon.
+pub trait Observer: Send + Sync {
+    /// So many files wait, are read or are kept for clients of this store from now on.
+    fn in_flight(&self, store: &str, files: usize);
+
+    /// A file has ended.
+    fn ended(&self, ended: Ended<'_>);
+}
+
+/// Nobody.
+impl Observer for () {
+    fn in_flight(&self, _: &str, _: usize) {}
+
+    fn ended(&self, _: Ended<'_>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_outcome_has_a_name_of_its_own() {
+        let names: BTreeSet<_> = Outcome::ALL.map(Outcome::name).into();
+        assert_eq!(names.len(), Outcome::ALL.len());
+        let later = Outcome::Refused(IngestReason(77));
+        assert!(names.contains(later.name()));
+    }
+}

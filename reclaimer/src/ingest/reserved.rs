@@ -1,0 +1,70 @@
+//! Room that files in stores with a limit have been given, and have not filled yet.
+
+use std::sync::Arc;
+
+use tetris_agent::ingest::Monitor;
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(super) struct Reserved(Vec<Reservation>);
+
+#[derive(Debug)]
+struct Reservation {
+    flight: u64,
+    store: String,
+    bytes: u64,
+    monitor: Arc<Monitor>,
+    /// What had been read before.
+    since: u64,
+}
+
+impl Reservation {
+    /// What is read is about to be published: from then on the store's catalogue counts it.
+    fn left(&self) -> u64 {
+        let read = self.monitor.bytes_read().saturating_sub(self.since);
+        self.bytes.saturating_sub(read)
+    }
+}
+
+impl Reserved {
+    /// Reserves bytes for what a flight reads from now on, instead of what it had. Returns what the store has to have room for.
+    pub(super) fn set(
+        &mut self,
+        flight: u64,
+        store: &str,
+        bytes: u64,
+        monitor: &Arc<Monitor>,
+    ) -> u64 {
+        self.end(flight);
+        self.0.push(Reservation {
+            flight,
+            store: store.to_owned(),
+            bytes,
+            monitor: Arc::clone(monitor),
+            since: monitor.bytes_read(),
+        });
+        let own = self.0.iter().filter(|other| other.store == store);
+        own.map(Reservation::left).fold(0, u64::saturating_add)
+    }
+
+    /// The flight needs no more.
+    pub(super) fn end(&mut self, flight: u64) {
+        self.0.retain(|other| other.flight != flight);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_store_counts_what_its_flights_have_left() {
+        let (mut reserved, monitor) = (Reserved::default(), Arc::default());
+        assert_eq!(reserved.set(1, "a", 10, &monitor), 10);
+        assert_eq!(reserved.set(2, "b", 5, &monitor), 5);
+        assert_eq!(reserved.set(3, "a", 7, &monitor), 17);
+        assert_eq!(reserved.set(3, "a", 2, &monitor), 12);
+        reserved.end(1);
+        assert_eq!(reserved.set(4, "a", u64::MAX, &monitor), u64::MAX);
+    }
+}

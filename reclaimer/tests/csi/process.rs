@@ -1,0 +1,202 @@
+//! The command `tetris-reclaimer run` as the DaemonSet runs it: it mounts, makes stores for namespaces, and serves the kubelet.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tetris_agent::Agent;
+use tetris_reclaimer::csi::wire::NodeUnpublishVolumeResponse;
+use tetris_reclaimer::csi::wire::{NodePublishVolumeResponse, NodeUnpublishVolumeRequest};
+use tetris_store_layout::Store;
+use tonic::Status;
+
+use crate::calls::expect_read_only;
+use crate::fixture::{Host, PATIENCE, call_at, request};
+
+const MIB: u64 = 1 << 20;
+
+struct Daemon {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Daemon {
+    fn start(config: &Path) -> Self {
+        let log = config.with_extension("log");
+        let child = Command::new(env!("CARGO_BIN_EXE_tetris-reclaimer"))
+            .args(["run", "--node", "node-1", "--memory-limit"])
+            .arg((128 * MIB).to_string())
+            .arg("--config")
+            .arg(config)
+            .stderr(Stdio::from(fs::File::create(&log).unwrap()))
+            .spawn()
+            .unwrap();
+        Self { child, log }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    fn eventually(&mut self, what: &str, mut holds: impl FnMut(&str) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds(&self.log()) {
+            let ended = self.child.try_wait().unwrap();
+            assert_eq!(ended, None, "waiting for {what}: {}", self.log());
+            assert!(Instant::now() < deadline, "{what}: {}", self.log());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
+    fn serves(&mut self, host: &Host) {
+        let socket = host.config().registration_socket();
+        self.eventually("the kubelet's socket", |_| {
+            std::os::unix::net::UnixStream::connect(&socket).is_ok()
+        });
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    fn stop(mut self) {
+        self.signal(Signal::SIGTERM);
+        let ended = self.child.wait().unwrap();
+        assert!(ended.success(), "{ended}: {}", self.log());
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+fn configure(host: &Host, mount: &str) -> PathBuf {
+    let path = host.kubelet().with_file_name("node.toml");
+    let stores = host.tmpfs().join("stores");
+    let text = format!(
+        "interval_secs = 1\n\
+         [mount]\nreserve_bytes = 67108864\npath = \"{stores}\"\n{mount}\n\
+         [csi]\nkubelet_dir = \"{kubelet}\"\n\
+         [csi.per_namespace]\npath = \"{stores}/{{namespace}}\"\n",
+        stores = stores.display(),
+        kubelet = host.kubelet().display(),
+    );
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn publish(host: &Host, target: &Path, namespace: &str) -> Result<(), Status> {
+    let method = "/csi.v1.Node/NodePublishVolume";
+    let socket = host.config().socket();
+    call_at::<_, NodePublishVolumeResponse>(socket, method, request(target, namespace)).map(drop)
+}
+
+fn unpublish(host: &Host, target: &Path) {
+    let request = NodeUnpublishVolumeRequest {
+        volume_id: "csi-1".to_owned(),
+        target_path: target.display().to_string(),
+    };
+    let method = "/csi.v1.Node/NodeUnpublishVolume";
+    call_at::<_, NodeUnpublishVolumeResponse>(host.config().socket(), method, request).unwrap();
+}
+
+fn model_file(dir: &Path) -> PathBuf {
+    let path = dir.join("model.safetensors");
+    let len = 3 * MIB;
+    let header = format!(r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend_from_slice(header.as_bytes());
+    bytes.extend((0..len).map(|n| (n % 251) as u8));
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn size_of(path: &Path) -> u64 {
+    let found = nix::sys::statvfs::statvfs(path).unwrap();
+    found.blocks() * found.fragment_size()
+}
+
+#[test]
+fn pods_share_through_the_volume_and_a_restart_disturbs_nobody() {
+    let Some(host) = Host::new() else { return };
+    let config = configure(&host, "");
+    let stores = host.tmpfs().join("stores");
+    let mut daemon = Daemon::start(&config);
+    daemon.serves(&host);
+    assert_eq!(size_of(&stores), 64 * MIB, "the limit less the reserve");
+    let (pod, other) = (host.target("pod"), host.target("other"));
+    publish(&host, &pod, "blue").unwrap();
+    expect_read_only(&pod);
+    // A pod that starts at once finds the daemon listening.
+    assert!(pod.join("daemon").exists(), "{}", daemon.log());
+    let file = model_file(host.kubelet().parent().unwrap());
+    let agent = Agent::open(&pod).unwrap();
+    let model = agent.load(&file).unwrap();
+    let store = Store::open(stores.join("blue")).unwrap();
+    assert_eq!(store.usage().unwrap().capacity, 64 * MIB);
+    let objects = || fs::read_dir(store.objects_dir()).unwrap().count();
+    assert_eq!(objects(), 1, "the daemon published it: {}", daemon.log());
+
+    daemon.stop();
+    assert!(size_of(&stores) == 64 * MIB && objects() == 1);
+    let mut daemon = Daemon::start(&config);
+    daemon.serves(&host);
+    daemon.eventually("the namespace's store is looked after again", |log| {
+        log.contains("store opened") && log.contains("tmpfs adopted")
+    });
+    publish(&host, &other, "blue").unwrap();
+    let again = Agent::open(&other).unwrap().load(&file).unwrap();
+    let bytes = |model: &tetris_agent::Model| model.tensor("w").unwrap().bytes().to_vec();
+    assert!(bytes(&model) == bytes(&again) && objects() == 1);
+
+    configure(&host, "size_bytes = 33554432");
+    daemon.signal(Signal::SIGHUP);
+    daemon.eventually("it is as large as configured", |_| {
+        size_of(&stores) == 32 * MIB
+    });
+    configure(&host, "size_bytes = 2097152");
+    daemon.signal(Signal::SIGHUP);
+    daemon.eventually("what is in use stays", |log| {
+        log.contains("so it cannot shrink")
+    });
+    assert_eq!((size_of(&stores), objects()), (32 * MIB, 1));
+    unpublish(&host, &pod);
+    unpublish(&host, &other);
+    drop((model, again));
+    daemon.stop();
+}
+
+#[test]
+fn a_dry_run_mounts_nothing_and_serves_nobody() {
+    let Some(host) = Host::new() else { return };
+    let config = configure(&host, "size_bytes = 8388608");
+    let output = Command::new(env!("CARGO_BIN_EXE_tetris-reclaimer"))
+        .args(["once", "--node", "node-1", "--config"])
+        .arg(&config)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(!host.tmpfs().join("stores").exists());
+    assert!(!host.config().registration_socket().exists());
+}
+
+#[test]
+fn a_mount_that_cannot_be_is_the_end_with_the_reason() {
+    let Some(host) = Host::new() else { return };
+    let config = configure(&host, "size_bytes = 8388608");
+    let stores = host.tmpfs().join("stores");
+    fs::create_dir(&stores).unwrap();
+    fs::write(stores.join("file"), "somebody's").unwrap();
+    let mut daemon = Daemon::start(&config);
+    let ended = daemon.child.wait().unwrap();
+    assert!(!ended.success());
+    let log = daemon.log();
+    assert!(log.contains("the directory is not empty"), "{log}");
+    assert_eq!(fs::read(stores.join("file")).unwrap(), b"somebody's");
+}
