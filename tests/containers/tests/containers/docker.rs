@@ -1,5 +1,6 @@
 //! Docker by its command, and containers that end with the test.
 
+use std::io::Write;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -104,7 +105,8 @@ impl Drop for Container {
                 let lines: Vec<_> = text.lines().rev().take(30).map(str::to_owned).collect();
                 lines.into_iter().rev().collect::<Vec<_>>().join("\n")
             };
-            eprintln!("--- {}\n{}\n{}", self.id, tail(&out), tail(&err));
+            let (out, err) = (tail(&out), tail(&err));
+            let _ = writeln!(std::io::stderr(), "--- {}\n{out}\n{err}", self.id);
         }
         let _gone = try_docker(&["rm", "--force", "--volumes", &self.id]);
     }

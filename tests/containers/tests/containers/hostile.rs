@@ -88,7 +88,7 @@ impl<'a> Site<'a> {
     }
 
     /// Nothing was lost, nothing added that is not what its name says, and what nobody holds goes.
-    fn is_whole(self) {
+    fn end_whole(self) {
         for object in objects(&self.store) {
             let found = self
                 .store
@@ -149,7 +149,7 @@ fn a_pod_can_change_nothing_in_the_store() {
         let allowed: Vec<_> = tried.iter().filter(|tried| tried.error.is_none()).collect();
         assert!(allowed.is_empty(), "{allowed:?}");
     }
-    site.is_whole();
+    site.end_whole();
 }
 
 /// Everybody may lock what they can read, and keep that. It must not keep the daemon from publishing, reclaiming, or taking its
@@ -164,7 +164,7 @@ fn locks_that_a_pod_can_have_lock_nobody_out() {
     site.node.start_again();
     site.node.wait_for_socket(NAMESPACE);
     site.withstand(&attackers, 300);
-    site.is_whole();
+    site.end_whole();
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_flood_of_connections_and_garbage_is_borne() {
     site.withstand(&attackers, 400);
     drop(attackers);
     settles(&site.node, before);
-    site.is_whole();
+    site.end_whole();
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn what_is_no_model_file_is_refused_and_too_many_files_push_out_nothing_that_is_
     );
     drop(attackers);
     settles(&site.node, before);
-    site.is_whole();
+    site.end_whole();
 }
 
 /// Of what is no file, none was taken; of files that change, some may have been, as they were at a moment.
