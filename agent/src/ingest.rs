@@ -29,7 +29,7 @@ pub use crate::source::Monitor;
 /// Longest wait for an agent that reads the same file just now.
 const WAIT: Duration = Duration::from_secs(10);
 /// How often room is made for a record.
-const ROOM_ATTEMPTS: u32 = 3;
+const ROOM_ATTEMPTS: u32 = 16;
 /// What errors call the file, whose path is not known.
 const NAME: &str = "passed file";
 /// Longest header in bytes: some 200,000 tensors. Its JSON takes several times as much memory.
