@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sees to it that a Docker daemon answers, for tests/containers: installs docker.io where apt-get and root are there, and starts a
-# daemon where none answers. `tests/docker.sh stop` ends the daemon that this script started, and no other.
+# daemon where none answers, and then prints "started". `tests/docker.sh stop` ends the daemon that this script started, and no other.
 set -euo pipefail
 
 state=/run/tetris-docker
@@ -35,7 +35,7 @@ start() {
     # Two that run at a time start one daemon.
     exec 9>"$state/lock"
     flock 9
-    install
+    install >&2
     answers && return
     if ! ours >/dev/null; then
         # No network, which containers here have no use for, and the storage driver that works on every file system.
@@ -43,7 +43,7 @@ start() {
         echo $! >"$state/pid"
     fi
     for ((waited = 0; waited < patience_s; waited++)); do
-        answers && return
+        answers && echo started && return
         sleep 1
     done
     echo "the Docker daemon does not answer after $patience_s s; its last words:" >&2

@@ -4,7 +4,12 @@ use std::io::Write;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tempfile::TempDir;
+
 use crate::wait::until;
+
+/// Where directories on the disk are.
+pub const DISK: &str = env!("CARGO_TARGET_TMPDIR");
 
 /// Names the test process that made a container.
 pub const LABEL: &str = "tetris.test";
@@ -26,6 +31,13 @@ pub fn unique(what: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("tetris-test-{}-{next}-{what}", std::process::id())
+}
+
+/// A directory on the disk, which is removed with this.
+pub fn disk() -> TempDir {
+    let name = format!("{}-", unique("disk"));
+    let builder = &mut tempfile::Builder::new();
+    builder.prefix(&name).tempdir_in(DISK).unwrap()
 }
 
 /// A container that was started.

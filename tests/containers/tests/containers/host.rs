@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tetris_container_tests::model::Spec;
 use tetris_reclaimer::mount::MountEntry;
 
-use crate::docker::{missing, unique};
+use crate::docker::{disk, missing, unique};
 use crate::image::{Image, image};
 use crate::skipped::skipped;
 use crate::sweep::sweep;
@@ -19,7 +19,7 @@ pub const HOSTS: &str = "/run";
 
 pub struct Host {
     dir: PathBuf,
-    disk: TempDir,
+    downloads: TempDir,
     pub image: Arc<Image>,
 }
 
@@ -43,10 +43,9 @@ impl Host {
             size,
         )
         .unwrap();
-        let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let host = Self {
             dir,
-            disk,
+            downloads: disk(),
             image: image(),
         };
         mount(none, &host.dir, none, MsFlags::MS_SHARED, none).unwrap();
@@ -78,7 +77,7 @@ impl Host {
 
     /// A directory on the disk, with a copy of its own of the model.
     pub fn download(&self, name: &str, spec: Spec) -> PathBuf {
-        let dir = self.disk.path().join(name);
+        let dir = self.downloads.path().join(name);
         fs::create_dir(&dir).unwrap();
         spec.write(&dir.join("model.safetensors")).unwrap();
         dir

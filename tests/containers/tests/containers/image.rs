@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::docker::{docker, try_docker, unique};
+use crate::docker::{disk, docker, try_docker, unique};
 
 /// Where programs lie in images.
 pub const NODE: &str = "/bin/tetris-reclaimer";
@@ -30,7 +30,7 @@ pub fn image() -> Arc<Image> {
 
 impl Image {
     fn make() -> Self {
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let dir = disk();
         let root = dir.path().join("root");
         for folder in [
             "bin",

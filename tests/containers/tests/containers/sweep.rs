@@ -1,9 +1,9 @@
-//! What a test process left that was killed: its containers, and the hosts that it mounted.
+//! What a test process left that was killed: its containers and images, the hosts that it mounted, and what was on the disk.
 
 use std::path::Path;
 use std::sync::Once;
 
-use crate::docker::{LABEL, docker, try_docker};
+use crate::docker::{DISK, LABEL, docker, try_docker};
 use crate::host::{HOSTS, unmount};
 
 /// Once for each process.
@@ -27,6 +27,11 @@ pub fn sweep() {
         for entry in std::fs::read_dir(HOSTS).unwrap().flatten() {
             if entry.file_name().to_str().is_some_and(of_dead) {
                 unmount(&entry.path());
+            }
+        }
+        for entry in std::fs::read_dir(DISK).unwrap().flatten() {
+            if entry.file_name().to_str().is_some_and(of_dead) {
+                let _removed = std::fs::remove_dir_all(entry.path());
             }
         }
     });
