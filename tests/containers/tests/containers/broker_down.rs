@@ -5,6 +5,7 @@ use tetris_container_tests::model::Spec;
 use crate::host::Host;
 use crate::node::{Node, Settings};
 use crate::pod::{Pod, downloads};
+use crate::wait::until_so;
 
 const SETTINGS: Settings = Settings {
     mib: 64,
@@ -29,9 +30,10 @@ fn a_load_without_the_daemon_is_private_and_says_so_and_the_next_with_it_is_shar
         (0, SPEC.bytes())
     );
     assert!(loaded.private_reason.is_some(), "{loaded:?}");
-    let stderr = alone.container.stderr();
-    assert!(stderr.contains("could not hold a model"), "{stderr}");
-    assert!(stderr.contains("no daemon"), "{stderr}");
+    until_so("it says so", || {
+        let stderr = alone.container.stderr();
+        stderr.contains("could not hold a model") && stderr.contains("no daemon")
+    });
 
     node.start_again();
     node.wait_for_socket("team");

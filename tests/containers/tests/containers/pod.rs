@@ -86,15 +86,16 @@ impl Server {
     /// Waits until it has loaded its model and found the bytes to be right.
     pub fn loaded(&self) -> Loaded {
         until("the model is loaded", || {
-            let lines = said(&self.container);
-            if lines.is_empty() && !self.container.is_running() {
-                let ended = self.container.ended();
-                panic!("it ended: {ended:?}\n{}", self.container.stderr());
-            }
-            lines.into_iter().find_map(|line| match line {
-                Line::Loaded(loaded) => Some(loaded),
-                _ => None,
-            })
+            // Asked first: what it said before it ended is read afterwards.
+            let runs = self.container.is_running();
+            let found = said(&self.container)
+                .into_iter()
+                .find_map(|line| match line {
+                    Line::Loaded(loaded) => Some(loaded),
+                    _ => None,
+                });
+            assert!(runs || found.is_some(), "{:?}", self.container.ended());
+            found
         })
     }
 
