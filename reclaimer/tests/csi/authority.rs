@@ -1,6 +1,8 @@
 //! The server takes a request with the authority that the kubelet's plugin manager sends, byte for byte: HTTP/2 by hand, because
 //! clients in Rust refuse to send what the server might refuse.
 
+#![expect(clippy::big_endian_bytes, reason = "HTTP/2 is")]
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

@@ -59,13 +59,13 @@ fn what_the_kubelet_sends_for_an_inline_volume_is_accepted() {
 #[test]
 fn what_is_missing_is_named() {
     refused("`volume_id` is missing", |request| {
-        request.volume_id.clear()
+        request.volume_id.clear();
     });
     refused("`target_path` is missing", |request| {
-        request.target_path.clear()
+        request.target_path.clear();
     });
     refused("`volume_capability` is missing", |request| {
-        request.volume_capability = None
+        request.volume_capability = None;
     });
     refused("`volume_capability.access_type` is missing", |request| {
         request.volume_capability.as_mut().unwrap().access_type = None;
@@ -128,7 +128,7 @@ fn what_cannot_be_done_is_refused_with_what_to_do() {
     );
     check(|request| request.volume_id = "x".repeat(128)).unwrap();
     refused("expected `true`", |request| {
-        with(request, "csi.storage.k8s.io/ephemeral", "false")
+        with(request, "csi.storage.k8s.io/ephemeral", "false");
     });
 }
 

@@ -131,11 +131,11 @@ fn publishing_without_what_it_needs_is_invalid() {
     );
     refused("`volume_id`", &|request| request.volume_id.clear());
     refused("`volume_id`", &|request| {
-        request.volume_id = "x".repeat(129)
+        request.volume_id = "x".repeat(129);
     });
     refused("`target_path`", &|request| request.target_path.clear());
     refused("`target_path`", &|request| {
-        request.target_path += "/../../../../../../x"
+        request.target_path += "/../../../../../../x";
     });
     // The kubelet's directory of the volume is the kubelet's to make.
     let nowhere = host.kubelet().join("pods/none/volumes/x/mount");

@@ -30,7 +30,7 @@ fn without_the_table_files_are_taken() {
 
 #[test]
 fn every_field_can_be_said() {
-    let text = r#"
+    let text = r"
         [ingest]
         enabled = false
         concurrent = 8
@@ -42,7 +42,7 @@ fn every_field_can_be_said() {
         stall_secs = 5
         max_file_bytes = 1000
         max_tensors = 10
-    "#;
+    ";
     let expected = IngestConfig {
         enabled: false,
         concurrent: 8,
@@ -92,11 +92,11 @@ fn each_field_that_is_wrong_is_named_with_what_it_may_be() {
         ),
         (
             "queue_per_user = 0",
-            "`ingest.queue_per_user`: expected 1 to 64, found 0",
+            "`ingest.queue_per_user`: expected 1 to 128, found 0",
         ),
         (
-            "queue_per_user = 65",
-            "`ingest.queue_per_user`: expected 1 to 64, found 65",
+            "queue_per_user = 129",
+            "`ingest.queue_per_user`: expected 1 to 128, found 129",
         ),
         (
             "wait_secs = 0",
@@ -137,12 +137,12 @@ fn each_field_that_is_wrong_is_named_with_what_it_may_be() {
 
 #[test]
 fn a_store_without_a_policy_of_its_own_has_the_limit_of_all() {
-    let text = r#"
+    let text = r"
         [policy.store]
         limit_bytes = 1000
         [policy.stores.b]
         keep_alive_secs = 5
-    "#;
+    ";
     let options = IngestOptions::from(&checked(text).unwrap());
     assert_eq!(options.quota_of_others, Some(1000));
     // As everywhere, a policy of its own is not mixed with the other.

@@ -125,6 +125,8 @@ pub fn of_tensors(tensors: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let header = format!("{{{}}}", entries.collect::<Vec<_>>().join(","));
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend_from_slice(header.as_bytes());
-    tensors.iter().for_each(|(_, bytes)| file.extend(bytes));
+    for (_, bytes) in tensors {
+        file.extend(bytes);
+    }
     file
 }

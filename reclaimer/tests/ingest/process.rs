@@ -153,14 +153,13 @@ fn as_a_client() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let of_store = view.join("objects-v1").display().to_string();
     let mapped = maps.lines().filter(|line| line.contains(&of_store)).count();
-    match &report.private_reason {
-        Some(why) => println!("\nLOADED private {why}"),
-        None => {
-            assert_eq!((report.bytes_private, report.bytes_read), (0, 0));
-            assert!(mapped >= usize::from(TENSORS), "{mapped} mappings\n{maps}");
-            println!("\nLOADED shared {:?}", report.recognised);
-        }
+    if let Some(why) = &report.private_reason {
+        println!("\nLOADED private {why}");
+        return;
     }
+    assert_eq!((report.bytes_private, report.bytes_read), (0, 0));
+    assert!(mapped >= usize::from(TENSORS), "{mapped} mappings\n{maps}");
+    println!("\nLOADED shared {:?}", report.recognised);
 }
 
 #[test]

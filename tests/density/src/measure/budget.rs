@@ -111,9 +111,9 @@ fn fill(
             disk::drop_cache(&file)?;
         }
     }
-    // Dropped in the reverse order: workers, cgroup, store.
-    let store = bench.store_for(method)?;
+    // Dropped in the reverse order: workers, the store with its daemon, and the cgroup that they were in.
     let group = Cgroup::create(&format!("tetris-density-{}", std::process::id()), limit)?;
+    let store = bench.store_for(method)?;
     if let Some(daemon) = store.as_ref().and_then(StorePlace::daemon) {
         // What it publishes counts as what workers publish themselves.
         group.add(daemon)?;

@@ -1,0 +1,109 @@
+//! Bounds against clients that are many, slow or hostile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::HttpBody as _;
+use axum::extract::{Request, State};
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+use tokio::sync::Semaphore;
+
+use super::{Shared, text};
+
+/// Bodies up to this size are read at once, whatever their number: those of 1024 connections come to 64 MiB. Pods have
+/// some 10 KiB.
+const SMALL_BYTES: u64 = 64 * 1024;
+
+/// How much of the webhook clients can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once. More wait in the listener's backlog.
+    pub connections: usize,
+    /// Connections at once of one address. More are closed at once, so that no pod keeps the API server out. More than the
+    /// 200 writes that an API server carries out at once.
+    pub per_address: usize,
+    /// The longest request: an API server takes objects of at most 3 MiB.
+    pub body_bytes: usize,
+    /// How many requests of more than 64 KiB, or of a size not told, are read at once. More wait.
+    pub large_bodies: usize,
+    /// How long a handshake may take.
+    pub handshake: Duration,
+    /// How long a request may take to arrive after its head, and to be answered.
+    pub request: Duration,
+    /// How long a connection may wait for a request's head. Longer than the 90 s after which API servers end connections
+    /// that they do not use: a request that meets a closed connection would be lost.
+    pub idle: Duration,
+    /// How long requests are served after the order to stop, while the API server is told to come here no more.
+    pub farewell: Duration,
+    /// How long answers may take to be read after that.
+    pub stop: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            per_address: 256,
+            body_bytes: 4 * 1024 * 1024,
+            large_bodies: 16,
+            handshake: Duration::from_secs(10),
+            request: Duration::from_secs(10),
+            idle: Duration::from_mins(2),
+            farewell: Duration::from_secs(5),
+            stop: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Bounds of requests, shared by all connections.
+#[derive(Debug, Clone)]
+pub(super) struct Bounds {
+    request: Duration,
+    large: Arc<Semaphore>,
+}
+
+impl Bounds {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            request: limits.request,
+            large: Arc::new(Semaphore::new(limits.large_bodies)),
+        }
+    }
+}
+
+/// Lets large requests wait for each other, and ends those that take too long.
+pub(super) async fn bound(State(bounds): State<Bounds>, request: Request, next: Next) -> Response {
+    let size = request.body().size_hint().upper();
+    let is_large = size.is_none_or(|bytes| bytes > SMALL_BYTES);
+    let answered = tokio::time::timeout(bounds.request, async {
+        let _permit = if is_large {
+            // Nobody closes the semaphore.
+            bounds.large.acquire().await.ok()
+        } else {
+            None
+        };
+        next.run(request).await
+    });
+    answered.await.unwrap_or_else(|_| {
+        let seconds = bounds.request.as_secs_f64();
+        let reason = format!("the request did not arrive within {seconds} s; send it faster");
+        text(StatusCode::REQUEST_TIMEOUT, reason)
+    })
+}
+
+/// Ends connections with their next answer when the server is about to stop, so that no request meets a closed one.
+pub(super) async fn close_when_stopping(
+    State(shared): State<Shared>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = next.run(request).await;
+    if shared.readiness.is_stopping() {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
+    response
+}

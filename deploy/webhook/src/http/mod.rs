@@ -1,0 +1,121 @@
+//! What is served.
+//!
+//! | path | what |
+//! |---|---|
+//! | `POST /mutate` | reviews of pods that are labelled themselves |
+//! | `POST /mutate/namespace` | reviews of pods of labelled namespaces |
+//! | `/healthz` | 200 while the process answers |
+//! | `/readyz` | 200 while a certificate is served that the API server was told to trust, otherwise 503 and what is missing |
+//! | `/metrics` | OpenMetrics text |
+//!
+//! Reviews, health and readiness are served over HTTPS; health, readiness and metrics over HTTP, for probes and scrapes.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Router, middleware};
+
+use crate::inject::{Options, Scope};
+use crate::metrics::{self, Metrics};
+
+mod connections;
+mod limits;
+mod mutate;
+mod readiness;
+mod seats;
+mod tls;
+
+pub use connections::serve;
+pub use limits::Limits;
+pub use readiness::Readiness;
+pub use tls::acceptor;
+
+/// Where pods that are labelled themselves are reviewed.
+pub const POD_PATH: &str = "/mutate";
+/// Where pods of labelled namespaces are reviewed.
+pub const NAMESPACE_PATH: &str = "/mutate/namespace";
+
+/// What answers are made of.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// What is injected.
+    pub options: Arc<Options>,
+    /// The webhook's metrics.
+    pub metrics: Arc<Metrics>,
+    /// Whether the API server can use this replica.
+    pub readiness: Arc<Readiness>,
+}
+
+/// What is served over HTTPS.
+pub fn reviews(shared: Shared, limits: Limits) -> Router {
+    let review = |scope| post(async move |state, body| mutate::mutate(state, scope, body));
+    let router = Router::new()
+        .route(POD_PATH, review(Scope::Pod))
+        .route(NAMESPACE_PATH, review(Scope::Namespace));
+    finish(probes(router), shared, limits)
+}
+
+/// What is served over HTTP.
+pub fn pages(shared: Shared, limits: Limits) -> Router {
+    let router = Router::new().route("/metrics", get(metrics));
+    finish(probes(router), shared, limits)
+}
+
+fn probes(router: Router<Shared>) -> Router<Shared> {
+    router
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
+}
+
+fn finish(router: Router<Shared>, shared: Shared, limits: Limits) -> Router {
+    router
+        .fallback(not_found)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(middleware::from_fn_with_state(
+            limits::Bounds::new(&limits),
+            limits::bound,
+        ))
+        .layer(middleware::from_fn_with_state(
+            shared.clone(),
+            limits::close_when_stopping,
+        ))
+        .layer(axum::extract::DefaultBodyLimit::max(limits.body_bytes))
+        .with_state(shared)
+}
+
+async fn readyz(State(shared): State<Shared>) -> Response {
+    match shared.readiness.check() {
+        Ok(()) => "ok\n".into_response(),
+        Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
+    }
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    match shared.metrics.encode() {
+        Ok(body) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], body).into_response(),
+        Err(error) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("metrics: {error}"),
+        ),
+    }
+}
+
+async fn not_found() -> Response {
+    let pages = format!(
+        "no such page; there are {POD_PATH}, {NAMESPACE_PATH}, /healthz, /readyz and, over HTTP, /metrics"
+    );
+    text(StatusCode::NOT_FOUND, pages)
+}
+
+async fn not_allowed() -> Response {
+    let methods = "not with this method; POST reviews, GET all else";
+    text(StatusCode::METHOD_NOT_ALLOWED, methods)
+}
+
+fn text(status: StatusCode, reason: impl Into<String>) -> Response {
+    (status, reason.into() + "\n").into_response()
+}

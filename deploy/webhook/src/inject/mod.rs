@@ -1,0 +1,138 @@
+//! What a pod gets: the volume, a mount of it in each container, and the variables that programs look at. Purely.
+//!
+//! Guarantees:
+//! - What the user has is never changed: operations only add, and none adds a name or a path that is taken.
+//! - Applied twice is applied once: a pod that has everything gets no operation.
+//! - Nothing here fails. What cannot be done is left out, and a warning says why and what to do.
+//!
+//! Caveats: variables that come from `envFrom` are not seen, because their names are not in the pod; Kubernetes lets
+//! the ones that are added here win over them.
+
+use json_patch::Patch;
+use serde_json::Value;
+
+mod annotations;
+mod container;
+mod decision;
+mod lists;
+mod options;
+mod paths;
+mod template;
+mod volume;
+mod warnings;
+
+pub use decision::Scope;
+pub use options::{DEFAULT_DRIVER, DEFAULT_MOUNT_PATH, Options, OptionsError};
+pub use template::{Templates, inject_templates};
+pub use warnings::{MAX_WARNINGS, WARNING_CHARS};
+
+use annotations::Wishes;
+use container::Containers;
+use volume::Volume;
+use warnings::Warnings;
+
+/// The label of pods and of namespaces: `true`, or on a pod `false`.
+pub const LABEL: &str = "tetris.dev/inject";
+/// Whether Python programs are patched: `true` (default), `files` or `false`.
+pub const PATCH_ANNOTATION: &str = "tetris.dev/patch";
+/// The containers that get the store, by name and separated by commas; all of them without it.
+pub const CONTAINERS_ANNOTATION: &str = "tetris.dev/containers";
+/// The store that the volume asks for; that of the namespace without it.
+pub const STORE_ANNOTATION: &str = "tetris.dev/store";
+/// The volume's name.
+pub const VOLUME: &str = "tetris-store";
+/// The volume's attribute that names a store.
+pub const STORE_ATTRIBUTE: &str = "store";
+/// Tells programs where the store is.
+pub const STORE_ENV: &str = "TETRIS_STORE";
+/// Tells Python programs to load through the store.
+pub const PATCH_ENV: &str = "TETRIS_PATCH";
+
+/// What became of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// There is something to add.
+    Injected,
+    /// It has all of it already.
+    Complete,
+    /// Its labels do not ask for it.
+    NotAsked,
+    /// It asks, but cannot have it; a warning says why.
+    Refused,
+}
+
+impl Outcome {
+    /// All outcomes.
+    pub const ALL: [Self; 4] = [
+        Self::Injected,
+        Self::Complete,
+        Self::NotAsked,
+        Self::Refused,
+    ];
+
+    /// Its name in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Injected => "injected",
+            Self::Complete => "complete",
+            Self::NotAsked => "not-asked",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// What is to be done to a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Injection {
+    /// What to add; empty unless the outcome is [`Outcome::Injected`].
+    pub patch: Patch,
+    /// What its author should know, each at most [`WARNING_CHARS`] characters.
+    pub warnings: Vec<String>,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What `pod`, an object with `metadata` and `spec`, is given when a webhook for `scope` is asked.
+pub fn inject(pod: &Value, scope: Scope, options: &Options) -> Injection {
+    let mut warnings = Warnings::default();
+    let (patch, outcome) = if decision::wanted(pod, scope, &mut warnings) {
+        additions(pod, options, &mut warnings)
+    } else if warnings.is_empty() {
+        (Patch::default(), Outcome::NotAsked)
+    } else {
+        (Patch::default(), Outcome::Refused)
+    };
+    Injection {
+        patch,
+        warnings: warnings.into_vec(),
+        outcome,
+    }
+}
+
+fn additions(pod: &Value, options: &Options, warnings: &mut Warnings) -> (Patch, Outcome) {
+    let refused = (Patch::default(), Outcome::Refused);
+    let Some(spec) = pod.get("spec").filter(|spec| spec.is_object()) else {
+        warnings.push("nothing injected: spec: expected an object");
+        return refused;
+    };
+    if let Some(reason) = decision::unsupported(pod, spec) {
+        warnings.push(reason);
+        return refused;
+    }
+    let wishes = Wishes::read(pod, warnings);
+    let Some(volume) = Volume::find(spec, &wishes, options, warnings) else {
+        return refused;
+    };
+    let containers = Containers::plan(spec, &volume, &wishes, options, warnings);
+    if !containers.any_has_the_store() {
+        return refused;
+    }
+    let mut patch = volume.operations(spec);
+    patch.extend(containers.into_operations());
+    let outcome = if patch.is_empty() {
+        Outcome::Complete
+    } else {
+        Outcome::Injected
+    };
+    (Patch(patch), outcome)
+}

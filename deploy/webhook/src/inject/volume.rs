@@ -1,0 +1,131 @@
+//! The pod's volume: one that it has, or one to be added.
+
+use json_patch::PatchOperation;
+use serde_json::{Value, json};
+
+use super::annotations::Wishes;
+use super::lists::{append, flag, items, text};
+use super::options::Options;
+use super::warnings::{Warnings, shown};
+use super::{STORE_ANNOTATION, STORE_ATTRIBUTE, VOLUME};
+
+/// A pod's volume of the store.
+#[derive(Debug)]
+pub(super) struct Volume<'a> {
+    /// The name that mounts refer to.
+    pub(super) name: &'a str,
+    /// All volumes of the driver, this one too, by name.
+    pub(super) of_driver: Vec<&'a str>,
+    /// What is to be added; none when the pod has it.
+    addition: Option<Value>,
+}
+
+impl<'a> Volume<'a> {
+    /// The volume that the pod has, or a new one. None, with a warning, when there can be none.
+    pub(super) fn find(
+        spec: &'a Value,
+        wishes: &Wishes<'a>,
+        options: &Options,
+        warnings: &mut Warnings,
+    ) -> Option<Self> {
+        let Some(volumes) = items(spec, "volumes") else {
+            warnings.push("nothing injected: spec.volumes: expected a list");
+            return None;
+        };
+        let ours: Vec<_> = volumes
+            .iter()
+            .filter(|volume| driver(volume) == Some(options.driver()))
+            .filter_map(|volume| Some((text(volume, "name")?, volume)))
+            .collect();
+        if let Some((name, volume)) = preferred(&ours, wishes) {
+            check(name, volume, wishes, warnings);
+            return Some(Self {
+                name,
+                of_driver: ours.iter().map(|(name, _)| *name).collect(),
+                addition: None,
+            });
+        }
+        Self::added(volumes, wishes, options, warnings)
+    }
+
+    /// A new volume, unless its name is taken.
+    fn added(
+        volumes: &[Value],
+        wishes: &Wishes<'_>,
+        options: &Options,
+        warnings: &mut Warnings,
+    ) -> Option<Self> {
+        let ours = |volume: &Value| text(volume, "name") == Some(VOLUME);
+        if volumes.iter().any(ours) {
+            let driver = options.driver();
+            warnings.push(format!(
+                "nothing injected: the pod has another volume {VOLUME}; rename it, or make it one of the driver {driver}"
+            ));
+            return None;
+        }
+        Some(Self {
+            name: VOLUME,
+            // A mount of it may be there already.
+            of_driver: vec![VOLUME],
+            addition: Some(new(wishes, options)),
+        })
+    }
+
+    /// What adds the volume.
+    pub(super) fn operations(&self, spec: &Value) -> Vec<PatchOperation> {
+        append(
+            spec,
+            &["spec"],
+            "volumes",
+            self.addition.iter().cloned().collect(),
+        )
+    }
+}
+
+fn driver(volume: &Value) -> Option<&str> {
+    text(volume.get("csi")?, "driver")
+}
+
+fn store(volume: &Value) -> Option<&str> {
+    text(volume.get("csi")?.get("volumeAttributes")?, STORE_ATTRIBUTE)
+}
+
+/// Of several volumes: the one with the store that is asked for, the one with our name, or the first.
+fn preferred<'a>(
+    ours: &[(&'a str, &'a Value)],
+    wishes: &Wishes<'_>,
+) -> Option<(&'a str, &'a Value)> {
+    let asked =
+        |(_, volume): &&(&str, &Value)| wishes.store.is_some() && store(volume) == wishes.store;
+    ours.iter()
+        .find(asked)
+        .or_else(|| ours.iter().find(|(name, _)| *name == VOLUME))
+        .or_else(|| ours.first())
+        .copied()
+}
+
+/// What is wrong with a volume that the pod has. It is the user's, and stays as it is.
+fn check(name: &str, volume: &Value, wishes: &Wishes<'_>, warnings: &mut Warnings) {
+    let name = shown(name);
+    if !volume.get("csi").is_some_and(|csi| flag(csi, "readOnly")) {
+        warnings.push(format!(
+            "volume {name}: csi.readOnly: expected true, which the driver requires; the pod will not start without it"
+        ));
+    }
+    if wishes
+        .store
+        .is_some_and(|asked| store(volume) != Some(asked))
+    {
+        warnings.push(format!(
+            "annotation {STORE_ANNOTATION} has no effect: the pod has the volume {name}; set its volumeAttributes.store, or remove it"
+        ));
+    }
+}
+
+fn new(wishes: &Wishes<'_>, options: &Options) -> Value {
+    let mut csi = json!({"driver": options.driver(), "readOnly": true});
+    if let (Some(store), Some(fields)) = (wishes.store, csi.as_object_mut()) {
+        fields.insert("volumeAttributes".into(), json!({STORE_ATTRIBUTE: store}));
+    }
+    json!({"name": VOLUME, "csi": csi})
+}

@@ -1,0 +1,130 @@
+//! What went wrong, and what to do.
+
+use thiserror::Error;
+
+use crate::certificates::{Flaw, IssueError};
+
+/// Why a pass did not end well.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// The API server did not do as asked.
+    #[error("cannot {doing}: {source}; {}", next_step(source))]
+    Api {
+        /// What was asked.
+        doing: String,
+        /// Why not.
+        source: Box<kube::Error>,
+    },
+    /// Another replica was faster.
+    #[error("another replica wrote {object} meanwhile; reading again")]
+    Raced {
+        /// What it wrote.
+        object: String,
+    },
+    /// There is no webhook configuration.
+    #[error(
+        "MutatingWebhookConfiguration `{name}` does not exist, so no pod is injected; apply the webhook's manifests, or give its name with --configuration"
+    )]
+    NoConfiguration {
+        /// The name.
+        name: String,
+    },
+    /// The webhook configuration has webhooks for other services alone.
+    #[error(
+        "MutatingWebhookConfiguration `{name}` has no webhook with the service {service}, so no pod is injected; correct its clientConfig.service, or --service and --namespace"
+    )]
+    NoWebhook {
+        /// The configuration's name.
+        name: String,
+        /// Namespace and name of the service.
+        service: String,
+    },
+    /// The secret is someone else's.
+    #[error(
+        "Secret `{name}` has data but not the label {label}; name another with --secret, or delete this one if nobody needs it"
+    )]
+    NotOurs {
+        /// The secret's name.
+        name: String,
+        /// The label.
+        label: String,
+    },
+    /// Certificates could not be made.
+    #[error(transparent)]
+    Issue(#[from] IssueError),
+    /// Certificates that were made cannot be used.
+    #[error("certificates just made cannot be used: {0}")]
+    Flaw(#[from] Flaw),
+}
+
+/// Kinds of errors, for counting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// The API server cannot be reached, or refuses.
+    Api,
+    /// Another replica was faster.
+    Conflict,
+    /// An administrator has to correct an object.
+    Configuration,
+    /// Certificates cannot be made.
+    Certificate,
+}
+
+impl ErrorClass {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Api,
+        Self::Conflict,
+        Self::Configuration,
+        Self::Certificate,
+    ];
+
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::Conflict => "conflict",
+            Self::Configuration => "configuration",
+            Self::Certificate => "certificate",
+        }
+    }
+}
+
+impl SyncError {
+    pub(super) fn api(doing: String, source: kube::Error) -> Self {
+        let source = Box::new(source);
+        Self::Api { doing, source }
+    }
+
+    /// What kind of error it is.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Api { .. } => ErrorClass::Api,
+            Self::Raced { .. } => ErrorClass::Conflict,
+            Self::NoConfiguration { .. } | Self::NoWebhook { .. } | Self::NotOurs { .. } => {
+                ErrorClass::Configuration
+            }
+            Self::Issue(_) | Self::Flaw(_) => ErrorClass::Certificate,
+        }
+    }
+}
+
+/// The code of the API server's answer.
+pub(super) fn code(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+fn next_step(error: &kube::Error) -> &'static str {
+    match code(error) {
+        Some(401) => "check the token of the webhook's service account",
+        Some(403) => "allow it to the webhook's service account",
+        Some(404) => "check that the namespace exists",
+        Some(422) => "check that the object may be changed (`immutable`, its type)",
+        Some(429) => "none needed, unless it stays: the API server is overloaded",
+        _ => "check that this pod reaches the API server",
+    }
+}

@@ -1,0 +1,9 @@
+//! What pods are given, on pods as API servers send them.
+
+mod annotations;
+mod conflicts;
+mod fixtures;
+mod properties;
+mod reviews;
+mod templates;
+mod volumes;
