@@ -45,13 +45,6 @@ pub struct Container {
     pub id: String,
 }
 
-/// How a container ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
-    pub code: i32,
-    pub oom_killed: bool,
-}
-
 impl Container {
     /// Starts one from `image`, without a network, with these options and this command.
     pub fn start(what: &str, image: &str, options: &[String], command: &[&str]) -> Self {
@@ -91,12 +84,10 @@ impl Container {
         docker(&["kill", "--signal", signal, &self.id]);
     }
 
-    /// Waits for its end.
-    pub fn ended(&self) -> Ended {
+    /// Waits for its end, and returns its exit code.
+    pub fn ended(&self) -> i32 {
         until("the container's end", || (!self.is_running()).then_some(()));
-        let code = self.inspect("{{.State.ExitCode}}").parse().unwrap();
-        let oom_killed = self.inspect("{{.State.OOMKilled}}") == "true";
-        Ended { code, oom_killed }
+        self.inspect("{{.State.ExitCode}}").parse().unwrap()
     }
 
     /// Starts it again.

@@ -48,7 +48,7 @@ impl<'a> Node<'a> {
     pub fn replace(self, settings: Settings) -> Self {
         self.container.signal("TERM");
         let ended = self.container.ended();
-        assert_eq!(ended.code, 0, "{}", self.container.stderr());
+        assert_eq!(ended, 0, "{}", self.container.stderr());
         let host = self.host;
         drop(self);
         Self::start(host, settings)

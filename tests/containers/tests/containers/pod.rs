@@ -103,7 +103,7 @@ impl Server {
     pub fn end(self) {
         self.container.signal("TERM");
         let ended = self.container.ended();
-        assert_eq!(ended.code, 0, "{}", self.container.stderr());
+        assert_eq!(ended, 0, "{}", self.container.stderr());
         assert!(said(&self.container).contains(&Line::StillRight));
     }
 }

@@ -70,8 +70,8 @@ fn a_pod_without_the_store_cannot_load_what_its_limit_has_no_room_for() {
     let model = host.download("alone", SPEC);
     let pod = Pod::new(&host, 1001, LIMIT_MIB).with_models(&model);
     let server = pod.load_with(SPEC, &["--store", "/nonexistent", "--once"]);
-    let ended = server.container.ended();
-    assert!(ended.oom_killed && ended.code == 137, "{ended:?}");
+    // SIGKILL, which the kernel alone sends here. Docker may miss whether it was for want of memory.
+    assert_eq!(server.container.ended(), 137);
     // With room for it, it does.
     let roomy = Pod::new(&host, 1001, 2 * SPEC.bytes() / mib(1)).with_models(&model);
     let server = roomy.load_with(SPEC, &["--store", "/nonexistent", "--once"]);
