@@ -1,0 +1,129 @@
+//! The sizes of an arena.
+
+use thiserror::Error;
+
+/// The sizes of an arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArenaConfig {
+    granule_bytes: u64,
+    chunk_bytes: u64,
+    align_bytes: u64,
+    waste_percent: u64,
+}
+
+/// Sizes that do not go together.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("expected {expected}, found {found}; choose another size")]
+pub struct ArenaConfigError {
+    expected: &'static str,
+    found: u64,
+}
+
+impl Default for ArenaConfig {
+    /// 256 MiB chunks of 2 MiB granules: a model of 10 GB is some 40 descriptors. Objects at multiples of 512 bytes, as torch's
+    /// allocator and `cudaMalloc` (256 bytes) place tensors. Holes are filled once they exceed an eighth of what is live.
+    fn default() -> Self {
+        Self {
+            granule_bytes: 2 << 20,
+            chunk_bytes: 256 << 20,
+            align_bytes: 512,
+            waste_percent: 12,
+        }
+    }
+}
+
+impl ArenaConfig {
+    /// Checks the sizes: `align_bytes` and `granule_bytes` are powers of two, alignment at most a granule;
+    /// `chunk_bytes` is a multiple of the granule; `waste_percent` (of live bytes) is at most 100.
+    pub fn try_new(
+        granule_bytes: u64,
+        chunk_bytes: u64,
+        align_bytes: u64,
+        waste_percent: u64,
+    ) -> Result<Self, ArenaConfigError> {
+        let config = Self {
+            granule_bytes,
+            chunk_bytes,
+            align_bytes,
+            waste_percent,
+        };
+        config.check().map(|()| config)
+    }
+
+    fn check(&self) -> Result<(), ArenaConfigError> {
+        let (granule, chunk, align) = (self.granule_bytes, self.chunk_bytes, self.align_bytes);
+        let power = granule.is_power_of_two() && granule <= 1 << 40;
+        let aligned = align.is_power_of_two() && align <= granule;
+        let whole = chunk > 0 && power && chunk.is_multiple_of(granule);
+        let share = self.waste_percent <= 100;
+        let rules = [
+            (
+                power,
+                "a granule that is a power of two, at most 1 TiB",
+                granule,
+            ),
+            (
+                aligned,
+                "an alignment that is a power of two, at most a granule",
+                align,
+            ),
+            (whole, "a chunk that is a multiple of the granule", chunk),
+            (share, "waste of at most 100 percent", self.waste_percent),
+        ];
+        let broken = rules.into_iter().find(|(fine, ..)| !fine);
+        broken.map_or(Ok(()), |(_, expected, found)| {
+            Err(ArenaConfigError { expected, found })
+        })
+    }
+
+    /// The unit of a chunk's length.
+    pub fn granule_bytes(&self) -> u64 {
+        self.granule_bytes
+    }
+
+    /// The length that chunks are made up to.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk_bytes
+    }
+
+    /// What offsets are multiples of.
+    pub fn align_bytes(&self) -> u64 {
+        self.align_bytes
+    }
+
+    /// How much may lie idle before holes are filled first, in percent of the live bytes.
+    pub fn waste_percent(&self) -> u64 {
+        self.waste_percent
+    }
+
+    /// What an object of `len` bytes takes; `None` if that is more than there are numbers.
+    pub(super) fn aligned(&self, len: u64) -> Option<u64> {
+        len.checked_next_multiple_of(self.align_bytes)
+    }
+
+    /// Bytes that may lie idle beside `live_bytes`.
+    pub fn waste_limit(&self, live_bytes: u64) -> u64 {
+        let share = live_bytes / 100 * self.waste_percent;
+        share.max(self.chunk_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_do_not_go_together_are_refused() {
+        assert!(ArenaConfig::try_new(2 << 20, 256 << 20, 512, 12).is_ok());
+        for (granule, chunk, align, waste) in [
+            (3, 9, 1, 0),
+            (0, 0, 0, 0),
+            (4096, 4096 * 3 + 1, 512, 12),
+            (4096, 0, 512, 12),
+            (4096, 8192, 8192, 12),
+            (4096, 8192, 512, 101),
+        ] {
+            assert!(ArenaConfig::try_new(granule, chunk, align, waste).is_err());
+        }
+    }
+}

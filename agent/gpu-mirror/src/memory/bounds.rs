@@ -1,0 +1,63 @@
+//! Checks that every implementation makes before it calls anything.
+
+use super::{MemoryError, Protection};
+
+/// A chunk's size is a positive multiple of the granule.
+pub(crate) fn check_chunk_size(bytes: u64, granule_bytes: u64) -> Result<(), MemoryError> {
+    if bytes > 0 && bytes.is_multiple_of(granule_bytes) {
+        Ok(())
+    } else {
+        Err(MemoryError::Size {
+            bytes,
+            granule_bytes,
+        })
+    }
+}
+
+/// `len_bytes` at `offset_bytes` lie inside a mapping of `limit_bytes`.
+pub(crate) fn check_inside(
+    offset_bytes: u64,
+    len_bytes: u64,
+    limit_bytes: u64,
+) -> Result<(), MemoryError> {
+    match offset_bytes.checked_add(len_bytes) {
+        Some(end) if end <= limit_bytes => Ok(()),
+        _ => Err(MemoryError::Bounds {
+            offset_bytes,
+            len_bytes,
+            limit_bytes,
+        }),
+    }
+}
+
+/// A copy into a mapping: it may be written, and the place is inside.
+pub(crate) fn check_copy(
+    protection: Protection,
+    offset_bytes: u64,
+    len: usize,
+    limit_bytes: u64,
+) -> Result<(), MemoryError> {
+    if protection == Protection::ReadOnly {
+        return Err(MemoryError::ReadOnly);
+    }
+    check_inside(offset_bytes, len as u64, limit_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_that_overflow_are_outside() {
+        assert!(check_inside(u64::MAX, 2, u64::MAX).is_err());
+        assert!(check_inside(4, 4, 7).is_err());
+        assert!(check_inside(4, 4, 8).is_ok());
+    }
+
+    #[test]
+    fn sizes_are_positive_multiples() {
+        assert!(check_chunk_size(0, 4).is_err());
+        assert!(check_chunk_size(6, 4).is_err());
+        assert!(check_chunk_size(8, 4).is_ok());
+    }
+}

@@ -1,0 +1,167 @@
+//! A device and its primary context.
+#![expect(unsafe_code, reason = "calls into the driver")]
+
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+
+use super::driver::Driver;
+use super::result::{OUT_OF_MEMORY, check, note};
+use crate::memory::{DeviceInfo, DeviceUuid, MemoryError};
+
+/// How many devices the driver shows to this process.
+pub fn device_count() -> Result<u32, MemoryError> {
+    let driver = Driver::get()?;
+    let mut count = 0;
+    // SAFETY: `count` may be written, and the driver is initialised.
+    let code = unsafe { (driver.device_count)(&raw mut count) };
+    check(code, "count devices")?;
+    Ok(u32::try_from(count).unwrap_or(0))
+}
+
+/// The primary context of a device, kept as long as something of it is in use.
+pub struct CudaContext {
+    driver: &'static Driver,
+    device: sys::CUdevice,
+    handle: sys::CUcontext,
+}
+
+// SAFETY: a context is a handle that the driver lets every thread make current; it locks by itself.
+unsafe impl Send for CudaContext {}
+// SAFETY: as above.
+unsafe impl Sync for CudaContext {}
+
+impl std::fmt::Debug for CudaContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CudaContext(device {})", self.device)
+    }
+}
+
+/// While it lives, its context is the calling thread's.
+pub(super) struct Current<'a> {
+    pub driver: &'static Driver,
+    _context: &'a CudaContext,
+    /// The context belongs to this thread's stack: the value must not leave the thread.
+    _here: std::marker::PhantomData<*const ()>,
+}
+
+impl Drop for Current<'_> {
+    fn drop(&mut self) {
+        let mut popped = ptr::null_mut();
+        // SAFETY: this value's creation pushed the context on this thread, and what was pushed later is popped.
+        note(
+            unsafe { (self.driver.context_pop)(&raw mut popped) },
+            "pop a context",
+        );
+    }
+}
+
+impl CudaContext {
+    /// The context of the device with this number.
+    pub(super) fn open(number: u32) -> Result<Arc<Self>, MemoryError> {
+        let found = device_count()?;
+        let missing = MemoryError::NoSuchDevice {
+            asked: number,
+            found,
+        };
+        let Ok(ordinal) = c_int::try_from(number) else {
+            return Err(missing);
+        };
+        if number >= found {
+            return Err(missing);
+        }
+        let driver = Driver::get()?;
+        let mut device = 0;
+        // SAFETY: `device` may be written.
+        let code = unsafe { (driver.device_get)(&raw mut device, ordinal) };
+        check(code, "open a device")?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: `handle` may be written, `device` is one of the driver's. Given back on drop.
+        let code = unsafe { (driver.primary_retain)(&raw mut handle, device) };
+        check(code, "open a device's context")?;
+        Ok(Arc::new(Self {
+            driver,
+            device,
+            handle,
+        }))
+    }
+
+    /// Makes the context the calling thread's.
+    pub(super) fn enter(&self) -> Result<Current<'_>, MemoryError> {
+        // SAFETY: the handle is retained as long as `self` lives.
+        let code = unsafe { (self.driver.context_push)(self.handle) };
+        check(code, "enter a device's context")?;
+        Ok(Current {
+            driver: self.driver,
+            _context: self,
+            _here: std::marker::PhantomData,
+        })
+    }
+
+    pub(super) fn device(&self) -> sys::CUdevice {
+        self.device
+    }
+
+    /// An attribute of the device.
+    pub(super) fn attribute(&self, which: sys::CUdevice_attribute) -> Result<i32, MemoryError> {
+        let mut value = 0;
+        // SAFETY: `value` may be written; the device is the driver's.
+        let code = unsafe { (self.driver.device_attribute)(&raw mut value, which, self.device) };
+        check(code, "ask for an attribute of a device")?;
+        Ok(value)
+    }
+
+    /// Free and total bytes.
+    pub(super) fn memory(&self) -> Result<(u64, u64), MemoryError> {
+        let current = self.enter()?;
+        let (mut free, mut total) = (0usize, 0usize);
+        // SAFETY: both may be written, and a context is current.
+        let code = unsafe { (current.driver.memory_info)(&raw mut free, &raw mut total) };
+        check(code, "ask for free device memory")?;
+        Ok((free as u64, total as u64))
+    }
+
+    /// What the driver says about the device.
+    pub(super) fn info(&self) -> Result<DeviceInfo, MemoryError> {
+        let (free_bytes, total_bytes) = self.memory()?;
+        let mut uuid = sys::CUuuid { bytes: [0; 16] };
+        // SAFETY: `uuid` may be written.
+        let code = unsafe { (self.driver.device_uuid)(&raw mut uuid, self.device) };
+        check(code, "ask for a device's identity")?;
+        let mut name = [0u8; 256];
+        let into = name.as_mut_ptr().cast::<c_char>();
+        // SAFETY: 256 bytes may be written there; the driver ends what it writes with 0.
+        let code = unsafe { (self.driver.device_name)(into, 256, self.device) };
+        check(code, "ask for a device's name")?;
+        let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+        Ok(DeviceInfo {
+            uuid: DeviceUuid(uuid.bytes.map(|byte| byte as u8)),
+            name: name.to_string_lossy().into_owned(),
+            total_bytes,
+            free_bytes,
+        })
+    }
+
+    /// The result of taking `asked_bytes` of device memory.
+    pub(super) fn check_taken(&self, code: u32, asked_bytes: u64) -> Result<(), MemoryError> {
+        if code != OUT_OF_MEMORY {
+            return check(code, "create device memory");
+        }
+        let (free_bytes, total_bytes) = self.memory().unwrap_or_default();
+        Err(MemoryError::OutOfMemory {
+            asked_bytes,
+            free_bytes,
+            total_bytes,
+        })
+    }
+}
+
+impl Drop for CudaContext {
+    fn drop(&mut self) {
+        // SAFETY: retained once when this value was made; everything made in it has kept this value alive.
+        let code = unsafe { (self.driver.primary_release)(self.device) };
+        note(code, "release a device's context");
+    }
+}

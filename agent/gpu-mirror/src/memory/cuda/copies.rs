@@ -1,0 +1,208 @@
+//! Streams, events and the copies on them.
+#![expect(unsafe_code, reason = "calls into the driver")]
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+
+use super::context::CudaContext;
+use super::result::{NOT_READY, check, note};
+use crate::memory::{HostSlice, MemoryError};
+
+/// `CU_STREAM_NON_BLOCKING`: does not wait for the default stream, nor it for this one.
+const NON_BLOCKING: u32 = 1;
+/// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`: who waits sleeps.
+const SLEEP_WITHOUT_TIMING: u32 = 3;
+
+/// A stream, and what its copies still read and write.
+#[derive(Debug)]
+pub struct CudaStream {
+    context: Arc<CudaContext>,
+    handle: sys::CUstream,
+    /// What was queued after the last event.
+    open: Vec<Kept>,
+    /// What was queued before each event.
+    closed: VecDeque<(Arc<Inner>, Vec<Kept>)>,
+}
+
+/// Host memory and the mapping of one copy.
+struct Kept {
+    _from: HostSlice,
+    _to: Arc<dyn Any + Send + Sync>,
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+// SAFETY: a stream is a handle that any thread may use; the driver locks by itself.
+unsafe impl Send for CudaStream {}
+
+/// A moment on a stream.
+#[derive(Debug)]
+pub struct CudaEvent(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    context: Arc<CudaContext>,
+    handle: sys::CUevent,
+}
+
+// SAFETY: an event is a handle that any thread may use; the driver locks by itself.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl CudaStream {
+    pub(super) fn new(context: &Arc<CudaContext>) -> Result<Self, MemoryError> {
+        let current = context.enter()?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: `handle` may be written, and a context is current. Destroyed on drop.
+        let code = unsafe { (current.driver.stream_create)(&raw mut handle, NON_BLOCKING) };
+        check(code, "create a stream")?;
+        Ok(Self {
+            context: Arc::clone(context),
+            handle,
+            open: Vec::new(),
+            closed: VecDeque::new(),
+        })
+    }
+
+    /// Queues a copy to a device address inside the mapping `to`, which the caller has checked.
+    pub(super) fn copy_in(
+        &mut self,
+        to: Arc<dyn Any + Send + Sync>,
+        address: u64,
+        from: HostSlice,
+    ) -> Result<(), MemoryError> {
+        let current = self.context.enter()?;
+        let bytes = from.bytes();
+        let source = bytes.as_ptr().cast();
+        // SAFETY: the address and as many bytes behind it are inside a mapping that this stream keeps until the copy is
+        // done, and so it keeps the owner of the bytes: they stay where they are and unchanged, since an
+        // owner lends them for as long as it lives.
+        let code = unsafe { (current.driver.copy_in)(address, source, bytes.len(), self.handle) };
+        drop(current);
+        let kept = Kept {
+            _from: from,
+            _to: to,
+        };
+        // Also after an error, which may be of an earlier copy.
+        self.open.push(kept);
+        check(code, "copy to the device")
+    }
+
+    pub(super) fn record(&mut self) -> Result<CudaEvent, MemoryError> {
+        let current = self.context.enter()?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: `handle` may be written, and a context is current. Destroyed on drop.
+        let code = unsafe { (current.driver.event_create)(&raw mut handle, SLEEP_WITHOUT_TIMING) };
+        check(code, "create an event")?;
+        let inner = Arc::new(Inner {
+            context: Arc::clone(&self.context),
+            handle,
+        });
+        // SAFETY: event and stream are of the same context, and live.
+        let code = unsafe { (current.driver.event_record)(handle, self.handle) };
+        check(code, "record an event")?;
+        let kept = std::mem::take(&mut self.open);
+        self.closed.push_back((Arc::clone(&inner), kept));
+        Ok(CudaEvent(inner))
+    }
+
+    pub(super) fn settle(&mut self) -> Result<(), MemoryError> {
+        while let Some((event, _)) = self.closed.front() {
+            if !event.is_done()? {
+                break;
+            }
+            self.closed.pop_front();
+        }
+        Ok(())
+    }
+
+    pub(super) fn synchronise(&mut self) -> Result<(), MemoryError> {
+        let current = self.context.enter()?;
+        // SAFETY: the stream lives.
+        let code = unsafe { (current.driver.stream_synchronise)(self.handle) };
+        check(code, "wait for a stream")?;
+        self.open.clear();
+        self.closed.clear();
+        Ok(())
+    }
+}
+
+impl Drop for CudaStream {
+    fn drop(&mut self) {
+        if self.synchronise().is_err() {
+            // The driver may still read the memory: it is kept for good rather than given to others.
+            std::mem::forget(std::mem::take(&mut self.open));
+            std::mem::forget(std::mem::take(&mut self.closed));
+        }
+        if let Ok(current) = self.context.enter() {
+            // SAFETY: made by `new`, destroyed once, here.
+            let code = unsafe { (current.driver.stream_destroy)(self.handle) };
+            note(code, "destroy a stream");
+        }
+    }
+}
+
+impl Inner {
+    fn is_done(&self) -> Result<bool, MemoryError> {
+        let current = self.context.enter()?;
+        // SAFETY: the event lives.
+        match unsafe { (current.driver.event_query)(self.handle) } {
+            NOT_READY => Ok(false),
+            code => copied(code).map(|()| true),
+        }
+    }
+}
+
+/// The result of what happened before an event.
+fn copied(code: u32) -> Result<(), MemoryError> {
+    check(code, "finish a copy").map_err(|error| MemoryError::Copy {
+        reason: error.to_string(),
+    })
+}
+
+impl CudaEvent {
+    pub(super) fn is_done(&self) -> Result<bool, MemoryError> {
+        self.0.is_done()
+    }
+
+    pub(super) fn wait(&self) -> Result<(), MemoryError> {
+        let current = self.0.context.enter()?;
+        // SAFETY: the event lives.
+        copied(unsafe { (current.driver.event_synchronise)(self.0.handle) })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Ok(current) = self.context.enter() {
+            // SAFETY: made by `record`, destroyed once, here; the driver finishes what waits for it.
+            let code = unsafe { (current.driver.event_destroy)(self.handle) };
+            note(code, "destroy an event");
+        }
+    }
+}
+
+/// Copies device memory at an address that the caller has checked, and waits.
+pub(super) fn copy_out(
+    context: &CudaContext,
+    address: u64,
+    to: &mut [u8],
+) -> Result<(), MemoryError> {
+    let current = context.enter()?;
+    let into = to.as_mut_ptr().cast();
+    // SAFETY: `to` may be written for its whole length; the address is inside a mapping that the caller holds. The
+    // call returns after the copy.
+    check(
+        unsafe { (current.driver.copy_out)(into, address, to.len()) },
+        "copy from the device",
+    )
+}

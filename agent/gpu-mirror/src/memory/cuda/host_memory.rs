@@ -1,0 +1,130 @@
+//! Host memory that the device reads by itself.
+#![expect(
+    unsafe_code,
+    reason = "calls into the driver; memory that it allocates"
+)]
+
+use std::ffi::c_void;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+
+use super::context::CudaContext;
+use super::result::{check, note};
+use crate::memory::{HostSlice, MemoryError};
+
+/// Pinned host memory.
+pub struct CudaPinned {
+    context: Arc<CudaContext>,
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the memory belongs to this value alone, and is ordinary memory to every thread.
+unsafe impl Send for CudaPinned {}
+// SAFETY: as above; writing needs `&mut`.
+unsafe impl Sync for CudaPinned {}
+
+impl CudaPinned {
+    pub(super) fn new(context: &Arc<CudaContext>, len: usize) -> Result<Self, MemoryError> {
+        let current = context.enter()?;
+        let mut start = ptr::null_mut();
+        let flags = sys::CU_MEMHOSTALLOC_PORTABLE;
+        // SAFETY: `start` may be written, and a context is current. Given back on drop.
+        let code = unsafe { (current.driver.host_alloc)(&raw mut start, len.max(1), flags) };
+        check(code, "allocate pinned host memory")?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or(MemoryError::Unsupported {
+            what: "pinned host memory",
+            next: "copy from ordinary memory",
+        })?;
+        // SAFETY: the driver has just given out as many bytes; nobody else knows of them.
+        unsafe { ptr::write_bytes(start.as_ptr(), 0, len) };
+        Ok(Self {
+            context: Arc::clone(context),
+            start,
+            len,
+        })
+    }
+}
+
+impl Deref for CudaPinned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len` bytes, written when they were allocated, that live as long as `self`; writing needs `&mut self`.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for CudaPinned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `&mut self` is the only reference.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for CudaPinned {
+    fn drop(&mut self) {
+        if let Ok(current) = self.context.enter() {
+            // SAFETY: allocated by `new`, freed once, here; streams keep the value until their copies are done.
+            let code = unsafe { (current.driver.host_free)(self.start.as_ptr().cast()) };
+            note(code, "free pinned host memory");
+        }
+    }
+}
+
+/// Somebody's host memory, pinned.
+#[derive(Debug)]
+pub struct CudaRegistration {
+    context: Arc<CudaContext>,
+    memory: HostSlice,
+}
+
+impl CudaRegistration {
+    /// Pins all pages of `memory`. `read_only` is for memory that the processor may not write either.
+    pub(super) fn new(
+        context: &Arc<CudaContext>,
+        memory: HostSlice,
+        read_only: bool,
+    ) -> Result<Self, MemoryError> {
+        let bytes = memory.bytes();
+        // The driver locks whole pages, and the store's mappings begin at one.
+        let page_bytes = rustix::param::page_size();
+        if bytes.is_empty() || !(bytes.as_ptr() as usize).is_multiple_of(page_bytes) {
+            return Err(MemoryError::Unsupported {
+                what: "registering memory that does not begin at a page",
+                next: "copy through pinned memory",
+            });
+        }
+        let len = bytes.len().next_multiple_of(page_bytes);
+        let start = bytes.as_ptr().cast_mut().cast::<c_void>();
+        let mut flags = sys::CU_MEMHOSTREGISTER_PORTABLE;
+        if read_only {
+            flags |= sys::CU_MEMHOSTREGISTER_READ_ONLY;
+        }
+        let current = context.enter()?;
+        // SAFETY: the pages are mapped as long as the owner of their bytes lives, and this value keeps the owner. The device is never told
+        // to write there. The driver locks the pages that the bytes touch; it does not change them.
+        let code = unsafe { (current.driver.host_register)(start, len, flags) };
+        drop(current);
+        check(code, "register host memory")?;
+        Ok(Self {
+            context: Arc::clone(context),
+            memory,
+        })
+    }
+}
+
+impl Drop for CudaRegistration {
+    fn drop(&mut self) {
+        let start = self.memory.bytes().as_ptr().cast_mut().cast::<c_void>();
+        if let Ok(current) = self.context.enter() {
+            // SAFETY: registered by `new` at this address, given back once, here; the memory still is mapped.
+            let code = unsafe { (current.driver.host_unregister)(start) };
+            note(code, "unregister host memory");
+        }
+    }
+}

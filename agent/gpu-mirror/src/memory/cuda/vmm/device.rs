@@ -1,0 +1,246 @@
+//! The device.
+#![expect(unsafe_code, reason = "calls into the driver")]
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use super::parts::{
+    DESCRIPTOR, Inner, VmmChunk, VmmMapping, VmmRange, granule, properties, set_access, unmap,
+};
+use crate::memory::bounds::check_inside;
+use crate::memory::cuda::context::CudaContext;
+use crate::memory::cuda::copies::{CudaEvent, CudaStream, copy_out};
+use crate::memory::cuda::host_memory::{CudaPinned, CudaRegistration};
+use crate::memory::cuda::result::check;
+use crate::memory::{
+    Capabilities, DeviceInfo, DeviceMemory, Exported, HostSlice, MemoryError, Protection,
+    check_chunk_size, check_copy,
+};
+
+/// A device. Clones are the same device.
+#[derive(Debug, Clone)]
+pub struct VmmDevice {
+    context: Arc<CudaContext>,
+    granule_bytes: u64,
+    registers_read_only: bool,
+}
+
+impl VmmDevice {
+    /// The device with this number, if it can hand memory out as descriptors.
+    pub fn open(number: u32) -> Result<Self, MemoryError> {
+        use sys::CUdevice_attribute as Attribute;
+        let context = CudaContext::open(number)?;
+        for needed in [
+            Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED,
+            Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+        ] {
+            if context.attribute(needed)? == 0 {
+                return Err(MemoryError::Unsupported {
+                    what: "sharing device memory by descriptors",
+                    next: "share it by legacy IPC handles",
+                });
+            }
+        }
+        let read_only = Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED;
+        let registers_read_only = context.attribute(read_only)? != 0;
+        let granule_bytes = granule(&context)?;
+        Ok(Self {
+            context,
+            granule_bytes,
+            registers_read_only,
+        })
+    }
+
+    fn own(&self, handle: sys::CUmemGenericAllocationHandle, bytes: u64) -> VmmChunk {
+        VmmChunk(Arc::new(Inner {
+            context: Arc::clone(&self.context),
+            handle,
+            bytes,
+        }))
+    }
+}
+
+impl DeviceMemory for VmmDevice {
+    type Range = VmmRange;
+    type Chunk = VmmChunk;
+    type Mapping = VmmMapping;
+    type Stream = CudaStream;
+    type Event = CudaEvent;
+    type Pinned = CudaPinned;
+    type Registration = CudaRegistration;
+
+    fn info(&self) -> Result<DeviceInfo, MemoryError> {
+        self.context.info()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            granule_bytes: self.granule_bytes,
+            read_only_mappings: true,
+            read_only_enforced: false,
+            stable_addresses: true,
+            registers_read_only: self.registers_read_only,
+        }
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<VmmRange, MemoryError> {
+        check_chunk_size(bytes, self.granule_bytes)?;
+        let current = self.context.enter()?;
+        let mut address = 0;
+        // SAFETY: `address` may be written. Freed on drop.
+        let code =
+            unsafe { (current.driver.address_reserve)(&raw mut address, bytes as usize, 0, 0, 0) };
+        check(code, "reserve device addresses")?;
+        Ok(VmmRange {
+            context: Arc::clone(&self.context),
+            address,
+            bytes,
+        })
+    }
+
+    fn create(&self, bytes: u64) -> Result<VmmChunk, MemoryError> {
+        check_chunk_size(bytes, self.granule_bytes)?;
+        let current = self.context.enter()?;
+        let properties = properties(&self.context);
+        let mut handle = 0;
+        // SAFETY: `handle` may be written, the properties are complete. Released on drop.
+        let code = unsafe {
+            (current.driver.create)(&raw mut handle, bytes as usize, &raw const properties, 0)
+        };
+        self.context.check_taken(code, bytes)?;
+        Ok(self.own(handle, bytes))
+    }
+
+    fn export(&self, chunk: &VmmChunk) -> Result<Exported, MemoryError> {
+        let current = self.context.enter()?;
+        let mut number: RawFd = -1;
+        let into = (&raw mut number).cast();
+        // SAFETY: with this kind of handle the driver writes one `int`; the chunk lives.
+        let code = unsafe { (current.driver.export)(into, chunk.0.handle, DESCRIPTOR, 0) };
+        check(code, "export device memory")?;
+        // SAFETY: the driver has made the descriptor for us; nobody else closes it.
+        let file = unsafe { OwnedFd::from_raw_fd(number) };
+        fcntl_setfd(&file, FdFlags::CLOEXEC)
+            .map_err(|source| MemoryError::io("keep a descriptor from child processes", source))?;
+        Ok(Exported::Descriptor(file))
+    }
+
+    fn import(&self, exported: Exported, bytes: u64) -> Result<VmmChunk, MemoryError> {
+        check_chunk_size(bytes, self.granule_bytes)?;
+        let Exported::Descriptor(file) = exported else {
+            let reason = format!("expected a file descriptor, found {}", exported.kind());
+            return Err(MemoryError::Import { reason });
+        };
+        let current = self.context.enter()?;
+        let number = ptr::without_provenance_mut(file.as_raw_fd() as usize);
+        let mut handle = 0;
+        // SAFETY: with this kind of handle the driver takes the pointer's value as a descriptor, which is open, and
+        // checks what it is of. `handle` may be written. Released on drop.
+        let code = unsafe { (current.driver.import)(&raw mut handle, number, DESCRIPTOR) };
+        check(code, "import a descriptor").map_err(|error| MemoryError::Import {
+            reason: error.to_string(),
+        })?;
+        Ok(self.own(handle, bytes))
+    }
+
+    fn map(
+        &self,
+        range: VmmRange,
+        chunk: &VmmChunk,
+        protection: Protection,
+    ) -> Result<VmmMapping, MemoryError> {
+        if range.bytes != chunk.0.bytes {
+            return Err(MemoryError::RangeSize {
+                chunk_bytes: chunk.0.bytes,
+                range_bytes: range.bytes,
+            });
+        }
+        let (address, bytes) = (range.address, range.bytes);
+        let current = self.context.enter()?;
+        // SAFETY: the range is reserved, as long as the chunk, and nothing is mapped there; the driver checks the length of
+        // what was imported.
+        let code = unsafe { (current.driver.map)(address, bytes as usize, 0, chunk.0.handle, 0) };
+        check(code, "map device memory")?;
+        // From here on dropping the mapping takes it down.
+        let mapping = VmmMapping {
+            range: Some(range),
+            address,
+            bytes,
+            protection,
+            _chunk: Arc::clone(&chunk.0),
+        };
+        set_access(&self.context, &mapping)?;
+        Ok(mapping)
+    }
+
+    fn unmap(&self, mut mapping: VmmMapping) -> Result<VmmRange, MemoryError> {
+        let Some(range) = mapping.range.take() else {
+            return Err(MemoryError::Unsupported {
+                what: "unmapping twice",
+                next: "drop the mapping",
+            });
+        };
+        if let Err(error) = unmap(&range) {
+            std::mem::forget(range);
+            return Err(error);
+        }
+        Ok(range)
+    }
+
+    fn release(&self, chunk: VmmChunk) -> Result<(), MemoryError> {
+        drop(chunk);
+        Ok(())
+    }
+
+    fn stream(&self) -> Result<CudaStream, MemoryError> {
+        CudaStream::new(&self.context)
+    }
+
+    fn copy_in(
+        &self,
+        stream: &mut CudaStream,
+        to: &Arc<VmmMapping>,
+        offset: u64,
+        from: HostSlice,
+    ) -> Result<(), MemoryError> {
+        check_copy(to.protection, offset, from.bytes().len(), to.bytes)?;
+        stream.copy_in(Arc::<VmmMapping>::clone(to), to.address + offset, from)
+    }
+
+    fn record(&self, stream: &mut CudaStream) -> Result<CudaEvent, MemoryError> {
+        stream.record()
+    }
+
+    fn is_done(&self, event: &CudaEvent) -> Result<bool, MemoryError> {
+        event.is_done()
+    }
+
+    fn wait(&self, event: &CudaEvent) -> Result<(), MemoryError> {
+        event.wait()
+    }
+
+    fn settle(&self, stream: &mut CudaStream) -> Result<(), MemoryError> {
+        stream.settle()
+    }
+
+    fn synchronise(&self, stream: &mut CudaStream) -> Result<(), MemoryError> {
+        stream.synchronise()
+    }
+
+    fn read_back(&self, from: &VmmMapping, offset: u64, to: &mut [u8]) -> Result<(), MemoryError> {
+        check_inside(offset, to.len() as u64, from.bytes)?;
+        copy_out(&self.context, from.address + offset, to)
+    }
+
+    fn pinned(&self, bytes: usize) -> Result<CudaPinned, MemoryError> {
+        CudaPinned::new(&self.context, bytes)
+    }
+
+    fn register(&self, memory: HostSlice) -> Result<CudaRegistration, MemoryError> {
+        CudaRegistration::new(&self.context, memory, self.registers_read_only)
+    }
+}

@@ -1,0 +1,152 @@
+//! Ranges, chunks and mappings, and how each is given back.
+#![expect(unsafe_code, reason = "calls into the driver")]
+
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+
+use crate::memory::cuda::context::CudaContext;
+use crate::memory::cuda::result::{check, note};
+use crate::memory::{Mapped, MemoryError, Protection};
+
+/// How chunks are handed out.
+pub(super) const DESCRIPTOR: sys::CUmemAllocationHandleType =
+    sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+/// Addresses without memory.
+#[derive(Debug)]
+pub struct VmmRange {
+    pub(super) context: Arc<CudaContext>,
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+}
+
+/// Device memory.
+#[derive(Debug)]
+pub struct VmmChunk(pub(super) Arc<Inner>);
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub context: Arc<CudaContext>,
+    pub handle: sys::CUmemGenericAllocationHandle,
+    pub bytes: u64,
+}
+
+/// Device memory at an address.
+#[derive(Debug)]
+pub struct VmmMapping {
+    /// Taken out by `unmap`.
+    pub(super) range: Option<VmmRange>,
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    pub(super) protection: Protection,
+    pub(super) _chunk: Arc<Inner>,
+}
+
+/// The device as the driver wants it named.
+fn location(context: &CudaContext) -> sys::CUmemLocation {
+    sys::CUmemLocation {
+        type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+        id: context.device(),
+    }
+}
+
+/// Memory of this device that can be handed out.
+pub(super) fn properties(context: &CudaContext) -> sys::CUmemAllocationProp {
+    sys::CUmemAllocationProp {
+        type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: DESCRIPTOR,
+        location: location(context),
+        win32HandleMetaData: ptr::null_mut(),
+        allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+            reserved: [0; 4],
+        },
+    }
+}
+
+/// The unit of a chunk's length.
+pub(super) fn granule(context: &CudaContext) -> Result<u64, MemoryError> {
+    let current = context.enter()?;
+    let properties = properties(context);
+    let mut bytes = 0usize;
+    let which = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
+    // SAFETY: `bytes` may be written, the properties are complete.
+    let code =
+        unsafe { (current.driver.granularity)(&raw mut bytes, &raw const properties, which) };
+    check(code, "ask for the granule of device memory")?;
+    Ok(bytes as u64)
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Ok(current) = self.context.enter() {
+            // SAFETY: created or imported once, released once, here. What is mapped stays until it is unmapped.
+            let code = unsafe { (current.driver.release)(self.handle) };
+            note(code, "release device memory");
+        }
+    }
+}
+
+impl Drop for VmmRange {
+    fn drop(&mut self) {
+        if let Ok(current) = self.context.enter() {
+            // SAFETY: reserved with these numbers, freed once, here; nothing is mapped there.
+            let code = unsafe { (current.driver.address_free)(self.address, self.bytes as usize) };
+            note(code, "free device addresses");
+        }
+    }
+}
+
+/// Gives a mapping its protection, without which nothing may be done through it.
+pub(super) fn set_access(context: &CudaContext, mapping: &VmmMapping) -> Result<(), MemoryError> {
+    let current = context.enter()?;
+    let access = sys::CUmemAccessDesc {
+        location: location(context),
+        flags: match mapping.protection {
+            Protection::ReadOnly => sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ,
+            Protection::ReadWrite => sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        },
+    };
+    let (address, bytes) = (mapping.address, mapping.bytes as usize);
+    // SAFETY: all of the range is mapped; one description is passed.
+    let code = unsafe { (current.driver.set_access)(address, bytes, &raw const access, 1) };
+    check(code, "set the protection of device memory")
+}
+
+/// Takes away what is mapped in `range`.
+pub(super) fn unmap(range: &VmmRange) -> Result<(), MemoryError> {
+    let current = range.context.enter()?;
+    // SAFETY: all of the range is mapped, by one call of `map`; streams keep the mapping until their copies are done.
+    let code = unsafe { (current.driver.unmap)(range.address, range.bytes as usize) };
+    check(code, "unmap device memory")
+}
+
+impl Drop for VmmMapping {
+    fn drop(&mut self) {
+        if let Some(range) = self.range.take()
+            && let Err(error) = unmap(&range)
+        {
+            tracing::debug!(%error, "device addresses stay taken");
+            // What is still mapped must not be given to others.
+            std::mem::forget(range);
+        }
+    }
+}
+
+impl Mapped for VmmMapping {
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn protection(&self) -> Protection {
+        self.protection
+    }
+}

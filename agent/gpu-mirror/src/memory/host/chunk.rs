@@ -1,0 +1,194 @@
+//! Chunks that are memfds, and mappings of them: the only unsafe code of the stand-in.
+#![expect(
+    unsafe_code,
+    reason = "memory that several processes map has no safe interface"
+)]
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
+
+use crate::memory::bounds::{check_copy, check_inside};
+use crate::memory::{Mapped, MemoryError, Protection};
+
+/// Seals without which a file could be cut under a mapping, and whoever reads it be killed by SIGBUS.
+const LENGTH_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// Addresses without memory. The kernel chooses an address when memory is mapped, so only the length is kept.
+#[derive(Debug)]
+pub struct HostRange {
+    pub(super) bytes: u64,
+}
+
+/// A memfd.
+#[derive(Debug, Clone)]
+pub struct HostChunk(pub(super) Arc<Inner>);
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub file: OwnedFd,
+    pub bytes: u64,
+    /// Where the creator writes. It exists from before the seal, which forbids to make another.
+    writable: Option<Arc<MmapRaw>>,
+    /// Bytes that the device has given out; this chunk takes its part back.
+    used: Option<Arc<AtomicU64>>,
+    /// Held by each access through this process's mappings, so that no two of them race.
+    access: Mutex<()>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(used) = &self.used {
+            used.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl HostChunk {
+    /// A new memfd of `bytes`, which `used` already counts.
+    pub(super) fn create(bytes: u64, used: Arc<AtomicU64>) -> Result<Self, MemoryError> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("tetris-device-chunk", flags)
+            .map_err(|source| MemoryError::io("create a memfd", source));
+        let file = file.and_then(|file| {
+            ftruncate(&file, bytes).map_err(|source| MemoryError::io("size a memfd", source))?;
+            fcntl_add_seals(&file, LENGTH_SEALS)
+                .map_err(|source| MemoryError::io("seal a memfd's length", source))?;
+            let map = MmapOptions::new()
+                .len(bytes as usize)
+                .map_raw(&file)
+                .map_err(|source| MemoryError::io("map a memfd", source))?;
+            Ok((file, map))
+        });
+        // From here on the chunk gives its bytes back when it goes; before, this function does.
+        let (file, map) = file.inspect_err(|_| {
+            used.fetch_sub(bytes, Ordering::Relaxed);
+        })?;
+        Ok(Self(Arc::new(Inner {
+            file,
+            bytes,
+            writable: Some(Arc::new(map)),
+            used: Some(used),
+            access: Mutex::new(()),
+        })))
+    }
+
+    /// A descriptor of the same file, after which nobody can map it for writing any more.
+    pub(super) fn export(&self) -> Result<OwnedFd, MemoryError> {
+        if self.0.writable.is_some() {
+            fcntl_add_seals(&self.0.file, SealFlags::FUTURE_WRITE)
+                .map_err(|source| MemoryError::io("seal a memfd against writing", source))?;
+        }
+        self.0
+            .file
+            .try_clone()
+            .map_err(|source| MemoryError::io("duplicate a memfd", source))
+    }
+
+    /// Somebody's memfd, if it is one that keeps its length and cannot be written.
+    pub(super) fn import(file: OwnedFd, bytes: u64) -> Result<Self, MemoryError> {
+        let refuse = |reason: String| MemoryError::Import { reason };
+        let seals = fcntl_get_seals(&file)
+            .map_err(|source| refuse(format!("expected a memfd, found no seals: {source}")))?;
+        let wanted = LENGTH_SEALS | SealFlags::FUTURE_WRITE;
+        if !seals.contains(wanted) {
+            return Err(refuse(format!(
+                "expected the seals {wanted:?}, found {seals:?}"
+            )));
+        }
+        let stat = fstat(&file).map_err(|source| MemoryError::io("stat a memfd", source))?;
+        if u64::try_from(stat.st_size) != Ok(bytes) {
+            let found = stat.st_size;
+            return Err(refuse(format!("expected {bytes} bytes, found {found}")));
+        }
+        Ok(Self(Arc::new(Inner {
+            file,
+            bytes,
+            writable: None,
+            used: None,
+            access: Mutex::new(()),
+        })))
+    }
+
+    /// Maps the chunk.
+    pub(super) fn map(&self, protection: Protection) -> Result<HostMapping, MemoryError> {
+        let mut options = MmapOptions::new();
+        options.len(self.0.bytes as usize);
+        let map = match (protection, &self.0.writable) {
+            (Protection::ReadWrite, Some(map)) => Ok(Arc::clone(map)),
+            (Protection::ReadWrite, None) => options.map_raw(&self.0.file).map(Arc::new),
+            (Protection::ReadOnly, _) => options.map_raw_read_only(&self.0.file).map(Arc::new),
+        };
+        Ok(HostMapping {
+            chunk: self.clone(),
+            map: map.map_err(|source| MemoryError::io("map a memfd", source))?,
+            protection,
+        })
+    }
+}
+
+/// A chunk in this process's memory.
+pub struct HostMapping {
+    chunk: HostChunk,
+    map: Arc<MmapRaw>,
+    protection: Protection,
+}
+
+impl HostMapping {
+    /// Writes `from` at `offset`.
+    pub(super) fn write(&self, offset: u64, from: &[u8]) -> Result<(), MemoryError> {
+        check_copy(self.protection, offset, from.len(), self.bytes())?;
+        let _access = self.access();
+        let to = self.map.as_mut_ptr().wrapping_add(offset as usize);
+        // SAFETY: the place is inside the mapping, which lives as long as `self` and is writable by its
+        // protection; `from` is memory of its own, since no slice of the mapping is ever made; the lock
+        // keeps this process's other accesses away. The file cannot shrink (its seal).
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+        Ok(())
+    }
+
+    /// Reads into `to` from `offset`.
+    pub(super) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryError> {
+        check_inside(offset, to.len() as u64, self.bytes())?;
+        let _access = self.access();
+        let from = self.map.as_ptr().wrapping_add(offset as usize);
+        // SAFETY: the place is inside the mapping, which lives as long as `self`; `to` is memory of its own, and
+        // the lock keeps this process's writers away. The file cannot shrink: its creator sealed it,
+        // and `import` has checked that.
+        unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        Ok(())
+    }
+
+    fn access(&self) -> std::sync::MutexGuard<'_, ()> {
+        let access = self.chunk.0.access.lock();
+        access.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Mapped for HostMapping {
+    fn address(&self) -> u64 {
+        self.map.as_ptr() as u64
+    }
+
+    fn bytes(&self) -> u64 {
+        self.chunk.0.bytes
+    }
+
+    fn protection(&self) -> Protection {
+        self.protection
+    }
+}
+
+impl fmt::Debug for HostMapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostMapping")
+            .field("bytes", &self.bytes())
+            .field("protection", &self.protection)
+            .finish_non_exhaustive()
+    }
+}

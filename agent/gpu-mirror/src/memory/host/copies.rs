@@ -1,0 +1,124 @@
+//! Streams and events: copies that happen when somebody waits for them.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::chunk::HostMapping;
+use super::device::Shared;
+use crate::memory::{HostSlice, MemoryError};
+
+/// Copies in order, none of which has happened before it is waited or asked for.
+#[derive(Debug)]
+pub struct HostStream(Arc<Mutex<Queue>>);
+
+/// The moment when the copies queued before it have happened.
+#[derive(Debug)]
+pub struct HostEvent {
+    queue: Arc<Mutex<Queue>>,
+    after: u64,
+}
+
+#[derive(Debug)]
+struct Queue {
+    device: Arc<Shared>,
+    waiting: VecDeque<Copy>,
+    queued: u64,
+    done: u64,
+    /// Host memory of copies that have happened, kept until the stream is settled, as a device would have it.
+    finished: Vec<HostSlice>,
+    failed: bool,
+}
+
+#[derive(Debug)]
+struct Copy {
+    to: Arc<HostMapping>,
+    offset: u64,
+    from: HostSlice,
+}
+
+impl Queue {
+    /// Makes the next copy.
+    fn step(&mut self) -> Result<(), MemoryError> {
+        let failed = || MemoryError::Copy {
+            reason: "an injected fault".to_owned(),
+        };
+        if self.failed {
+            return Err(failed());
+        }
+        let Some(copy) = self.waiting.pop_front() else {
+            return Ok(());
+        };
+        if !self.device.allowances.copies.take() {
+            self.failed = true;
+            return Err(failed());
+        }
+        copy.to.write(copy.offset, copy.from.bytes())?;
+        self.finished.push(copy.from);
+        self.done += 1;
+        Ok(())
+    }
+
+    fn run_to(&mut self, after: u64) -> Result<(), MemoryError> {
+        while self.done < after {
+            self.step()?;
+        }
+        Ok(())
+    }
+}
+
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl HostStream {
+    pub(super) fn new(device: Arc<Shared>) -> Self {
+        Self(Arc::new(Mutex::new(Queue {
+            device,
+            waiting: VecDeque::new(),
+            queued: 0,
+            done: 0,
+            finished: Vec::new(),
+            failed: false,
+        })))
+    }
+
+    pub(super) fn push(&self, to: Arc<HostMapping>, offset: u64, from: HostSlice) {
+        let mut queue = lock(&self.0);
+        queue.waiting.push_back(Copy { to, offset, from });
+        queue.queued += 1;
+    }
+
+    pub(super) fn record(&self) -> HostEvent {
+        HostEvent {
+            queue: Arc::clone(&self.0),
+            after: lock(&self.0).queued,
+        }
+    }
+
+    pub(super) fn settle(&self) {
+        lock(&self.0).finished.clear();
+    }
+
+    pub(super) fn synchronise(&self) -> Result<(), MemoryError> {
+        let mut queue = lock(&self.0);
+        let all = queue.queued;
+        queue.run_to(all)?;
+        queue.finished.clear();
+        Ok(())
+    }
+}
+
+impl HostEvent {
+    /// Makes one more copy if the moment has not come yet, so that asking often enough is enough.
+    pub(super) fn is_done(&self) -> Result<bool, MemoryError> {
+        let mut queue = lock(&self.queue);
+        if queue.done < self.after {
+            queue.step()?;
+        }
+        Ok(queue.done >= self.after)
+    }
+
+    pub(super) fn wait(&self) -> Result<(), MemoryError> {
+        lock(&self.queue).run_to(self.after)
+    }
+}

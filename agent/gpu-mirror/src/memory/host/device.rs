@@ -1,0 +1,216 @@
+//! The stand-in itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::chunk::{HostChunk, HostMapping, HostRange};
+use super::copies::{HostEvent, HostStream};
+use super::faults::{Allowances, Faults};
+use crate::memory::{
+    Capabilities, DeviceInfo, DeviceMemory, DeviceUuid, Exported, HostSlice, Mapped, MemoryError,
+    Protection, check_chunk_size, check_copy,
+};
+
+/// As with CUDA.
+const GRANULE_BYTES: u64 = 2 << 20;
+
+/// A device that is host memory. Clones are the same device.
+#[derive(Debug, Clone)]
+pub struct HostDevice(Arc<Shared>);
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    capacity_bytes: u64,
+    used: Arc<AtomicU64>,
+    pub(super) allowances: Allowances,
+}
+
+/// Host memory that stands in for pinned memory.
+pub type HostPinned = Box<[u8]>;
+
+/// Memory that would be pinned.
+#[derive(Debug)]
+pub struct HostRegistration {
+    /// What is registered is kept.
+    _memory: HostSlice,
+}
+
+impl HostDevice {
+    /// A device of `capacity_bytes`.
+    pub fn new(capacity_bytes: u64) -> Self {
+        Self::with_faults(capacity_bytes, Faults::default())
+    }
+
+    /// A device of `capacity_bytes` that fails as told.
+    pub fn with_faults(capacity_bytes: u64, faults: Faults) -> Self {
+        Self(Arc::new(Shared {
+            capacity_bytes,
+            used: Arc::default(),
+            allowances: faults.into(),
+        }))
+    }
+
+    /// Fails as told from now on. A stream on which a copy has failed stays of no use.
+    pub fn set_faults(&self, faults: Faults) {
+        self.0.allowances.set(faults);
+    }
+
+    fn full(&self, asked_bytes: u64) -> MemoryError {
+        let total_bytes = self.0.capacity_bytes;
+        let free_bytes = total_bytes.saturating_sub(self.0.used.load(Ordering::Relaxed));
+        MemoryError::OutOfMemory {
+            asked_bytes,
+            free_bytes,
+            total_bytes,
+        }
+    }
+}
+
+impl DeviceMemory for HostDevice {
+    type Range = HostRange;
+    type Chunk = HostChunk;
+    type Mapping = HostMapping;
+    type Stream = HostStream;
+    type Event = HostEvent;
+    type Pinned = HostPinned;
+    type Registration = HostRegistration;
+
+    fn info(&self) -> Result<DeviceInfo, MemoryError> {
+        let total_bytes = self.0.capacity_bytes;
+        let used = self.0.used.load(Ordering::Relaxed);
+        Ok(DeviceInfo {
+            uuid: DeviceUuid(*b"host stand-in 01"),
+            name: "host memory".to_owned(),
+            total_bytes,
+            free_bytes: total_bytes.saturating_sub(used),
+        })
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            granule_bytes: GRANULE_BYTES,
+            read_only_mappings: true,
+            read_only_enforced: true,
+            stable_addresses: false,
+            registers_read_only: true,
+        }
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<HostRange, MemoryError> {
+        check_chunk_size(bytes, GRANULE_BYTES)?;
+        Ok(HostRange { bytes })
+    }
+
+    fn create(&self, bytes: u64) -> Result<HostChunk, MemoryError> {
+        check_chunk_size(bytes, GRANULE_BYTES)?;
+        if !self.0.allowances.creates.take() {
+            return Err(self.full(bytes));
+        }
+        let capacity = self.0.capacity_bytes;
+        let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= capacity);
+        self.0
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|_| self.full(bytes))?;
+        HostChunk::create(bytes, Arc::clone(&self.0.used))
+    }
+
+    fn export(&self, chunk: &HostChunk) -> Result<Exported, MemoryError> {
+        chunk.export().map(Exported::Descriptor)
+    }
+
+    fn import(&self, exported: Exported, bytes: u64) -> Result<HostChunk, MemoryError> {
+        check_chunk_size(bytes, GRANULE_BYTES)?;
+        let Exported::Descriptor(file) = exported else {
+            let reason = format!("expected a file descriptor, found {}", exported.kind());
+            return Err(MemoryError::Import { reason });
+        };
+        if !self.0.allowances.imports.take() {
+            let reason = "an injected fault".to_owned();
+            return Err(MemoryError::Import { reason });
+        }
+        HostChunk::import(file, bytes)
+    }
+
+    fn map(
+        &self,
+        range: HostRange,
+        chunk: &HostChunk,
+        protection: Protection,
+    ) -> Result<HostMapping, MemoryError> {
+        if range.bytes != chunk.0.bytes {
+            return Err(MemoryError::RangeSize {
+                chunk_bytes: chunk.0.bytes,
+                range_bytes: range.bytes,
+            });
+        }
+        chunk.map(protection)
+    }
+
+    fn unmap(&self, mapping: HostMapping) -> Result<HostRange, MemoryError> {
+        let bytes = mapping.bytes();
+        drop(mapping);
+        Ok(HostRange { bytes })
+    }
+
+    fn release(&self, chunk: HostChunk) -> Result<(), MemoryError> {
+        drop(chunk);
+        Ok(())
+    }
+
+    fn stream(&self) -> Result<HostStream, MemoryError> {
+        Ok(HostStream::new(Arc::clone(&self.0)))
+    }
+
+    fn copy_in(
+        &self,
+        stream: &mut HostStream,
+        to: &Arc<HostMapping>,
+        offset: u64,
+        from: HostSlice,
+    ) -> Result<(), MemoryError> {
+        check_copy(to.protection(), offset, from.bytes().len(), to.bytes())?;
+        stream.push(Arc::clone(to), offset, from);
+        Ok(())
+    }
+
+    fn record(&self, stream: &mut HostStream) -> Result<HostEvent, MemoryError> {
+        Ok(stream.record())
+    }
+
+    fn is_done(&self, event: &HostEvent) -> Result<bool, MemoryError> {
+        event.is_done()
+    }
+
+    fn wait(&self, event: &HostEvent) -> Result<(), MemoryError> {
+        event.wait()
+    }
+
+    fn settle(&self, stream: &mut HostStream) -> Result<(), MemoryError> {
+        stream.settle();
+        Ok(())
+    }
+
+    fn synchronise(&self, stream: &mut HostStream) -> Result<(), MemoryError> {
+        stream.synchronise()
+    }
+
+    fn read_back(&self, from: &HostMapping, offset: u64, to: &mut [u8]) -> Result<(), MemoryError> {
+        from.read(offset, to)
+    }
+
+    fn pinned(&self, bytes: usize) -> Result<HostPinned, MemoryError> {
+        Ok(vec![0; bytes].into_boxed_slice())
+    }
+
+    fn register(&self, memory: HostSlice) -> Result<HostRegistration, MemoryError> {
+        if self.0.allowances.registrations.take() {
+            Ok(HostRegistration { _memory: memory })
+        } else {
+            Err(MemoryError::Unsupported {
+                what: "registering host memory (an injected fault)",
+                next: "copy through pinned memory",
+            })
+        }
+    }
+}

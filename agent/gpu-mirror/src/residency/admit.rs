@@ -1,0 +1,210 @@
+//! One model onto one device.
+
+use std::collections::BTreeSet;
+
+use tetris_store_layout::ObjectId;
+
+use super::device::{Device, Object};
+use super::{Admission, ClientId, Copy, Freed, ModelSpec, Part, Refusal, TenantId};
+use crate::arena::{Arena, NewChunk, PlaceError};
+
+/// What is asked for.
+pub(super) struct Request<'a> {
+    pub tenant: TenantId,
+    pub client: ClientId,
+    pub spec: &'a ModelSpec,
+    pub quota_bytes: u64,
+    pub now_ms: u64,
+}
+
+/// Placing did.
+struct Placed {
+    created: Vec<NewChunk>,
+    copies: BTreeSet<ObjectId>,
+}
+
+/// Placing did not work out.
+struct NoRoom {
+    need_bytes: u64,
+}
+
+impl Device {
+    /// Places what is missing of the model, and holds it. After an error the device is to be thrown away.
+    pub fn admit(&mut self, request: &Request<'_>, may_evict: bool) -> Result<Admission, Refusal> {
+        self.check_lengths(request)?;
+        self.hold(request.tenant, request.client, request.spec, request.now_ms);
+        let mut freed = Freed::default();
+        let placed = match self.place_missing(request) {
+            Ok(placed) => placed,
+            Err(_) if may_evict => self.make_room(request, &mut freed)?,
+            Err(no_room) => return Err(self.refusal(request, &no_room)),
+        };
+        self.trim(&mut freed);
+        Ok(self.describe(request, freed, placed))
+    }
+
+    fn check_lengths(&self, request: &Request<'_>) -> Result<(), Refusal> {
+        for part in request.spec.parts() {
+            let here = self.objects.get(&(request.tenant, part.object));
+            if let Some(found) = here.map(|object| object.len).filter(|len| *len != part.len) {
+                return Err(Refusal::Length {
+                    object: part.object,
+                    expected: part.len,
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn missing(&self, request: &Request<'_>) -> Vec<Part> {
+        let parts = request.spec.parts().iter();
+        let absent = |part: &&Part| !self.objects.contains_key(&(request.tenant, part.object));
+        parts.filter(absent).copied().collect()
+    }
+
+    /// Bytes by which the tenant's arena may grow.
+    fn room(&self, request: &Request<'_>) -> u64 {
+        let device = self.capacity_bytes.saturating_sub(self.created_bytes());
+        let quota = request
+            .quota_bytes
+            .saturating_sub(self.created_by(request.tenant));
+        device.min(quota)
+    }
+
+    /// Gives places to the objects that are not here, all or none. They are being copied from then on.
+    fn place_missing(&mut self, request: &Request<'_>) -> Result<Placed, NoRoom> {
+        let missing = self.missing(request);
+        if missing.is_empty() {
+            return Ok(Placed {
+                created: Vec::new(),
+                copies: BTreeSet::new(),
+            });
+        }
+        let room = self.room(request);
+        let wanted: Vec<_> = missing.iter().map(|part| (part.object, part.len)).collect();
+        let new = || Arena::new(self.config.arena);
+        let arena = self.arenas.entry(request.tenant).or_insert_with(new);
+        let placement = arena.place(&wanted, room).map_err(|error| NoRoom {
+            need_bytes: match error {
+                PlaceError::NoRoom { need_bytes, .. } => need_bytes,
+                PlaceError::Twice(_) | PlaceError::Length { .. } => u64::MAX,
+            },
+        })?;
+        for part in &missing {
+            let object = Object {
+                len: part.len,
+                models: [request.spec.key()].into(),
+                held: 1,
+                copying: true,
+            };
+            self.objects.insert((request.tenant, part.object), object);
+        }
+        Ok(Placed {
+            created: placement.created,
+            copies: missing.iter().map(|part| part.object).collect(),
+        })
+    }
+
+    /// Evicts one idle model after the other until the missing objects have places.
+    fn make_room(&mut self, request: &Request<'_>, freed: &mut Freed) -> Result<Placed, Refusal> {
+        // Where its quota is what is in the way, the tenant's own models leave; where the device is full, everybody's, in one order.
+        let mut placed = self.place_missing(request);
+        for tenant in [Some(request.tenant), None] {
+            for victim in self.candidates(tenant) {
+                let Err(NoRoom { need_bytes }) = placed else {
+                    break;
+                };
+                let (taken, limit) = match tenant {
+                    Some(tenant) => (self.created_by(tenant), request.quota_bytes),
+                    None => (self.created_bytes(), self.capacity_bytes),
+                };
+                if taken.saturating_add(need_bytes) <= limit {
+                    break;
+                }
+                if self.is_worth_evicting(victim) {
+                    self.evict(victim, freed);
+                    placed = self.place_missing(request);
+                }
+            }
+        }
+        if placed.is_err() {
+            self.start_over(request, freed);
+            placed = self.place_missing(request);
+        }
+        placed.map_err(|no_room| self.refusal(request, &no_room))
+    }
+
+    /// Takes away what is here of the model and of nothing that is in use, so that it can be placed anew without the holes
+    /// around it. Idle models that share an object lose it to this one.
+    fn start_over(&mut self, request: &Request<'_>, freed: &mut Freed) {
+        let key = request.spec.key();
+        let clients = self.models.get(&(request.tenant, key));
+        if clients.is_none_or(|model| model.clients.values().sum::<u64>() > 1) {
+            return;
+        }
+        for part in request.spec.parts() {
+            let here = self.objects.get(&(request.tenant, part.object));
+            if here.is_some_and(|object| object.held == 1 && !object.copying) {
+                self.remove(request.tenant, &part.object, freed);
+            }
+        }
+    }
+
+    /// Why there is no room, after everything idle has been evicted.
+    fn refusal(&self, request: &Request<'_>, no_room: &NoRoom) -> Refusal {
+        let parts = request.spec.parts().iter();
+        let all: Vec<(ObjectId, u64)> = parts.map(|part| (part.object, part.len)).collect();
+        let alone = Arena::new(self.config.arena).place(&all, u64::MAX);
+        let alone = alone.map_or(u64::MAX, |placement| {
+            placement.created.iter().map(|chunk| chunk.bytes).sum()
+        });
+        let created = self.created_bytes();
+        let held_bytes = self.created_by(request.tenant);
+        if alone > self.capacity_bytes {
+            Refusal::TooLarge {
+                need_bytes: alone,
+                capacity_bytes: self.capacity_bytes,
+            }
+        } else if held_bytes.saturating_add(no_room.need_bytes) > request.quota_bytes {
+            Refusal::Quota {
+                tenant: request.tenant,
+                quota_bytes: request.quota_bytes,
+                held_bytes,
+                need_bytes: no_room.need_bytes,
+            }
+        } else {
+            Refusal::InUse {
+                need_bytes: no_room.need_bytes,
+                free_bytes: self.capacity_bytes.saturating_sub(created),
+                held_bytes: created,
+            }
+        }
+    }
+
+    /// What is to be done for an admission that worked out.
+    fn describe(&self, request: &Request<'_>, freed: Freed, placed: Placed) -> Admission {
+        let mut admission = Admission {
+            device: self.id,
+            freed,
+            created: placed.created,
+            copies: Vec::new(),
+            awaited: Vec::new(),
+            places: Vec::new(),
+        };
+        for part in request.spec.parts() {
+            let object = part.object;
+            let Some(place) = self.place_of(request.tenant, &object) else {
+                continue;
+            };
+            admission.places.push((object, place));
+            let state = self.objects.get(&(request.tenant, object));
+            if placed.copies.contains(&object) {
+                admission.copies.push(Copy { object, place });
+            } else if state.is_some_and(|state| state.copying) {
+                admission.awaited.push(object);
+            }
+        }
+        admission
+    }
+}

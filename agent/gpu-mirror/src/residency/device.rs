@@ -1,0 +1,210 @@
+//! One device: what is on it and who holds it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tetris_store_layout::ObjectId;
+
+use super::{
+    ClientId, Config, DeviceId, Failed, Freed, ModelKey, ModelSpec, Part, Released, TenantId, Usage,
+};
+use crate::arena::{Arena, Place};
+
+#[derive(Debug, Clone)]
+pub(super) struct Object {
+    pub len: u64,
+    /// Models on the device that have it.
+    pub models: BTreeSet<ModelKey>,
+    /// How many of them somebody holds.
+    pub held: usize,
+    pub copying: bool,
+}
+
+impl Object {
+    /// Whether it may leave.
+    pub fn is_idle(&self) -> bool {
+        self.held == 0 && !self.copying
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Model {
+    pub parts: Arc<[Part]>,
+    pub bytes: u64,
+    pub last_used_ms: u64,
+    /// How often each client holds it.
+    pub clients: BTreeMap<ClientId, u64>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Device {
+    pub id: DeviceId,
+    pub capacity_bytes: u64,
+    pub config: Config,
+    pub arenas: BTreeMap<TenantId, Arena>,
+    pub objects: BTreeMap<(TenantId, ObjectId), Object>,
+    pub models: BTreeMap<(TenantId, ModelKey), Model>,
+}
+
+impl Device {
+    pub fn new(id: DeviceId, capacity_bytes: u64, config: Config) -> Self {
+        Self {
+            id,
+            capacity_bytes,
+            config,
+            arenas: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            models: BTreeMap::new(),
+        }
+    }
+
+    /// Bytes of all chunks.
+    pub fn created_bytes(&self) -> u64 {
+        self.arenas.values().map(Arena::created_bytes).sum()
+    }
+
+    /// Bytes of a tenant's chunks.
+    pub fn created_by(&self, tenant: TenantId) -> u64 {
+        self.arenas.get(&tenant).map_or(0, Arena::created_bytes)
+    }
+
+    /// Bytes of `spec` that are here.
+    pub fn resident_bytes(&self, tenant: TenantId, spec: &ModelSpec) -> u64 {
+        let here = |part: &&Part| self.objects.contains_key(&(tenant, part.object));
+        spec.parts().iter().filter(here).map(|part| part.len).sum()
+    }
+
+    /// Whether every object of `spec` is here.
+    pub fn has_all(&self, tenant: TenantId, spec: &ModelSpec) -> bool {
+        let here = |part: &Part| self.objects.contains_key(&(tenant, part.object));
+        spec.parts().iter().all(here)
+    }
+
+    pub fn place_of(&self, tenant: TenantId, object: &ObjectId) -> Option<Place> {
+        self.arenas.get(&tenant)?.place_of(object)
+    }
+
+    /// Notes that `client` holds the model, whose objects count as held as far as they are here.
+    pub fn hold(&mut self, tenant: TenantId, client: ClientId, spec: &ModelSpec, now_ms: u64) {
+        let key = spec.key();
+        let model = self.models.entry((tenant, key)).or_insert_with(|| Model {
+            parts: spec.shared_parts(),
+            bytes: spec.bytes(),
+            last_used_ms: now_ms,
+            clients: BTreeMap::new(),
+        });
+        let first = model.clients.is_empty();
+        *model.clients.entry(client).or_default() += 1;
+        model.last_used_ms = model.last_used_ms.max(now_ms);
+        for part in spec.parts() {
+            if let Some(object) = self.objects.get_mut(&(tenant, part.object)) {
+                object.models.insert(key);
+                object.held += usize::from(first);
+            }
+        }
+    }
+
+    /// Takes one hold of `client`, or all of them, off a model. Returns whether there was one.
+    pub fn let_go(
+        &mut self,
+        tenant: TenantId,
+        client: ClientId,
+        key: ModelKey,
+        all: bool,
+        now_ms: u64,
+    ) -> bool {
+        let Some(model) = self.models.get_mut(&(tenant, key)) else {
+            return false;
+        };
+        let Some(holds) = model.clients.get_mut(&client) else {
+            return false;
+        };
+        *holds -= 1;
+        if all || *holds == 0 {
+            model.clients.remove(&client);
+        }
+        model.last_used_ms = model.last_used_ms.max(now_ms);
+        if model.clients.is_empty() {
+            for part in Arc::clone(&model.parts).iter() {
+                if let Some(object) = self.objects.get_mut(&(tenant, part.object)) {
+                    object.held = object.held.saturating_sub(1);
+                }
+            }
+        }
+        true
+    }
+
+    /// Takes an object off the device. Models that had it stay as long as anything of them is here.
+    pub fn remove(&mut self, tenant: TenantId, id: &ObjectId, freed: &mut Freed) -> Option<Object> {
+        let object = self.objects.remove(&(tenant, *id))?;
+        let removed = self.arenas.get_mut(&tenant)?.remove(id)?;
+        if removed.released {
+            let chunk = removed.place.chunk;
+            freed.released.push(Released { tenant, chunk });
+        }
+        Some(object)
+    }
+
+    /// A copy into the device has ended. `None` if none was under way.
+    pub fn copied(&mut self, tenant: TenantId, object: &ObjectId) -> Option<Freed> {
+        let object = self.objects.get_mut(&(tenant, *object))?;
+        std::mem::replace(&mut object.copying, false).then_some(())?;
+        let mut freed = Freed::default();
+        if object.held == 0 {
+            self.trim(&mut freed);
+        }
+        Some(freed)
+    }
+
+    /// Copies have failed: whoever waits for these objects holds them no longer.
+    pub fn failed(&mut self, tenant: TenantId, objects: &[ObjectId], now_ms: u64) -> Failed {
+        let mut failed = Failed::default();
+        for id in objects {
+            let copying = self.objects.get(&(tenant, *id));
+            if !copying.is_some_and(|object| object.copying) {
+                continue;
+            }
+            let concerned = self.remove(tenant, id, &mut failed.freed);
+            for key in concerned.into_iter().flat_map(|object| object.models) {
+                let clients = self.models.get(&(tenant, key));
+                let clients: Vec<_> = clients
+                    .into_iter()
+                    .flat_map(|model| model.clients.keys().copied())
+                    .collect();
+                for client in clients {
+                    self.let_go(tenant, client, key, true, now_ms);
+                    failed.clients.push((client, key));
+                }
+            }
+        }
+        self.forget_absent_models();
+        self.trim(&mut failed.freed);
+        failed
+    }
+
+    /// Forgets models of which nothing is here and which nobody holds.
+    pub fn forget_absent_models(&mut self) {
+        let objects = &self.objects;
+        self.models.retain(|(tenant, _), model| {
+            let here = |part: &Part| objects.contains_key(&(*tenant, part.object));
+            !model.clients.is_empty() || model.parts.iter().any(here)
+        });
+    }
+
+    pub fn usage(&self) -> Usage {
+        let held = self.objects.values().filter(|object| !object.is_idle());
+        let live = self.arenas.values().map(|arena| arena.stats().live_bytes);
+        let used = self
+            .models
+            .values()
+            .filter(|model| !model.clients.is_empty());
+        Usage {
+            capacity_bytes: self.capacity_bytes,
+            created_bytes: self.created_bytes(),
+            live_bytes: live.sum(),
+            held_bytes: held.map(|object| object.len).sum(),
+            models: self.models.len(),
+            held_models: used.count(),
+        }
+    }
+}
