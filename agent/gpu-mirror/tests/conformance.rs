@@ -8,7 +8,8 @@ use tetris_gpu_mirror::memory::host::{
     HostStream,
 };
 use tetris_gpu_mirror::memory::{
-    Capabilities, DeviceInfo, DeviceMemory, Exported, HostSlice, Mapped, MemoryError, Protection,
+    Capabilities, DeviceInfo, DeviceMemory, Exported, HostSlice, Mapped, MemoryError, MemoryKind,
+    Protection,
 };
 use tetris_store_layout::Digest;
 
@@ -38,6 +39,8 @@ impl Defective {
 }
 
 impl DeviceMemory for Defective {
+    const KIND: MemoryKind = MemoryKind::Host;
+
     type Range = HostRange;
     type Chunk = HostChunk;
     type Mapping = HostMapping;

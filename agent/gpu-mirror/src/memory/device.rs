@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::DerefMut;
 use std::sync::Arc;
 
-use super::{Capabilities, DeviceInfo, Exported, HostSlice, MemoryError, Protection};
+use super::{Capabilities, DeviceInfo, Exported, HostSlice, MemoryError, MemoryKind, Protection};
 
 /// A chunk in this process's address space of the device.
 pub trait Mapped {
@@ -31,6 +31,9 @@ pub trait Mapped {
 /// **Caveats.** A copy that is under way when the destination is overwritten by another stream leaves
 /// either's bytes: order between streams is the caller's, by events.
 pub trait DeviceMemory: Send + Sync {
+    /// Which implementation this is.
+    const KIND: MemoryKind;
+
     /// Addresses without memory.
     type Range: Send + Sync + Debug;
     /// Memory without an address: created here, or imported.

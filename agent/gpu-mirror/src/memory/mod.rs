@@ -23,4 +23,6 @@ pub(crate) use bounds::{check_chunk_size, check_copy};
 pub use device::{DeviceMemory, Mapped};
 pub use error::MemoryError;
 pub use host_bytes::{HostBytes, HostSlice};
-pub use types::{Capabilities, DeviceInfo, DeviceUuid, Exported, HANDLE_BYTES, Protection};
+pub use types::{
+    Capabilities, DeviceInfo, DeviceUuid, Exported, HANDLE_BYTES, MemoryKind, Protection,
+};

@@ -69,6 +69,38 @@ impl Capabilities {
     }
 }
 
+/// An implementation of device memory: what one exports, the same one can import.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// CUDA's virtual memory, handed out as descriptors.
+    CudaDescriptors,
+    /// CUDA memory that is handed out as legacy IPC handles.
+    CudaHandles,
+    /// The stand-in over memfds.
+    Host,
+}
+
+impl MemoryKind {
+    /// Its number in the protocol.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::CudaDescriptors => 1,
+            Self::CudaHandles => 2,
+            Self::Host => 3,
+        }
+    }
+
+    /// The implementation of this number.
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::CudaDescriptors),
+            2 => Some(Self::CudaHandles),
+            3 => Some(Self::Host),
+            _ => None,
+        }
+    }
+}
+
 /// What may be done through a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {

@@ -8,10 +8,10 @@ use tetris_store_layout::ObjectId;
 use super::admit::Request;
 use super::device::Device;
 use super::{
-    Admission, ClientId, Config, DeviceId, Failed, Freed, ModelKey, ModelSpec, Refusal, TenantId,
-    Usage,
+    Admission, ClientId, Config, DeviceId, Failed, Freed, ModelKey, ModelSpec, Part, Refusal,
+    TenantId, Usage,
 };
-use crate::arena::Place;
+use crate::arena::{ChunkId, Place};
 
 /// What is on which device.
 #[derive(Debug, Clone)]
@@ -214,6 +214,23 @@ impl Manager {
         let state = device.objects.get(&(tenant, *object))?;
         let place = device.place_of(tenant, object);
         place.filter(|_| !state.copying)
+    }
+
+    /// The length of a tenant's chunk in bytes, as long as something has a place in it.
+    pub fn chunk_bytes(&self, device: DeviceId, tenant: TenantId, chunk: ChunkId) -> Option<u64> {
+        let arena = self.devices.get(&device)?.arenas.get(&tenant)?;
+        arena.chunk_bytes(chunk)
+    }
+
+    /// What would have to be copied for an admission at this moment: objects that the device it would go to has not got.
+    pub fn missing(&self, tenant: TenantId, spec: &ModelSpec, on: Option<DeviceId>) -> Vec<Part> {
+        let order = self.order(tenant, spec, on);
+        let device = order.first().and_then(|id| self.devices.get(id));
+        let here = |part: &&Part| {
+            device.is_some_and(|device| device.objects.contains_key(&(tenant, part.object)))
+        };
+        let parts = spec.parts().iter();
+        parts.filter(|part| !here(part)).copied().collect()
     }
 
     /// How a device is used.

@@ -17,7 +17,7 @@ use super::result::{check, note};
 use crate::memory::bounds::check_inside;
 use crate::memory::{
     Capabilities, DeviceInfo, DeviceMemory, Exported, HANDLE_BYTES, HostSlice, Mapped, MemoryError,
-    Protection, check_chunk_size, check_copy,
+    MemoryKind, Protection, check_chunk_size, check_copy,
 };
 
 const GRANULE_BYTES: u64 = 2 << 20;
@@ -132,6 +132,8 @@ impl Mapped for IpcMapping {
 }
 
 impl DeviceMemory for IpcDevice {
+    const KIND: MemoryKind = MemoryKind::CudaHandles;
+
     type Range = IpcRange;
     type Chunk = IpcChunk;
     type Mapping = IpcMapping;

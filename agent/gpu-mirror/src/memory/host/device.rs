@@ -8,7 +8,7 @@ use super::copies::{HostEvent, HostStream};
 use super::faults::{Allowances, Faults};
 use crate::memory::{
     Capabilities, DeviceInfo, DeviceMemory, DeviceUuid, Exported, HostSlice, Mapped, MemoryError,
-    Protection, check_chunk_size, check_copy,
+    MemoryKind, Protection, check_chunk_size, check_copy,
 };
 
 /// As with CUDA.
@@ -67,6 +67,8 @@ impl HostDevice {
 }
 
 impl DeviceMemory for HostDevice {
+    const KIND: MemoryKind = MemoryKind::Host;
+
     type Range = HostRange;
     type Chunk = HostChunk;
     type Mapping = HostMapping;

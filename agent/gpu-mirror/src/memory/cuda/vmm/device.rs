@@ -17,8 +17,8 @@ use crate::memory::cuda::copies::{CudaEvent, CudaStream, copy_out};
 use crate::memory::cuda::host_memory::{CudaPinned, CudaRegistration};
 use crate::memory::cuda::result::check;
 use crate::memory::{
-    Capabilities, DeviceInfo, DeviceMemory, Exported, HostSlice, MemoryError, Protection,
-    check_chunk_size, check_copy,
+    Capabilities, DeviceInfo, DeviceMemory, Exported, HostSlice, MemoryError, MemoryKind,
+    Protection, check_chunk_size, check_copy,
 };
 
 /// A device. Clones are the same device.
@@ -65,6 +65,8 @@ impl VmmDevice {
 }
 
 impl DeviceMemory for VmmDevice {
+    const KIND: MemoryKind = MemoryKind::CudaDescriptors;
+
     type Range = VmmRange;
     type Chunk = VmmChunk;
     type Mapping = VmmMapping;

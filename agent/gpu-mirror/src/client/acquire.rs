@@ -1,0 +1,233 @@
+//! Asking for a model and mapping what comes.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tetris_store_layout::{ManifestId, ObjectRef};
+
+use super::events::Events;
+use super::{Acquired, Client, ClientError};
+use crate::memory::{DeviceMemory, DeviceUuid, Exported, MemoryError};
+use crate::protocol::{
+    Acquire, MAX_NUMBERS_PER_MESSAGE, MAX_OBJECTS_PER_MESSAGE, ModelNamed, PlaceEntry, Reply,
+    Request,
+};
+
+/// A model, as the server's store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Model {
+    /// Its objects, 1 to 16,384.
+    Objects(Vec<ObjectRef>),
+    /// The manifests of its files, 1 to 16.
+    Manifests(Vec<ManifestId>),
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// The model.
+    pub model: Model,
+    /// Indexes of its objects, over all manifests, in the order in which they are used: copied first in that order.
+    pub order: Vec<u32>,
+    /// How long to wait for room. Zero: not at all.
+    pub wait: Duration,
+}
+
+impl Wanted {
+    /// A model in the order of its file, and no wait.
+    pub fn new(model: Model) -> Self {
+        Self {
+            model,
+            order: Vec::new(),
+            wait: Duration::ZERO,
+        }
+    }
+}
+
+/// What a model waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// Bytes of device memory that are wanted; 0: it waits for its chunks to be made.
+    pub need_bytes: u64,
+    /// Bytes that can be had.
+    pub free_bytes: u64,
+}
+
+/// A model that was granted and is being mapped.
+struct Grant<D: DeviceMemory> {
+    device: Arc<D>,
+    chunks: usize,
+    objects: usize,
+    mappings: Vec<D::Mapping>,
+    places: Vec<PlaceEntry>,
+}
+
+impl Client {
+    /// Gets a model on `device`, and maps it. `waiting` is told while that has to wait: for `wanted.wait`, and as long as
+    /// the timeout of this connection besides.
+    pub fn acquire<D: DeviceMemory>(
+        self,
+        device: Arc<D>,
+        wanted: &Wanted,
+        waiting: &mut dyn FnMut(Waiting),
+    ) -> Result<Acquired<D>, ClientError> {
+        let on = device.info()?.uuid;
+        let mut device = Some(device);
+        let mut opened = |_: DeviceUuid| {
+            device.take().ok_or(MemoryError::Unsupported {
+                what: "opening a device twice",
+                next: "report this",
+            })
+        };
+        self.acquire_on(Some(on), &mut opened, wanted, waiting)
+    }
+
+    /// The same on a device that the server chooses: the one that has most of the model. `open` opens it.
+    pub fn acquire_anywhere<D: DeviceMemory>(
+        self,
+        open: &mut dyn FnMut(DeviceUuid) -> Result<Arc<D>, MemoryError>,
+        wanted: &Wanted,
+        waiting: &mut dyn FnMut(Waiting),
+    ) -> Result<Acquired<D>, ClientError> {
+        self.acquire_on(None, open, wanted, waiting)
+    }
+
+    fn acquire_on<D: DeviceMemory>(
+        self,
+        on: Option<DeviceUuid>,
+        open: &mut dyn FnMut(DeviceUuid) -> Result<Arc<D>, MemoryError>,
+        wanted: &Wanted,
+        waiting: &mut dyn FnMut(Waiting),
+    ) -> Result<Acquired<D>, ClientError> {
+        let deadline = Instant::now() + wanted.wait.saturating_add(self.timeout);
+        self.request(on, wanted, deadline)?;
+        let mut grant = self.granted(open, deadline, waiting)?;
+        self.map(&mut grant, deadline)?;
+        self.place(&mut grant, deadline)?;
+        let events = Events::new(self, grant.places.len());
+        Acquired::new(grant.device, grant.mappings, &grant.places, events)
+    }
+
+    fn request(
+        &self,
+        on: Option<DeviceUuid>,
+        wanted: &Wanted,
+        deadline: Instant,
+    ) -> Result<(), ClientError> {
+        let model = match &wanted.model {
+            Model::Objects(objects) => ModelNamed::Objects(objects.len() as u32),
+            Model::Manifests(ids) => ModelNamed::Manifests(ids.clone()),
+        };
+        let acquire = Acquire {
+            on,
+            wait_ms: u32::try_from(wanted.wait.as_millis()).unwrap_or(u32::MAX),
+            order: wanted.order.len() as u32,
+            model,
+        };
+        self.send(&Request::Acquire(acquire), deadline)?;
+        if let Model::Objects(objects) = &wanted.model {
+            for part in objects.chunks(MAX_OBJECTS_PER_MESSAGE) {
+                self.send(&Request::Objects(part.to_vec()), deadline)?;
+            }
+        }
+        for part in wanted.order.chunks(MAX_NUMBERS_PER_MESSAGE) {
+            self.send(&Request::Order(part.to_vec()), deadline)?;
+        }
+        Ok(())
+    }
+
+    fn granted<D: DeviceMemory>(
+        &self,
+        open: &mut dyn FnMut(DeviceUuid) -> Result<Arc<D>, MemoryError>,
+        deadline: Instant,
+        waiting: &mut dyn FnMut(Waiting),
+    ) -> Result<Grant<D>, ClientError> {
+        loop {
+            match self.frame(deadline, "the model to be granted")?.0 {
+                Reply::Waiting {
+                    need_bytes,
+                    free_bytes,
+                } => waiting(Waiting {
+                    need_bytes,
+                    free_bytes,
+                }),
+                Reply::Granted {
+                    device,
+                    chunks,
+                    objects,
+                    ..
+                } => {
+                    return Ok(Grant {
+                        device: open(device)?,
+                        chunks: chunks as usize,
+                        objects: objects as usize,
+                        mappings: Vec::new(),
+                        places: Vec::new(),
+                    });
+                }
+                _ => return Err(unexpected("Granted or Waiting")),
+            }
+        }
+    }
+
+    /// Imports and maps all chunks.
+    fn map<D: DeviceMemory>(
+        &self,
+        grant: &mut Grant<D>,
+        deadline: Instant,
+    ) -> Result<(), ClientError> {
+        while grant.mappings.len() < grant.chunks {
+            let (reply, frame) = self.frame(deadline, "the model's chunks")?;
+            let chunks = exported(reply, frame.descriptors)?;
+            if grant.mappings.len() + chunks.len() > grant.chunks {
+                return Err(unexpected("as many chunks as announced"));
+            }
+            for (bytes, chunk) in chunks {
+                let chunk = grant.device.import(chunk, bytes)?;
+                let range = grant.device.reserve(bytes)?;
+                let protection = grant.device.capabilities().client_protection();
+                let mapping = grant.device.map(range, &chunk, protection)?;
+                grant.mappings.push(mapping);
+            }
+            self.send(&Request::Taken, deadline)?;
+        }
+        Ok(())
+    }
+
+    fn place<D: DeviceMemory>(
+        &self,
+        grant: &mut Grant<D>,
+        deadline: Instant,
+    ) -> Result<(), ClientError> {
+        while grant.places.len() < grant.objects {
+            match self.frame(deadline, "the objects' places")?.0 {
+                Reply::Places(places) => grant.places.extend(places),
+                _ => return Err(unexpected("Places")),
+            }
+        }
+        if grant.places.len() > grant.objects {
+            return Err(unexpected("as many places as announced"));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn unexpected(expected: &'static str) -> ClientError {
+    ClientError::Unexpected { expected }
+}
+
+/// The chunks of a message, with their lengths.
+fn exported(reply: Reply, files: Vec<OwnedFd>) -> Result<Vec<(u64, Exported)>, ClientError> {
+    match reply {
+        Reply::Chunks(lengths) if lengths.len() == files.len() => {
+            let files = files.into_iter().map(Exported::Descriptor);
+            Ok(lengths.into_iter().zip(files).collect())
+        }
+        Reply::Handles(handles) => {
+            let handle = |(bytes, handle)| (bytes, Exported::Handle(handle));
+            Ok(handles.into_iter().map(handle).collect())
+        }
+        _ => Err(unexpected("chunks with a descriptor or handle each")),
+    }
+}

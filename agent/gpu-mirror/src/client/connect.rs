@@ -1,0 +1,129 @@
+//! A connection to the server.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use super::ClientError;
+use crate::memory::MemoryKind;
+use crate::protocol::{DeviceEntry, Reply, Request, StatusReport};
+use crate::wire::{Frame, Wire};
+
+/// A connection to the server that holds nothing.
+#[derive(Debug)]
+pub struct Client {
+    pub(super) wire: Wire,
+    pub(super) timeout: Duration,
+}
+
+impl Client {
+    /// Connects to the server that listens at `path`, and says that `memory` can be imported here. `timeout` is for this, and
+    /// then for each answer.
+    pub fn connect(
+        path: &Path,
+        memory: MemoryKind,
+        timeout: Duration,
+    ) -> Result<Self, ClientError> {
+        let deadline = Instant::now() + timeout;
+        let stream = open(path, timeout).map_err(|errno| match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::CONNREFUSED => ClientError::NoServer {
+                path: path.to_owned(),
+            },
+            Errno::AGAIN => ClientError::TimedOut {
+                expected: "a place in the mirror's queue",
+                limit: timeout,
+            },
+            errno => ClientError::Connect {
+                path: path.to_owned(),
+                source: errno.into(),
+            },
+        })?;
+        let wire = Wire::new(stream, true).map_err(ClientError::Io)?;
+        let client = Self { wire, timeout };
+        client.greet(memory, deadline)?;
+        Ok(client)
+    }
+
+    fn greet(&self, memory: MemoryKind, deadline: Instant) -> Result<(), ClientError> {
+        let wire = |error| ClientError::of(error, "the mirror's greeting", self.timeout);
+        self.wire.send_preamble(deadline).map_err(wire)?;
+        self.wire.check_preamble(deadline).map_err(wire)?;
+        let pid = std::process::id();
+        self.send(&Request::Hello { memory, pid }, deadline)?;
+        match self.reply(deadline, "the mirror's greeting")? {
+            Reply::HelloAck { memory: found, .. } if found == memory => Ok(()),
+            _ => Err(ClientError::Unexpected {
+                expected: "HelloAck with this client's kind of memory",
+            }),
+        }
+    }
+
+    /// The server's devices.
+    pub fn devices(&mut self) -> Result<Vec<DeviceEntry>, ClientError> {
+        match self.ask(&Request::ListDevices)? {
+            Reply::Devices(devices) => Ok(devices),
+            _ => Err(ClientError::Unexpected {
+                expected: "Devices",
+            }),
+        }
+    }
+
+    /// What the server is doing.
+    pub fn status(&mut self) -> Result<StatusReport, ClientError> {
+        match self.ask(&Request::Status)? {
+            Reply::StatusReport(report) => Ok(report),
+            _ => Err(ClientError::Unexpected {
+                expected: "StatusReport",
+            }),
+        }
+    }
+
+    fn ask(&self, request: &Request) -> Result<Reply, ClientError> {
+        let deadline = Instant::now() + self.timeout;
+        self.send(request, deadline)?;
+        self.reply(deadline, "an answer")
+    }
+
+    pub(super) fn send(&self, request: &Request, deadline: Instant) -> Result<(), ClientError> {
+        let sent = self.wire.send(&request.encode(), deadline);
+        sent.map_err(|error| ClientError::of(error, "the mirror to listen", self.timeout))
+    }
+
+    /// The next message. Errors that the server reports are errors.
+    fn reply(&self, deadline: Instant, expected: &'static str) -> Result<Reply, ClientError> {
+        self.frame(deadline, expected).map(|(reply, _)| reply)
+    }
+
+    /// The next message with what came along.
+    pub(super) fn frame(
+        &self,
+        deadline: Instant,
+        expected: &'static str,
+    ) -> Result<(Reply, Frame), ClientError> {
+        let frame = self.wire.receive(deadline);
+        let frame = frame.map_err(|error| ClientError::of(error, expected, self.timeout))?;
+        match Reply::decode(frame.kind, &frame.payload)? {
+            Reply::Error { code, text } => Err(ClientError::Server { code, text }),
+            Reply::Refused(refused) => Err(ClientError::Refused(refused)),
+            Reply::Failed { reason, text } => Err(ClientError::Failed { reason, text }),
+            reply => Ok((reply, frame)),
+        }
+    }
+}
+
+/// Connects. That waits only while the server's queue is full, and for as long as a send may wait.
+fn open(path: &Path, timeout: Duration) -> rustix::io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let stream = UnixStream::from(socket);
+    let limit = Some(timeout.max(Duration::from_millis(1)));
+    let limited = stream.set_write_timeout(limit);
+    limited.map_err(|error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL))?;
+    connect(&stream, &address)?;
+    Ok(stream)
+}

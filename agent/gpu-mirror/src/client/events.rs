@@ -1,0 +1,172 @@
+//! What has arrived, as the server says it.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::acquire::unexpected;
+use super::{Client, ClientError};
+use crate::protocol::{Reason, Reply, Request};
+use crate::wire::WireError;
+
+/// What has arrived. One thread at a time reads the connection; others wait for what it learns.
+#[derive(Debug)]
+pub(super) struct Events {
+    known: Mutex<Known>,
+    changed: Condvar,
+    timeout: Duration,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// Absent while a thread reads it, and after it has failed.
+    client: Option<Client>,
+    arrived: Vec<bool>,
+    left: usize,
+    ended: Option<Ended>,
+}
+
+/// The server says nothing more.
+#[derive(Debug, Clone)]
+enum Ended {
+    Closed,
+    Broken,
+    Failed(Reason, String),
+}
+
+impl Ended {
+    fn error(&self) -> ClientError {
+        match self {
+            Self::Closed => ClientError::Closed,
+            Self::Broken => unexpected("news of the model"),
+            Self::Failed(reason, text) => ClientError::Failed {
+                reason: *reason,
+                text: text.clone(),
+            },
+        }
+    }
+}
+
+impl Events {
+    pub fn new(client: Client, objects: usize) -> Self {
+        let timeout = client.timeout;
+        let known = Mutex::new(Known {
+            client: Some(client),
+            arrived: vec![false; objects],
+            left: objects,
+            ended: None,
+        });
+        Self {
+            known,
+            changed: Condvar::new(),
+            timeout,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the object of this index has arrived, or all have. Returns whether that is so.
+    pub fn wait(&self, index: Option<usize>, limit: Duration) -> Result<bool, ClientError> {
+        let deadline = Instant::now().checked_add(limit);
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + Duration::from_hours(24));
+        let mut known = self.lock();
+        loop {
+            if known.has(index) {
+                return Ok(true);
+            }
+            if let Some(ended) = &known.ended {
+                return Err(ended.error());
+            }
+            if let Some(client) = known.client.take() {
+                drop(known);
+                let news = next(&client, deadline, self.timeout);
+                known = self.lock();
+                let over = matches!(news, Ok(None));
+                known.learn(client, news);
+                self.changed.notify_all();
+                if over {
+                    return Ok(known.has(index));
+                }
+                continue;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            let waited = self.changed.wait_timeout(known, left);
+            known = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Tells the server that the model is unmapped, and waits until it knows.
+    pub fn release(self) -> Result<(), ClientError> {
+        let known = self.known.into_inner();
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        let client = known.client.ok_or(ClientError::Closed)?;
+        let deadline = Instant::now() + self.timeout;
+        client.send(&Request::Release, deadline)?;
+        loop {
+            match client.frame(deadline, "the model to be released")?.0 {
+                Reply::Released => return Ok(()),
+                Reply::Arrived(_) | Reply::Complete => {}
+                _ => return Err(unexpected("Released")),
+            }
+        }
+    }
+}
+
+impl Known {
+    fn has(&self, index: Option<usize>) -> bool {
+        match index {
+            Some(index) => self.arrived.get(index).copied().unwrap_or(false),
+            None => self.left == 0,
+        }
+    }
+
+    fn learn(&mut self, client: Client, news: Result<Option<Reply>, ClientError>) {
+        match news {
+            Ok(None) => {}
+            Ok(Some(Reply::Arrived(indexes))) => {
+                for index in indexes {
+                    self.arrive(index);
+                }
+            }
+            Ok(Some(Reply::Complete)) => {
+                self.arrived.fill(true);
+                self.left = 0;
+            }
+            Err(ClientError::Failed { reason, text }) => {
+                self.ended = Some(Ended::Failed(reason, text));
+            }
+            Err(ClientError::Closed) => self.ended = Some(Ended::Closed),
+            Ok(Some(_)) | Err(_) => self.ended = Some(Ended::Broken),
+        }
+        // Also a connection that says nothing more is kept: while it is open the model is held.
+        self.client = Some(client);
+    }
+
+    fn arrive(&mut self, index: u32) {
+        if let Some(arrived) = self.arrived.get_mut(index as usize)
+            && !std::mem::replace(arrived, true)
+        {
+            self.left -= 1;
+        }
+    }
+}
+
+/// The next message, if one comes in time. Once it has begun it is read to its end, in the connection's time.
+fn next(
+    client: &Client,
+    deadline: Instant,
+    timeout: Duration,
+) -> Result<Option<Reply>, ClientError> {
+    match client.wire.until_readable(deadline) {
+        Ok(()) => {}
+        Err(WireError::TimedOut) => return Ok(None),
+        Err(error) => return Err(ClientError::of(error, "news of the model", timeout)),
+    }
+    let deadline = Instant::now() + timeout;
+    let (reply, _) = client.frame(deadline, "news of the model")?;
+    Ok(Some(reply))
+}

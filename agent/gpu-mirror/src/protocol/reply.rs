@@ -1,0 +1,303 @@
+//! What servers say.
+
+use tetris_store_layout::{Digest, ObjectId};
+
+use super::fields::{Reader, Writer};
+use super::frame::ProtocolError;
+use super::types::{
+    DeviceEntry, DeviceStatus, ErrorCode, MAX_CHUNKS_PER_MESSAGE, MAX_DEVICES, MAX_NAME_BYTES,
+    MAX_NUMBERS_PER_MESSAGE, MAX_PLACES_PER_MESSAGE, MAX_TEXT_BYTES, PlaceEntry, Reason, Refused,
+    StatusReport,
+};
+use crate::memory::{DeviceUuid, HANDLE_BYTES, MemoryKind};
+
+const HELLO_ACK: u8 = 32;
+const DEVICES: u8 = 33;
+const WAITING: u8 = 34;
+const REFUSED: u8 = 35;
+const GRANTED: u8 = 36;
+const PLACES: u8 = 37;
+const ARRIVED: u8 = 38;
+const COMPLETE: u8 = 39;
+const FAILED: u8 = 40;
+const RELEASED: u8 = 41;
+const STATUS_REPORT: u8 = 42;
+const ERROR: u8 = 43;
+const HANDLES: u8 = 44;
+const CHUNKS: u8 = 64;
+
+/// Kinds from here on carry descriptors.
+pub const DESCRIPTORS_FROM: u8 = 64;
+
+/// A message of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reply {
+    /// Always first.
+    HelloAck {
+        /// What the server hands out.
+        memory: MemoryKind,
+        /// The server's version, for people.
+        server: String,
+    },
+    /// The devices, 1 to [`MAX_DEVICES`].
+    Devices(Vec<DeviceEntry>),
+    /// The model waits for room, or for its chunks to be made. Sent now and then.
+    Waiting {
+        /// Bytes of device memory that are wanted.
+        need_bytes: u64,
+        /// Bytes that can be had.
+        free_bytes: u64,
+    },
+    /// The model is not on a device.
+    Refused(Refused),
+    /// The model is held for the client. Its chunks follow, as `Chunks` or `Handles`, each answered by `Taken`; then `Places`; then
+    /// `Arrived` as objects arrive, and `Complete`.
+    Granted {
+        /// Where.
+        device: DeviceUuid,
+        /// How many chunks follow.
+        chunks: u32,
+        /// How many places follow.
+        objects: u32,
+        /// Bytes that are still to be copied.
+        copy_bytes: u64,
+    },
+    /// Where objects lie, in the order in which they are wanted.
+    Places(Vec<PlaceEntry>),
+    /// Places whose objects are there now, by index.
+    Arrived(Vec<u32>),
+    /// Every object is there.
+    Complete,
+    /// The model could not be copied: the client holds it no longer.
+    Failed {
+        /// Why, for programs.
+        reason: Reason,
+        /// Why, for people; at most [`MAX_TEXT_BYTES`].
+        text: String,
+    },
+    /// The model is not held for the client any more.
+    Released,
+    /// What the server is doing.
+    StatusReport(StatusReport),
+    /// A message could not be understood or answered; the server hangs up.
+    Error {
+        /// Why, for programs.
+        code: ErrorCode,
+        /// Why, for people; at most [`MAX_TEXT_BYTES`].
+        text: String,
+    },
+    /// Chunks as legacy IPC handles: lengths in bytes and handles, 1 to [`MAX_CHUNKS_PER_MESSAGE`].
+    Handles(Vec<(u64, [u8; HANDLE_BYTES])>),
+    /// Chunks as descriptors: lengths in bytes, 1 to [`MAX_CHUNKS_PER_MESSAGE`]; one descriptor for each.
+    Chunks(Vec<u64>),
+}
+
+impl Reply {
+    /// The whole frame.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::HelloAck { memory, server } => {
+                let to = Writer::new(HELLO_ACK).u8(memory.code());
+                to.text(server, MAX_TEXT_BYTES).end()
+            }
+            Self::Devices(devices) => Writer::new(DEVICES).list(devices, put_device).end(),
+            Self::Waiting {
+                need_bytes,
+                free_bytes,
+            } => Writer::new(WAITING).u64(*need_bytes).u64(*free_bytes).end(),
+            Self::Refused(refused) => {
+                let to = Writer::new(REFUSED).u16(refused.reason.0);
+                let to = to.u64(refused.missing_bytes).u32(refused.missing_objects);
+                to.text(&refused.text, MAX_TEXT_BYTES).end()
+            }
+            Self::Granted {
+                device,
+                chunks,
+                objects,
+                copy_bytes,
+            } => {
+                let to = Writer::new(GRANTED).bytes(&device.0).u32(*chunks);
+                to.u32(*objects).u64(*copy_bytes).end()
+            }
+            Self::Places(places) => Writer::new(PLACES).list(places, put_place).end(),
+            Self::Arrived(indexes) => {
+                let entry = |to: Writer, index: &u32| to.u32(*index);
+                Writer::new(ARRIVED).list(indexes, entry).end()
+            }
+            Self::Complete => Writer::new(COMPLETE).end(),
+            Self::Failed { reason, text } => put_reason(FAILED, reason.0, text),
+            Self::Released => Writer::new(RELEASED).end(),
+            Self::StatusReport(report) => put_status(report),
+            Self::Error { code, text } => put_reason(ERROR, code.0, text),
+            Self::Handles(handles) => {
+                let entry = |to: Writer, (bytes, handle): &(u64, [u8; HANDLE_BYTES])| {
+                    to.u64(*bytes).bytes(handle)
+                };
+                Writer::new(HANDLES).list(handles, entry).end()
+            }
+            Self::Chunks(lengths) => {
+                let entry = |to: Writer, bytes: &u64| to.u64(*bytes);
+                Writer::new(CHUNKS).list(lengths, entry).end()
+            }
+        }
+    }
+
+    /// Reads a payload.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, ProtocolError> {
+        let reader = |expected| Reader::new(kind, payload, expected);
+        match kind {
+            HELLO_ACK => take_hello(reader("1 and a text of at most 512")),
+            DEVICES => {
+                let mut from = reader("45 and a name for each of 1 to 64 devices");
+                from.list(MAX_DEVICES, device).map(Self::Devices)
+            }
+            WAITING => {
+                let mut from = reader("16");
+                let (need_bytes, free_bytes) = (from.u64()?, from.u64()?);
+                from.end(Self::Waiting {
+                    need_bytes,
+                    free_bytes,
+                })
+            }
+            REFUSED => take_refused(reader("14 and a text of at most 512")),
+            GRANTED => take_granted(reader("32")),
+            PLACES => {
+                let mut from = reader("52 for each of 1 to 1024 places");
+                from.list(MAX_PLACES_PER_MESSAGE, place).map(Self::Places)
+            }
+            ARRIVED => {
+                let mut from = reader("4 for each of 1 to 8192 indexes");
+                from.list(MAX_NUMBERS_PER_MESSAGE, Reader::u32)
+                    .map(Self::Arrived)
+            }
+            COMPLETE => reader("0").end(Self::Complete),
+            FAILED => {
+                let mut from = reader("2 and a text of at most 512");
+                let (reason, text) = (Reason(from.u16()?), from.last_text()?);
+                Ok(Self::Failed { reason, text })
+            }
+            RELEASED => reader("0").end(Self::Released),
+            STATUS_REPORT => take_status(reader("12 and 56 for each of 1 to 64 devices")),
+            ERROR => {
+                let mut from = reader("2 and a text of at most 512");
+                let (code, text) = (ErrorCode(from.u16()?), from.last_text()?);
+                Ok(Self::Error { code, text })
+            }
+            HANDLES => {
+                let mut from = reader("72 for each of 1 to 253 chunks");
+                let entry = |from: &mut Reader<'_>| Ok((from.u64()?, from.bytes()?));
+                from.list(MAX_CHUNKS_PER_MESSAGE, entry).map(Self::Handles)
+            }
+            CHUNKS => {
+                let mut from = reader("8 for each of 1 to 253 chunks");
+                from.list(MAX_CHUNKS_PER_MESSAGE, Reader::u64)
+                    .map(Self::Chunks)
+            }
+            kind => Err(ProtocolError::UnknownKind(kind)),
+        }
+    }
+}
+
+fn put_reason(kind: u8, code: u16, text: &str) -> Vec<u8> {
+    Writer::new(kind).u16(code).text(text, MAX_TEXT_BYTES).end()
+}
+
+fn put_device(to: Writer, device: &DeviceEntry) -> Writer {
+    let end = device.name.floor_char_boundary(MAX_NAME_BYTES);
+    let to = to.u32(device.number).bytes(&device.uuid.0);
+    let to = to.u64(device.total_bytes).u64(device.free_bytes);
+    let to = to.u64(device.capacity_bytes).u8(end as u8);
+    to.text(&device.name, MAX_NAME_BYTES)
+}
+
+fn device(from: &mut Reader<'_>) -> Result<DeviceEntry, ProtocolError> {
+    let (number, uuid) = (from.u32()?, DeviceUuid(from.bytes()?));
+    let (total_bytes, free_bytes) = (from.u64()?, from.u64()?);
+    let (capacity_bytes, len) = (from.u64()?, from.u8()?);
+    if usize::from(len) > MAX_NAME_BYTES {
+        return Err(from.value("a name of at most 64 bytes", len.into()));
+    }
+    Ok(DeviceEntry {
+        number,
+        uuid,
+        total_bytes,
+        free_bytes,
+        capacity_bytes,
+        name: from.text(len.into())?,
+    })
+}
+
+fn put_place(to: Writer, place: &PlaceEntry) -> Writer {
+    let to = to.bytes(&place.object.0.0).u32(place.chunk);
+    to.u64(place.offset).u64(place.len)
+}
+
+fn place(from: &mut Reader<'_>) -> Result<PlaceEntry, ProtocolError> {
+    Ok(PlaceEntry {
+        object: ObjectId(Digest(from.bytes()?)),
+        chunk: from.u32()?,
+        offset: from.u64()?,
+        len: from.u64()?,
+    })
+}
+
+fn take_hello(mut from: Reader<'_>) -> Result<Reply, ProtocolError> {
+    let code = from.u8()?;
+    let memory = MemoryKind::from_code(code);
+    let memory = memory.ok_or_else(|| from.value("1 to 3", code.into()))?;
+    let server = from.last_text()?;
+    Ok(Reply::HelloAck { memory, server })
+}
+
+fn take_refused(mut from: Reader<'_>) -> Result<Reply, ProtocolError> {
+    Ok(Reply::Refused(Refused {
+        reason: Reason(from.u16()?),
+        missing_bytes: from.u64()?,
+        missing_objects: from.u32()?,
+        text: from.last_text()?,
+    }))
+}
+
+fn take_granted(mut from: Reader<'_>) -> Result<Reply, ProtocolError> {
+    let granted = Reply::Granted {
+        device: DeviceUuid(from.bytes()?),
+        chunks: from.u32()?,
+        objects: from.u32()?,
+        copy_bytes: from.u64()?,
+    };
+    from.end(granted)
+}
+
+fn put_status(report: &StatusReport) -> Vec<u8> {
+    let to = Writer::new(STATUS_REPORT).u32(report.connections);
+    let to = to.u32(report.leases).u32(report.waiting);
+    let entry = |to: Writer, device: &DeviceStatus| {
+        let to = to.bytes(&device.uuid.0).u64(device.capacity_bytes);
+        let to = to.u64(device.created_bytes).u64(device.live_bytes);
+        let to = to.u64(device.held_bytes).u32(device.models);
+        to.u32(device.held_models)
+    };
+    to.list(&report.devices, entry).end()
+}
+
+fn take_status(mut from: Reader<'_>) -> Result<Reply, ProtocolError> {
+    let (connections, leases, waiting) = (from.u32()?, from.u32()?, from.u32()?);
+    let entry = |from: &mut Reader<'_>| {
+        Ok(DeviceStatus {
+            uuid: DeviceUuid(from.bytes()?),
+            capacity_bytes: from.u64()?,
+            created_bytes: from.u64()?,
+            live_bytes: from.u64()?,
+            held_bytes: from.u64()?,
+            models: from.u32()?,
+            held_models: from.u32()?,
+        })
+    };
+    Ok(Reply::StatusReport(StatusReport {
+        connections,
+        leases,
+        waiting,
+        devices: from.list(MAX_DEVICES, entry)?,
+    }))
+}

@@ -1,0 +1,176 @@
+//! What clients say.
+
+use tetris_store_layout::{Digest, ManifestId, ObjectId, ObjectRef};
+
+use super::fields::{Reader, Writer};
+use super::frame::ProtocolError;
+use super::types::{
+    MAX_MANIFESTS, MAX_MODEL_OBJECTS, MAX_NUMBERS_PER_MESSAGE, MAX_OBJECTS_PER_MESSAGE,
+};
+use crate::memory::{DeviceUuid, MemoryKind};
+
+const HELLO: u8 = 1;
+const LIST_DEVICES: u8 = 2;
+const ACQUIRE: u8 = 3;
+const OBJECTS: u8 = 4;
+const ORDER: u8 = 5;
+const TAKEN: u8 = 6;
+const RELEASE: u8 = 7;
+const STATUS: u8 = 8;
+
+/// How a model is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelNamed {
+    /// By its objects, which follow: how many, at most [`MAX_MODEL_OBJECTS`].
+    Objects(u32),
+    /// By the store's manifests of its files, 1 to [`MAX_MANIFESTS`].
+    Manifests(Vec<ManifestId>),
+}
+
+/// A client wants a model on a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acquire {
+    /// The device; `None` leaves the choice to the server.
+    pub on: Option<DeviceUuid>,
+    /// How long the client waits for room, in milliseconds. 0: not at all.
+    pub wait_ms: u32,
+    /// How many indexes of objects follow, in the order in which they are wanted; at most as many as there are objects.
+    pub order: u32,
+    /// The model.
+    pub model: ModelNamed,
+}
+
+/// A message of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Request {
+    /// Always first.
+    Hello {
+        /// What the client can import.
+        memory: MemoryKind,
+        /// Its process, as it sees itself: for people, nothing is decided by it.
+        pid: u32,
+    },
+    /// Which devices are there?
+    ListDevices,
+    /// Puts a model on a device. `Objects` and then `Order` follow, as many as announced.
+    Acquire(Acquire),
+    /// Objects of the model, in the order of the file.
+    Objects(Vec<ObjectRef>),
+    /// Indexes of objects in the order in which they are wanted.
+    Order(Vec<u32>),
+    /// The chunks of the last message were imported.
+    Taken,
+    /// The client has unmapped the model, or waits for it no longer.
+    Release,
+    /// What is the server doing?
+    Status,
+}
+
+impl Request {
+    /// The whole frame.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Hello { memory, pid } => Writer::new(HELLO).u8(memory.code()).u32(*pid).end(),
+            Self::ListDevices => Writer::new(LIST_DEVICES).end(),
+            Self::Acquire(acquire) => acquire.encode(),
+            Self::Objects(objects) => {
+                let entry = |to: Writer, object: &ObjectRef| {
+                    to.bytes(&object.id.0.0).u32(object.crc).u64(object.len)
+                };
+                Writer::new(OBJECTS).list(objects, entry).end()
+            }
+            Self::Order(order) => {
+                let entry = |to: Writer, index: &u32| to.u32(*index);
+                Writer::new(ORDER).list(order, entry).end()
+            }
+            Self::Taken => Writer::new(TAKEN).end(),
+            Self::Release => Writer::new(RELEASE).end(),
+            Self::Status => Writer::new(STATUS).end(),
+        }
+    }
+
+    /// Reads a payload.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, ProtocolError> {
+        let reader = |expected| Reader::new(kind, payload, expected);
+        match kind {
+            HELLO => {
+                let mut from = reader("5");
+                let (code, pid) = (from.u8()?, from.u32()?);
+                let memory = MemoryKind::from_code(code);
+                let memory = memory.ok_or_else(|| from.value("1 to 3", code.into()))?;
+                from.end(Self::Hello { memory, pid })
+            }
+            LIST_DEVICES => reader("0").end(Self::ListDevices),
+            ACQUIRE => Acquire::decode(reader("30, or 26 and 32 for each of 1 to 16 manifests")),
+            OBJECTS => {
+                let entries = reader("44 for each of 1 to 1024 objects")
+                    .list(MAX_OBJECTS_PER_MESSAGE, object)?;
+                Ok(Self::Objects(entries))
+            }
+            ORDER => {
+                let entries = reader("4 for each of 1 to 8192 indexes")
+                    .list(MAX_NUMBERS_PER_MESSAGE, Reader::u32)?;
+                Ok(Self::Order(entries))
+            }
+            TAKEN => reader("0").end(Self::Taken),
+            RELEASE => reader("0").end(Self::Release),
+            STATUS => reader("0").end(Self::Status),
+            kind => Err(ProtocolError::UnknownKind(kind)),
+        }
+    }
+}
+
+fn object(from: &mut Reader<'_>) -> Result<ObjectRef, ProtocolError> {
+    Ok(ObjectRef {
+        id: ObjectId(Digest(from.bytes()?)),
+        crc: from.u32()?,
+        len: from.u64()?,
+    })
+}
+
+impl Acquire {
+    fn encode(&self) -> Vec<u8> {
+        let to = Writer::new(ACQUIRE);
+        let to = to.u8(self.on.is_some().into());
+        let to = to.bytes(&self.on.map_or([0; 16], |uuid| uuid.0));
+        let to = to.u32(self.wait_ms).u32(self.order);
+        match &self.model {
+            ModelNamed::Objects(count) => to.u8(1).u32(*count).end(),
+            ModelNamed::Manifests(ids) => {
+                let entry = |to: Writer, id: &ManifestId| to.bytes(&id.0.0);
+                to.u8(2).list(ids, entry).end()
+            }
+        }
+    }
+
+    fn decode(mut from: Reader<'_>) -> Result<Request, ProtocolError> {
+        let (chosen, uuid) = (from.u8()?, DeviceUuid(from.bytes()?));
+        let on = match chosen {
+            0 if uuid.0 == [0; 16] => None,
+            1 => Some(uuid),
+            other => return Err(from.value("1 and an identity, or 0 and zeros", other.into())),
+        };
+        let (wait_ms, order) = (from.u32()?, from.u32()?);
+        let model = match from.u8()? {
+            1 => {
+                let count = from.u32()?;
+                if !(1..=MAX_MODEL_OBJECTS).contains(&count) {
+                    return Err(from.value("1 to 16384 objects", count.into()));
+                }
+                ModelNamed::Objects(count)
+            }
+            2 => {
+                let id = |from: &mut Reader<'_>| Ok(ManifestId(Digest(from.bytes()?)));
+                ModelNamed::Manifests(from.list(MAX_MANIFESTS, id)?)
+            }
+            other => return Err(from.value("1 or 2", other.into())),
+        };
+        from.end(Request::Acquire(Self {
+            on,
+            wait_ms,
+            order,
+            model,
+        }))
+    }
+}

@@ -1,0 +1,70 @@
+//! The server's numbers.
+
+use std::time::Duration;
+
+use super::ServerError;
+use crate::copy::ExecutorConfig;
+use crate::residency;
+
+/// What clients may take of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections in all.
+    pub connections: usize,
+    /// Connections of one user to one tenant's socket.
+    pub connections_of_user: usize,
+    /// Time for a message as a whole, for a client to take an answer, and for a connection without a model to say something.
+    pub message_timeout: Duration,
+    /// Longest wait for room, whatever a client asks for.
+    pub longest_wait: Duration,
+    /// How often a client that waits is told so.
+    pub keepalive: Duration,
+}
+
+impl Default for Limits {
+    /// As many connections as the daemon's socket has (LAYOUT.md 11.6), a quarter of them for one user.
+    fn default() -> Self {
+        Self {
+            connections: 256,
+            connections_of_user: 64,
+            message_timeout: Duration::from_secs(30),
+            longest_wait: Duration::from_mins(5),
+            keepalive: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Limits {
+    pub(super) fn check(&self) -> Result<(), ServerError> {
+        let count = |limit: usize| limit > 0 && limit <= 65_536;
+        let time = |limit: Duration| !limit.is_zero() && limit <= Duration::from_hours(24);
+        let rules = [
+            (count(self.connections), "1 to 65536 connections"),
+            (
+                count(self.connections_of_user),
+                "1 to 65536 connections of a user",
+            ),
+            (
+                time(self.message_timeout),
+                "a timeout for messages of at most a day",
+            ),
+            (time(self.longest_wait), "a longest wait of at most a day"),
+            (time(self.keepalive), "a keepalive of at most a day"),
+        ];
+        let broken = rules.into_iter().find(|(fine, _)| !fine);
+        broken.map_or(Ok(()), |(_, expected)| {
+            Err(ServerError::Limits { expected })
+        })
+    }
+}
+
+/// All numbers of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ServerConfig {
+    /// What is kept on devices.
+    pub residency: residency::Config,
+    /// How copies are made.
+    pub executor: ExecutorConfig,
+    /// What clients may take.
+    pub limits: Limits,
+}

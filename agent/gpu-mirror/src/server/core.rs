@@ -1,0 +1,85 @@
+//! What all threads of a server share.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tetris_store_layout::ObjectId;
+
+use super::gate::Gate;
+use super::metrics::Metrics;
+use super::state::{Ask, Held, State};
+use super::worker::Load;
+use super::{Limits, ServerConfig};
+use crate::copy::ExecutorConfig;
+use crate::memory::{DeviceMemory, DeviceUuid};
+use crate::protocol::Reason;
+use crate::residency::{ClientId, DeviceId, Refusal, TenantId};
+
+/// What all threads of a server share.
+#[derive(Debug)]
+pub(super) struct Core<D: DeviceMemory> {
+    pub limits: Limits,
+    pub executor: ExecutorConfig,
+    pub metrics: Metrics,
+    pub gate: Arc<Gate>,
+    /// Held while a manifest is read: at most one is in memory, however many clients ask.
+    pub manifests: Mutex<()>,
+    state: Mutex<State<D>>,
+    started: Instant,
+}
+
+impl<D: DeviceMemory> Core<D> {
+    pub fn new(config: &ServerConfig, state: State<D>) -> Self {
+        Self {
+            limits: config.limits,
+            executor: config.executor,
+            metrics: Metrics::default(),
+            gate: Arc::default(),
+            manifests: Mutex::default(),
+            state: Mutex::new(state),
+            started: Instant::now(),
+        }
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State<D>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Milliseconds since the server started.
+    pub fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The device of this identity.
+    pub fn device(&self, uuid: DeviceUuid) -> Option<DeviceId> {
+        let state = self.state();
+        let mut devices = state.devices.iter();
+        let found = devices.find(|(_, slot)| slot.uuid == uuid);
+        found.map(|(id, _)| *id)
+    }
+
+    pub fn admit(&self, ask: &Ask<'_>) -> Result<Held, Refusal> {
+        self.state().admit(ask, &self.metrics)
+    }
+
+    pub fn end(&self, client: ClientId) {
+        let now_ms = self.now_ms();
+        self.state().end(client, now_ms, &self.metrics);
+    }
+
+    pub fn give_up_unwanted(&self, device: DeviceId, load: &Load) -> bool {
+        let now_ms = self.now_ms();
+        self.state()
+            .give_up_unwanted(device, load, now_ms, &self.metrics)
+    }
+
+    pub fn arrived(&self, device: DeviceId, tenant: TenantId, object: &ObjectId) {
+        self.state().arrived(device, tenant, object, &self.metrics);
+    }
+
+    pub fn failed(&self, device: DeviceId, load: &Load, why: &(Reason, String)) {
+        let now_ms = self.now_ms();
+        self.state()
+            .failed(device, load, why, now_ms, &self.metrics);
+    }
+}

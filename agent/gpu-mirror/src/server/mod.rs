@@ -1,0 +1,221 @@
+//! The mirror's server: it hands device memory out to processes, and keeps one copy of each object there.
+//!
+//! Flow: a tenant's client connects ([`crate::protocol`]), names a model, and is admitted ([`crate::residency`]), refused, or
+//! waits. A device's thread makes the chunks and copies what is missing ([`crate::copy`]) from the store's own pages, which are mapped
+//! and so referenced meanwhile. The client gets the chunks at once, and is told of each object as it arrives.
+//!
+//! **Guarantees.**
+//!
+//! - C1: a connection holds at most one model, and holds it until it says `Release` or ends, in whatever way: the socket is
+//!   the lock. A killed client leaves nothing behind.
+//! - C2: what a client has mapped stays valid for it when the server ends: the kernel or the driver counts who has the memory.
+//! - C3: nothing a client sends or leaves out costs others more than the connections that its user may have: every read and write
+//!   has a deadline, every list a bound, and no lock is held while a client is waited for.
+//! - C4: tenants share no chunk. A tenant is a store and its socket.
+//!
+//! **Restart.** A server starts empty. What clients of an earlier one still map is not its own and is not handed out again: it sees
+//! that the device has less memory free, and keeps below that. The old memory is freed by the driver when the last of those clients
+//! has let go of it. Objects that were being copied when the server died never arrive, and their clients are told so by the
+//! connection's end.
+//!
+//! **Caveats.** Copies are made in the order of admissions, one transfer at a time for each device, so a small model waits for a
+//! large one. Everyone who waits for room tries again when some is made, in no order. A child that was
+//! forked while a model was held keeps it held.
+
+mod config;
+mod core;
+mod error;
+mod gate;
+mod listen;
+mod mailbox;
+mod metrics;
+mod session;
+mod source;
+mod state;
+mod tenant;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use tetris_store_layout::Store;
+
+pub use config::{Limits, ServerConfig};
+pub use error::ServerError;
+pub use metrics::Counters;
+
+use self::core::Core;
+use self::listen::{Bound, Listener};
+use self::state::{Slot, State};
+use self::tenant::Tenant;
+use self::worker::Worker;
+use crate::copy::Executor;
+use crate::memory::DeviceMemory;
+use crate::protocol::MAX_DEVICES;
+use crate::residency::{DeviceId, Manager, TenantId, Usage};
+use crate::wire::Bell;
+
+/// A device that a server is to use.
+#[derive(Debug)]
+pub struct ServedDevice<D> {
+    /// Its number.
+    pub id: DeviceId,
+    /// Its memory.
+    pub device: Arc<D>,
+    /// What the mirror may take, in bytes. Less if not as much is free when the server starts.
+    pub capacity_bytes: u64,
+}
+
+/// A socket and its thread, which leaves the threads of its connections.
+#[derive(Debug)]
+struct Listening {
+    stop: Arc<Bell>,
+    thread: JoinHandle<Vec<JoinHandle<()>>>,
+}
+
+/// A server. Dropping it stops it.
+#[derive(Debug)]
+pub struct Server<D: DeviceMemory + 'static> {
+    core: Arc<Core<D>>,
+    listening: Mutex<Vec<Listening>>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl<D: DeviceMemory + 'static> Server<D>
+where
+    D::Stream: 'static,
+{
+    /// A server of these devices, without tenants.
+    pub fn start(
+        devices: Vec<ServedDevice<D>>,
+        config: &ServerConfig,
+    ) -> Result<Self, ServerError> {
+        config.limits.check()?;
+        let mut manager = Manager::new(config.residency);
+        let (mut slots, mut jobs) = (BTreeMap::new(), Vec::new());
+        for served in devices {
+            let info = served.device.info()?;
+            manager.set_capacity(served.id, served.capacity_bytes.min(info.free_bytes));
+            let (sender, receiver) = channel();
+            jobs.push((served.id, Arc::clone(&served.device), receiver));
+            let slot = Slot {
+                device: served.device,
+                uuid: info.uuid,
+                name: info.name,
+                chunks: BTreeMap::new(),
+                jobs: sender,
+            };
+            if slots.insert(served.id, slot).is_some() || slots.len() > MAX_DEVICES {
+                return Err(ServerError::Devices { most: MAX_DEVICES });
+            }
+        }
+        let core = Arc::new(Core::new(config, State::new(manager, slots)));
+        let mut server = Self {
+            core,
+            listening: Mutex::default(),
+            workers: Vec::new(),
+        };
+        for (id, device, receiver) in jobs {
+            let executor = Executor::new(Arc::clone(&device), config.executor);
+            let core = Arc::clone(&server.core);
+            let worker = Worker {
+                core,
+                id,
+                device,
+                executor,
+            };
+            let run = move || worker.run(&receiver);
+            server.workers.push(spawn("mirror-device", run)?);
+        }
+        Ok(server)
+    }
+
+    /// Serves a tenant's clients, who come through the socket `path`. `quota_bytes` bounds what the tenant's chunks take on each device.
+    pub fn serve(
+        &self,
+        tenant: TenantId,
+        store: Arc<Store>,
+        quota_bytes: Option<u64>,
+        path: &Path,
+    ) -> Result<(), ServerError> {
+        let tenant = Arc::new(Tenant::new(tenant, store)?);
+        let bound = Bound::new(path)?;
+        let stop = Bell::new().map_err(|source| ServerError::Start {
+            action: "make a bell",
+            source,
+        })?;
+        let stop = Arc::new(stop);
+        if let Some(bytes) = quota_bytes {
+            self.core.state().manager.set_quota(tenant.id, bytes);
+        }
+        let listener = Listener {
+            core: Arc::clone(&self.core),
+            tenant,
+            bound,
+            stop: Arc::clone(&stop),
+        };
+        let thread = spawn("mirror-socket", move || listener.run())?;
+        let mut listening = self
+            .listening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        listening.push(Listening { stop, thread });
+        Ok(())
+    }
+
+    /// What the server has done.
+    pub fn counters(&self) -> Counters {
+        self.core.metrics.counters()
+    }
+
+    /// How a device is used.
+    pub fn usage(&self, device: DeviceId) -> Option<Usage> {
+        self.core.state().manager.usage(device)
+    }
+
+    /// How many connections there are.
+    pub fn connections(&self) -> usize {
+        self.core.gate.len()
+    }
+}
+
+impl<D: DeviceMemory + 'static> Drop for Server<D> {
+    fn drop(&mut self) {
+        let listening = self.listening.get_mut();
+        let listening = std::mem::take(listening.unwrap_or_else(PoisonError::into_inner));
+        for one in &listening {
+            one.stop.ring();
+        }
+        let left: Vec<_> = listening.into_iter().map(|one| one.thread.join()).collect();
+        self.core.gate.close();
+        for thread in left.into_iter().flatten().flatten() {
+            note(&thread.join());
+        }
+        // Without devices nobody can send jobs any more, and the workers end after those that they have.
+        let slots = std::mem::take(&mut self.core.state().devices);
+        drop(slots);
+        for worker in self.workers.drain(..) {
+            note(&worker.join());
+        }
+    }
+}
+
+fn note(ended: &std::thread::Result<()>) {
+    if ended.is_err() {
+        tracing::error!("a thread of the mirror's server panicked");
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, ServerError> {
+    let thread = Builder::new().name(name.to_owned()).spawn(run);
+    thread.map_err(|source| ServerError::Start {
+        action: "start a thread",
+        source,
+    })
+}

@@ -1,0 +1,169 @@
+//! A client wants a model: it is admitted, refused, or waits.
+
+use std::time::{Duration, Instant};
+
+use super::lease::Lease;
+use super::model::{Model, refused};
+use super::{Ended, Session};
+use crate::memory::DeviceMemory;
+use crate::protocol::{Acquire, Reason, Refused, Reply, Request};
+use crate::residency::{DeviceId, Refusal};
+use crate::server::state::{Ask, Held};
+
+/// How a wait for room ended.
+enum Outcome {
+    Admitted(Held),
+    Refused(Refused),
+    GivenUp,
+}
+
+/// A place among those who wait for room.
+struct Waiting<'a, D: DeviceMemory> {
+    session: &'a Session<D>,
+    number: u64,
+}
+
+impl<D: DeviceMemory> Drop for Waiting<'_, D> {
+    fn drop(&mut self) {
+        self.session.core.state().wait_no_longer(self.number);
+    }
+}
+
+impl<D: DeviceMemory> Session<D> {
+    pub(super) fn acquire(&self, acquire: &Acquire) -> Result<(), Ended> {
+        self.core.metrics.acquires.one();
+        // What an earlier model left behind.
+        let _stale = self.mailbox.take();
+        let outcome = match self.model(acquire)? {
+            Ok(model) => self.admit(acquire, &model)?,
+            Err(refused) => Outcome::Refused(refused),
+        };
+        match outcome {
+            Outcome::Admitted(held) => self.serve(Lease::new(&self.core, held)),
+            Outcome::Refused(refused) => {
+                self.core.metrics.refused.one();
+                self.reply(&Reply::Refused(refused))
+            }
+            Outcome::GivenUp => self.reply(&Reply::Released),
+        }
+    }
+
+    fn admit(&self, acquire: &Acquire, model: &Model) -> Result<Outcome, Ended> {
+        let on = match acquire.on.map(|uuid| (uuid, self.core.device(uuid))) {
+            None => None,
+            Some((_, Some(id))) => Some(id),
+            Some((uuid, None)) => {
+                let text = format!("expected a device of this server, found {uuid}; list them");
+                return Ok(Outcome::Refused(refused(Reason::NO_DEVICE, text)));
+            }
+        };
+        let wait = Duration::from_millis(acquire.wait_ms.into());
+        let end = Instant::now() + wait.min(self.core.limits.longest_wait);
+        let mut waiting = None;
+        loop {
+            let refusal = match self.attempt(model, on) {
+                Ok(outcome) => return Ok(outcome),
+                Err(refusal) => refusal,
+            };
+            if !refusal.may_wait() || Instant::now() >= end {
+                return Ok(Outcome::Refused(tell(&refusal)));
+            }
+            let Some(_) = &waiting else {
+                // Tried once more after this: room that was made before the place was taken rang no bell.
+                self.core.metrics.waited.one();
+                let number = self.core.state().wait(&self.mailbox);
+                waiting = Some(Waiting {
+                    session: self,
+                    number,
+                });
+                continue;
+            };
+            if self.wait(&refusal, end)? {
+                return Ok(Outcome::GivenUp);
+            }
+        }
+    }
+
+    /// Tries to admit the model.
+    fn attempt(&self, model: &Model, on: Option<DeviceId>) -> Result<Outcome, Refusal> {
+        let (tenant, spec) = (self.tenant.id, &model.spec);
+        let missing = self.core.state().manager.missing(tenant, spec, on);
+        if let Err(refused) = model.sources.map_all(&missing) {
+            return Ok(Outcome::Refused(refused));
+        }
+        let ask = Ask {
+            tenant,
+            spec,
+            on,
+            sources: &model.sources,
+            mailbox: &self.mailbox,
+            now_ms: self.core.now_ms(),
+        };
+        self.core.admit(&ask).map(Outcome::Admitted)
+    }
+
+    /// Waits until there may be room. Returns whether the client waits no longer.
+    fn wait(&self, refusal: &Refusal, end: Instant) -> Result<bool, Ended> {
+        let (need_bytes, free_bytes) = match refusal {
+            Refusal::InUse {
+                need_bytes,
+                free_bytes,
+                ..
+            } => (*need_bytes, *free_bytes),
+            Refusal::Quota {
+                need_bytes,
+                quota_bytes,
+                held_bytes,
+                ..
+            } => (*need_bytes, quota_bytes.saturating_sub(*held_bytes)),
+            _ => (0, 0),
+        };
+        self.reply(&Reply::Waiting {
+            need_bytes,
+            free_bytes,
+        })?;
+        let until = end.min(Instant::now() + self.core.limits.keepalive);
+        let message = self.listen(Some(until))?;
+        self.mailbox.bell.hush();
+        match message {
+            None => Ok(false),
+            Some(Request::Release) => Ok(true),
+            Some(_) => Err(Ended::OutOfTurn {
+                expected: "Release, or nothing, while the model waits",
+            }),
+        }
+    }
+}
+
+/// A refusal as clients are told.
+fn tell(refusal: &Refusal) -> Refused {
+    let (reason, missing_bytes) = match refusal {
+        Refusal::NoDevice { .. } => (Reason::NO_DEVICE, 0),
+        Refusal::TooLarge {
+            need_bytes,
+            capacity_bytes,
+        } => (
+            Reason::TOO_LARGE,
+            need_bytes.saturating_sub(*capacity_bytes),
+        ),
+        Refusal::Quota {
+            quota_bytes,
+            held_bytes,
+            need_bytes,
+            ..
+        } => {
+            let wanted = held_bytes.saturating_add(*need_bytes);
+            (Reason::QUOTA, wanted.saturating_sub(*quota_bytes))
+        }
+        Refusal::InUse {
+            need_bytes,
+            free_bytes,
+            ..
+        } => (Reason::IN_USE, need_bytes.saturating_sub(*free_bytes)),
+        Refusal::Length { .. } => (Reason::INVALID, 0),
+    };
+    Refused {
+        missing_bytes,
+        ..refused(reason, refusal.to_string())
+    }
+}

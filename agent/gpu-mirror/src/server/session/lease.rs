@@ -1,0 +1,180 @@
+//! A client holds a model: it gets the chunks, and is told what arrives in them.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Ended, Session};
+use crate::memory::{DeviceMemory, Exported, MemoryError};
+use crate::protocol::{
+    MAX_CHUNKS_PER_MESSAGE, MAX_NUMBERS_PER_MESSAGE, MAX_PLACES_PER_MESSAGE, PlaceEntry, Reason,
+    Reply, Request,
+};
+use crate::server::core::Core;
+use crate::server::mailbox::Post;
+use crate::server::state::{Chunks, Held};
+
+/// A model that is held until this is dropped.
+pub(super) struct Lease<D: DeviceMemory> {
+    core: Arc<Core<D>>,
+    held: Held,
+}
+
+impl<D: DeviceMemory> Lease<D> {
+    pub fn new(core: &Arc<Core<D>>, held: Held) -> Self {
+        let core = Arc::clone(core);
+        Self { core, held }
+    }
+}
+
+impl<D: DeviceMemory> Drop for Lease<D> {
+    fn drop(&mut self) {
+        self.core.end(self.held.client);
+    }
+}
+
+impl<D: DeviceMemory> Session<D> {
+    /// Hands the model out, and says what arrives until the client gives it back.
+    pub(super) fn serve(&self, lease: Lease<D>) -> Result<(), Ended> {
+        let last = self.hand_out(&lease.held)?;
+        // Before the client is told so.
+        drop(lease);
+        self.reply(&last)
+    }
+
+    /// Returns what the client is told at the end.
+    fn hand_out(&self, held: &Held) -> Result<Reply, Ended> {
+        let mut news = Post::default();
+        let Some(chunks) = self.chunks(held, &mut news)? else {
+            return Ok(end(news));
+        };
+        self.reply(&Reply::Granted {
+            device: held.device,
+            chunks: chunks.list.len() as u32,
+            objects: held.places.len() as u32,
+            copy_bytes: held.copy_bytes,
+        })?;
+        for batch in chunks.list.chunks(MAX_CHUNKS_PER_MESSAGE) {
+            if let Err(error) = self.pass(&*chunks.device, batch)? {
+                news.failed = Some((Reason::COPY_FAILED, error.to_string()));
+                return Ok(end(news));
+            }
+        }
+        drop(chunks);
+        self.tell_places(held)?;
+        self.tell_arrivals(news)
+    }
+
+    /// The chunks, once they exist. `None`: they will not, or the client waits no longer.
+    fn chunks(&self, held: &Held, news: &mut Post) -> Result<Option<Chunks<D>>, Ended> {
+        loop {
+            let post = self.mailbox.take();
+            news.arrived.extend(post.arrived);
+            news.complete |= post.complete;
+            if post.failed.is_some() {
+                news.failed = post.failed;
+                return Ok(None);
+            }
+            let chunks = self.core.state().chunks(held.client);
+            if chunks.is_some() {
+                return Ok(chunks);
+            }
+            let until = Instant::now() + self.core.limits.keepalive;
+            match self.listen(Some(until))? {
+                None if Instant::now() >= until => self.reply(&Reply::Waiting {
+                    need_bytes: 0,
+                    free_bytes: 0,
+                })?,
+                None => {}
+                Some(Request::Release) => return Ok(None),
+                Some(_) => {
+                    let expected = "Release, or nothing, before the model is granted";
+                    return Err(Ended::OutOfTurn { expected });
+                }
+            }
+        }
+    }
+
+    /// Passes some chunks and waits until the client has them, so that few descriptors are on their way at any time.
+    fn pass(
+        &self,
+        device: &D,
+        batch: &[(Arc<D::Chunk>, u64)],
+    ) -> Result<Result<(), MemoryError>, Ended> {
+        let (mut lengths, mut files, mut handles) = (Vec::new(), Vec::new(), Vec::new());
+        for (chunk, bytes) in batch {
+            match device.export(chunk) {
+                Ok(Exported::Descriptor(file)) => files.push(file),
+                Ok(Exported::Handle(handle)) => handles.push((*bytes, handle)),
+                Err(error) => return Ok(Err(error)),
+            }
+            lengths.push(*bytes);
+        }
+        self.core.metrics.chunks_exported.add(batch.len() as u64);
+        if files.is_empty() {
+            self.reply(&Reply::Handles(handles))?;
+        } else {
+            let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+            let frame = Reply::Chunks(lengths).encode();
+            self.wire.send_with(&frame, &files, self.deadline())?;
+        }
+        drop(files);
+        match self.request()? {
+            Request::Taken => Ok(Ok(())),
+            _ => Err(Ended::OutOfTurn { expected: "Taken" }),
+        }
+    }
+
+    fn tell_places(&self, held: &Held) -> Result<(), Ended> {
+        let number = (0u32..).zip(&held.chunks).map(|(at, chunk)| (*chunk, at));
+        let numbers: BTreeMap<_, _> = number.collect();
+        for part in held.places.chunks(MAX_PLACES_PER_MESSAGE) {
+            let entry = |(object, place): &(_, crate::arena::Place)| {
+                let chunk = numbers.get(&place.chunk).copied()?;
+                Some(PlaceEntry {
+                    object: *object,
+                    chunk,
+                    offset: place.offset,
+                    len: place.len,
+                })
+            };
+            let places = part.iter().filter_map(entry).collect();
+            self.reply(&Reply::Places(places))?;
+        }
+        Ok(())
+    }
+
+    /// Says what arrives, until the client gives the model back or it fails.
+    fn tell_arrivals(&self, mut news: Post) -> Result<Reply, Ended> {
+        loop {
+            if news.failed.is_some() {
+                return Ok(end(news));
+            }
+            for part in news.arrived.chunks(MAX_NUMBERS_PER_MESSAGE) {
+                self.reply(&Reply::Arrived(part.to_vec()))?;
+            }
+            if news.complete {
+                self.reply(&Reply::Complete)?;
+            }
+            match self.listen(None)? {
+                None => {}
+                Some(Request::Release) => return Ok(Reply::Released),
+                Some(Request::Status) => self.reply(&self.status())?,
+                Some(_) => {
+                    let expected = "Release or Status while a model is held";
+                    return Err(Ended::OutOfTurn { expected });
+                }
+            }
+            news = self.mailbox.take();
+        }
+    }
+}
+
+/// The end of a lease: because it failed, or because the client wanted it.
+fn end(news: Post) -> Reply {
+    match news.failed {
+        Some((reason, text)) => Reply::Failed { reason, text },
+        None => Reply::Released,
+    }
+}

@@ -1,0 +1,144 @@
+//! A connection: its requests, one after the other.
+
+mod acquire;
+mod lease;
+mod model;
+mod status;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use thiserror::Error;
+
+use super::core::Core;
+use super::mailbox::Mailbox;
+use super::tenant::Tenant;
+use crate::memory::DeviceMemory;
+use crate::protocol::{ErrorCode, ProtocolError, Reply, Request};
+use crate::wire::{Wire, WireError, is_readable};
+
+/// Why a connection ends.
+#[derive(Debug, Error)]
+pub(super) enum Ended {
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error("expected {expected}, found another message")]
+    OutOfTurn { expected: &'static str },
+    #[error("the client imports {found}, the server hands out {expected}")]
+    OtherMemory { expected: String, found: String },
+}
+
+impl From<ProtocolError> for Ended {
+    fn from(error: ProtocolError) -> Self {
+        Self::Wire(error.into())
+    }
+}
+
+impl Ended {
+    /// What the client is told, if it can be told anything.
+    fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Wire(WireError::Protocol(error)) => Some(match error {
+                ProtocolError::UnknownKind(_) => ErrorCode::UNKNOWN_KIND,
+                _ => ErrorCode::MALFORMED,
+            }),
+            Self::Wire(_) => None,
+            Self::OutOfTurn { .. } => Some(ErrorCode::OUT_OF_TURN),
+            Self::OtherMemory { .. } => Some(ErrorCode::OTHER_MEMORY),
+        }
+    }
+}
+
+/// A connection's thread.
+pub(super) struct Session<D: DeviceMemory> {
+    pub core: Arc<Core<D>>,
+    pub tenant: Arc<Tenant>,
+    pub wire: Arc<Wire>,
+    pub mailbox: Arc<Mailbox>,
+}
+
+impl<D: DeviceMemory> Session<D> {
+    /// Serves the client until it hangs up, is given up, or the server ends.
+    pub fn run(&self) {
+        let Err(ended) = self.talk();
+        if matches!(ended, Ended::Wire(WireError::Closed)) {
+            return;
+        }
+        self.core.metrics.connections_broken.one();
+        tracing::debug!(reason = %ended, "a connection to the mirror ended");
+        if let Some(code) = ended.code() {
+            let text = ended.to_string();
+            // It may be gone already.
+            let _told = self.reply(&Reply::Error { code, text });
+        }
+        self.wire.hang_up();
+    }
+
+    fn talk(&self) -> Result<std::convert::Infallible, Ended> {
+        self.greet()?;
+        loop {
+            match self.request()? {
+                Request::ListDevices => self.reply(&self.devices())?,
+                Request::Status => self.reply(&self.status())?,
+                Request::Acquire(acquire) => self.acquire(&acquire)?,
+                _ => {
+                    let expected = "ListDevices, Status or Acquire";
+                    return Err(Ended::OutOfTurn { expected });
+                }
+            }
+        }
+    }
+
+    fn greet(&self) -> Result<(), Ended> {
+        let deadline = self.deadline();
+        let preamble = self.wire.check_preamble(deadline);
+        // Also to a client of another version, which sees by it which one this is.
+        if preamble.is_ok() || matches!(preamble, Err(WireError::Protocol(_))) {
+            self.wire.send_preamble(deadline)?;
+        }
+        preamble?;
+        let Request::Hello { memory, .. } = self.request()? else {
+            let expected = "Hello";
+            return Err(Ended::OutOfTurn { expected });
+        };
+        if memory != D::KIND {
+            return Err(Ended::OtherMemory {
+                expected: format!("{:?}", D::KIND),
+                found: format!("{memory:?}"),
+            });
+        }
+        self.reply(&Reply::HelloAck {
+            memory,
+            server: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+    }
+
+    /// When the client has to have said or taken something.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.core.limits.message_timeout
+    }
+
+    /// The next message.
+    fn request(&self) -> Result<Request, Ended> {
+        self.request_by(self.deadline())
+    }
+
+    fn request_by(&self, deadline: Instant) -> Result<Request, Ended> {
+        let frame = self.wire.receive(deadline)?;
+        Ok(Request::decode(frame.kind, &frame.payload)?)
+    }
+
+    fn reply(&self, reply: &Reply) -> Result<(), Ended> {
+        Ok(self.wire.send(&reply.encode(), self.deadline())?)
+    }
+
+    /// Waits for a message, for news, or for the moment, if there is one. Returns the message if one came.
+    fn listen(&self, until: Option<Instant>) -> Result<Option<Request>, Ended> {
+        use std::os::fd::AsFd;
+        let ready = is_readable(self.wire.as_fd(), &self.mailbox.bell, until)?;
+        if ready.socket {
+            return self.request().map(Some);
+        }
+        Ok(None)
+    }
+}

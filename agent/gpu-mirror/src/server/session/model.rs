@@ -1,0 +1,101 @@
+//! Which model a client means.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use tetris_store_layout::{ManifestId, ObjectRef};
+
+use super::{Ended, Session};
+use crate::memory::DeviceMemory;
+use crate::protocol::{Acquire, ModelNamed, Reason, Refused, Request};
+use crate::residency::{ModelSpec, Part};
+use crate::server::source::Sources;
+
+/// A model, and where its bytes are.
+pub(super) struct Model {
+    pub spec: ModelSpec,
+    pub sources: Arc<Sources>,
+}
+
+impl<D: DeviceMemory> Session<D> {
+    /// Reads what follows an `Acquire`, all of it by one deadline, and looks the model up.
+    pub(super) fn model(&self, acquire: &Acquire) -> Result<Result<Model, Refused>, Ended> {
+        let deadline = self.deadline();
+        let mut listed = Vec::new();
+        if let ModelNamed::Objects(count) = acquire.model {
+            while listed.len() < count as usize {
+                match self.request_by(deadline)? {
+                    Request::Objects(objects) => listed.extend(objects),
+                    _ => {
+                        return Err(Ended::OutOfTurn {
+                            expected: "Objects",
+                        });
+                    }
+                }
+            }
+            if listed.len() > count as usize {
+                let expected = "as many objects as announced";
+                return Err(Ended::OutOfTurn { expected });
+            }
+        }
+        let mut order = Vec::new();
+        if acquire.order as usize > ModelSpec::MAX_PARTS {
+            let expected = "an order of at most as many indexes as a model has objects";
+            return Err(Ended::OutOfTurn { expected });
+        }
+        while order.len() < acquire.order as usize {
+            match self.request_by(deadline)? {
+                Request::Order(indexes) => order.extend(indexes.iter().map(|at| *at as usize)),
+                _ => return Err(Ended::OutOfTurn { expected: "Order" }),
+            }
+        }
+        if let ModelNamed::Manifests(ids) = &acquire.model {
+            for id in ids {
+                match self.manifest(*id) {
+                    Ok(objects) => listed.extend(objects),
+                    Err(refused) => return Ok(Err(refused)),
+                }
+            }
+        }
+        Ok(self.checked(&listed, &order))
+    }
+
+    fn manifest(&self, id: ManifestId) -> Result<Vec<ObjectRef>, Refused> {
+        let reading = &self.core.manifests;
+        let _one = reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = |text| refused(Reason::MISSING, text);
+        match self.tenant.store.manifest(id) {
+            Ok(Some(manifest)) => {
+                let objects = manifest.objects.iter().map(|entry| entry.object);
+                Ok(objects.filter(|object| object.len > 0).collect())
+            }
+            Ok(None) => Err(refused(format!(
+                "expected manifest {id} in the store, found none; load the model into the store first"
+            ))),
+            Err(error) => Err(refused(error.to_string())),
+        }
+    }
+
+    fn checked(&self, listed: &[ObjectRef], order: &[usize]) -> Result<Model, Refused> {
+        let part = |object: &ObjectRef| Part {
+            object: object.id,
+            len: object.len,
+        };
+        let parts: Vec<_> = listed.iter().map(part).collect();
+        let spec = ModelSpec::try_new(&parts, order);
+        let spec = spec.map_err(|error| refused(Reason::INVALID, error.to_string()))?;
+        let objects: BTreeMap<_, _> = listed.iter().map(|object| (object.id, *object)).collect();
+        let store = Arc::clone(&self.tenant.store);
+        let sources = Arc::new(Sources::new(store, objects));
+        Ok(Model { spec, sources })
+    }
+}
+
+pub(super) fn refused(reason: Reason, text: String) -> Refused {
+    Refused {
+        reason,
+        missing_bytes: 0,
+        missing_objects: 0,
+        text,
+    }
+}

@@ -1,0 +1,336 @@
+//! What is where, and for whom: the plan ([`Manager`]), the chunks that exist, and who is to be told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use tetris_store_layout::ObjectId;
+
+use super::mailbox::Mailbox;
+use super::metrics::Metrics;
+use super::source::Sources;
+use super::worker::{Job, Load};
+use crate::arena::{ChunkId, Place};
+use crate::memory::{DeviceMemory, DeviceUuid};
+use crate::protocol::Reason;
+use crate::residency::{
+    Admission, ClientId, DeviceId, Freed, Manager, ModelSpec, Refusal, TenantId,
+};
+
+/// A chunk that exists.
+#[derive(Debug)]
+pub(super) struct Physical<D: DeviceMemory> {
+    pub chunk: Arc<D::Chunk>,
+    pub mapping: Arc<D::Mapping>,
+    pub bytes: u64,
+}
+
+/// A device.
+#[derive(Debug)]
+pub(super) struct Slot<D: DeviceMemory> {
+    pub device: Arc<D>,
+    pub uuid: DeviceUuid,
+    pub name: String,
+    pub chunks: BTreeMap<(TenantId, ChunkId), Physical<D>>,
+    /// What its worker does next, in the order of admissions.
+    pub jobs: Sender<Job>,
+}
+
+/// A model that a connection holds.
+#[derive(Debug)]
+struct Lease {
+    tenant: TenantId,
+    device: DeviceId,
+    /// The chunks it lies in.
+    chunks: Vec<ChunkId>,
+    /// Objects that have not arrived, and their indexes.
+    left: BTreeMap<ObjectId, u32>,
+    mailbox: Arc<Mailbox>,
+}
+
+/// Who asks for what.
+#[derive(Debug)]
+pub(super) struct Ask<'a> {
+    pub tenant: TenantId,
+    pub spec: &'a ModelSpec,
+    pub on: Option<DeviceId>,
+    pub sources: &'a Arc<Sources>,
+    pub mailbox: &'a Arc<Mailbox>,
+    pub now_ms: u64,
+}
+
+/// A model was admitted.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub client: ClientId,
+    pub device: DeviceUuid,
+    /// The chunks it lies in, in the order of first use.
+    pub chunks: Vec<ChunkId>,
+    pub places: Vec<(ObjectId, Place)>,
+    pub copy_bytes: u64,
+}
+
+/// The chunks of a model.
+pub(super) struct Chunks<D: DeviceMemory> {
+    pub device: Arc<D>,
+    /// With their lengths in bytes.
+    pub list: Vec<(Arc<D::Chunk>, u64)>,
+}
+
+/// All that changes.
+#[derive(Debug)]
+pub(super) struct State<D: DeviceMemory> {
+    pub manager: Manager,
+    pub devices: BTreeMap<DeviceId, Slot<D>>,
+    leases: BTreeMap<ClientId, Lease>,
+    /// Connections that wait for room.
+    waiting: BTreeMap<u64, Arc<Mailbox>>,
+    next: u64,
+}
+
+impl<D: DeviceMemory> State<D> {
+    pub fn new(manager: Manager, devices: BTreeMap<DeviceId, Slot<D>>) -> Self {
+        Self {
+            manager,
+            devices,
+            leases: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// How many connections hold a model, and how many wait for one.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.leases.len(), self.waiting.len())
+    }
+
+    /// Rings `mailbox` whenever there may be room, until [`Self::wait_no_longer`].
+    pub fn wait(&mut self, mailbox: &Arc<Mailbox>) -> u64 {
+        let number = self.number();
+        self.waiting.insert(number, Arc::clone(mailbox));
+        number
+    }
+
+    pub fn wait_no_longer(&mut self, number: u64) {
+        self.waiting.remove(&number);
+    }
+
+    /// Puts a model on a device for a client, which holds it from then on.
+    pub fn admit(&mut self, ask: &Ask<'_>, metrics: &Metrics) -> Result<Held, Refusal> {
+        let client = ClientId(self.number());
+        let admission = self
+            .manager
+            .admit(ask.tenant, client, ask.spec, ask.on, ask.now_ms)?;
+        metrics.admitted.one();
+        let held = self.lease(client, ask, &admission);
+        if held.copy_bytes == 0 {
+            metrics.resident.one();
+        }
+        self.load(ask, admission, metrics);
+        Ok(held)
+    }
+
+    fn lease(&mut self, client: ClientId, ask: &Ask<'_>, admission: &Admission) -> Held {
+        let copied = admission.copies.iter().map(|copy| copy.object);
+        let absent: BTreeSet<_> = copied.chain(admission.awaited.iter().copied()).collect();
+        let mut seen = BTreeSet::new();
+        let chunks = admission.places.iter().map(|(_, place)| place.chunk);
+        let chunks: Vec<_> = chunks.filter(|chunk| seen.insert(*chunk)).collect();
+        let (mut left, mut there, mut copy_bytes) = (BTreeMap::new(), Vec::new(), 0);
+        for (index, (object, place)) in (0u32..).zip(&admission.places) {
+            if absent.contains(object) {
+                copy_bytes += place.len;
+                left.insert(*object, index);
+            } else {
+                there.push(index);
+            }
+        }
+        ask.mailbox.leave(|post| {
+            post.complete = left.is_empty();
+            post.arrived = if left.is_empty() { Vec::new() } else { there };
+        });
+        let slot = self.devices.get(&admission.device);
+        let device = slot.map_or(DeviceUuid([0; 16]), |slot| slot.uuid);
+        let lease = Lease {
+            tenant: ask.tenant,
+            device: admission.device,
+            chunks: chunks.clone(),
+            left,
+            mailbox: Arc::clone(ask.mailbox),
+        };
+        self.leases.insert(client, lease);
+        Held {
+            client,
+            device,
+            chunks,
+            places: admission.places.clone(),
+            copy_bytes,
+        }
+    }
+
+    /// Gives the worker what an admission asks for.
+    fn load(&mut self, ask: &Ask<'_>, admission: Admission, metrics: &Metrics) {
+        let device = admission.device;
+        self.free(device, admission.freed, metrics);
+        if admission.copies.is_empty() {
+            return;
+        }
+        let load = Load {
+            tenant: ask.tenant,
+            copies: admission.copies,
+            sources: Arc::clone(ask.sources),
+        };
+        self.push(device, Job::Load(load));
+    }
+
+    /// Gives the worker chunks to release, and tells those who wait for room.
+    fn free(&mut self, device: DeviceId, freed: Freed, metrics: &Metrics) {
+        metrics.evicted.add(freed.evicted.len() as u64);
+        metrics.dropped_objects.add(freed.dropped.len() as u64);
+        if !freed.released.is_empty() {
+            self.push(device, Job::Free(freed.released));
+        }
+    }
+
+    fn push(&self, device: DeviceId, job: Job) {
+        if let Some(slot) = self.devices.get(&device) {
+            // Workers live as long as their senders.
+            let _sent = slot.jobs.send(job);
+        }
+    }
+
+    fn tell_waiting(&self) {
+        for mailbox in self.waiting.values() {
+            mailbox.bell.ring();
+        }
+    }
+
+    /// A client holds its model no longer.
+    pub fn end(&mut self, client: ClientId, now_ms: u64, metrics: &Metrics) {
+        if self.leases.remove(&client).is_none() {
+            return;
+        }
+        metrics.released.one();
+        for (device, freed) in self.manager.disconnect(client, now_ms) {
+            self.free(device, freed, metrics);
+        }
+        self.tell_waiting();
+    }
+
+    /// The chunks of a client's model, once all of them exist.
+    pub fn chunks(&self, client: ClientId) -> Option<Chunks<D>> {
+        let lease = self.leases.get(&client)?;
+        let slot = self.devices.get(&lease.device)?;
+        let physical = |chunk: &ChunkId| {
+            let physical = slot.chunks.get(&(lease.tenant, *chunk))?;
+            Some((Arc::clone(&physical.chunk), physical.bytes))
+        };
+        let list = lease.chunks.iter().map(physical).collect::<Option<_>>()?;
+        let device = Arc::clone(&slot.device);
+        Some(Chunks { device, list })
+    }
+
+    /// Chunks were created: whoever waits for them looks again.
+    pub fn created(&self, device: DeviceId, tenant: TenantId) {
+        for lease in self.leases.values() {
+            if (lease.device, lease.tenant) == (device, tenant) {
+                lease.mailbox.bell.ring();
+            }
+        }
+    }
+
+    /// Gives up a load for which nobody waits any more. Returns whether it did.
+    pub fn give_up_unwanted(
+        &mut self,
+        device: DeviceId,
+        load: &Load,
+        now_ms: u64,
+        metrics: &Metrics,
+    ) -> bool {
+        let unwanted = !self.is_wanted(device, load);
+        if unwanted {
+            metrics.skipped_transfers.one();
+            let why = (Reason::COPY_FAILED, String::new());
+            self.failed(device, load, &why, now_ms, metrics);
+        }
+        unwanted
+    }
+
+    /// Chunks that objects of a load go to and that do not exist yet, with their lengths in bytes.
+    pub fn absent_chunks(&self, device: DeviceId, load: &Load) -> BTreeMap<ChunkId, u64> {
+        let slot = self.devices.get(&device);
+        let absent = |chunk: &ChunkId| {
+            slot.is_some_and(|slot| !slot.chunks.contains_key(&(load.tenant, *chunk)))
+        };
+        let chunks = load.copies.iter().map(|copy| copy.place.chunk);
+        let bytes = |chunk| {
+            let bytes = self.manager.chunk_bytes(device, load.tenant, chunk)?;
+            Some((chunk, bytes))
+        };
+        chunks.filter(absent).filter_map(bytes).collect()
+    }
+
+    /// Whether a client waits for any of the objects.
+    fn is_wanted(&self, device: DeviceId, load: &Load) -> bool {
+        let mut leases = self.leases.values();
+        leases.any(|lease| {
+            (lease.device, lease.tenant) == (device, load.tenant)
+                && load
+                    .copies
+                    .iter()
+                    .any(|copy| lease.left.contains_key(&copy.object))
+        })
+    }
+
+    /// An object is on the device.
+    pub fn arrived(
+        &mut self,
+        device: DeviceId,
+        tenant: TenantId,
+        object: &ObjectId,
+        metrics: &Metrics,
+    ) {
+        metrics.copied_objects.one();
+        for lease in self.leases.values_mut() {
+            if (lease.device, lease.tenant) == (device, tenant)
+                && let Some(index) = lease.left.remove(object)
+            {
+                let complete = lease.left.is_empty();
+                lease.mailbox.leave(|post| {
+                    post.arrived.push(index);
+                    post.complete = complete;
+                });
+            }
+        }
+        if let Some(freed) = self.manager.copied(device, tenant, object) {
+            self.free(device, freed, metrics);
+        }
+        self.tell_waiting();
+    }
+
+    /// What was to be copied is not there, and will not be. Whoever waits for it is told.
+    pub fn failed(
+        &mut self,
+        device: DeviceId,
+        load: &Load,
+        why: &(Reason, String),
+        now_ms: u64,
+        metrics: &Metrics,
+    ) {
+        let objects: Vec<_> = load.copies.iter().map(|copy| copy.object).collect();
+        let failed = self.manager.failed(device, load.tenant, &objects, now_ms);
+        for (client, _) in failed.clients {
+            if let Some(lease) = self.leases.remove(&client) {
+                let why = why.clone();
+                lease.mailbox.leave(|post| post.failed = Some(why));
+            }
+        }
+        self.free(device, failed.freed, metrics);
+        self.tell_waiting();
+    }
+}

@@ -1,0 +1,33 @@
+//! A tenant: a store, and the socket through which its clients come.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::process::geteuid;
+use tetris_store_layout::Store;
+
+use super::ServerError;
+use crate::residency::TenantId;
+
+/// Whose clients come through a socket.
+#[derive(Debug)]
+pub(super) struct Tenant {
+    pub id: TenantId,
+    pub store: Arc<Store>,
+}
+
+impl Tenant {
+    /// A store's tenant. Nobody else may be able to cut the store's objects: a copy would read beyond their end, and the kernel
+    /// kills for that.
+    pub fn new(id: TenantId, store: Arc<Store>) -> Result<Self, ServerError> {
+        let (found, expected) = (store.owner()?, geteuid().as_raw());
+        if found != expected && found != 0 {
+            return Err(ServerError::ForeignStore {
+                path: Path::to_owned(store.root()),
+                expected,
+                found,
+            });
+        }
+        Ok(Self { id, store })
+    }
+}

@@ -1,0 +1,99 @@
+//! Waiting for a socket, and being woken.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+use super::WireError;
+
+/// Wakes a thread that waits with [`is_readable`].
+#[derive(Debug)]
+pub(crate) struct Bell(OwnedFd);
+
+impl Bell {
+    pub fn new() -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Self(eventfd(0, flags)?))
+    }
+
+    /// Wakes the thread, now or when it next waits.
+    pub fn ring(&self) {
+        // It fails only when it has been rung 2^64 times without an answer: then it is ringing.
+        let _ringing = rustix::io::write(&self.0, &1u64.to_le_bytes());
+    }
+
+    /// Stops ringing.
+    pub fn hush(&self) {
+        let _silent = rustix::io::read(&self.0, &mut [0u8; 8]);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Why a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// There is something to read, or the peer hung up.
+    pub socket: bool,
+    /// The bell rang.
+    pub bell: bool,
+}
+
+/// Waits until `socket` can be read, `bell` rings, or the deadline passes, if there is one.
+pub(crate) fn is_readable(
+    socket: BorrowedFd<'_>,
+    bell: &Bell,
+    deadline: Option<Instant>,
+) -> Result<Ready, WireError> {
+    let bell = bell.0.as_fd();
+    let mut both = [
+        PollFd::from_borrowed_fd(socket, PollFlags::IN),
+        PollFd::from_borrowed_fd(bell, PollFlags::IN),
+    ];
+    wait(&mut both, deadline)?;
+    let [socket, bell] = both.map(|one| !one.revents().is_empty());
+    Ok(Ready { socket, bell })
+}
+
+/// Waits until `socket` can be read or written.
+pub(super) fn until(
+    socket: BorrowedFd<'_>,
+    to_write: bool,
+    deadline: Instant,
+) -> Result<(), WireError> {
+    let events = if to_write {
+        PollFlags::OUT
+    } else {
+        PollFlags::IN
+    };
+    match wait(
+        &mut [PollFd::from_borrowed_fd(socket, events)],
+        Some(deadline),
+    )? {
+        0 => Err(WireError::TimedOut),
+        _ => Ok(()),
+    }
+}
+
+fn wait(fds: &mut [PollFd<'_>], deadline: Option<Instant>) -> Result<usize, WireError> {
+    loop {
+        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| {
+            Timespec::try_from(left).unwrap_or(Timespec {
+                tv_sec: i64::MAX,
+                tv_nsec: 0,
+            })
+        });
+        match poll(fds, left.as_ref()) {
+            Err(Errno::INTR) => {}
+            result => return Ok(result?),
+        }
+    }
+}
