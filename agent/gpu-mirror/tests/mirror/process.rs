@@ -1,0 +1,78 @@
+//! Another process: this test program once more, with one test.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// Says something to the process that started this one.
+pub fn tell(what: &str) {
+    println!("\npeer: {what}");
+}
+
+/// A process of a test. It is killed when it is dropped.
+pub struct Process {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    /// Runs the test `name` in a process of its own, with `environment`.
+    pub fn start(name: &str, environment: &[(&str, String)]) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([
+            "--exact",
+            name,
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ]);
+        let environment = environment.iter().map(|(name, value)| (*name, value));
+        command.envs(environment).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output }
+    }
+
+    /// The next thing that it says.
+    pub fn hear(&mut self) -> String {
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            if self.output.read_line(&mut line).unwrap() == 0 {
+                panic!("the process ended: {all}");
+            }
+            if let Some((_, said)) = line.split_once("peer: ") {
+                return said.trim_end().to_owned();
+            }
+            all.push_str(&line);
+        }
+    }
+
+    /// Lets it go on: it waits for its standard input.
+    pub fn go_on(&mut self) {
+        use std::io::Write;
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    /// SIGKILL.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _killed = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// Waits until [`Process::go_on`].
+pub fn wait() {
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
+pub fn variable(name: &str) -> String {
+    std::env::var(name).unwrap()
+}

@@ -1,0 +1,101 @@
+//! A client that says what it likes.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use tetris_gpu_mirror::memory::MemoryKind;
+use tetris_gpu_mirror::protocol::{
+    Acquire, FRAME_HEADER_BYTES, FrameHeader, ModelNamed, PREAMBLE_BYTES, Reply, Request, preamble,
+};
+use tetris_store_layout::ObjectRef;
+
+use super::LONG;
+
+/// Bytes to and from the server. Descriptors that come are dropped.
+pub struct Raw(pub UnixStream);
+
+impl Raw {
+    pub fn connect(socket: &Path) -> Self {
+        let stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_write_timeout(Some(LONG)).unwrap();
+        Self(stream)
+    }
+
+    /// Says hello as it should be said.
+    pub fn greeted(socket: &Path) -> Self {
+        let mut raw = Self::connect(socket);
+        raw.send(&preamble());
+        raw.say(&Request::Hello {
+            memory: MemoryKind::Host,
+            pid: 1,
+        });
+        raw.preamble().unwrap();
+        assert!(matches!(raw.hear(), Some(Reply::HelloAck { .. })));
+        raw
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        // The server may have hung up, which the next read shows.
+        let _sent = self.0.write_all(bytes);
+    }
+
+    pub fn say(&mut self, request: &Request) {
+        self.send(&request.encode());
+    }
+
+    pub fn preamble(&mut self) -> Option<[u8; PREAMBLE_BYTES]> {
+        let mut bytes = [0; PREAMBLE_BYTES];
+        self.0.read_exact(&mut bytes).ok().map(|()| bytes)
+    }
+
+    /// The next message; `None` when the server has hung up.
+    pub fn hear(&mut self) -> Option<Reply> {
+        let mut header = [0; FRAME_HEADER_BYTES];
+        match self.0.read_exact(&mut header) {
+            Ok(()) => {}
+            Err(error) => {
+                let kind = error.kind();
+                assert!(
+                    kind != std::io::ErrorKind::WouldBlock,
+                    "the server says nothing"
+                );
+                return None;
+            }
+        }
+        let header = FrameHeader::decode(header).unwrap();
+        let mut payload = vec![0; header.len];
+        self.0.read_exact(&mut payload).ok()?;
+        Some(Reply::decode(header.kind, &payload).unwrap())
+    }
+
+    /// What the server says last before it hangs up.
+    pub fn last_word(&mut self) -> Option<Reply> {
+        let mut last = None;
+        while let Some(reply) = self.hear() {
+            last = Some(reply);
+        }
+        last
+    }
+
+    pub fn ask_for(&mut self, objects: &[ObjectRef], wait_ms: u32) {
+        self.say(&Request::Acquire(Acquire {
+            on: None,
+            wait_ms,
+            order: 0,
+            model: ModelNamed::Objects(objects.len() as u32),
+        }));
+        self.say(&Request::Objects(objects.to_vec()));
+    }
+
+    /// Hears until a message is one that is wanted.
+    pub fn hear_until(&mut self, wanted: impl Fn(&Reply) -> bool) -> Reply {
+        loop {
+            let reply = self.hear().unwrap();
+            if wanted(&reply) {
+                return reply;
+            }
+        }
+    }
+}
