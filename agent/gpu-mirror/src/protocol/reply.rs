@@ -106,40 +106,22 @@ impl Reply {
                 need_bytes,
                 free_bytes,
             } => Writer::new(WAITING).u64(*need_bytes).u64(*free_bytes).end(),
-            Self::Refused(refused) => {
-                let to = Writer::new(REFUSED).u16(refused.reason.0);
-                let to = to.u64(refused.missing_bytes).u32(refused.missing_objects);
-                to.text(&refused.text, MAX_TEXT_BYTES).end()
-            }
+            Self::Refused(refused) => put_refused(refused),
             Self::Granted {
                 device,
                 chunks,
                 objects,
                 copy_bytes,
-            } => {
-                let to = Writer::new(GRANTED).bytes(&device.0).u32(*chunks);
-                to.u32(*objects).u64(*copy_bytes).end()
-            }
+            } => put_granted(*device, *chunks, *objects, *copy_bytes),
             Self::Places(places) => Writer::new(PLACES).list(places, put_place).end(),
-            Self::Arrived(indexes) => {
-                let entry = |to: Writer, index: &u32| to.u32(*index);
-                Writer::new(ARRIVED).list(indexes, entry).end()
-            }
+            Self::Arrived(indexes) => Writer::new(ARRIVED).list(indexes, put_index).end(),
             Self::Complete => Writer::new(COMPLETE).end(),
             Self::Failed { reason, text } => put_reason(FAILED, reason.0, text),
             Self::Released => Writer::new(RELEASED).end(),
             Self::StatusReport(report) => put_status(report),
             Self::Error { code, text } => put_reason(ERROR, code.0, text),
-            Self::Handles(handles) => {
-                let entry = |to: Writer, (bytes, handle): &(u64, [u8; HANDLE_BYTES])| {
-                    to.u64(*bytes).bytes(handle)
-                };
-                Writer::new(HANDLES).list(handles, entry).end()
-            }
-            Self::Chunks(lengths) => {
-                let entry = |to: Writer, bytes: &u64| to.u64(*bytes);
-                Writer::new(CHUNKS).list(lengths, entry).end()
-            }
+            Self::Handles(handles) => Writer::new(HANDLES).list(handles, put_handle).end(),
+            Self::Chunks(lengths) => Writer::new(CHUNKS).list(lengths, put_length).end(),
         }
     }
 
@@ -148,55 +130,77 @@ impl Reply {
         let reader = |expected| Reader::new(kind, payload, expected);
         match kind {
             HELLO_ACK => take_hello(reader("1 and a text of at most 512")),
-            DEVICES => {
-                let mut from = reader("45 and a name for each of 1 to 64 devices");
-                from.list(MAX_DEVICES, device).map(Self::Devices)
-            }
-            WAITING => {
-                let mut from = reader("16");
-                let (need_bytes, free_bytes) = (from.u64()?, from.u64()?);
-                from.end(Self::Waiting {
-                    need_bytes,
-                    free_bytes,
-                })
-            }
+            DEVICES => reader("45 and a name for each of 1 to 64 devices")
+                .list(MAX_DEVICES, device)
+                .map(Self::Devices),
+            WAITING => take_waiting(reader("16")),
             REFUSED => take_refused(reader("14 and a text of at most 512")),
             GRANTED => take_granted(reader("32")),
-            PLACES => {
-                let mut from = reader("52 for each of 1 to 1024 places");
-                from.list(MAX_PLACES_PER_MESSAGE, place).map(Self::Places)
-            }
-            ARRIVED => {
-                let mut from = reader("4 for each of 1 to 8192 indexes");
-                from.list(MAX_NUMBERS_PER_MESSAGE, Reader::u32)
-                    .map(Self::Arrived)
-            }
+            PLACES => reader("52 for each of 1 to 1024 places")
+                .list(MAX_PLACES_PER_MESSAGE, place)
+                .map(Self::Places),
+            ARRIVED => reader("4 for each of 1 to 8192 indexes")
+                .list(MAX_NUMBERS_PER_MESSAGE, Reader::u32)
+                .map(Self::Arrived),
             COMPLETE => reader("0").end(Self::Complete),
-            FAILED => {
-                let mut from = reader("2 and a text of at most 512");
-                let (reason, text) = (Reason(from.u16()?), from.last_text()?);
-                Ok(Self::Failed { reason, text })
-            }
+            FAILED => take_failed(reader("2 and a text of at most 512")),
             RELEASED => reader("0").end(Self::Released),
             STATUS_REPORT => take_status(reader("12 and 56 for each of 1 to 64 devices")),
-            ERROR => {
-                let mut from = reader("2 and a text of at most 512");
-                let (code, text) = (ErrorCode(from.u16()?), from.last_text()?);
-                Ok(Self::Error { code, text })
-            }
-            HANDLES => {
-                let mut from = reader("72 for each of 1 to 253 chunks");
-                let entry = |from: &mut Reader<'_>| Ok((from.u64()?, from.bytes()?));
-                from.list(MAX_CHUNKS_PER_MESSAGE, entry).map(Self::Handles)
-            }
-            CHUNKS => {
-                let mut from = reader("8 for each of 1 to 253 chunks");
-                from.list(MAX_CHUNKS_PER_MESSAGE, Reader::u64)
-                    .map(Self::Chunks)
-            }
+            ERROR => take_error(reader("2 and a text of at most 512")),
+            HANDLES => reader("72 for each of 1 to 253 chunks")
+                .list(MAX_CHUNKS_PER_MESSAGE, handle)
+                .map(Self::Handles),
+            CHUNKS => reader("8 for each of 1 to 253 chunks")
+                .list(MAX_CHUNKS_PER_MESSAGE, Reader::u64)
+                .map(Self::Chunks),
             kind => Err(ProtocolError::UnknownKind(kind)),
         }
     }
+}
+
+fn put_index(to: Writer, index: &u32) -> Writer {
+    to.u32(*index)
+}
+
+fn put_length(to: Writer, bytes: &u64) -> Writer {
+    to.u64(*bytes)
+}
+
+fn put_handle(to: Writer, (bytes, handle): &(u64, [u8; HANDLE_BYTES])) -> Writer {
+    to.u64(*bytes).bytes(handle)
+}
+
+fn handle(from: &mut Reader<'_>) -> Result<(u64, [u8; HANDLE_BYTES]), ProtocolError> {
+    Ok((from.u64()?, from.bytes()?))
+}
+
+fn put_refused(refused: &Refused) -> Vec<u8> {
+    let to = Writer::new(REFUSED).u16(refused.reason.0);
+    let to = to.u64(refused.missing_bytes).u32(refused.missing_objects);
+    to.text(&refused.text, MAX_TEXT_BYTES).end()
+}
+
+fn put_granted(device: DeviceUuid, chunks: u32, objects: u32, copy_bytes: u64) -> Vec<u8> {
+    let to = Writer::new(GRANTED).bytes(&device.0).u32(chunks);
+    to.u32(objects).u64(copy_bytes).end()
+}
+
+fn take_waiting(mut from: Reader<'_>) -> Result<Reply, ProtocolError> {
+    let (need_bytes, free_bytes) = (from.u64()?, from.u64()?);
+    from.end(Reply::Waiting {
+        need_bytes,
+        free_bytes,
+    })
+}
+
+fn take_failed(mut from: Reader<'_>) -> Result<Reply, ProtocolError> {
+    let (reason, text) = (Reason(from.u16()?), from.last_text()?);
+    Ok(Reply::Failed { reason, text })
+}
+
+fn take_error(mut from: Reader<'_>) -> Result<Reply, ProtocolError> {
+    let (code, text) = (ErrorCode(from.u16()?), from.last_text()?);
+    Ok(Reply::Error { code, text })
 }
 
 fn put_reason(kind: u8, code: u16, text: &str) -> Vec<u8> {

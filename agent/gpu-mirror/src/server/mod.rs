@@ -35,9 +35,12 @@ mod state;
 mod tenant;
 mod worker;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -51,7 +54,7 @@ use self::core::Core;
 use self::listen::{Bound, Listener};
 use self::state::{Slot, State};
 use self::tenant::Tenant;
-use self::worker::Worker;
+use self::worker::{Job, Worker};
 use crate::copy::Executor;
 use crate::memory::DeviceMemory;
 use crate::protocol::MAX_DEVICES;
@@ -112,25 +115,34 @@ where
                 return Err(ServerError::Devices { most: MAX_DEVICES });
             }
         }
-        let core = Arc::new(Core::new(config, State::new(manager, slots)));
         let mut server = Self {
-            core,
+            core: Arc::new(Core::new(config, State::new(manager, slots))),
             listening: Mutex::default(),
             workers: Vec::new(),
         };
         for (id, device, receiver) in jobs {
-            let executor = Executor::new(Arc::clone(&device), config.executor);
-            let core = Arc::clone(&server.core);
-            let worker = Worker {
-                core,
-                id,
-                device,
-                executor,
-            };
-            let run = move || worker.run(&receiver);
-            server.workers.push(spawn("mirror-device", run)?);
+            server.work(id, device, receiver)?;
         }
         Ok(server)
+    }
+
+    /// Starts a device's thread.
+    fn work(
+        &mut self,
+        id: DeviceId,
+        device: Arc<D>,
+        jobs: Receiver<Job>,
+    ) -> Result<(), ServerError> {
+        let executor = Executor::new(Arc::clone(&device), self.core.executor);
+        let worker = Worker {
+            core: Arc::clone(&self.core),
+            id,
+            device,
+            executor,
+        };
+        let thread = spawn("mirror-device", move || worker.run(&jobs))?;
+        self.workers.push(thread);
+        Ok(())
     }
 
     /// Serves a tenant's clients, who come through the socket `path`. `quota_bytes` bounds what the tenant's chunks take on each device.

@@ -122,7 +122,7 @@ impl Mirror {
 pub fn content(name: &str, kib: usize) -> Vec<u8> {
     let seed = Digest::of(name.as_bytes());
     let block: Vec<u8> = (0..1024u32)
-        .map(|at| seed.0[at as usize % 32] ^ (at * 7 >> 3) as u8)
+        .map(|at| seed.0[at as usize % 32] ^ ((at * 7) >> 3) as u8)
         .collect();
     block.repeat(kib)
 }

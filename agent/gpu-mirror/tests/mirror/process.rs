@@ -32,14 +32,17 @@ impl Process {
         Self { child, output }
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The next thing that it says.
     pub fn hear(&mut self) -> String {
         let mut all = String::new();
         loop {
             let mut line = String::new();
-            if self.output.read_line(&mut line).unwrap() == 0 {
-                panic!("the process ended: {all}");
-            }
+            let read = self.output.read_line(&mut line).unwrap();
+            assert!(read > 0, "the process ended: {all}");
             if let Some((_, said)) = line.split_once("peer: ") {
                 return said.trim_end().to_owned();
             }

@@ -1,0 +1,194 @@
+//! What a worker does, one job after the other, without its thread.
+
+use std::collections::BTreeMap;
+
+use tempfile::TempDir;
+use tetris_store_layout::{Access, CreateOptions, ObjectRef};
+
+use super::mailbox::Mailbox;
+use super::source::Sources;
+use super::state::{Ask, Held};
+use super::*;
+use crate::arena::ArenaConfig;
+use crate::memory::host::{Faults, HostDevice};
+use crate::protocol::Reason;
+use crate::residency::{self, ModelSpec, Part};
+
+const DEVICE: DeviceId = DeviceId(3);
+const TENANT: TenantId = TenantId(0);
+
+struct Fixture {
+    _directory: TempDir,
+    store: Arc<Store>,
+    device: HostDevice,
+    core: Arc<Core<HostDevice>>,
+    jobs: Option<Receiver<Job>>,
+}
+
+struct Client {
+    held: Held,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let store = Store::create(directory.path(), &CreateOptions::default()).unwrap();
+        let arena = ArenaConfig::try_new(2 << 20, 4 << 20, 512, 12).unwrap();
+        let residency = residency::Config {
+            arena,
+            ..residency::Config::default()
+        };
+        let mut manager = Manager::new(residency);
+        manager.set_capacity(DEVICE, 8 << 20);
+        let device = HostDevice::new(8 << 20);
+        let (sender, receiver) = channel();
+        let slot = Slot {
+            device: Arc::new(device.clone()),
+            uuid: crate::memory::DeviceUuid([9; 16]),
+            name: String::new(),
+            chunks: BTreeMap::new(),
+            jobs: sender,
+        };
+        let state = State::new(manager, BTreeMap::from([(DEVICE, slot)]));
+        Self {
+            _directory: directory,
+            store: Arc::new(store),
+            device,
+            core: Arc::new(Core::new(&ServerConfig::default(), state)),
+            jobs: Some(receiver),
+        }
+    }
+
+    fn object(&self, name: u8, kib: usize) -> ObjectRef {
+        let bytes = vec![name; kib << 10];
+        let published = self.store.publish(&bytes, Access::ReadOnly).unwrap();
+        published.object
+    }
+
+    fn admit(&self, objects: &[ObjectRef]) -> Client {
+        let part = |object: &ObjectRef| Part {
+            object: object.id,
+            len: object.len,
+        };
+        let parts: Vec<_> = objects.iter().map(part).collect();
+        let by_id = objects.iter().map(|object| (object.id, *object));
+        let sources = Sources::new(Arc::clone(&self.store), by_id.collect());
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let ask = Ask {
+            tenant: TENANT,
+            spec: &ModelSpec::try_new(&parts, &[]).unwrap(),
+            on: None,
+            sources: &Arc::new(sources),
+            mailbox: &mailbox,
+            now_ms: 0,
+        };
+        let held = self.core.admit(&ask).unwrap();
+        Client { held, mailbox }
+    }
+
+    /// Does all jobs, also those that come of them.
+    fn work(mut self) -> Self {
+        let jobs = self.jobs.take().unwrap();
+        let device = Arc::new(self.device.clone());
+        let worker = Worker {
+            core: Arc::clone(&self.core),
+            id: DEVICE,
+            executor: Executor::new(Arc::clone(&device), self.core.executor),
+            device,
+        };
+        let (sender, receiver) = channel();
+        let slot_sender = |sender| {
+            let mut state = self.core.state();
+            let slot = state.devices.get_mut(&DEVICE).unwrap();
+            std::mem::replace(&mut slot.jobs, sender)
+        };
+        // The old sender goes, so that the worker ends after what there is; what comes of it is for the next time.
+        drop(slot_sender(sender));
+        worker.run(&jobs);
+        self.jobs = Some(receiver);
+        self
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_is_not_copied() {
+    let fixture = Fixture::new();
+    let client = fixture.admit(&[fixture.object(1, 3000)]);
+    fixture.core.end(client.held.client);
+    let fixture = fixture.work();
+    let counters = fixture.core.metrics.counters();
+    assert_eq!(counters.skipped_transfers, 1);
+    assert_eq!((counters.copied_objects, counters.chunks_created), (0, 0));
+    let usage = fixture.core.state().manager.usage(DEVICE).unwrap();
+    assert_eq!((usage.models, usage.created_bytes), (0, 0));
+}
+
+#[test]
+fn what_another_client_waits_for_is_copied_once() {
+    let fixture = Fixture::new();
+    let objects = [fixture.object(1, 1000), fixture.object(2, 1000)];
+    let (gone, stays) = (fixture.admit(&objects), fixture.admit(&objects));
+    fixture.core.end(gone.held.client);
+    let fixture = fixture.work();
+    let counters = fixture.core.metrics.counters();
+    assert_eq!(
+        (counters.skipped_transfers, counters.copied_objects),
+        (0, 2)
+    );
+    assert!(stays.mailbox.take().complete);
+    assert!(fixture.core.state().chunks(stays.held.client).is_some());
+}
+
+/// A small object is placed in the hole of a chunk that the load before it should have made.
+#[test]
+fn a_load_makes_the_chunks_of_one_that_was_given_up() {
+    let fixture = Fixture::new();
+    let first = fixture.admit(&[fixture.object(1, 1500)]);
+    let second = fixture.admit(&[fixture.object(2, 100)]);
+    assert_eq!(first.held.chunks, second.held.chunks);
+    fixture.core.end(first.held.client);
+    let fixture = fixture.work();
+    let counters = fixture.core.metrics.counters();
+    assert_eq!(
+        (counters.skipped_transfers, counters.copied_objects),
+        (1, 1)
+    );
+    assert!(second.mailbox.take().complete);
+}
+
+#[test]
+fn who_shares_objects_with_a_failed_load_is_told_too() {
+    let fixture = Fixture::new();
+    let (base, own) = (fixture.object(1, 1000), fixture.object(2, 1000));
+    let one = fixture.admit(&[base]);
+    let other = fixture.admit(&[base, own]);
+    fixture.device.set_faults(Faults {
+        creates: 0,
+        ..Faults::default()
+    });
+    let fixture = fixture.work();
+    for client in [&one, &other] {
+        let failed = client.mailbox.take().failed.unwrap();
+        assert_eq!(failed.0, Reason::DEVICE_FULL);
+        assert!(fixture.core.state().chunks(client.held.client).is_none());
+    }
+    let fixture = fixture.work();
+    let usage = fixture.core.state().manager.usage(DEVICE).unwrap();
+    assert_eq!((usage.models, usage.created_bytes), (0, 0));
+}
+
+#[test]
+fn chunks_of_what_was_evicted_are_released_before_new_ones_are_made() {
+    let fixture = Fixture::new();
+    let first = fixture.admit(&[fixture.object(1, 8000)]);
+    let fixture = fixture.work();
+    fixture.core.end(first.held.client);
+    let second = fixture.admit(&[fixture.object(2, 8000)]);
+    let fixture = fixture.work();
+    assert!(
+        second.mailbox.take().complete,
+        "the device had room for one"
+    );
+    assert_eq!(fixture.core.metrics.counters().evicted, 1);
+}
