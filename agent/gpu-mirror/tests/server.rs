@@ -5,16 +5,14 @@ mod mirror;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mirror::{
-    DEVICE, LONG, MIB, Mirror, check, eventually, free_bytes, manifest, publish, refused,
-};
+use mirror::{DEVICE, LONG, MIB, Mirror, check, eventually, manifest, publish, refused};
 use tetris_gpu_mirror::client::{ClientError, Model, Wanted};
-use tetris_gpu_mirror::memory::host::{Faults, HostDevice};
-use tetris_gpu_mirror::memory::{DeviceUuid, MemoryError, MemoryKind};
+use tetris_gpu_mirror::memory::host::HostDevice;
+use tetris_gpu_mirror::memory::{DeviceUuid, MemoryKind};
 use tetris_gpu_mirror::protocol::Reason;
 use tetris_gpu_mirror::residency::TenantId;
-use tetris_gpu_mirror::server::{Limits, ServerError};
-use tetris_store_layout::{CreateOptions, Reclaimed, Store};
+use tetris_gpu_mirror::server::ServerError;
+use tetris_store_layout::{CreateOptions, Store};
 
 #[test]
 fn two_clients_of_one_model_hold_one_copy() {
@@ -199,6 +197,28 @@ fn tenants_share_nothing() {
     let second = other().unwrap();
     check(&second, &objects, &["a"], 1000);
     assert_eq!(mirror.usage().created_bytes, 4 * MIB);
+}
+
+#[test]
+fn a_tenant_that_is_served_no_longer_loses_its_connections_and_no_mapping() {
+    let mirror = Mirror::new(64);
+    let objects = mirror.model(&["a"], 1000);
+    let model = mirror.acquire(&objects).unwrap();
+    check(&model, &objects, &["a"], 1000);
+    assert!(mirror.server.leave(TenantId(0)));
+    assert!(!mirror.server.leave(TenantId(0)));
+    assert_eq!(
+        (mirror.server.connections(), mirror.usage().held_models),
+        (0, 0)
+    );
+    assert!(!mirror.socket.exists());
+    check(&model, &objects, &["a"], 1000);
+    let store = Arc::clone(&mirror.store);
+    let again = mirror
+        .server
+        .serve(TenantId(1), store, None, &mirror.socket);
+    again.unwrap();
+    check(&mirror.acquire(&objects).unwrap(), &objects, &["a"], 1000);
 }
 
 #[test]

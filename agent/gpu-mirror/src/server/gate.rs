@@ -68,6 +68,15 @@ impl Gate {
         }
     }
 
+    /// Hangs up on a tenant's connections.
+    pub fn hang_up(&self, tenant: TenantId) {
+        let inside = self.lock();
+        let own = inside.connections.values();
+        for connection in own.filter(|one| one.user.0 == tenant) {
+            connection.wire.hang_up();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inside> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

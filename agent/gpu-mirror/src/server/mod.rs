@@ -75,6 +75,7 @@ pub struct ServedDevice<D> {
 /// A socket and its thread, which leaves the threads of its connections.
 #[derive(Debug)]
 struct Listening {
+    tenant: TenantId,
     stop: Arc<Bell>,
     thread: JoinHandle<Vec<JoinHandle<()>>>,
 }
@@ -153,7 +154,8 @@ where
         quota_bytes: Option<u64>,
         path: &Path,
     ) -> Result<(), ServerError> {
-        let tenant = Arc::new(Tenant::new(tenant, store)?);
+        let id = tenant;
+        let tenant = Arc::new(Tenant::new(id, store)?);
         let bound = Bound::new(path)?;
         let stop = Bell::new().map_err(|source| ServerError::Start {
             action: "make a bell",
@@ -174,8 +176,29 @@ where
             .listening
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        listening.push(Listening { stop, thread });
+        listening.push(Listening {
+            tenant: id,
+            stop,
+            thread,
+        });
         Ok(())
+    }
+
+    /// Serves a tenant's clients no longer, and hangs up on them. What they map stays theirs, and what is left on devices is evicted
+    /// when others need the room. Returns whether the tenant was served. Its number is not to be used again.
+    pub fn leave(&self, tenant: TenantId) -> bool {
+        let left: Vec<_> = {
+            let mut listening = self
+                .listening
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let (left, others) = listening.drain(..).partition(|one| one.tenant == tenant);
+            *listening = others;
+            left
+        };
+        let served = !left.is_empty();
+        end(left, || self.core.gate.hang_up(tenant));
+        served
     }
 
     /// What the server has done.
@@ -198,20 +221,25 @@ impl<D: DeviceMemory + 'static> Drop for Server<D> {
     fn drop(&mut self) {
         let listening = self.listening.get_mut();
         let listening = std::mem::take(listening.unwrap_or_else(PoisonError::into_inner));
-        for one in &listening {
-            one.stop.ring();
-        }
-        let left: Vec<_> = listening.into_iter().map(|one| one.thread.join()).collect();
-        self.core.gate.close();
-        for thread in left.into_iter().flatten().flatten() {
-            note(&thread.join());
-        }
+        end(listening, || self.core.gate.close());
         // Without devices nobody can send jobs any more, and the workers end after those that they have.
         let slots = std::mem::take(&mut self.core.state().devices);
         drop(slots);
         for worker in self.workers.drain(..) {
             note(&worker.join());
         }
+    }
+}
+
+/// Ends sockets, and then the connections that came through them, which `hang_up` tells to end.
+fn end(listening: Vec<Listening>, hang_up: impl FnOnce()) {
+    for one in &listening {
+        one.stop.ring();
+    }
+    let left: Vec<_> = listening.into_iter().map(|one| one.thread.join()).collect();
+    hang_up();
+    for thread in left.into_iter().flatten().flatten() {
+        note(&thread.join());
     }
 }
 
