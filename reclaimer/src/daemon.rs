@@ -24,6 +24,7 @@ use crate::config::{Config, ConfigFlags};
 use crate::engine::{Command, Engine, now_ms};
 use crate::http::{self, Health, Shared};
 use crate::metrics::Metrics;
+use crate::mirror::{self, Mirror};
 use crate::node::Node;
 
 #[cfg(feature = "node")]
@@ -82,7 +83,8 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         driver,
         stopped.clone(),
     );
-    let teller = Teller::new(commands.clone(), metrics, health, status, sockets);
+    let mirror = (!dry_run).then(|| mirror(&config)).flatten();
+    let teller = Teller::new(commands.clone(), metrics, health, status, sockets).with(mirror);
     let mut engine = tokio::task::spawn_blocking(|| Engine::new(node, received, teller).run());
     let mut ended = None;
     while ended.is_none() {
@@ -117,6 +119,18 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         .await
         .context("the watch of the API server failed")?;
     ended.context("the engine failed")
+}
+
+/// The GPU mirror, if there is to be one and its devices work. Without it clients load into host memory.
+fn mirror(config: &Config) -> Option<Mirror> {
+    let table = config.file.gpu_mirror.as_ref()?;
+    match mirror::open(table) {
+        Ok(server) => Some(Mirror::new(server, table.clone())),
+        Err(error) => {
+            tracing::warn!(%error, "no GPU mirror (table `gpu_mirror`)");
+            None
+        }
+    }
 }
 
 /// Serves metrics, health, status and inventory where the configuration says so.
@@ -154,6 +168,7 @@ fn reload(flags: &ConfigFlags, old: &Config) -> Option<Config> {
     let unchanged = [
         ("listen", config.file.listen == old.file.listen),
         ("node", config.file.node == old.file.node),
+        ("gpu_mirror", config.file.gpu_mirror == old.file.gpu_mirror),
         ("kubernetes", config.file.kubernetes == old.file.kubernetes),
         #[cfg(feature = "node")]
         ("mount.path", !node_role::moved(old, &config)),

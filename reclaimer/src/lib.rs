@@ -26,6 +26,7 @@ pub mod ingest;
 pub mod kubernetes;
 pub mod logs;
 pub mod metrics;
+pub mod mirror;
 #[cfg(feature = "node")]
 pub mod mount;
 pub mod node;

@@ -15,6 +15,7 @@ use tetris_reclaimer_core::{Policy, PolicyConfig};
 use tetris_store_layout::VerifyDepth;
 
 use crate::ingest::IngestConfig;
+use crate::mirror::GpuMirrorConfig;
 use crate::warm::Declaration;
 
 pub use error::ConfigError;
@@ -46,6 +47,8 @@ pub struct ConfigFile {
     pub scrub: ScrubConfig,
     /// Files that clients pass, which can only read the store.
     pub ingest: IngestConfig,
+    /// One copy of each tensor in device memory; without it no device is touched.
+    pub gpu_mirror: Option<GpuMirrorConfig>,
     /// Models that pods declare by name: what the name means.
     pub models: BTreeMap<String, Vec<String>>,
     /// What pods of this node declare.
@@ -143,6 +146,7 @@ impl Default for ConfigFile {
             reload_cost: ReloadCostConfig::default(),
             scrub: ScrubConfig::default(),
             ingest: IngestConfig::default(),
+            gpu_mirror: None,
             models: BTreeMap::new(),
             kubernetes: KubernetesConfig::default(),
             #[cfg(feature = "node")]
@@ -250,6 +254,9 @@ impl ConfigFile {
         )?;
         for (field, found, least, most) in self.ingest.ranges() {
             range(field, found, least, most)?;
+        }
+        if let Some(mirror) = &self.gpu_mirror {
+            mirror.check()?;
         }
         self.check_kubernetes()?;
         #[cfg(feature = "node")]

@@ -11,6 +11,7 @@ use crate::engine::{Command, Observer};
 use crate::events::Events;
 use crate::http::Health;
 use crate::metrics::Metrics;
+use crate::mirror::Mirror;
 use crate::node::{OpenStore, Passed};
 use crate::report::{NodeStatus, PassReport};
 use crate::scrub::Scrubber;
@@ -22,6 +23,7 @@ pub(super) struct Teller {
     status: watch::Sender<Option<Arc<NodeStatus>>>,
     events: Events,
     sockets: Option<Sockets>,
+    mirror: Option<Mirror>,
     scrub: Option<(Scrubber, Vec<OpenStore>, ScrubConfig)>,
 }
 
@@ -39,8 +41,15 @@ impl Teller {
             status,
             events: Events::new(commands),
             sockets,
+            mirror: None,
             scrub: None,
         }
+    }
+
+    /// With a GPU mirror of the stores that are open.
+    pub(super) fn with(mut self, mirror: Option<Mirror>) -> Self {
+        self.mirror = mirror;
+        self
     }
 
     fn scrub(&mut self, open: &[OpenStore], config: ScrubConfig) {
@@ -80,6 +89,9 @@ impl Observer for Teller {
         self.events.watch(open);
         if let Some(sockets) = &mut self.sockets {
             sockets.serve(open, config);
+        }
+        if let Some(mirror) = &mut self.mirror {
+            mirror.serve(open);
         }
         self.scrub(open, config.file.scrub);
     }
