@@ -1,6 +1,7 @@
 //! The command `tetris-reclaimer`, as an administrator runs it.
 
 mod harness;
+mod mirror;
 mod once;
 mod run;
 mod scrub;

@@ -5,7 +5,7 @@
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,7 +75,9 @@ fn lock(path: &Path, beside: &Path) -> Result<File, ServerError> {
         source,
     };
     let mut options = OpenOptions::new();
+    // Whoever can open the file can take the lock.
     let file = options
+        .mode(0o600)
         .write(true)
         .create(true)
         .truncate(false)

@@ -88,10 +88,7 @@ pub struct Server<D: DeviceMemory + 'static> {
     workers: Vec<JoinHandle<()>>,
 }
 
-impl<D: DeviceMemory + 'static> Server<D>
-where
-    D::Stream: 'static,
-{
+impl<D: DeviceMemory + 'static> Server<D> {
     /// A server of these devices, without tenants.
     pub fn start(
         devices: Vec<ServedDevice<D>>,

@@ -310,6 +310,10 @@ impl<D: DeviceMemory> State<D> {
         if let Some(freed) = self.manager.copied(device, tenant, object) {
             self.free(device, freed, metrics);
         }
+    }
+
+    /// A load has ended: what nobody holds of it may leave now.
+    pub fn loaded(&self) {
         self.tell_waiting();
     }
 

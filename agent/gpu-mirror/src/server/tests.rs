@@ -192,3 +192,41 @@ fn chunks_of_what_was_evicted_are_released_before_new_ones_are_made() {
     );
     assert_eq!(fixture.core.metrics.counters().evicted, 1);
 }
+
+#[test]
+fn limits_that_make_no_sense_are_refused() {
+    assert!(Limits::default().check().is_ok());
+    let zero = std::time::Duration::ZERO;
+    let broken: [fn(&mut Limits, std::time::Duration); 5] = [
+        |limits, _| limits.connections = 0,
+        |limits, _| limits.connections_of_user = 1 << 20,
+        |limits, zero| limits.message_timeout = zero,
+        |limits, zero| limits.longest_wait = zero,
+        |limits, zero| limits.keepalive = zero,
+    ];
+    for break_it in broken {
+        let mut limits = Limits::default();
+        break_it(&mut limits, zero);
+        assert!(matches!(limits.check(), Err(ServerError::Limits { .. })));
+    }
+}
+
+#[test]
+fn a_server_takes_no_more_than_is_free_when_it_starts() {
+    let device = Arc::new(HostDevice::new(8 << 20));
+    // What clients of an earlier server still have.
+    let old = device.create(6 << 20).unwrap();
+    let served = |id| ServedDevice {
+        id,
+        device: Arc::clone(&device),
+        capacity_bytes: 7 << 20,
+    };
+    let server = Server::start(vec![served(DEVICE)], &ServerConfig::default()).unwrap();
+    assert_eq!(server.usage(DEVICE).unwrap().capacity_bytes, 2 << 20);
+    drop((server, old));
+    let server = Server::start(vec![served(DEVICE)], &ServerConfig::default()).unwrap();
+    assert_eq!(server.usage(DEVICE).unwrap().capacity_bytes, 7 << 20);
+    let twice = vec![served(DEVICE), served(DEVICE)];
+    let twice = Server::start(twice, &ServerConfig::default());
+    assert!(matches!(twice, Err(ServerError::Devices { .. })));
+}

@@ -74,12 +74,17 @@ impl<D: DeviceMemory> Worker<D> {
         let done = done.and_then(|()| self.copy(load));
         // What is pinned cannot be reclaimed, and the next load has mappings of its own.
         self.executor.unpin();
-        if let Err(error) = done {
-            tracing::warn!(%error, device = %self.id, "a model could not be copied to a device");
-            self.core.metrics.failed_transfers.one();
-            let why = (reason(&error), error.to_string());
-            self.core.failed(self.id, load, &why);
+        match done {
+            Ok(()) => self.core.state().loaded(),
+            Err(error) => self.fail(load, &error),
         }
+    }
+
+    fn fail(&self, load: &Load, error: &CopyError) {
+        tracing::warn!(%error, device = %self.id, "a model could not be copied to a device");
+        self.core.metrics.failed_transfers.one();
+        let why = (reason(error), error.to_string());
+        self.core.failed(self.id, load, &why);
     }
 
     /// Makes the chunks that the load needs and that do not exist: its own, and those of an earlier one that was given up.
