@@ -4,11 +4,23 @@
 //!
 //! `TETRIS_CUDA_DEVICE` chooses the device (0). Without a driver only the first test has something to say.
 
+mod mirror;
 mod support;
 
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mirror::process::{Process, tell, variable, wait};
+use mirror::{DEVICE, LONG, MIB, content, manifest, publish};
+use tetris_gpu_mirror::client::{Client, Model, Wanted};
 use tetris_gpu_mirror::conformance;
 use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice, device_count};
+use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
+use tetris_gpu_mirror::residency::TenantId;
+use tetris_gpu_mirror::server::{Limits, ServedDevice, Server};
+use tetris_store_layout::{CreateOptions, ManifestId, Store};
 
 fn number() -> u32 {
     let chosen = std::env::var("TETRIS_CUDA_DEVICE").ok();
@@ -87,4 +99,114 @@ fn peer_by_descriptor() {
 #[ignore = "other tests run it in a process of its own"]
 fn peer_by_handle() {
     support::report(&IpcDevice::open(number()).unwrap());
+}
+
+/// The model of the tests with a server, which is some 100 MB in chunks of 4 MiB.
+const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+const KIB: usize = 8000;
+const SOCKET: &str = "TETRIS_MIRROR_SOCKET";
+const MANIFESTS: &str = "TETRIS_MIRROR_MANIFESTS";
+
+/// Serves a model to three processes, one of which is killed: one copy, and the same bytes for all.
+fn processes_hold_one_copy<D: DeviceMemory + 'static>(device: D, client: &str) {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let root = directory.path().join("store");
+    let store = Arc::new(Store::create(root, &CreateOptions::default()).unwrap());
+    let objects = publish(&store, &NAMES, KIB);
+    let manifests = objects
+        .chunks(1)
+        .map(|one| manifest(&store, one).to_string());
+    let manifests: Vec<_> = manifests.collect();
+    let served = ServedDevice {
+        id: DEVICE,
+        device: Arc::new(device),
+        capacity_bytes: 512 * MIB,
+    };
+    let server = Server::start(vec![served], &mirror::config(Limits::default())).unwrap();
+    let socket = directory.path().join("gpu");
+    server.serve(TenantId(0), store, None, &socket).unwrap();
+    let environment = [
+        (SOCKET, socket.display().to_string()),
+        (MANIFESTS, manifests.join(",")),
+    ];
+    let start = || Process::start(client, &environment);
+    let mut clients = [start(), start(), start()];
+    for client in &mut clients {
+        println!("{}", client.hear());
+    }
+    let usage = server.usage(DEVICE).unwrap();
+    let model = (NAMES.len() * KIB * 1024) as u64;
+    assert_eq!((usage.held_bytes, usage.held_models), (model, 1));
+    println!("{:?}", server.counters());
+    let [killed, mut one, mut other] = clients;
+    killed.kill();
+    for client in [&mut one, &mut other] {
+        client.go_on();
+        assert_eq!(client.hear(), "as it was");
+    }
+}
+
+/// Acquires the model, checks it, and checks it again when told to go on.
+fn client_of_a_server<D: DeviceMemory>(device: D) {
+    let socket = PathBuf::from(variable(SOCKET));
+    let ids: Vec<ManifestId> = variable(MANIFESTS)
+        .split(',')
+        .map(|id| id.parse().unwrap())
+        .collect();
+    let start = Instant::now();
+    let client = Client::connect(&socket, D::KIND, LONG).unwrap();
+    let wanted = Wanted::new(Model::Manifests(ids));
+    let model = client.acquire(Arc::new(device), &wanted, &mut |_| {});
+    let model = model.unwrap();
+    let mapped = start.elapsed();
+    model.wait_all(LONG).unwrap();
+    let there = start.elapsed();
+    let check = || {
+        for (object, name) in model.objects().iter().zip(NAMES) {
+            assert!(model.read(&object.id, LONG).unwrap() == content(name, KIB));
+        }
+    };
+    check();
+    tell(&format!("mapped after {mapped:?}, there after {there:?}"));
+    wait();
+    check();
+    tell("as it was");
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn cuda_processes_hold_one_copy_by_descriptors() {
+    let device = VmmDevice::open(number()).unwrap();
+    processes_hold_one_copy(device, "client_by_descriptor");
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn cuda_processes_hold_one_copy_by_legacy_handles() {
+    let device = IpcDevice::open(number()).unwrap();
+    processes_hold_one_copy(device, "client_by_handle");
+}
+
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn client_by_descriptor() {
+    client_of_a_server(VmmDevice::open(number()).unwrap());
+}
+
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn client_by_handle() {
+    client_of_a_server(IpcDevice::open(number()).unwrap());
+}
+
+/// What the two above do, with the stand-in: so that they are right when a device is at hand.
+#[test]
+fn processes_hold_one_copy_in_the_stand_in() {
+    processes_hold_one_copy(HostDevice::new(512 * MIB), "client_of_the_stand_in");
+}
+
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn client_of_the_stand_in() {
+    client_of_a_server(HostDevice::new(0));
 }
