@@ -4,6 +4,11 @@
 //!
 //! `TETRIS_CUDA_DEVICE` chooses the device (0). Without a driver only the first test has something to say.
 
+#![allow(
+    clippy::print_stdout,
+    reason = "tests that need a GPU say what they found"
+)]
+
 mod mirror;
 mod support;
 
