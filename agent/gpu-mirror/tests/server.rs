@@ -222,6 +222,23 @@ fn a_tenant_that_is_served_no_longer_loses_its_connections_and_no_mapping() {
 }
 
 #[test]
+fn the_longest_times_are_times() {
+    let mirror = Mirror::new(64);
+    let objects = mirror.model(&["a"], 1000);
+    let wanted = Wanted {
+        wait: Duration::MAX,
+        ..Wanted::new(Model::Objects(objects.clone()))
+    };
+    let connect = tetris_gpu_mirror::client::Client::connect;
+    let client = connect(&mirror.socket, MemoryKind::Host, Duration::MAX).unwrap();
+    let device = Arc::new(HostDevice::new(0));
+    let model = client.acquire(device, &wanted, &mut |_| {}).unwrap();
+    model.wait_all(Duration::MAX).unwrap();
+    check(&model, &objects, &["a"], 1000);
+    model.release().unwrap();
+}
+
+#[test]
 fn devices_and_status_are_told() {
     let mirror = Mirror::new(64);
     let objects = mirror.model(&["a"], 1000);

@@ -13,6 +13,7 @@ use crate::protocol::{
     Acquire, MAX_NUMBERS_PER_MESSAGE, MAX_OBJECTS_PER_MESSAGE, ModelNamed, PlaceEntry, Reply,
     Request,
 };
+use crate::wire::after;
 
 /// A model, as the server's store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +101,7 @@ impl Client {
         wanted: &Wanted,
         waiting: &mut dyn FnMut(Waiting),
     ) -> Result<Acquired<D>, ClientError> {
-        let deadline = Instant::now() + wanted.wait.saturating_add(self.timeout);
+        let deadline = after(wanted.wait.saturating_add(self.timeout));
         self.request(on, wanted, deadline)?;
         let mut grant = self.granted(open, deadline, waiting)?;
         self.map(&mut grant, deadline)?;

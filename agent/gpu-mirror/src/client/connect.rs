@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use super::ClientError;
 use crate::memory::MemoryKind;
 use crate::protocol::{DeviceEntry, Reply, Request, StatusReport};
-use crate::wire::{Frame, Wire};
+use crate::wire::{Frame, Wire, after};
 
 /// A connection to the server that holds nothing.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Client {
         memory: MemoryKind,
         timeout: Duration,
     ) -> Result<Self, ClientError> {
-        let deadline = Instant::now() + timeout;
+        let deadline = after(timeout);
         let stream = open(path, timeout).map_err(|errno| match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::CONNREFUSED => ClientError::NoServer {
                 path: path.to_owned(),
@@ -83,7 +83,7 @@ impl Client {
     }
 
     fn ask(&self, request: &Request) -> Result<Reply, ClientError> {
-        let deadline = Instant::now() + self.timeout;
+        let deadline = after(self.timeout);
         self.send(request, deadline)?;
         self.reply(deadline, "an answer")
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::acquire::unexpected;
 use super::{Client, ClientError};
 use crate::protocol::{Reason, Reply, Request};
-use crate::wire::WireError;
+use crate::wire::{WireError, after};
 
 /// What has arrived. One thread at a time reads the connection; others wait for what it learns.
 #[derive(Debug)]
@@ -68,8 +68,7 @@ impl Events {
 
     /// Waits until the object of this index has arrived, or all have. Returns whether that is so.
     pub fn wait(&self, index: Option<usize>, limit: Duration) -> Result<bool, ClientError> {
-        let deadline = Instant::now().checked_add(limit);
-        let deadline = deadline.unwrap_or_else(|| Instant::now() + Duration::from_hours(24));
+        let deadline = after(limit);
         let mut known = self.lock();
         loop {
             if known.has(index) {
@@ -104,7 +103,7 @@ impl Events {
         let known = self.known.into_inner();
         let known = known.unwrap_or_else(PoisonError::into_inner);
         let client = known.client.ok_or(ClientError::Closed)?;
-        let deadline = Instant::now() + self.timeout;
+        let deadline = after(self.timeout);
         client.send(&Request::Release, deadline)?;
         loop {
             match client.frame(deadline, "the model to be released")?.0 {
@@ -166,7 +165,7 @@ fn next(
         Err(WireError::TimedOut) => return Ok(None),
         Err(error) => return Err(ClientError::of(error, "news of the model", timeout)),
     }
-    let deadline = Instant::now() + timeout;
+    let deadline = after(timeout);
     let (reply, _) = client.frame(deadline, "news of the model")?;
     Ok(Some(reply))
 }

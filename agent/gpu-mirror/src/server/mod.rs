@@ -8,7 +8,8 @@
 //!
 //! - C1: a connection holds at most one model, and holds it until it says `Release` or ends, in whatever way: the socket is
 //!   the lock. A killed client leaves nothing behind.
-//! - C2: what a client has mapped stays valid for it when the server ends: the kernel or the driver counts who has the memory.
+//! - C2: what a client has mapped stays valid for it when the server ends: the kernel or the driver counts who has the memory. Not with
+//!   legacy IPC handles: CUDA says nothing of what an importer has after the exporter freed it or died.
 //! - C3: nothing a client sends or leaves out costs others more than the connections that its user may have: every read and write
 //!   has a deadline, every list a bound, and no lock is held while a client is waited for.
 //! - C4: tenants share no chunk. A tenant is a store and its socket.

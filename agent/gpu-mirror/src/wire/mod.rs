@@ -13,7 +13,7 @@ mod tests;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -26,6 +26,13 @@ pub(crate) use error::WireError;
 #[cfg(test)]
 use poll::Ready;
 pub(crate) use poll::{Bell, is_readable};
+
+/// The moment after `limit`; in a year, if there is no such moment.
+pub(crate) fn after(limit: Duration) -> Instant {
+    let now = Instant::now();
+    let year = Duration::from_hours(24 * 366);
+    now.checked_add(limit).unwrap_or_else(|| now + year)
+}
 
 /// A frame that came in.
 #[derive(Debug)]
