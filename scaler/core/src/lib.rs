@@ -1,0 +1,27 @@
+//! How many instances of which configuration, and on which nodes.
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod cost;
+mod dts;
+mod error;
+mod exact;
+mod profile;
+mod rate;
+mod selection;
+
+pub use cost::{MAX_ALPHA, MemoryTerm, Weights};
+pub use dts::dts;
+pub use error::FieldError;
+pub use exact::{DEFAULT_STEPS, Solution, solve, solve_within};
+pub use profile::{
+    Configuration, ConfigurationSpec, MAX_BATCH, MAX_CONFIGURATIONS, MAX_CPU_MILLIS,
+    MAX_MEMORY_BYTES, Profile, ProfileError,
+};
+pub use rate::{MAX_LATENCY_US, Rate, RateError, Slo};
+pub use selection::{Choice, Selection, SloTooTight, residual};
