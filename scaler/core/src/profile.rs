@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn every_field_has_a_range_and_its_error_names_it() {
-        let edits: [(&str, fn(&mut ConfigurationSpec)); 7] = [
+        type Edit = fn(&mut ConfigurationSpec);
+        let edits: [(&str, Edit); 7] = [
             ("cpu_millis", |spec| spec.cpu_millis = 0),
             ("own_bytes", |spec| spec.own_bytes = 0),
             ("shared_bytes", |spec| spec.shared_bytes = u64::MAX),

@@ -2,27 +2,27 @@
 
 use std::collections::BTreeMap;
 
-/// Pairs of phase and adjusted cost, of which none has a phase as large as another's for as little: the
-/// costs ascend with the phases.
+/// Pairs of a phase and a deficit, of which none is at most another in both: the deficits descend as the
+/// phases ascend.
 #[derive(Debug, Default)]
 pub(super) struct Frontier(BTreeMap<u128, u128>);
 
 impl Frontier {
-    /// Whether some pair has at least this phase for at most this cost.
-    pub(super) fn dominates(&self, phase: u128, cost: u128) -> bool {
-        let next = self.0.range(phase..).next();
-        next.is_some_and(|(_, &other)| other <= cost)
+    /// Whether some pair has at most this phase and at most this deficit.
+    pub(super) fn dominates(&self, phase: u128, deficit: u128) -> bool {
+        let last = self.0.range(..=phase).next_back();
+        last.is_some_and(|(_, &other)| other <= deficit)
     }
 
     /// Adds a pair that is not dominated, and drops those that it dominates.
-    pub(super) fn insert(&mut self, phase: u128, cost: u128) {
-        while let Some((&other, &other_cost)) = self.0.range(..=phase).next_back() {
-            if other_cost < cost {
+    pub(super) fn insert(&mut self, phase: u128, deficit: u128) {
+        while let Some((&other, &other_deficit)) = self.0.range(phase..).next() {
+            if other_deficit < deficit {
                 break;
             }
             self.0.remove(&other);
         }
-        self.0.insert(phase, cost);
+        self.0.insert(phase, deficit);
     }
 }
 
@@ -37,15 +37,15 @@ mod tests {
         fn it_answers_as_a_list_of_all_pairs(pairs in proptest::collection::vec((0..20_u128, 0..20_u128), 0..60)) {
             let mut frontier = Frontier::default();
             let mut seen: Vec<(u128, u128)> = Vec::new();
-            for (phase, cost) in pairs {
-                let dominated = seen.iter().any(|&(other, less)| other >= phase && less <= cost);
-                prop_assert_eq!(frontier.dominates(phase, cost), dominated);
+            for (phase, deficit) in pairs {
+                let dominated = seen.iter().any(|&(other, less)| other <= phase && less <= deficit);
+                prop_assert_eq!(frontier.dominates(phase, deficit), dominated);
                 if !dominated {
-                    frontier.insert(phase, cost);
+                    frontier.insert(phase, deficit);
                 }
-                seen.push((phase, cost));
-                let costs: Vec<u128> = frontier.0.values().copied().collect();
-                prop_assert!(costs.is_sorted_by(|a, b| a < b));
+                seen.push((phase, deficit));
+                let deficits: Vec<u128> = frontier.0.values().copied().collect();
+                prop_assert!(deficits.is_sorted_by(|a, b| a > b));
             }
         }
     }

@@ -58,11 +58,12 @@ pub fn solve(
 /// against the base is limited by `c0` at the start and by less with each better solution; it does not
 /// grow with the load.
 ///
-/// **Dominance.** Partial solutions are looked at by ascending `w`. Write `w = q w0 + f` with `f < w0`,
-/// and `a = c - q c0`. One is dropped if another, seen before, has `f' >= f` and `a' <= a`: since
-/// `q' <= q`, the other with `q - q'` instances of the base carries no less for no more, and what
-/// completes the one completes the other. For each `a` only the largest `f` stays; as all `a` are
-/// multiples of the common divisor, that is at most `2 c0 / gcd` partial solutions at a time.
+/// **Dominance.** Partial solutions are looked at by ascending cost, of equal ones the largest rate
+/// first. Write `c = q c0 + f` with `f < c0`, and `d = (q + 1) w0 - w`, which is above zero. One is
+/// dropped if another, seen before, has `f' <= f` and `d' <= d`: since `q' <= q`, the other with
+/// `q - q'` instances of the base costs no more and carries no less, and what completes the one
+/// completes the other. So no two of the same cost are extended, and their number is limited by the
+/// total cost over the common divisor.
 ///
 /// The best solution so far, and a bound on all others, are returned when the steps run out. All of it
 /// is in integers.

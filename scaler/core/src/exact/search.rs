@@ -1,4 +1,4 @@
-//! Partial solutions by ascending rate, bounded and compared.
+//! Partial solutions by ascending cost, bounded and compared.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,8 +17,8 @@ pub(super) struct Found {
     pub(super) steps: usize,
 }
 
-/// A partial solution in the queue: ascending by rate, then cost, then age.
-type Entry = Reverse<(u128, u128, u32)>;
+/// A partial solution in the queue: ascending by cost, then descending by rate, then by age.
+type Entry = Reverse<(u128, Reverse<u128>, u32)>;
 
 /// The cheapest way to carry `load`, which is above zero.
 pub(super) fn search(problem: &Problem, load: u128, max_steps: usize) -> Found {
@@ -31,13 +31,13 @@ pub(super) fn search(problem: &Problem, load: u128, max_steps: usize) -> Found {
             base_count: 0,
         },
         nodes: vec![Node { parent: 0, item: 0 }],
-        queue: BinaryHeap::from([Reverse((0, 0, 0))]),
+        queue: BinaryHeap::from([Reverse((0, Reverse(0), 0))]),
         frontier: Frontier::default(),
     };
     let floor = search.bound(0, 0);
     let mut steps = 0;
     let mut lower_bound = None;
-    while let Some(Reverse((rate, cost, node))) = search.queue.pop() {
+    while let Some(Reverse((cost, Reverse(rate), node))) = search.queue.pop() {
         if search.best.cost <= floor {
             break;
         }
@@ -89,20 +89,20 @@ impl Search<'_> {
     /// The least bound of all partial solutions that wait, and of this one.
     fn open_bound(&self, rate: u128, cost: u128) -> u128 {
         let waiting = self.queue.iter();
-        let bounds = waiting.map(|Reverse((rate, cost, _))| self.bound(*rate, *cost));
+        let bounds = waiting.map(|Reverse((cost, Reverse(rate), _))| self.bound(*rate, *cost));
         bounds
             .fold(self.bound(rate, cost), u128::min)
             .min(self.best.cost)
     }
 
     fn visit(&mut self, rate: u128, cost: u128, node: u32) {
-        let Some((phase, adjusted)) = self.reduced(rate, cost) else {
+        let Some((phase, deficit)) = self.reduced(rate, cost) else {
             return;
         };
-        if self.bound(rate, cost) >= self.best.cost || self.frontier.dominates(phase, adjusted) {
+        if self.bound(rate, cost) >= self.best.cost || self.frontier.dominates(phase, deficit) {
             return;
         }
-        self.frontier.insert(phase, adjusted);
+        self.frontier.insert(phase, deficit);
         let base = self.problem.base;
         let count = (self.load.saturating_sub(rate)).div_ceil(base.rate.max(1));
         self.offer(
@@ -125,10 +125,10 @@ impl Search<'_> {
         }
         let complete = rate >= self.load;
         if !complete {
-            let Some((phase, adjusted)) = self.reduced(rate, cost) else {
+            let Some((phase, deficit)) = self.reduced(rate, cost) else {
                 return;
             };
-            if self.frontier.dominates(phase, adjusted) {
+            if self.frontier.dominates(phase, deficit) {
                 return;
             }
         }
@@ -139,17 +139,18 @@ impl Search<'_> {
         if complete {
             self.offer(cost, node, 0);
         } else {
-            self.queue.push(Reverse((rate, cost, node)));
+            self.queue.push(Reverse((cost, Reverse(rate), node)));
         }
     }
 
-    /// The phase, and the cost less that of as many base items as fit into the rate. Other items cost no
-    /// less per request than the base, so the difference is never negative.
+    /// The cost beyond that of as many base items as it would pay for, and how much less it carries than
+    /// one more than those. Other items cost no less per request than the base, so that is not negative.
     fn reduced(&self, rate: u128, cost: u128) -> Option<(u128, u128)> {
         let base = self.problem.base;
-        let fit = rate.checked_div(base.rate)?;
-        let phase = rate.checked_rem(base.rate)?;
-        Some((phase, cost.checked_sub(fit.saturating_mul(base.cost))?))
+        let paid = cost.checked_div(base.cost)?;
+        let phase = cost.checked_rem(base.cost)?;
+        let next = paid.saturating_add(1).saturating_mul(base.rate);
+        Some((phase, next.checked_sub(rate)?))
     }
 
     fn offer(&mut self, cost: u128, node: u32, base_count: u128) {
