@@ -11,17 +11,24 @@ mod cost;
 mod dts;
 mod error;
 mod exact;
+mod inventory;
 mod profile;
 mod rate;
+mod score;
 mod selection;
 
 pub use cost::{MAX_ALPHA, MemoryTerm, Weights};
 pub use dts::dts;
 pub use error::FieldError;
 pub use exact::{DEFAULT_STEPS, Solution, solve, solve_within};
+pub use inventory::{
+    Change, Inventory, InventoryFull, InventoryLimits, MAX_NODES, ModelError, ModelTensors,
+    Similarity, Thetas,
+};
 pub use profile::{
     Configuration, ConfigurationSpec, MAX_BATCH, MAX_CONFIGURATIONS, MAX_CPU_MILLIS,
     MAX_MEMORY_BYTES, Profile, ProfileError,
 };
 pub use rate::{MAX_LATENCY_US, Rate, RateError, Slo};
+pub use score::{Resources, Spread};
 pub use selection::{Choice, Selection, SloTooTight, residual};

@@ -6,6 +6,7 @@
 
 mod clock;
 mod selection;
+mod theta;
 
 fn main() {
     let mut rounds = 25;
@@ -16,4 +17,5 @@ fn main() {
         }
     }
     selection::run(rounds);
+    theta::run(rounds);
 }
