@@ -12,6 +12,7 @@ mod dts;
 mod error;
 mod exact;
 mod inventory;
+mod placement;
 mod profile;
 mod rate;
 mod score;
@@ -24,6 +25,10 @@ pub use exact::{DEFAULT_STEPS, Solution, solve, solve_within};
 pub use inventory::{
     Change, Inventory, InventoryFull, InventoryLimits, MAX_NODES, ModelError, ModelTensors,
     Similarity, Thetas,
+};
+pub use placement::{
+    DEFAULT_TRIALS, Demand, MAX_INSTANCES, MAX_MODELS, Node, Placed, Placement, PlacementError,
+    PlacementProblem, place, place_as_published,
 };
 pub use profile::{
     Configuration, ConfigurationSpec, MAX_BATCH, MAX_CONFIGURATIONS, MAX_CPU_MILLIS,

@@ -55,7 +55,7 @@ impl NodeSet {
         self.fingerprint ^= scrambled(node);
         // A list of n takes 2 n bytes, bits take cluster / 8.
         if self.len as usize > cluster / 16 {
-            self.to_bits();
+            self.become_bits();
         }
     }
 
@@ -73,11 +73,11 @@ impl NodeSet {
         self.fingerprint ^= scrambled(node);
         // Half of what makes it bits, so that one node that comes and goes does not convert it each time.
         if (self.len as usize) < cluster / 32 || self.len == 0 {
-            self.to_list();
+            self.become_list();
         }
     }
 
-    fn to_bits(&mut self) {
+    fn become_bits(&mut self) {
         if let Nodes::Few(list) = &self.nodes {
             let mut words = Vec::new();
             for &node in list {
@@ -87,7 +87,7 @@ impl NodeSet {
         }
     }
 
-    fn to_list(&mut self) {
+    fn become_list(&mut self) {
         if let Nodes::Many(words) = &self.nodes {
             self.nodes = Nodes::Few(ones(words).collect());
         }

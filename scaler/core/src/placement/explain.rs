@@ -1,0 +1,86 @@
+//! Why there is no placement.
+
+use super::ground::{Ground, Slot};
+use super::input::MAX_INSTANCES;
+use super::layout::Layout;
+use super::outcome::PlacementError;
+use crate::rate::Rate;
+use crate::score::Resources;
+
+/// Whether one instance of each model that is asked for fits somewhere by itself, and all within a plan.
+pub(super) fn check_sizes(ground: &Ground<'_>) -> Result<(), PlacementError> {
+    let empty = Layout::new(ground);
+    for model in (0..ground.choices.len()).filter(|&model| ground.load(model) > 0) {
+        let rates = ground
+            .choices
+            .get(model)
+            .into_iter()
+            .flatten()
+            .map(|choice| choice.rate);
+        let fastest = rates.max().unwrap_or(1);
+        if ground.load(model).div_ceil(fastest) > MAX_INSTANCES as u64 {
+            let model = ground.name(model);
+            return Err(PlacementError::TooManyInstances { model });
+        }
+        let (node, missing) = closest(&empty, model);
+        if missing != Resources::default() {
+            return Err(PlacementError::NoNodeLargeEnough {
+                model: ground.name(model),
+                node,
+                missing,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What the first attempt that failed lacks.
+pub(super) fn out_of_room(ground: &Ground<'_>, failed: Option<&Layout<'_>>) -> PlacementError {
+    let empty = Layout::new(ground);
+    let layout = failed.unwrap_or(&empty);
+    let models = 0..ground.choices.len();
+    let model = models
+        .max_by_key(|&model| layout.uncovered(model))
+        .unwrap_or(0);
+    if layout.instances() >= MAX_INSTANCES {
+        let model = ground.name(model);
+        return PlacementError::TooManyInstances { model };
+    }
+    let (node, missing) = closest(layout, model);
+    PlacementError::OutOfRoom {
+        model: ground.name(model),
+        uncovered: Rate::from_micro_rps(layout.uncovered(model)),
+        node,
+        missing,
+    }
+}
+
+/// The node that lacks least for one more instance, and what. Lacks are compared by their larger share of
+/// what the instance needs.
+fn closest(layout: &Layout<'_>, model: usize) -> (String, Resources) {
+    let ground = layout.ground();
+    let choices = 0..ground.choices.get(model).map_or(0, Vec::len);
+    let slots = choices.flat_map(|choice| {
+        let nodes = 0..ground.problem.nodes.len();
+        nodes.map(move |node| Slot {
+            model,
+            node,
+            choice,
+        })
+    });
+    let lacking = slots.filter_map(|slot| {
+        let missing = layout.missing(model, slot.node);
+        let lacks = layout.lacks(slot, missing)?;
+        let needs = ground.choice(slot)?.needs;
+        let share = |part: u64, all: u64| u128::from(part) * 1_000_000 / u128::from(all.max(1));
+        let memory = needs.memory_bytes.saturating_add(missing);
+        let worst =
+            share(lacks.cpu_millis, needs.cpu_millis).max(share(lacks.memory_bytes, memory));
+        Some((worst, slot.node, lacks))
+    });
+    let best = lacking
+        .min_by_key(|&(worst, node, lacks)| (worst, lacks.cpu_millis, lacks.memory_bytes, node));
+    let (node, lacks) = best.map_or((0, Resources::default()), |(_, node, lacks)| (node, lacks));
+    let name = ground.problem.nodes.get(node).map(|node| node.name.clone());
+    (name.unwrap_or_default(), lacks)
+}

@@ -1,0 +1,202 @@
+//! A problem in numbers.
+
+use std::collections::BTreeMap;
+
+use super::atoms::{Atom, atoms};
+use super::input::{MAX_MODELS, PlacementProblem};
+use super::outcome::PlacementError;
+use crate::cost::{MemoryTerm, Weights};
+use crate::dts::dts;
+use crate::exact::{Solution, solve};
+use crate::profile::Configuration;
+use crate::score::Resources;
+
+/// A configuration that a model may run in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    /// In the model's profile.
+    pub(super) configuration: usize,
+    pub(super) needs: Resources,
+    /// Millionths of a request per second; at least 1.
+    pub(super) rate: u64,
+    /// `own + alpha cpu`, in bytes.
+    pub(super) price: u64,
+}
+
+/// One kind of instance: a model, a node, and an index into the model's choices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Slot {
+    pub(super) model: usize,
+    pub(super) node: usize,
+    pub(super) choice: usize,
+}
+
+/// All that does not change while a placement is made.
+#[derive(Debug)]
+pub(super) struct Ground<'a> {
+    pub(super) problem: &'a PlacementProblem<'a>,
+    pub(super) weights: Weights,
+    /// By model.
+    pub(super) choices: Vec<Vec<Choice>>,
+    pub(super) atoms: Vec<Atom>,
+    /// By model, indices into `atoms`.
+    pub(super) atoms_of: Vec<Vec<usize>>,
+    /// What runs, as far as it may stay.
+    pub(super) current: BTreeMap<Slot, u32>,
+    /// By model: the least price of carrying the load wherever there is room.
+    pub(super) cheapest: Vec<Solution>,
+}
+
+impl<'a> Ground<'a> {
+    pub(super) fn new(problem: &'a PlacementProblem<'a>) -> Result<Self, PlacementError> {
+        check(problem)?;
+        let alpha = problem.alpha_bytes_per_millicore;
+        let weights = Weights::try_new(alpha, MemoryTerm::Own)?;
+        let atoms = atoms(problem)?;
+        let mut cheapest = Vec::new();
+        for demand in problem.demands {
+            let solution = solve(&demand.profile, demand.slo, demand.load, weights);
+            cheapest.push(solution.map_err(|reason| PlacementError::SloTooTight {
+                model: demand.name.clone(),
+                reason,
+            })?);
+        }
+        let models = 0..problem.demands.len();
+        let choices: Vec<_> = models
+            .clone()
+            .map(|model| choices(problem, weights, model))
+            .collect();
+        let holds = |atom: &Atom, model| atom.models.binary_search(&model).is_ok();
+        let atoms_of = models.map(|model| {
+            let with = atoms
+                .iter()
+                .enumerate()
+                .filter(|(_, atom)| holds(atom, model));
+            with.map(|(at, _)| at).collect()
+        });
+        Ok(Self {
+            problem,
+            weights,
+            atoms_of: atoms_of.collect(),
+            atoms,
+            current: current(problem, &choices),
+            choices,
+            cheapest,
+        })
+    }
+
+    pub(super) fn load(&self, model: usize) -> u64 {
+        let demand = self.problem.demands.get(model);
+        demand.map_or(0, |demand| demand.load.micro_rps())
+    }
+
+    pub(super) fn choice(&self, slot: Slot) -> Option<Choice> {
+        self.choices.get(slot.model)?.get(slot.choice).copied()
+    }
+
+    pub(super) fn name(&self, model: usize) -> String {
+        let demand = self.problem.demands.get(model);
+        demand.map(|demand| demand.name.clone()).unwrap_or_default()
+    }
+}
+
+fn check(problem: &PlacementProblem<'_>) -> Result<(), PlacementError> {
+    if problem.demands.len() > MAX_MODELS {
+        let found = problem.demands.len();
+        return Err(PlacementError::TooManyModels { found });
+    }
+    if problem.nodes.is_empty() {
+        return Err(PlacementError::NoNodes);
+    }
+    let start = problem.start_cost_bytes;
+    crate::error::FieldError::check(
+        "start_cost_bytes",
+        start,
+        0,
+        crate::profile::MAX_MEMORY_BYTES,
+    )?;
+    for (at, placed) in problem.current.iter().enumerate() {
+        let profile = problem
+            .demands
+            .get(placed.model)
+            .map(|demand| &demand.profile);
+        for (field, index, count) in [
+            ("model", placed.model, problem.demands.len()),
+            ("node", placed.node, problem.nodes.len()),
+            (
+                "configuration",
+                placed.configuration,
+                profile.map_or(0, |profile| profile.configurations().len()),
+            ),
+        ] {
+            if index >= count {
+                return Err(PlacementError::Unknown {
+                    at,
+                    field,
+                    index,
+                    count,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The configurations of a model that meet its objective and are worth considering: those that run, the
+/// one that DTS takes, and those that no other beats or equals in CPU, own memory and rate at once.
+fn choices(problem: &PlacementProblem<'_>, weights: Weights, model: usize) -> Vec<Choice> {
+    let Some(demand) = problem.demands.get(model) else {
+        return Vec::new();
+    };
+    // The published way weighs memory that is shared, and may pick what is beaten otherwise.
+    let whole = weights.counting(MemoryTerm::Whole);
+    let published = dts(&demand.profile, demand.slo, demand.load, whole).unwrap_or_default();
+    let stays = |configuration: usize| {
+        let (mut runs, mut picks) = (problem.current.iter(), published.choices.iter());
+        runs.any(|placed| placed.model == model && placed.configuration == configuration)
+            || picks.any(|choice| choice.configuration == configuration)
+    };
+    let beats = |(i, a): (usize, &Configuration), (j, b): (usize, &Configuration)| {
+        let left = (a.cpu_millis(), a.own_bytes(), b.rate());
+        let right = (b.cpu_millis(), b.own_bytes(), a.rate());
+        let no_worse = left.0 <= right.0 && left.1 <= right.1 && left.2 <= right.2;
+        no_worse && (left != right || i < j)
+    };
+    let all: Vec<(usize, &Configuration)> = demand.profile.feasible(demand.slo).collect();
+    let kept = all.iter().filter(|&&one| {
+        stays(one.0)
+            || !all
+                .iter()
+                .any(|&other| other.0 != one.0 && beats(other, one))
+    });
+    kept.map(|&(configuration, one)| Choice {
+        configuration,
+        needs: Resources {
+            cpu_millis: one.cpu_millis(),
+            memory_bytes: one.own_bytes(),
+        },
+        rate: one.rate().micro_rps().max(1),
+        price: weights.of(one),
+    })
+    .collect()
+}
+
+fn current(problem: &PlacementProblem<'_>, choices: &[Vec<Choice>]) -> BTreeMap<Slot, u32> {
+    let mut current = BTreeMap::new();
+    for placed in problem.current {
+        let of_model = choices.get(placed.model).map_or(&[][..], Vec::as_slice);
+        let same = |choice: &Choice| choice.configuration == placed.configuration;
+        if let Some(choice) = of_model.iter().position(same) {
+            let (model, node) = (placed.model, placed.node);
+            let count: &mut u32 = current
+                .entry(Slot {
+                    model,
+                    node,
+                    choice,
+                })
+                .or_default();
+            *count = count.saturating_add(placed.count);
+        }
+    }
+    current
+}

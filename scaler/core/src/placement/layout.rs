@@ -1,0 +1,209 @@
+//! A placement in the making.
+
+use std::collections::BTreeMap;
+
+use super::ground::{Ground, Slot};
+use crate::score::Resources;
+
+/// Which instances run where, with what follows from it kept up to date.
+#[derive(Clone, Debug)]
+pub(super) struct Layout<'a> {
+    ground: &'a Ground<'a>,
+    counts: BTreeMap<Slot, u32>,
+    /// Instances of a model on a node.
+    hosted: BTreeMap<(usize, usize), u32>,
+    /// By node, then atom: how many models there have it.
+    uses: Vec<Vec<u32>>,
+    /// By node.
+    free: Vec<Resources>,
+    /// By model; above 2^64 where single instances are that fast.
+    rates: Vec<u128>,
+    instances: usize,
+    cost: u128,
+    /// What was done since the last mark, to undo it.
+    log: Vec<(Slot, bool)>,
+}
+
+impl<'a> Layout<'a> {
+    pub(super) fn new(ground: &'a Ground<'a>) -> Self {
+        let nodes = &ground.problem.nodes;
+        Self {
+            ground,
+            counts: BTreeMap::new(),
+            hosted: BTreeMap::new(),
+            uses: vec![vec![0; ground.atoms.len()]; nodes.len()],
+            free: nodes.iter().map(|node| node.free).collect(),
+            rates: vec![0; ground.choices.len()],
+            instances: 0,
+            cost: 0,
+            log: Vec::new(),
+        }
+    }
+
+    pub(super) const fn ground(&self) -> &'a Ground<'a> {
+        self.ground
+    }
+
+    pub(super) const fn cost(&self) -> u128 {
+        self.cost
+    }
+
+    pub(super) const fn instances(&self) -> usize {
+        self.instances
+    }
+
+    pub(super) const fn counts(&self) -> &BTreeMap<Slot, u32> {
+        &self.counts
+    }
+
+    pub(super) fn free(&self, node: usize) -> Resources {
+        self.free.get(node).copied().unwrap_or_default()
+    }
+
+    pub(super) fn rate(&self, model: usize) -> u128 {
+        self.rates.get(model).copied().unwrap_or(0)
+    }
+
+    /// Millionths of a request per second that nothing carries yet.
+    pub(super) fn uncovered(&self, model: usize) -> u64 {
+        let rest = u128::from(self.ground.load(model)).saturating_sub(self.rate(model));
+        u64::try_from(rest).unwrap_or(u64::MAX)
+    }
+
+    /// Bytes of the model's tensors that the node has not, with what is placed there so far.
+    pub(super) fn missing(&self, model: usize, node: usize) -> u64 {
+        if self.hosted.contains_key(&(model, node)) {
+            return 0;
+        }
+        let uses = self.uses.get(node);
+        let atoms = self.ground.atoms_of.get(model).into_iter().flatten();
+        let absent = atoms.filter(|&&atom| uses.and_then(|uses| uses.get(atom)) == Some(&0));
+        let bytes = absent.filter_map(|&atom| self.ground.atoms.get(atom)?.missing.get(node));
+        // A part of the model's total, which fits.
+        bytes.fold(0, |sum, &bytes| bytes.saturating_add(sum))
+    }
+
+    /// What the node lacks for one more instance, given what of the model's tensors it lacks.
+    pub(super) fn lacks(&self, slot: Slot, missing: u64) -> Option<Resources> {
+        let (needs, free) = (self.ground.choice(slot)?.needs, self.free(slot.node));
+        let memory = needs.memory_bytes.saturating_add(missing);
+        Some(Resources {
+            cpu_millis: needs.cpu_millis.saturating_sub(free.cpu_millis),
+            memory_bytes: memory.saturating_sub(free.memory_bytes),
+        })
+    }
+
+    /// What one more instance costs, given what of the model's tensors its node lacks.
+    pub(super) fn price(&self, slot: Slot, missing: u64) -> u128 {
+        let price = self.ground.choice(slot).map_or(0, |choice| choice.price);
+        u128::from(price) + u128::from(missing) + self.start_cost(slot, self.count(slot))
+    }
+
+    fn count(&self, slot: Slot) -> u32 {
+        self.counts.get(&slot).copied().unwrap_or(0)
+    }
+
+    /// Of an instance beyond `count` others in its slot.
+    fn start_cost(&self, slot: Slot, count: u32) -> u128 {
+        let running = self.ground.current.get(&slot).copied().unwrap_or(0);
+        if count < running {
+            0
+        } else {
+            self.ground.problem.start_cost_bytes.into()
+        }
+    }
+
+    /// Adds an instance if it fits.
+    pub(super) fn add(&mut self, slot: Slot) -> bool {
+        let missing = self.missing(slot.model, slot.node);
+        if self.lacks(slot, missing) != Some(Resources::default()) {
+            return false;
+        }
+        self.cost = self.cost.saturating_add(self.price(slot, missing));
+        let count = self.counts.entry(slot).or_default();
+        *count = count.saturating_add(1);
+        let hosted = self.hosted.entry((slot.model, slot.node)).or_default();
+        *hosted = hosted.saturating_add(1);
+        if *hosted == 1 {
+            self.count_atoms(slot, 1);
+        }
+        self.account(slot, missing, true);
+        self.log.push((slot, true));
+        true
+    }
+
+    /// Removes an instance if there is one.
+    pub(super) fn remove(&mut self, slot: Slot) -> bool {
+        let Some(count) = self.counts.get_mut(&slot) else {
+            return false;
+        };
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.counts.remove(&slot);
+        }
+        let host = (slot.model, slot.node);
+        let hosted = self.hosted.entry(host).or_default();
+        *hosted = hosted.saturating_sub(1);
+        if *hosted == 0 {
+            self.hosted.remove(&host);
+            self.count_atoms(slot, -1);
+        }
+        let missing = self.missing(slot.model, slot.node);
+        self.cost = self.cost.saturating_sub(self.price(slot, missing));
+        self.account(slot, missing, false);
+        self.log.push((slot, false));
+        true
+    }
+
+    fn count_atoms(&mut self, slot: Slot, by: i32) {
+        let Some(uses) = self.uses.get_mut(slot.node) else {
+            return;
+        };
+        for &atom in self.ground.atoms_of.get(slot.model).into_iter().flatten() {
+            if let Some(count) = uses.get_mut(atom) {
+                *count = count.saturating_add_signed(by);
+            }
+        }
+    }
+
+    fn account(&mut self, slot: Slot, missing: u64, added: bool) {
+        let Some(choice) = self.ground.choice(slot) else {
+            return;
+        };
+        let memory = choice.needs.memory_bytes.saturating_add(missing);
+        let (free, rate) = (self.free.get_mut(slot.node), self.rates.get_mut(slot.model));
+        let (Some(free), Some(rate)) = (free, rate) else {
+            return;
+        };
+        // It fitted when it was added, so nothing here saturates.
+        if added {
+            free.cpu_millis = free.cpu_millis.saturating_sub(choice.needs.cpu_millis);
+            free.memory_bytes = free.memory_bytes.saturating_sub(memory);
+            *rate = rate.saturating_add(choice.rate.into());
+            self.instances = self.instances.saturating_add(1);
+        } else {
+            free.cpu_millis = free.cpu_millis.saturating_add(choice.needs.cpu_millis);
+            free.memory_bytes = free.memory_bytes.saturating_add(memory);
+            *rate = rate.saturating_sub(choice.rate.into());
+            self.instances = self.instances.saturating_sub(1);
+        }
+    }
+
+    /// From here on, changes can be undone.
+    pub(super) fn mark(&mut self) {
+        self.log.clear();
+    }
+
+    /// Back to the last mark.
+    pub(super) fn undo(&mut self) {
+        while let Some((slot, added)) = self.log.pop() {
+            if added {
+                self.remove(slot);
+            } else {
+                self.add(slot);
+            }
+            // What undoes is not to be undone.
+            self.log.pop();
+        }
+    }
+}
