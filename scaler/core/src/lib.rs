@@ -15,6 +15,7 @@ mod inventory;
 mod placement;
 mod profile;
 mod rate;
+mod scale_in;
 mod score;
 mod selection;
 
@@ -35,5 +36,9 @@ pub use profile::{
     MAX_MEMORY_BYTES, Profile, ProfileError,
 };
 pub use rate::{MAX_LATENCY_US, Rate, RateError, Slo};
+pub use scale_in::{
+    Because, LoadPeak, PeakError, Release, Running, ScaleInConfig, ScaleInError, ScaleInPolicy,
+    scale_in,
+};
 pub use score::{Resources, Spread};
 pub use selection::{Choice, Selection, SloTooTight, residual};

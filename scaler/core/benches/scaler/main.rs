@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 mod clock;
+mod placement;
 mod selection;
 mod theta;
 
@@ -18,4 +19,5 @@ fn main() {
     }
     selection::run(rounds);
     theta::run(rounds);
+    placement::run(rounds);
 }

@@ -35,9 +35,12 @@ use layout::Layout;
 /// than that of the published way. The result is not always the best: the problem contains bin packing.
 ///
 /// **Lower bound.** Whatever the placement, each model pays at least the optimum of its integer program
-/// with own memory for m (see [`solve`](crate::solve)), and each tensor that is needed is brought to one
-/// node at least, for no less than what the node with most of it lacks. The bound is the sum; it leaves
-/// out the starts, and that one node may be too small.
+/// with own memory for m (see [`solve`](crate::solve)). Take tensors that exactly the same models have:
+/// the nodes that hold them run all of these models' instances, so together they have the CPU and own memory
+/// that the loads take at the best ratio of any configuration. That takes a number of nodes, at least the one
+/// with which the largest have enough, and brings the tensors to so many nodes, for no less than what those
+/// lack that lack least. The bound is the sum of both; it leaves out starts, and that instances and nodes
+/// cannot be divided.
 ///
 /// All is deterministic. Costs about `max_trials` times nodes times configurations.
 pub fn place(problem: &PlacementProblem<'_>) -> Result<Placement, PlacementError> {

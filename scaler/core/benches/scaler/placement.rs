@@ -1,0 +1,141 @@
+//! Several models on a cluster: what a placement costs beside the published way and the lower bound.
+
+use tetris_scaler_core::{
+    Configuration, ConfigurationSpec, DEFAULT_TRIALS, Demand, Inventory, InventoryLimits,
+    ModelTensors, Node, PlacementProblem, Profile, Rate, Resources, Slo, place, place_as_published,
+};
+use tetris_store_layout::ObjectId;
+
+use crate::clock::{Random, median_us};
+
+const MIB: u64 = 1 << 20;
+
+/// Models and nodes of one problem.
+struct Size {
+    models: u64,
+    nodes: u64,
+    /// Requests per second of each model, at most.
+    rps: u64,
+}
+
+pub fn run(rounds: usize) {
+    println!(
+        "\nplacements: families of four models that share a base, memory beside the published way and the lower bound"
+    );
+    println!(
+        "{:<44} {:>10} {:>10} {:>10} {:>10} {:>10} {:>6}",
+        "", "time", "published", "memory", "ratio", "/ bound", "inst."
+    );
+    for (models, nodes, rps) in [
+        (4, 5, 40),
+        (8, 20, 40),
+        (8, 20, 400),
+        (20, 50, 100),
+        (40, 100, 100),
+    ] {
+        for resident in [false, true] {
+            report(&Size { models, nodes, rps }, resident, rounds.min(5));
+        }
+    }
+}
+
+fn report(size: &Size, resident: bool, rounds: usize) {
+    let mut random = Random(size.models * 31 + size.nodes);
+    let demands: Vec<Demand> = (0..size.models)
+        .map(|at| demand(&mut random, at, size.rps))
+        .collect();
+    let mut inventory = Inventory::new(InventoryLimits::default());
+    let free = Resources {
+        cpu_millis: 32_000,
+        memory_bytes: 64 << 30,
+    };
+    let nodes: Vec<Node> = (0..size.nodes)
+        .map(|at| Node {
+            name: format!("node-{at}"),
+            free,
+        })
+        .collect();
+    for node in nodes.iter().filter(|_| resident) {
+        let model = &demands[random.below(size.models) as usize];
+        let has: Vec<ObjectId> = model.tensors.objects().iter().map(|(id, _)| *id).collect();
+        inventory
+            .set_node(&node.name, &has)
+            .expect("within the limits");
+    }
+    let problem = PlacementProblem {
+        demands: &demands,
+        nodes: &nodes,
+        inventory: &inventory,
+        current: &[],
+        alpha_bytes_per_millicore: MIB / 64,
+        start_cost_bytes: 0,
+        max_trials: DEFAULT_TRIALS,
+    };
+    let name = format!(
+        "{} models, {} nodes, up to {} requests/s{}",
+        size.models,
+        size.nodes,
+        size.rps,
+        if resident { ", warm" } else { "" }
+    );
+    let (ours, theirs) = (place(&problem), place_as_published(&problem));
+    let (ours, theirs) = match (ours, theirs) {
+        (Ok(ours), Ok(theirs)) => (ours, theirs),
+        (ours, theirs) => {
+            let why = |result: Result<_, _>| {
+                result
+                    .err()
+                    .map_or_else(|| "placed".to_owned(), |error| format!("{error}"))
+            };
+            println!("{name:<44} {}; published: {}", why(ours), why(theirs));
+            return;
+        }
+    };
+    let time = median_us(rounds, || place(&problem)) / 1e3;
+    let published = median_us(rounds, || place_as_published(&problem)) / 1e3;
+    let instances: u32 = ours.placed.iter().map(|placed| placed.count).sum();
+    println!(
+        "{name:<44} {time:>7.1} ms {published:>7.1} ms {:>6} GiB {:>10.3} {:>10.3} {instances:>6}",
+        ours.memory_bytes >> 30,
+        ours.cost as f64 / theirs.cost as f64,
+        ours.cost as f64 / ours.lower_bound as f64,
+    );
+}
+
+fn demand(random: &mut Random, at: u64, rps: u64) -> Demand {
+    let (family, weights_mib) = (at / 4, 400 + random.below(2_000));
+    let tensor = |of: [u64; 2], number: u64| {
+        ObjectId::of(&[of[0], of[1], number].map(u64::to_le_bytes).concat())
+    };
+    // 80 of 100 tensors are the base's.
+    let base = (0..80).map(|number| (tensor([0, family], number), 1_000 * MIB / 80));
+    let own = (0..20).map(|number| (tensor([1, at], number), weights_mib * MIB / 20));
+    let tensors = ModelTensors::try_new(base.chain(own)).expect("a model");
+    let work_us = 20_000 + random.below(80_000);
+    let mut all = Vec::new();
+    for (cores, batch, threads) in grid() {
+        let busy = work_us * (u64::from(batch) * 9 + 1) * u64::from(threads) / cores / 10;
+        let spec = ConfigurationSpec {
+            cpu_millis: cores * 1_000,
+            own_bytes: (220 + u64::from(batch * threads) * 24) * MIB + random.below(2_000) * 4_096,
+            shared_bytes: tensors.total_bytes(),
+            batch,
+            concurrency: threads,
+            latency_us: busy.max(work_us * u64::from(batch) / 2),
+        };
+        all.push(Configuration::try_new(spec).expect("in range"));
+    }
+    Demand {
+        name: format!("model-{at}"),
+        profile: Profile::try_new(all).expect("a grid"),
+        slo: Slo::try_from_us(500_000).expect("half a second"),
+        load: Rate::from_rps(1 + random.below(rps)),
+        tensors,
+    }
+}
+
+fn grid() -> impl Iterator<Item = (u64, u32, u32)> {
+    let cpus = 1..=4_u64;
+    let batches = cpus.flat_map(|cores| [1, 2, 4_u32].map(|batch| (cores, batch)));
+    batches.flat_map(|(cores, batch)| (1..=4).map(move |threads| (cores, batch, threads)))
+}
