@@ -32,6 +32,8 @@ pub fn run(rounds: usize) {
         (8, 20, 400),
         (20, 50, 100),
         (40, 100, 100),
+        (40, 10_000, 100),
+        (200, 10_000, 1_000),
     ] {
         for resident in [false, true] {
             report(&Size { models, nodes, rps }, resident, rounds.min(5));

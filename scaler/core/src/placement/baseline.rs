@@ -42,8 +42,7 @@ fn place_all(layout: &mut Layout<'_>, model: usize) -> Option<()> {
 
 /// The largest theta is the least that is missing: the model is the same.
 fn most_similar(layout: &Layout<'_>, model: usize, choice: usize) -> Option<Slot> {
-    let nodes = 0..layout.ground().problem.nodes.len();
-    let slots = nodes.map(|node| Slot {
+    let slots = layout.nodes().map(|node| Slot {
         model,
         node,
         choice,
@@ -55,7 +54,7 @@ fn most_similar(layout: &Layout<'_>, model: usize, choice: usize) -> Option<Slot
     });
     let best = fitting.min_by_key(|&(slot, missing)| {
         let free = layout.free(slot.node).memory_bytes;
-        (missing, std::cmp::Reverse(free))
+        (missing, std::cmp::Reverse(free), slot.node)
     });
     best.map(|(slot, _)| slot)
 }

@@ -77,7 +77,7 @@ impl Layout<'_> {
         let uncovered = self.uncovered(model);
         let choices = self.ground().choices.get(model)?;
         let mut best: Option<(u128, u128, Slot)> = None;
-        for node in 0..self.ground().problem.nodes.len() {
+        for node in self.nodes() {
             let missing = self.missing(model, node);
             for (choice, one) in choices.iter().enumerate() {
                 let slot = Slot {
@@ -173,7 +173,7 @@ impl Layout<'_> {
 
     /// The node where one more instance costs least; of those, the one with least memory to spare.
     fn least_missing(&self, model: usize, choice: usize) -> Option<Slot> {
-        let slots = (0..self.ground().problem.nodes.len()).map(|node| Slot {
+        let slots = self.nodes().map(|node| Slot {
             model,
             node,
             choice,
@@ -181,7 +181,11 @@ impl Layout<'_> {
         let with = slots.map(|slot| (slot, self.missing(model, slot.node)));
         let fitting = with.filter(|&(slot, missing)| self.has_room(slot, missing));
         let best = fitting.min_by_key(|&(slot, missing)| {
-            (self.price(slot, missing), self.free(slot.node).memory_bytes)
+            (
+                self.price(slot, missing),
+                self.free(slot.node).memory_bytes,
+                slot.node,
+            )
         });
         best.map(|(slot, _)| slot)
     }

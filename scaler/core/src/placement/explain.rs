@@ -61,8 +61,7 @@ fn closest(layout: &Layout<'_>, model: usize) -> (String, Resources) {
     let ground = layout.ground();
     let choices = 0..ground.choices.get(model).map_or(0, Vec::len);
     let slots = choices.flat_map(|choice| {
-        let nodes = 0..ground.problem.nodes.len();
-        nodes.map(move |node| Slot {
+        layout.nodes().map(move |node| Slot {
             model,
             node,
             choice,

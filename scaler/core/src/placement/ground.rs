@@ -1,6 +1,6 @@
 //! A problem in numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::atoms::{Atom, atoms};
 use super::input::{MAX_MODELS, PlacementProblem};
@@ -41,6 +41,11 @@ pub(super) struct Ground<'a> {
     pub(super) atoms: Vec<Atom>,
     /// By model, indices into `atoms`.
     pub(super) atoms_of: Vec<Vec<usize>>,
+    /// Nodes that are alike while they have no instance: the same room, the same tensors missing. A node
+    /// where something runs is like no other.
+    pub(super) kinds: Vec<BTreeSet<usize>>,
+    /// By node, an index into `kinds`.
+    pub(super) kind_of: Vec<usize>,
     /// What runs, as far as it may stay.
     pub(super) current: BTreeMap<Slot, u32>,
     /// By model: the least price of carrying the load wherever there is room.
@@ -74,8 +79,11 @@ impl<'a> Ground<'a> {
                 .filter(|(_, atom)| holds(atom, model));
             with.map(|(at, _)| at).collect()
         });
+        let (kinds, kind_of) = kinds(problem, &atoms);
         Ok(Self {
             problem,
+            kinds,
+            kind_of,
             weights,
             atoms_of: atoms_of.collect(),
             atoms,
@@ -179,6 +187,29 @@ fn choices(problem: &PlacementProblem<'_>, weights: Weights, model: usize) -> Ve
         price: weights.of(one),
     })
     .collect()
+}
+
+fn kinds(problem: &PlacementProblem<'_>, atoms: &[Atom]) -> (Vec<BTreeSet<usize>>, Vec<usize>) {
+    let running: BTreeSet<usize> = problem.current.iter().map(|placed| placed.node).collect();
+    let mut numbers = BTreeMap::new();
+    let (mut kinds, mut kind_of) = (Vec::<BTreeSet<usize>>::new(), Vec::new());
+    for (at, node) in problem.nodes.iter().enumerate() {
+        let missing = atoms
+            .iter()
+            .filter_map(|atom| atom.missing.get(at).copied());
+        let missing: Vec<u64> = missing.collect();
+        let free = (node.free.cpu_millis, node.free.memory_bytes);
+        let alone = running.contains(&at).then_some(at);
+        let kind = *numbers.entry((alone, free, missing)).or_insert(kinds.len());
+        match kinds.get_mut(kind) {
+            Some(alike) => {
+                alike.insert(at);
+            }
+            None => kinds.push(BTreeSet::from([at])),
+        }
+        kind_of.push(kind);
+    }
+    (kinds, kind_of)
 }
 
 fn current(problem: &PlacementProblem<'_>, choices: &[Vec<Choice>]) -> BTreeMap<Slot, u32> {

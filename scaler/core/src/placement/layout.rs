@@ -1,6 +1,6 @@
 //! A placement in the making.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ground::{Ground, Slot};
 use crate::score::Resources;
@@ -12,8 +12,12 @@ pub(super) struct Layout<'a> {
     counts: BTreeMap<Slot, u32>,
     /// Instances of a model on a node.
     hosted: BTreeMap<(usize, usize), u32>,
-    /// By node, then atom: how many models there have it.
+    /// By node, then atom: how many models there have it. Empty for a node that never had an instance.
     uses: Vec<Vec<u32>>,
+    /// How many instances a node has; only of those that have some.
+    busy: BTreeMap<usize, u32>,
+    /// The others, by kind.
+    idle: Vec<BTreeSet<usize>>,
     /// By node.
     free: Vec<Resources>,
     /// By model; above 2^64 where single instances are that fast.
@@ -31,7 +35,9 @@ impl<'a> Layout<'a> {
             ground,
             counts: BTreeMap::new(),
             hosted: BTreeMap::new(),
-            uses: vec![vec![0; ground.atoms.len()]; nodes.len()],
+            uses: vec![Vec::new(); nodes.len()],
+            busy: BTreeMap::new(),
+            idle: ground.kinds.clone(),
             free: nodes.iter().map(|node| node.free).collect(),
             rates: vec![0; ground.choices.len()],
             instances: 0,
@@ -70,14 +76,24 @@ impl<'a> Layout<'a> {
         u64::try_from(rest).unwrap_or(u64::MAX)
     }
 
+    /// The nodes worth looking at: those with instances, and of the others one of each kind.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = usize> {
+        let idle = self.idle.iter().filter_map(|kind| kind.first());
+        self.busy.keys().chain(idle).copied()
+    }
+
     /// Bytes of the model's tensors that the node has not, with what is placed there so far.
     pub(super) fn missing(&self, model: usize, node: usize) -> u64 {
         if self.hosted.contains_key(&(model, node)) {
             return 0;
         }
         let uses = self.uses.get(node);
+        let used = |atom| {
+            uses.and_then(|uses| uses.get(atom))
+                .is_some_and(|&count| count > 0)
+        };
         let atoms = self.ground.atoms_of.get(model).into_iter().flatten();
-        let absent = atoms.filter(|&&atom| uses.and_then(|uses| uses.get(atom)) == Some(&0));
+        let absent = atoms.filter(|&&atom| !used(atom));
         let bytes = absent.filter_map(|&atom| self.ground.atoms.get(atom)?.missing.get(node));
         // A part of the model's total, which fits.
         bytes.fold(0, |sum, &bytes| bytes.saturating_add(sum))
@@ -159,6 +175,7 @@ impl<'a> Layout<'a> {
         let Some(uses) = self.uses.get_mut(slot.node) else {
             return;
         };
+        uses.resize(self.ground.atoms.len(), 0);
         for &atom in self.ground.atoms_of.get(slot.model).into_iter().flatten() {
             if let Some(count) = uses.get_mut(atom) {
                 *count = count.saturating_add_signed(by);
@@ -175,17 +192,35 @@ impl<'a> Layout<'a> {
         let (Some(free), Some(rate)) = (free, rate) else {
             return;
         };
+        let busy = self.busy.entry(slot.node).or_default();
         // It fitted when it was added, so nothing here saturates.
         if added {
             free.cpu_millis = free.cpu_millis.saturating_sub(choice.needs.cpu_millis);
             free.memory_bytes = free.memory_bytes.saturating_sub(memory);
             *rate = rate.saturating_add(choice.rate.into());
             self.instances = self.instances.saturating_add(1);
+            *busy = busy.saturating_add(1);
         } else {
             free.cpu_millis = free.cpu_millis.saturating_add(choice.needs.cpu_millis);
             free.memory_bytes = free.memory_bytes.saturating_add(memory);
             *rate = rate.saturating_sub(choice.rate.into());
             self.instances = self.instances.saturating_sub(1);
+            *busy = busy.saturating_sub(1);
+        }
+        self.sort_in(slot.node);
+    }
+
+    /// Puts a node among the idle ones or takes it from there, as its instances say.
+    fn sort_in(&mut self, node: usize) {
+        let kind = self.ground.kind_of.get(node);
+        let Some(idle) = kind.and_then(|&kind| self.idle.get_mut(kind)) else {
+            return;
+        };
+        if self.busy.get(&node) == Some(&0) {
+            self.busy.remove(&node);
+            idle.insert(node);
+        } else {
+            idle.remove(&node);
         }
     }
 
