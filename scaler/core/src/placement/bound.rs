@@ -7,10 +7,10 @@ use crate::score::Resources;
 /// The optima for own memory, and each needed tensor on as many nodes as its models take.
 pub(super) fn lower_bound(ground: &Ground<'_>) -> u128 {
     let own = ground.cheapest.iter().map(|solution| solution.lower_bound);
-    let cpu = |free: &Resources| free.cpu_millis;
-    let memory = |free: &Resources| free.memory_bytes;
+    let cpu = Room::new(ground, |free| free.cpu_millis);
+    let memory = Room::new(ground, |free| free.memory_bytes);
     let tensors = ground.atoms.iter().filter_map(|atom| {
-        let nodes = nodes_needed(ground, atom, cpu).max(nodes_needed(ground, atom, memory));
+        let nodes = cpu.nodes_needed(atom).max(memory.nodes_needed(atom));
         let mut missing = atom.missing.clone();
         missing.sort_unstable();
         let least = missing.into_iter().take(nodes).map(u128::from);
@@ -19,34 +19,44 @@ pub(super) fn lower_bound(ground: &Ground<'_>) -> u128 {
     own.chain(tensors).fold(0, u128::saturating_add)
 }
 
-/// On how many nodes the atom's models must run: so many that, the largest first, their free `resource`
-/// comes to what the models take. None if there is no load.
-fn nodes_needed(ground: &Ground<'_>, atom: &Atom, resource: impl Fn(&Resources) -> u64) -> usize {
-    let takes = atom
-        .models
-        .iter()
-        .map(|&model| least(ground, model, &resource));
-    let mut rest = takes.fold(0, u128::saturating_add);
-    let mut free: Vec<u64> = ground
-        .problem
-        .nodes
-        .iter()
-        .map(|node| resource(&node.free))
-        .collect();
-    free.sort_unstable();
-    let mut nodes = 0_usize;
-    while rest > 0 {
-        let Some(largest) = free.pop() else {
-            break;
-        };
-        rest = rest.saturating_sub(largest.into());
-        nodes = nodes.saturating_add(1);
+/// One resource: what nodes have, and what models take.
+struct Room {
+    /// By node, ascending.
+    free: Vec<u64>,
+    /// By model.
+    taken: Vec<u128>,
+}
+
+impl Room {
+    fn new(ground: &Ground<'_>, resource: fn(&Resources) -> u64) -> Self {
+        let nodes = ground.problem.nodes.iter();
+        let mut free: Vec<u64> = nodes.map(|node| resource(&node.free)).collect();
+        free.sort_unstable();
+        let models = 0..ground.choices.len();
+        let taken = models.map(|model| least(ground, model, resource)).collect();
+        Self { free, taken }
     }
-    nodes
+
+    /// On how many nodes the atom's models must run: so many that, the largest first, what is free comes to
+    /// what the models take. None if there is no load.
+    fn nodes_needed(&self, atom: &Atom) -> usize {
+        let taken = atom
+            .models
+            .iter()
+            .filter_map(|&model| self.taken.get(model));
+        let mut rest = taken.fold(0, |sum: u128, &taken| sum.saturating_add(taken));
+        let largest_first = self.free.iter().rev();
+        let needed = largest_first.take_while(|&&free| {
+            let needed = rest > 0;
+            rest = rest.saturating_sub(free.into());
+            needed
+        });
+        needed.count()
+    }
 }
 
 /// The least of `resource` that carries the model's load, if instances could be divided.
-fn least(ground: &Ground<'_>, model: usize, resource: &impl Fn(&Resources) -> u64) -> u128 {
+fn least(ground: &Ground<'_>, model: usize, resource: fn(&Resources) -> u64) -> u128 {
     let load = u128::from(ground.load(model));
     let choices = ground.choices.get(model).into_iter().flatten();
     let each = choices.map(|choice: &Choice| {

@@ -21,13 +21,13 @@ enum Ruin {
     Pair(usize, usize),
 }
 
-/// Tries changes until none helps or `trials` are used up. The cost never rises.
-pub(super) fn improve(layout: &mut Layout<'_>, mut trials: usize) {
+/// Tries changes until none helps, `trials` are used up, or the cost is down to `bound`. It never rises.
+pub(super) fn improve(layout: &mut Layout<'_>, mut trials: usize, bound: u128) {
     loop {
         let before = layout.cost();
         for ruin in ruins(layout) {
             for method in Method::ALL {
-                if trials == 0 {
+                if trials == 0 || layout.cost() <= bound {
                     return;
                 }
                 trials = trials.saturating_sub(1);

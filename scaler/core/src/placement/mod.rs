@@ -31,7 +31,8 @@ use layout::Layout;
 /// by the exact solution for own memory, or where least of the scarcest resource goes; and the published
 /// way ([`place_as_published`]). When a model finds no room, it goes first in the next attempt. The best
 /// starting points are improved by taking parts away (an instance, a model on a node, a model, a node, two
-/// models that share tensors) and filling up anew, until nothing helps. The cost is never higher
+/// models that share tensors) and filling up anew, until
+/// nothing helps or the bound below is met. The cost is never higher
 /// than that of the published way. The result is not always the best: the problem contains bin packing.
 ///
 /// **Lower bound.** Whatever the placement, each model pays at least the optimum of its integer program
@@ -61,12 +62,16 @@ pub fn place(problem: &PlacementProblem<'_>) -> Result<Placement, PlacementError
     starts.sort_by_key(Layout::cost);
     starts.dedup_by(|a, b| a.counts() == b.counts());
     starts.truncate(STARTS);
+    let bound = bound::lower_bound(&ground);
     let share = problem.max_trials / starts.len().max(1);
     for layout in &mut starts {
-        improve::improve(layout, share);
+        improve::improve(layout, share, bound);
+        if layout.cost() <= bound {
+            break;
+        }
     }
     match starts.into_iter().min_by_key(Layout::cost) {
-        Some(best) => Ok(best.outcome()),
+        Some(best) => Ok(best.outcome(bound)),
         None => Err(explain::out_of_room(&ground, failed.as_deref())),
     }
 }
@@ -80,7 +85,7 @@ pub fn place_as_published(problem: &PlacementProblem<'_>) -> Result<Placement, P
     let ground = Ground::new(problem)?;
     explain::check_sizes(&ground)?;
     match baseline::published(&ground) {
-        Ok(layout) => Ok(layout.outcome()),
+        Ok(layout) => Ok(layout.outcome(bound::lower_bound(&ground))),
         Err(layout) => Err(explain::out_of_room(&ground, Some(&layout))),
     }
 }
@@ -130,7 +135,7 @@ impl Layout<'_> {
         }
     }
 
-    fn outcome(&self) -> Placement {
+    fn outcome(&self, bound: u128) -> Placement {
         let ground = self.ground();
         let mut sum = Placement {
             placed: Vec::new(),
@@ -145,7 +150,7 @@ impl Layout<'_> {
                 .map(|placed| u64::from(placed.count))
                 .sum(),
             cost: self.cost(),
-            lower_bound: bound::lower_bound(ground).min(self.cost()),
+            lower_bound: bound.min(self.cost()),
         };
         for (&slot, &count) in self.counts() {
             self.sum_up(&mut sum, slot, count);
