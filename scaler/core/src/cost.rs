@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
+use crate::configuration::Configuration;
 use crate::error::FieldError;
-use crate::profile::Configuration;
 
 /// The largest alpha: 1 TiB per millicore.
 pub const MAX_ALPHA: u64 = 1 << 40;

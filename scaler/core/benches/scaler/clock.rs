@@ -1,4 +1,4 @@
-//! Medians, and numbers that are random but always the same.
+//! Medians, the paper's grid, and numbers that are random but always the same.
 
 use std::time::{Duration, Instant};
 
@@ -30,4 +30,11 @@ impl Random {
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
+}
+
+/// 48 settings: CPUs, batch, concurrency.
+pub fn grid() -> impl Iterator<Item = (u64, u32, u32)> {
+    let cpus = 1..=4_u64;
+    let batches = cpus.flat_map(|cores| [1, 2, 4_u32].map(|batch| (cores, batch)));
+    batches.flat_map(|(cores, batch)| (1..=4).map(move |threads| (cores, batch, threads)))
 }

@@ -2,11 +2,12 @@
 
 use tetris_scaler_core::{
     Configuration, ConfigurationSpec, DEFAULT_TRIALS, Demand, Inventory, InventoryLimits,
-    ModelTensors, Node, PlacementProblem, Profile, Rate, Resources, Slo, place, place_as_published,
+    ModelTensors, Node, Placement, PlacementProblem, Profile, Rate, Resources, Slo, place,
+    place_as_published,
 };
 use tetris_store_layout::ObjectId;
 
-use crate::clock::{Random, median_us};
+use crate::clock::{self, Random, median_us};
 
 const MIB: u64 = 1 << 20;
 
@@ -46,24 +47,7 @@ fn report(size: &Size, resident: bool, rounds: usize) {
     let demands: Vec<Demand> = (0..size.models)
         .map(|at| demand(&mut random, at, size.rps))
         .collect();
-    let mut inventory = Inventory::new(InventoryLimits::default());
-    let free = Resources {
-        cpu_millis: 32_000,
-        memory_bytes: 64 << 30,
-    };
-    let nodes: Vec<Node> = (0..size.nodes)
-        .map(|at| Node {
-            name: format!("node-{at}"),
-            free,
-        })
-        .collect();
-    for node in nodes.iter().filter(|_| resident) {
-        let model = &demands[random.below(size.models) as usize];
-        let has: Vec<ObjectId> = model.tensors.objects().iter().map(|(id, _)| *id).collect();
-        inventory
-            .set_node(&node.name, &has)
-            .expect("within the limits");
-    }
+    let (nodes, inventory) = cluster(&mut random, size, &demands, resident);
     let problem = PlacementProblem {
         demands: &demands,
         nodes: &nodes,
@@ -73,28 +57,27 @@ fn report(size: &Size, resident: bool, rounds: usize) {
         start_cost_bytes: 0,
         max_trials: DEFAULT_TRIALS,
     };
+    let warm = if resident { ", warm" } else { "" };
     let name = format!(
-        "{} models, {} nodes, up to {} requests/s{}",
-        size.models,
-        size.nodes,
-        size.rps,
-        if resident { ", warm" } else { "" }
+        "{} models, {} nodes, {} requests/s{warm}",
+        size.models, size.nodes, size.rps
     );
-    let (ours, theirs) = (place(&problem), place_as_published(&problem));
-    let (ours, theirs) = match (ours, theirs) {
-        (Ok(ours), Ok(theirs)) => (ours, theirs),
-        (ours, theirs) => {
-            let why = |result: Result<_, _>| {
-                result
-                    .err()
-                    .map_or_else(|| "placed".to_owned(), |error| format!("{error}"))
-            };
-            println!("{name:<44} {}; published: {}", why(ours), why(theirs));
-            return;
-        }
-    };
-    let time = median_us(rounds, || place(&problem)) / 1e3;
-    let published = median_us(rounds, || place_as_published(&problem)) / 1e3;
+    match (place(&problem), place_as_published(&problem)) {
+        (Ok(ours), Ok(theirs)) => compare(&name, &problem, &ours, &theirs, rounds),
+        (Err(error), _) => println!("{name:<44} {error}"),
+        (_, Err(error)) => println!("{name:<44} published: {error}"),
+    }
+}
+
+fn compare(
+    name: &str,
+    problem: &PlacementProblem<'_>,
+    ours: &Placement,
+    theirs: &Placement,
+    rounds: usize,
+) {
+    let time = median_us(rounds, || place(problem)) / 1e3;
+    let published = median_us(rounds, || place_as_published(problem)) / 1e3;
     let instances: u32 = ours.placed.iter().map(|placed| placed.count).sum();
     println!(
         "{name:<44} {time:>7.1} ms {published:>7.1} ms {:>6} GiB {:>10.3} {:>10.3} {instances:>6}",
@@ -102,6 +85,33 @@ fn report(size: &Size, resident: bool, rounds: usize) {
         ours.cost as f64 / theirs.cost as f64,
         ours.cost as f64 / ours.lower_bound as f64,
     );
+}
+
+/// Alike nodes; with `resident`, each has one of the models.
+fn cluster(
+    random: &mut Random,
+    size: &Size,
+    demands: &[Demand],
+    resident: bool,
+) -> (Vec<Node>, Inventory) {
+    let mut inventory = Inventory::new(InventoryLimits::default());
+    let free = Resources {
+        cpu_millis: 32_000,
+        memory_bytes: 64 << 30,
+    };
+    let each = (0..size.nodes).map(|at| Node {
+        name: format!("node-{at}"),
+        free,
+    });
+    let nodes: Vec<Node> = each.collect();
+    for node in nodes.iter().filter(|_| resident) {
+        let model = &demands[random.below(size.models) as usize];
+        let has: Vec<ObjectId> = model.tensors.objects().iter().map(|(id, _)| *id).collect();
+        inventory
+            .set_node(&node.name, &has)
+            .expect("within the limits");
+    }
+    (nodes, inventory)
 }
 
 fn demand(random: &mut Random, at: u64, rps: u64) -> Demand {
@@ -115,7 +125,7 @@ fn demand(random: &mut Random, at: u64, rps: u64) -> Demand {
     let tensors = ModelTensors::try_new(base.chain(own)).expect("a model");
     let work_us = 20_000 + random.below(80_000);
     let mut all = Vec::new();
-    for (cores, batch, threads) in grid() {
+    for (cores, batch, threads) in clock::grid() {
         let busy = work_us * (u64::from(batch) * 9 + 1) * u64::from(threads) / cores / 10;
         let spec = ConfigurationSpec {
             cpu_millis: cores * 1_000,
@@ -134,10 +144,4 @@ fn demand(random: &mut Random, at: u64, rps: u64) -> Demand {
         load: Rate::from_rps(1 + random.below(rps)),
         tensors,
     }
-}
-
-fn grid() -> impl Iterator<Item = (u64, u32, u32)> {
-    let cpus = 1..=4_u64;
-    let batches = cpus.flat_map(|cores| [1, 2, 4_u32].map(|batch| (cores, batch)));
-    batches.flat_map(|(cores, batch)| (1..=4).map(move |threads| (cores, batch, threads)))
 }

@@ -5,7 +5,7 @@ use tetris_scaler_core::{
     Configuration, ConfigurationSpec, Profile, Rate, Slo, Weights, dts, solve,
 };
 
-use crate::clock::{Random, median_us};
+use crate::clock::{Random, grid, median_us};
 
 const MIB: u64 = 1 << 20;
 const INSTANCES: u64 = 40;
@@ -87,37 +87,33 @@ fn profile(kind: Kind, seed: u64) -> Profile {
     let mut random = Random(seed);
     let (weights_mib, work_us) = (100 + random.below(1_500), 10_000 + random.below(90_000));
     let mut all = Vec::new();
-    for cores in 1..=4_u64 {
-        for batch in [1, 2, 4_u32] {
-            for threads in 1..=4_u32 {
-                let requests = u64::from(batch * threads);
-                let noise = 90 + random.below(20);
-                // Batches save a little work, and threads share the cores.
-                let busy = work_us * (u64::from(batch) * 9 + 1) * u64::from(threads) / cores / 10;
-                let latency_us =
-                    (busy.max(work_us * u64::from(batch) / 2) * noise / 100).min(490_000);
-                let rate = requests * 1_000_000 / latency_us;
-                let own_bytes = match kind {
-                    Kind::Measured => 220 * MIB + requests * 24 * MIB + random.below(2_000) * 4_096,
-                    Kind::Unrelated => (100 + random.below(2_000)) * MIB,
-                    Kind::Alike => 10 * MIB * rate.max(1) + random.below(5 * MIB),
-                };
-                let shared_bytes = if matches!(kind, Kind::Measured) {
-                    weights_mib * MIB
-                } else {
-                    0
-                };
-                let spec = ConfigurationSpec {
-                    cpu_millis: cores * 1_000,
-                    own_bytes,
-                    shared_bytes,
-                    batch,
-                    concurrency: threads,
-                    latency_us,
-                };
-                all.push(Configuration::try_new(spec).expect("in range"));
+    for (cores, batch, threads) in grid() {
+        let requests = u64::from(batch * threads);
+        // Batches save a little work, and threads share the cores.
+        let busy = work_us * (u64::from(batch) * 9 + 1) * u64::from(threads) / cores / 10;
+        let noise = 90 + random.below(20);
+        let latency_us = (busy.max(work_us * u64::from(batch) / 2) * noise / 100).min(490_000);
+        let rate = (requests * 1_000_000 / latency_us).max(1);
+        let (own_bytes, shared_bytes) = match kind {
+            Kind::Measured => {
+                let pages = random.below(2_000);
+                (
+                    (220 + requests * 24) * MIB + pages * 4_096,
+                    weights_mib * MIB,
+                )
             }
-        }
+            Kind::Unrelated => ((100 + random.below(2_000)) * MIB, 0),
+            Kind::Alike => (10 * MIB * rate + random.below(5 * MIB), 0),
+        };
+        let spec = ConfigurationSpec {
+            cpu_millis: cores * 1_000,
+            own_bytes,
+            shared_bytes,
+            batch,
+            concurrency: threads,
+            latency_us,
+        };
+        all.push(Configuration::try_new(spec).expect("in range"));
     }
     Profile::try_new(all).expect("a grid")
 }

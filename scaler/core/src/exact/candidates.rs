@@ -1,7 +1,8 @@
 //! Which configurations can be part of a best selection.
 
+use crate::configuration::Configuration;
 use crate::cost::Weights;
-use crate::profile::{Configuration, Profile};
+use crate::profile::Profile;
 use crate::rate::Slo;
 
 /// A configuration as the solver sees it.
@@ -80,7 +81,7 @@ fn gcd(mut a: u128, mut b: u128) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::ConfigurationSpec;
+    use crate::configuration::ConfigurationSpec;
 
     fn problem(rows: &[(u64, u32)]) -> Problem {
         let each = rows.iter().enumerate().map(|(at, &(own_bytes, batch))| {

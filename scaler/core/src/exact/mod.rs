@@ -87,7 +87,7 @@ pub fn solve_within(
     let found = search::search(&problem, u128::from(residual.micro_rps()), max_steps);
     let choices = problem.choices(found.base_count, &found.others);
     let selection = Selection::new(profile, weights, choices);
-    let lower_bound = (found.lower_bound * problem.unit).min(selection.cost);
+    let lower_bound = found.lower_bound * problem.unit;
     Ok(Solution {
         optimal: lower_bound == selection.cost,
         lower_bound,

@@ -1,5 +1,6 @@
 //! What the nodes of a cluster have in their stores.
 
+mod limits;
 mod model;
 mod node_set;
 mod theta;
@@ -7,37 +8,13 @@ mod theta;
 use std::collections::{BTreeMap, HashMap};
 
 use tetris_store_layout::ObjectId;
-use thiserror::Error;
 
+pub use limits::{InventoryFull, InventoryLimits, MAX_NODES};
 pub use model::{ModelError, ModelTensors};
 pub use theta::{Similarity, Thetas};
 
+use limits::Size;
 use node_set::NodeSet;
-
-/// The most nodes of an inventory.
-pub const MAX_NODES: usize = 1 << 16;
-
-/// How much an inventory may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InventoryLimits {
-    /// Nodes; no more than [`MAX_NODES`].
-    pub nodes: usize,
-    /// Different objects, all nodes together.
-    pub objects: usize,
-    /// Pairs of a node and an object that it has.
-    pub pairs: usize,
-}
-
-impl Default for InventoryLimits {
-    /// 10,000 nodes of 10,000 objects each, some 600 MB; see [`Inventory`].
-    fn default() -> Self {
-        Self {
-            nodes: 10_000,
-            objects: 1_000_000,
-            pairs: 100_000_000,
-        }
-    }
-}
 
 /// Which objects each node has.
 ///
@@ -82,20 +59,6 @@ pub struct Change {
     pub removed: usize,
 }
 
-/// An update would exceed the inventory's limits.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("node {node} would make it {would_be} {what}; the limit is {limit}")]
-pub struct InventoryFull {
-    /// The node that was updated.
-    pub node: String,
-    /// "nodes", "objects" or "pairs of node and object".
-    pub what: &'static str,
-    /// How many there would be.
-    pub would_be: usize,
-    /// How many there may be.
-    pub limit: usize,
-}
-
 impl Inventory {
     /// An empty inventory.
     pub fn new(limits: InventoryLimits) -> Self {
@@ -113,23 +76,23 @@ impl Inventory {
     /// that came or went.
     pub fn set_node(&mut self, node: &str, has: &[ObjectId]) -> Result<Change, InventoryFull> {
         let known = self.names.get(node).copied();
-        let (mut now, mut unknown) = (Vec::with_capacity(has.len()), Vec::new());
-        for id in has {
-            match self.numbers.get(id) {
-                Some(&number) => now.push(number),
-                None => unknown.push(*id),
-            }
-        }
-        now.sort_unstable();
-        now.dedup();
-        unknown.sort_unstable();
-        unknown.dedup();
+        let (mut now, unknown) = self.numbered(has);
         let before = known.and_then(|number| self.nodes.get_mut(usize::from(number)));
         let before = before.map(std::mem::take).unwrap_or_default();
         let added = difference(&now, &before);
         let removed = difference(&before, &now);
-        let fits = self.check(node, known.is_none(), unknown.len(), &added, &removed);
-        if let Err(full) = fits {
+        let would_be = Size {
+            nodes: self
+                .names
+                .len()
+                .saturating_add(usize::from(known.is_none())),
+            // Objects that go with this update still count: a limit is no place for cleverness.
+            objects: self.numbers.len().saturating_add(unknown.len()),
+            pairs: (self.pairs.saturating_sub(removed.len()))
+                .saturating_add(added.len())
+                .saturating_add(unknown.len()),
+        };
+        if let Err(full) = self.limits.check(node, &would_be) {
             self.put(known, before);
             return Err(full);
         }
@@ -179,47 +142,31 @@ impl Inventory {
             .iter()
             .map(|list| list.capacity().saturating_mul(4));
         let sets = self.objects.iter().map(|object| object.nodes.heap_bytes());
+        // The table has a slot in eight to spare, and a control byte for each.
         let entry = size_of::<(ObjectId, u32)>().saturating_add(1);
+        let slots = self.objects.capacity();
         let fixed = [
-            self.numbers.capacity().saturating_mul(entry),
-            self.objects.capacity().saturating_mul(size_of::<Object>()),
+            slots.saturating_mul(entry).saturating_mul(8) / 7,
+            slots.saturating_mul(size_of::<Object>()),
         ];
         let all = lists.chain(sets).chain(fixed);
         all.fold(0, usize::saturating_add)
     }
 
-    fn check(
-        &self,
-        node: &str,
-        is_new: bool,
-        unknown: usize,
-        added: &[u32],
-        removed: &[u32],
-    ) -> Result<(), InventoryFull> {
-        let nodes = self.names.len().saturating_add(usize::from(is_new));
-        // Objects that go with this update still count: a limit is no place for cleverness.
-        let objects = self.numbers.len().saturating_add(unknown);
-        let pairs = self
-            .pairs
-            .saturating_add(added.len())
-            .saturating_add(unknown);
-        let pairs = pairs.saturating_sub(removed.len());
-        for (what, would_be, limit) in [
-            ("nodes", nodes, self.limits.nodes),
-            ("objects", objects, self.limits.objects),
-            ("pairs of node and object", pairs, self.limits.pairs),
-        ] {
-            if would_be > limit {
-                let node = node.to_owned();
-                return Err(InventoryFull {
-                    node,
-                    what,
-                    would_be,
-                    limit,
-                });
+    /// The numbers of known objects, sorted, and unknown objects, each once.
+    fn numbered(&self, has: &[ObjectId]) -> (Vec<u32>, Vec<ObjectId>) {
+        let (mut known, mut unknown) = (Vec::with_capacity(has.len()), Vec::new());
+        for id in has {
+            match self.numbers.get(id) {
+                Some(&number) => known.push(number),
+                None => unknown.push(*id),
             }
         }
-        Ok(())
+        known.sort_unstable();
+        known.dedup();
+        unknown.sort_unstable();
+        unknown.dedup();
+        (known, unknown)
     }
 
     fn put(&mut self, node: Option<u16>, has: Vec<u32>) {

@@ -142,31 +142,28 @@ impl Layout<'_> {
         let Ok(solution) = solved else {
             return;
         };
+        let choices = ground.choices.get(model).map_or(&[][..], Vec::as_slice);
         let mut wanted: Vec<(usize, u64)> = Vec::new();
         for chosen in &solution.selection.choices {
-            let mut choices = ground.choices.get(model).into_iter().flatten();
-            let at = choices.position(|one| one.configuration == chosen.configuration);
+            let mut configurations = choices.iter().map(|one| one.configuration);
+            let at = configurations.position(|one| one == chosen.configuration);
             wanted.extend(at.map(|at| (at, chosen.count)));
         }
-        wanted.sort_by_key(|&(choice, _)| {
-            let slot = Slot {
-                model,
-                node: 0,
-                choice,
-            };
-            (
-                Reverse(ground.choice(slot).map_or(0, |one| one.price)),
-                choice,
-            )
-        });
+        let price = |choice: usize| choices.get(choice).map_or(0, |one| one.price);
+        wanted.sort_by_key(|&(choice, _)| (Reverse(price(choice)), choice));
         for (choice, count) in wanted {
-            for _ in 0..count {
-                let Some(slot) = self.least_missing(model, choice) else {
-                    break;
-                };
-                if self.instances() >= MAX_INSTANCES || !self.add(slot) {
-                    break;
-                }
+            self.add_cheaply(model, choice, count);
+        }
+    }
+
+    /// Adds up to `count` instances, as long as there is room.
+    fn add_cheaply(&mut self, model: usize, choice: usize, count: u64) {
+        for _ in 0..count {
+            let Some(slot) = self.least_missing(model, choice) else {
+                return;
+            };
+            if self.instances() >= MAX_INSTANCES || !self.add(slot) {
+                return;
             }
         }
     }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::atoms::{Atom, atoms};
-use super::input::{MAX_MODELS, PlacementProblem};
+use super::input::{Demand, MAX_MODELS, Placed, PlacementProblem};
 use super::outcome::PlacementError;
+use crate::configuration::Configuration;
 use crate::cost::{MemoryTerm, Weights};
 use crate::dts::dts;
 use crate::exact::{Solution, solve};
-use crate::profile::Configuration;
 use crate::score::Resources;
 
 /// A configuration that a model may run in.
@@ -58,25 +58,19 @@ impl<'a> Ground<'a> {
         let alpha = problem.alpha_bytes_per_millicore;
         let weights = Weights::try_new(alpha, MemoryTerm::Own)?;
         let atoms = atoms(problem)?;
-        let mut cheapest = Vec::new();
-        for demand in problem.demands {
-            let solution = solve(&demand.profile, demand.slo, demand.load, weights);
-            cheapest.push(solution.map_err(|reason| PlacementError::SloTooTight {
-                model: demand.name.clone(),
-                reason,
-            })?);
-        }
+        let each = problem
+            .demands
+            .iter()
+            .map(|demand| cheapest(demand, weights));
+        let cheapest = each.collect::<Result<Vec<_>, _>>()?;
         let models = 0..problem.demands.len();
         let choices: Vec<_> = models
             .clone()
             .map(|model| choices(problem, weights, model))
             .collect();
-        let holds = |atom: &Atom, model| atom.models.binary_search(&model).is_ok();
         let atoms_of = models.map(|model| {
-            let with = atoms
-                .iter()
-                .enumerate()
-                .filter(|(_, atom)| holds(atom, model));
+            let with = atoms.iter().enumerate();
+            let with = with.filter(|(_, atom)| atom.models.binary_search(&model).is_ok());
             with.map(|(at, _)| at).collect()
         });
         let (kinds, kind_of) = kinds(problem, &atoms);
@@ -108,6 +102,14 @@ impl<'a> Ground<'a> {
     }
 }
 
+fn cheapest(demand: &Demand, weights: Weights) -> Result<Solution, PlacementError> {
+    let solution = solve(&demand.profile, demand.slo, demand.load, weights);
+    solution.map_err(|reason| PlacementError::SloTooTight {
+        model: demand.name.clone(),
+        reason,
+    })
+}
+
 fn check(problem: &PlacementProblem<'_>) -> Result<(), PlacementError> {
     if problem.demands.len() > MAX_MODELS {
         let found = problem.demands.len();
@@ -121,30 +123,31 @@ fn check(problem: &PlacementProblem<'_>) -> Result<(), PlacementError> {
         "start_cost_bytes",
         start,
         0,
-        crate::profile::MAX_MEMORY_BYTES,
+        crate::configuration::MAX_MEMORY_BYTES,
     )?;
-    for (at, placed) in problem.current.iter().enumerate() {
-        let profile = problem
-            .demands
-            .get(placed.model)
-            .map(|demand| &demand.profile);
-        for (field, index, count) in [
-            ("model", placed.model, problem.demands.len()),
-            ("node", placed.node, problem.nodes.len()),
-            (
-                "configuration",
-                placed.configuration,
-                profile.map_or(0, |profile| profile.configurations().len()),
-            ),
-        ] {
-            if index >= count {
-                return Err(PlacementError::Unknown {
-                    at,
-                    field,
-                    index,
-                    count,
-                });
-            }
+    let mut running = problem.current.iter().enumerate();
+    running.try_for_each(|(at, placed)| check_running(problem, at, placed))
+}
+
+fn check_running(
+    problem: &PlacementProblem<'_>,
+    at: usize,
+    placed: &Placed,
+) -> Result<(), PlacementError> {
+    let demand = problem.demands.get(placed.model);
+    let configurations = demand.map_or(0, |demand| demand.profile.configurations().len());
+    for (field, index, count) in [
+        ("model", placed.model, problem.demands.len()),
+        ("node", placed.node, problem.nodes.len()),
+        ("configuration", placed.configuration, configurations),
+    ] {
+        if index >= count {
+            return Err(PlacementError::Unknown {
+                at,
+                field,
+                index,
+                count,
+            });
         }
     }
     Ok(())
@@ -164,12 +167,6 @@ fn choices(problem: &PlacementProblem<'_>, weights: Weights, model: usize) -> Ve
         runs.any(|placed| placed.model == model && placed.configuration == configuration)
             || picks.any(|choice| choice.configuration == configuration)
     };
-    let beats = |(i, a): (usize, &Configuration), (j, b): (usize, &Configuration)| {
-        let left = (a.cpu_millis(), a.own_bytes(), b.rate());
-        let right = (b.cpu_millis(), b.own_bytes(), a.rate());
-        let no_worse = left.0 <= right.0 && left.1 <= right.1 && left.2 <= right.2;
-        no_worse && (left != right || i < j)
-    };
     let all: Vec<(usize, &Configuration)> = demand.profile.feasible(demand.slo).collect();
     let kept = all.iter().filter(|&&one| {
         stays(one.0)
@@ -187,6 +184,14 @@ fn choices(problem: &PlacementProblem<'_>, weights: Weights, model: usize) -> Ve
         price: weights.of(one),
     })
     .collect()
+}
+
+/// Whether `a` is no worse than `b` in all that counts; of equal ones, the first beats the second.
+fn beats((i, a): (usize, &Configuration), (j, b): (usize, &Configuration)) -> bool {
+    let left = (a.cpu_millis(), a.own_bytes(), b.rate());
+    let right = (b.cpu_millis(), b.own_bytes(), a.rate());
+    let no_worse = left.0 <= right.0 && left.1 <= right.1 && left.2 <= right.2;
+    no_worse && (left != right || i < j)
 }
 
 fn kinds(problem: &PlacementProblem<'_>, atoms: &[Atom]) -> (Vec<BTreeSet<usize>>, Vec<usize>) {

@@ -150,7 +150,7 @@ impl Layout<'_> {
                 .map(|placed| u64::from(placed.count))
                 .sum(),
             cost: self.cost(),
-            lower_bound: bound.min(self.cost()),
+            lower_bound: bound,
         };
         for (&slot, &count) in self.counts() {
             self.sum_up(&mut sum, slot, count);

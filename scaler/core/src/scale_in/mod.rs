@@ -3,11 +3,13 @@
 mod peak;
 mod policy;
 
+use std::cmp::Reverse;
+
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::configuration::Configuration;
 use crate::error::FieldError;
-use crate::profile::Configuration;
 use crate::rate::{Rate, Slo};
 
 pub use peak::{LoadPeak, PeakError};
@@ -94,9 +96,8 @@ pub fn scale_in(
     peak: Option<Rate>,
     policy: &ScaleInPolicy,
 ) -> Release {
-    let useful = running.iter().filter(|one| one.configuration.meets(slo));
     let mut result = Release {
-        remaining: useful.map(|one| one.configuration.rate()).sum(),
+        remaining: running.iter().map(|one| one.useful(slo)).sum(),
         ..Release::default()
     };
     let Some(peak) = peak else {
@@ -107,36 +108,38 @@ pub fn scale_in(
         result.because = Because::Overloaded;
         return result;
     }
-    let mut order: Vec<(usize, &Running)> = running.iter().enumerate().collect();
-    order.sort_by(|(_, a), (_, b)| rank(a, slo).cmp(&rank(b, slo)));
     result.because = Because::Load;
+    let mut order: Vec<(usize, &Running)> = running.iter().enumerate().collect();
+    order.sort_by(|(_, a), (_, b)| a.rank(slo).cmp(&b.rank(slo)));
     for (index, one) in order {
         if let Some(because) = limit(&result, running.len(), policy) {
             result.because = because;
             break;
         }
-        let rate = if one.configuration.meets(slo) {
-            one.configuration.rate()
-        } else {
-            Rate::ZERO
-        };
-        if result
-            .remaining
-            .micro_rps()
-            .saturating_sub(result.needed.micro_rps())
-            >= rate.micro_rps()
-        {
-            result.remaining = result.remaining.minus(rate);
+        let spare = result.remaining.minus(result.needed);
+        if one.useful(slo) <= spare {
+            result.remaining = result.remaining.minus(one.useful(slo));
             result.release.push(index);
         }
     }
     result
 }
 
-/// Ascending by what is lost.
-fn rank(one: &Running, slo: Slo) -> (bool, Rate, std::cmp::Reverse<u64>, &str) {
-    let own = std::cmp::Reverse(one.configuration.own_bytes());
-    (one.configuration.meets(slo), one.load, own, &one.name)
+impl Running {
+    /// What it carries within the objective.
+    fn useful(&self, slo: Slo) -> Rate {
+        if self.configuration.meets(slo) {
+            self.configuration.rate()
+        } else {
+            Rate::ZERO
+        }
+    }
+
+    /// Ascending by what is lost.
+    fn rank(&self, slo: Slo) -> (bool, Rate, Reverse<u64>, &str) {
+        let own = Reverse(self.configuration.own_bytes());
+        (self.configuration.meets(slo), self.load, own, &self.name)
+    }
 }
 
 fn limit(result: &Release, running: usize, policy: &ScaleInPolicy) -> Option<Because> {

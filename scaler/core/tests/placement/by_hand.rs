@@ -145,14 +145,13 @@ fn a_model_that_finds_no_room_goes_first() {
     assert_eq!(plan.placed, [one(0, 1, 0, 1), one(1, 0, 0, 1)]);
 }
 
-#[test]
-fn nonsense_is_refused_by_name() {
+fn two_models() -> Scenario {
     let model = || demand(10, &[(1_000, 30, 10)], &[(7, 100)]);
-    let base = Scenario::new(vec![model(), model()], &[(9_000, 500)]);
-    let error = |scenario: &Scenario| place(&scenario.problem()).unwrap_err().to_string();
-    let mut other = base.clone();
-    other.nodes.clear();
-    assert_eq!(error(&other), "there is no node to place instances on");
+    Scenario::new(vec![model(), model()], &[(9_000, 500)])
+}
+
+#[test]
+fn what_runs_must_be_known() {
     for (placed, says) in [
         (
             one(2, 0, 0, 1),
@@ -167,25 +166,32 @@ fn nonsense_is_refused_by_name() {
             "running instance 0 names configuration 1, of which there are 1",
         ),
     ] {
-        other = base.clone();
-        other.current = vec![placed];
-        assert_eq!(error(&other), says);
+        let mut scenario = two_models();
+        scenario.current = vec![placed];
+        assert_eq!(place(&scenario.problem()).unwrap_err().to_string(), says);
     }
-    other = base.clone();
-    other.demands[1] = demand(10, &[(1_000, 30, 10)], &[(7, 101)]);
-    assert!(error(&other).contains("another size"), "{}", error(&other));
-    other = base.clone();
-    (other.alpha, other.start_cost) = (u64::MAX, 0);
-    assert!(error(&other).starts_with("`alpha_bytes_per_millicore` is"));
-    (other.alpha, other.start_cost) = (0, u64::MAX);
-    assert!(error(&other).starts_with("`start_cost_bytes` is"));
-    other = base.clone();
-    other.demands[1].load = Rate::from_micro_rps(u64::MAX);
-    assert!(
-        error(&other).contains("more than the 20000 instances"),
-        "{}",
-        error(&other)
-    );
+}
+
+#[test]
+fn nonsense_is_refused_by_name() {
+    type Edit = fn(&mut Scenario);
+    let edits: [(&str, Edit); 5] = [
+        ("there is no node", |all| all.nodes.clear()),
+        ("another size", |all| {
+            all.demands[1] = demand(10, &[(1_000, 30, 10)], &[(7, 101)]);
+        }),
+        ("`alpha_bytes_per_millicore` is", |all| all.alpha = u64::MAX),
+        ("`start_cost_bytes` is", |all| all.start_cost = u64::MAX),
+        ("more than the 20000 instances", |all| {
+            all.demands[1].load = Rate::from_micro_rps(u64::MAX);
+        }),
+    ];
+    for (says, edit) in edits {
+        let mut scenario = two_models();
+        edit(&mut scenario);
+        let error = place(&scenario.problem()).unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
 }
 
 #[test]

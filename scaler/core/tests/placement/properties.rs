@@ -1,6 +1,7 @@
 //! What holds of every placement.
 
 use proptest::prelude::*;
+use proptest::sample::Index;
 use tetris_scaler_core::{Demand, Placed, place, place_as_published};
 
 use crate::reckoning::{reckon, started};
@@ -25,48 +26,49 @@ fn demands(most: u64) -> impl Strategy<Value = Demand> {
     })
 }
 
+/// An instance that runs, of whatever there will be to choose from.
+type Pick = (Index, Index, Index, u32);
+
+fn picks() -> impl Strategy<Value = Vec<Pick>> {
+    let index = any::<Index>;
+    proptest::collection::vec((index(), index(), index(), 1..3_u32), 0..4)
+}
+
+impl Scenario {
+    fn with_running(mut self, picks: Vec<Pick>) -> Self {
+        for (model, node, configuration, count) in picks {
+            let model = model.index(self.demands.len());
+            let all = self.demands[model].profile.configurations().len();
+            self.current.push(Placed {
+                model,
+                node: node.index(self.nodes.len()),
+                configuration: configuration.index(all),
+                count,
+            });
+        }
+        self
+    }
+}
+
 pub fn scenarios(models: usize, nodes: usize, rps: u64) -> impl Strategy<Value = Scenario> {
     let resident = proptest::collection::btree_set(0..6_u8, 0..4);
     let node = (1..25_u64, 50..600_u64, resident);
-    let placed = (
-        any::<prop::sample::Index>(),
-        any::<prop::sample::Index>(),
-        any::<prop::sample::Index>(),
-        1..3_u32,
-    );
-    (
-        proptest::collection::vec(demands(rps), 1..=models),
-        proptest::collection::vec(node, 1..=nodes),
-        proptest::collection::vec(placed, 0..4),
-        0..20_u64,
-        prop_oneof![Just(0), 0..80_u64],
-    )
-        .prop_map(|(demands, nodes, current, alpha, start_cost)| {
-            let sizes: Vec<_> = nodes.iter().map(|node| (node.0 * 1_000, node.1)).collect();
-            let mut scenario = Scenario::new(demands, &sizes);
-            for (at, (_, _, resident)) in nodes.iter().enumerate() {
-                let tensors: Vec<_> = resident.iter().map(|&name| (name, 0)).collect();
-                scenario = scenario.resident(at, &tensors);
-            }
-            // Mostly none: an instance has thousands of millicores and dozens of bytes.
-            scenario.alpha = alpha / 19;
-            scenario.start_cost = start_cost;
-            scenario.current = current
-                .into_iter()
-                .map(|(model, node, configuration, count)| {
-                    let model = model.index(scenario.demands.len());
-                    let all = scenario.demands[model].profile.configurations().len();
-                    let node = node.index(scenario.nodes.len());
-                    Placed {
-                        model,
-                        node,
-                        configuration: configuration.index(all),
-                        count,
-                    }
-                })
-                .collect();
-            scenario
-        })
+    let demands = proptest::collection::vec(demands(rps), 1..=models);
+    let nodes = proptest::collection::vec(node, 1..=nodes);
+    // Mostly no alpha: an instance has thousands of millicores and dozens of bytes.
+    let alpha = (0..20_u64).prop_map(|alpha| alpha / 19);
+    let start_cost = prop_oneof![Just(0), 0..80_u64];
+    let all = (demands, nodes, picks(), alpha, start_cost);
+    all.prop_map(|(demands, nodes, picks, alpha, start_cost)| {
+        let sizes: Vec<_> = nodes.iter().map(|node| (node.0 * 1_000, node.1)).collect();
+        let mut scenario = Scenario::new(demands, &sizes).with_running(picks);
+        (scenario.alpha, scenario.start_cost) = (alpha, start_cost);
+        for (at, (_, _, resident)) in nodes.iter().enumerate() {
+            let tensors: Vec<_> = resident.iter().map(|&name| (name, 0)).collect();
+            scenario = scenario.resident(at, &tensors);
+        }
+        scenario
+    })
 }
 
 proptest! {

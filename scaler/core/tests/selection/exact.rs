@@ -161,6 +161,7 @@ proptest! {
             prop_assert!(solution.selection.cost <= greedy.cost);
             prop_assert!(solution.selection.rate >= load);
             prop_assert!(solution.lower_bound <= full.selection.cost);
+            prop_assert_eq!(solution.optimal, solution.lower_bound == solution.selection.cost);
             for choice in &solution.selection.choices {
                 prop_assert!(profile.configurations()[choice.configuration].meets(slo));
             }
