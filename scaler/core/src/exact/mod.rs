@@ -11,9 +11,9 @@ use crate::profile::Profile;
 use crate::rate::{Rate, Slo};
 use crate::selection::{Choice, Selection, SloTooTight};
 
-/// How many partial solutions are looked at unless told otherwise. Profiles of the paper's size need
-/// some hundred; this many take a fraction of a second.
-pub const DEFAULT_STEPS: usize = 100_000;
+/// How many partial solutions are made unless told otherwise. Profiles of the paper's size need up to some
+/// thousand; so many take 60 MB, and less than a second.
+pub const DEFAULT_STEPS: usize = 1_000_000;
 
 /// A solution of the integer program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,7 +25,7 @@ pub struct Solution {
     /// Whether `selection.cost` is proven to be the least possible. Only a search that was cut short
     /// leaves it unproven.
     pub optimal: bool,
-    /// How many partial solutions were looked at.
+    /// How many partial solutions were made.
     pub steps: usize,
 }
 
@@ -46,7 +46,7 @@ pub fn solve(
     solve_within(profile, slo, residual, weights, DEFAULT_STEPS)
 }
 
-/// [`solve`], looking at no more than `max_steps` partial solutions.
+/// [`solve`], making no more than `max_steps` partial solutions, and what the last of them leads to.
 ///
 /// **Pruning.** A configuration is left out when `k` instances of another cost no more than one of it
 /// and carry no less. Of the rest, the *base* has the least cost per request: `c0` for a rate of `w0`.

@@ -35,24 +35,22 @@ pub(super) fn search(problem: &Problem, load: u128, max_steps: usize) -> Found {
         frontier: Frontier::default(),
     };
     let floor = search.bound(0, 0);
-    let mut steps = 0;
     let mut lower_bound = None;
     while let Some(Reverse((cost, Reverse(rate), node))) = search.queue.pop() {
         if search.best.cost <= floor {
             break;
         }
-        if steps == max_steps.max(1) {
+        if search.nodes.len() > max_steps.max(1) {
             lower_bound = Some(search.open_bound(rate, cost).max(floor));
             break;
         }
-        steps += 1;
         search.visit(rate, cost, node);
     }
     Found {
         base_count: search.best.base_count,
         others: search.path(search.best.node),
         lower_bound: lower_bound.unwrap_or(search.best.cost),
-        steps,
+        steps: search.nodes.len(),
     }
 }
 

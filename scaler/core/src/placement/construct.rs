@@ -24,7 +24,7 @@ impl Method {
 }
 
 /// Steps of the exact solver for one refill; thousands of refills are tried.
-const REFILL_STEPS: usize = 2_000;
+const REFILL_STEPS: usize = 20_000;
 
 impl Layout<'_> {
     /// Adds instances of `model` until its load is carried. Says whether it is.

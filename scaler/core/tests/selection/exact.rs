@@ -148,7 +148,7 @@ proptest! {
     #[test]
     fn it_is_never_worse_than_dts_and_carries_the_load(
         profile in profiles(), ms in 20..2_000_u64, load in 1..10_000_000_000_000_u64,
-        alpha in 0..100_000_u64, own in any::<bool>(), max_steps in 0..200_usize,
+        alpha in 0..100_000_u64, own in any::<bool>(), max_steps in 0..2_000_usize,
     ) {
         let (slo, load) = (slo_ms(ms), Rate::from_micro_rps(load));
         prop_assume!(profile.feasible(slo).next().is_some());
