@@ -1,5 +1,7 @@
 //! theta of a model of 1,000 objects over 10,000 nodes, and one node's update.
 
+use std::collections::HashSet;
+
 use tetris_scaler_core::{Inventory, InventoryLimits, ModelTensors};
 use tetris_store_layout::ObjectId;
 
@@ -30,6 +32,23 @@ pub fn run(rounds: usize) {
             all.filter(|_| random.below(100) < percent).collect()
         });
     }
+    hash_sets(rounds.min(5));
+}
+
+/// The obvious way, for comparison: a set per node, asked for each object. A tenth of the nodes, which fit
+/// into memory.
+fn hash_sets(rounds: usize) {
+    let nodes = NODES / 10;
+    let ids: Vec<ObjectId> = (0..OBJECTS)
+        .map(|at| ObjectId::of(&at.to_le_bytes()))
+        .collect();
+    let sets: Vec<HashSet<ObjectId>> = (0..nodes).map(|_| ids.iter().copied().collect()).collect();
+    let held = |set: &HashSet<ObjectId>| ids.iter().filter(|id| set.contains(*id)).count();
+    let time = median_us(rounds, || sets.iter().map(held).collect::<Vec<_>>());
+    println!(
+        "{:<44} {time:>7.0} us",
+        format!("hash sets, {nodes} nodes only")
+    );
 }
 
 fn report(name: &str, rounds: usize, mut has: impl FnMut(&mut Random, u64) -> Vec<(u64, u64)>) {

@@ -17,7 +17,7 @@ pub struct InventoryLimits {
 }
 
 impl Default for InventoryLimits {
-    /// 10,000 nodes of 10,000 objects each, some 600 MB; see [`Inventory`].
+    /// 10,000 nodes of 10,000 objects each, some 600 MB; see [`Inventory`](super::Inventory).
     fn default() -> Self {
         Self {
             nodes: 10_000,
