@@ -28,6 +28,8 @@ pub use crate::source::Monitor;
 
 /// Longest wait for an agent that reads the same file just now.
 const WAIT: Duration = Duration::from_secs(10);
+/// How often room is made for a record.
+const ROOM_ATTEMPTS: u32 = 16;
 /// What errors call the file, whose path is not known.
 const NAME: &str = "passed file";
 /// Longest header in bytes: some 200,000 tensors. Its JSON takes several times as much memory.
@@ -261,17 +263,26 @@ impl Ingest<'_> {
     }
 
     fn record(&self, manifest: &Manifest, bindable: bool) -> Result<ManifestId, PublishError> {
-        let published = || {
-            let id = self.store.publish_manifest(manifest)?;
-            if bindable {
-                self.store.bind(&self.key(), id)?;
-            }
-            Ok(id)
-        };
-        match published() {
-            Err(PublishError::Io(error)) if error.is_full() && (self.make_room)(1) => published(),
-            result => result,
+        let id = self.with_room(|| self.store.publish_manifest(manifest))?;
+        if bindable && let Err(error) = self.with_room(|| self.store.bind(&self.key(), id)) {
+            // The file is in the store, and will be read again the next time.
+            tracing::debug!(%error, "identity not bound");
         }
+        Ok(id)
+    }
+
+    /// Makes room for one file as often as others take that away again, within bounds.
+    fn with_room<T>(
+        &self,
+        publish: impl Fn() -> Result<T, PublishError>,
+    ) -> Result<T, PublishError> {
+        for _ in 0..ROOM_ATTEMPTS {
+            match publish() {
+                Err(error) if error.is_full() && (self.make_room)(1) => {}
+                result => return result,
+            }
+        }
+        publish()
     }
 
     /// Checked before the header is read: what it takes in memory is the reader's.

@@ -47,7 +47,12 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let (commands, received) = channel();
     let names = config.file.stores.iter().map(|store| store.name.clone());
     let metrics = Arc::new(Metrics::new(names));
-    let health = Arc::new(Health::new(config.interval() * 2 + LONGEST_PASS));
+    let health = Health::new(config.interval() * 2 + LONGEST_PASS);
+    #[cfg(feature = "node")]
+    let (driver, registration) = watch::channel(NodeRole::driver_at_start(&config, dry_run));
+    #[cfg(feature = "node")]
+    let health = health.with_driver(registration);
+    let health = Arc::new(health);
     let (status, latest) = watch::channel(None);
     #[cfg(feature = "node")]
     if !dry_run {
@@ -69,7 +74,14 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         (Some(sockets), closed)
     };
     #[cfg(feature = "node")]
-    let role = NodeRole::start(&config, dry_run, &commands, &metrics, stopped.clone());
+    let role = NodeRole::start(
+        &config,
+        dry_run,
+        &commands,
+        &metrics,
+        driver,
+        stopped.clone(),
+    );
     let teller = Teller::new(commands.clone(), metrics, health, status, sockets);
     let mut engine = tokio::task::spawn_blocking(|| Engine::new(node, received, teller).run());
     let mut ended = None;

@@ -3,7 +3,7 @@
 //! | path | what |
 //! |---|---|
 //! | `/healthz` | 200 while the daemon's loop reports heartbeats, otherwise 503 and the reason |
-//! | `/readyz` | 200 once a pass has ended and all stores can be used, otherwise 503 and what is missing |
+//! | `/readyz` | 200 once a pass has ended, all stores can be used, and the kubelet knows the CSI driver if there is one; otherwise 503 and what is missing |
 //! | `/metrics` | OpenMetrics text |
 //! | `/status` | the node at the end of the last pass, as JSON; `?models=true` adds every model |
 //! | `/inventory` | models by store, and how much of each is here, as JSON; its shape is in [`inventory`] |
@@ -33,7 +33,7 @@ use tower_http::compression::CompressionLayer;
 use crate::metrics::{self, Metrics};
 use crate::report::NodeStatus;
 
-pub use self::health::Health;
+pub use self::health::{Driver, Health};
 pub use self::limits::Limits;
 pub use self::pages::OBSERVED_HEADER;
 
@@ -116,7 +116,7 @@ async fn healthz(State(shared): State<Shared>) -> Response {
 
 async fn readyz(State(shared): State<Shared>) -> Response {
     let status = shared.status.borrow().clone();
-    answer(health::ready(status.as_deref()))
+    answer(health::ready(&shared.health, status.as_deref()))
 }
 
 fn answer(result: Result<(), String>) -> Response {

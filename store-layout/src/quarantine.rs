@@ -39,9 +39,11 @@ impl Store {
         let name = object.file_name();
         let failed = |error| IoError::new("quarantine", self.path(Folder::Objects, &name), error);
         // Two at once could each take the other's check for their own.
-        let _alone = self
-            .lock_key(&object.id.0, WAIT, || false)?
-            .ok_or_else(|| failed(Errno::EBUSY))?;
+        let alone = self.lock_key(&object.id.0, WAIT, || false)?;
+        // Damage is not to be served because somebody who can only read is in the way.
+        if alone.is_none() && !self.is_obstructed(&object.id.0) {
+            return Err(failed(Errno::EBUSY));
+        }
         crash::passed("Q1");
         let held = match self.hold(&name).map_err(failed)? {
             Found::Gone => return Ok(false),

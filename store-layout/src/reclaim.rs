@@ -40,6 +40,8 @@ impl Store {
         let file = match self.open_for_locking(&name) {
             Ok(file) => file,
             Err(Errno::ENOENT) => return Ok(Reclaimed::Absent),
+            // A lease (fcntl(2)), which the kernel takes away some time after this.
+            Err(Errno::EAGAIN) => return Ok(Reclaimed::Referenced),
             Err(error) => return Err(IoError::new("open for reclaim", path(), error).into()),
         };
         crash::passed("R1");

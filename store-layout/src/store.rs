@@ -256,10 +256,12 @@ impl Store {
         self.lock_key(key, wait, give_up).ok().flatten()
     }
 
-    /// Whether a process that has no use for the creation lock of `key` keeps others from taking it, by a read lock.
+    /// Whether a process that has no use for the creation lock of `key` keeps others from taking it, by a read lock or a lease.
     pub fn is_obstructed(&self, key: &Digest) -> bool {
-        let file = File::open(self.root.join(LOCKS));
-        file.is_ok_and(|file| is_obstructed(&file, key))
+        match self.open_locks() {
+            Ok(file) => is_obstructed(&file, key),
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        }
     }
 
     /// As [`Store::creation_lock`], but the file of the locks must be there and open.
@@ -270,10 +272,19 @@ impl Store {
         give_up: impl FnMut() -> bool,
     ) -> Result<Option<CreationLock>, IoError> {
         let deadline = Instant::now() + wait;
-        let path = self.root.join(LOCKS);
-        let file = OpenOptions::new().read(true).write(true).open(&path);
-        let file = file.map_err(|error| IoError::new("open", &path, error))?;
-        Ok(CreationLock::acquire(file, key, deadline, give_up))
+        match self.open_locks() {
+            Ok(file) => Ok(CreationLock::acquire(file, key, deadline, give_up)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(IoError::new("open", self.root.join(LOCKS), error)),
+        }
+    }
+
+    /// Without waiting for a lease to be broken (fcntl(2)): whoever has one could hold this up for 45 s, again and again.
+    fn open_locks(&self) -> std::io::Result<File> {
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true);
+        let options = options.custom_flags(OFlag::O_NONBLOCK.bits());
+        options.open(self.root.join(LOCKS))
     }
 
     pub(crate) fn folder(&self, folder: Folder) -> &OwnedFd {

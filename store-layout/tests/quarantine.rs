@@ -23,15 +23,36 @@ fn lock_as_a_reclaimer(path: &Path) -> File {
         .write(true)
         .open(path)
         .unwrap();
+    lock(&file, libc::F_WRLCK);
+    file
+}
+
+fn lock(file: &File, kind: libc::c_int) {
     let lock = libc::flock {
-        l_type: libc::F_WRLCK as libc::c_short,
+        l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: 0,
         l_len: 0,
         l_pid: 0,
     };
-    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
-    file
+    fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+}
+
+#[test]
+fn whoever_can_only_read_keeps_no_damage_in_place() {
+    let (dir, store) = new_store();
+    let object = store.publish(b"damaged", Access::ReadOnly).unwrap().object;
+    let locks = dir.path().join("locks");
+    let reader = File::open(&locks).unwrap();
+    lock(&reader, libc::F_RDLCK);
+    assert!(store.quarantine(&object).unwrap());
+
+    // A writer is another one who sets it aside, and is waited for.
+    drop(reader);
+    let object = store.publish(b"damaged", Access::ReadOnly).unwrap().object;
+    let writer = File::options().write(true).open(&locks).unwrap();
+    lock(&writer, libc::F_WRLCK);
+    store.quarantine(&object).unwrap_err();
 }
 
 #[test]

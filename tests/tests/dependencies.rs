@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Who may depend directly on which packages of this workspace, besides the store's layout.
-const MAY: [(&str, &[&str]); 12] = [
+const MAY: [(&str, &[&str]); 14] = [
     ("tetris-store-layout", &[]),
     ("tetris-agent", &[]),
     ("tetris-python", &["tetris-agent", "tetris-gpu-mirror"]),
@@ -48,7 +48,9 @@ const MAY: [(&str, &[&str]); 12] = [
     ("tetris-scaler", &["tetris-scaler-core"]),
     ("tetris-density", &["tetris-agent", "tetris-reclaimer"]),
     ("tetris-protocol-model", &[]),
-    ("tetris-deploy", ANYTHING),
+    ("tetris-webhook", &[]),
+    ("tetris-deploy-tests", ANYTHING),
+    ("tetris-container-tests", ANYTHING),
     ("tetris-tests", ANYTHING),
 ];
 const ANYTHING: &[&str] = &["*"];

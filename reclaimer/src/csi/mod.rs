@@ -107,7 +107,8 @@ pub enum CsiError {
 
 /// Serves the kubelet until `stop` is ready, then lets calls in progress end and removes the sockets. Mounts stay.
 ///
-/// `node` is the node's name. The configuration is one that [`CsiConfig::check`] accepts.
+/// `node` is the node's name. The configuration is one that [`CsiConfig::check`] accepts. `registered` becomes true once the kubelet
+/// has registered the driver; a new call is for who makes it false again.
 ///
 /// # Errors
 /// When a socket cannot be had, and when the kubelet refuses the driver: call it again after a while.
@@ -115,18 +116,20 @@ pub async fn serve_csi(
     config: CsiConfig,
     node: String,
     stores: Stores,
+    registered: watch::Sender<bool>,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), CsiError> {
+    let driver_name = config.driver.clone();
+    let driver = Driver::new(config.clone(), node, stores);
+    // First, since stores are to be looked after whether or not the kubelet can be served.
+    let telling = driver.clone();
+    let told = tokio::task::spawn_blocking(move || telling.tell_existing()).await;
+    told.map_err(|_| CsiError::Ended)?;
     let (listener, csi_name) = endpoint::listen(&config.socket()).await?;
     let (registry, registration_name) = endpoint::listen(&config.registration_socket()).await?;
     let (refusals, mut refused) = mpsc::channel(1);
     let (stopping, stopped) = watch::channel(false);
-    let registrar = Registrar::new(&config, refusals);
-    let driver_name = config.driver.clone();
-    let driver = Driver::new(config, node, stores);
-    let telling = driver.clone();
-    let told = tokio::task::spawn_blocking(move || telling.tell_existing()).await;
-    told.map_err(|_| CsiError::Ended)?;
+    let registrar = Registrar::new(&config, refusals, registered);
     let csi = Server::builder()
         .add_service(IdentityServer::new(driver.clone()))
         .add_service(NodeServer::new(driver));

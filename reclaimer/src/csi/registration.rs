@@ -6,7 +6,7 @@
 //! ends, and is to be started anew. A new socket under the old name is a new driver to the kubelet, and so is every one that it finds
 //! when it starts itself.
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status};
 
 use super::config::CsiConfig;
@@ -23,18 +23,27 @@ const VERSION: &str = "1.0.0";
 pub(super) struct Registrar {
     info: PluginInfo,
     refusals: mpsc::Sender<String>,
+    registered: watch::Sender<bool>,
 }
 
 impl Registrar {
-    /// `refusals` gets what the kubelet says when it does not register the driver.
-    pub fn new(config: &CsiConfig, refusals: mpsc::Sender<String>) -> Self {
+    /// `refusals` gets what the kubelet says when it does not register the driver, `registered` is true once it did.
+    pub fn new(
+        config: &CsiConfig,
+        refusals: mpsc::Sender<String>,
+        registered: watch::Sender<bool>,
+    ) -> Self {
         let info = PluginInfo {
             r#type: KIND.to_owned(),
             name: config.driver.clone(),
             endpoint: config.socket().to_string_lossy().into_owned(),
             supported_versions: vec![VERSION.to_owned()],
         };
-        Self { info, refusals }
+        Self {
+            info,
+            refusals,
+            registered,
+        }
     }
 }
 
@@ -54,6 +63,7 @@ impl Registration for Registrar {
         let status = request.into_inner();
         if status.plugin_registered {
             tracing::info!(driver = self.info.name, "registered with the kubelet");
+            self.registered.send_replace(true);
         } else {
             // A second refusal says nothing new: the service is about to end.
             let _told_already = self.refusals.try_send(status.error);

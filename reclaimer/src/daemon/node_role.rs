@@ -10,6 +10,7 @@ use super::mounts;
 use super::volumes::{self, Wanted};
 use crate::config::Config;
 use crate::engine::Command;
+use crate::http::Driver;
 use crate::metrics::Metrics;
 
 /// The node's role while the daemon runs.
@@ -22,17 +23,28 @@ pub(super) struct NodeRole {
 }
 
 impl NodeRole {
+    /// What is to be said of the driver before it runs.
+    pub(super) fn driver_at_start(config: &Config, dry_run: bool) -> Driver {
+        if config.file.csi.is_some() && !dry_run {
+            Driver::Waiting
+        } else {
+            Driver::Absent
+        }
+    }
+
     /// Serves pods their volumes, until `stopped`. The tmpfs is there.
     pub(super) fn start(
         config: &Config,
         dry_run: bool,
         commands: &Sender<Command>,
         metrics: &Arc<Metrics>,
+        driver: watch::Sender<Driver>,
         stopped: watch::Receiver<bool>,
     ) -> Self {
         let volumes = (!dry_run).then(|| {
             let (wanted, follows) = watch::channel(Wanted::of(&config.file));
-            let served = volumes::serve(follows, commands.clone(), Arc::clone(metrics), stopped);
+            let metrics = Arc::clone(metrics);
+            let served = volumes::serve(follows, commands.clone(), metrics, driver, stopped);
             (wanted, served)
         });
         Self {

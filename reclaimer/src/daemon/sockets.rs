@@ -26,6 +26,8 @@ pub(super) struct Sockets {
     metrics: Arc<Metrics>,
     broker: Broker,
     served: Vec<Served>,
+    /// Pods get the stores read-only, so nobody who asks for room could use it himself.
+    readers_only: bool,
     /// Stores without a socket, which were told of.
     told: Vec<OpenStore>,
 }
@@ -57,6 +59,7 @@ impl Sockets {
             metrics,
             broker,
             served: Vec::new(),
+            readers_only: false,
             told: Vec::new(),
         };
         (sockets, closed)
@@ -65,6 +68,10 @@ impl Sockets {
     /// Serves these stores and no others, under this configuration.
     pub(super) fn serve(&mut self, open: &[OpenStore], config: &Config) {
         self.broker.configure(IngestOptions::from(config));
+        let readers_only = gives_volumes(config);
+        if std::mem::replace(&mut self.readers_only, readers_only) != readers_only {
+            self.served.clear();
+        }
         self.served
             .retain(|served| open.contains(&served.store) && !served.server.is_finished());
         self.told.retain(|store| open.contains(store));
@@ -78,7 +85,9 @@ impl Sockets {
     fn start(&mut self, store: &OpenStore) {
         let _runtime = self.runtime.enter();
         let socket = match Socket::bind(&store.root, store.name.as_str()) {
-            Ok(socket) => socket.with_broker(self.broker.clone()),
+            Ok(socket) => socket
+                .with_broker(self.broker.clone())
+                .for_readers(self.readers_only),
             Err(error) => {
                 if !self.told.contains(store) {
                     tracing::warn!(store = store.name, %error, "no socket: agents make room by themselves");
@@ -105,6 +114,16 @@ impl Sockets {
             server: self.runtime.spawn(served),
         });
     }
+}
+
+#[cfg(feature = "node")]
+fn gives_volumes(config: &Config) -> bool {
+    config.file.csi.is_some()
+}
+
+#[cfg(not(feature = "node"))]
+fn gives_volumes(_config: &Config) -> bool {
+    false
 }
 
 async fn hand_on(

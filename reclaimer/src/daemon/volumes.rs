@@ -11,6 +11,7 @@ use super::until;
 use crate::config::{ConfigFile, StoreConfig};
 use crate::csi::{CsiConfig, Stores, serve_csi};
 use crate::engine::Command;
+use crate::http::Driver;
 use crate::metrics::Metrics;
 use crate::report::ErrorClass;
 
@@ -43,21 +44,24 @@ pub(super) fn serve(
     wanted: watch::Receiver<Wanted>,
     commands: Sender<Command>,
     metrics: Arc<Metrics>,
+    state: watch::Sender<Driver>,
     stopped: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    tokio::spawn(follow(wanted, commands, metrics, stopped))
+    tokio::spawn(follow(wanted, commands, metrics, state, stopped))
 }
 
 async fn follow(
     mut wanted: watch::Receiver<Wanted>,
     commands: Sender<Command>,
     metrics: Arc<Metrics>,
+    state: watch::Sender<Driver>,
     stopped: watch::Receiver<bool>,
 ) {
     let mut wait = FIRST_WAIT;
     while !*stopped.borrow() {
         let now = wanted.borrow_and_update().clone();
         let Some(csi) = now.csi else {
+            state.send_replace(Driver::Absent);
             tokio::select! {
                 changed = wanted.changed() => if changed.is_err() { return },
                 () = until(stopped.clone()) => return,
@@ -73,8 +77,19 @@ async fn follow(
                 () = until(stopped.clone()) => {}
             }
         };
+        state.send_replace(Driver::Waiting);
+        let (registered, mut told) = watch::channel(false);
+        let served = serve_csi(csi, now.node, stores, registered, stop);
+        let registration = async {
+            if told.wait_for(|registered| *registered).await.is_ok() {
+                state.send_replace(Driver::Registered);
+            }
+        };
         let began = tokio::time::Instant::now();
-        let Err(error) = serve_csi(csi, now.node, stores, stop).await else {
+        // The sender goes with the services, so both end.
+        let (served, ()) = tokio::join!(served, registration);
+        state.send_replace(Driver::Waiting);
+        let Err(error) = served else {
             continue;
         };
         if began.elapsed() > LONGEST_WAIT {

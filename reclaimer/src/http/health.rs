@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::report::NodeStatus;
@@ -12,6 +13,18 @@ use crate::report::NodeStatus;
 pub struct Health {
     limit: Duration,
     last: Mutex<Instant>,
+    driver: Option<watch::Receiver<Driver>>,
+}
+
+/// What the kubelet knows of the daemon's volumes for pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    /// There is no driver for it.
+    Absent,
+    /// The driver is not registered yet, or no longer.
+    Waiting,
+    /// Pods can have volumes.
+    Registered,
 }
 
 impl Health {
@@ -20,7 +33,15 @@ impl Health {
         Self {
             limit,
             last: Mutex::new(Instant::now()),
+            driver: None,
         }
+    }
+
+    /// The daemon is ready only when this is not [`Driver::Waiting`].
+    #[must_use]
+    pub fn with_driver(mut self, driver: watch::Receiver<Driver>) -> Self {
+        self.driver = Some(driver);
+        self
     }
 
     /// The loop runs.
@@ -47,15 +68,19 @@ impl Health {
 }
 
 /// What is missing before the daemon is ready, line by line.
-pub(super) fn ready(status: Option<&NodeStatus>) -> Result<(), String> {
+pub(super) fn ready(health: &Health, status: Option<&NodeStatus>) -> Result<(), String> {
     let Some(status) = status else {
         return Err("no pass has ended yet".to_owned());
     };
-    let missing: Vec<String> = status
+    let mut missing: Vec<String> = status
         .stores
         .iter()
         .filter_map(|store| Some(format!("store {}: {}", store.name, store.error.as_ref()?)))
         .collect();
+    let driver = health.driver.as_ref().map(|driver| *driver.borrow());
+    if driver == Some(Driver::Waiting) {
+        missing.push("the kubelet has not registered the CSI driver; the log says more".to_owned());
+    }
     if missing.is_empty() {
         return Ok(());
     }

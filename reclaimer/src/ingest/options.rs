@@ -41,9 +41,10 @@ impl Default for IngestConfig {
             concurrent: 4,
             per_store: 2,
             per_user: 1,
-            queue: 64,
-            queue_per_user: 8,
-            wait_secs: 60,
+            // The replicas of a model that start at once, each with a file of its own.
+            queue: 128,
+            queue_per_user: 96,
+            wait_secs: 300,
             // Less than an agent waits for a message, so that it is told.
             stall_secs: 20,
             max_file_bytes: None,

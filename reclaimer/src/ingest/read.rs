@@ -166,6 +166,7 @@ fn refusal_of(error: &IngestError) -> IngestRefusal {
         IngestError::Changed => IngestReason::CHANGED,
         IngestError::TooLarge { .. } => IngestReason::TOO_LARGE,
         IngestError::Load(LoadError::Header(_) | LoadError::Dtype { .. }) => IngestReason::INVALID,
+        IngestError::Publish(error) if error.is_full() => IngestReason::NO_ROOM,
         _ => IngestReason::UNAVAILABLE,
     };
     refusal(reason, error.to_string())

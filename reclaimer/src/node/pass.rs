@@ -74,7 +74,9 @@ impl Node {
         if freed && !self.dry_run {
             sight = self.look(Refresh::Changes, now_ms, &mut progress);
         }
-        let rooms = needs.iter().map(|need| self.room(need, &sight, &progress));
+        let rooms = needs
+            .iter()
+            .map(|need| self.answer(need, &sight, &progress));
         Passed {
             rooms: rooms.collect(),
             status: self.status(&sight, &progress.shortfalls, now_ms),

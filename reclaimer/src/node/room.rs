@@ -73,6 +73,21 @@ impl Node {
         Some((index, usage))
     }
 
+    /// What came of a need, at the end of a pass. Where there was room as the pass was planned, others have taken it since, as they may after
+    /// any answer: a "no" would be final, and so it is told to try again.
+    pub(super) fn answer(&self, need: &Need, sight: &Sight, progress: &Progress) -> Room {
+        let mut room = self.room(need, sight, progress);
+        let within_limit = room.missing_bytes <= need.bytes.saturating_sub(room.free_bytes);
+        let planned = !progress
+            .shortfalls
+            .iter()
+            .any(|missed| missed.goal == Goal::Requests);
+        if planned && within_limit && room.refused == Some(Refused::InUse) {
+            room.refused = None;
+        }
+        room
+    }
+
     /// What came of a need.
     pub(super) fn room(&self, need: &Need, sight: &Sight, progress: &Progress) -> Room {
         let Some((index, usage)) = self.usage_of(&need.store, sight) else {

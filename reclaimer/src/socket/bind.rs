@@ -33,6 +33,7 @@ pub struct Socket {
     pub(super) listener: UnixListener,
     pub(super) store: Arc<Store>,
     pub(super) broker: Option<Broker>,
+    pub(super) readers_only: bool,
     pub(super) name: String,
     path: PathBuf,
     /// Device and inode of the socket: a later daemon's is another one.
@@ -61,6 +62,7 @@ impl Socket {
             listener,
             store: Arc::new(store),
             broker: None,
+            readers_only: false,
             name: name.into(),
             path,
             file,
@@ -71,6 +73,14 @@ impl Socket {
     #[must_use]
     pub fn with_broker(mut self, broker: Broker) -> Self {
         self.broker = Some(broker);
+        self
+    }
+
+    /// Nobody may have room made here: whoever comes can only read the store, root of a container among them. All are admitted
+    /// within [`Limits::per_user`](super::Limits::per_user).
+    #[must_use]
+    pub fn for_readers(mut self, readers_only: bool) -> Self {
+        self.readers_only = readers_only;
         self
     }
 

@@ -200,7 +200,7 @@ impl Client {
                 missing_bytes: 0,
                 reason: RefusalReason::NOT_ALLOWED,
                 text: format!(
-                    "uid {} may not have room made; root and the store's owner may",
+                    "uid {} may not have room made here; root and the store's owner may, unless pods get the store as a volume",
                     self.peer.uid
                 ),
             });

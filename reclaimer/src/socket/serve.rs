@@ -61,7 +61,7 @@ impl Socket {
     /// Who may have room made: whoever could reclaim by himself.
     fn may_ask(&self, uid: u32) -> bool {
         let owner = std::fs::metadata(self.store.objects_dir()).map(|folder| folder.uid());
-        uid == 0 || owner.is_ok_and(|owner| owner == uid)
+        !self.readers_only && (uid == 0 || owner.is_ok_and(|owner| owner == uid))
     }
 }
 
@@ -79,7 +79,8 @@ impl Server {
             return;
         };
         let allowed = socket.may_ask(peer.uid);
-        let Some(slot) = self.admission.admit(peer.uid, !allowed, &self.limits) else {
+        let stranger = !allowed && !socket.readers_only;
+        let Some(slot) = self.admission.admit(peer.uid, stranger, &self.limits) else {
             return (self.on_fault)(Fault::Crowded(peer));
         };
         let client = Client {

@@ -12,7 +12,7 @@ use tetris_reclaimer::csi::{CsiConfig, CsiError, Stores, serve_csi};
 use tetris_store_layout::{CreateOptions, Store};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint, Uri};
@@ -86,6 +86,7 @@ pub struct Driver {
     config: CsiConfig,
     /// Stores of namespaces that were told of.
     pub told: Arc<Mutex<Vec<StoreConfig>>>,
+    pub is_registered: watch::Receiver<bool>,
 }
 
 impl Driver {
@@ -97,10 +98,17 @@ impl Driver {
             tell.lock().unwrap().push(store.clone());
         });
         let runtime = Runtime::new().unwrap();
+        let (registered, is_registered) = watch::channel(false);
         let (stop, stopped) = oneshot::channel::<()>();
-        let serving = serve_csi(config.clone(), "node-1".to_owned(), stores, async {
-            let _stopped = stopped.await;
-        });
+        let serving = serve_csi(
+            config.clone(),
+            "node-1".to_owned(),
+            stores,
+            registered,
+            async {
+                let _stopped = stopped.await;
+            },
+        );
         let served = runtime.spawn(serving);
         let deadline = std::time::Instant::now() + PATIENCE;
         let socket = config.registration_socket();
@@ -114,6 +122,7 @@ impl Driver {
             served,
             config: config.clone(),
             told,
+            is_registered,
         }
     }
 

@@ -1,6 +1,8 @@
 //! The command `tetris-reclaimer run` as the DaemonSet runs it: it mounts, makes stores for namespaces, and serves the kubelet.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -8,8 +10,11 @@ use std::time::Instant;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tetris_agent::Agent;
-use tetris_reclaimer::csi::wire::NodeUnpublishVolumeResponse;
-use tetris_reclaimer::csi::wire::{NodePublishVolumeResponse, NodeUnpublishVolumeRequest};
+use tetris_agent::daemon::{Outcome, RefusalReason, make_room};
+use tetris_reclaimer::csi::wire::{
+    NodePublishVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
+    RegistrationStatus, RegistrationStatusResponse,
+};
 use tetris_store_layout::Store;
 use tonic::Status;
 
@@ -58,6 +63,18 @@ impl Daemon {
         });
     }
 
+    fn ready(&self) -> String {
+        let log = self.log();
+        let address = log.split("address=").nth(1).expect(&log);
+        let mut stream = TcpStream::connect(address.lines().next().unwrap().trim()).unwrap();
+        stream
+            .write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
     fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
@@ -80,7 +97,7 @@ fn configure(host: &Host, mount: &str) -> PathBuf {
     let path = host.kubelet().with_file_name("node.toml");
     let stores = host.tmpfs().join("stores");
     let text = format!(
-        "interval_secs = 1\n\
+        "interval_secs = 1\nlisten = \"127.0.0.1:0\"\n\
          [mount]\nreserve_bytes = 67108864\npath = \"{stores}\"\n{mount}\n\
          [csi]\nkubelet_dir = \"{kubelet}\"\n\
          [csi.per_namespace]\npath = \"{stores}/{{namespace}}\"\n",
@@ -95,6 +112,16 @@ fn publish(host: &Host, target: &Path, namespace: &str) -> Result<(), Status> {
     let method = "/csi.v1.Node/NodePublishVolume";
     let socket = host.config().socket();
     call_at::<_, NodePublishVolumeResponse>(socket, method, request(target, namespace)).map(drop)
+}
+
+fn register(host: &Host) {
+    let status = RegistrationStatus {
+        plugin_registered: true,
+        error: String::new(),
+    };
+    let method = "/pluginregistration.Registration/NotifyRegistrationStatus";
+    let socket = host.config().registration_socket();
+    call_at::<_, RegistrationStatusResponse>(socket, method, status).unwrap();
 }
 
 fn unpublish(host: &Host, target: &Path) {
@@ -130,11 +157,25 @@ fn pods_share_through_the_volume_and_a_restart_disturbs_nobody() {
     let mut daemon = Daemon::start(&config);
     daemon.serves(&host);
     assert_eq!(size_of(&stores), 64 * MIB, "the limit less the reserve");
+    let answer = daemon.ready();
+    assert!(
+        answer.contains("has not registered the CSI driver"),
+        "{answer}"
+    );
+    register(&host);
+    let answer = daemon.ready();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let (pod, other) = (host.target("pod"), host.target("other"));
     publish(&host, &pod, "blue").unwrap();
     expect_read_only(&pod);
     // A pod that starts at once finds the daemon listening.
     assert!(pod.join("daemon").exists(), "{}", daemon.log());
+    // Root of a pod is not the node's root.
+    let outcome = make_room(&pod.join("daemon"), 4096, 1, PATIENCE);
+    let Outcome::Refused(refusal) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(refusal.reason, RefusalReason::NOT_ALLOWED);
     let file = model_file(host.kubelet().parent().unwrap());
     let agent = Agent::open(&pod).unwrap();
     let model = agent.load(&file).unwrap();

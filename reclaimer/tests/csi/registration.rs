@@ -48,7 +48,9 @@ fn the_kubelet_is_told_where_the_services_are() {
     let socket = dir.path().join("plugins/csi.example.com/csi.sock");
     assert_eq!(info.endpoint, socket.to_str().unwrap());
     assert_eq!(info.supported_versions, ["1.0.0"]);
+    assert!(!*driver.is_registered.borrow());
     notify(&driver, &config, true, "");
+    assert!(*driver.is_registered.borrow());
     // Nobody but root may have something mounted.
     for socket in [&registration, &socket] {
         let mode = fs::symlink_metadata(socket).unwrap().permissions().mode();

@@ -92,11 +92,11 @@ fn each_field_that_is_wrong_is_named_with_what_it_may_be() {
         ),
         (
             "queue_per_user = 0",
-            "`ingest.queue_per_user`: expected 1 to 64, found 0",
+            "`ingest.queue_per_user`: expected 1 to 128, found 0",
         ),
         (
-            "queue_per_user = 65",
-            "`ingest.queue_per_user`: expected 1 to 64, found 65",
+            "queue_per_user = 129",
+            "`ingest.queue_per_user`: expected 1 to 128, found 129",
         ),
         (
             "wait_secs = 0",

@@ -1,0 +1,11 @@
+# An image of one statically linked binary, made without a network. deploy/images/build builds binaries and images; by hand, with
+# the binary in FOLDER:
+#     docker build -f deploy/images/prebuilt.Dockerfile --build-arg BINARY=tetris-reclaimer --build-arg USER=0:0 -t tetris-node FOLDER
+# There is no entry point, which could not have the binary's name in it: manifests say the command, and by hand it is
+#     docker run tetris-agent tetris --version
+FROM scratch
+ARG BINARY
+ARG USER=65532:65532
+COPY ${BINARY} /usr/local/bin/
+ENV PATH=/usr/local/bin
+USER ${USER}

@@ -1,0 +1,13 @@
+# The mutating webhook, from source. The context is the repository:
+#     docker build -f deploy/images/webhook.Dockerfile -t tetris-webhook .
+FROM rust:1.95-slim-trixie AS build
+WORKDIR /src
+COPY . .
+RUN RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" cargo build --locked --release \
+        --target "$(rustc -vV | sed -n 's/host: //p')" --package tetris-webhook --bin tetris-webhook \
+    && cp target/*/release/tetris-webhook /tetris-webhook
+
+FROM scratch
+COPY --from=build /tetris-webhook /usr/local/bin/tetris-webhook
+USER 65532:65532
+ENTRYPOINT ["/usr/local/bin/tetris-webhook"]

@@ -1,0 +1,69 @@
+//! What is rendered, and how.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::files;
+
+/// Name of the golden file, and the folder of `deploy/` that it is rendered from.
+pub const RENDERED: [(&str, &str); 12] = [
+    ("node", "overlays/node"),
+    ("webhook", "overlays/webhook"),
+    ("dedicated", "overlays/dedicated"),
+    ("gpu", "overlays/gpu"),
+    ("development", "overlays/development"),
+    ("monitoring", "overlays/monitoring"),
+    ("sample-pytorch", "samples/pytorch"),
+    ("sample-onnxruntime", "samples/onnxruntime"),
+    ("sample-llama-cpp", "samples/llama-cpp"),
+    ("sample-development", "samples/development"),
+    ("cluster-install", "tests/cluster/install"),
+    ("cluster-pods", "tests/cluster/pods"),
+];
+
+/// Those that install the daemon.
+pub const INSTALLS: [&str; 6] = [
+    "node",
+    "webhook",
+    "dedicated",
+    "gpu",
+    "development",
+    "cluster-install",
+];
+
+/// Those whose pods any namespace may have (Pod Security "restricted").
+pub const RESTRICTED: [&str; 4] = [
+    "sample-pytorch",
+    "sample-onnxruntime",
+    "sample-llama-cpp",
+    "cluster-pods",
+];
+
+/// Where the golden file of this name is.
+pub fn golden(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
+    folder.join(format!("{name}.yaml"))
+}
+
+/// Whether there is a `kubectl`.
+pub fn is_there() -> bool {
+    let mut command = Command::new("kubectl");
+    command.args(["version", "--client"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// What `kubectl kustomize` makes of a folder of `deploy/`.
+///
+/// # Errors
+/// What kubectl says.
+pub fn render(folder: &str) -> anyhow::Result<String> {
+    let mut command = Command::new("kubectl");
+    let output = command
+        .arg("kustomize")
+        .arg(files::deploy().join(folder))
+        .output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "{folder}: {errors}");
+    Ok(String::from_utf8(output.stdout)?)
+}

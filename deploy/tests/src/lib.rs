@@ -1,0 +1,9 @@
+//! What the tests of `deploy/` have in common: manifests as kustomize renders them, and a cluster to try them on.
+
+pub mod cluster;
+pub mod files;
+pub mod kustomize;
+pub mod model;
+pub mod objects;
+pub mod quantity;
+pub mod skipped;

@@ -1,0 +1,58 @@
+//! A model small enough for a ConfigMap.
+
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, serialize};
+
+/// Tensors of the model.
+pub const TENSORS: usize = 4;
+/// Bytes of each: over the 64 KiB below which tensors are packed together, so that each is an object.
+pub const TENSOR_BYTES: usize = 128 << 10;
+
+/// A safetensors file; the same bytes at every call.
+///
+/// # Errors
+/// None that happens with these tensors.
+pub fn bytes() -> anyhow::Result<Vec<u8>> {
+    let data: Vec<Vec<u8>> = (0..TENSORS).map(contents).collect();
+    let views = data.iter().enumerate().map(|(index, data)| {
+        let shape = vec![TENSOR_BYTES / 4];
+        let view = TensorView::new(Dtype::F32, shape, data)?;
+        Ok((format!("tensor.{index}"), view))
+    });
+    let views = views.collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(serialize(views, None)?)
+}
+
+/// Different for each tensor, so that no two are one object.
+fn contents(tensor: usize) -> Vec<u8> {
+    let words = (0_u32..).take(TENSOR_BYTES / 4);
+    let words = words.map(|word| word.wrapping_mul(0x9e37_79b9).rotate_left(tensor as u32));
+    words.flat_map(u32::to_le_bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tetris_agent::Agent;
+
+    use super::*;
+
+    #[test]
+    fn the_agent_loads_the_model_and_a_config_map_can_carry_it() {
+        let bytes = bytes().unwrap();
+        // In base64, with the rest of the object, below the 1 MiB that the API server takes.
+        assert!(bytes.len() * 4 / 3 < 900 << 10, "{}", bytes.len());
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.safetensors");
+        std::fs::write(&path, bytes).unwrap();
+        let model = Agent::connect(dir.path().join("no-store"))
+            .load(&path)
+            .unwrap();
+        let tensors: Vec<_> = model
+            .tensors()
+            .map(|tensor| tensor.bytes().to_vec())
+            .collect();
+        assert_eq!(tensors.len(), TENSORS);
+        assert!(tensors.iter().all(|tensor| tensor.len() == TENSOR_BYTES));
+        assert!(tensors.windows(2).all(|two| two[0] != two[1]));
+    }
+}

@@ -1,0 +1,105 @@
+//! Every container's arguments are parsed by the program that gets them.
+
+use std::process::Command;
+
+use clap::CommandFactory;
+use serde_json::Value;
+use tetris_deploy_tests::files;
+use tetris_deploy_tests::kustomize::RENDERED;
+use tetris_deploy_tests::objects::{Objects, Pods, list, text, texts};
+
+use crate::daemon::Daemon;
+
+/// What `tetris` ends with when it does not understand its arguments.
+const USAGE: i32 = 2;
+/// What `cargo run` ends with when there is no program to run.
+const CARGO_FAILED: i32 = 101;
+
+#[test]
+fn every_containers_arguments_are_parsed_by_its_program() {
+    let mut programs = 0;
+    for (name, _) in RENDERED {
+        let objects = Objects::golden(name);
+        for pods in objects.pods() {
+            for container in pods.containers() {
+                parse(&objects, &pods, container);
+                programs += 1;
+            }
+        }
+    }
+    assert!(programs > RENDERED.len(), "{programs}");
+}
+
+fn parse(objects: &Objects, pods: &Pods<'_>, container: &Value) {
+    let mut command = texts(&container["command"]);
+    command.extend(texts(&container["args"]));
+    match command[0] {
+        "/usr/local/bin/tetris-reclaimer" => {
+            let definition = tetris_reclaimer::cli::Cli::command();
+            let parsed = definition.try_get_matches_from(Daemon::of(objects).arguments());
+            parsed.unwrap_or_else(|error| panic!("{}: {error}", pods.name()));
+        }
+        "/usr/local/bin/tetris-webhook" => parsed_by_the_webhook(&command, container),
+        "/usr/local/bin/tetris" => understood_by_tetris(&command[1..]),
+        "python" => understood_by_server(text(&container["image"]), &command),
+        other => panic!("{}: no definition of `{other}` is known", pods.name()),
+    }
+}
+
+/// The kubelet replaces `$(NAME)` by the container's variable.
+fn parsed_by_the_webhook(command: &[&str], container: &Value) {
+    let expanded = command.iter().map(|argument| {
+        let name = argument
+            .strip_prefix("$(")
+            .and_then(|rest| rest.strip_suffix(')'));
+        let Some(name) = name else {
+            return (*argument).to_owned();
+        };
+        let mut variables = list(&container["env"]).iter();
+        assert!(variables.any(|variable| variable["name"] == name), "{name}");
+        "tetris-system".to_owned()
+    });
+    let expanded: Vec<_> = expanded.collect();
+    let parsed = tetris_webhook::cli::Cli::command().try_get_matches_from(&expanded);
+    parsed.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// The command's definition is in the program alone. So it runs, without a store and a model, and says how far it came.
+fn understood_by_tetris(arguments: &[&str]) {
+    let code = ended_with(arguments);
+    assert!(
+        code != USAGE && code != CARGO_FAILED,
+        "{arguments:?}: {code}"
+    );
+    let mut wrong = vec!["--no-such-option"];
+    wrong.extend(arguments);
+    assert_eq!(ended_with(&wrong), USAGE, "{arguments:?}");
+}
+
+fn ended_with(arguments: &[&str]) -> i32 {
+    let dir = tempfile::tempdir().unwrap();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["run", "--quiet", "--offline", "--locked"]);
+    command.args(["--package", "tetris-agent", "--bin", "tetris", "--"]);
+    command.args(arguments).env("TETRIS_STORE", dir.path());
+    let output = command.current_dir(files::deploy()).output().unwrap();
+    output.status.code().unwrap()
+}
+
+/// The samples' own servers. Their frameworks are not here, so it is their text that is asked.
+fn understood_by_server(image: &str, command: &[&str]) {
+    let folder = image.strip_prefix("tetris-sample-").unwrap();
+    let (program, arguments) = (command[1], &command[2..]);
+    let file = program.strip_prefix("/app/").unwrap();
+    let source = files::read(&format!("samples/{folder}/{file}"));
+    for flag in arguments
+        .iter()
+        .filter(|argument| argument.starts_with('-'))
+    {
+        assert!(
+            source.contains(&format!("add_argument(\"{flag}\"")),
+            "{image}: {flag}"
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! The daemon of an install, configured as it would be there.
+
+use clap::{Command, CommandFactory, FromArgMatches};
+use serde_json::Value;
+use tetris_deploy_tests::objects::{Objects, Pods, list, text, texts};
+use tetris_deploy_tests::quantity;
+use tetris_reclaimer::cli::Cli;
+use tetris_reclaimer::config::{Config, ConfigFlags};
+
+/// The daemon of one install.
+pub struct Daemon<'a> {
+    pub pods: Pods<'a>,
+    pub container: &'a Value,
+}
+
+impl<'a> Daemon<'a> {
+    pub fn of(objects: &'a Objects) -> Self {
+        let mut all = objects.pods().into_iter();
+        let pods = all
+            .find(|pods| pods.name() == "DaemonSet tetris-node")
+            .unwrap();
+        let [container] = list(&pods.spec["containers"]) else {
+            panic!("expected one container");
+        };
+        Self { pods, container }
+    }
+
+    /// The arguments, followed by what the environment says, as flags.
+    pub fn arguments(&self) -> Vec<String> {
+        let definition = Cli::command();
+        let mut all = vec![text(&self.container["command"][0]).to_owned()];
+        all.extend(
+            texts(&self.container["args"])
+                .into_iter()
+                .map(str::to_owned),
+        );
+        for variable in list(&self.container["env"]) {
+            let flag = flag_of(&definition, &all[1], text(&variable["name"]));
+            all.extend([format!("--{flag}"), self.value(variable)]);
+        }
+        all
+    }
+
+    /// What the kubelet makes of a variable.
+    fn value(&self, variable: &Value) -> String {
+        let from = &variable["valueFrom"];
+        if from["fieldRef"]["fieldPath"] == "spec.nodeName" {
+            return "node-1".to_owned();
+        }
+        assert_eq!(from["resourceFieldRef"]["resource"], "limits.memory");
+        assert_eq!(from["resourceFieldRef"]["divisor"], "1");
+        assert_eq!(
+            from["resourceFieldRef"]["containerName"],
+            self.container["name"]
+        );
+        self.memory_limit().to_string()
+    }
+
+    pub fn memory_limit(&self) -> u64 {
+        quantity::bytes(text(&self.container["resources"]["limits"]["memory"])).unwrap()
+    }
+
+    /// The text of its configuration file, found as the container would find it.
+    pub fn file(&self, objects: &'a Objects) -> &'a str {
+        let arguments = texts(&self.container["args"]);
+        let mut pairs = arguments.windows(2);
+        let path = pairs.find_map(|two| (two[0] == "--config").then_some(two[1]));
+        let (folder, file) = path.unwrap().rsplit_once('/').unwrap();
+        let mut mounts = list(&self.container["volumeMounts"]).iter();
+        let mount = mounts.find(|mount| mount["mountPath"] == folder).unwrap();
+        let name = &self.pods.volume(&mount["name"])["configMap"]["name"];
+        text(&objects.one("ConfigMap", text(name))["data"][file])
+    }
+
+    /// The configuration that the daemon would run with: the real definition of the command line, and the real checks.
+    pub fn config(&self, objects: &Objects) -> Config {
+        let matches = Cli::command().try_get_matches_from(self.arguments());
+        let matches = matches.unwrap_or_else(|error| panic!("{error}"));
+        let run = matches
+            .subcommand_matches("run")
+            .expect("the subcommand `run`");
+        let mut flags = ConfigFlags::from_arg_matches(run).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("node.toml");
+        std::fs::write(&path, self.file(objects)).unwrap();
+        flags.config = Some(path);
+        flags.load().unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+/// The flag of a subcommand that a variable stands for.
+fn flag_of(definition: &Command, subcommand: &str, variable: &str) -> String {
+    let mut subcommands = definition.get_subcommands();
+    let subcommand = subcommands
+        .find(|found| found.get_name() == subcommand)
+        .unwrap();
+    let mut arguments = subcommand.get_arguments();
+    let argument = arguments.find(|found| found.get_env().is_some_and(|env| env == variable));
+    let argument = argument.unwrap_or_else(|| panic!("no flag reads {variable}"));
+    argument.get_long().unwrap().to_owned()
+}

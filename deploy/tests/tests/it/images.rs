@@ -1,0 +1,150 @@
+//! Images: those that manifests name are built, and from what is there.
+
+use std::collections::BTreeMap;
+
+use tetris_deploy_tests::files;
+use tetris_deploy_tests::kustomize::RENDERED;
+use tetris_deploy_tests::objects::{Objects, text};
+
+/// The rows of a table in the script that builds them.
+fn table(name: &str) -> Vec<Vec<String>> {
+    let script = files::read("images/build");
+    let (_, rest) = script.split_once(&format!("readonly {name}=\"\n")).unwrap();
+    let (rows, _) = rest.split_once("\n\"\n").unwrap();
+    let words = |row: &str| row.split_whitespace().map(str::to_owned).collect();
+    rows.lines().map(words).collect()
+}
+
+#[test]
+fn images_of_manifests_are_built_and_have_the_binary_that_is_started() {
+    let prebuilt = table("PREBUILT");
+    let binaries: BTreeMap<_, _> = prebuilt.iter().map(|row| (&*row[0], &*row[2])).collect();
+    let from_source: Vec<_> = table("FROM_SOURCE")
+        .into_iter()
+        .map(|row| row[0].clone())
+        .collect();
+    assert!(
+        binaries
+            .keys()
+            .all(|image| from_source.iter().any(|other| other == image))
+    );
+    for (name, _) in RENDERED {
+        for pods in Objects::golden(name).pods() {
+            for container in pods.containers() {
+                let image = text(&container["image"]);
+                assert!(
+                    from_source.iter().any(|other| other == image),
+                    "{name}: `{image}` is not built"
+                );
+                // An image without a tag would else be fetched at each start.
+                assert_eq!(container["imagePullPolicy"], "IfNotPresent", "{name}");
+                if let Some(binary) = binaries.get(image) {
+                    let path = format!("/usr/local/bin/{binary}");
+                    assert_eq!(container["command"][0], path, "{name}");
+                }
+            }
+        }
+    }
+}
+
+/// Of `COPY [--from=STAGE] SOURCE... TARGET`: the stage and the sources.
+fn copies(dockerfile: &str) -> Vec<(Option<String>, Vec<String>)> {
+    let lines = dockerfile
+        .lines()
+        .filter_map(|line| line.strip_prefix("COPY "));
+    let copies = lines.map(|line| {
+        let (flags, paths): (Vec<_>, Vec<_>) = line
+            .split_whitespace()
+            .partition(|word| word.starts_with("--"));
+        let stage = flags
+            .iter()
+            .find_map(|flag| flag.strip_prefix("--from="))
+            .map(str::to_owned);
+        let (_, sources) = paths.split_last().unwrap();
+        (
+            stage,
+            sources.iter().map(|source| (*source).to_owned()).collect(),
+        )
+    });
+    copies.collect()
+}
+
+#[test]
+fn what_dockerfiles_copy_is_there() {
+    let root = files::deploy();
+    let root = root.parent().unwrap();
+    for row in table("FROM_SOURCE") {
+        let (file, stage, context) = (&row[1], &row[2], &row[3]);
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        let stages: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("FROM ")?.split_once(" AS "))
+            .collect();
+        let is_stage = |name: &str| stages.iter().any(|(_, stage)| *stage == name);
+        assert!(
+            stage == "-" || is_stage(stage),
+            "{file}: no stage `{stage}`"
+        );
+        let copies = copies(&text);
+        assert!(!copies.is_empty(), "{file}");
+        for (from, sources) in copies {
+            match from {
+                Some(from) => assert!(is_stage(&from), "{file}: no stage `{from}`"),
+                None => {
+                    for source in sources {
+                        let path = root.join(context).join(&source);
+                        assert!(path.exists(), "{file}: no {}", path.display());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn packages_and_binaries_that_are_built_are_in_the_workspace() {
+    let root = files::deploy();
+    let manifests = ["reclaimer", "agent", "deploy/webhook"]
+        .map(|folder| root.parent().unwrap().join(folder).join("Cargo.toml"));
+    let texts = manifests
+        .iter()
+        .map(|path| std::fs::read_to_string(path).unwrap());
+    let all: String = texts.collect();
+    for row in table("PREBUILT") {
+        assert!(
+            all.contains(&format!("name = \"{}\"", row[1])),
+            "no package {}",
+            row[1]
+        );
+        assert!(
+            all.contains(&format!("[[bin]]\nname = \"{}\"", row[2])),
+            "no binary {}",
+            row[2]
+        );
+    }
+}
+
+#[test]
+fn only_the_daemon_runs_as_root() {
+    for row in table("PREBUILT") {
+        let expected = if row[0] == "tetris-node" {
+            "0:0"
+        } else {
+            "65532:65532"
+        };
+        assert_eq!(row[3], expected, "{}", row[0]);
+        let sources = table("FROM_SOURCE");
+        let source = sources.iter().find(|source| source[0] == row[0]).unwrap();
+        let text = files::read(source[1].strip_prefix("deploy/").unwrap());
+        assert!(
+            text.contains(&format!("\nUSER {expected}\n")),
+            "{}",
+            source[1]
+        );
+        assert!(
+            text.contains(&format!("ENTRYPOINT [\"/usr/local/bin/{}\"]", row[2])),
+            "{}",
+            source[1]
+        );
+    }
+}

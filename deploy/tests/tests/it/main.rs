@@ -1,0 +1,13 @@
+//! The manifests of `deploy/`: what they render to, and that they agree with the programs, with each other and with Kubernetes.
+
+mod agreement;
+mod arguments;
+mod configuration;
+mod daemon;
+mod golden;
+mod images;
+mod monitoring;
+mod restricted;
+mod rights;
+mod schemas;
+mod size;

@@ -1,0 +1,145 @@
+//! Pod Security: what everybody's pods need is "restricted", and only the daemon is privileged.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tetris_deploy_tests::kustomize::{RENDERED, RESTRICTED};
+use tetris_deploy_tests::objects::{Objects, Pods, list, pairs, text};
+
+/// Types of volumes that "restricted" permits, as far as they are used here.
+const VOLUMES: [&str; 4] = ["configMap", "csi", "emptyDir", "persistentVolumeClaim"];
+
+/// The controls of Pod Security "restricted", as the documentation of Kubernetes lists them, for Linux.
+fn require_restricted(pods: &Pods<'_>) {
+    let (spec, name) = (pods.spec, pods.name());
+    for field in ["hostNetwork", "hostPID", "hostIPC"] {
+        assert_eq!(spec[field], Value::Null, "{name}: {field}");
+    }
+    for volume in list(&spec["volumes"]) {
+        let fields = volume
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|key| *key != "name");
+        assert!(
+            fields.clone().all(|kind| VOLUMES.contains(&kind.as_str())),
+            "{name}: {volume}"
+        );
+    }
+    let pod = &spec["securityContext"];
+    assert_eq!(pod["runAsNonRoot"], true, "{name}");
+    assert!(
+        pod["runAsUser"].as_u64().is_some_and(|user| user != 0),
+        "{name}"
+    );
+    assert_eq!(
+        pod["seccompProfile"],
+        json!({"type": "RuntimeDefault"}),
+        "{name}"
+    );
+    for container in pods.containers() {
+        require_restricted_container(container, &name);
+    }
+}
+
+fn require_restricted_container(container: &Value, name: &str) {
+    let own = &container["securityContext"];
+    assert_eq!(own["allowPrivilegeEscalation"], false, "{name}");
+    assert_eq!(own["capabilities"], json!({"drop": ["ALL"]}), "{name}");
+    for field in [
+        "privileged",
+        "runAsUser",
+        "runAsNonRoot",
+        "seccompProfile",
+        "procMount",
+    ] {
+        assert_eq!(own[field], Value::Null, "{name}: {field}");
+    }
+    for port in list(&container["ports"]) {
+        assert_eq!(port["hostPort"], Value::Null, "{name}");
+    }
+}
+
+#[test]
+fn pods_with_the_volume_are_restricted() {
+    for name in RESTRICTED {
+        let objects = Objects::golden(name);
+        assert!(!objects.pods().is_empty(), "{name}");
+        for pods in objects.pods() {
+            require_restricted(&pods);
+            let volume = pods.volume(&"tetris-store".into());
+            let expected = json!({"driver": "csi.tetris.dev", "readOnly": true});
+            assert_eq!(volume["csi"], expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn samples_declare_their_models() {
+    for name in RESTRICTED
+        .into_iter()
+        .filter(|name| name.starts_with("sample-"))
+    {
+        let objects = Objects::golden(name);
+        for pods in objects.pods() {
+            let declared = text(&pods.metadata["annotations"]["tetris.dev/models"]);
+            let parsed = tetris_reclaimer::kubernetes::parse_annotation(declared);
+            assert!(
+                parsed.left_out == 0 && parsed.models.len() == 1,
+                "{name}: {parsed:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_webhook_is_restricted() {
+    let objects = Objects::golden("webhook");
+    let mut pods = objects.pods().into_iter();
+    let pods = pods
+        .find(|pods| pods.name() == "Deployment tetris-webhook")
+        .unwrap();
+    require_restricted(&pods);
+}
+
+#[test]
+fn every_root_file_system_is_read_only_and_the_daemon_alone_is_privileged() {
+    let mut privileged = BTreeSet::new();
+    for (name, _) in RENDERED {
+        let objects = Objects::golden(name);
+        for pods in objects.pods() {
+            assert_eq!(pods.spec["enableServiceLinks"], false, "{name}");
+            for container in pods.containers() {
+                let own = &container["securityContext"];
+                assert_eq!(
+                    own["readOnlyRootFilesystem"],
+                    true,
+                    "{name}: {}",
+                    pods.name()
+                );
+                if own["privileged"] == true {
+                    privileged.insert(pods.name());
+                }
+            }
+        }
+    }
+    assert_eq!(
+        privileged,
+        BTreeSet::from(["DaemonSet tetris-node".to_owned()])
+    );
+}
+
+#[test]
+fn namespaces_of_privileged_pods_say_so_and_others_do_not() {
+    let level = |objects: &Objects, name| {
+        let labels = &objects.one("Namespace", name)["metadata"]["labels"];
+        let enforce = |(key, _): &(&str, &str)| *key == "pod-security.kubernetes.io/enforce";
+        pairs(labels)
+            .into_iter()
+            .find(enforce)
+            .map(|(_, level)| level.to_owned())
+    };
+    let (node, pods) = (Objects::golden("node"), Objects::golden("cluster-pods"));
+    assert_eq!(level(&node, "tetris-system").as_deref(), Some("privileged"));
+    assert_eq!(level(&pods, "tetris-e2e").as_deref(), Some("restricted"));
+}

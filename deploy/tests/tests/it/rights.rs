@@ -1,0 +1,97 @@
+//! What components may ask of the API server is exactly what they need.
+
+use serde_json::{Value, json};
+use tetris_deploy_tests::kustomize::{INSTALLS, RENDERED};
+use tetris_deploy_tests::objects::{Objects, list, text};
+
+/// Kind, name and rules of all roles, in order.
+fn roles(objects: &Objects) -> Vec<(&str, &str, &Value)> {
+    let kinds = ["ClusterRole", "Role"];
+    let all = objects
+        .0
+        .iter()
+        .filter(|object| kinds.contains(&text(&object["kind"])));
+    let mut all: Vec<_> = all
+        .map(|role| {
+            (
+                text(&role["kind"]),
+                text(&role["metadata"]["name"]),
+                &role["rules"],
+            )
+        })
+        .collect();
+    all.sort_by_key(|(kind, name, _)| (*kind, *name));
+    all
+}
+
+#[test]
+fn the_daemon_may_list_and_watch_pods_and_nothing_else() {
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]);
+    for name in INSTALLS.into_iter().filter(|name| *name != "webhook") {
+        let objects = Objects::golden(name);
+        assert_eq!(
+            roles(&objects),
+            [("ClusterRole", "tetris-node", &rules)],
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_webhook_may_keep_one_secret_and_fill_in_one_configuration() {
+    let node = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]);
+    let configuration = json!([{
+        "apiGroups": ["admissionregistration.k8s.io"], "resources": ["mutatingwebhookconfigurations"],
+        "resourceNames": ["tetris-webhook"], "verbs": ["get", "patch"]}]);
+    let secret = json!([
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["tetris-webhook-tls"],
+         "verbs": ["get", "update"]}]);
+    let expected = [
+        ("ClusterRole", "tetris-node", &node),
+        ("ClusterRole", "tetris-webhook", &configuration),
+        ("Role", "tetris-webhook", &secret),
+    ];
+    assert_eq!(roles(&Objects::golden("webhook")), expected);
+}
+
+#[test]
+fn each_role_is_bound_to_the_account_of_its_name() {
+    for (name, _) in RENDERED {
+        let objects = Objects::golden(name);
+        for (kind, role, _) in roles(&objects) {
+            let binding = objects.one(&format!("{kind}Binding"), role);
+            assert_eq!(binding["roleRef"]["kind"], kind, "{name}");
+            assert_eq!(binding["roleRef"]["name"], role, "{name}");
+            let subject =
+                json!([{"kind": "ServiceAccount", "name": role, "namespace": "tetris-system"}]);
+            assert_eq!(binding["subjects"], subject, "{name}");
+            objects.one("ServiceAccount", role);
+        }
+    }
+}
+
+#[test]
+fn a_token_is_mounted_where_it_is_used_alone() {
+    for (name, _) in RENDERED {
+        let objects = Objects::golden(name);
+        for account in objects.all("ServiceAccount") {
+            assert_eq!(account["automountServiceAccountToken"], false, "{name}");
+        }
+        for pods in objects.pods() {
+            let ours = pods.spec.get("serviceAccountName").is_some();
+            assert_eq!(
+                pods.spec["automountServiceAccountToken"],
+                ours,
+                "{name}: {}",
+                pods.name()
+            );
+        }
+        assert!(
+            list(&json!(objects.0))
+                .iter()
+                .all(|object| object["kind"] != "Secret"),
+            "{name}"
+        );
+    }
+}

@@ -1,0 +1,5 @@
+//! The daemon, as `tetris-reclaimer` is.
+
+fn main() -> std::process::ExitCode {
+    tetris_reclaimer::cli::main()
+}

@@ -1,0 +1,18 @@
+//! The daemon in a container, and pods in others. Needs root and a Docker daemon (tests/docker.sh); what is left out says so.
+
+mod broker_down;
+mod cgroup;
+mod docker;
+mod host;
+mod hostile;
+mod image;
+mod kubelet;
+mod node;
+mod node_container;
+mod pod;
+mod propagation;
+mod sharing;
+#[path = "../../../../reclaimer/tests/shared/skipped.rs"]
+mod skipped;
+mod sweep;
+mod wait;

@@ -1,0 +1,173 @@
+//! The node's container: the daemon, with the mounts that its DaemonSet gives it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tetris_store_layout::{Holders, ObjectEntry, Store};
+
+use crate::docker::{Container, privileged};
+use crate::host::Host;
+use crate::image;
+use crate::kubelet::Kubelet;
+use crate::wait::until_so;
+
+const MIB: u64 = 1 << 20;
+const DRIVER: &str = "csi.tetris.dev";
+
+/// What the tmpfs is to be, and what happens to what nobody holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    pub mib: u64,
+    pub inodes: u64,
+    /// Whether it goes after some seconds; else it goes when a load needs its room.
+    pub expires: bool,
+}
+
+pub struct Node<'a> {
+    pub host: &'a Host,
+    pub kubelet: Kubelet,
+    pub container: Container,
+}
+
+impl<'a> Node<'a> {
+    /// Starts one, and waits until the kubelet could use it.
+    pub fn start(host: &'a Host, settings: Settings) -> Self {
+        configure(host, settings);
+        let container = container(host);
+        let socket = host.kubelet().join("plugins").join(DRIVER).join("csi.sock");
+        let node = Self {
+            host,
+            kubelet: Kubelet::new(socket),
+            container,
+        };
+        node.wait();
+        node
+    }
+
+    /// Puts another container in the place of this one, as a rolling update does.
+    pub fn replace(self, settings: Settings) -> Self {
+        self.container.signal("TERM");
+        let ended = self.container.ended();
+        assert_eq!(ended, 0, "{}", self.container.stderr());
+        let host = self.host;
+        drop(self);
+        Self::start(host, settings)
+    }
+
+    /// Has it read another configuration, as it does when its ConfigMap changes.
+    pub fn reconfigure(&self, settings: Settings) {
+        configure(self.host, settings);
+        self.container.signal("HUP");
+    }
+
+    /// Ends it as the OOM killer would.
+    pub fn kill(&self) {
+        self.container.signal("KILL");
+        self.container.ended();
+    }
+
+    pub fn start_again(&self) {
+        self.container.start_again();
+        self.wait();
+    }
+
+    fn wait(&self) {
+        until_so("the driver answers", || {
+            assert!(self.container.is_running(), "{}", self.container.stderr());
+            self.kubelet.probe()
+        });
+    }
+
+    /// A volume of a pod of `namespace`; where it is on the host.
+    pub fn publish(&self, pod: &str, namespace: &str) -> PathBuf {
+        let (inside, outside) = self.target(pod);
+        fs::create_dir_all(outside.parent().unwrap()).unwrap();
+        self.kubelet.publish(&inside, namespace);
+        outside
+    }
+
+    pub fn unpublish(&self, pod: &str) {
+        self.kubelet.unpublish(&self.target(pod).0);
+    }
+
+    /// In the node's container and on the host.
+    fn target(&self, pod: &str) -> (PathBuf, PathBuf) {
+        let relative = format!("pods/{pod}/volumes/kubernetes.io~csi/tetris-store/mount");
+        let inside = Path::new("/var/lib/kubelet").join(&relative);
+        (inside, self.host.kubelet().join(relative))
+    }
+
+    /// The store of a namespace, as the host sees it.
+    pub fn store(&self, namespace: &str) -> Store {
+        Store::open(self.host.stores().join(namespace)).unwrap()
+    }
+
+    /// Waits until the daemon takes files in this store.
+    pub fn wait_for_socket(&self, namespace: &str) {
+        let socket = self.host.stores().join(namespace).join("daemon");
+        until_so("the store's socket", || {
+            std::os::unix::net::UnixStream::connect(&socket).is_ok()
+        });
+    }
+
+    /// Descriptors of the daemon, and bytes that are its own alone.
+    pub fn resources(&self) -> (usize, u64) {
+        let process = PathBuf::from(format!("/proc/{}", self.container.pid()));
+        let descriptors = fs::read_dir(process.join("fd")).unwrap().count();
+        let status = fs::read_to_string(process.join("status")).unwrap();
+        let anonymous = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"));
+        let kib = anonymous.unwrap().trim().trim_end_matches(" kB");
+        (descriptors, kib.parse::<u64>().unwrap() << 10)
+    }
+}
+
+/// A container with what the DaemonSet gives it.
+fn container(host: &Host) -> Container {
+    let mut options = privileged();
+    let volume = |from: PathBuf, to: &str| format!("--volume={}:{to}", from.display());
+    options.push(volume(host.tetris(), "/var/lib/tetris:rshared"));
+    options.push(volume(host.kubelet(), "/var/lib/kubelet:rshared"));
+    options.push(volume(host.config(), "/etc/tetris:ro"));
+    options.push("--env=NODE_NAME=node-1".to_owned());
+    let command = [image::NODE, "run", "--config", "/etc/tetris/node.toml"];
+    Container::start("node", &host.image.name, &options, &command)
+}
+
+/// The configuration of the DaemonSet, with shorter times.
+fn configure(host: &Host, settings: Settings) {
+    let (bytes, inodes) = (settings.mib * MIB, settings.inodes);
+    let expiry = if settings.expires { "fixed" } else { "never" };
+    let config = format!(
+        r#"
+interval_secs = 1
+[mount]
+path = "/var/lib/tetris/stores"
+size_bytes = {bytes}
+inodes = {inodes}
+[csi.per_namespace]
+path = "/var/lib/tetris/stores/{{namespace}}"
+[policy.store]
+keep_alive_secs = 1
+expiry = "{expiry}"
+expire_after_secs = 2
+"#
+    );
+    fs::write(host.config().join("node.toml"), config).unwrap();
+}
+
+/// Objects of a store that somebody holds, as their inodes.
+pub fn held(store: &Store) -> Vec<u64> {
+    let holders = Holders::read().unwrap();
+    let held = objects(store)
+        .into_iter()
+        .filter(|object| holders.of(object) > 0);
+    let mut inodes: Vec<_> = held.map(|object| object.inode).collect();
+    inodes.sort_unstable();
+    inodes
+}
+
+pub fn objects(store: &Store) -> Vec<ObjectEntry> {
+    store.objects().unwrap().objects
+}
