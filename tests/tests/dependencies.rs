@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Who may depend directly on which packages of this workspace, besides the store's layout.
-const MAY: [(&str, &[&str]); 14] = [
+const MAY: [(&str, &[&str]); 15] = [
     ("tetris-store-layout", &[]),
     ("tetris-agent", &[]),
     ("tetris-python", &["tetris-agent", "tetris-gpu-mirror"]),
@@ -46,6 +46,7 @@ const MAY: [(&str, &[&str]); 14] = [
     ),
     ("tetris-scaler-core", &[]),
     ("tetris-scaler", &["tetris-scaler-core"]),
+    ("tetris-scaler-simulator", &["tetris-scaler-core"]),
     ("tetris-density", &["tetris-agent", "tetris-reclaimer"]),
     ("tetris-protocol-model", &[]),
     ("tetris-webhook", &[]),
