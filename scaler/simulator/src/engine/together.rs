@@ -35,7 +35,7 @@ impl Simulation<'_> {
             &self.cluster,
         );
         match plan {
-            Some(plan) => self.follow(&plan, &running),
+            Some(plan) => self.follow(&plan, &running, looks),
             None => self.scale_each(looks),
         }
     }
@@ -55,6 +55,7 @@ impl Simulation<'_> {
         &mut self,
         plan: &Plan,
         running: &BTreeMap<Group, u32>,
+        looks: &[Look],
     ) -> Result<(), SimulationError> {
         let mut grows = vec![false; self.functions.len()];
         for (group, &count) in plan {
@@ -63,7 +64,9 @@ impl Simulation<'_> {
                 if let Some(grows) = grows.get_mut(group.function) {
                     *grows = true;
                 }
-                self.start_at(*group)?;
+                let look = looks.get(group.function);
+                let pressing = look.is_none_or(|look| look.capacity < look.load);
+                self.start_at(*group, pressing)?;
             }
         }
         for (group, &count) in running {
@@ -76,8 +79,9 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// Where the plan says; elsewhere while what the plan ends there still has its room.
-    fn start_at(&mut self, group: Group) -> Result<(), SimulationError> {
+    /// Where the plan says. While what the plan ends there still has its room, elsewhere if it is `pressing`, and
+    /// not yet if what runs carries the load and only headroom is missing.
+    fn start_at(&mut self, group: Group, pressing: bool) -> Result<(), SimulationError> {
         let Some(what) = self.functions.get(group.function) else {
             return Ok(());
         };
@@ -103,7 +107,8 @@ impl Simulation<'_> {
                 );
                 Ok(())
             }
-            None => self.start_for(group.function, rate),
+            None if pressing => self.start_for(group.function, rate),
+            None => Ok(()),
         }
     }
 

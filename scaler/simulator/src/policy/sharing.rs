@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use tetris_scaler_core::{Demand, Node, Placed, PlacementProblem, Rate, Resources, place};
 
 use crate::catalogue::Function;
-use crate::cluster::Cluster;
+use crate::cluster::{self, Cluster};
 
 /// What starting an instance is worth. Assumed: a plan moves instances for 64 MB each, not for less.
 const START_COST_BYTES: u64 = 64_000_000;
 /// Changes that are tried: a plan is made every few seconds.
 const TRIALS: usize = 300;
+/// What of an empty node's CPU is kept back for growth, in thousandths. Assumed.
+const RESERVE_PERMILLE: u64 = 250;
 /// Nodes without anything on them that are offered to a plan; all of a size are alike.
 const EMPTY_NODES: usize = 64;
 
@@ -42,18 +44,34 @@ pub struct Want<'a> {
 pub type Plan = BTreeMap<Group, u32>;
 
 /// The plan, or nothing if there is no room for all.
+///
+/// Of empty nodes the largest are offered, with [`RESERVE_PERMILLE`] of their CPU kept back, and all of all nodes only if that
+/// is not enough: a placement does not know that loads grow, and what outgrows a node needs its tensors once
+/// more elsewhere.
 pub fn plan(want: &Want<'_>, cluster: &Cluster) -> Option<Plan> {
-    let offered = offered(cluster);
-    let nodes: Vec<Node> = offered
-        .iter()
-        .filter_map(|&at| node(want, cluster, at))
+    let cpu = |node: &cluster::Node| node.all.cpu_millis;
+    let most = cluster.nodes().iter().map(cpu).max().unwrap_or(0);
+    let large = offered(cluster, |node| node.all.cpu_millis == most);
+    let grown = plan_on(want, cluster, &large, RESERVE_PERMILLE);
+    grown.or_else(|| plan_on(want, cluster, &offered(cluster, |_| true), 0))
+}
+
+fn plan_on(
+    want: &Want<'_>,
+    cluster: &Cluster,
+    offered: &[usize],
+    reserve_permille: u64,
+) -> Option<Plan> {
+    let nodes = offered.iter();
+    let nodes: Vec<Node> = nodes
+        .filter_map(|&at| node(want, cluster, at, reserve_permille))
         .collect();
     let demands: Vec<Demand> = want.functions.iter().zip(want.loads).map(demand).collect();
     let placement = place(&PlacementProblem {
         demands: &demands,
         nodes: &nodes,
         inventory: cluster.inventory(),
-        current: &current(want, &offered),
+        current: &current(want, offered),
         alpha_bytes_per_millicore: 0,
         start_cost_bytes: START_COST_BYTES,
         max_trials: TRIALS,
@@ -102,26 +120,31 @@ fn demand((function, &load): (&Function, &Rate)) -> Demand {
     }
 }
 
-/// Nodes with something on them, and some of those without.
-fn offered(cluster: &Cluster) -> Vec<usize> {
+/// Nodes with something on them, and some of those without that are `wanted`.
+fn offered(cluster: &Cluster, wanted: impl Fn(&cluster::Node) -> bool) -> Vec<usize> {
     let mut empty = 0;
     let nodes = cluster.nodes().iter().enumerate();
     let offered = nodes.filter(|(_, node)| {
-        empty += usize::from(node.is_empty());
-        !node.is_empty() || empty <= EMPTY_NODES
+        if !node.is_empty() {
+            return true;
+        }
+        empty += usize::from(wanted(node));
+        wanted(node) && empty <= EMPTY_NODES
     });
     offered.map(|(at, _)| at).collect()
 }
 
-/// As if no instance ran that stays, but with the tensors.
-fn node(want: &Want<'_>, cluster: &Cluster, at: usize) -> Option<Node> {
+/// As if no instance ran that stays, but with the tensors. An empty node keeps something back.
+fn node(want: &Want<'_>, cluster: &Cluster, at: usize, reserve_permille: u64) -> Option<Node> {
     let node = cluster.nodes().get(at)?;
     let leaving = want.leaving.get(&at).copied().unwrap_or_default();
     let taken = leaving.memory_bytes.saturating_add(node.resident_bytes);
+    let reserve = if node.is_empty() { reserve_permille } else { 0 };
+    let offered = node.all.cpu_millis / 1_000 * (1_000_u64.saturating_sub(reserve));
     Some(Node {
         name: node.name.clone(),
         free: Resources {
-            cpu_millis: node.all.cpu_millis.saturating_sub(leaving.cpu_millis),
+            cpu_millis: offered.saturating_sub(leaving.cpu_millis),
             memory_bytes: node.all.memory_bytes.saturating_sub(taken),
         },
     })
