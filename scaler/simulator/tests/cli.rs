@@ -61,7 +61,36 @@ fn the_page_has_a_plot_for_each_kind_and_measure() {
 
 #[test]
 fn wrong_arguments_are_named() {
-    let output = simulate(&["--nodes", "10001"]);
-    assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--nodes"));
+    for (name, value, says) in [
+        ("--nodes", "10001", "10001"),
+        ("--kinds", "often", "stable, periodic, bursty"),
+        ("--policies", "best", "sharing-aware"),
+    ] {
+        let output = simulate(&[name, value]);
+        assert!(!output.status.success());
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            message.contains(name) && message.contains(says),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn kinds_and_policies_can_be_chosen() {
+    let output = simulate(&[
+        "--kinds",
+        "bursty",
+        "--policies",
+        "tetris,Photons",
+        "--copies",
+        "0",
+    ]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows = |policy: &str| {
+        text.lines()
+            .filter(|line| line.contains("bursty") && line.contains(policy))
+            .count()
+    };
+    assert_eq!((rows("Tetris"), rows("Photons"), rows("exact")), (4, 4, 0));
 }

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use tetris_scaler_core::Rate;
 use tetris_scaler_simulator::cluster::MAX_NODES;
-use tetris_scaler_simulator::{Grid, MAX_SECONDS};
+use tetris_scaler_simulator::trace::Kind;
+use tetris_scaler_simulator::{Grid, MAX_SECONDS, Policy};
 
 /// Simulates how systems scale the four applications of the Tetris paper, on generated request traces.
 #[derive(Debug, Parser)]
@@ -24,6 +25,12 @@ pub struct Args {
     /// How many of each application are run together, after each by itself
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=100))]
     copies: u64,
+    /// Kinds of requests: stable, periodic, bursty
+    #[arg(long, value_delimiter = ',', default_values_t = Kind::ALL, value_parser = kind)]
+    kinds: Vec<Kind>,
+    /// Policies, by their names in reports
+    #[arg(long, value_delimiter = ',', default_values_t = Policy::ALL, value_parser = policy)]
+    policies: Vec<Policy>,
     /// Length of a trace in seconds
     #[arg(long, default_value_t = 1_800, value_parser = clap::value_parser!(u64).range(10..=MAX_SECONDS))]
     seconds: u64,
@@ -52,6 +59,8 @@ impl Args {
     pub fn grid(&self) -> Grid {
         let grid = Grid::default();
         Grid {
+            kinds: self.kinds.clone(),
+            policies: self.policies.clone(),
             together: self.copies as usize,
             mean: Rate::from_rps(self.rps),
             seconds: self.seconds,
@@ -61,4 +70,22 @@ impl Args {
             ..grid
         }
     }
+}
+
+fn kind(name: &str) -> Result<Kind, String> {
+    named(&Kind::ALL, name)
+}
+
+fn policy(name: &str) -> Result<Policy, String> {
+    named(&Policy::ALL, name)
+}
+
+/// The one of `all` with that name, however it is capitalised.
+fn named<T: Copy + ToString>(all: &[T], name: &str) -> Result<T, String> {
+    let same = |one: &&T| one.to_string().eq_ignore_ascii_case(name);
+    let found = all.iter().find(same).copied();
+    found.ok_or_else(|| {
+        let names: Vec<String> = all.iter().map(T::to_string).collect();
+        format!("expected one of {}", names.join(", "))
+    })
 }

@@ -45,7 +45,7 @@ pub type Plan = BTreeMap<Group, u32>;
 
 /// The plan, or nothing if there is no room for all.
 ///
-/// Of empty nodes the largest are offered, with [`RESERVE_PERMILLE`] of their CPU kept back, and all of all nodes only if that
+/// Of empty nodes the largest are offered, with a quarter of their CPU kept back, and all of all nodes only if that
 /// is not enough: a placement does not know that loads grow, and what outgrows a node needs its tensors once
 /// more elsewhere.
 pub fn plan(want: &Want<'_>, cluster: &Cluster) -> Option<Plan> {
