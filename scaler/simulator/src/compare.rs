@@ -61,7 +61,7 @@ pub const TOGETHER: &str = "all";
 /// One policy on one trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Run {
-    /// The application, or [`TOGETHER`].
+    /// The application, or "all" for all of them together.
     pub cell: &'static str,
     /// When requests came.
     pub kind: Kind,
