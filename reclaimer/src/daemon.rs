@@ -11,7 +11,7 @@ mod teller;
 mod volumes;
 
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -89,11 +89,11 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hang_up.recv() => if let Some(new) = reload(flags, &config, &commands) {
+            _ = hang_up.recv() => if let Some(new) = reload(flags, &config) {
+                // The tmpfs and the stores on it are there before the engine looks for them.
                 #[cfg(feature = "node")]
                 role.reload(&new);
-                #[cfg(not(feature = "node"))]
-                drop(new);
+                let _engine_has_ended = commands.send(Command::Reload(Box::new(new)));
             },
             result = &mut engine => ended = Some(result),
         }
@@ -143,7 +143,7 @@ async fn until(mut stopped: watch::Receiver<bool>) {
 }
 
 /// Takes the configuration anew, if it is right.
-fn reload(flags: &ConfigFlags, old: &Config, commands: &Sender<Command>) -> Option<Config> {
+fn reload(flags: &ConfigFlags, old: &Config) -> Option<Config> {
     let config = match flags.load() {
         Ok(config) => config,
         Err(error) => {
@@ -165,6 +165,5 @@ fn reload(flags: &ConfigFlags, old: &Config, commands: &Sender<Command>) -> Opti
         );
     }
     tracing::info!("configuration read again");
-    let _engine_has_ended = commands.send(Command::Reload(Box::new(config.clone())));
     Some(config)
 }

@@ -75,6 +75,19 @@ impl Daemon {
         answer
     }
 
+    /// Waits for an answer: at first no pass has ended, and a registration takes effect after it was acknowledged.
+    fn answers_readyz(&self, expected: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.ready();
+            if answer.contains(expected) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{expected}: {answer}");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
     fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
@@ -157,14 +170,9 @@ fn pods_share_through_the_volume_and_a_restart_disturbs_nobody() {
     let mut daemon = Daemon::start(&config);
     daemon.serves(&host);
     assert_eq!(size_of(&stores), 64 * MIB, "the limit less the reserve");
-    let answer = daemon.ready();
-    assert!(
-        answer.contains("has not registered the CSI driver"),
-        "{answer}"
-    );
+    daemon.answers_readyz("has not registered the CSI driver");
     register(&host);
-    let answer = daemon.ready();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    daemon.answers_readyz("HTTP/1.1 200");
     let (pod, other) = (host.target("pod"), host.target("other"));
     publish(&host, &pod, "blue").unwrap();
     expect_read_only(&pod);
