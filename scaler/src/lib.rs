@@ -1,0 +1,9 @@
+//! The scaler of Tetris: an operator, a profiler, plans from files, a KEDA external scaler and a scheduler extender.
+
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]

@@ -1,0 +1,3 @@
+//! `tetris-scaler`.
+
+fn main() {}
