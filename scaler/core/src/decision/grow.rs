@@ -102,33 +102,36 @@ impl Planner<'_> {
 
     /// Plans; what starts more than its maximum allows gets its fastest configuration, and all is planned anew.
     fn plan_within_maximum(&mut self, growths: &BTreeMap<usize, Growth>) {
-        let members = self.members.clone();
-        self.plan();
-        let mut capped = Vec::new();
-        for (&function, started) in &self.started {
-            let count: u32 = started.counts.values().sum();
-            if self
-                .states
-                .get(function)
-                .is_some_and(|state| count > room(state))
-            {
-                capped.push(function);
+        let mut capped = BTreeSet::new();
+        loop {
+            // Planning may leave members out.
+            let members = self.members.clone();
+            self.started.clear();
+            self.plan();
+            let beyond: Vec<usize> = self.beyond_maximum().collect();
+            let before = capped.len();
+            capped.extend(beyond);
+            if capped.len() == before {
+                break;
+            }
+            self.members = members;
+            for &function in &capped {
+                self.cap(function);
             }
         }
-        if capped.is_empty() {
-            self.top_up(growths);
-            return;
-        }
-        self.started.clear();
-        self.members = members;
-        for &function in &capped {
-            self.cap(function);
-        }
-        self.plan();
         self.top_up(growths);
         for function in capped {
             self.started.entry(function).or_default().capped = true;
         }
+    }
+
+    fn beyond_maximum(&self) -> impl Iterator<Item = usize> {
+        let beyond = self.started.iter().filter(|(function, started)| {
+            let count: u32 = started.counts.values().sum();
+            let state = self.states.get(**function);
+            state.is_some_and(|state| count > room(state))
+        });
+        beyond.map(|(&function, _)| function)
     }
 
     /// As many of the fastest as there may be.

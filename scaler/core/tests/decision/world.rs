@@ -14,8 +14,6 @@ pub struct Pod {
     pub configuration: usize,
     pub node: Option<usize>,
     pub ready: bool,
-    /// A decision released it.
-    pub released: bool,
     pub retiring: bool,
     /// Its deletion cost.
     pub rank: usize,
@@ -48,25 +46,37 @@ impl World {
 
     /// Pods, and what Deployments ask for beyond them.
     pub fn instances(&self) -> Vec<InstanceView> {
-        let mut all: Vec<InstanceView> = self.pods.iter().map(Pod::view).collect();
+        let mut leaving = BTreeSet::new();
+        let mut asked = Vec::new();
         for (&(function, configuration), &replicas) in &self.deployments {
-            let live = self
-                .live(function, configuration)
-                .filter(|pod| !pod.released)
-                .count();
-            for number in live..replicas as usize {
-                all.push(InstanceView {
-                    name: format!("asked-{function}-{configuration}-{number:03}"),
-                    function,
-                    configuration: Some(configuration),
-                    node: None,
-                    phase: Phase::Starting,
-                    load: None,
-                    retiring: false,
-                });
-            }
+            leaving.extend(self.surplus(function, configuration));
+            let live = self.live(function, configuration).count();
+            asked.extend((live..replicas as usize).map(|number| InstanceView {
+                name: format!("asked-{function}-{configuration}-{number:03}"),
+                function,
+                configuration: Some(configuration),
+                node: None,
+                phase: Phase::Starting,
+                load: None,
+                retiring: false,
+            }));
         }
-        all
+        let pods = self.pods.iter();
+        let pods = pods.map(|pod| pod.view(leaving.contains(&pod.name)));
+        pods.chain(asked).collect()
+    }
+
+    /// What a controller would end: what is not ready first, then by deletion cost.
+    fn surplus(&self, function: usize, configuration: usize) -> BTreeSet<String> {
+        let replicas = self.deployments.get(&(function, configuration));
+        let replicas = replicas.copied().unwrap_or(0) as usize;
+        let mut order: Vec<(bool, usize, String)> = self
+            .live(function, configuration)
+            .map(|pod| (pod.ready, pod.rank, pod.name.clone()))
+            .collect();
+        order.sort();
+        let surplus = order.len().saturating_sub(replicas);
+        order.into_iter().take(surplus).map(|one| one.2).collect()
     }
 
     fn live(&self, function: usize, configuration: usize) -> impl Iterator<Item = &Pod> {
@@ -95,7 +105,6 @@ impl World {
                 // Those that are only asked for are no pods.
                 if let Some(pod) = self.pods.get_mut(at) {
                     pod.rank = rank;
-                    pod.released |= one.release.contains(&at);
                     pod.retiring = one.retiring.contains(&at);
                 }
             }
@@ -103,24 +112,15 @@ impl World {
         before != (self.deployments.clone(), self.marks())
     }
 
-    fn marks(&self) -> Vec<(bool, bool)> {
-        self.pods
-            .iter()
-            .map(|pod| (pod.released, pod.retiring))
-            .collect()
+    fn marks(&self) -> Vec<bool> {
+        self.pods.iter().map(|pod| pod.retiring).collect()
     }
 
     /// The controllers end what is too much, what is not ready first, then by deletion cost, and start what is
     /// missing.
     pub fn control(&mut self) {
         for ((function, configuration), replicas) in self.deployments.clone() {
-            let mut order: Vec<(bool, usize, String)> = self
-                .live(function, configuration)
-                .map(|pod| (pod.ready, pod.rank, pod.name.clone()))
-                .collect();
-            order.sort();
-            let surplus = order.len().saturating_sub(replicas as usize);
-            let gone: BTreeSet<String> = order.into_iter().take(surplus).map(|one| one.2).collect();
+            let gone = self.surplus(function, configuration);
             self.pods.retain(|pod| !gone.contains(&pod.name));
             let missing =
                 (replicas as usize).saturating_sub(self.live(function, configuration).count());
@@ -132,7 +132,6 @@ impl World {
                     configuration,
                     node: None,
                     ready: false,
-                    released: false,
                     retiring: false,
                     rank: usize::MAX,
                     load: 0,
@@ -199,13 +198,13 @@ impl World {
 }
 
 impl Pod {
-    fn view(&self) -> InstanceView {
+    fn view(&self, leaving: bool) -> InstanceView {
         InstanceView {
             name: self.name.clone(),
             function: self.function,
             configuration: Some(self.configuration),
             node: self.node,
-            phase: match (self.released, self.ready) {
+            phase: match (leaving, self.ready) {
                 (true, _) => Phase::Leaving,
                 (false, true) => Phase::Ready,
                 (false, false) => Phase::Starting,
