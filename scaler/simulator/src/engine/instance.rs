@@ -42,6 +42,8 @@ pub(super) struct Instance {
     queue: VecDeque<(u64, Job)>,
     /// Requests taken since the scaler last looked.
     pub(super) taken: u64,
+    /// It goes when what replaces it is ready.
+    pub(super) retiring: bool,
 }
 
 /// What an instance does next.
@@ -72,6 +74,7 @@ impl Instance {
             in_work: 0,
             queue: VecDeque::new(),
             taken: 0,
+            retiring: false,
         }
     }
 

@@ -20,6 +20,7 @@ use crate::trace::{Arrivals, rates};
 use event::{Events, What};
 use function::State;
 use instance::{Instance, Job, Next, Phase};
+use together::Deciding;
 
 /// Runs `policy` on `scenario`.
 ///
@@ -62,8 +63,7 @@ struct Simulation<'a> {
     events: Events,
     rng: Rng,
     now_us: u64,
-    /// When all functions were last planned together.
-    planned_us: Option<u64>,
+    deciding: Deciding,
     counts: Outcome,
     served: u64,
     memory_bytes: Vec<u64>,
@@ -87,13 +87,13 @@ impl<'a> Simulation<'a> {
             states: states.collect::<Result<_, _>>()?,
             arrivals: arrivals.collect(),
             cluster: Cluster::try_new(scenario.nodes, policy.shares())?,
+            deciding: Deciding::new(&functions),
             functions,
             routes,
             instances: Vec::new(),
             events: Events::default(),
             rng: Rng::new(scenario.seed, 0),
             now_us: 0,
-            planned_us: None,
             counts: Outcome::default(),
             served: 0,
             memory_bytes: Vec::new(),

@@ -24,7 +24,7 @@ impl Simulation<'_> {
         let needed = looks.iter().any(|look| !look.residual.is_zero());
         let began_us = clock();
         if self.policy == Policy::SharingAware {
-            self.plan_all(&looks, needed)?;
+            self.decide_all(&looks)?;
         } else {
             self.scale_each(&looks)?;
         }
@@ -82,7 +82,7 @@ impl Simulation<'_> {
         loads
     }
 
-    pub(super) fn scale_each(&mut self, looks: &[Look]) -> Result<(), SimulationError> {
+    fn scale_each(&mut self, looks: &[Look]) -> Result<(), SimulationError> {
         for (function, look) in looks.iter().enumerate() {
             if look.residual.is_zero() {
                 self.release(function, look);
@@ -93,11 +93,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    pub(super) fn start_for(
-        &mut self,
-        function: usize,
-        residual: Rate,
-    ) -> Result<(), SimulationError> {
+    fn start_for(&mut self, function: usize, residual: Rate) -> Result<(), SimulationError> {
         let Some(what) = self.functions.get(function) else {
             return Ok(());
         };

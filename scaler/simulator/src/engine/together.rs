@@ -1,158 +1,216 @@
-//! Scaling all functions by one plan.
+//! Scaling all functions by the decisions that the operator makes.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use tetris_scaler_core::{Rate, Resources};
+use tetris_scaler_core::{
+    Decision, FunctionDecision, FunctionView, InstanceView, Model, NodeView, Rate, Resources,
+    Settings, View, decide,
+};
 
-use super::instance::{Instance, Phase};
+use super::instance::Phase;
 use super::scale::Look;
 use super::{SECOND_US, Simulation};
+use crate::catalogue::Function;
 use crate::error::SimulationError;
-use crate::policy::{self, Group, Plan, Start, Want};
+use crate::policy::{self, Start};
 
-/// How often all functions are planned together when nothing has to be started.
-const PLAN_US: u64 = 60 * SECOND_US;
+/// How long nothing must have started or gone before instances of a function are replaced to save memory. Assumed.
+const STEADY_US: u64 = 60 * SECOND_US;
+
+/// What decisions need beside what is seen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Deciding {
+    /// By function.
+    models: Vec<Arc<Model>>,
+    /// When something of a function last started or went.
+    changed_us: Vec<u64>,
+}
+
+impl Deciding {
+    pub(super) fn new(functions: &[Function]) -> Self {
+        let models = functions.iter().map(|function| {
+            Arc::new(Model {
+                name: function.name.clone(),
+                profile: function.profile.clone(),
+                slo: function.slo,
+                tensors: function.tensors.clone(),
+                allowed: Vec::new(),
+                alpha_bytes_per_millicore: 0,
+            })
+        });
+        Self {
+            models: models.collect(),
+            changed_us: vec![0; functions.len()],
+        }
+    }
+}
 
 impl Simulation<'_> {
-    /// Plans all functions, when something has to be started or it is time to.
-    pub(super) fn plan_all(&mut self, looks: &[Look], needed: bool) -> Result<(), SimulationError> {
-        let since_us = self
-            .planned_us
-            .map_or(u64::MAX, |then| self.now_us.saturating_sub(then));
-        if !needed && since_us < PLAN_US {
-            return self.scale_each(looks);
-        }
-        self.planned_us = Some(self.now_us);
-        let loads: Vec<Rate> = looks.iter().map(|look| self.to_carry(look)).collect();
-        let running = self.running();
-        let plan = policy::plan(
-            &Want {
-                functions: &self.functions,
-                loads: &loads,
-                running: &running,
-                leaving: &self.leaving(),
+    /// Decides about all functions, and does it.
+    pub(super) fn decide_all(&mut self, looks: &[Look]) -> Result<(), SimulationError> {
+        let functions = self.function_views(looks);
+        // Indices into the view, back to instances.
+        let (numbers, instances): (Vec<usize>, Vec<InstanceView>) = self.instance_views().unzip();
+        let nodes: Vec<NodeView> = self.node_views();
+        let decision = decide(
+            &View {
+                functions: &functions,
+                instances: &instances,
+                nodes: &nodes,
+                inventory: self.cluster.inventory(),
             },
-            &self.cluster,
+            &Settings::default(),
         );
-        match plan {
-            Some(plan) => self.follow(&plan, &running, looks),
-            None => self.scale_each(looks),
-        }
+        self.carry_out(&decision, &numbers)
     }
 
-    /// The load with the headroom of scaling out; more while the window is not over.
-    fn to_carry(&self, look: &Look) -> Rate {
-        let out = self.scale_in.residual(look.load, Rate::ZERO);
-        let kept = look.peak.map_or(look.capacity, |peak| {
-            self.scale_in.needed(peak).min(look.capacity)
-        });
-        out.max(kept)
-    }
-
-    /// Starts what the plan has more. Of functions for which nothing is started, stops what it has less: what
-    /// takes another's place runs before that goes.
-    fn follow(
-        &mut self,
-        plan: &Plan,
-        running: &BTreeMap<Group, u32>,
-        looks: &[Look],
-    ) -> Result<(), SimulationError> {
-        let mut grows = vec![false; self.functions.len()];
-        for (group, &count) in plan {
-            let more = count.saturating_sub(running.get(group).copied().unwrap_or(0));
-            for _ in 0..more {
-                if let Some(grows) = grows.get_mut(group.function) {
-                    *grows = true;
-                }
-                let look = looks.get(group.function);
-                let pressing = look.is_none_or(|look| look.capacity < look.load);
-                self.start_at(*group, pressing)?;
+    fn function_views(&self, looks: &[Look]) -> Vec<FunctionView> {
+        let known = self.deciding.models.iter().zip(&self.deciding.changed_us);
+        let each = known.zip(looks).map(|((model, &changed_us), look)| {
+            let steady_us = self.now_us.saturating_sub(changed_us);
+            FunctionView {
+                model: Arc::clone(model),
+                load: Some(look.load),
+                peak: look.peak,
+                min_instances: 0,
+                max_instances: u32::MAX,
+                scale_in: self.scale_in,
+                consolidate: steady_us >= STEADY_US,
             }
+        });
+        each.collect()
+    }
+
+    fn instance_views(&self) -> impl Iterator<Item = (usize, InstanceView)> {
+        let tick_s = self.scenario.platform.tick_s;
+        let members = self.states.iter().flat_map(|state| &state.members);
+        members.filter_map(move |&at| {
+            let one = self.instances.get(at)?;
+            let view = InstanceView {
+                name: format!("{at:012}"),
+                function: one.function,
+                configuration: Some(one.index),
+                node: Some(one.node),
+                phase: one.phase.seen()?,
+                load: Some(Rate::from_micro_rps(
+                    one.taken.saturating_mul(1_000_000) / tick_s,
+                )),
+                retiring: one.retiring,
+            };
+            Some((at, view))
+        })
+    }
+
+    fn node_views(&self) -> Vec<NodeView> {
+        let nodes = self.cluster.nodes().iter();
+        let each = nodes.map(|node| NodeView {
+            name: node.name.clone(),
+            all: node.all,
+            free: Resources {
+                memory_bytes: node.all.memory_bytes.saturating_sub(node.resident_bytes),
+                ..node.all
+            },
+            tensor_bytes: None,
+            accepts_new: true,
+        });
+        each.collect()
+    }
+
+    fn carry_out(&mut self, decision: &Decision, numbers: &[usize]) -> Result<(), SimulationError> {
+        for (function, one) in decision.functions.iter().enumerate() {
+            let changes = !(one.start.is_empty() && one.release.is_empty());
+            if let Some(changed_us) = self
+                .deciding
+                .changed_us
+                .get_mut(function)
+                .filter(|_| changes)
+            {
+                *changed_us = self.now_us;
+            }
+            for &at in &one.ranking {
+                let instance = numbers.get(at).and_then(|&at| self.instances.get_mut(at));
+                if let Some(instance) = instance {
+                    instance.retiring = one.retiring.contains(&at);
+                }
+            }
+            let released = one
+                .release
+                .iter()
+                .filter_map(|&at| numbers.get(at).copied());
+            for at in released {
+                self.drain(at);
+            }
+            self.start_all(function, one)?;
         }
-        for (group, &count) in running {
-            let less = count.saturating_sub(plan.get(group).copied().unwrap_or(0));
-            let grows = grows.get(group.function).copied().unwrap_or(true);
-            if less > 0 && !grows {
-                self.drain_some(group, less as usize);
+        Ok(())
+    }
+
+    /// Each where the decision prefers it; where there is no room any more, on the next best node.
+    fn start_all(
+        &mut self,
+        function: usize,
+        decision: &FunctionDecision,
+    ) -> Result<(), SimulationError> {
+        for (&configuration, &count) in &decision.start {
+            let of = decision.preferred.get(&configuration);
+            let preferred = of.map_or(&[][..], Vec::as_slice);
+            let planned = preferred
+                .iter()
+                .flat_map(|one| std::iter::repeat_n(one.node, one.planned as usize));
+            let planned: Vec<usize> = planned.collect();
+            for number in 0..count as usize {
+                let others = preferred.iter().map(|one| one.node);
+                let nodes = planned.get(number).copied().into_iter().chain(others);
+                let nodes: Vec<usize> = nodes.collect();
+                self.start_on(function, configuration, &nodes)?;
             }
         }
         Ok(())
     }
 
-    /// Where the plan says. While what the plan ends there still has its room, elsewhere if it is `pressing`, and
-    /// not yet if what runs carries the load and only headroom is missing.
-    fn start_at(&mut self, group: Group, pressing: bool) -> Result<(), SimulationError> {
-        let Some(what) = self.functions.get(group.function) else {
+    /// On the first of `nodes` with room, or on any.
+    fn start_on(
+        &mut self,
+        function: usize,
+        configuration: usize,
+        nodes: &[usize],
+    ) -> Result<(), SimulationError> {
+        let Some(what) = self.functions.get(function) else {
             return Ok(());
         };
-        let all = what.profile.configurations();
-        let Some(one) = all.get(group.configuration) else {
+        let Some(one) = what.profile.configurations().get(configuration) else {
             return Ok(());
         };
-        let Group {
-            node,
-            configuration,
-            ..
-        } = group;
-        let rate = one.rate();
-        match self.cluster.start(node, &what.tensors, one)? {
-            Some(loads_bytes) => {
-                self.launch(
-                    group.function,
-                    Start {
-                        node,
-                        configuration,
-                        loads_bytes,
-                    },
-                );
-                Ok(())
-            }
-            None if pressing => self.start_for(group.function, rate),
-            None => Ok(()),
+        let mut fitting = nodes.iter().copied();
+        let fits = |&node: &usize| self.cluster.takes(node, &what.tensors, one).is_some();
+        let preferred = fitting.find(fits);
+        let node = preferred.or_else(|| policy::best_score(&self.cluster, what, one));
+        let Some(node) = node else {
+            self.counts.unplaced += 1;
+            return Ok(());
+        };
+        if let Some(loads_bytes) = self.cluster.start(node, &what.tensors, one)? {
+            self.launch(
+                function,
+                Start {
+                    node,
+                    configuration,
+                    loads_bytes,
+                },
+            );
         }
-    }
-
-    /// Instances that stay unless someone says otherwise.
-    fn running(&self) -> BTreeMap<Group, u32> {
-        let mut running = BTreeMap::new();
-        for instance in &self.instances {
-            if matches!(instance.phase, Phase::Starting | Phase::Ready) {
-                *running.entry(instance.group()).or_insert(0) += 1;
-            }
-        }
-        running
-    }
-
-    fn leaving(&self) -> BTreeMap<usize, Resources> {
-        let mut leaving: BTreeMap<usize, Resources> = BTreeMap::new();
-        for instance in &self.instances {
-            if instance.phase == Phase::Draining {
-                let sum = leaving.entry(instance.node).or_default();
-                sum.cpu_millis += instance.configuration.cpu_millis();
-                sum.memory_bytes += instance.configuration.own_bytes();
-            }
-        }
-        leaving
-    }
-
-    /// Drains `count` ready instances of a group, those with least work.
-    fn drain_some(&mut self, group: &Group, count: usize) {
-        let all = self.instances.iter().enumerate();
-        let ready = all.filter(|(_, one)| one.phase == Phase::Ready && one.group() == *group);
-        let mut ready: Vec<(u64, usize)> = ready.map(|(at, one)| (one.outstanding(), at)).collect();
-        ready.sort_unstable();
-        for (_, at) in ready.into_iter().take(count) {
-            self.drain(at);
-        }
+        Ok(())
     }
 }
 
-impl Instance {
-    const fn group(&self) -> Group {
-        Group {
-            function: self.function,
-            node: self.node,
-            configuration: self.index,
+impl Phase {
+    /// As decisions see it.
+    const fn seen(self) -> Option<tetris_scaler_core::Phase> {
+        match self {
+            Self::Starting => Some(tetris_scaler_core::Phase::Starting),
+            Self::Ready => Some(tetris_scaler_core::Phase::Ready),
+            Self::Draining => Some(tetris_scaler_core::Phase::Leaving),
+            Self::Gone => None,
         }
     }
 }

@@ -3,7 +3,6 @@
 mod infless;
 mod nodes;
 mod photons;
-mod sharing;
 
 use std::fmt;
 
@@ -14,7 +13,7 @@ use crate::catalogue::Function;
 use crate::cluster::Cluster;
 use crate::error::SimulationError;
 
-pub use sharing::{Group, Plan, Want, plan};
+pub(crate) use nodes::best_score;
 
 /// The systems that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -107,8 +106,9 @@ pub struct Started {
     pub unplaced: u64,
 }
 
-/// Starts instances of one function for `residual`. [`Policy::SharingAware`] decides by [`plan`] instead; here it
-/// takes the exact solution, which is its way out where that finds no room.
+/// Starts instances of one function for `residual`. [`Policy::SharingAware`] goes by
+/// [`decide`](tetris_scaler_core::decide) instead, for all functions at once; here it is the same as
+/// [`Policy::Exact`].
 pub fn scale_out(
     policy: Policy,
     function: &Function,

@@ -72,7 +72,7 @@ pub(super) fn most_similar(
 }
 
 /// The one with the best score of similarity and room; of several, the first.
-pub(super) fn best_score(
+pub(crate) fn best_score(
     cluster: &Cluster,
     function: &Function,
     configuration: &Configuration,
