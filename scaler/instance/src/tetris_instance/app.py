@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable
 
@@ -21,7 +20,6 @@ from tetris_instance.metrics import Metrics
 from tetris_instance.state import Loaded, State
 from tetris_instance.tensors import Tensors
 
-_log = logging.getLogger("tetris_instance")
 #: Nobody sees it but the metrics.
 CLIENT_GONE = 499
 
@@ -110,7 +108,9 @@ class App:
         finally:
             self._metrics.in_flight.dec()
             self._metrics.requests.labels(str(code)).inc()
-            self._metrics.latency.observe(time.perf_counter() - begin)
+            if code == 200:
+                # Refusals are quick, and say nothing of the model.
+                self._metrics.latency.observe(time.perf_counter() - begin)
 
     async def _answer(self, http: Request) -> Response:
         self._check_model(http)
@@ -152,6 +152,9 @@ async def _unless_gone(http: Request, result: Awaitable[Tensors]) -> Tensors:
         for task in (wanted, gone):
             task.cancel()
         await asyncio.wait({wanted, gone})
+        if not wanted.cancelled():
+            # Nobody may want it any more; then asyncio is not to complain.
+            wanted.exception()
 
 
 async def _disconnect(receive: Callable[[], Awaitable[object]]) -> None:
@@ -184,5 +187,5 @@ async def _http_error(http: Request, error: Exception) -> Response:
 
 
 async def _our_error(_: Request, error: Exception) -> Response:
-    _log.error("a request failed", exc_info=error)
+    # The server logs it.
     return JSONResponse({"error": f"internal error: {type(error).__name__}"}, 500)

@@ -85,7 +85,8 @@ def split(outputs: Tensors, items: Sequence[Item], signature: Signature) -> list
 
 def length_of(inputs: Tensors, signature: Signature) -> int:
     """Return the length of the padded inputs at axis 1."""
-    return inputs[next(iter(signature.padding))].shape[1]
+    length: int = inputs[next(iter(signature.padding))].shape[1]
+    return length
 
 
 def _check_rows(outputs: Tensors, rows: int) -> None:

@@ -15,6 +15,9 @@ from tetris_instance.queue import BatchQueue
 from tetris_instance.request import TEXT
 from tetris_instance.tensors import Tensors
 
+#: Of one text. Models take some hundred tokens, and making tokens of what is cut off takes time.
+_TEXT_BYTES = 64 << 10
+
 
 async def infer(engine: Engine, queue: BatchQueue, inputs: Tensors) -> Tensors:
     """Return the outputs for the inputs of one request.
@@ -24,6 +27,7 @@ async def infer(engine: Engine, queue: BatchQueue, inputs: Tensors) -> Tensors:
     Raises:
         RequestError: The model cannot take the inputs, the queue is full, or the run failed.
     """
+    queue.check_rows(batch.rows_of(inputs, engine.signature))
     if TEXT.name in inputs and engine.text is not None:
         # Off the loop: tokenizers compute without Python's lock.
         inputs = await asyncio.to_thread(engine.text.encode, _texts(inputs))
@@ -70,6 +74,9 @@ def _settle(future: asyncio.Future[Tensors], outcome: Outcome) -> None:
 
 
 def _texts(inputs: Tensors) -> list[str]:
+    longest = max(map(len, inputs[TEXT.name]))
+    if longest > _TEXT_BYTES:
+        raise RequestError(f"`{TEXT.name}` has a value of {longest} bytes; expected at most {_TEXT_BYTES}")
     try:
         return [value.decode() for value in inputs[TEXT.name]]
     except UnicodeDecodeError:

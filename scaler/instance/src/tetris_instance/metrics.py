@@ -24,7 +24,7 @@ class Metrics:
 
     def __init__(self) -> None:
         # Times of creation double the output, and tell nothing that the process does not.
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         registry = self._registry
         #: By status code; 499 where the client had gone before the answer.
@@ -34,7 +34,7 @@ class Metrics:
         self.rows = Counter("tetris_instance_rows", "Rows computed.", registry=registry)
         self.latency = Histogram(
             "tetris_instance_request_seconds",
-            "From the head of an inference request to its answer.",
+            "From the head of an inference request to its answer, of those with status 200.",
             buckets=_SECONDS,
             registry=registry,
         )
@@ -48,7 +48,7 @@ class Metrics:
             "tetris_instance_batch_rows", "Rows of a run of the model.", buckets=_ROWS, registry=registry
         )
         self.in_flight = Gauge("tetris_instance_requests_in_flight", "Requests not answered yet.", registry=registry)
-        self.ready = Gauge("tetris_instance_ready", "1 when the model is loaded and warm.", registry=registry)
+        self._ready = Gauge("tetris_instance_ready", "1 when the model is loaded and warm.", registry=registry)
         self._queue_rows = Gauge("tetris_instance_queue_rows", "Rows that wait.", registry=registry)
         self._model_bytes = Gauge(
             "tetris_instance_model_bytes",
@@ -58,6 +58,10 @@ class Metrics:
         )
         self._settings = Gauge("tetris_instance_setting", "Settings in force.", ["name"], registry=registry)
         ProcessCollector(registry=registry)
+
+    def watch_ready(self, ready: Callable[[], bool]) -> None:
+        """Ask whether requests are answered whenever metrics are asked for."""
+        self._ready.set_function(lambda: float(ready()))
 
     def watch_queue(self, rows: Callable[[], float]) -> None:
         """Ask for the length of the queue whenever metrics are asked for."""

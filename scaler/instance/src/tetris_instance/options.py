@@ -6,14 +6,14 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from tetris_instance.cpus import available_cpus
+from tetris_instance.engines.onnx_graph import Weights
 from tetris_instance.engines.torch_encoder import TASKS, Task
 from tetris_instance.errors import ConfigurationError, shown
 
 ENGINES = ("auto", "torch", "onnxruntime")
-WEIGHTS = ("prepacked", "unpacked", "private_prepacked", "optimized")
 
 _BATCH_MAX, _CONCURRENCY_MAX, _CPUS_MAX, _QUEUE_MAX = 4096, 1024, 4096.0, 1 << 20
 _MIB = 1 << 20
@@ -29,7 +29,7 @@ class Options:
     model_version: str
     engine: str
     task: Task
-    onnx_weights: str
+    onnx_weights: Weights
     dimensions: Mapping[str, int]
     batch: int
     concurrency: int
@@ -145,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--model-version", default="1", help="the version in the protocol (default: 1)")
     add("--engine", choices=ENGINES, default="auto", help="default: by the model's files")
     add("--task", choices=TASKS, default="embedding", help="what a model folder answers (default: embedding)")
-    add("--onnx-weights", choices=WEIGHTS, default="prepacked", help="what sessions of ONNX Runtime share")
+    add("--onnx-weights", choices=get_args(Weights), default="prepacked", help="what sessions of ONNX Runtime share")
     add(
         "--dimension", metavar="NAME=SIZE", type=_dimension, action="append", default=[],
         help="a variable size of an ONNX graph during the warm-up; may be given several times (default: 16)",
@@ -155,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--cpus", metavar="C", help="CPUs (TETRIS_CPU_MILLIS / 1000; default: affinity and cgroup)")
     add(
         "--batch-wait-millis", metavar="MS",
-        help="how long a row waits for others (TETRIS_BATCH_WAIT_MILLIS; default: the time of a full batch, 10 at most)",
+        help="how long a row waits for others (TETRIS_BATCH_WAIT_MILLIS; default: the time of a full batch, or 10)",
     )  # fmt: skip
     add("--queue", metavar="ROWS", help="rows that may wait (default: 8 B P, at least 64)")
     add("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1)")

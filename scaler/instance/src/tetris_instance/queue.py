@@ -62,8 +62,7 @@ class BatchQueue:
             RequestError: There is no room, or never will be, or the queue is closed.
         """
         rows = sum(item.rows for item in items)
-        if rows > self.limit_rows:
-            raise RequestError(f"the request has {rows} rows; this instance takes at most {self.limit_rows}", 413)
+        self.check_rows(rows)
         with self._changed:
             if self._closed:
                 raise stopping()
@@ -75,6 +74,15 @@ class BatchQueue:
                 self._groups.setdefault(item.key, deque()).append(item)
             self._rows += rows
             self._changed.notify_all()
+
+    def check_rows(self, rows: int) -> None:
+        """Look at the rows of a request.
+
+        Raises:
+            RequestError: There will never be room for so many.
+        """
+        if rows > self.limit_rows:
+            raise RequestError(f"the request has {rows} rows; this instance takes at most {self.limit_rows}", 413)
 
     def take(self) -> list[Item] | None:
         """Wait for a batch; `None` when the queue is closed and empty."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -15,6 +16,8 @@ TEXT = TensorSpec("text", "BYTES", (-1,))
 #: More axes than models have; numpy takes 64.
 _MAX_AXES = 16
 _MAX_SIZE = 2**63 - 1
+#: Elements that a shape may have if its empty axes had one: numpy cannot count more than 2^63 bytes.
+_MAX_ELEMENTS = 2**40
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,8 @@ def _shape(value: object, spec: TensorSpec, batches: bool, field: str) -> tuple[
     )
     if not fits:
         raise RequestError(f"{field} is {list(shape)}; expected {list(spec.shape)}, where -1 is any size")
+    if math.prod(max(1, size) for size in shape) > _MAX_ELEMENTS:
+        raise RequestError(f"{field} is {list(shape)}; expected at most 2^40 elements")
     if (batches or spec is TEXT) and shape[0] == 0:
         raise RequestError(f"{field} is {list(shape)}; expected at least one row")
     return shape

@@ -16,12 +16,14 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
 
 from tetris_instance.app import App
 from tetris_instance.cpus import threads_per_worker
+from tetris_instance.engines import Engine
 from tetris_instance.errors import ConfigurationError
 from tetris_instance.load import load
 from tetris_instance.metrics import Metrics
@@ -34,13 +36,16 @@ _log = logging.getLogger("tetris_instance")
 #: Seconds that a row waits for others at most, where nobody has said how many.
 _WAIT_MAX_S = 0.010
 _BACKLOG = 1024
+#: Longer than clients and proxies usually keep a connection that is idle: they are to close it.
+_KEEP_ALIVE_S = 75
 
 
 class Server:
     """One model, from start to end."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, loader: Callable[[Options], Engine] = load) -> None:
         self._options = options
+        self._loader = loader
         self._metrics = Metrics()
         self._state = State(self._metrics)
         self._workers: Workers | None = None
@@ -54,6 +59,8 @@ class Server:
             access_log=False,
             server_header=False,
             backlog=_BACKLOG,
+            log_level=options.log_level if options.log_level != "info" else "warning",
+            timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=max(1, round(options.stop_s)),
         )
         self._http = _Http(config, self._stop)
@@ -82,12 +89,16 @@ class Server:
     def _load_and_warm_up(self) -> None:
         options = self._options
         begin = time.monotonic()
-        engine = load(options)
+        engine = self._loader(options)
         rows = options.batch if engine.signature.batches else 1
         queue = BatchQueue(options.queue_rows, rows, _WAIT_MAX_S)
         workers = Workers(engine, queue, options.concurrency, self._metrics)
         self._workers, self._queue = workers, queue
-        full_batch_s = workers.start()
+        try:
+            full_batch_s = workers.start()
+        except Exception as error:
+            hint = "the sizes of an ONNX graph in the warm-up are set by --dimension NAME=SIZE"
+            raise ConfigurationError(f"the warm-up failed: {type(error).__name__}: {error}; {hint}") from error
         # The planner takes b > 1 only where l <= SLO / 2; so with a wait of l at most, wait + l <= SLO.
         wait_s = options.batch_wait_s if options.batch_wait_s is not None else min(_WAIT_MAX_S, full_batch_s)
         queue.wait_s = wait_s
@@ -133,7 +144,7 @@ class Server:
 class _Http(uvicorn.Server):
     """Ends with status 0 after a signal, and at once after a second one."""
 
-    def __init__(self, config: uvicorn.Config, on_stop: object) -> None:
+    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_stop = on_stop
 
@@ -141,8 +152,7 @@ class _Http(uvicorn.Server):
         if self.should_exit:
             self.force_exit = True
         self.should_exit = True
-        if callable(self._on_stop):
-            self._on_stop()
+        self._on_stop()
 
 
 def _listen(host: str, port: int) -> socket.socket:

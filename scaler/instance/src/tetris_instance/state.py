@@ -22,9 +22,9 @@ class State:
     """Shared by the threads of a server. Each attribute is written by one of them, at once."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
         self._loaded: Loaded | None = None
         self._stopping = False
+        metrics.watch_ready(lambda: self.ready)
 
     @property
     def ready(self) -> bool:
@@ -34,12 +34,10 @@ class State:
     def set_loaded(self, loaded: Loaded) -> None:
         """The model is loaded and warm."""
         self._loaded = loaded
-        self._metrics.ready.set(int(self.ready))
 
     def stop(self) -> None:
-        """Be ready no more. What came before is still answered."""
+        """Be ready no more. What came before is still answered. Takes no lock, so that signal handlers may call it."""
         self._stopping = True
-        self._metrics.ready.set(0)
 
     def require_loaded(self) -> Loaded:
         """Return the model.

@@ -28,11 +28,17 @@ class TextEncoder(Protocol):
 class Engine(Protocol):
     """A model that is loaded. All methods may be called in several threads at once."""
 
-    #: The protocol's name for the library, such as ``"pytorch_safetensors"``.
-    platform: str
-    signature: Signature
-    #: `None` where the model takes no texts.
-    text: TextEncoder | None
+    @property
+    def platform(self) -> str:
+        """The protocol's name for the library and the format, such as ``"pytorch_safetensors"``."""
+
+    @property
+    def signature(self) -> Signature:
+        """What the model takes and gives."""
+
+    @property
+    def text(self) -> TextEncoder | None:
+        """What takes texts; `None` where the model takes none."""
 
     def memory(self) -> ModelBytes:
         """Return where the model's tensors are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from tetris_instance.engines.tokens import tokenizer_beside
 from tetris_instance.errors import ConfigurationError
 from tetris_instance.tensors import DATATYPES, Array, Tensors
 
+#: What a session shares: see :mod:`tetris.onnxruntime`.
+Weights = Literal["prepacked", "unpacked", "private_prepacked", "optimized"]
 #: A variable size that nobody has named, during the warm-up.
 _EXAMPLE_SIZE = 16
 #: Tokens of a text where the folder does not say.
@@ -36,7 +38,7 @@ class OnnxGraph:
 
     platform = "onnx_onnxv1"
 
-    def __init__(self, path: Path, weights: str, threads: int, workers: int, dimensions: Mapping[str, int]) -> None:
+    def __init__(self, path: Path, weights: Weights, threads: int, workers: int, dimensions: Mapping[str, int]) -> None:
         self._path = path
         self._session = _session(path, weights, threads, workers)
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
@@ -84,7 +86,7 @@ class OnnxGraph:
         }
 
 
-def _session(path: Path, weights: str, threads: int, workers: int) -> Any:
+def _session(path: Path, weights: Weights, threads: int, workers: int) -> Any:
     try:
         from tetris.onnxruntime import InferenceSession, SessionOptions
     except ImportError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ def tokenizer_beside(folder: Path, inputs: frozenset[str], length: int) -> Token
     path = folder / _FILE
     if not path.is_file():
         return None
+    # Texts are short, and its threads would come on top of the workers'.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         from tokenizers import Tokenizer as Fast
     except ImportError:
