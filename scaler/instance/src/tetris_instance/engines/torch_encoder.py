@@ -168,9 +168,11 @@ def _pooling(folder: Path) -> tuple[Pooling, bool]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(f"{modules}: not that of sentence-transformers: {error!r}") from error
     modes = _modes(options)
-    if unknown or not modes <= {"mean", "cls"} or len(modes) > 1:
+    if len(modes) == 1:
+        unknown |= modes - {"mean", "cls"}
+    if unknown or len(modes) > 1:
         raise ConfigurationError(
-            f"{modules}: {', '.join(sorted(unknown | modes))}; expected pooling by mean or cls, and perhaps Normalize"
+            f"{modules}: {', '.join(sorted(unknown or modes))}; expected pooling by mean or cls, and perhaps Normalize"
         )
     return "cls" if modes == {"cls"} else "mean", "Normalize" in kinds
 
