@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
+import os
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -20,7 +20,6 @@ TASKS: tuple[str, ...] = get_args(Task)
 
 #: Tokens per row to warm up with: a short sentence.
 _EXAMPLE_TOKENS = 16
-_log = logging.getLogger("tetris_instance")
 
 
 class TorchEncoder:
@@ -120,6 +119,9 @@ def _array(tensor: Any) -> Array:
 
 
 def _import_torch() -> Any:
+    # OpenMP reads it when PyTorch loads it. Threads that spin while they wait would take the quota, and the processor,
+    # from those that compute: with another busy process beside it, a run on two threads took seven times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         import torch
         import transformers  # noqa: F401
