@@ -11,3 +11,4 @@
 pub mod cli;
 pub mod logs;
 pub mod resources;
+pub mod state;
