@@ -9,6 +9,9 @@
 )]
 
 pub mod cli;
+pub mod lease;
+pub mod load;
 pub mod logs;
+pub mod nodes;
 pub mod resources;
 pub mod state;
