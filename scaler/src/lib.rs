@@ -13,5 +13,6 @@ pub mod lease;
 pub mod load;
 pub mod logs;
 pub mod nodes;
+pub mod operator;
 pub mod resources;
 pub mod state;
