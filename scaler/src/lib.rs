@@ -7,3 +7,12 @@
     clippy::indexing_slicing,
     clippy::panic
 )]
+
+pub mod cli;
+pub mod lease;
+pub mod load;
+pub mod logs;
+pub mod nodes;
+pub mod operator;
+pub mod resources;
+pub mod state;
