@@ -7,3 +7,7 @@
     clippy::indexing_slicing,
     clippy::panic
 )]
+
+pub mod extender;
+pub mod keda;
+pub mod units;
