@@ -8,6 +8,9 @@
     clippy::panic
 )]
 
+pub mod cli;
 pub mod extender;
 pub mod keda;
+pub mod logs;
+pub mod resources;
 pub mod units;
