@@ -103,7 +103,18 @@ mod tests {
     #[test]
     fn what_is_no_quantity_is_refused() {
         for text in [
-            "", "m", "-1", "1.2.3", "1 Gi", "4x", "1e99", "1e-3", "99Ei", "1e", ".", "Gi",
+            "",
+            "m",
+            "-1",
+            "1.2.3",
+            "1 Gi",
+            "4x",
+            "1e99",
+            "1e-3",
+            "99Ei",
+            "1e",
+            ".",
+            "Gi",
             "1234567890123456789",
         ] {
             assert!(bytes(text).is_err(), "{text}");
