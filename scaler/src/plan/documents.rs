@@ -80,7 +80,7 @@ impl Documents {
         let header = document.header();
         let kind = header.kind.as_str();
         if kind.is_empty() && is_page(&document) {
-            self.stored.push(stored(document)?);
+            self.stored.push(stored(&document)?);
             return Ok(());
         }
         name_it(&mut document, &header);

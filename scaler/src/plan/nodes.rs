@@ -13,7 +13,7 @@ use super::documents::{Documents, Found, PlanNode};
 use super::error::PlanError;
 use super::functions::Function;
 use super::page::Stored;
-use super::quantity::{bytes, cpu_millis};
+use crate::nodes::{bytes, millis};
 use crate::resources::FieldProblem;
 
 /// Nodes by name, what they have, and what was not of use.
@@ -44,7 +44,10 @@ impl Nodes {
                 let field = |name: &str| format!("nodes[{index}].{name}");
                 let group = group(planned, functions).map_err(|(name, problem)| {
                     let problem = FieldProblem::new(field(name), problem);
-                    PlanError::Field { at: at.clone(), problem }
+                    PlanError::Field {
+                        at: at.clone(),
+                        problem,
+                    }
                 })?;
                 group.add_to(&mut all)?;
             }
@@ -83,14 +86,18 @@ impl Nodes {
             ));
             return Ok(());
         };
-        node.tensor_bytes = Some(stored.room_bytes);
-        Ok(stored.record(&mut self.inventory)?)
+        node.tensor_bytes = stored.page.room.map(|room| room.free_bytes);
+        self.inventory
+            .set_node(&stored.node, &stored.page.objects)?;
+        Ok(())
     }
 
     /// Indices by name.
     pub(super) fn by_name(&self) -> BTreeMap<&str, usize> {
         let nodes = self.nodes.iter().enumerate();
-        nodes.map(|(index, node)| (node.name.as_str(), index)).collect()
+        nodes
+            .map(|(index, node)| (node.name.as_str(), index))
+            .collect()
     }
 
     /// Takes what a pod takes from its node.
@@ -106,20 +113,22 @@ impl Nodes {
 fn node(at: &str, node: &Node) -> Result<NodeView, PlanError> {
     let status = node.status.as_ref();
     let allocatable = status.and_then(|status| status.allocatable.as_ref());
-    let read = |name: &str, parse: fn(&str) -> Result<u64, super::quantity::QuantityError>| {
+    let read = |name: &str, parse: fn(&str) -> Option<u64>| {
         let field = format!("status.allocatable.{name}");
-        let quantity = allocatable.and_then(|all| all.get(name)).map(|q| q.0.as_str());
-        let read = quantity.map_or_else(
-            || Err("missing, expected what the node has".to_owned()),
-            |quantity| parse(quantity).map_err(|error| error.to_string()),
-        );
-        read.map_err(|problem| PlanError::Field {
-            at: at.to_owned(),
-            problem: FieldProblem::new(field, problem),
+        let quantity = allocatable
+            .and_then(|all| all.get(name))
+            .map(|q| q.0.as_str());
+        quantity.and_then(parse).ok_or_else(|| {
+            let found = quantity.unwrap_or_default();
+            let problem = format!("found {found:?}, expected a quantity such as 16 or 64Gi");
+            PlanError::Field {
+                at: at.to_owned(),
+                problem: FieldProblem::new(field, problem),
+            }
         })
     };
     let all = Resources {
-        cpu_millis: read("cpu", cpu_millis)?,
+        cpu_millis: read("cpu", millis)?,
         memory_bytes: read("memory", bytes)?,
     };
     let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable);
@@ -155,7 +164,9 @@ fn group(node: &PlanNode, functions: &[Function]) -> Result<Group, FieldFault> {
     };
     let (field, size) = node
         .store_bytes
-        .map_or(("memoryBytes", node.memory_bytes), |size| ("storeBytes", size));
+        .map_or(("memoryBytes", node.memory_bytes), |size| {
+            ("storeBytes", size)
+        });
     let Some(left) = size.checked_sub(taken) else {
         let problem = format!("found {size}, but the models take {taken} bytes");
         return Err((field, problem));
@@ -193,10 +204,7 @@ fn names(node: &PlanNode) -> Result<Vec<String>, FieldFault> {
 }
 
 /// The objects of all functions with the profile, which may be given with its namespace.
-fn with_profile(
-    profile: &str,
-    functions: &[Function],
-) -> Result<Vec<(ObjectId, u64)>, FieldFault> {
+fn with_profile(profile: &str, functions: &[Function]) -> Result<Vec<(ObjectId, u64)>, FieldFault> {
     let is_meant = |function: &&Function| {
         function.profile.name == profile || function.profile.to_string() == profile
     };

@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use tetris_scaler_core::{InstanceView, Phase, Resources};
 
 use super::functions::Function;
-use super::quantity::{QuantityError, bytes, cpu_millis_up};
+use crate::nodes::{bytes, millis};
 use crate::state::Key;
 
 /// The labels of an instance.
@@ -22,10 +22,7 @@ pub(super) enum Role {
     /// An instance of a function, in a configuration that its profile has.
     Instance(InstanceView),
     /// It takes so much of its node.
-    Other {
-        node: String,
-        takes: Resources,
-    },
+    Other { node: String, takes: Resources },
 }
 
 /// What `pod` is; `nodes` are indices by name.
@@ -33,8 +30,11 @@ pub(super) fn role(
     pod: &Pod,
     functions: &[Function],
     nodes: &BTreeMap<&str, usize>,
-) -> Result<Role, QuantityError> {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+) -> Result<Role, String> {
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
     if matches!(phase, Some("Succeeded" | "Failed")) {
         return Ok(Role::Nothing);
     }
@@ -74,7 +74,10 @@ fn phase(pod: &Pod) -> Phase {
     if pod.metadata.deletion_timestamp.is_some() {
         return Phase::Leaving;
     }
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let conditions = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
     let ready = conditions.into_iter().flatten();
     let mut ready = ready.filter(|condition| condition.type_ == "Ready");
     match ready.next() {
@@ -85,7 +88,7 @@ fn phase(pod: &Pod) -> Phase {
 }
 
 /// What the scheduler counts: all containers together, or the largest init container if that is more, and overhead.
-fn takes(spec: &PodSpec) -> Result<Resources, QuantityError> {
+fn takes(spec: &PodSpec) -> Result<Resources, String> {
     let mut sum = Resources::default();
     for container in &spec.containers {
         sum = plus(sum, requests(container)?);
@@ -101,7 +104,10 @@ fn takes(spec: &PodSpec) -> Result<Resources, QuantityError> {
             most.memory_bytes = most.memory_bytes.max(one.memory_bytes);
         }
     }
-    let overhead = spec.overhead.as_ref().map_or(Ok(Resources::default()), amounts);
+    let overhead = spec
+        .overhead
+        .as_ref()
+        .map_or(Ok(Resources::default()), amounts);
     let all = Resources {
         cpu_millis: sum.cpu_millis.max(most.cpu_millis),
         memory_bytes: sum.memory_bytes.max(most.memory_bytes),
@@ -109,18 +115,26 @@ fn takes(spec: &PodSpec) -> Result<Resources, QuantityError> {
     Ok(plus(all, overhead?))
 }
 
-fn requests(container: &Container) -> Result<Resources, QuantityError> {
+fn requests(container: &Container) -> Result<Resources, String> {
     let resources = container.resources.as_ref();
     let requests = resources.and_then(|resources| resources.requests.as_ref());
     requests.map_or(Ok(Resources::default()), amounts)
 }
 
-fn amounts(of: &BTreeMap<String, Quantity>) -> Result<Resources, QuantityError> {
-    let read = |name, parse: fn(&str) -> Result<u64, QuantityError>| {
-        of.get(name).map_or(Ok(0), |quantity: &Quantity| parse(&quantity.0))
+fn amounts(of: &BTreeMap<String, Quantity>) -> Result<Resources, String> {
+    let read = |name: &str, parse: fn(&str) -> Option<u64>| {
+        of.get(name).map_or(Ok(0), |quantity: &Quantity| {
+            let wrong = || {
+                format!(
+                    "found {name} {:?}, expected a quantity such as 500m",
+                    quantity.0
+                )
+            };
+            parse(&quantity.0).ok_or_else(wrong)
+        })
     };
     Ok(Resources {
-        cpu_millis: read("cpu", cpu_millis_up)?,
+        cpu_millis: read("cpu", millis)?,
         memory_bytes: read("memory", bytes)?,
     })
 }

@@ -36,6 +36,11 @@ impl Problem {
         })
     }
 
+    pub(super) fn node_name(&self, index: usize) -> &str {
+        let node = self.cluster.nodes.get(index);
+        node.map_or("", |node| &node.name)
+    }
+
     pub(super) fn view(&self) -> View<'_> {
         View {
             functions: &self.views,
