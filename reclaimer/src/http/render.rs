@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::failed;
 use super::inventory::Inventory;
+use super::objects::Objects;
 use super::pages::OBSERVED_HEADER;
 use super::status::Status;
 use crate::report::NodeStatus;
@@ -23,8 +24,10 @@ pub(super) enum Page {
     Status,
     /// The status, with models listed.
     StatusWithModels,
-    /// The inventory.
+    /// The inventory of models.
     Inventory,
+    /// The inventory of objects.
+    Objects,
 }
 
 /// A page to make: which, of what, and the key of its tag.
@@ -60,6 +63,10 @@ fn make(page: Page, status: &NodeStatus, tag: DefaultHasher) -> serde_json::Resu
         Page::Inventory => {
             let inventory = Inventory::of(status);
             document(&inventory, &inventory, tag)
+        }
+        Page::Objects => {
+            let objects = Objects::of(status);
+            document(&objects, &objects, tag)
         }
         Page::Status | Page::StatusWithModels => {
             let content = || Status::content(status, page == Page::StatusWithModels);
