@@ -190,7 +190,6 @@ fn answer(entry: &Entry, asked: &HeaderMap) -> Response {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test")]
 mod tests {
     use super::*;
 
