@@ -7,3 +7,7 @@
     clippy::indexing_slicing,
     clippy::panic
 )]
+
+pub mod cli;
+pub mod logs;
+pub mod resources;

@@ -1,3 +1,32 @@
-//! `tetris-scaler`.
+//! The command `tetris-scaler`.
 
-fn main() {}
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser as _;
+use tetris_scaler::cli::{Cli, Command};
+use tetris_scaler::logs::init_logs;
+use tetris_scaler::resources::crds_yaml;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    init_logs(cli.log_format, &cli.log)?;
+    match &cli.command {
+        Command::Run(_) => Ok(()),
+        Command::Crds => {
+            std::io::stdout().write_all(crds_yaml()?.as_bytes())?;
+            Ok(())
+        }
+    }
+}
