@@ -9,5 +9,8 @@
 )]
 
 pub mod cli;
+pub mod extender;
+pub mod keda;
 pub mod logs;
 pub mod resources;
+pub mod units;

@@ -64,6 +64,7 @@
 
 mod configuration;
 mod cost;
+mod decision;
 mod dts;
 mod error;
 mod exact;
@@ -79,6 +80,10 @@ pub use configuration::{
     Configuration, ConfigurationSpec, MAX_BATCH, MAX_CPU_MILLIS, MAX_MEMORY_BYTES,
 };
 pub use cost::{MAX_ALPHA, MemoryTerm, Weights};
+pub use decision::{
+    Decision, FunctionDecision, FunctionView, InstanceView, Model, NodeView, Outcome, Phase,
+    Preference, Settings, Totals, View, decide,
+};
 pub use dts::dts;
 pub use error::FieldError;
 pub use exact::{DEFAULT_STEPS, Solution, solve, solve_within};
@@ -87,8 +92,8 @@ pub use inventory::{
     Similarity, Thetas,
 };
 pub use placement::{
-    DEFAULT_TRIALS, Demand, MAX_INSTANCES, MAX_MODELS, Node, Placed, Placement, PlacementError,
-    PlacementProblem, place, place_as_published,
+    DEFAULT_TRIALS, Demand, Hosted, MAX_INSTANCES, MAX_MODELS, Node, Placed, Placement,
+    PlacementError, PlacementProblem, Shortage, place, place_as_published,
 };
 pub use profile::{MAX_CONFIGURATIONS, Profile, ProfileError};
 pub use rate::{MAX_LATENCY_US, Rate, RateError, Slo};

@@ -59,7 +59,7 @@ impl Selection {
 }
 
 /// No configuration of a profile will do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize)]
 #[error(
     "no configuration meets an objective of {slo_us} us; the smallest that one meets is {least_slo_us} us"
 )]

@@ -53,7 +53,7 @@ fn report(size: &Size, resident: bool, rounds: usize) {
         nodes: &nodes,
         inventory: &inventory,
         current: &[],
-        alpha_bytes_per_millicore: MIB / 64,
+        fixed: &[],
         start_cost_bytes: 0,
         max_trials: DEFAULT_TRIALS,
     };
@@ -102,6 +102,8 @@ fn cluster(
     let each = (0..size.nodes).map(|at| Node {
         name: format!("node-{at}"),
         free,
+        tensor_bytes: None,
+        accepts_new: true,
     });
     let nodes: Vec<Node> = each.collect();
     for node in nodes.iter().filter(|_| resident) {
@@ -143,5 +145,6 @@ fn demand(random: &mut Random, at: u64, rps: u64) -> Demand {
         slo: Slo::try_from_us(500_000).expect("half a second"),
         load: Rate::from_rps(1 + random.below(rps)),
         tensors,
+        alpha_bytes_per_millicore: MIB / 64,
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn published<'a>(ground: &'a Ground<'a>) -> Result<Layout<'a>, Box<La
 fn place_all(layout: &mut Layout<'_>, model: usize) -> Option<()> {
     let ground = layout.ground();
     let demand = ground.problem.demands.get(model)?;
-    let whole = ground.weights.counting(MemoryTerm::Whole);
+    let whole = ground.weights(model).counting(MemoryTerm::Whole);
     let selection = dts(&demand.profile, demand.slo, demand.load, whole).ok()?;
     for chosen in selection.choices {
         let mut choices = ground.choices.get(model)?.iter();
@@ -50,7 +50,7 @@ fn most_similar(layout: &Layout<'_>, model: usize, choice: usize) -> Option<Slot
     let with = slots.map(|slot| (slot, layout.missing(model, slot.node)));
     let fitting = with.filter(|&(slot, missing)| {
         let lacks = layout.lacks(slot, missing);
-        lacks.is_some_and(|lacks| lacks == crate::score::Resources::default())
+        lacks.is_some_and(|lacks| lacks.is_none())
     });
     let best = fitting.min_by_key(|&(slot, missing)| {
         let free = layout.free(slot.node).memory_bytes;

@@ -2,13 +2,14 @@
 
 use super::atoms::Atom;
 use super::ground::{Choice, Ground};
+use super::room::Room as Free;
 use crate::score::Resources;
 
 /// The optima for own memory, and each needed tensor on as many nodes as its models take.
 pub(super) fn lower_bound(ground: &Ground<'_>) -> u128 {
     let own = ground.cheapest.iter().map(|solution| solution.lower_bound);
-    let cpu = Room::new(ground, |free| free.cpu_millis);
-    let memory = Room::new(ground, |free| free.memory_bytes);
+    let cpu = Room::new(ground, |free| free.cpu_millis, |needs| needs.cpu_millis);
+    let memory = Room::new(ground, |free| free.memory_bytes, |needs| needs.memory_bytes);
     let tensors = ground.atoms.iter().filter_map(|atom| {
         let nodes = cpu.nodes_needed(atom).max(memory.nodes_needed(atom));
         let mut missing = atom.missing.clone();
@@ -28,12 +29,17 @@ struct Room {
 }
 
 impl Room {
-    fn new(ground: &Ground<'_>, resource: fn(&Resources) -> u64) -> Self {
-        let nodes = ground.problem.nodes.iter();
-        let mut free: Vec<u64> = nodes.map(|node| resource(&node.free)).collect();
+    fn new(
+        ground: &Ground<'_>,
+        of_node: fn(&Free) -> u64,
+        of_instance: fn(&Resources) -> u64,
+    ) -> Self {
+        let mut free: Vec<u64> = ground.free.iter().map(of_node).collect();
         free.sort_unstable();
         let models = 0..ground.choices.len();
-        let taken = models.map(|model| least(ground, model, resource)).collect();
+        let taken = models
+            .map(|model| least(ground, model, of_instance))
+            .collect();
         Self { free, taken }
     }
 

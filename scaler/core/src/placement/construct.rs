@@ -106,22 +106,17 @@ impl Layout<'_> {
 
     fn has_room(&self, slot: Slot, missing: u64) -> bool {
         let lacks = self.lacks(slot, missing);
-        lacks.is_some_and(|lacks| lacks.cpu_millis == 0 && lacks.memory_bytes == 0)
+        lacks.is_some_and(|lacks| lacks.is_none())
     }
 
-    /// The larger of the shares of the node's free CPU and memory that an instance takes, in millionths.
+    /// The largest of the shares of what the node has left that an instance takes, in millionths.
     fn strain(&self, slot: Slot, missing: u64) -> u128 {
         let needs = self
             .ground()
             .choice(slot)
             .map(|choice| choice.needs)
             .unwrap_or_default();
-        let free = self.free(slot.node);
-        let share = |part: u64, all: u64| u128::from(part) * 1_000_000 / u128::from(all.max(1));
-        let memory = needs.memory_bytes.saturating_add(missing);
-        share(needs.cpu_millis, free.cpu_millis)
-            .max(share(memory, free.memory_bytes))
-            .max(1)
+        self.free(slot.node).strain(needs, missing)
     }
 
     /// The best configurations for what is left, each on the node that lacks least for it; what finds no
@@ -136,7 +131,7 @@ impl Layout<'_> {
             &demand.profile,
             demand.slo,
             rest,
-            ground.weights,
+            ground.weights(model),
             REFILL_STEPS,
         );
         let Ok(solution) = solved else {

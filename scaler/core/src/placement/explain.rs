@@ -4,8 +4,8 @@ use super::ground::{Ground, Slot};
 use super::input::MAX_INSTANCES;
 use super::layout::Layout;
 use super::outcome::PlacementError;
+use super::shortage::Shortage;
 use crate::rate::Rate;
-use crate::score::Resources;
 
 /// Whether one instance of each model that is asked for fits somewhere by itself, and all within a plan.
 pub(super) fn check_sizes(ground: &Ground<'_>) -> Result<(), PlacementError> {
@@ -22,8 +22,8 @@ pub(super) fn check_sizes(ground: &Ground<'_>) -> Result<(), PlacementError> {
             let model = ground.name(model);
             return Err(PlacementError::TooManyInstances { model });
         }
-        let (node, missing) = closest(&empty, model);
-        if missing != Resources::default() {
+        let (node, missing) = closest(&empty, model).ok_or(PlacementError::NoNodes)?;
+        if !missing.is_none() {
             return Err(PlacementError::NoNodeLargeEnough {
                 model: ground.name(model),
                 node,
@@ -46,7 +46,9 @@ pub(super) fn out_of_room(ground: &Ground<'_>, failed: Option<&Layout<'_>>) -> P
         let model = ground.name(model);
         return PlacementError::TooManyInstances { model };
     }
-    let (node, missing) = closest(layout, model);
+    let Some((node, missing)) = closest(layout, model) else {
+        return PlacementError::NoNodes;
+    };
     PlacementError::OutOfRoom {
         model: ground.name(model),
         uncovered: Rate::from_micro_rps(layout.uncovered(model)),
@@ -56,8 +58,8 @@ pub(super) fn out_of_room(ground: &Ground<'_>, failed: Option<&Layout<'_>>) -> P
 }
 
 /// The node that lacks least for one more instance, and what. Lacks are compared by their larger share of
-/// what the instance needs.
-fn closest(layout: &Layout<'_>, model: usize) -> (String, Resources) {
+/// what the instance needs. None if no node takes new instances.
+fn closest(layout: &Layout<'_>, model: usize) -> Option<(String, Shortage)> {
     let ground = layout.ground();
     let choices = 0..ground.choices.get(model).map_or(0, Vec::len);
     let slots = choices.flat_map(|choice| {
@@ -71,15 +73,11 @@ fn closest(layout: &Layout<'_>, model: usize) -> (String, Resources) {
         let missing = layout.missing(model, slot.node);
         let lacks = layout.lacks(slot, missing)?;
         let needs = ground.choice(slot)?.needs;
-        let share = |part: u64, all: u64| u128::from(part) * 1_000_000 / u128::from(all.max(1));
-        let memory = needs.memory_bytes.saturating_add(missing);
-        let worst =
-            share(lacks.cpu_millis, needs.cpu_millis).max(share(lacks.memory_bytes, memory));
-        Some((worst, slot.node, lacks))
+        Some((lacks.worst(needs, missing), slot.node, lacks))
     });
     let best = lacking
         .min_by_key(|&(worst, node, lacks)| (worst, lacks.cpu_millis, lacks.memory_bytes, node));
-    let (node, lacks) = best.map_or((0, Resources::default()), |(_, node, lacks)| (node, lacks));
-    let name = ground.problem.nodes.get(node).map(|node| node.name.clone());
-    (name.unwrap_or_default(), lacks)
+    let (_, node, lacks) = best?;
+    let node = ground.problem.nodes.get(node)?;
+    Some((node.name.clone(), lacks))
 }

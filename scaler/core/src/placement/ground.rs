@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::atoms::{Atom, atoms};
-use super::input::{Demand, MAX_MODELS, Placed, PlacementProblem};
+use super::input::{Demand, Hosted, MAX_MODELS, PlacementProblem};
 use super::outcome::PlacementError;
+use super::room::Room;
 use crate::configuration::Configuration;
 use crate::cost::{MemoryTerm, Weights};
 use crate::dts::dts;
@@ -35,7 +36,9 @@ pub(super) struct Slot {
 #[derive(Debug)]
 pub(super) struct Ground<'a> {
     pub(super) problem: &'a PlacementProblem<'a>,
-    pub(super) weights: Weights,
+    weights: Vec<Weights>,
+    /// By node.
+    pub(super) free: Vec<Room>,
     /// By model.
     pub(super) choices: Vec<Vec<Choice>>,
     pub(super) atoms: Vec<Atom>,
@@ -55,30 +58,37 @@ pub(super) struct Ground<'a> {
 impl<'a> Ground<'a> {
     pub(super) fn new(problem: &'a PlacementProblem<'a>) -> Result<Self, PlacementError> {
         check(problem)?;
-        let alpha = problem.alpha_bytes_per_millicore;
-        let weights = Weights::try_new(alpha, MemoryTerm::Own)?;
-        let atoms = atoms(problem)?;
+        let alphas = problem.demands.iter();
+        let alphas = alphas.map(|demand| demand.alpha_bytes_per_millicore);
+        let weights = alphas.map(|alpha| Weights::try_new(alpha, MemoryTerm::Own));
+        let weights = weights.collect::<Result<Vec<_>, _>>()?;
+        let mut atoms = atoms(problem)?;
+        let mut free: Vec<Room> = problem.nodes.iter().map(Room::of).collect();
+        fix(problem, &mut atoms, &mut free);
         let each = problem
             .demands
             .iter()
-            .map(|demand| cheapest(demand, weights));
+            .zip(&weights)
+            .map(|(demand, &weights)| cheapest(demand, weights));
         let cheapest = each.collect::<Result<Vec<_>, _>>()?;
         let models = 0..problem.demands.len();
         let choices: Vec<_> = models
             .clone()
-            .map(|model| choices(problem, weights, model))
+            .zip(&weights)
+            .map(|(model, &weights)| choices(problem, weights, model))
             .collect();
         let atoms_of = models.map(|model| {
             let with = atoms.iter().enumerate();
             let with = with.filter(|(_, atom)| atom.models.binary_search(&model).is_ok());
             with.map(|(at, _)| at).collect()
         });
-        let (kinds, kind_of) = kinds(problem, &atoms);
+        let (kinds, kind_of) = kinds(problem, &atoms, &free);
         Ok(Self {
             problem,
             kinds,
             kind_of,
             weights,
+            free,
             atoms_of: atoms_of.collect(),
             atoms,
             current: current(problem, &choices),
@@ -90,6 +100,11 @@ impl<'a> Ground<'a> {
     pub(super) fn load(&self, model: usize) -> u64 {
         let demand = self.problem.demands.get(model);
         demand.map_or(0, |demand| demand.load.micro_rps())
+    }
+
+    /// Own memory, and the model's alpha.
+    pub(super) fn weights(&self, model: usize) -> Weights {
+        self.weights.get(model).copied().unwrap_or_default()
     }
 
     pub(super) fn choice(&self, slot: Slot) -> Option<Choice> {
@@ -126,31 +141,39 @@ fn check(problem: &PlacementProblem<'_>) -> Result<(), PlacementError> {
         crate::configuration::MAX_MEMORY_BYTES,
     )?;
     let mut running = problem.current.iter().enumerate();
-    running.try_for_each(|(at, placed)| check_running(problem, at, placed))
+    running.try_for_each(|(at, placed)| {
+        let demand = problem.demands.get(placed.model);
+        let configurations = demand.map_or(0, |demand| demand.profile.configurations().len());
+        known(problem, at, placed.model, placed.node)?;
+        in_range(at, ("configuration", placed.configuration, configurations))
+    })?;
+    let mut fixed = problem.fixed.iter().enumerate();
+    fixed.try_for_each(|(at, hosted)| known(problem, at, hosted.model, hosted.node))
 }
 
-fn check_running(
+fn known(
     problem: &PlacementProblem<'_>,
     at: usize,
-    placed: &Placed,
+    model: usize,
+    node: usize,
 ) -> Result<(), PlacementError> {
-    let demand = problem.demands.get(placed.model);
-    let configurations = demand.map_or(0, |demand| demand.profile.configurations().len());
-    for (field, index, count) in [
-        ("model", placed.model, problem.demands.len()),
-        ("node", placed.node, problem.nodes.len()),
-        ("configuration", placed.configuration, configurations),
-    ] {
-        if index >= count {
-            return Err(PlacementError::Unknown {
-                at,
-                field,
-                index,
-                count,
-            });
-        }
+    in_range(at, ("model", model, problem.demands.len()))?;
+    in_range(at, ("node", node, problem.nodes.len()))
+}
+
+fn in_range(
+    at: usize,
+    (field, index, count): (&'static str, usize, usize),
+) -> Result<(), PlacementError> {
+    if index < count {
+        return Ok(());
     }
-    Ok(())
+    Err(PlacementError::Unknown {
+        at,
+        field,
+        index,
+        count,
+    })
 }
 
 /// The configurations of a model that meet its objective and are worth considering: those that run, the
@@ -194,7 +217,26 @@ fn beats((i, a): (usize, &Configuration), (j, b): (usize, &Configuration)) -> bo
     no_worse && (left != right || i < j)
 }
 
-fn kinds(problem: &PlacementProblem<'_>, atoms: &[Atom]) -> (Vec<BTreeSet<usize>>, Vec<usize>) {
+/// What stays brings its tensors: they take room, and nobody else has to bring them.
+fn fix(problem: &PlacementProblem<'_>, atoms: &mut [Atom], free: &mut [Room]) {
+    for &Hosted { model, node } in problem.fixed {
+        let Some(room) = free.get_mut(node) else {
+            continue;
+        };
+        for atom in &mut *atoms {
+            let comes = atom.models.binary_search(&model).is_ok();
+            let missing = atom.missing.get_mut(node).filter(|_| comes);
+            let brought = missing.map(std::mem::take).unwrap_or(0);
+            room.take(Resources::default(), brought);
+        }
+    }
+}
+
+fn kinds(
+    problem: &PlacementProblem<'_>,
+    atoms: &[Atom],
+    free: &[Room],
+) -> (Vec<BTreeSet<usize>>, Vec<usize>) {
     let running: BTreeSet<usize> = problem.current.iter().map(|placed| placed.node).collect();
     let mut numbers = BTreeMap::new();
     let (mut kinds, mut kind_of) = (Vec::<BTreeSet<usize>>::new(), Vec::new());
@@ -203,7 +245,7 @@ fn kinds(problem: &PlacementProblem<'_>, atoms: &[Atom]) -> (Vec<BTreeSet<usize>
             .iter()
             .filter_map(|atom| atom.missing.get(at).copied());
         let missing: Vec<u64> = missing.collect();
-        let free = (node.free.cpu_millis, node.free.memory_bytes);
+        let free = (free.get(at), node.accepts_new);
         let alone = running.contains(&at).then_some(at);
         let kind = *numbers.entry((alone, free, missing)).or_insert(kinds.len());
         match kinds.get_mut(kind) {

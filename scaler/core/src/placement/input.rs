@@ -26,6 +26,8 @@ pub struct Demand {
     pub load: Rate,
     /// Its tensors.
     pub tensors: ModelTensors,
+    /// alpha, in bytes per millicore.
+    pub alpha_bytes_per_millicore: u64,
 }
 
 /// A node and what it has to give.
@@ -36,6 +38,10 @@ pub struct Node {
     /// What is free for the models of this problem: as if none of their instances ran, but with the
     /// tensors that the inventory shows, which cost nothing more.
     pub free: Resources,
+    /// Room for tensors that are not there, in bytes; `None` if they come out of `free.memory_bytes`.
+    pub tensor_bytes: Option<u64>,
+    /// Whether it takes instances beyond those that run there.
+    pub accepts_new: bool,
 }
 
 /// `count` instances of a model in one configuration on one node.
@@ -51,6 +57,16 @@ pub struct Placed {
     pub count: u32,
 }
 
+/// A model that has instances on a node which this problem is not about. What these have for themselves, and
+/// what they carry, is to be left out of what is free and of the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Hosted {
+    /// Index of the model among the demands.
+    pub model: usize,
+    /// Index of the node.
+    pub node: usize,
+}
+
 /// Models, nodes and what runs: what [`place`](crate::place) decides about.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacementProblem<'a> {
@@ -62,8 +78,8 @@ pub struct PlacementProblem<'a> {
     pub inventory: &'a Inventory,
     /// The instances that run. Those that break their objective do not stay.
     pub current: &'a [Placed],
-    /// alpha, in bytes per millicore.
-    pub alpha_bytes_per_millicore: u64,
+    /// Models that stay on nodes whatever the plan: their tensors are there, or on their way.
+    pub fixed: &'a [Hosted],
     /// What starting an instance is worth, in bytes: a plan changes what runs only if that saves more.
     pub start_cost_bytes: u64,
     /// How many changes are tried to improve a plan.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ground::{Ground, Slot};
-use crate::score::Resources;
+use super::room::Room;
+use super::shortage::Shortage;
 
 /// Which instances run where, with what follows from it kept up to date.
 #[derive(Clone, Debug)]
@@ -19,7 +20,7 @@ pub(super) struct Layout<'a> {
     /// The others, by kind.
     idle: Vec<BTreeSet<usize>>,
     /// By node.
-    free: Vec<Resources>,
+    free: Vec<Room>,
     /// By model; above 2^64 where single instances are that fast.
     rates: Vec<u128>,
     instances: usize,
@@ -38,7 +39,7 @@ impl<'a> Layout<'a> {
             uses: vec![Vec::new(); nodes.len()],
             busy: BTreeMap::new(),
             idle: ground.kinds.clone(),
-            free: nodes.iter().map(|node| node.free).collect(),
+            free: ground.free.clone(),
             rates: vec![0; ground.choices.len()],
             instances: 0,
             cost: 0,
@@ -62,7 +63,7 @@ impl<'a> Layout<'a> {
         &self.counts
     }
 
-    pub(super) fn free(&self, node: usize) -> Resources {
+    pub(super) fn free(&self, node: usize) -> Room {
         self.free.get(node).copied().unwrap_or_default()
     }
 
@@ -99,14 +100,15 @@ impl<'a> Layout<'a> {
         bytes.fold(0, |sum, &bytes| bytes.saturating_add(sum))
     }
 
-    /// What the node lacks for one more instance, given what of the model's tensors it lacks.
-    pub(super) fn lacks(&self, slot: Slot, missing: u64) -> Option<Resources> {
-        let (needs, free) = (self.ground.choice(slot)?.needs, self.free(slot.node));
-        let memory = needs.memory_bytes.saturating_add(missing);
-        Some(Resources {
-            cpu_millis: needs.cpu_millis.saturating_sub(free.cpu_millis),
-            memory_bytes: memory.saturating_sub(free.memory_bytes),
-        })
+    /// What the node lacks for one more instance, given what of the model's tensors it lacks. None if it takes
+    /// no instance but those that run.
+    pub(super) fn lacks(&self, slot: Slot, missing: u64) -> Option<Shortage> {
+        let running = self.ground.current.get(&slot).copied().unwrap_or(0);
+        if !self.ground.problem.nodes.get(slot.node)?.accepts_new && self.count(slot) >= running {
+            return None;
+        }
+        let needs = self.ground.choice(slot)?.needs;
+        Some(self.free(slot.node).lacks(needs, missing))
     }
 
     /// What one more instance costs, given what of the model's tensors its node lacks.
@@ -132,7 +134,7 @@ impl<'a> Layout<'a> {
     /// Adds an instance if it fits.
     pub(super) fn add(&mut self, slot: Slot) -> bool {
         let missing = self.missing(slot.model, slot.node);
-        if self.lacks(slot, missing) != Some(Resources::default()) {
+        if self.lacks(slot, missing) != Some(Shortage::default()) {
             return false;
         }
         self.cost = self.cost.saturating_add(self.price(slot, missing));
@@ -187,7 +189,6 @@ impl<'a> Layout<'a> {
         let Some(choice) = self.ground.choice(slot) else {
             return;
         };
-        let memory = choice.needs.memory_bytes.saturating_add(missing);
         let (free, rate) = (self.free.get_mut(slot.node), self.rates.get_mut(slot.model));
         let (Some(free), Some(rate)) = (free, rate) else {
             return;
@@ -195,14 +196,12 @@ impl<'a> Layout<'a> {
         let busy = self.busy.entry(slot.node).or_default();
         // It fitted when it was added, so nothing here saturates.
         if added {
-            free.cpu_millis = free.cpu_millis.saturating_sub(choice.needs.cpu_millis);
-            free.memory_bytes = free.memory_bytes.saturating_sub(memory);
+            free.take(choice.needs, missing);
             *rate = rate.saturating_add(choice.rate.into());
             self.instances = self.instances.saturating_add(1);
             *busy = busy.saturating_add(1);
         } else {
-            free.cpu_millis = free.cpu_millis.saturating_add(choice.needs.cpu_millis);
-            free.memory_bytes = free.memory_bytes.saturating_add(memory);
+            free.give(choice.needs, missing);
             *rate = rate.saturating_sub(choice.rate.into());
             self.instances = self.instances.saturating_sub(1);
             *busy = busy.saturating_sub(1);

@@ -10,11 +10,14 @@ mod improve;
 mod input;
 mod layout;
 mod outcome;
+mod room;
+mod shortage;
 
 pub use input::{
-    DEFAULT_TRIALS, Demand, MAX_INSTANCES, MAX_MODELS, Node, Placed, PlacementProblem,
+    DEFAULT_TRIALS, Demand, Hosted, MAX_INSTANCES, MAX_MODELS, Node, Placed, PlacementProblem,
 };
 pub use outcome::{Placement, PlacementError};
+pub use shortage::Shortage;
 
 use construct::Method;
 use ground::{Ground, Slot};
@@ -140,7 +143,7 @@ impl Layout<'_> {
         let mut sum = Placement {
             placed: Vec::new(),
             rates: Vec::new(),
-            memory_bytes: 0,
+            memory_bytes: self.cost(),
             cpu_millis: 0,
             started: 0,
             stopped: ground
@@ -155,9 +158,8 @@ impl Layout<'_> {
         for (&slot, &count) in self.counts() {
             self.sum_up(&mut sum, slot, count);
         }
-        let paid = u128::from(ground.problem.alpha_bytes_per_millicore) * sum.cpu_millis
-            + u128::from(ground.problem.start_cost_bytes) * u128::from(sum.started);
-        sum.memory_bytes = sum.cost.saturating_sub(paid);
+        let starts = u128::from(ground.problem.start_cost_bytes) * u128::from(sum.started);
+        sum.memory_bytes = sum.memory_bytes.saturating_sub(starts);
         let models = 0..ground.choices.len();
         let rate = |model| u64::try_from(self.rate(model)).unwrap_or(u64::MAX);
         sum.rates = models
@@ -177,7 +179,13 @@ impl Layout<'_> {
             configuration: choice.configuration,
             count,
         });
-        sum.cpu_millis += u128::from(choice.needs.cpu_millis) * u128::from(count);
+        let cpu = u128::from(choice.needs.cpu_millis) * u128::from(count);
+        sum.cpu_millis += cpu;
+        let alpha = self
+            .ground()
+            .weights(slot.model)
+            .alpha_bytes_per_millicore();
+        sum.memory_bytes = sum.memory_bytes.saturating_sub(u128::from(alpha) * cpu);
         sum.started = sum
             .started
             .saturating_add(count.saturating_sub(running).into());

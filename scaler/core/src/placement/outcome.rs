@@ -4,9 +4,9 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::input::{MAX_INSTANCES, MAX_MODELS, Placed};
+use super::shortage::Shortage;
 use crate::error::FieldError;
 use crate::rate::Rate;
-use crate::score::Resources;
 use crate::selection::SloTooTight;
 
 /// Which instances run where.
@@ -43,22 +43,18 @@ pub enum PlacementError {
         reason: SloTooTight,
     },
     /// Not one instance of the model fits on any node, even an idle one.
-    #[error(
-        "{model}: no node is large enough; node {node} comes closest, and lacks {} millicores and {} bytes",
-        missing.cpu_millis, missing.memory_bytes
-    )]
+    #[error("{model}: no node is large enough; node {node} comes closest, and lacks {missing}")]
     NoNodeLargeEnough {
         /// The model's name.
         model: String,
         /// The node that lacks least.
         node: String,
         /// What it lacks for the model's easiest configuration.
-        missing: Resources,
+        missing: Shortage,
     },
     /// One instance of each model fits, but no placement for all of the load was found.
     #[error(
-        "{model}: no room for {uncovered} of its load; on node {node}, which comes closest, {} millicores and {} bytes are missing for one more instance",
-        missing.cpu_millis, missing.memory_bytes
+        "{model}: no room for {uncovered} of its load; on node {node}, which comes closest, {missing} are missing for one more instance"
     )]
     OutOfRoom {
         /// The model whose load is left.
@@ -68,7 +64,7 @@ pub enum PlacementError {
         /// The node that lacks least, as the best attempt left it.
         node: String,
         /// What it lacks for one more instance.
-        missing: Resources,
+        missing: Shortage,
     },
     /// The load takes more instances than a plan may have.
     #[error("{model}: its load takes more than the {MAX_INSTANCES} instances of one plan")]
@@ -76,7 +72,7 @@ pub enum PlacementError {
         /// The model's name.
         model: String,
     },
-    /// There are no nodes.
+    /// There are no nodes, or none that takes new instances.
     #[error("there is no node to place instances on")]
     NoNodes,
     /// Too many models for one problem.

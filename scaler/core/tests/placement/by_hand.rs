@@ -64,7 +64,7 @@ fn alpha_weighs_cpu_against_memory() {
         place(&scenario.problem()).unwrap().placed,
         [one(0, 0, 0, 1)]
     );
-    scenario.alpha = 1;
+    scenario.set_alpha(1);
     let plan = place(&scenario.problem()).unwrap();
     assert_eq!(plan.placed, [one(0, 0, 1, 1)]);
     assert_eq!((plan.memory_bytes, plan.cost), (40, 1_040));
@@ -180,7 +180,9 @@ fn nonsense_is_refused_by_name() {
         ("another size", |all| {
             all.demands[1] = demand(10, &[(1_000, 30, 10)], &[(7, 101)]);
         }),
-        ("`alpha_bytes_per_millicore` is", |all| all.alpha = u64::MAX),
+        ("`alpha_bytes_per_millicore` is", |all| {
+            all.set_alpha(u64::MAX)
+        }),
         ("`start_cost_bytes` is", |all| all.start_cost = u64::MAX),
         ("more than the 20000 instances", |all| {
             all.demands[1].load = Rate::from_micro_rps(u64::MAX);
@@ -201,7 +203,8 @@ fn extreme_numbers_do_not_overflow() {
     let mut scenario = Scenario::new(vec![model(1), model(2)], &[(u64::MAX, u64::MAX); 3])
         .resident(0, &[(1, u64::MAX - 5)])
         .resident(1, &[(2, u64::MAX - 5)]);
-    (scenario.alpha, scenario.start_cost) = (1 << 40, most);
+    scenario.set_alpha(1 << 40);
+    scenario.start_cost = most;
     scenario.current = vec![one(0, 0, 0, u32::MAX), one(0, 0, 0, u32::MAX)];
     let plan = place(&scenario.problem()).unwrap();
     assert_eq!(plan.placed, [one(0, 0, 0, 1), one(1, 1, 0, 1)]);

@@ -62,7 +62,8 @@ pub fn scenarios(models: usize, nodes: usize, rps: u64) -> impl Strategy<Value =
     all.prop_map(|(demands, nodes, picks, alpha, start_cost)| {
         let sizes: Vec<_> = nodes.iter().map(|node| (node.0 * 1_000, node.1)).collect();
         let mut scenario = Scenario::new(demands, &sizes).with_running(picks);
-        (scenario.alpha, scenario.start_cost) = (alpha, start_cost);
+        scenario.set_alpha(alpha);
+        scenario.start_cost = start_cost;
         for (at, (_, _, resident)) in nodes.iter().enumerate() {
             let tensors: Vec<_> = resident.iter().map(|&name| (name, 0)).collect();
             scenario = scenario.resident(at, &tensors);

@@ -19,13 +19,16 @@ pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
         for one in &here {
             let configuration =
                 scenario.demands[one.model].profile.configurations()[one.configuration];
-            cpu += u128::from(configuration.cpu_millis()) * u128::from(one.count);
+            let millis = u128::from(configuration.cpu_millis()) * u128::from(one.count);
+            let alpha = scenario.demands[one.model].alpha_bytes_per_millicore;
+            cost += u128::from(alpha) * millis;
+            cpu += millis;
             memory += u128::from(configuration.own_bytes()) * u128::from(one.count);
         }
         if cpu > node.free.cpu_millis.into() || memory > node.free.memory_bytes.into() {
             return Err(format!("{} gives {cpu} and {memory}", node.name));
         }
-        cost += memory + u128::from(scenario.alpha) * cpu;
+        cost += memory;
     }
     for (model, demand) in scenario.demands.iter().enumerate() {
         let mut rate = 0;

@@ -1,7 +1,7 @@
 //! Problems for tests.
 
 use tetris_scaler_core::{
-    Configuration, ConfigurationSpec, DEFAULT_TRIALS, Demand, Inventory, InventoryLimits,
+    Configuration, ConfigurationSpec, DEFAULT_TRIALS, Demand, Hosted, Inventory, InventoryLimits,
     MAX_MEMORY_BYTES, ModelTensors, Node, Placed, PlacementProblem, Profile, Rate, Resources, Slo,
 };
 use tetris_store_layout::ObjectId;
@@ -13,7 +13,7 @@ pub struct Scenario {
     pub nodes: Vec<Node>,
     pub inventory: Inventory,
     pub current: Vec<Placed>,
-    pub alpha: u64,
+    pub fixed: Vec<Hosted>,
     pub start_cost: u64,
 }
 
@@ -26,13 +26,15 @@ impl Scenario {
                 cpu_millis,
                 memory_bytes,
             },
+            tensor_bytes: None,
+            accepts_new: true,
         });
         Self {
             demands,
             nodes: nodes.collect(),
             inventory: Inventory::new(InventoryLimits::default()),
             current: Vec::new(),
-            alpha: 0,
+            fixed: Vec::new(),
             start_cost: 0,
         }
     }
@@ -43,9 +45,15 @@ impl Scenario {
             nodes: &self.nodes,
             inventory: &self.inventory,
             current: &self.current,
-            alpha_bytes_per_millicore: self.alpha,
+            fixed: &self.fixed,
             start_cost_bytes: self.start_cost,
             max_trials: DEFAULT_TRIALS,
+        }
+    }
+
+    pub fn set_alpha(&mut self, alpha: u64) {
+        for demand in &mut self.demands {
+            demand.alpha_bytes_per_millicore = alpha;
         }
     }
 
@@ -91,5 +99,6 @@ pub fn demand(rps: u64, rows: &[(u64, u64, u32)], tensors: &[(u8, u64)]) -> Dema
         load: Rate::from_rps(rps),
         tensors: ModelTensors::try_new(tensors.iter().map(|&(name, bytes)| (tensor(name), bytes)))
             .unwrap(),
+        alpha_bytes_per_millicore: 0,
     }
 }

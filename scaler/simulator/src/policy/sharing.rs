@@ -72,7 +72,7 @@ fn plan_on(
         nodes: &nodes,
         inventory: cluster.inventory(),
         current: &current(want, offered),
-        alpha_bytes_per_millicore: 0,
+        fixed: &[],
         start_cost_bytes: START_COST_BYTES,
         max_trials: TRIALS,
     });
@@ -117,6 +117,7 @@ fn demand((function, &load): (&Function, &Rate)) -> Demand {
         slo: function.slo,
         load,
         tensors: function.tensors.clone(),
+        alpha_bytes_per_millicore: 0,
     }
 }
 
@@ -147,5 +148,7 @@ fn node(want: &Want<'_>, cluster: &Cluster, at: usize, reserve_permille: u64) ->
             cpu_millis: offered.saturating_sub(leaving.cpu_millis),
             memory_bytes: node.all.memory_bytes.saturating_sub(taken),
         },
+        tensor_bytes: None,
+        accepts_new: true,
     })
 }
