@@ -12,5 +12,7 @@ pub mod cli;
 pub mod extender;
 pub mod keda;
 pub mod logs;
+pub mod plan;
 pub mod resources;
+pub mod state;
 pub mod units;

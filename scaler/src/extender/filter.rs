@@ -1,93 +1,83 @@
 //! Which nodes have room.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
-use tetris_scaler_core::{Similarity, Thetas};
+use tetris_scaler_core::Thetas;
 
-use super::cluster::{Cluster, Room, Wanted};
-use super::nodes::Form;
+use super::nodes::{Form, by_name};
 use super::wire::{ExtenderFilterResult, NodeList};
+use crate::state::{FunctionState, Snapshot};
 use crate::units::bytes;
 
-/// The nodes whose store has room for what is missing of the model, and of which nothing is known.
-pub fn filter<C: Cluster>(
-    cluster: &C,
-    wanted: Option<&Wanted>,
+/// The nodes whose stores have room for what is missing of the function's model, and those of which nothing is known.
+///
+/// The others are given as unresolvable: the scheduler would look for pods to preempt without knowing what that frees.
+pub fn filter(
+    snapshot: &Snapshot,
+    wanted: Option<&FunctionState>,
     nodes: Form,
 ) -> ExtenderFilterResult {
     let mut result = ExtenderFilterResult::default();
-    let verdict = Verdict::new(cluster, wanted);
+    let stores = wanted.map(|function| Stores::new(snapshot, function));
+    let mut passes = |node: &str| {
+        let fault = stores.as_ref().and_then(|stores| stores.fault(node));
+        let Some(fault) = fault else {
+            return true;
+        };
+        let failed = &mut result.failed_and_unresolvable_nodes;
+        failed.insert(node.to_owned(), fault);
+        false
+    };
     match nodes {
-        Form::Names(names) => {
-            let passes = |name: &String| verdict.passes(name, &mut result);
-            result.node_names = Some(names.into_iter().filter(passes).collect());
+        Form::Names(mut names) => {
+            names.retain(|name| passes(name));
+            result.node_names = Some(names);
         }
-        Form::Full { metadata, nodes } => {
-            let mut items = Vec::with_capacity(nodes.len());
-            for (name, node) in nodes {
-                if verdict.passes(&name, &mut result) {
-                    items.push(node);
-                }
-            }
-            let items = Some(items);
+        Form::Full {
+            metadata,
+            mut nodes,
+        } => {
+            nodes.retain(|(name, _)| passes(name));
+            let items = Some(nodes.into_iter().map(|(_, node)| node).collect());
             result.nodes = Some(NodeList { metadata, items });
         }
     }
     result
 }
 
-struct Verdict<'a, C> {
-    cluster: &'a C,
-    wanted: Option<(&'a Wanted, Thetas<'a>)>,
+struct Stores<'a> {
+    function: &'a FunctionState,
+    thetas: Thetas<'a>,
+    /// Room for tensors, in bytes, of nodes that have told.
+    room: HashMap<&'a str, u64>,
 }
 
-impl<'a, C: Cluster> Verdict<'a, C> {
-    fn new(cluster: &'a C, wanted: Option<&'a Wanted>) -> Self {
-        let wanted = wanted.map(|wanted| (wanted, cluster.inventory().thetas(&wanted.tensors)));
-        Self { cluster, wanted }
+impl<'a> Stores<'a> {
+    fn new(snapshot: &'a Snapshot, function: &'a FunctionState) -> Self {
+        let nodes = by_name(snapshot).into_iter();
+        let told = nodes.filter_map(|(name, node)| Some((name, node.tensor_bytes?)));
+        Self {
+            function,
+            thetas: snapshot.inventory.thetas(&function.model.tensors),
+            room: told.collect(),
+        }
     }
 
-    /// Says so in the result if it does not.
-    fn passes(&self, node: &str, result: &mut ExtenderFilterResult) -> bool {
-        let Some((map, message)) = self.fault(node, result) else {
-            return true;
-        };
-        map.insert(node.to_owned(), message);
-        false
-    }
-
-    fn fault<'r>(
-        &self,
-        node: &str,
-        result: &'r mut ExtenderFilterResult,
-    ) -> Option<(&'r mut BTreeMap<String, String>, String)> {
-        let (wanted, thetas) = self.wanted.as_ref()?;
-        // A node that has not told what it has passes.
-        let theta = thetas.of(node)?;
-        let room = self.cluster.room(node, &wanted.store)?;
-        if theta.missing_bytes() <= room.available_bytes {
+    /// What the node lacks.
+    fn fault(&self, node: &str) -> Option<String> {
+        let theta = self.thetas.of(node)?;
+        let room = *self.room.get(node)?;
+        let missing = theta.missing_bytes();
+        if missing <= room {
             return None;
         }
-        // Other pods' tensors can be freed when those pods are gone; the store does not grow.
-        let unresolvable = theta.total_bytes > room.capacity_bytes;
-        let map = if unresolvable {
-            &mut result.failed_and_unresolvable_nodes
-        } else {
-            &mut result.failed_nodes
-        };
-        Some((map, lacks(wanted, theta, room)))
+        Some(format!(
+            "the tensor store lacks {} for function {}: {} of its model's {} are not there, and there is room for {}",
+            bytes(missing.saturating_sub(room).into()),
+            self.function.function.name,
+            bytes(missing.into()),
+            bytes(theta.total_bytes.into()),
+            bytes(room.into()),
+        ))
     }
-}
-
-fn lacks(wanted: &Wanted, theta: Similarity, room: Room) -> String {
-    let missing = theta.missing_bytes();
-    format!(
-        "tensor store {} lacks {} for model {}: {} of {} are not there, and there is room for {}",
-        wanted.store,
-        bytes(missing.saturating_sub(room.available_bytes).into()),
-        wanted.model,
-        bytes(missing.into()),
-        bytes(theta.total_bytes.into()),
-        bytes(room.available_bytes.into()),
-    )
 }

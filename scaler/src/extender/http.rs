@@ -13,12 +13,12 @@ use serde::Serialize;
 use tetris_scaler_core::Spread;
 use tokio::sync::{Semaphore, watch};
 
-use super::cluster::Cluster;
 use super::filter::filter;
 use super::nodes::Form;
-use super::pod::owner;
 use super::prioritize::prioritize;
-use super::wire::{ExtenderArgs, ExtenderFilterResult};
+use super::wanted::wanted;
+use super::wire::{ExtenderArgs, ExtenderFilterResult, Pod};
+use crate::state::{FunctionState, Snapshot};
 
 /// How much is read, and how much at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,40 +42,37 @@ impl Default for ExtenderLimits {
 }
 
 /// `POST /filter` and `POST /prioritize`.
-pub fn router<C: Cluster>(
-    cluster: watch::Receiver<Arc<C>>,
+pub fn router(
+    published: watch::Receiver<Arc<Snapshot>>,
     spread: Spread,
     limits: ExtenderLimits,
 ) -> Router {
     let shared = Shared {
-        cluster,
+        published,
         spread,
         limits,
         requests: Arc::new(Semaphore::new(limits.requests.min(Semaphore::MAX_PERMITS))),
     };
     Router::new()
-        .route("/filter", post(filter_page::<C>))
-        .route("/prioritize", post(prioritize_page::<C>))
+        .route("/filter", post(filter_page))
+        .route("/prioritize", post(prioritize_page))
         .with_state(Arc::new(shared))
 }
 
-struct Shared<C> {
-    cluster: watch::Receiver<Arc<C>>,
+struct Shared {
+    published: watch::Receiver<Arc<Snapshot>>,
     spread: Spread,
     limits: ExtenderLimits,
     requests: Arc<Semaphore>,
 }
 
 /// The scheduler shows `Error`, and of other failures the status alone.
-async fn filter_page<C: Cluster>(
-    State(shared): State<Arc<Shared<C>>>,
+async fn filter_page(
+    State(shared): State<Arc<Shared>>,
     request: Request,
 ) -> Response {
-    let answer = shared.answer(request, |cluster, shared, mut args| {
-        let _ = shared;
-        let nodes = Form::of(&mut args).map_err(|error| error.to_string())?;
-        let wanted = owner(&args.pod).and_then(|owner| cluster.wanted(&owner));
-        Ok(filter(cluster, wanted.as_ref(), nodes))
+    let answer = shared.answer(request, |snapshot, wanted, nodes, _| {
+        filter(snapshot, wanted, nodes)
     });
     match answer.await {
         Ok(result) => json(&result),
@@ -87,14 +84,12 @@ async fn filter_page<C: Cluster>(
     }
 }
 
-async fn prioritize_page<C: Cluster>(
-    State(shared): State<Arc<Shared<C>>>,
+async fn prioritize_page(
+    State(shared): State<Arc<Shared>>,
     request: Request,
 ) -> Response {
-    let answer = shared.answer(request, |cluster, shared, mut args| {
-        let nodes = Form::of(&mut args).map_err(|error| error.to_string())?;
-        let wanted = owner(&args.pod).and_then(|owner| cluster.wanted(&owner));
-        Ok(prioritize(cluster, wanted.as_ref(), shared.spread, &nodes))
+    let answer = shared.answer(request, |snapshot, wanted, nodes, spread| {
+        prioritize(snapshot, wanted, spread, &nodes)
     });
     match answer.await {
         Ok(scores) => json(&scores),
@@ -104,12 +99,12 @@ async fn prioritize_page<C: Cluster>(
 
 type Fault = (StatusCode, String);
 
-impl<C: Cluster> Shared<C> {
+impl Shared {
     /// Reads the request and has it answered on a thread of its own: nodes in full take longer than others should wait.
     async fn answer<T: Send + 'static>(
         self: &Arc<Self>,
         request: Request,
-        answer: impl FnOnce(&C, &Self, ExtenderArgs) -> Result<T, String> + Send + 'static,
+        answer: impl FnOnce(&Snapshot, Option<&FunctionState>, Form, Spread) -> T + Send + 'static,
     ) -> Result<T, Fault> {
         let permit = Arc::clone(&self.requests).try_acquire_owned();
         let permit = permit.map_err(|_| busy())?;
@@ -117,13 +112,13 @@ impl<C: Cluster> Shared<C> {
         let shared = Arc::clone(self);
         let answered = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let args = serde_json::from_slice(&body);
-            let args = args.map_err(|error| format!("ExtenderArgs: {error}"))?;
-            let cluster = shared.cluster.borrow().clone();
-            answer(&cluster, &shared, args)
+            let snapshot = shared.published.borrow().clone();
+            let (pod, nodes) = parse(&body)?;
+            let wanted = wanted(&snapshot, &pod).map(Arc::as_ref);
+            Ok(answer(&snapshot, wanted, nodes, shared.spread))
         });
         match answered.await {
-            Ok(answer) => answer.map_err(|error| (StatusCode::BAD_REQUEST, error)),
+            Ok(answer) => answer.map_err(|error: String| (StatusCode::BAD_REQUEST, error)),
             Err(error) => Err((StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
         }
     }
@@ -145,6 +140,13 @@ impl<C: Cluster> Shared<C> {
             )),
         }
     }
+}
+
+fn parse(body: &[u8]) -> Result<(Pod, Form), String> {
+    let args = serde_json::from_slice::<ExtenderArgs>(body);
+    let mut args = args.map_err(|error| format!("ExtenderArgs: {error}"))?;
+    let nodes = Form::of(&mut args).map_err(|error| error.to_string())?;
+    Ok((args.pod, nodes))
 }
 
 fn busy() -> Fault {

@@ -1,7 +1,8 @@
 //! The scheduler extender: kube-scheduler asks which nodes have room for a pod's model, and which already have its tensors.
 //!
 //! **Flow.** A pod says whose model it loads: by the label [`FUNCTION_LABEL`], which all instances have, or by the
-//! annotation [`PROFILE_ANNOTATION`], which names a ModelProfile for pods that somebody else starts. `POST /prioritize`
+//! annotation [`PROFILE_ANNOTATION`], which names a ModelProfile that some
+//! function of the namespace uses, for pods that somebody else starts. `POST /prioritize`
 //! gives each node a score from 0 to 10: theta of the model over all objects of the pod's store there, and room, as
 //! [`Spread`](tetris_scaler_core::Spread) weighs them. `POST /filter` takes away nodes whose store cannot hold what is
 //! missing of the model, whatever is freed.
@@ -13,17 +14,17 @@
 //! **Caveats.** Scores are as old as the nodes' inventories, a few seconds. Two instances that are scheduled at the same time
 //! do not see each other's tensors.
 
-mod cluster;
 mod filter;
 mod http;
 mod nodes;
 mod pod;
 mod prioritize;
+mod wanted;
 pub mod wire;
 
-pub use cluster::{Cluster, Room, Wanted};
 pub use filter::filter;
 pub use http::{ExtenderLimits, router};
 pub use nodes::{Form, MAX_NODES, NodesError};
-pub use pod::{FUNCTION_LABEL, Owner, PROFILE_ANNOTATION, owner};
+pub use pod::{FUNCTION_LABEL, PROFILE_ANNOTATION};
 pub use prioritize::prioritize;
+pub use wanted::wanted;

@@ -1,9 +1,13 @@
 //! Nodes by name or in full, as the scheduler sends them.
 
+use std::collections::HashMap;
+
 use serde_json::value::RawValue;
+use tetris_scaler_core::NodeView;
 use thiserror::Error;
 
 use super::wire::{ExtenderArgs, NamedNode, NodeList};
+use crate::state::Snapshot;
 
 /// The most nodes of a request.
 pub const MAX_NODES: usize = tetris_scaler_core::MAX_NODES;
@@ -89,4 +93,10 @@ impl Form {
         let in_full = nodes.iter().map(|(name, _)| name.as_str());
         names.iter().map(String::as_str).chain(in_full)
     }
+}
+
+/// What is known of nodes.
+pub(super) fn by_name(snapshot: &Snapshot) -> HashMap<&str, &NodeView> {
+    let nodes = snapshot.nodes.iter();
+    nodes.map(|node| (node.name.as_str(), node)).collect()
 }

@@ -2,28 +2,31 @@
 
 use tetris_scaler_core::{Similarity, Spread};
 
-use super::cluster::{Cluster, Wanted};
-use super::nodes::Form;
+use super::nodes::{Form, by_name};
 use super::wire::{HostPriority, MAX_SCORE};
+use crate::state::{FunctionState, Snapshot};
 
 /// A score for each node, in order.
-pub fn prioritize<C: Cluster>(
-    cluster: &C,
-    wanted: Option<&Wanted>,
+pub fn prioritize(
+    snapshot: &Snapshot,
+    wanted: Option<&FunctionState>,
     spread: Spread,
     nodes: &Form,
 ) -> Vec<HostPriority> {
-    let Some(wanted) = wanted else {
+    let Some(function) = wanted else {
         return with_scores(nodes, |_| 0);
     };
-    let thetas = cluster.inventory().thetas(&wanted.tensors);
-    let none = Similarity {
+    let tensors = &function.model.tensors;
+    let thetas = snapshot.inventory.thetas(tensors);
+    let known = by_name(snapshot);
+    let nothing = Similarity {
         resident_bytes: 0,
-        total_bytes: wanted.tensors.total_bytes(),
+        total_bytes: tensors.total_bytes(),
     };
     with_scores(nodes, |node| {
-        let theta = thetas.of(node).unwrap_or(none);
-        let (free, all) = cluster.resources(node).unwrap_or_default();
+        let theta = thetas.of(node).unwrap_or(nothing);
+        let room = known.get(node).map(|node| (node.free, node.all));
+        let (free, all) = room.unwrap_or_default();
         out_of_ten(spread.score(theta, free, all))
     })
 }

@@ -9,8 +9,8 @@
 //! while its scaler answers with errors. A stream carries changes only, and holds no more than the latest: a slow client
 //! costs no memory. Messages, streams and connections' headers are bounded, and dead connections are closed.
 //!
-//! **Which replica.** The caller gives what is published ([`Published`]); a replica that has nothing to go by answers
-//! UNAVAILABLE.
+//! **Which replica.** Any: a replica that has decided nothing yet answers UNAVAILABLE, and streams wait for its first
+//! decision.
 
 mod serve;
 mod services;
@@ -20,4 +20,4 @@ pub mod wire;
 
 pub use serve::{KedaLimits, serve};
 pub use services::external_scaler_server::{ExternalScaler, ExternalScalerServer};
-pub use target::{METRIC, NoTarget, Published, Target};
+pub use target::{METRIC, NoTarget, Target, replicas};

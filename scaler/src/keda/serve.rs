@@ -9,9 +9,11 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
+use crate::state::Snapshot;
+
 use super::services::external_scaler_server::{ExternalScaler, ExternalScalerServer};
 use super::stream::{self, Feed, Responses};
-use super::target::{METRIC, NoTarget, Published, Target, spec, value};
+use super::target::{METRIC, NoTarget, Target, replicas, spec, value};
 use super::wire::{
     GetMetricSpecResponse, GetMetricsRequest, GetMetricsResponse, IsActiveResponse, ScaledObjectRef,
 };
@@ -44,9 +46,9 @@ impl Default for KedaLimits {
 }
 
 /// Serves on `listener` until `stop`. Streams end then, so that clients go elsewhere.
-pub async fn serve<S: Published>(
+pub async fn serve(
     listener: TcpListener,
-    published: watch::Receiver<Arc<S>>,
+    published: watch::Receiver<Arc<Snapshot>>,
     limits: KedaLimits,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
@@ -87,20 +89,20 @@ async fn until(mut stopped: watch::Receiver<bool>) {
     drop(stopped.wait_for(|stop| *stop).await);
 }
 
-struct Scaler<S> {
-    published: watch::Receiver<Arc<S>>,
+struct Scaler {
+    published: watch::Receiver<Arc<Snapshot>>,
     stopping: watch::Receiver<bool>,
     streams: Arc<Semaphore>,
 }
 
-impl<S: Published> Scaler<S> {
+impl Scaler {
     fn replicas(&self, reference: ScaledObjectRef) -> Result<u32, NoTarget> {
         let target = Target::try_from(reference)?;
         let published = self.published.borrow().clone();
-        published.replicas(&target)
+        replicas(&published, &target)
     }
 
-    fn feed(&self) -> Result<Feed<S>, Status> {
+    fn feed(&self) -> Result<Feed, Status> {
         let permit = Arc::clone(&self.streams).try_acquire_owned();
         let full = |_| Status::resource_exhausted("too many streams are open; end some");
         Ok(Feed {
@@ -112,7 +114,7 @@ impl<S: Published> Scaler<S> {
 }
 
 #[tonic::async_trait]
-impl<S: Published> ExternalScaler for Scaler<S> {
+impl ExternalScaler for Scaler {
     type StreamIsActiveStream = Responses<IsActiveResponse>;
     type StreamMetricSpecStream = Responses<GetMetricSpecResponse>;
 

@@ -7,21 +7,23 @@ use futures::stream::{self, Stream, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tonic::Status;
 
-use super::target::{NoTarget, Published, Target, spec};
+use crate::state::Snapshot;
+
+use super::target::{NoTarget, Target, replicas, spec};
 use super::wire::{GetMetricSpecResponse, IsActiveResponse};
 
 /// Responses, one after the other.
 pub type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// What is published, and whether the server ends.
-pub(super) struct Feed<S> {
-    pub(super) published: watch::Receiver<Arc<S>>,
+pub(super) struct Feed {
+    pub(super) published: watch::Receiver<Arc<Snapshot>>,
     pub(super) stopping: watch::Receiver<bool>,
     /// One of the streams that there may be.
     pub(super) permit: OwnedSemaphorePermit,
 }
 
-impl<S> Feed<S> {
+impl Feed {
     /// Until the server ends.
     async fn stopped(&mut self) {
         // An error says that the server is gone.
@@ -31,7 +33,7 @@ impl<S> Feed<S> {
 
 /// Whether the configuration is to have instances: at once, and whenever that changes. Nothing while there is no
 /// decision, and an error at the end if what is asked for is not there. The server's end is the stream's.
-pub(super) fn activity<S: Published>(target: Target, feed: Feed<S>) -> Responses<IsActiveResponse> {
+pub(super) fn activity(target: Target, feed: Feed) -> Responses<IsActiveResponse> {
     let watching = Watching {
         target,
         feed,
@@ -44,14 +46,14 @@ pub(super) fn activity<S: Published>(target: Target, feed: Feed<S>) -> Responses
     }))
 }
 
-struct Watching<S> {
+struct Watching {
     target: Target,
-    feed: Feed<S>,
+    feed: Feed,
     last: Option<bool>,
     ended: bool,
 }
 
-impl<S: Published> Watching<S> {
+impl Watching {
     async fn next(&mut self) -> Option<Result<IsActiveResponse, Status>> {
         while !self.ended {
             match self.now() {
@@ -71,7 +73,7 @@ impl<S: Published> Watching<S> {
 
     fn now(&mut self) -> Result<bool, NoTarget> {
         let published = self.feed.published.borrow_and_update().clone();
-        Ok(published.replicas(&self.target)? > 0)
+        Ok(replicas(&published, &self.target)? > 0)
     }
 
     /// Waits for the next publication; false if there is none any more.
@@ -89,7 +91,7 @@ impl<S: Published> Watching<S> {
 }
 
 /// The metric, which never changes: KEDA opens the stream anew when it ends, so it is kept open.
-pub(super) fn metric<S: Published>(mut feed: Feed<S>) -> Responses<GetMetricSpecResponse> {
+pub(super) fn metric(mut feed: Feed) -> Responses<GetMetricSpecResponse> {
     let rest = async move {
         feed.stopped().await;
         drop(feed.permit);

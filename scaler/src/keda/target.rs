@@ -3,6 +3,9 @@
 use thiserror::Error;
 use tonic::Status;
 
+use crate::resources::Scaling;
+use crate::state::{Key, Snapshot};
+
 use super::wire::{
     GetMetricSpecResponse, GetMetricsResponse, MetricSpec, MetricValue, ScaledObjectRef,
 };
@@ -25,10 +28,25 @@ pub struct Target {
     pub configuration: String,
 }
 
-/// What was decided last.
-pub trait Published: Send + Sync + 'static {
-    /// How many instances the configuration is to have.
-    fn replicas(&self, target: &Target) -> Result<u32, NoTarget>;
+/// How many instances the configuration is to have, by the last decision.
+pub fn replicas(snapshot: &Snapshot, target: &Target) -> Result<u32, NoTarget> {
+    if snapshot.decided_ms == 0 {
+        return Err(NoTarget::Undecided);
+    }
+    let function = target.function.clone();
+    let key = Key::new(&target.namespace, &function);
+    let Some(state) = snapshot.functions.get(&key) else {
+        return Err(NoTarget::UnknownFunction { key });
+    };
+    if state.function.scaling != Scaling::External {
+        return Err(NoTarget::NotExternal { function });
+    }
+    let replicas = state.replicas(&target.configuration);
+    replicas.ok_or_else(|| NoTarget::UnknownConfiguration {
+        function,
+        configuration: target.configuration.clone(),
+        known: state.configurations.join(", "),
+    })
 }
 
 /// Why there is no number.
@@ -52,15 +70,13 @@ pub enum NoTarget {
         /// What was asked for.
         found: String,
     },
-    /// There is no such function.
+    /// There is no such function, or nothing can be decided about it.
     #[error(
-        "no InferenceFunction {function} in namespace {namespace}; correct the trigger's metadata or create it"
+        "nothing is decided for InferenceFunction {key}; create it, correct the trigger's metadata, or see its conditions"
     )]
     UnknownFunction {
-        /// The namespace.
-        namespace: String,
-        /// The name.
-        function: String,
+        /// What was asked for.
+        key: Key,
     },
     /// The function's profile has no such configuration.
     #[error("function {function} has no configuration {configuration}; it has {known}")]
@@ -80,20 +96,15 @@ pub enum NoTarget {
         /// The function.
         function: String,
     },
-    /// There may be a number later.
-    #[error("nothing is decided for function {function} yet: {reason}")]
-    Undecided {
-        /// The function.
-        function: String,
-        /// Why.
-        reason: String,
-    },
+    /// There has been no decision since the start.
+    #[error("nothing has been decided yet; ask again")]
+    Undecided,
 }
 
 impl NoTarget {
     /// Whether a later decision may answer the same question.
     pub(super) const fn is_for_now(&self) -> bool {
-        matches!(self, Self::Undecided { .. })
+        matches!(self, Self::Undecided)
     }
 }
 
@@ -108,7 +119,7 @@ impl From<NoTarget> for Status {
                 Self::not_found(message)
             }
             NoTarget::NotExternal { .. } => Self::failed_precondition(message),
-            NoTarget::Undecided { .. } => Self::unavailable(message),
+            NoTarget::Undecided => Self::unavailable(message),
         }
     }
 }
