@@ -7,6 +7,8 @@
 //! `/proc/locks`.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -197,8 +199,9 @@ impl Drop for Daemon {
 fn idle(root: &Path, secs: u64) -> Result<()> {
     for (what, scrub) in [("without scrub", false), ("with scrub at 4 MiB/s", true)] {
         let config = root.join("../idle.toml");
+        let listen = free_address()?;
         let text = format!(
-            "listen = \"127.0.0.1:0\"\n[scrub]\nenabled = {scrub}\n[[stores]]\nname = \"bench\"\npath = \"{}\"\n",
+            "listen = \"{listen}\"\n[scrub]\nenabled = {scrub}\n[[stores]]\nname = \"bench\"\npath = \"{}\"\n",
             root.display()
         );
         std::fs::write(&config, text)?;
@@ -211,6 +214,7 @@ fn idle(root: &Path, secs: u64) -> Result<()> {
         // The first pass is no idle time.
         std::thread::sleep(Duration::from_secs(5));
         let pid = daemon.0.id();
+        poll(listen)?;
         let before = cpu_seconds(pid)?;
         std::thread::sleep(Duration::from_secs(secs));
         let percent = (cpu_seconds(pid)? - before) / secs as f64 * 100.0;
@@ -218,6 +222,29 @@ fn idle(root: &Path, secs: u64) -> Result<()> {
         ensure!(daemon.0.try_wait()?.is_none(), "the daemon has ended");
         println!(
             "idle daemon over {secs} s, {what:<24} {percent:>6.3} % of a core, {now:.1} MB resident, {peak:.1} MB at most"
+        );
+    }
+    Ok(())
+}
+
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// Asks for the largest page, as the scaler does.
+fn poll(address: SocketAddr) -> Result<()> {
+    for encoding in ["gzip", "identity"] {
+        let begin = Instant::now();
+        let mut stream = TcpStream::connect(address)?;
+        write!(
+            stream,
+            "GET /inventory/objects HTTP/1.1\r\nHost: bench\r\nAccept-Encoding: {encoding}\r\n\r\n"
+        )?;
+        let bytes = std::io::copy(&mut stream, &mut std::io::sink())?;
+        let ms = begin.elapsed().as_secs_f64() * 1e3;
+        println!(
+            "/inventory/objects, {encoding:<32} {ms:>7.1} ms, {:.1} MB",
+            bytes as f64 / 1e6
         );
     }
     Ok(())

@@ -60,13 +60,8 @@ fn follow(images: &[(&str, String)]) -> Result<()> {
         set_load(load)?;
         wait_for_replicas(replicas)?;
     }
-    wait_for("tensors to be preferred", || {
-        let deployment = deployment()?;
-        let affinity = &deployment["spec"]["template"]["spec"]["affinity"]["nodeAffinity"];
-        let preferred = list(&affinity["preferredDuringSchedulingIgnoredDuringExecution"]);
-        ensure!(!preferred.is_empty(), "{affinity}");
-        Ok(())
-    })?;
+    wait_for("the function to be ready again", require_ready)?;
+    require_preferred_nodes()?;
     wait_for("one leader", require_one_leader)?;
     let name = format!("inferencefunction/{FUNCTION}");
     Kubectl.run(&["delete", &name, "-n", NAMESPACE, "--timeout=120s"])?;
@@ -93,17 +88,15 @@ fn add_tensors(objects: &mut Objects) -> Result<()> {
 
 fn set_load(requests_per_second: u32) -> Result<()> {
     let load = json!({"static": {"requestsPerSecond": requests_per_second}});
-    let patch = json!({"spec": {"load": load}}).to_string();
+    patch(&json!({"load": load}))
+}
+
+/// Changes fields of the function's `spec`.
+fn patch(spec: &Value) -> Result<()> {
+    let patch = json!({"spec": spec}).to_string();
     let name = format!("inferencefunction/{FUNCTION}");
-    Kubectl.run(&[
-        "patch",
-        &name,
-        "-n",
-        NAMESPACE,
-        "--type=merge",
-        "-p",
-        &patch,
-    ])?;
+    let kind = "--type=merge";
+    Kubectl.run(&["patch", &name, "-n", NAMESPACE, kind, "-p", &patch])?;
     Ok(())
 }
 
@@ -165,6 +158,19 @@ fn require_what_the_operator_adds() -> Result<()> {
     let found = volumes.find(|volume| volume["csi"]["driver"] == store["driver"]);
     ensure!(found.context("no volume")?["csi"]["readOnly"] == true);
     Ok(())
+}
+
+/// Preferred nodes stay until the template changes: another preference would replace all instances.
+fn require_preferred_nodes() -> Result<()> {
+    let metadata = json!({"annotations": {"example.com/change": "1"}});
+    patch(&json!({"template": {"metadata": metadata}}))?;
+    wait_for("nodes with the tensors to be preferred", || {
+        let deployment = deployment()?;
+        let affinity = &deployment["spec"]["template"]["spec"]["affinity"]["nodeAffinity"];
+        let preferred = list(&affinity["preferredDuringSchedulingIgnoredDuringExecution"]);
+        ensure!(!preferred.is_empty(), "{affinity}");
+        Ok(())
+    })
 }
 
 fn require_ready() -> Result<()> {

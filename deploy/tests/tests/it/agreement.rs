@@ -177,8 +177,8 @@ fn monitors_find_the_pods_and_their_ports() {
         monitored,
         [
             "DaemonSet tetris-node",
-            "Deployment tetris-webhook",
-            "Deployment tetris-scaler"
+            "Deployment tetris-scaler",
+            "Deployment tetris-webhook"
         ]
     );
 }
