@@ -111,13 +111,12 @@ fn routes(shared: Shared) -> (Router, Vec<Arc<pages::Cache>>) {
     let mut page = |page: pages::Endpoint| {
         let cache = Arc::new(pages::Cache::new(page, shared.status.clone()));
         caches.push(Arc::clone(&cache));
-        get(render::render.layer(gzip.clone()))
-            .route_layer(from_fn_with_state(cache, pages::cached))
+        get(render::render).route_layer(from_fn_with_state(cache, pages::cached))
     };
     let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics.layer(gzip.clone())))
+        .route("/metrics", get(metrics.layer(gzip)))
         .route("/status", page(pages::Endpoint::Status))
         .route("/inventory", page(pages::Endpoint::Inventory))
         .route("/inventory/objects", page(pages::Endpoint::Objects))

@@ -48,7 +48,7 @@ struct Store<'a> {
     room: Room,
     truncated: bool,
     #[serde(serialize_with = "in_hexadecimal")]
-    objects: Vec<ObjectId>,
+    objects: Vec<&'a ObjectId>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -77,7 +77,7 @@ impl<'a> Objects<'a> {
 fn store<'a>(store: &'a StoreStatus, mounts: &[MountStatus], most: usize) -> Store<'a> {
     let on = |mount: &MountStatus| mount.stores.contains(&store.name);
     let mount = mounts.iter().position(on);
-    let mut objects = store.objects.to_vec();
+    let mut objects: Vec<&ObjectId> = store.objects.iter().collect();
     objects.sort_unstable();
     let truncated = objects.len() > most;
     objects.truncate(most);
@@ -108,8 +108,8 @@ fn room(store: &StoreStatus, mount: &MountStatus) -> Room {
     }
 }
 
-fn in_hexadecimal<S: Serializer>(objects: &[ObjectId], out: S) -> Result<S::Ok, S::Error> {
-    out.collect_seq(objects.iter().map(Hexadecimal))
+fn in_hexadecimal<S: Serializer>(objects: &[&ObjectId], out: S) -> Result<S::Ok, S::Error> {
+    out.collect_seq(objects.iter().map(|id| Hexadecimal(id)))
 }
 
 struct Hexadecimal<'a>(&'a ObjectId);

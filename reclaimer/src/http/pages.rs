@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Query, Request, State};
-use axum::http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, ETAG};
+use axum::http::header::{CONTENT_LENGTH, ETAG};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -134,10 +134,6 @@ pub(super) async fn cached(
     };
     let gzip = accepts_gzip(request.headers());
     let asked = std::mem::take(request.headers_mut());
-    if gzip {
-        let gzip = HeaderValue::from_static("gzip");
-        request.headers_mut().insert(ACCEPT_ENCODING, gzip);
-    }
     let Some(place) = cache.entries.get(&(page, gzip)) else {
         return failed(&"there is no place for it");
     };
@@ -146,8 +142,12 @@ pub(super) async fn cached(
     let Some(status) = cache.status.borrow().clone() else {
         return text(StatusCode::SERVICE_UNAVAILABLE, "no pass has ended yet\n");
     };
-    let job = Job(page, Arc::clone(&status), cache.tags.clone());
-    request.extensions_mut().insert(job);
+    request.extensions_mut().insert(Job {
+        page,
+        gzip,
+        status: Arc::clone(&status),
+        tags: cache.tags.clone(),
+    });
     match place.take().filter(|entry| entry.tells_of(&status)) {
         Some(entry) => answer(place.insert(entry), &asked),
         None => match Entry::keep(&status, next.run(request).await).await {
@@ -162,7 +162,7 @@ impl Entry {
         std::ptr::eq(self.status.as_ptr(), Arc::as_ptr(status))
     }
 
-    /// From what [`render`](super::render::render) and the compression answered; an error as it is.
+    /// From what [`render`](super::render::render) answered; an error as it is.
     async fn keep(status: &Arc<NodeStatus>, response: Response) -> Result<Self, Box<Response>> {
         if response.status() != StatusCode::OK {
             return Err(Box::new(response));
