@@ -60,15 +60,13 @@ fn the_webhook_may_keep_one_secret_and_fill_in_one_configuration() {
 fn the_scaler_may_do_what_the_operator_does_and_nothing_else() {
     let node = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]);
     let cluster = json!([
-        {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions"],
-         "verbs": ["get", "list", "watch", "patch"]},
+        {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions", "modelprofiles"],
+         "verbs": ["list", "watch"]},
         {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions/status"], "verbs": ["patch"]},
-        {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions/finalizers"], "verbs": ["update"]},
-        {"apiGroups": ["tetris.dev"], "resources": ["modelprofiles"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": ["apps"], "resources": ["deployments"],
-         "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
-        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+         "verbs": ["list", "watch", "create", "patch", "delete"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
         {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]);
     let leases = json!([
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
