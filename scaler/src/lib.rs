@@ -11,7 +11,10 @@
 pub mod cli;
 pub mod extender;
 pub mod keda;
+pub mod lease;
+pub mod load;
 pub mod logs;
+pub mod nodes;
 pub mod plan;
 pub mod resources;
 pub mod state;

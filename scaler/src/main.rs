@@ -11,6 +11,10 @@ use tetris_scaler::resources::crds_yaml;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // Its exit status says more than success or failure, and it prints what is wrong by itself.
+    if let Command::Plan(args) = &cli.command {
+        return args.run();
+    }
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -23,7 +27,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<()> {
     init_logs(cli.log_format, &cli.log)?;
     match &cli.command {
-        Command::Run(_) => Ok(()),
+        Command::Run(_) | Command::Plan(_) => Ok(()),
         Command::Crds => {
             std::io::stdout().write_all(crds_yaml()?.as_bytes())?;
             Ok(())

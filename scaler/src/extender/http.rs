@@ -67,10 +67,7 @@ struct Shared {
 }
 
 /// The scheduler shows `Error`, and of other failures the status alone.
-async fn filter_page(
-    State(shared): State<Arc<Shared>>,
-    request: Request,
-) -> Response {
+async fn filter_page(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let answer = shared.answer(request, |snapshot, wanted, nodes, _| {
         filter(snapshot, wanted, nodes)
     });
@@ -84,10 +81,7 @@ async fn filter_page(
     }
 }
 
-async fn prioritize_page(
-    State(shared): State<Arc<Shared>>,
-    request: Request,
-) -> Response {
+async fn prioritize_page(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let answer = shared.answer(request, |snapshot, wanted, nodes, spread| {
         prioritize(snapshot, wanted, spread, &nodes)
     });

@@ -62,9 +62,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, PlanError> {
 fn read(path: &Path, from: impl Read, into: &mut Vec<Document>) -> Result<(), PlanError> {
     let mut text = String::new();
     let mut limited = from.take(MAX_FILE_BYTES.saturating_add(1));
-    limited
-        .read_to_string(&mut text)
-        .map_err(io_error(path))?;
+    limited.read_to_string(&mut text).map_err(io_error(path))?;
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(PlanError::TooLong {
             path: path.to_owned(),
@@ -111,7 +109,10 @@ fn parse(text: &str) -> Result<Vec<Value>, String> {
 /// `kind: List`, `kind: NodeList` and so on, and JSON arrays, as kubectl, curl and jq print them.
 fn take_apart(document: Document, into: &mut Vec<Document>) {
     let Document { at, mut value } = document;
-    let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let kind = value
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let is_list = kind.ends_with("List");
     let kind_of_items = kind.strip_suffix("List").map(str::to_owned);
     let items = match &mut value {

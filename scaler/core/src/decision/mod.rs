@@ -1,14 +1,32 @@
 //! What to start and to release, from what is observed.
 
+mod change;
+mod cluster;
+mod consolidate;
+mod grow;
 mod outcome;
 mod output;
+mod prefer;
 mod settings;
+mod single;
+mod state;
+mod step;
+mod totals;
+mod usable;
 mod view;
+
+use std::collections::BTreeMap;
 
 pub use outcome::Outcome;
 pub use output::{Decision, FunctionDecision, Preference, Totals};
 pub use settings::Settings;
 pub use view::{FunctionView, InstanceView, Model, NodeView, Phase, View};
+
+use change::Change;
+use cluster::Cluster;
+use consolidate::Site;
+use state::State;
+use step::{Growth, Step};
 
 /// What to start, to release and to replace.
 ///
@@ -37,6 +55,35 @@ pub use view::{FunctionView, InstanceView, Model, NodeView, Phase, View};
 /// **One function's trouble is its own.** What has no configuration or finds no room does not stop others;
 /// [`Outcome`] says what would have to change.
 pub fn decide(view: &View<'_>, settings: &Settings) -> Decision {
-    let _ = (view, settings);
-    Decision::default()
+    let mut states = State::of(view);
+    let steps: Vec<Step> = states.iter_mut().map(step::step).collect();
+    let cluster = Cluster::of(view);
+    let growths = steps
+        .iter()
+        .enumerate()
+        .filter_map(|(at, step)| match step {
+            Step::Grow(growth) => Some((at, *growth)),
+            _ => None,
+        });
+    let growths: BTreeMap<usize, Growth> = growths.collect();
+    let mut started = grow::grow(view, &cluster, &states, &growths, settings);
+    let site = Site {
+        view,
+        cluster: &cluster,
+        states: &states,
+        settings,
+    };
+    let mut moves = consolidate::consolidate(&site, &steps);
+    let each = states.iter().zip(steps).enumerate();
+    let functions = each.map(|(at, (state, step))| {
+        let change = Change {
+            started: started.remove(&at).unwrap_or_default(),
+            moved: moves.remove(&at),
+            step,
+        };
+        change.decision(state, &cluster, settings)
+    });
+    Decision {
+        functions: functions.collect(),
+    }
 }

@@ -32,6 +32,11 @@ pub enum Outcome {
         /// How many go then.
         retiring: u32,
     },
+    /// Instances whose configuration is not to be used any more go when others carry the load.
+    Renewing {
+        /// How many go then.
+        outdated: u32,
+    },
     /// The load is not known: nothing changes, but for the minimum.
     LoadUnknown {
         /// How many are started for the minimum.
@@ -101,9 +106,20 @@ impl fmt::Display for Outcome {
                 f,
                 "{retiring} instances go to save memory when {starting} that replace them are ready"
             ),
+            Self::Renewing { outdated } => write!(
+                f,
+                "{outdated} instances have a configuration that is not to be used any more, and go when others are ready that carry the load"
+            ),
             Self::LoadUnknown { started } => write!(
                 f,
                 "the load is not known: {started} are started for the minimum, nothing else changes"
+            ),
+            Self::AtMaximum {
+                max_instances,
+                uncovered,
+            } if uncovered.is_zero() => write!(
+                f,
+                "{max_instances} instances are the maximum: those with most throughput are started"
             ),
             Self::AtMaximum {
                 max_instances,

@@ -23,8 +23,8 @@ pub struct FunctionDecision {
     pub replicas: BTreeMap<usize, u32>,
     /// How many of `replicas` are new, by configuration; none is zero.
     pub start: BTreeMap<usize, u32>,
-    /// Instances to end, as indices into the view, least loaded first. The caller marks them
-    /// [`Leaving`](super::Phase::Leaving) from now on.
+    /// Instances to end, as indices into the view, least loaded first. They are [`Leaving`](super::Phase::Leaving)
+    /// as soon as `replicas` are asked for.
     pub release: Vec<usize>,
     /// Instances whose replacements start and which go when those are ready. The caller gives them back as
     /// [`retiring`](super::InstanceView::retiring); those not listed lose that mark.

@@ -57,7 +57,10 @@ pub enum Phase {
     Starting,
     /// It serves.
     Ready,
-    /// It goes: it is being ended, or a decision released it. It takes room, and counts for nothing else.
+    /// It goes: it is being ended, or it is one of those that its Deployment has too many, which are those that a
+    /// decision released. It takes room, and counts for nothing else. That is to be told from what the
+    /// Deployment asks for now, and not remembered: of n pods where r are asked for, the n - r that the
+    /// Deployment's controller would end first.
     Leaving,
 }
 

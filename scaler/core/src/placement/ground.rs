@@ -226,7 +226,7 @@ fn fix(problem: &PlacementProblem<'_>, atoms: &mut [Atom], free: &mut [Room]) {
         for atom in &mut *atoms {
             let comes = atom.models.binary_search(&model).is_ok();
             let missing = atom.missing.get_mut(node).filter(|_| comes);
-            let brought = missing.map(std::mem::take).unwrap_or(0);
+            let brought = missing.map_or(0, std::mem::take);
             room.take(Resources::default(), brought);
         }
     }

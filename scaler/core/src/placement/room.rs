@@ -78,6 +78,29 @@ impl Shortage {
     }
 }
 
+impl Node {
+    /// As if `bytes` of tensors were not there any more.
+    pub(crate) fn give_back(&mut self, bytes: u64) {
+        match &mut self.tensor_bytes {
+            Some(room) => *room = room.saturating_add(bytes),
+            None => self.free.memory_bytes = self.free.memory_bytes.saturating_add(bytes),
+        }
+    }
+
+    /// Takes what instances need and load; says whether there was enough.
+    pub(crate) fn take(&mut self, needs: Resources, missing: u64) -> bool {
+        let mut room = Room::of(self);
+        let fits = room.lacks(needs, missing).is_none();
+        room.take(needs, missing);
+        self.free = Resources {
+            cpu_millis: room.cpu_millis,
+            memory_bytes: room.memory_bytes,
+        };
+        self.tensor_bytes = room.tensor_bytes;
+        fits
+    }
+}
+
 fn share(part: u64, all: u64) -> u128 {
     u128::from(part) * 1_000_000 / u128::from(all.max(1))
 }

@@ -110,7 +110,7 @@ fn a_model_that_no_node_can_hold_is_told_from_a_cluster_that_is_full() {
     ] {
         assert_eq!(
             error.unwrap_err().to_string(),
-            "model of 7: no node is large enough; node n0 comes closest, and lacks 0 millicores and 10 bytes"
+            "model of 7: no node is large enough; node n0 comes closest, and lacks 10 bytes of memory"
         );
     }
     // Two instances fit on the first by CPU, one on the second by memory; four are needed.

@@ -1,0 +1,1 @@
+//! Decisions that can be reckoned on paper.
