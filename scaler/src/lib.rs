@@ -16,6 +16,7 @@ pub mod load;
 pub mod logs;
 pub mod nodes;
 pub mod plan;
+pub mod operator;
 pub mod resources;
 pub mod state;
 pub mod units;
