@@ -40,7 +40,7 @@ class Options:
     host: str
     port: int
     body_bytes: int
-    stop_s: float
+    stop_s: int
     log_level: str
 
 
@@ -75,7 +75,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
         host=given.host,
         port=choose.integer("port", 8000, 0, 65535, "TETRIS_PORT"),
         body_bytes=int(choose.number("max_body_mib", 8.0, 0.001, 1024.0) * _MIB),
-        stop_s=choose.number("stop_seconds", 20.0, 0.0, 3600.0),
+        stop_s=choose.integer("stop_seconds", 20, 1, 3600),
         log_level=given.log_level,
     )
 

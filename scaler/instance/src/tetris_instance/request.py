@@ -115,7 +115,8 @@ def _input(
     field = f"{field} (`{spec.name}`)"
     datatype = document.get("datatype")
     if datatype != spec.datatype:
-        known = "" if datatype in DATATYPES else ", and the protocol has no such datatype"
+        unknown = isinstance(datatype, str) and datatype not in DATATYPES
+        known = ", and the protocol has no such datatype" if unknown else ""
         raise RequestError(f"{field}.datatype is {shown(datatype)}; expected {spec.datatype}{known}")
     shape = _shape(document.get("shape"), spec, signature.batches, f"{field}.shape")
     parameters = _object(document.get("parameters", {}), f"{field}.parameters")

@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
+from queue import SimpleQueue
 from types import FrameType
 
 import uvicorn
@@ -51,6 +53,7 @@ class Server:
         self._workers: Workers | None = None
         self._queue: BatchQueue | None = None
         self._failure: Exception | None = None
+        self._bound: SimpleQueue[int] = SimpleQueue()
         app = App(options.model_name, options.model_version, self._state, self._metrics, options.body_bytes)
         config = uvicorn.Config(
             app.asgi(),
@@ -61,9 +64,9 @@ class Server:
             backlog=_BACKLOG,
             log_level=options.log_level if options.log_level != "info" else "warning",
             timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=max(1, round(options.stop_s)),
+            timeout_graceful_shutdown=options.stop_s,
         )
-        self._http = _Http(config, self._stop)
+        self._http = _Http(config, self._on_stop)
 
     def run(self) -> int:
         """Serve until a signal; returns the status of the process.
@@ -72,12 +75,25 @@ class Server:
             ConfigurationError: The address cannot be listened at.
         """
         listener = _listen(self._options.host, self._options.port)
+        if threading.current_thread() is threading.main_thread():
+            # Whoever reads where it listens may send a signal at once.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, self._http.handle_exit)
         host, port = listener.getsockname()[:2]
+        self._bound.put(port)
         shown_host = f"[{host}]" if ":" in host else host
         print(f"listening on http://{shown_host}:{port}", flush=True)
         threading.Thread(target=self._load, name="load", daemon=True).start()
         asyncio.run(self._http.serve([listener]))
         return self._finish()
+
+    def port(self) -> int:
+        """Wait until :meth:`run`, in another thread, listens; return the port. To be called once."""
+        return self._bound.get()
+
+    def stop(self) -> None:
+        """Do what a signal does, from another thread."""
+        self._http.handle_exit(signal.SIGTERM, None)
 
     def _load(self) -> None:
         try:
@@ -118,7 +134,7 @@ class Server:
             flush=True,
         )
 
-    def _stop(self) -> None:
+    def _on_stop(self) -> None:
         """In the main thread, within a signal handler: nothing here waits for a lock that it may hold."""
         self._state.stop()
         if self._queue is not None:

@@ -50,11 +50,16 @@ class OnnxGraph:
         takes_tokens = "input_ids" in names and names <= {"input_ids", "attention_mask", "token_type_ids"}
         self.text = tokenizer_beside(path.parent, names, _TOKENS_MAX) if takes_tokens else None
 
+    @property
+    def session_threads(self) -> int:
+        """Threads that the session counts as its own: those that help, and one worker."""
+        return int(self._session.get_session_options().intra_op_num_threads)
+
     def memory(self) -> ModelBytes:
-        """Return what is mapped from the store; or, where that is nothing, the size of the model's file."""
+        """Return what is mapped from the store; or, where that is nothing, the size of the model's files."""
         sharing = self._session.sharing
         if sharing.weights is None:
-            return ModelBytes(0, self._path.stat().st_size)
+            return ModelBytes(0, _bytes_of_files(self._path))
         return ModelBytes(sharing.tensor_bytes + sharing.packed_bytes, 0)
 
     def enter_worker(self) -> None:
@@ -104,6 +109,17 @@ def _session(path: Path, weights: Weights, threads: int, workers: int) -> Any:
         return InferenceSession(path, options, providers=["CPUExecutionProvider"], weights=weights)
     except Exception as error:
         raise ConfigurationError(f"{path}: ONNX Runtime cannot load it: {error}") from error
+
+
+def _bytes_of_files(path: Path) -> int:
+    """The size of a model with its external data."""
+    import onnx
+
+    graph = onnx.load_model(path, load_external_data=False).graph
+    external = {
+        entry.value for tensor in graph.initializer for entry in tensor.external_data if entry.key == "location"
+    }
+    return sum(one.stat().st_size for one in [path, *(path.parent / name for name in external)])
 
 
 def _size(size: object, dimensions: Mapping[str, int]) -> int:

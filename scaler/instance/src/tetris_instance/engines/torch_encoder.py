@@ -167,9 +167,19 @@ def _pooling(folder: Path) -> tuple[Pooling, bool]:
         options = json.loads((folder / kinds["Pooling"] / "config.json").read_bytes()) if "Pooling" in kinds else {}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(f"{modules}: not that of sentence-transformers: {error!r}") from error
-    modes = {name.removeprefix("pooling_mode_") for name, on in options.items() if name.startswith("pooling_") and on}
-    if unknown or not modes <= {"mean_tokens", "cls_token"} or len(modes) > 1:
+    modes = _modes(options)
+    if len(modes) == 1:
+        unknown |= modes - {"mean", "cls"}
+    if unknown or len(modes) > 1:
         raise ConfigurationError(
-            f"{modules}: {', '.join(sorted(unknown | modes))}; expected pooling by mean or cls, and perhaps Normalize"
+            f"{modules}: {', '.join(sorted(unknown or modes))}; expected pooling by mean or cls, and perhaps Normalize"
         )
-    return "cls" if modes == {"cls_token"} else "mean", "Normalize" in kinds
+    return "cls" if modes == {"cls"} else "mean", "Normalize" in kinds
+
+
+def _modes(options: dict[str, Any]) -> set[str]:
+    """The ways of pooling, in either form that sentence-transformers has written: a flag each, or one name."""
+    prefix = "pooling_mode_"
+    flags = {name.removeprefix(prefix) for name, on in options.items() if name.startswith(prefix) and on}
+    named = {str(options["pooling_mode"])} if "pooling_mode" in options else set()
+    return {mode.removesuffix("_tokens").removesuffix("_token") for mode in flags} | named
