@@ -9,5 +9,6 @@ mod images;
 mod monitoring;
 mod restricted;
 mod rights;
+mod scaler;
 mod schemas;
 mod size;
