@@ -100,7 +100,7 @@ impl Change {
             },
             None if self.started.capped => Outcome::AtMaximum {
                 max_instances: state.view.max_instances,
-                uncovered: growth.load.minus(rate(state, &self.started.counts)),
+                uncovered: growth.least.minus(rate(state, &self.started.counts)),
             },
             None if state.view.load.is_none() => Outcome::LoadUnknown { started },
             None => Outcome::ScaledOut { started },

@@ -40,6 +40,8 @@ pub(super) enum Trouble {
 struct Member {
     usable: Usable,
     load: Rate,
+    /// What will do where there is not enough room.
+    least: Rate,
 }
 
 /// A plan in the making.
@@ -85,6 +87,7 @@ impl Planner<'_> {
         let mut member = Member {
             usable: usable.clone(),
             load: growth.load,
+            least: growth.least,
         };
         // A number of instances is a load that so many of the cheapest carry.
         let cheapest = usable.cheapest(state.view.model.alpha_bytes_per_millicore);
@@ -94,6 +97,7 @@ impl Planner<'_> {
                 member = Member {
                     usable: Usable::only((at, one)),
                     load,
+                    least: load,
                 };
             }
         }
@@ -145,6 +149,7 @@ impl Planner<'_> {
         if let Some((at, one)) = usable.and_then(Usable::fastest) {
             let most = one.rate().times(room(state).into());
             member.load = member.load.min(most);
+            member.least = member.least.min(most);
             member.usable = Usable::only((at, one));
         }
     }
@@ -175,9 +180,24 @@ impl Planner<'_> {
             match self.attempt(widest) {
                 Ok(()) => return,
                 Err(_) if !widest => widest = true,
+                Err(error) if self.content_with_less(&error) => {}
                 Err(error) => self.leave_out(error),
             }
         }
+    }
+
+    /// Whether a member that finds no room can do with less.
+    fn content_with_less(&mut self, error: &PlacementError) -> bool {
+        let PlacementError::OutOfRoom { model, .. } = error else {
+            return false;
+        };
+        let function = model.parse().ok();
+        let member = function.and_then(|function: usize| self.members.get_mut(&function));
+        member.is_some_and(|member| {
+            let less = member.least < member.load;
+            member.load = member.least;
+            less
+        })
     }
 
     fn leave_out(&mut self, error: PlacementError) {
