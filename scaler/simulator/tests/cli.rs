@@ -45,7 +45,7 @@ fn json_has_every_run_and_claim() {
     );
     let series = &report["runs"][0]["outcome"]["series"];
     let lengths = ["memory_bytes", "cpu_millis"].map(|name| series[name].as_array().unwrap().len());
-    assert_eq!((lengths, series["step_s"].as_u64()), ([5, 5], Some(5)));
+    assert_eq!((lengths, series["step_s"].as_u64()), ([4, 4], Some(5)));
     assert!(report["claims"][0]["simulated_permille"].is_i64());
 }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::cluster::Cluster;
 use super::consolidate::Move;
-use super::grow::{Started, Trouble};
+use super::grow::Started;
 use super::prefer::prefer;
 use super::state::{State, count};
 use super::step::{Growth, Step};
+use super::trouble::Trouble;
 use super::{FunctionDecision, Outcome, Settings};
 use crate::rate::Rate;
 
