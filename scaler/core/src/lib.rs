@@ -10,6 +10,8 @@
 //!   model and all nodes, [`Spread::score`] weighs it against room.
 //! - **Several models:** [`place`] decides on configurations and nodes at once, so that what instances of a
 //!   node share is paid once; [`place_as_published`] is the paper's way, for comparison.
+//! - **What to do now:** [`decide`] says what to start, to release and to replace, from what is observed of functions,
+//!   their instances and nodes, and why.
 //! - **Scaling in:** [`scale_in`] releases the least loaded instances that the load does not need.
 //!
 //! **Guarantees.** Every selection and placement carries its load within its objective as profiled, and a

@@ -32,6 +32,6 @@ pub mod trace;
 pub use compare::{Comparison, Grid, Run, compare};
 pub use engine::simulate;
 pub use error::SimulationError;
-pub use outcome::{Outcome, Samples};
+pub use outcome::{Outcome, Samples, Series};
 pub use policy::Policy;
 pub use scenario::{MAX_SECONDS, Platform, Scenario};

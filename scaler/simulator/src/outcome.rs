@@ -29,6 +29,42 @@ impl Samples {
     }
 }
 
+/// Memory and CPU over time, all nodes together: at most [`Series::POINTS`] points, each the largest of its span.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Series {
+    /// When the first span begins, in seconds.
+    pub first_s: u64,
+    /// How long a span is, in seconds.
+    pub step_s: u64,
+    /// Memory of instances and of tensors, in bytes.
+    pub memory_bytes: Vec<u64>,
+    /// CPU of instances, in millicores.
+    pub cpu_millis: Vec<u64>,
+}
+
+impl Series {
+    /// The most points of a series.
+    pub const POINTS: usize = 240;
+
+    /// Of samples that were taken every `every_s` seconds from `first_s` on.
+    pub fn of(first_s: u64, every_s: u64, memory_bytes: &[u64], cpu_millis: &[u64]) -> Self {
+        let count = memory_bytes.len().max(cpu_millis.len());
+        let span = count.div_ceil(Self::POINTS).max(1);
+        let largest = |samples: &[u64]| {
+            let spans = samples.chunks(span);
+            spans
+                .filter_map(|span| span.iter().max().copied())
+                .collect()
+        };
+        Self {
+            first_s,
+            step_s: every_s.saturating_mul(span as u64),
+            memory_bytes: largest(memory_bytes),
+            cpu_millis: largest(cpu_millis),
+        }
+    }
+}
+
 /// What a policy did with a scenario. All but the times of decisions follow from the seed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcome {
@@ -42,6 +78,8 @@ pub struct Outcome {
     pub memory_bytes: Samples,
     /// CPU of instances, in millicores.
     pub cpu_millis: Samples,
+    /// Both over time.
+    pub series: Series,
     /// Instances.
     pub instances: Samples,
     /// Instances that were started.
@@ -71,6 +109,17 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_series_is_bounded_and_keeps_every_peak() {
+        let mut samples = vec![1; 1_000];
+        samples[777] = 9;
+        let series = Series::of(60, 5, &samples, &samples[..7]);
+        assert_eq!((series.first_s, series.step_s), (60, 25));
+        assert_eq!(series.memory_bytes.len(), 200);
+        assert_eq!(series.memory_bytes[155], 9);
+        assert_eq!(series.cpu_millis, [1, 1]);
+    }
 
     #[test]
     fn samples_are_summed_up() {

@@ -43,6 +43,9 @@ fn json_has_every_run_and_claim() {
             .unwrap()
             > 0
     );
+    let series = &report["runs"][0]["outcome"]["series"];
+    let lengths = ["memory_bytes", "cpu_millis"].map(|name| series[name].as_array().unwrap().len());
+    assert_eq!((lengths, series["step_s"].as_u64()), ([4, 4], Some(5)));
     assert!(report["claims"][0]["simulated_permille"].is_i64());
 }
 
@@ -55,7 +58,8 @@ fn the_page_has_a_plot_for_each_kind_and_measure() {
             .success()
     );
     let page = std::fs::read_to_string(path).unwrap();
-    assert_eq!(page.matches("<svg").count(), 18);
+    assert_eq!(page.matches("<svg").count(), 3 * 7);
+    assert_eq!(page.matches("<polyline").count(), 3 * 6);
     assert!(!page.contains("NaN") && !page.contains("inf\""), "{page}");
 }
 

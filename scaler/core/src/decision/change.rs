@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::cluster::Cluster;
 use super::consolidate::Move;
-use super::grow::{Started, Trouble};
+use super::grow::Started;
 use super::prefer::prefer;
 use super::state::{State, count};
 use super::step::{Growth, Step};
+use super::trouble::Trouble;
 use super::{FunctionDecision, Outcome, Settings};
 use crate::rate::Rate;
 
@@ -100,7 +101,7 @@ impl Change {
             },
             None if self.started.capped => Outcome::AtMaximum {
                 max_instances: state.view.max_instances,
-                uncovered: growth.load.minus(rate(state, &self.started.counts)),
+                uncovered: growth.least.minus(rate(state, &self.started.counts)),
             },
             None if state.view.load.is_none() => Outcome::LoadUnknown { started },
             None => Outcome::ScaledOut { started },

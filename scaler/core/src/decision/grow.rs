@@ -3,15 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cluster::{Cluster, positions};
-use super::single;
 use super::state::State;
 use super::step::Growth;
+use super::trouble::Trouble;
 use super::usable::Usable;
 use super::{Settings, View};
 use crate::inventory::Similarity;
-use crate::placement::{
-    Demand, Hosted, Node, Placement, PlacementError, PlacementProblem, Shortage, place,
-};
+use crate::placement::{Demand, Hosted, Node, Placement, PlacementError, PlacementProblem, place};
 use crate::rate::Rate;
 
 /// What a function starts.
@@ -27,30 +25,24 @@ pub(super) struct Started {
     pub(super) capped: bool,
 }
 
-/// Why a function is not in the plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
-    TooSmall(String, Shortage),
-    Full(String, Shortage),
-    Other(String),
-}
-
 /// One function in a plan.
 #[derive(Clone, Debug)]
-struct Member {
-    usable: Usable,
-    load: Rate,
+pub(super) struct Member {
+    pub(super) usable: Usable,
+    pub(super) load: Rate,
+    /// What will do where there is not enough room.
+    pub(super) least: Rate,
 }
 
 /// A plan in the making.
 pub(super) struct Planner<'a> {
     view: &'a View<'a>,
     cluster: &'a Cluster<'a>,
-    states: &'a [State<'a>],
+    pub(super) states: &'a [State<'a>],
     settings: &'a Settings,
     /// By function; only of those that are in the plan.
-    members: BTreeMap<usize, Member>,
-    started: BTreeMap<usize, Started>,
+    pub(super) members: BTreeMap<usize, Member>,
+    pub(super) started: BTreeMap<usize, Started>,
 }
 
 /// Plans all that is to be started, by function.
@@ -85,6 +77,7 @@ impl Planner<'_> {
         let mut member = Member {
             usable: usable.clone(),
             load: growth.load,
+            least: growth.least,
         };
         // A number of instances is a load that so many of the cheapest carry.
         let cheapest = usable.cheapest(state.view.model.alpha_bytes_per_millicore);
@@ -94,6 +87,7 @@ impl Planner<'_> {
                 member = Member {
                     usable: Usable::only((at, one)),
                     load,
+                    least: load,
                 };
             }
         }
@@ -145,6 +139,7 @@ impl Planner<'_> {
         if let Some((at, one)) = usable.and_then(Usable::fastest) {
             let most = one.rate().times(room(state).into());
             member.load = member.load.min(most);
+            member.least = member.least.min(most);
             member.usable = Usable::only((at, one));
         }
     }
@@ -175,76 +170,10 @@ impl Planner<'_> {
             match self.attempt(widest) {
                 Ok(()) => return,
                 Err(_) if !widest => widest = true,
+                Err(error) if self.content_with_less(&error) => {}
                 Err(error) => self.leave_out(error),
             }
         }
-    }
-
-    fn leave_out(&mut self, error: PlacementError) {
-        let (model, trouble) = match error {
-            PlacementError::NoNodeLargeEnough {
-                model,
-                node,
-                missing,
-            } => (Some(model), Trouble::TooSmall(node, missing)),
-            PlacementError::OutOfRoom {
-                model,
-                node,
-                missing,
-                ..
-            } => (Some(model), Trouble::Full(node, missing)),
-            PlacementError::NoNodes => (None, self.no_nodes()),
-            PlacementError::TwoSizes { model, object } => {
-                let says = format!("object {object} has another size than in another function");
-                (Some(model), Trouble::Other(says))
-            }
-            PlacementError::TooManyInstances { model } => {
-                let says = "the load takes too many instances for one plan".to_owned();
-                (Some(model), Trouble::Other(says))
-            }
-            other => (None, Trouble::Other(other.to_string())),
-        };
-        let named = model.and_then(|model| model.parse().ok());
-        let named = named.filter(|function| self.members.contains_key(function));
-        let out: Vec<usize> = match named {
-            Some(function) => vec![function],
-            None => self.members.keys().copied().collect(),
-        };
-        for function in out {
-            let Some(member) = self.members.remove(&function) else {
-                continue;
-            };
-            let counts = self.alone(function, &member);
-            let trouble = Some(trouble.clone());
-            self.started.insert(
-                function,
-                Started {
-                    counts,
-                    trouble,
-                    ..Started::default()
-                },
-            );
-        }
-    }
-
-    /// Without a node to look at, what the first function's cheapest instance needs is missing.
-    fn no_nodes(&self) -> Trouble {
-        let member = self.members.iter().next();
-        let least = member.and_then(|(_, member)| member.usable.cheapest(0));
-        let missing = least.map(|(_, one)| Shortage {
-            cpu_millis: one.cpu_millis(),
-            memory_bytes: one.own_bytes(),
-            tensor_bytes: 0,
-        });
-        Trouble::TooSmall(String::new(), missing.unwrap_or_default())
-    }
-
-    fn alone(&self, function: usize, member: &Member) -> BTreeMap<usize, u32> {
-        let state = self.states.get(function);
-        state.map_or_else(BTreeMap::new, |state| {
-            let model = &state.view.model;
-            single::choose(model, &member.usable, member.load, room(state))
-        })
     }
 
     /// One plan: on nodes in use and the largest empty ones with a reserve, or on all nodes without.

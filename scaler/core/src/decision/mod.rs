@@ -12,6 +12,7 @@ mod single;
 mod state;
 mod step;
 mod totals;
+mod trouble;
 mod usable;
 mod view;
 

@@ -31,7 +31,7 @@ impl Default for Settings {
         Self {
             start_cost_bytes: 64_000_000,
             saving_permille: 50,
-            reserve_permille: 250,
+            reserve_permille: 100,
             empty_nodes: 64,
             spread: Spread::default(),
             max_trials: 300,

@@ -19,8 +19,10 @@ pub(super) enum Step {
 /// What has to be started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Growth {
-    /// What it has to carry.
+    /// What it shall carry: the load with the headroom of scaling in.
     pub(super) load: Rate,
+    /// What it has to carry: the load with the headroom of scaling out.
+    pub(super) least: Rate,
     /// At least so many instances.
     pub(super) instances: u32,
 }
@@ -104,15 +106,25 @@ fn blind(state: &State<'_>) -> Step {
         return Step::Keep(Outcome::LoadUnknown { started: 0 });
     }
     Step::Grow(Growth {
-        load: Rate::ZERO,
         instances,
+        ..Growth::default()
     })
 }
 
 /// Starts what is missing; under the maximum, what is out of date makes room.
 fn grow(state: &State<'_>) -> Step {
+    let capacity = state.capacity();
+    let load = state.view.load.unwrap_or_default();
+    let residual = state.needed().minus(capacity);
+    // Not by a hair: what is started leaves room to grow, as much as a release would have to leave.
+    let load = if residual.is_zero() {
+        Rate::ZERO
+    } else {
+        state.view.scale_in.needed(load).minus(capacity)
+    };
     let growth = Growth {
-        load: state.needed().minus(state.capacity()),
+        load,
+        least: residual,
         instances: state.min().saturating_sub(state.active()),
     };
     if state.live() < state.view.max_instances {
@@ -121,7 +133,7 @@ fn grow(state: &State<'_>) -> Step {
     if state.outdated.is_empty() {
         return Step::Keep(Outcome::AtMaximum {
             max_instances: state.view.max_instances,
-            uncovered: growth.load,
+            uncovered: residual,
         });
     }
     if !state.starting.is_empty() {

@@ -76,7 +76,7 @@ impl Layout<'_> {
     fn best_slot(&self, model: usize, method: Method) -> Option<Slot> {
         let uncovered = self.uncovered(model);
         let choices = self.ground().choices.get(model)?;
-        let mut best: Option<(u128, u128, Slot)> = None;
+        let mut best: Option<(u128, u128, u64, Slot)> = None;
         for node in self.nodes() {
             let missing = self.missing(model, node);
             for (choice, one) in choices.iter().enumerate() {
@@ -93,15 +93,18 @@ impl Layout<'_> {
                     Method::Marginal | Method::Exact => self.price(slot, missing),
                 };
                 let gain = u128::from(one.rate.min(uncovered));
-                let less = best.is_none_or(|(other_cost, other_gain, _)| {
-                    per_request(cost, gain, other_cost, other_gain) == Ordering::Less
+                // Of equal ones, the one with most room: loads grow where they are.
+                let room = self.free(node).cpu_millis;
+                let less = best.is_none_or(|(other_cost, other_gain, other_room, _)| {
+                    per_request(cost, gain, other_cost, other_gain).then(other_room.cmp(&room))
+                        == Ordering::Less
                 });
                 if less {
-                    best = Some((cost, gain, slot));
+                    best = Some((cost, gain, room, slot));
                 }
             }
         }
-        best.map(|(_, _, slot)| slot)
+        best.map(|(_, _, _, slot)| slot)
     }
 
     fn has_room(&self, slot: Slot, missing: u64) -> bool {
@@ -163,7 +166,7 @@ impl Layout<'_> {
         }
     }
 
-    /// The node where one more instance costs least; of those, the one with least memory to spare.
+    /// The node where one more instance costs least; of those, the one with most room.
     fn least_missing(&self, model: usize, choice: usize) -> Option<Slot> {
         let slots = self.nodes().map(|node| Slot {
             model,
@@ -175,7 +178,7 @@ impl Layout<'_> {
         let best = fitting.min_by_key(|&(slot, missing)| {
             (
                 self.price(slot, missing),
-                self.free(slot.node).memory_bytes,
+                Reverse(self.free(slot.node).cpu_millis),
                 slot.node,
             )
         });

@@ -181,7 +181,7 @@ fn nonsense_is_refused_by_name() {
             all.demands[1] = demand(10, &[(1_000, 30, 10)], &[(7, 101)]);
         }),
         ("`alpha_bytes_per_millicore` is", |all| {
-            all.set_alpha(u64::MAX)
+            all.set_alpha(u64::MAX);
         }),
         ("`start_cost_bytes` is", |all| all.start_cost = u64::MAX),
         ("more than the 20000 instances", |all| {

@@ -91,6 +91,6 @@ fn tiny_problems_are_solved_almost_always_to_the_optimum() {
     println!("{optimal} of {cases} optimal; cost {ours} of {least}; published {published:?}");
     assert!(optimal >= 294, "{optimal} of {cases}");
     assert!(ours * 1_000 <= least * 1_002, "{ours} of {least}");
-    // The published way pays more than a twentieth too much on the same problems, where it finds room at all.
-    assert!(published.0 * 20 > published.1 * 21, "{published:?}");
+    // The published way pays more than a thirtieth too much on the same problems, where it finds room at all.
+    assert!(published.0 * 30 > published.1 * 31, "{published:?}");
 }

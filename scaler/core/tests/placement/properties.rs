@@ -52,7 +52,15 @@ impl Scenario {
 
 pub fn scenarios(models: usize, nodes: usize, rps: u64) -> impl Strategy<Value = Scenario> {
     let resident = proptest::collection::btree_set(0..6_u8, 0..4);
-    let node = (1..25_u64, 50..600_u64, resident);
+    // Some have room for tensors by itself, and some take nothing new.
+    let pool = proptest::option::weighted(0.3, 0..300_u64);
+    let node = (
+        1..25_u64,
+        50..600_u64,
+        resident,
+        pool,
+        proptest::bool::weighted(0.9),
+    );
     let demands = proptest::collection::vec(demands(rps), 1..=models);
     let nodes = proptest::collection::vec(node, 1..=nodes);
     // Mostly no alpha: an instance has thousands of millicores and dozens of bytes.
@@ -64,7 +72,9 @@ pub fn scenarios(models: usize, nodes: usize, rps: u64) -> impl Strategy<Value =
         let mut scenario = Scenario::new(demands, &sizes).with_running(picks);
         scenario.set_alpha(alpha);
         scenario.start_cost = start_cost;
-        for (at, (_, _, resident)) in nodes.iter().enumerate() {
+        for (at, (_, _, resident, pool, accepts_new)) in nodes.iter().enumerate() {
+            scenario.nodes[at].tensor_bytes = *pool;
+            scenario.nodes[at].accepts_new = *accepts_new;
             let tensors: Vec<_> = resident.iter().map(|&name| (name, 0)).collect();
             scenario = scenario.resident(at, &tensors);
         }
@@ -83,7 +93,7 @@ proptest! {
         match place(&scenario.problem()) {
             Ok(plan) => {
                 prop_assert_eq!(reckon(&scenario, &plan.placed), Ok(plan.cost));
-                prop_assert_eq!(started(&scenario, &plan.placed), plan.started);
+                prop_assert_eq!(started(&scenario, &plan.placed, None), plan.started);
                 let running: u64 = scenario.current.iter().map(|one| u64::from(one.count)).sum();
                 let all: u64 = plan.placed.iter().map(|one| u64::from(one.count)).sum();
                 prop_assert_eq!(running + plan.started, all + plan.stopped);

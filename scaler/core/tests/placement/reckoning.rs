@@ -15,7 +15,8 @@ pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
             .iter()
             .filter(|one| one.node == at && one.count > 0)
             .collect();
-        let (mut cpu, mut memory) = (0_u128, u128::from(missing(scenario, at, &here)));
+        let tensors = u128::from(missing(scenario, at, &here));
+        let (mut cpu, mut memory) = (0_u128, 0_u128);
         for one in &here {
             let configuration =
                 scenario.demands[one.model].profile.configurations()[one.configuration];
@@ -25,8 +26,23 @@ pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
             cpu += millis;
             memory += u128::from(configuration.own_bytes()) * u128::from(one.count);
         }
-        if cpu > node.free.cpu_millis.into() || memory > node.free.memory_bytes.into() {
-            return Err(format!("{} gives {cpu} and {memory}", node.name));
+        // Tensors come out of their own room, or out of memory.
+        let (pool, both) = match node.tensor_bytes {
+            Some(pool) => (u128::from(pool), memory),
+            None => (u128::MAX, memory + tensors),
+        };
+        if tensors > pool || both > node.free.memory_bytes.into() {
+            return Err(format!(
+                "{} gives {memory} and {tensors} of tensors",
+                node.name
+            ));
+        }
+        memory += tensors;
+        if !node.accepts_new && started(scenario, placed, Some(at)) > 0 {
+            return Err(format!("{} takes nothing new", node.name));
+        }
+        if cpu > node.free.cpu_millis.into() {
+            return Err(format!("{} gives {cpu}", node.name));
         }
         cost += memory;
     }
@@ -43,7 +59,7 @@ pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
             return Err(format!("{} carries {rate}", demand.name));
         }
     }
-    Ok(cost + u128::from(scenario.start_cost) * u128::from(started(scenario, placed)))
+    Ok(cost + u128::from(scenario.start_cost) * u128::from(started(scenario, placed, None)))
 }
 
 /// Bytes of the union of the models' tensors that the node has not.
@@ -58,8 +74,8 @@ fn missing(scenario: &Scenario, node: usize, here: &[&Placed]) -> u64 {
     theta.map_or(union.total_bytes(), Similarity::missing_bytes)
 }
 
-/// Instances beyond those that run.
-pub fn started(scenario: &Scenario, placed: &[Placed]) -> u64 {
+/// Instances beyond those that run, of one node or of all.
+pub fn started(scenario: &Scenario, placed: &[Placed], node: Option<usize>) -> u64 {
     let count = |list: &[Placed]| {
         let mut counts: BTreeMap<(usize, usize, usize), u64> = BTreeMap::new();
         for one in list {
@@ -71,7 +87,9 @@ pub fn started(scenario: &Scenario, placed: &[Placed]) -> u64 {
     };
     let running = count(&scenario.current);
     let beyond = count(placed);
-    let each = beyond.iter();
+    let each = beyond
+        .iter()
+        .filter(|(slot, _)| node.is_none_or(|node| slot.1 == node));
     each.map(|(slot, count)| count.saturating_sub(running.get(slot).copied().unwrap_or(0)))
         .sum()
 }

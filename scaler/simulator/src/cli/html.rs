@@ -6,7 +6,7 @@ use tetris_scaler_simulator::catalogue::Model;
 use tetris_scaler_simulator::trace::Kind;
 use tetris_scaler_simulator::{Comparison, Outcome, Run};
 
-use super::plot::{Group, bars};
+use super::plot::{Group, bars, over_time};
 use super::text::{percent, simulated};
 
 const STYLE: &str = include_str!("style.css");
@@ -33,10 +33,11 @@ pub fn page(comparison: &Comparison) -> String {
     let grid = &comparison.grid;
     let mut sections = String::new();
     for kind in &grid.kinds {
-        let plots: String = MEASURES
+        let bars = MEASURES
             .iter()
-            .map(|measure| plot(comparison, *kind, measure))
-            .collect();
+            .map(|measure| plot(comparison, *kind, measure));
+        let lines = std::iter::once(memory_over_time(comparison, *kind));
+        let plots: String = bars.chain(lines).collect();
         let _infallible = write!(
             sections,
             "<section><h2>{kind} requests</h2><div class=\"plots\">{plots}</div></section>"
@@ -74,6 +75,26 @@ fn plot(comparison: &Comparison, kind: Kind, (name, of): &Measure) -> String {
         })
         .collect();
     bars(name, &groups)
+}
+
+/// Of the last cell: all applications together, if they were run together.
+fn memory_over_time(comparison: &Comparison, kind: Kind) -> String {
+    let last = comparison.grid.cells().pop();
+    let cell = last.map_or("", |(cell, _)| cell);
+    let runs = comparison.runs.iter();
+    let runs = runs.filter(|run| run.cell == cell && run.kind == kind);
+    let lines = runs.map(|run| {
+        let series = &run.outcome.series;
+        let gigabytes = series.memory_bytes.iter().map(|&bytes| bytes as f64 / GB);
+        (
+            run.policy.to_string(),
+            series.first_s,
+            series.step_s,
+            gigabytes.collect(),
+        )
+    });
+    let lines: Vec<_> = lines.collect();
+    over_time(&format!("memory over time, GB, {cell}"), &lines)
 }
 
 fn legend(comparison: &Comparison) -> String {

@@ -1,4 +1,4 @@
-//! Bars in groups, as inline SVG.
+//! Bars in groups, and lines over time, as inline SVG.
 
 use std::fmt::Write;
 
@@ -40,6 +40,40 @@ pub fn bars(name: &str, groups: &[Group]) -> String {
             BOTTOM + 18.0
         );
     }
+    format!(
+        "<figure><figcaption>{name}</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+         aria-label=\"{name} of each policy\">{body}</svg></figure>"
+    )
+}
+
+/// A figure with `name` below and a line for each of `lines`: its name, when it begins and the time from
+/// point to point, in seconds, and its values.
+pub fn over_time(name: &str, lines: &[(String, u64, u64, Vec<f64>)]) -> String {
+    let values = lines.iter().flat_map(|(.., values)| values);
+    let (step, ticks) = ticks(values.copied().fold(0.0, f64::max));
+    let top = step * f64::from(ticks);
+    let ends = lines.iter();
+    let ends = ends.map(|(_, first, every, values)| first + every * values.len() as u64);
+    let end = ends.max().unwrap_or(0).max(1) as f64;
+    let mut body = axis(step, ticks);
+    for (index, (what, first, every, values)) in lines.iter().enumerate() {
+        let points = values.iter().zip(0_u64..).map(|(value, at)| {
+            let x = LEFT + (WIDTH - LEFT) * (first + every * at) as f64 / end;
+            let y = BOTTOM - (BOTTOM - TOP) * value / top;
+            format!("{x:.1},{y:.1} ")
+        });
+        let points: String = points.collect();
+        let _infallible = write!(
+            body,
+            "<polyline class=\"l{index}\" points=\"{}\"><title>{what}</title></polyline>",
+            points.trim_end()
+        );
+    }
+    let _infallible = write!(
+        body,
+        "<text x=\"{LEFT}\" y=\"{y}\">0 s</text><text x=\"{WIDTH}\" y=\"{y}\" text-anchor=\"end\">{end} s</text>",
+        y = BOTTOM + 18.0
+    );
     format!(
         "<figure><figcaption>{name}</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
          aria-label=\"{name} of each policy\">{body}</svg></figure>"

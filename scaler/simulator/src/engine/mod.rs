@@ -11,7 +11,7 @@ use tetris_scaler_core::ScaleInPolicy;
 use crate::catalogue::{Application, Function};
 use crate::cluster::Cluster;
 use crate::error::SimulationError;
-use crate::outcome::{Outcome, Samples};
+use crate::outcome::{Outcome, Samples, Series};
 use crate::policy::Policy;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
@@ -261,7 +261,10 @@ impl<'a> Simulation<'a> {
 
     fn outcome(self) -> Outcome {
         let unserved = self.counts.requests.saturating_sub(self.served);
+        let tick_s = self.scenario.platform.tick_s;
+        let first_s = self.scenario.warm_up_s.next_multiple_of(tick_s);
         Outcome {
+            series: Series::of(first_s, tick_s, &self.memory_bytes, &self.cpu_millis),
             violations: self.counts.violations + unserved,
             memory_bytes: Samples::of(self.memory_bytes),
             cpu_millis: Samples::of(self.cpu_millis),

@@ -13,7 +13,6 @@ use crate::policy::{self, Policy, Start};
 pub(super) struct Look {
     pub(super) load: Rate,
     pub(super) peak: Option<Rate>,
-    pub(super) capacity: Rate,
     /// What has to be started.
     residual: Rate,
 }
@@ -58,7 +57,6 @@ impl Simulation<'_> {
             looks.push(Look {
                 load,
                 peak: state.peak.at(now_ms),
-                capacity,
                 residual: self.scale_in.residual(load, capacity),
             });
         }

@@ -153,7 +153,7 @@ fn place_each(
                     nodes::emptiest(cluster, function, one)
                 }
                 Policy::Tetris => nodes::most_similar(cluster, function, one),
-                Policy::Exact | Policy::SharingAware => nodes::best_score(cluster, function, one),
+                Policy::Exact | Policy::SharingAware => best_score(cluster, function, one),
             };
             let Some(node) = node else {
                 started.unplaced += choice.count - done;
