@@ -69,18 +69,7 @@ struct Server {
 async fn main() -> Result<()> {
     let args = Args::parse();
     let [batch, concurrency, cpu_millis] = ["BATCH", "CONCURRENCY", "CPU_MILLIS"].map(number);
-    if let Some(path) = &args.starts {
-        use std::io::Write as _;
-        let mut file = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)?;
-        writeln!(
-            file,
-            "c{cpu_millis}-b{batch}-p{concurrency} {}",
-            std::process::id()
-        )?;
-    }
+    note_start(&args, &format!("c{cpu_millis}-b{batch}-p{concurrency}"))?;
     if u64::from(args.exit_at) == concurrency {
         bail!("no use for {concurrency} threads");
     }
@@ -102,6 +91,18 @@ async fn main() -> Result<()> {
         .route("/v2/models/m/infer", post(infer))
         .with_state(Arc::new(server));
     Ok(axum::serve(listener, router).await?)
+}
+
+fn note_start(args: &Args, configuration: &str) -> Result<()> {
+    use std::io::Write as _;
+    if let Some(path) = &args.starts {
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)?;
+        writeln!(file, "{configuration} {}", std::process::id())?;
+    }
+    Ok(())
 }
 
 fn number(name: &str) -> u64 {

@@ -118,22 +118,7 @@ pub fn grid(
     batch: &[u32],
     concurrency: &[u32],
 ) -> Result<Vec<Setting>, GridError> {
-    let widened = |values: &[u32]| values.iter().copied().map(u64::from).collect::<Vec<_>>();
-    check_list("cpus", cpu_millis)?;
-    check_list("batch", &widened(batch))?;
-    check_list("concurrency", &widened(concurrency))?;
-    for (field, values) in [("batch", batch), ("concurrency", concurrency)] {
-        if let Some(&found) = values.iter().find(|v| !(1..=MAX_BATCH).contains(*v)) {
-            return Err(GridError::Range { field, found });
-        }
-    }
-    let found = cpu_millis
-        .len()
-        .saturating_mul(batch.len())
-        .saturating_mul(concurrency.len());
-    if found > MAX_SETTINGS {
-        return Err(GridError::Settings { found });
-    }
+    check_lists(cpu_millis, batch, concurrency)?;
     let mut settings: Vec<_> = cpu_millis
         .iter()
         .flat_map(|&cpu_millis| batch.iter().map(move |&batch| (cpu_millis, batch)))
@@ -152,6 +137,26 @@ pub fn grid(
         }) => Err(GridError::Clients { batch, concurrency }),
         None => Ok(settings),
     }
+}
+
+fn check_lists(cpu_millis: &[u64], batch: &[u32], concurrency: &[u32]) -> Result<(), GridError> {
+    let widened = |values: &[u32]| values.iter().copied().map(u64::from).collect::<Vec<_>>();
+    check_list("cpus", cpu_millis)?;
+    check_list("batch", &widened(batch))?;
+    check_list("concurrency", &widened(concurrency))?;
+    for (field, values) in [("batch", batch), ("concurrency", concurrency)] {
+        if let Some(&found) = values.iter().find(|v| !(1..=MAX_BATCH).contains(*v)) {
+            return Err(GridError::Range { field, found });
+        }
+    }
+    let found = cpu_millis
+        .len()
+        .saturating_mul(batch.len())
+        .saturating_mul(concurrency.len());
+    if found > MAX_SETTINGS {
+        return Err(GridError::Settings { found });
+    }
+    Ok(())
 }
 
 fn check_list(field: &'static str, values: &[u64]) -> Result<(), GridError> {

@@ -52,6 +52,15 @@ impl Hierarchy {
             || mount.dir_of(own_path(own, "").unwrap_or("/")),
             |parent| mount.below(parent),
         );
+        Self::v2(mount, &start, controllers)
+    }
+
+    /// The nearest cgroup from `start` upwards that hands the controllers down.
+    fn v2(
+        mount: &Mount<'_>,
+        start: &Path,
+        controllers: impl Fn(&Path, &str) -> String,
+    ) -> Result<Self, CgroupError> {
         let has = |dir: &Path, name: &str| {
             let listed = controllers(dir, "cgroup.subtree_control");
             listed.split_ascii_whitespace().any(|one| one == name)

@@ -6,7 +6,7 @@ mod progress;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 
 pub use args::{Format, ProfileArgs};
 use progress::Progress;
@@ -130,7 +130,8 @@ async fn measure(request: &ProfileRequest, database: &ProfileDatabase) -> Result
     let mut progress = Progress::new(request.settings.len() as u64);
     let mut tell = |event| progress.tell(&event);
     tokio::select! {
-        outcome = profile(request, database, &mut tell) => Ok(outcome?),
+        // Its text has its causes.
+        outcome = profile(request, database, &mut tell) => outcome.map_err(|error| Error::msg(error.to_string())),
         signal = interrupted() => bail!(
             "{}; what was measured is kept, and the same command goes on from there", signal?
         ),

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, Command};
 
 pub use error::InstanceError;
 use log::LogTail;
@@ -45,6 +45,15 @@ pub(crate) enum Place {
     Free,
 }
 
+impl Place {
+    fn cgroup(&self) -> Result<Option<Cgroup>, InstanceError> {
+        match self {
+            Self::Cgroup(hierarchy, limits) => Ok(Some(Cgroup::create(hierarchy, limits)?)),
+            Self::Bound(_) | Self::Free => Ok(None),
+        }
+    }
+}
+
 /// Processes of one start of the command. Dropping it ends them all.
 #[derive(Debug)]
 pub(crate) struct Instance {
@@ -68,17 +77,13 @@ impl Instance {
             setting,
             port: free_port()?,
         };
-        let cgroup = match place {
-            Place::Cgroup(hierarchy, limits) => Some(Arc::new(Cgroup::create(hierarchy, limits)?)),
-            Place::Bound(_) | Place::Free => None,
-        };
         let arguments = placement.arguments(command);
         let program = arguments.first().ok_or(InstanceError::NoCommand)?.clone();
         let failed = |source| InstanceError::Start {
             what: format!("`{program}`"),
             source,
         };
-        let mut child = shell(WAIT_FOR_GO)
+        let child = shell(WAIT_FOR_GO)
             .arg("tetris-profile")
             .args(&arguments)
             .envs(placement.environment())
@@ -87,17 +92,16 @@ impl Instance {
             .spawn()
             .map_err(failed)?;
         let process = child.id().unwrap_or(0);
-        let go = child.stdin.take();
         let instance = Self {
             guard: guard(process)?,
             group: Pid::from_raw(i32::try_from(process).unwrap_or(0)),
             log: LogTail::default(),
-            cgroup,
+            cgroup: place.cgroup()?.map(Arc::new),
             port: placement.port,
             child,
         };
         instance.confine(process, place)?;
-        instance.go(go).await.map_err(failed)
+        instance.go().await.map_err(failed)
     }
 
     fn confine(&self, process: u32, place: &Place) -> Result<(), InstanceError> {
@@ -114,10 +118,10 @@ impl Instance {
         Ok(())
     }
 
-    async fn go(mut self, stdin: Option<ChildStdin>) -> std::io::Result<Self> {
+    async fn go(mut self) -> std::io::Result<Self> {
         self.log.follow(self.child.stdout.take());
         self.log.follow(self.child.stderr.take());
-        if let Some(mut stdin) = stdin {
+        if let Some(mut stdin) = self.child.stdin.take() {
             stdin.write_all(b"go\n").await?;
         }
         Ok(self)

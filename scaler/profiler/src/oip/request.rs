@@ -2,7 +2,7 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::error::OipError;
 use super::metadata::{Input, ModelMetadata};
@@ -55,22 +55,26 @@ pub(crate) fn bodies(
             format!("with the others {all} elements or words, expected at most {MAX_ELEMENTS}");
         return Err(wrong(input, reason));
     }
-    (0..shape.count)
-        .map(|_| {
-            let each = metadata.inputs.iter().zip(&shapes);
-            let inputs = each.map(|(input, (sizes, elements))| {
-                let data = (0..*elements).map(|_| element(input, shape.dynamic_size, &mut random));
-                let mut entry = Map::new();
-                entry.insert("name".to_owned(), json!(input.name));
-                entry.insert("datatype".to_owned(), json!(input.datatype));
-                entry.insert("shape".to_owned(), json!(sizes));
-                entry.insert("data".to_owned(), data.collect::<Result<_, _>>()?);
-                Ok(Value::Object(entry))
-            });
-            let inputs: Vec<_> = inputs.collect::<Result<_, OipError>>()?;
-            Ok(json!({ "inputs": inputs }).to_string().into_bytes())
-        })
-        .collect()
+    let one = |_| body(metadata, &shapes, shape.dynamic_size, &mut random);
+    (0..shape.count).map(one).collect()
+}
+
+/// One request; `shapes` are sizes and number of elements of each input.
+fn body(
+    metadata: &ModelMetadata,
+    shapes: &[(Vec<u64>, u64)],
+    words: u32,
+    random: &mut StdRng,
+) -> Result<Vec<u8>, OipError> {
+    let each = metadata.inputs.iter().zip(shapes);
+    let inputs = each.map(|(input, (sizes, elements))| {
+        let data = (0..*elements).map(|_| element(input, words, random));
+        let data: Vec<_> = data.collect::<Result<_, _>>()?;
+        let (name, datatype) = (&input.name, &input.datatype);
+        Ok(json!({"name": name, "datatype": datatype, "shape": sizes, "data": data}))
+    });
+    let inputs: Vec<Value> = inputs.collect::<Result<_, OipError>>()?;
+    Ok(json!({ "inputs": inputs }).to_string().into_bytes())
 }
 
 /// Sizes and number of elements of an input.

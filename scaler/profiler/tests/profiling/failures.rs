@@ -138,7 +138,7 @@ fn wrong_options_are_named() {
         (&["--batch", "0"], "`batch` is 0"),
         (&["--name", "No"], "--name `No`"),
         (&["--cpus", "4096"], "leave it out of --cpus"),
-        (&["--requests", "3"], "--requests"),
+        (&["--requests", "3"], "3 is not in 20.."),
         (&["--slo-percentile", "50"], "--slo-millis"),
     ] {
         let case = Case::new();

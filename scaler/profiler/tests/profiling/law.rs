@@ -105,3 +105,37 @@ fn threads_that_help_no_more_end_a_row() {
     }
     assert!(case.started("c1000-b1-p3"));
 }
+
+#[test]
+fn without_a_cgroup_instances_are_bound_and_fractions_are_refused() {
+    let case = Case::new();
+    let grid = [
+        "--batch",
+        "1",
+        "--concurrency",
+        "1",
+        "--cgroup-parent",
+        "no/such/cgroup",
+    ];
+    let server = ["--own-mib", "50"];
+    let output = case.run(&[&grid[..], &["--cpus", "0.5,1"]].concat(), &server);
+    let told = stderr(&output);
+    assert!(
+        told.contains("c500-b1-p1 takes a fraction of a CPU") && told.contains("no/such/cgroup"),
+        "{told}"
+    );
+    let output = case.run(
+        &[&grid[..], &["--cpus", "1", "--format", "json"]].concat(),
+        &server,
+    );
+    let told = stderr(&output);
+    assert!(
+        output.status.success() && told.contains("no memory limit is verified"),
+        "{told}"
+    );
+    let profile: tetris_scaler_profiler::ModelProfileManifest =
+        serde_json::from_slice(&output.stdout).unwrap();
+    let own = profile.spec.configurations[0].own_bytes >> 20;
+    assert!((50..100).contains(&own), "{own} MiB");
+    case.assert_all_gone();
+}

@@ -41,17 +41,17 @@ impl Case {
     /// The profiler with options `options` on a server with options `server`.
     pub fn command(&self, options: &[&str], server: &[&str]) -> Command {
         let mut command = Command::new(example("profile"));
+        for (option, value) in [
+            ("--requests", "40"),
+            ("--seconds", "3"),
+            ("--ready-seconds", "20"),
+        ] {
+            if !options.contains(&option) {
+                command.args([option, value]);
+            }
+        }
         command
-            .args([
-                "--model",
-                "m",
-                "--requests",
-                "40",
-                "--seconds",
-                "3",
-                "--ready-seconds",
-                "20",
-            ])
+            .args(["--model", "m"])
             .arg("--database")
             .arg(self.path("p.redb"))
             .args(options)

@@ -21,6 +21,19 @@ fn file_manifest(object: ObjectRef) -> Manifest {
     }
 }
 
+fn one(store: &str) -> [&str; 8] {
+    [
+        "--cpus",
+        "1",
+        "--batch",
+        "1",
+        "--concurrency",
+        "1",
+        "--store",
+        store,
+    ]
+}
+
 #[test]
 fn objects_that_are_mapped_are_recorded_and_are_not_own_memory() {
     let case = Case::new();
@@ -36,17 +49,7 @@ fn objects_that_are_mapped_are_recorded_and_are_not_own_memory() {
     let of_big = store.publish_manifest(&file_manifest(big)).unwrap();
     store.publish_manifest(&file_manifest(unmapped)).unwrap();
     let path = dir.path().to_str().unwrap();
-    let grid = [
-        "--cpus",
-        "1",
-        "--batch",
-        "1",
-        "--concurrency",
-        "1",
-        "--store",
-        path,
-    ];
-    let profile = case.profile(&grid, &["--store", path, "--own-mib", "10"]);
+    let profile = case.profile(&one(path), &["--store", path, "--own-mib", "10"]);
     let spec = &profile.spec;
     let objects: Vec<_> = spec
         .objects
@@ -70,17 +73,7 @@ fn a_store_that_nobody_maps_is_told_of() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     Store::create(dir.path(), &CreateOptions::default()).unwrap();
     let path = dir.path().to_str().unwrap();
-    let grid = [
-        "--cpus",
-        "1",
-        "--batch",
-        "1",
-        "--concurrency",
-        "1",
-        "--store",
-        path,
-    ];
-    let output = case.run(&grid, &[]);
+    let output = case.run(&one(path), &[]);
     assert!(
         stderr(&output).contains("mapped nothing of the store"),
         "{}",
