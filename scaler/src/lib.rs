@@ -9,9 +9,11 @@
 )]
 
 pub mod cli;
+pub mod http;
 pub mod lease;
 pub mod load;
 pub mod logs;
+pub mod metrics;
 pub mod nodes;
 pub mod operator;
 pub mod resources;
