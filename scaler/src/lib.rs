@@ -17,4 +17,5 @@ pub mod metrics;
 pub mod nodes;
 pub mod operator;
 pub mod resources;
+pub mod run;
 pub mod state;
