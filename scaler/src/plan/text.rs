@@ -171,7 +171,15 @@ fn gap(report: &Report) -> String {
 pub(super) fn table(header: &[&str], numeric: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(header);
-    table.remove_style(TableComponent::HorizontalLines);
+    // One line under the header is enough.
+    for line in [
+        TableComponent::HorizontalLines,
+        TableComponent::MiddleIntersections,
+        TableComponent::LeftBorderIntersections,
+        TableComponent::RightBorderIntersections,
+    ] {
+        table.remove_style(line);
+    }
     for column in numeric {
         if let Some(column) = table.column_mut(*column) {
             column.set_cell_alignment(CellAlignment::Right);
