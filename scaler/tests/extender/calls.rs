@@ -5,12 +5,25 @@ use serde_json::{Value, json};
 use crate::cluster::{args, ask, for_bert, labels};
 use crate::support::NAMESPACE;
 
-const ALL: [&str; 7] = ["cold", "warm", "half", "busy", "full", "silent", "unheard-of"];
+const ALL: [&str; 7] = [
+    "cold",
+    "warm",
+    "half",
+    "busy",
+    "full",
+    "silent",
+    "unheard-of",
+];
 
 fn scores(answer: &Value) -> Vec<(&str, i64)> {
     let list = answer.as_array().unwrap().iter();
-    list.map(|one| (one["Host"].as_str().unwrap(), one["Score"].as_i64().unwrap()))
-        .collect()
+    list.map(|one| {
+        (
+            one["Host"].as_str().unwrap(),
+            one["Score"].as_i64().unwrap(),
+        )
+    })
+    .collect()
 }
 
 #[tokio::test]
@@ -52,7 +65,10 @@ async fn other_pods_go_anywhere_with_score_zero() {
     ] {
         let body = args(&metadata, &Value::Null, &json!(ALL));
         let answer = ask("/prioritize", body.clone()).await;
-        assert!(scores(&answer).iter().all(|(_, score)| *score == 0), "{metadata}");
+        assert!(
+            scores(&answer).iter().all(|(_, score)| *score == 0),
+            "{metadata}"
+        );
         let answer = ask("/filter", body).await;
         assert_eq!(answer["NodeNames"], json!(ALL), "{metadata}");
     }

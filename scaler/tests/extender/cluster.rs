@@ -20,9 +20,21 @@ use crate::support::{NAMESPACE, snapshot};
 pub fn cluster() -> Snapshot {
     let mut snapshot = snapshot(&[("bert", "Operator")]);
     let state = snapshot.functions.values().next().unwrap();
-    let ids: Vec<ObjectId> = state.model.tensors.objects().iter().map(|(id, _)| *id).collect();
+    let ids: Vec<ObjectId> = state
+        .model
+        .tensors
+        .objects()
+        .iter()
+        .map(|(id, _)| *id)
+        .collect();
     let mut inventory = Inventory::new(InventoryLimits::default());
-    for (name, has) in [("warm", 4), ("half", 2), ("cold", 0), ("full", 0), ("busy", 4)] {
+    for (name, has) in [
+        ("warm", 4),
+        ("half", 2),
+        ("cold", 0),
+        ("full", 0),
+        ("busy", 4),
+    ] {
         inventory.set_node(name, &ids[..has]).unwrap();
     }
     snapshot.inventory = Arc::new(inventory);

@@ -15,13 +15,26 @@ async fn requests_that_are_none_say_what_is_wrong() {
         ("[]".to_owned(), "ExtenderArgs"),
         (deep, "ExtenderArgs"),
         ("{}".to_owned(), "Pod"),
-        (r#"{"Pod":{"metadata":7},"NodeNames":[]}"#.to_owned(), "invalid type"),
-        (r#"{"Pod":{},"Nodes":null,"NodeNames":null}"#.to_owned(), "neither"),
         (
-            args(&labels("bert"), &json!({"items": [{"metadata": {"name": "a"}}, {}]}), &Value::Null),
+            r#"{"Pod":{"metadata":7},"NodeNames":[]}"#.to_owned(),
+            "invalid type",
+        ),
+        (
+            r#"{"Pod":{},"Nodes":null,"NodeNames":null}"#.to_owned(),
+            "neither",
+        ),
+        (
+            args(
+                &labels("bert"),
+                &json!({"items": [{"metadata": {"name": "a"}}, {}]}),
+                &Value::Null,
+            ),
             "items[1]",
         ),
-        (args(&labels("bert"), &Value::Null, &json!(many)), "at most 65536"),
+        (
+            args(&labels("bert"), &Value::Null, &json!(many)),
+            "at most 65536",
+        ),
     ];
     for (body, says) in cases {
         let (status, text) = post(extender(cluster()), "/filter", body.clone()).await;

@@ -17,7 +17,13 @@ const TENSORS: usize = 1_000;
 fn large() -> tetris_scaler::state::Snapshot {
     let mut large = snapshot(&[("bert", "Operator")]);
     let state = state(&profile("bert", TENSORS), &function("bert", "Operator"));
-    let ids: Vec<ObjectId> = state.model.tensors.objects().iter().map(|(id, _)| *id).collect();
+    let ids: Vec<ObjectId> = state
+        .model
+        .tensors
+        .objects()
+        .iter()
+        .map(|(id, _)| *id)
+        .collect();
     let key = large.functions.keys().next().unwrap().clone();
     large.functions.insert(key, Arc::new(state));
     let mut inventory = Inventory::new(InventoryLimits::default());
@@ -51,9 +57,16 @@ async fn ten_thousand_nodes_are_scored_and_filtered() {
             let failed = &answer["FailedAndUnresolvableNodes"];
             // Three sevenths of 100 GB are there, and there is room for one.
             let nodes = answer.as_array().map(Vec::len);
-            assert_eq!(nodes.or(failed.as_object().map(serde_json::Map::len)), Some(NODES));
+            assert_eq!(
+                nodes.or(failed.as_object().map(serde_json::Map::len)),
+                Some(NODES)
+            );
         }
         times.sort();
-        println!("{path}: {NODES} nodes, {TENSORS} tensors, {} bytes: {:?}", body.len(), times[5]);
+        println!(
+            "{path}: {NODES} nodes, {TENSORS} tensors, {} bytes: {:?}",
+            body.len(),
+            times[5]
+        );
     }
 }

@@ -22,7 +22,10 @@ fn a_plan_carries_the_loads_and_its_figures_add_up() {
         nodes.map(|node| node[field].as_u64().unwrap()).sum()
     };
     let total = |field: &str| plan["totals"][field].as_u64().unwrap();
-    assert_eq!(sum("own_bytes") + sum("tensor_bytes"), total("memory_bytes"));
+    assert_eq!(
+        sum("own_bytes") + sum("tensor_bytes"),
+        total("memory_bytes")
+    );
     assert_eq!(sum("cpu_millis"), total("cpu_millis"));
     let bound = plan["comparison"]["lower_bound_bytes"].as_u64().unwrap();
     assert!(bound > 0 && bound <= total("cost_bytes"));
@@ -45,10 +48,14 @@ fn instances_go_where_their_tensors_are_and_sharing_counts_once() {
 
 #[test]
 fn ten_thousand_nodes_are_planned_for() {
-    let nodes = "kind: PlanNodes\nnodes:\n  - {name: n, count: 10000, cpuMillis: 16000, memoryBytes: 34359738368}\n";
+    let nodes = "kind: PlanNodes\nnodes:\n  - {name: node, count: 10000, cpuMillis: 16000, memoryBytes: 34359738368}\n";
     let start = std::time::Instant::now();
     let plan = json(&[FUNCTIONS, nodes], &["--load", "a=20000"]);
-    println!("10,000 nodes: decided in {} us, {:?} in all", plan["decision_us"], start.elapsed());
+    println!(
+        "10,000 nodes: decided in {} us, {:?} in all",
+        plan["decision_us"],
+        start.elapsed()
+    );
     assert_eq!(plan["feasible"], true);
     assert!(plan["nodes"].as_array().unwrap().len() > 20);
 }
@@ -56,8 +63,16 @@ fn ten_thousand_nodes_are_planned_for() {
 #[test]
 fn nodes_pods_and_inventories_of_a_cluster_are_read() {
     let inventory = inventory("node-b");
-    let plan = json(&[FUNCTIONS, include_str!("files/cluster.yaml"), &inventory], &[]);
-    let names: Vec<&Value> = plan["nodes"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    let plan = json(
+        &[FUNCTIONS, include_str!("files/cluster.yaml"), &inventory],
+        &[],
+    );
+    let names: Vec<&Value> = plan["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["name"])
+        .collect();
     // node-a is full, node-c cordoned.
     assert_eq!(names, ["node-b"]);
     let instances = plan["nodes"][0]["instances"].as_array().unwrap();
@@ -68,7 +83,9 @@ fn nodes_pods_and_inventories_of_a_cluster_are_read() {
 
 /// The page of a node that has what both models share.
 fn inventory(node: &str) -> String {
-    let lines = FUNCTIONS.lines().take_while(|line| !line.starts_with("---"));
+    let lines = FUNCTIONS
+        .lines()
+        .take_while(|line| !line.starts_with("---"));
     let ids = lines.filter_map(|line| line.trim().strip_prefix("- {id: ")?.get(..64));
     let ids: Vec<&str> = ids.take(6).collect();
     json!({"version": 1, "node": node, "stores": [{"name": "serving", "id": "s", "usable": true,
@@ -82,8 +99,15 @@ fn a_table_has_all_that_matters() {
     let run = plan(&[FUNCTIONS, NODES], &["--load", "serving/b=80"]);
     assert_eq!((run.status, run.err.as_str()), (0, ""));
     for part in [
-        "serving/a", "c4000-b8-p2", "157.5", "warm", "434 MiB", "this plan", "DTS, most similar node",
-        "no sharing", "No plan costs less than",
+        "serving/a",
+        "c4000-b8-p2",
+        "157.5",
+        "warm",
+        "434 MiB",
+        "this plan",
+        "DTS, most similar node",
+        "no sharing",
+        "No plan costs less than",
     ] {
         assert!(run.out.contains(part), "{part}: {}", run.out);
     }

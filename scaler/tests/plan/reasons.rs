@@ -6,7 +6,9 @@ use crate::run::{FUNCTIONS, NODES, functions_with, json, plan};
 
 fn verdicts<'a>(plan: &'a Value, configuration: &str) -> &'a Value {
     let candidates = plan["functions"][0]["candidates"].as_array().unwrap();
-    let mut found = candidates.iter().filter(|one| one["configuration"] == configuration);
+    let mut found = candidates
+        .iter()
+        .filter(|one| one["configuration"] == configuration);
     found.next().unwrap()
 }
 
@@ -17,9 +19,15 @@ fn each_configuration_is_explained() {
     assert_eq!(verdict("c4000-b8-p2"), "chosen");
     assert_eq!(verdict("c1000-b1-p1"), "not_needed");
     assert_eq!(verdict("c64000-b8-p8"), "too_large");
-    assert_eq!(verdicts(&plan, "c64000-b8-p8")["missing"]["cpu_millis"], 48_000);
+    assert_eq!(
+        verdicts(&plan, "c64000-b8-p8")["missing"]["cpu_millis"],
+        48_000
+    );
     let slow = verdicts(&plan, "c8000-b16-p4");
-    assert_eq!((slow["latency_us"].as_u64(), slow["limit_us"].as_u64()), (Some(240_000), Some(100_000)));
+    assert_eq!(
+        (slow["latency_us"].as_u64(), slow["limit_us"].as_u64()),
+        (Some(240_000), Some(100_000))
+    );
     let alone = verdicts(&plan, "c1000-b1-p1");
     // 157.5 requests/s at 1 / 60 ms.
     assert_eq!(alone["alone_replicas"], 10);
@@ -52,18 +60,31 @@ fn an_objective_that_nothing_meets_is_refused_with_the_smallest() {
     let functions = functions_with("{latencyMillis: 200}", "{latencyMillis: 50}");
     let run = plan(&[&functions, NODES], &["--load", "b=80"]);
     assert_eq!(run.status, 1);
-    assert!(run.err.contains("serving/a: ") && run.err.contains("60000 us"), "{}", run.err);
+    assert!(
+        run.err.contains("serving/a: ") && run.err.contains("60000 us"),
+        "{}",
+        run.err
+    );
     assert!(run.out.contains("serving/b"), "{}", run.out);
 }
 
 #[test]
 fn nodes_that_are_too_small_are_refused_with_what_is_missing() {
-    let nodes = "kind: PlanNodes\nnodes: [{name: tiny, cpuMillis: 500, memoryBytes: 34359738368}]\n";
+    let nodes =
+        "kind: PlanNodes\nnodes: [{name: tiny, cpuMillis: 500, memoryBytes: 34359738368}]\n";
     let run = plan(&[FUNCTIONS, nodes], &["--load", "b=80"]);
     assert_eq!(run.status, 1);
-    assert!(run.err.contains("node tiny comes closest, and lacks 500 millicores"), "{}", run.err);
+    assert!(
+        run.err
+            .contains("node tiny comes closest, and lacks 500 millicores"),
+        "{}",
+        run.err
+    );
     let nodes = nodes.replace("500", "4500");
-    let run = plan(&[FUNCTIONS, &nodes], &["--load", "b=80", "--load", "a=2000"]);
+    let run = plan(
+        &[FUNCTIONS, &nodes],
+        &["--load", "b=80", "--load", "a=2000"],
+    );
     assert_eq!(run.status, 1);
     assert!(run.err.contains("missing"), "{}", run.err);
 }

@@ -28,7 +28,12 @@ pub fn plan(files: &[&str], more: &[&str]) -> Run {
 
 pub fn plan_in(dir: &Path, more: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-scaler"));
-    let ran = command.args(["plan", "-f"]).arg(dir).args(more).output().unwrap();
+    let ran = command
+        .args(["plan", "-f"])
+        .arg(dir)
+        .args(more)
+        .output()
+        .unwrap();
     Run {
         status: ran.status.code().unwrap(),
         out: String::from_utf8(ran.stdout).unwrap(),
