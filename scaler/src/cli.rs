@@ -35,6 +35,8 @@ pub enum Command {
     Run(Box<Run>),
     /// Print the definitions of the custom resources, for `kubectl apply -f -`
     Crds,
+    /// Decide from files, without a cluster: configurations, nodes, and why
+    Plan(crate::plan::PlanArgs),
 }
 
 /// Arguments of `run`.

@@ -11,6 +11,10 @@ use tetris_scaler::resources::crds_yaml;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // Its exit status says more than success or failure, and it prints what is wrong by itself.
+    if let Command::Plan(args) = &cli.command {
+        return args.run();
+    }
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -35,6 +39,8 @@ fn run(cli: &Cli) -> Result<()> {
             runtime.block_on(tetris_scaler::run::run(args))?;
             Ok(())
         }
+        // Done before: it logs nothing.
+        Command::Plan(_) => Ok(()),
         Command::Crds => {
             std::io::stdout().write_all(crds_yaml()?.as_bytes())?;
             Ok(())

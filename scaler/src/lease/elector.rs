@@ -5,7 +5,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::record::{Seen, may_take, released, taken};
-use super::{LeaseError, Leadership, Timing};
+use super::{Leadership, LeaseError, Timing};
 
 /// Which lease, and for whom.
 #[derive(Debug, Clone, PartialEq, Eq)]

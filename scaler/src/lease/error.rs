@@ -9,7 +9,9 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum LeaseError {
     /// The API server refused or could not be reached.
-    #[error("lease {lease}: {source}; check the address of the API server and the rights on leases")]
+    #[error(
+        "lease {lease}: {source}; check the address of the API server and the rights on leases"
+    )]
     Api {
         /// Namespace and name.
         lease: String,

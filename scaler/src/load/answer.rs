@@ -106,10 +106,7 @@ mod tests {
     #[test]
     fn vectors_are_added_up_and_scalars_taken() {
         let two = r#"[{"metric":{"pod":"a"},"value":[1.5,"2.5"]},{"metric":{},"value":[1.5,"1"]}]"#;
-        assert_eq!(
-            total(&body("vector", two)),
-            Ok(Rate::from_milli_rps(3_500))
-        );
+        assert_eq!(total(&body("vector", two)), Ok(Rate::from_milli_rps(3_500)));
         let scalar = body("scalar", r#"[1.5,"7"]"#);
         assert_eq!(total(&scalar), Ok(Rate::from_rps(7)));
         let pods = by_pod(&body("vector", two)).unwrap();
@@ -135,7 +132,12 @@ mod tests {
             total(&body("matrix", "[]")),
             Err(LoadError::Kind { .. })
         ));
-        for text in ["", "{}", "[1]", r#"{"data":{"resultType":"vector","result":7}}"#] {
+        for text in [
+            "",
+            "{}",
+            "[1]",
+            r#"{"data":{"resultType":"vector","result":7}}"#,
+        ] {
             let found = total(text.as_bytes());
             assert!(
                 matches!(found, Err(LoadError::Malformed { .. })),

@@ -9,7 +9,9 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum LoadError {
     /// The operator was given no server.
-    #[error("no Prometheus server is known; start the operator with --prometheus-url, or give a static load")]
+    #[error(
+        "no Prometheus server is known; start the operator with --prometheus-url, or give a static load"
+    )]
     NoServer,
     /// The server could not be asked.
     #[error("Prometheus: {problem}; check --prometheus-url and the network")]
@@ -32,7 +34,9 @@ pub enum LoadError {
         problem: String,
     },
     /// The answer has no samples.
-    #[error("the query has no result; check that its metrics exist, or give zero by `or vector(0)`")]
+    #[error(
+        "the query has no result; check that its metrics exist, or give zero by `or vector(0)`"
+    )]
     Empty,
     /// The answer has a sample that is no load.
     #[error("the query gives {value:?}, expected requests per second from 0 to 1e9")]
@@ -81,7 +85,9 @@ impl LoadError {
 #[non_exhaustive]
 pub enum PrometheusError {
     /// The address is not one.
-    #[error("--prometheus-url {url:?}: {problem}; expected an address such as http://prometheus:9090")]
+    #[error(
+        "--prometheus-url {url:?}: {problem}; expected an address such as http://prometheus:9090"
+    )]
     Url {
         /// What was given.
         url: String,

@@ -9,7 +9,9 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum PollError {
     /// No answer.
-    #[error("node {node}: daemon at {address}: {problem}; check that it runs and that the network lets port 9460 through")]
+    #[error(
+        "node {node}: daemon at {address}: {problem}; check that it runs and that the network lets port 9460 through"
+    )]
     Unreachable {
         /// The node.
         node: String,

@@ -40,10 +40,7 @@ pub(super) async fn fetch(
     let fetched = tokio::time::timeout(time, exchange(client, daemon, known, size)).await;
     fetched.unwrap_or_else(|_| {
         let seconds = time.as_secs_f64();
-        Err(unreachable(
-            daemon,
-            format!("no answer within {seconds} s"),
-        ))
+        Err(unreachable(daemon, format!("no answer within {seconds} s")))
     })
 }
 

@@ -65,7 +65,9 @@ impl Page {
             ));
         }
         if let Some(other) = document.node.filter(|name| name != node) {
-            return Err(format!("found the page of node {other:?}, expected {node:?}"));
+            return Err(format!(
+                "found the page of node {other:?}, expected {node:?}"
+            ));
         }
         let mut page = Self::default();
         for store in document.stores.into_iter().filter(|store| store.usable) {

@@ -103,7 +103,8 @@ impl Poller {
         });
         // The futures borrow what is known; the answers do not.
         let questions: Vec<_> = questions.collect();
-        let answers = futures::stream::iter(questions).buffer_unordered(self.options.concurrency.max(1));
+        let answers =
+            futures::stream::iter(questions).buffer_unordered(self.options.concurrency.max(1));
         let answers: Vec<_> = answers.collect().await;
         self.take_in(daemons, answers)
     }
