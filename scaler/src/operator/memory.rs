@@ -74,7 +74,11 @@ impl Memory {
             let mut one = rest.remove(key).unwrap_or_default();
             let outcome = plan.state.as_ref().map(|state| &state.decision.outcome);
             self.update(&mut one, outcome, now_ms);
-            if plan.actions.iter().any(|action| matches!(action, Action::Status(_))) {
+            if plan
+                .actions
+                .iter()
+                .any(|action| matches!(action, Action::Status(_)))
+            {
                 one.reported_ms = Some(now_ms);
             }
             self.functions.insert(key.clone(), one);
@@ -134,7 +138,10 @@ mod tests {
         assert!(memory.may_consolidate(&key, 3_000));
         see(&mut memory, &SAVING, 3_000);
         see(&mut memory, &Outcome::Steady, 3_001);
-        assert!(!memory.may_consolidate(&key, 4_500), "it waits twice as long");
+        assert!(
+            !memory.may_consolidate(&key, 4_500),
+            "it waits twice as long"
+        );
         assert!(memory.may_consolidate(&key, 5_000));
         assert!(!Memory::new(None).may_consolidate(&key, u64::MAX));
     }
