@@ -166,7 +166,8 @@ fn rename_mount(pods: &mut Value) {
         return;
     };
     for container in list(pods, &["spec"], "containers") {
-        for mount in list(container, &[], "volumeMounts") {
+        let mounts = container.get_mut("volumeMounts");
+        for mount in mounts.and_then(Value::as_array_mut).into_iter().flatten() {
             if mount.get("name").and_then(Value::as_str) == Some(VOLUME)
                 && let Some(mount) = mount.as_object_mut()
             {

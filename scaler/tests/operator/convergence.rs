@@ -73,12 +73,14 @@ proptest! {
     #[test]
     fn it_comes_to_rest_and_never_flaps(events in prop::collection::vec(event(), 0..80), consolidate: bool) {
         let mut world = world();
-        world.consolidate = consolidate;
+        if consolidate {
+            world.consolidate_after(30_000);
+        }
         for event in &events {
             happen(&mut world, event);
         }
         world.load_unknown = false;
-        world.settle(120);
+        world.settle(200);
         let (started, rest) = (world.started, world.replicas());
         for _ in 0..60 {
             let plan = world.pass();

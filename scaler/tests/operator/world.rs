@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tetris_scaler::load::LoadError;
+use tetris_scaler::operator::memory::Memory;
 use tetris_scaler::operator::observed::{FunctionInput, Observed};
 use tetris_scaler::operator::plan::{Action, Plan, reconcile};
 use tetris_scaler::operator::prepare::Preparations;
@@ -36,7 +37,9 @@ pub struct World {
     pub seen: Objects,
     pub loads: BTreeMap<Key, u64>,
     pub load_unknown: bool,
-    pub consolidate: bool,
+    /// What the operator remembers.
+    pub memory: Memory,
+    consolidate_after_ms: Option<u64>,
     pub time_ms: u64,
     /// Pods that were ever made.
     pub started: u64,
@@ -75,7 +78,8 @@ impl World {
             now,
             loads: BTreeMap::new(),
             load_unknown: false,
-            consolidate: false,
+            memory: Memory::new(None),
+            consolidate_after_ms: None,
             time_ms: 1_700_000_000_000,
             started: 0,
             refused: 0,
@@ -89,7 +93,14 @@ impl World {
     pub fn restart(&mut self) {
         self.peaks.clear();
         self.preparations = Preparations::default();
+        self.memory = Memory::new(self.consolidate_after_ms);
         self.see();
+    }
+
+    /// Steady functions may have their instances replaced.
+    pub fn consolidate_after(&mut self, ms: u64) {
+        self.consolidate_after_ms = Some(ms);
+        self.memory = Memory::new(self.consolidate_after_ms);
     }
 
     /// All events arrive.
@@ -123,8 +134,8 @@ impl World {
                 },
                 pod_loads: Arc::default(),
                 peak: peak.at(self.time_ms),
-                consolidate: self.consolidate,
-                give_up_retiring: false,
+                consolidate: self.memory.may_consolidate(&record.key, self.time_ms),
+                give_up_retiring: self.memory.gives_up(&record.key, self.time_ms),
                 refresh_status: false,
             });
         }
@@ -140,6 +151,7 @@ impl World {
     /// One pass; writes from an old view are refused, and end what is done for their function.
     pub fn pass(&mut self) -> Plan {
         let plan = self.plan();
+        self.memory.planned(&plan.functions, self.time_ms);
         for function in &plan.functions {
             for action in &function.actions {
                 if !self.act(&function.record.key, action) {

@@ -127,7 +127,7 @@ async fn the_token_is_read_for_each_query() {
     let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/prefix/", listener.local_addr().unwrap());
-    let answer = async move |headers: axum::http::HeaderMap| {
+    let answer = async move |headers: http::HeaderMap| {
         let bearer = headers["authorization"].to_str().unwrap().to_owned();
         sender.send(bearer).unwrap();
         r#"{"status":"success","data":{"resultType":"scalar","result":[1,"3"]}}"#
