@@ -10,12 +10,16 @@
 
 pub mod cli;
 pub mod extender;
+pub mod http;
 pub mod keda;
 pub mod lease;
 pub mod load;
 pub mod logs;
+pub mod metrics;
 pub mod nodes;
+pub mod operator;
 pub mod plan;
 pub mod resources;
+pub mod run;
 pub mod state;
 pub mod units;
