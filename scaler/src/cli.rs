@@ -37,6 +37,8 @@ pub enum Command {
     Crds,
     /// Decide from files, without a cluster: configurations, nodes, and why
     Plan(crate::plan::PlanArgs),
+    /// Measure a model server per configuration, and write its ModelProfile
+    Profile(Box<tetris_scaler_profiler::cli::ProfileArgs>),
 }
 
 /// Arguments of `run`.

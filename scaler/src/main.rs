@@ -26,15 +26,15 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<()> {
     init_logs(cli.log_format, &cli.log)?;
+    // reqwest is built without a provider of its own: one for the whole process.
+    if rustls::crypto::ring::default_provider()
+        .install_default()
+        .is_err()
+    {
+        anyhow::bail!("TLS: the process has a provider of cryptography already");
+    }
     match &cli.command {
         Command::Run(args) => {
-            // reqwest is built without a provider of its own: one for the whole process.
-            if rustls::crypto::ring::default_provider()
-                .install_default()
-                .is_err()
-            {
-                anyhow::bail!("TLS: the process has a provider of cryptography already");
-            }
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
                 .enable_all()
@@ -44,6 +44,7 @@ fn run(cli: &Cli) -> Result<()> {
         }
         // Done before: it logs nothing.
         Command::Plan(_) => Ok(()),
+        Command::Profile(args) => args.run(),
         Command::Crds => {
             std::io::stdout().write_all(crds_yaml()?.as_bytes())?;
             Ok(())
