@@ -10,10 +10,12 @@
 
 pub mod cli;
 pub mod extender;
+pub mod http;
 pub mod keda;
 pub mod lease;
 pub mod load;
 pub mod logs;
+pub mod metrics;
 pub mod nodes;
 pub mod operator;
 pub mod plan;

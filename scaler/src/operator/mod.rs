@@ -16,9 +16,12 @@
 //! **Caveats.** The scheduler places pods: preferences are wishes. Whether pods tolerate taints, or select
 //! nodes, is not looked at.
 
+pub mod act;
 pub mod cache;
 mod deployment;
 pub mod labels;
+pub mod loads;
+pub mod memory;
 mod names;
 pub mod observed;
 pub mod plan;

@@ -1,0 +1,90 @@
+//! What goes wrong with writes.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::operator::records::FunctionRecord;
+use crate::resources::InferenceFunctionStatus;
+use crate::state::Key;
+
+/// Why something was not written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ActError {
+    /// Another replica leads, or soon may.
+    #[error("this replica does not lead for long enough")]
+    NotLeading,
+    /// What was seen is old: the next pass sees what is new.
+    #[error("{0} was written meanwhile")]
+    Outdated(String),
+    /// There is a Deployment of that name that is not the operator's.
+    #[error("Deployment {0} has not the labels of this function: it is somebody else's; rename it or the function")]
+    Foreign(Key),
+    /// The API server took too long.
+    #[error("no answer of the API server within {} s", limit.as_secs_f64())]
+    Timeout {
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// The API server refused or could not be reached.
+    #[error("{what}: {source}")]
+    Api {
+        /// What was written.
+        what: String,
+        /// What the client says.
+        source: Box<kube::Error>,
+    },
+}
+
+impl ActError {
+    /// Whether the next pass may do without a wait.
+    pub const fn is_harmless(&self) -> bool {
+        matches!(self, Self::NotLeading | Self::Outdated(_))
+    }
+
+    /// For the metrics.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::NotLeading => "not_leading",
+            Self::Outdated(_) => "outdated",
+            Self::Foreign(_) => "foreign_deployment",
+            Self::Timeout { .. } => "api_timeout",
+            Self::Api { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) if status.code == 403 => "api_forbidden",
+                kube::Error::Api(status) if status.code < 500 => "api_refused",
+                kube::Error::Api(_) => "api_failed",
+                _ => "api_unreachable",
+            },
+        }
+    }
+
+    /// What a failed request for `what` means.
+    pub(super) fn of(what: String, source: kube::Error) -> Self {
+        match &source {
+            kube::Error::Api(status) if status.code == 409 => Self::Outdated(what),
+            _ => Self::Api {
+                what,
+                source: Box::new(source),
+            },
+        }
+    }
+}
+
+/// The status that says so; `None` if it says so already, or has no conditions to say it in.
+pub(super) fn failed_status(
+    record: &FunctionRecord,
+    error: &ActError,
+) -> Option<InferenceFunctionStatus> {
+    let mut status = record.status.clone();
+    let message: String = error.to_string().chars().take(1_000).collect();
+    let mut conditions = status.conditions.iter_mut();
+    let progressing = conditions.find(|one| one.r#type == "Progressing")?;
+    if progressing.reason == "WriteFailed" && progressing.message == message {
+        return None;
+    }
+    progressing.reason = "WriteFailed".to_owned();
+    progressing.message.clone_from(&message);
+    status.message = Some(message);
+    Some(status)
+}

@@ -1,0 +1,153 @@
+//! The loads of functions, and their peaks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::StreamExt as _;
+use tetris_scaler_core::{LoadPeak, Rate};
+
+use super::records::FunctionRecord;
+use crate::load::{LoadError, Prometheus};
+use crate::metrics::Metrics;
+use crate::resources::{CheckedFunction, LoadSource};
+use crate::state::Key;
+
+/// Functions that are asked about at once.
+const AT_ONCE: usize = 16;
+
+/// The loads of all functions. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct Loads(Arc<Mutex<BTreeMap<Key, Measured>>>);
+
+#[derive(Debug)]
+struct Measured {
+    uid: String,
+    window_ms: u64,
+    peak: Option<LoadPeak>,
+    at_ms: u64,
+    reading: Reading,
+}
+
+/// What is known of a function's load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// Its load.
+    pub load: Result<Rate, LoadError>,
+    /// The loads of its instances, by pod.
+    pub pods: Arc<BTreeMap<String, Rate>>,
+    /// The largest load of a whole window.
+    pub peak: Option<Rate>,
+}
+
+impl Loads {
+    /// Asks for the loads of all `functions` once. `clock` is a time in milliseconds that never goes back.
+    pub async fn round(
+        &self,
+        functions: &BTreeMap<Key, Arc<FunctionRecord>>,
+        prometheus: Option<&Prometheus>,
+        metrics: &Metrics,
+        clock: impl Fn() -> u64,
+    ) {
+        let asked = functions.values().filter_map(|record| {
+            let function = record.function.as_ref().ok()?;
+            Some(async move { (record, function, read(function, prometheus).await) })
+        });
+        let asked: Vec<_> = asked.collect();
+        let mut answers = futures::stream::iter(asked).buffer_unordered(AT_ONCE);
+        while let Some((record, function, (load, pods))) = answers.next().await {
+            if let Err(error) = &load {
+                metrics.failed(error.class());
+                tracing::debug!(function = %record.key, "{error}");
+            }
+            self.measured(record, function.window_ms, clock(), load, pods);
+        }
+        self.lock().retain(|key, _| functions.contains_key(key));
+    }
+
+    /// Takes in what was measured at `at_ms`.
+    pub fn measured(
+        &self,
+        record: &FunctionRecord,
+        window_ms: u64,
+        at_ms: u64,
+        load: Result<Rate, LoadError>,
+        pods: BTreeMap<String, Rate>,
+    ) {
+        let mut all = self.lock();
+        let is_same = |one: &Measured| one.uid == record.uid && one.window_ms == window_ms;
+        let known = all.remove(&record.key).filter(is_same);
+        let mut peak = match known {
+            Some(known) => known.peak,
+            None => LoadPeak::try_new(window_ms).ok(),
+        };
+        if let (Ok(load), Some(peak)) = (&load, &mut peak)
+            && let Err(error) = peak.measured(at_ms, *load)
+        {
+            tracing::warn!(function = %record.key, "{error}; it does not count");
+        }
+        let one = Measured {
+            uid: record.uid.clone(),
+            window_ms,
+            peak,
+            at_ms,
+            reading: Reading {
+                load,
+                pods: Arc::new(pods),
+                peak: None,
+            },
+        };
+        all.insert(record.key.clone(), one);
+    }
+
+    /// What is known at `now_ms`. What is older than `stale_ms` is not.
+    pub fn of(&self, record: &FunctionRecord, now_ms: u64, stale_ms: u64) -> Reading {
+        let all = self.lock();
+        let known = all.get(&record.key).filter(|one| one.uid == record.uid);
+        let unknown = |problem: &str| Reading {
+            load: Err(LoadError::Unreachable {
+                problem: problem.to_owned(),
+            }),
+            pods: Arc::default(),
+            peak: None,
+        };
+        let Some(known) = known else {
+            return unknown("not asked yet");
+        };
+        if now_ms.saturating_sub(known.at_ms) > stale_ms {
+            return unknown("the last answer is too old");
+        }
+        Reading {
+            peak: known.peak.as_ref().and_then(|peak| peak.at(now_ms)),
+            ..known.reading.clone()
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Measured>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Answer = (Result<Rate, LoadError>, BTreeMap<String, Rate>);
+
+async fn read(function: &CheckedFunction, prometheus: Option<&Prometheus>) -> Answer {
+    let queries = match &function.load {
+        LoadSource::Static(rate) => return (Ok(*rate), BTreeMap::new()),
+        LoadSource::Prometheus(queries) => queries,
+    };
+    let Some(prometheus) = prometheus else {
+        return (Err(LoadError::NoServer), BTreeMap::new());
+    };
+    let pods = async {
+        match &queries.per_pod_query {
+            Some(query) => prometheus.loads_by_pod(query).await,
+            None => Ok(BTreeMap::new()),
+        }
+    };
+    let (load, pods) = tokio::join!(prometheus.load(&queries.query), pods);
+    let pods = pods.unwrap_or_else(|error| {
+        // Without it the order of releases is another; nothing else depends on it.
+        tracing::warn!(function = function.name, "perPodQuery: {error}");
+        BTreeMap::new()
+    });
+    (load, pods)
+}
