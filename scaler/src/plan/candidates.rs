@@ -1,8 +1,9 @@
 //! Why each configuration was chosen or not.
 
 use serde::Serialize;
-use tetris_scaler_core::{Configuration, NodeView, Shortage, Similarity, Thetas};
+use tetris_scaler_core::{Configuration, Rate, Shortage};
 
+use super::fit::Fit;
 use super::functions::Function;
 use super::problem::Problem;
 
@@ -30,6 +31,10 @@ pub(super) struct Candidate {
     pub(super) configuration: String,
     /// Own memory and CPU by alpha, for each request per second.
     pub(super) cost_bytes_per_rps: u64,
+    /// How many instances would carry the load without others.
+    pub(super) alone_replicas: u64,
+    /// And what those would cost, tensors not counted.
+    pub(super) alone_cost_bytes: u128,
     #[serde(flatten)]
     pub(super) verdict: Verdict,
 }
@@ -38,13 +43,13 @@ pub(super) struct Candidate {
 pub(super) fn candidates(
     problem: &Problem,
     function: &Function,
+    needed: Rate,
     replicas: impl Fn(usize) -> u32,
 ) -> Vec<Candidate> {
-    let tensors = &function.model.tensors;
     let all = All {
-        problem,
         function,
-        thetas: problem.cluster.inventory.thetas(tensors),
+        needed,
+        fit: Fit::new(problem, function),
     };
     let configurations = function.model.profile.configurations().iter();
     let names = function.names.iter();
@@ -52,15 +57,17 @@ pub(super) fn candidates(
     each.map(|(index, (one, name))| Candidate {
         configuration: name.clone(),
         cost_bytes_per_rps: all.cost_per_rps(one),
+        alone_replicas: all.alone(one),
+        alone_cost_bytes: u128::from(all.alone(one)) * u128::from(all.cost(one)),
         verdict: all.verdict(index, one, replicas(index)),
     })
     .collect()
 }
 
 struct All<'a> {
-    problem: &'a Problem,
     function: &'a Function,
-    thetas: Thetas<'a>,
+    needed: Rate,
+    fit: Fit<'a>,
 }
 
 impl All<'_> {
@@ -68,6 +75,11 @@ impl All<'_> {
         let cost = u128::from(self.cost(one)) * 1_000_000;
         let rate = u128::from(one.rate().micro_rps().max(1));
         u64::try_from(cost / rate).unwrap_or(u64::MAX)
+    }
+
+    fn alone(&self, one: &Configuration) -> u64 {
+        let rate = one.rate().micro_rps().max(1);
+        self.needed.micro_rps().div_ceil(rate)
     }
 
     fn cost(&self, one: &Configuration) -> u64 {
@@ -91,7 +103,12 @@ impl All<'_> {
                 limit_us: slo.us() / share,
             };
         }
-        if let Some((node, missing)) = self.closest(one).filter(|(_, missing)| !missing.is_none()) {
+        if let Some((node, missing)) = self
+            .fit
+            .closest(one)
+            .filter(|(_, missing)| !missing.is_none())
+        {
+            let node = node.to_owned();
             return Verdict::TooLarge { node, missing };
         }
         self.dominating(index, one)
@@ -114,33 +131,6 @@ impl All<'_> {
                 && dominates(better, one)
         });
         found.map(|(_, (_, name))| name.clone())
-    }
-
-    /// The node that lacks least for one instance, and what.
-    fn closest(&self, one: &Configuration) -> Option<(String, Shortage)> {
-        let nodes = self.problem.cluster.nodes.iter();
-        let open = nodes.filter(|node| node.accepts_new);
-        let lacking = open.map(|node| (node, self.lacks(node, one)));
-        let least = lacking.min_by_key(|(_, missing)| {
-            let memory = missing.memory_bytes.saturating_add(missing.tensor_bytes);
-            (!missing.is_none(), missing.cpu_millis, memory)
-        });
-        least.map(|(node, missing)| (node.name.clone(), missing))
-    }
-
-    fn lacks(&self, node: &NodeView, one: &Configuration) -> Shortage {
-        let theta = self.thetas.of(&node.name);
-        let total = self.function.model.tensors.total_bytes();
-        let tensors = theta.map_or(total, Similarity::missing_bytes);
-        let (in_memory, room) = node
-            .tensor_bytes
-            .map_or((tensors, u64::MAX), |room| (0, room));
-        let memory = one.own_bytes().saturating_add(in_memory);
-        Shortage {
-            cpu_millis: one.cpu_millis().saturating_sub(node.free.cpu_millis),
-            memory_bytes: memory.saturating_sub(node.free.memory_bytes),
-            tensor_bytes: tensors.saturating_sub(room),
-        }
     }
 }
 

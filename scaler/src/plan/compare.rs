@@ -5,18 +5,20 @@ use tetris_scaler_core::{
 };
 
 use super::figures::{Figures, Measured};
+use super::fit::Fit;
 use super::functions::Function;
 use super::problem::Problem;
 
 /// The published way: DTS for each function by itself, each instance on the most similar node that has room, nothing
-/// running before.
+/// running before. It chooses among the configurations that fit on some node.
 pub(super) fn published(problem: &Problem, needed: &[Rate]) -> Result<Figures, String> {
     let functions = &problem.functions;
-    let demands = functions.iter().zip(needed);
-    let demands: Vec<Demand> = demands
-        .filter(|(_, needed)| !needed.is_zero())
-        .map(|(function, needed)| demand(function, *needed))
+    let busy = functions.iter().zip(needed).enumerate();
+    let busy: Vec<(usize, Demand)> = busy
+        .filter(|(_, (_, needed))| !needed.is_zero())
+        .map(|(index, (function, needed))| (index, demand(problem, function, *needed)))
         .collect();
+    let demands: Vec<Demand> = busy.iter().map(|(_, demand)| demand.clone()).collect();
     let nodes: Vec<Node> = problem.cluster.nodes.iter().map(node).collect();
     let placement = place_as_published(&PlacementProblem {
         demands: &demands,
@@ -28,22 +30,17 @@ pub(super) fn published(problem: &Problem, needed: &[Rate]) -> Result<Figures, S
         max_trials: 0,
     });
     let placement = placement.map_err(|error| error.to_string())?;
-    let busy = functions.iter().zip(needed).enumerate();
-    let busy: Vec<usize> = busy
-        .filter(|(_, (_, needed))| !needed.is_zero())
-        .map(|(index, _)| index)
-        .collect();
     let mut placed = placement.placed;
     for one in &mut placed {
-        one.model = busy.get(one.model).copied().unwrap_or(usize::MAX);
+        one.model = busy.get(one.model).map_or(usize::MAX, |(index, _)| *index);
     }
     let measured = Measured {
         functions,
         inventory: &problem.cluster.inventory,
         node_name: &|index| problem.node_name(index),
         configuration: |function: usize, index: usize| {
-            let (profile, _) = &functions.get(function)?.allowed;
-            profile.configurations().get(index)
+            let of_function = busy.iter().find(|(one, _)| *one == function);
+            of_function?.1.profile.configurations().get(index)
         },
     };
     Ok(measured.all(&placed))
@@ -57,8 +54,8 @@ pub(super) fn unshared(problem: &Problem, needed: &[Rate]) -> Result<Figures, St
         let model = &function.model;
         let weights = Weights::try_new(model.alpha_bytes_per_millicore, MemoryTerm::Whole);
         let weights = weights.map_err(|error| error.to_string())?;
-        let (profile, _) = &function.allowed;
-        let solution = solve(profile, model.slo, *needed, weights)
+        let profile = Fit::new(problem, function).profile();
+        let solution = solve(&profile, model.slo, *needed, weights)
             .map_err(|error| format!("{}: {error}", function.key))?;
         let own = solution.selection.choices.iter().map(|choice| {
             let one = profile.configurations().get(choice.configuration);
@@ -74,11 +71,11 @@ pub(super) fn unshared(problem: &Problem, needed: &[Rate]) -> Result<Figures, St
     Ok(sum)
 }
 
-fn demand(function: &Function, load: Rate) -> Demand {
+fn demand(problem: &Problem, function: &Function, load: Rate) -> Demand {
     let model = &function.model;
     Demand {
         name: model.name.clone(),
-        profile: function.allowed.0.clone(),
+        profile: Fit::new(problem, function).profile(),
         slo: model.slo,
         load,
         tensors: model.tensors.clone(),

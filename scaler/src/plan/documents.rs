@@ -124,7 +124,8 @@ impl Documents {
 /// Kind and name go into messages, and the default namespace into the object.
 fn name_it(document: &mut Document, header: &Header) {
     let Header { kind, metadata } = header;
-    document.at = format!("{}, {kind} {}", document.at, metadata.name);
+    let described = format!("{kind} {}", metadata.name);
+    document.at = format!("{}, {}", document.at, described.trim_end());
     let namespaced = matches!(kind.as_str(), "ModelProfile" | "InferenceFunction" | "Pod");
     if namespaced
         && metadata.namespace.is_none()

@@ -8,11 +8,15 @@ use crate::units::{bytes, cpus, micros};
 /// The configurations of a function and why each was chosen or not; nothing if that was not asked for.
 pub(super) fn candidates(function: &FunctionReport) -> Option<String> {
     let candidates = function.candidates.as_ref()?;
-    let mut table = table(&["configuration", "own memory per request/s", "why"], &[1]);
+    let mut table = table(
+        &["configuration", "cost per request/s", "alone", "why"],
+        &[1, 2],
+    );
     for one in candidates {
         table.add_row([
             one.configuration.clone(),
             bytes(one.cost_bytes_per_rps.into()),
+            format!("{} x, {}", one.alone_replicas, bytes(one.alone_cost_bytes)),
             why(one),
         ]);
     }
@@ -24,7 +28,7 @@ pub(super) fn candidates(function: &FunctionReport) -> Option<String> {
 
 fn why(candidate: &Candidate) -> String {
     match &candidate.verdict {
-        Verdict::Chosen { replicas } => format!("chosen, {replicas} times"),
+        Verdict::Chosen { replicas } => format!("chosen: {replicas}"),
         Verdict::NotAllowed => "not in spec.configurations".to_owned(),
         Verdict::TooSlow {
             latency_us,

@@ -20,8 +20,8 @@ pub(super) struct Function {
     pub(super) model: Arc<Model>,
     /// The names of all configurations of the profile, by index.
     pub(super) names: Vec<String>,
-    /// Those that are allowed alone, and their indices in the whole profile.
-    pub(super) allowed: (Profile, Vec<usize>),
+    /// Those that are allowed alone.
+    pub(super) allowed: Profile,
     pub(super) load: Rate,
     pub(super) profile: Key,
     /// The objects of its model that can be on nodes.
@@ -95,7 +95,7 @@ fn function(
         .select(checked.percentile, &checked.configurations);
     let some = some.map_err(field)?;
     let index = |name| all.names.iter().position(|one| one == name);
-    let allowed: Vec<usize> = some.names.iter().filter_map(index).collect();
+    let allowed = some.names.iter().filter_map(index).collect();
     let tensors = measured.object.tensors(&checked.store).map_err(field)?;
     let objects = measured.object.objects.iter();
     let listed = objects.map(|(id, _)| stored_object(&checked.store, id));
@@ -105,7 +105,7 @@ fn function(
         profile: all.profile,
         slo: checked.slo,
         tensors,
-        allowed: allowed.clone(),
+        allowed,
         alpha_bytes_per_millicore: checked.alpha_bytes_per_millicore,
     };
     Ok(Function {
@@ -113,7 +113,7 @@ fn function(
         checked,
         model: Arc::new(model),
         names: all.names,
-        allowed: (some.profile, allowed),
+        allowed: some.profile,
         load,
         profile,
         listed,

@@ -14,6 +14,7 @@ mod documents;
 mod error;
 mod explain;
 mod figures;
+mod fit;
 mod functions;
 mod nodes;
 mod page;

@@ -128,7 +128,8 @@ impl Report {
             let mut report = FunctionReport::new(function, decided);
             report.configurations = configurations(function, decided, solved, index);
             let replicas = |index| decided.replicas.get(&index).copied().unwrap_or(0);
-            report.candidates = explain.then(|| candidates(problem, function, replicas));
+            report.candidates =
+                explain.then(|| candidates(problem, function, decided.needed, replicas));
             report
         });
         let needed: Vec<Rate> = decided.map(|(_, decided)| decided.needed).collect();

@@ -1,7 +1,7 @@
 //! The plan as tables.
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, Table, TableComponent};
 
 use super::report::{FunctionReport, NodeReport, Other, Report, Totals};
 use crate::units::{bytes, cpus, micros, rps};
@@ -121,13 +121,16 @@ fn totals(report: &Report) -> String {
         ("DTS, most similar node", &report.comparison.published, true),
         ("no sharing", &report.comparison.unshared, false),
     ];
+    let mut none = String::new();
     for (name, other, has_nodes) in others {
         match other {
-            Other::Found(totals) => table.add_row(row(name, totals, has_nodes)),
-            Other::None { error } => table.add_row([name.to_owned(), format!("none: {error}")]),
-        };
+            Other::Found(totals) => {
+                table.add_row(row(name, totals, has_nodes));
+            }
+            Other::None { error } => none.extend(["\n", name, " finds no plan: ", error]),
+        }
     }
-    table.to_string()
+    format!("{table}{none}")
 }
 
 fn row(name: &str, totals: &Totals, has_nodes: bool) -> Vec<String> {
@@ -168,6 +171,15 @@ fn gap(report: &Report) -> String {
 pub(super) fn table(header: &[&str], numeric: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(header);
+    // One line under the header is enough.
+    for line in [
+        TableComponent::HorizontalLines,
+        TableComponent::MiddleIntersections,
+        TableComponent::LeftBorderIntersections,
+        TableComponent::RightBorderIntersections,
+    ] {
+        table.remove_style(line);
+    }
     for column in numeric {
         if let Some(column) = table.column_mut(*column) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -1,0 +1,6 @@
+//! `tetris-scaler plan` from files.
+
+mod figures;
+mod input;
+mod reasons;
+mod run;
