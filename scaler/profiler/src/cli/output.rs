@@ -76,15 +76,15 @@ fn table(outcome: &Outcome) -> String {
     }
     let mut text = format!("{}\n\n", table.trim_fmt());
     text.push_str(&shared_line(outcome));
-    for (setting, fate) in &outcome.fates {
-        match fate {
-            Fate::Measured(_) => {}
-            Fate::RuledOut(why) => {
-                text.push_str(&format!("{}: not measured, {why}\n", setting.name()))
-            }
-            Fate::Failed(why) => text.push_str(&format!("{}: failed, {why}\n", setting.name())),
-        }
-    }
+    let each = outcome.fates.iter();
+    text.extend(each.filter_map(|(setting, fate)| {
+        let why = match fate {
+            Fate::Measured(_) => return None,
+            Fate::RuledOut(why) => format!("not measured, {why}"),
+            Fate::Failed(why) => format!("failed, {why}"),
+        };
+        Some(format!("{}: {why}\n", setting.name()))
+    }));
     text
 }
 
