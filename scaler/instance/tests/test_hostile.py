@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 from collections.abc import Iterator
 
 import pytest
 from fakes import FakeEngine
-from serving import Answer, Client, Serving
+from serving import Answer, Client, Serving, wait_until
+
+from tetris_instance import body
 
 LIMIT = 1 << 16
 TENSOR = b'{"inputs":[{"name":"values","datatype":"INT64","shape":%s,"data":%s}]}'
@@ -59,8 +62,8 @@ def assert_serves(client: Client) -> None:
 
 @pytest.mark.parametrize("name", BODIES)
 def test_hostile_bodies_get_an_error(client: Client, name: str) -> None:
-    body, status, message = BODIES[name]
-    answer = client.ask(client.infer_path, body)
+    sent, status, message = BODIES[name]
+    answer = client.ask(client.infer_path, sent)
     assert answer.status == status, answer
     assert message in answer.json()["error"]
     assert len(answer.body) < 1000
@@ -68,10 +71,10 @@ def test_hostile_bodies_get_an_error(client: Client, name: str) -> None:
 
 
 def test_random_changes_to_a_request_get_an_answer(client: Client) -> None:
-    body = TENSOR % (b"[2,2]", b"[[1,2],[3,4]]")
+    valid = TENSOR % (b"[2,2]", b"[[1,2],[3,4]]")
     source = random.Random(7)
     for _ in range(300):
-        changed = bytearray(body)
+        changed = bytearray(valid)
         for _ in range(source.randint(1, 4)):
             at = source.randrange(len(changed))
             choice = source.random()
@@ -151,4 +154,35 @@ def test_errors_are_documents_whatever_the_path(client: Client) -> None:
         answer: Answer = client.ask(path)
         assert answer.status == 404, answer
         assert set(answer.json()) == {"error"}
+    assert_serves(client)
+
+
+def test_bodies_together_are_bounded(client: Client) -> None:
+    before = client.metric('tetris_instance_requests_total{code="503"}')
+    # Nine bodies that each lack their last byte, where there is room for eight whole ones.
+    connections = [socket.create_connection(("127.0.0.1", client.port), timeout=60) for _ in range(9)]
+    try:
+        for connection in connections:
+            connection.sendall(post(client, f"Content-Length: {LIMIT}") + b" " * (LIMIT - 1))
+        wait_until(
+            lambda: client.metric('tetris_instance_requests_total{code="503"}') == before + 1, "one to be refused"
+        )
+        statuses = []
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.sendall(b" ")
+            statuses.append(connection.recv(12))
+        # The others are read to their end, and are no JSON.
+        assert sorted(statuses) == [b"HTTP/1.1 400"] * 8 + [b"HTTP/1.1 503"]
+    finally:
+        for connection in connections:
+            connection.close()
+    assert_serves(client)
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "_READ_S", 0.05)
+    with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
+        connection.sendall(post(client, "Content-Length: 10") + b"12345")
+        assert connection.recv(12) == b"HTTP/1.1 408"
     assert_serves(client)

@@ -157,3 +157,22 @@ def test_a_port_that_is_taken_is_an_error() -> None:
         with gated("--port", str(client.port)) as second:
             assert second.wait() != 0
             assert "Address already in use" in second.said()
+
+
+def test_a_warm_up_that_fails_is_status_1_and_says_why() -> None:
+    program = """
+        import sys
+        from fakes import FakeEngine
+        from tetris_instance import options
+        from tetris_instance.server import Server
+
+        class Cold(FakeEngine):
+            def run(self, inputs):
+                raise ValueError("too cold")
+
+        chosen = options.parse(["--model-path", "/nowhere/fake", "--port", "0", "--concurrency", "2"], {})
+        sys.exit(Server(chosen, lambda _: Cold()).run())
+    """
+    with Program([], program=program) as server:
+        assert server.wait() == 1
+        assert "tetris-instance: the warm-up failed: ValueError: too cold\n" in server.said()

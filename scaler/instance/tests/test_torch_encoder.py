@@ -163,6 +163,26 @@ def test_tokens_that_the_model_has_not_are_refused(
     assert str(caught.value).startswith(message)
 
 
+def test_positions_that_padding_takes_are_no_tokens(tmp_path: Path) -> None:
+    config = transformers.RobertaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=26,
+        pad_token_id=1,
+    )
+    transformers.RobertaModel(config).save_pretrained(tmp_path)
+    engine = TorchEncoder(tmp_path, "embedding", 1)
+    longest = tensors([[5] * 24], [[1] * 24])
+    engine.check(longest)
+    assert engine.run(longest)["embedding"].shape == (1, 32)
+    with pytest.raises(RequestError, match="25 tokens per row; expected 1 to 24"):
+        engine.check(tensors([[5] * 25], [[1] * 25]))
+    assert engine.signature.padding == {"input_ids": 1, "attention_mask": 0}
+
+
 def test_each_worker_has_the_threads_it_may_use(folder: Path) -> None:
     import threading
 

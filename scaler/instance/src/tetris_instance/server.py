@@ -113,8 +113,8 @@ class Server:
         try:
             full_batch_s = workers.start()
         except Exception as error:
-            hint = "the sizes of an ONNX graph in the warm-up are set by --dimension NAME=SIZE"
-            raise ConfigurationError(f"the warm-up failed: {type(error).__name__}: {error}; {hint}") from error
+            hint = "; variable sizes are set by --dimension NAME=SIZE" if engine.platform.startswith("onnx") else ""
+            raise ConfigurationError(f"the warm-up failed: {type(error).__name__}: {error}{hint}") from error
         # The planner takes b > 1 only where l <= SLO / 2; so with a wait of l at most, wait + l <= SLO.
         wait_s = options.batch_wait_s if options.batch_wait_s is not None else min(_WAIT_MAX_S, full_batch_s)
         queue.wait_s = wait_s

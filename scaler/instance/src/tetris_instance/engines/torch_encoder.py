@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
+import os
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -20,7 +20,6 @@ TASKS: tuple[str, ...] = get_args(Task)
 
 #: Tokens per row to warm up with: a short sentence.
 _EXAMPLE_TOKENS = 16
-_log = logging.getLogger("tetris_instance")
 
 
 class TorchEncoder:
@@ -47,7 +46,7 @@ class TorchEncoder:
         self._task = task
         self._pooling, self._normalize = _pooling(folder)
         self._vocabulary = int(config.vocab_size)
-        self._positions = int(getattr(config, "max_position_embeddings", 0) or np.iinfo(np.int32).max)
+        self._positions = _positions(self._model)
         self.signature = _signature(task, int(config.hidden_size), int(getattr(config, "pad_token_id", None) or 0))
         self.text = tokenizer_beside(folder, frozenset(self.signature.padding), self._positions)
 
@@ -120,6 +119,9 @@ def _array(tensor: Any) -> Array:
 
 
 def _import_torch() -> Any:
+    # OpenMP reads it when PyTorch loads it. Threads that spin while they wait would take the quota, and the processor,
+    # from those that compute: with another busy process beside it, a run on two threads took seven times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         import torch
         import transformers  # noqa: F401
@@ -149,6 +151,16 @@ def _load(folder: Path) -> Any:
             f"{folder}: {type(model).__name__} is no text encoder; export it, and serve the .onnx by ONNX Runtime"
         )
     return model.eval().requires_grad_(False)
+
+
+def _positions(model: Any) -> int:
+    """How many tokens a row may have; where positions are not learned, as many as anyone sends."""
+    positions = int(getattr(model.config, "max_position_embeddings", 0) or np.iinfo(np.int32).max)
+    for name, module in model.named_modules():
+        # RoBERTa and those after it count positions from the one after that of padding.
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            positions -= int(module.padding_idx) + 1
+    return positions
 
 
 def _pooling(folder: Path) -> tuple[Pooling, bool]:
