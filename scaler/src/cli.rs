@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -44,4 +45,40 @@ pub struct Run {
     /// Where /metrics, /healthz and /readyz are served, over HTTP
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9461")]
     pub listen: SocketAddr,
+    /// The namespace of the lease
+    #[arg(long, env = "POD_NAMESPACE", default_value = "tetris-system")]
+    pub namespace: String,
+    /// This replica, in the lease
+    #[arg(long, env = "POD_NAME", default_value = "tetris-scaler")]
+    pub pod: String,
+    /// The lease's name
+    #[arg(long, default_value = "tetris-scaler")]
+    pub lease: String,
+    /// After so long without renewal another replica takes over
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(15..=3600))]
+    pub lease_seconds: u64,
+    /// The Prometheus server that knows the loads
+    #[arg(long, value_name = "URL")]
+    pub prometheus_url: Option<String>,
+    /// A file with a bearer token for it; read for each query
+    #[arg(long, value_name = "PATH")]
+    pub prometheus_token_file: Option<PathBuf>,
+    /// Certificates in PEM that its own may be signed by, beside those of the system
+    #[arg(long, value_name = "PATH")]
+    pub prometheus_ca: Option<PathBuf>,
+    /// How long a query may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub prometheus_timeout_seconds: u64,
+    /// Loads are asked for, and decisions made, at least so often
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub interval_seconds: u64,
+    /// The daemons of nodes are asked for their tensors so often
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub poll_seconds: u64,
+    /// The namespace of these daemons
+    #[arg(long, default_value = "tetris-system")]
+    pub daemon_namespace: String,
+    /// A function that was steady for so long may have its instances replaced to save memory; 0 for never
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub consolidate_after_seconds: u64,
 }

@@ -11,6 +11,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::metrics::{self, Metrics};
 
@@ -26,15 +27,16 @@ pub struct Pages {
     pub ready: Arc<AtomicBool>,
 }
 
-/// Serves the pages until `stop` is done.
+/// Serves the pages until `stopped` says so.
 pub async fn serve(
     listener: TcpListener,
     pages: Pages,
-    stop: impl Future<Output = ()> + Clone + Send + 'static,
+    stopped: watch::Receiver<bool>,
 ) {
-    let serving = axum::serve(listener, router(pages)).with_graceful_shutdown(stop.clone());
+    let stop = until(stopped.clone());
+    let serving = axum::serve(listener, router(pages)).with_graceful_shutdown(stop);
     let farewell = async {
-        stop.await;
+        until(stopped).await;
         tokio::time::sleep(FAREWELL).await;
     };
     tokio::select! {
@@ -42,6 +44,11 @@ pub async fn serve(
         served = serving => drop(served),
         () = farewell => tracing::debug!("clients of the pages were too slow"),
     }
+}
+
+/// Done when `stopped` says so, or nobody can say it any more.
+pub async fn until(mut stopped: watch::Receiver<bool>) {
+    drop(stopped.wait_for(|stop| *stop).await);
 }
 
 /// The pages.

@@ -20,5 +20,6 @@ pub mod nodes;
 pub mod operator;
 pub mod plan;
 pub mod resources;
+pub mod run;
 pub mod state;
 pub mod units;

@@ -27,7 +27,20 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<()> {
     init_logs(cli.log_format, &cli.log)?;
     match &cli.command {
-        Command::Run(_) | Command::Plan(_) => Ok(()),
+        Command::Run(args) => {
+            // reqwest is built without a provider of its own: one for the whole process.
+            if rustls::crypto::ring::default_provider().install_default().is_err() {
+                anyhow::bail!("TLS: the process has a provider of cryptography already");
+            }
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()?;
+            runtime.block_on(tetris_scaler::run::run(args))?;
+            Ok(())
+        }
+        // Done before: it logs nothing.
+        Command::Plan(_) => Ok(()),
         Command::Crds => {
             std::io::stdout().write_all(crds_yaml()?.as_bytes())?;
             Ok(())

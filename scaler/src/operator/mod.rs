@@ -28,7 +28,9 @@ pub mod plan;
 pub mod prepare;
 pub mod records;
 mod report;
+pub mod run;
 mod template;
 mod view;
+pub mod watches;
 
 pub use names::deployment_name;
