@@ -150,3 +150,49 @@ fn the_scaler_reaches_the_daemons() {
         http["containerPort"]
     );
 }
+
+/// These are not rendered: KEDA may not be there, and the scheduler reads a file of its own.
+#[test]
+fn samples_for_keda_and_the_scheduler_name_the_service() {
+    let install = Objects::golden("scaler");
+    let service = install.one("Service", "tetris-scaler");
+    let port = |name: &str| {
+        let mut ports = list(&service["spec"]["ports"]).iter();
+        let port = ports.find(|port| port["name"] == name).unwrap();
+        port["port"].as_u64().unwrap()
+    };
+    let keda = Objects::parse(&files::read("samples/scaler/keda.yaml")).unwrap();
+    let mut scaled = 0;
+    for object in keda.all("ScaledObject") {
+        let metadata = &object["spec"]["triggers"][0]["metadata"];
+        let address = format!("tetris-scaler.tetris-system:{}", port("grpc"));
+        assert_eq!(text(&metadata["scalerAddress"]), address);
+        let function = keda.one("InferenceFunction", text(&metadata["function"]));
+        let function: InferenceFunction = parse(function.clone()).unwrap();
+        function
+            .checked()
+            .unwrap_or_else(|problem| panic!("{problem}"));
+        let names = function.spec.configurations.unwrap();
+        assert!(names.iter().any(|name| metadata["configuration"] == **name));
+        keda.one(
+            "Deployment",
+            text(&object["spec"]["scaleTargetRef"]["name"]),
+        );
+        scaled += 1;
+    }
+    assert!(scaled > 0);
+    for pods in keda.pods() {
+        for container in pods.containers() {
+            assert_eq!(container["image"], "tetris-instance", "{}", pods.name());
+        }
+    }
+    let scheduler = files::read("samples/scaler/kube-scheduler-config.yaml");
+    let scheduler = Objects::parse(&scheduler).unwrap();
+    let extender = &scheduler.0[0]["extenders"][0];
+    let prefix = format!(
+        "http://tetris-scaler.tetris-system.svc:{}",
+        port("extender")
+    );
+    assert_eq!(text(&extender["urlPrefix"]), prefix);
+    assert_eq!(extender["ignorable"], true);
+}
