@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use clap::CommandFactory;
 use serde_json::Value;
 use tetris_deploy_tests::files;
 use tetris_deploy_tests::kustomize::{RENDERED, WITH_SCALER};
@@ -102,6 +103,26 @@ fn ports_are_those_that_it_listens_on_and_the_service_has_them_all() {
         let labels = pairs(&deployment["spec"]["template"]["metadata"]["labels"]);
         let selector = pairs(&service["spec"]["selector"]);
         assert!(!selector.is_empty() && selector.iter().all(|pair| labels.contains(pair)));
+    }
+}
+
+#[test]
+fn variables_are_those_that_flags_read() {
+    let definition = tetris_scaler::cli::Cli::command();
+    let mut subcommands = definition.get_subcommands();
+    let run = subcommands.find(|found| found.get_name() == "run").unwrap();
+    let objects = Objects::golden("scaler");
+    let (_, container) = deployment(&objects);
+    let variables = list(&container["env"]).iter();
+    let variables: Vec<_> = variables.map(|variable| text(&variable["name"])).collect();
+    assert_eq!(variables, ["POD_NAMESPACE", "POD_NAME"]);
+    for variable in variables {
+        let read = |env: &std::ffi::OsStr| env == variable;
+        let mut arguments = run.get_arguments();
+        assert!(
+            arguments.any(|argument| argument.get_env().is_some_and(read)),
+            "{variable}"
+        );
     }
 }
 
