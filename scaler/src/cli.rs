@@ -45,6 +45,12 @@ pub struct Run {
     /// Where /metrics, /healthz and /readyz are served, over HTTP
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9461")]
     pub listen: SocketAddr,
+    /// Where KEDA's external scaler is served, over gRPC
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9462")]
+    pub keda_listen: SocketAddr,
+    /// Where the scheduler extender is served, over HTTP
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9463")]
+    pub extender_listen: SocketAddr,
     /// The namespace of the lease
     #[arg(long, env = "POD_NAMESPACE", default_value = "tetris-system")]
     pub namespace: String,

@@ -27,14 +27,10 @@ pub struct Pages {
     pub ready: Arc<AtomicBool>,
 }
 
-/// Serves the pages until `stopped` says so.
-pub async fn serve(
-    listener: TcpListener,
-    pages: Pages,
-    stopped: watch::Receiver<bool>,
-) {
+/// Serves `router` until `stopped` says so.
+pub async fn serve(listener: TcpListener, router: Router, stopped: watch::Receiver<bool>) {
     let stop = until(stopped.clone());
-    let serving = axum::serve(listener, router(pages)).with_graceful_shutdown(stop);
+    let serving = axum::serve(listener, router).with_graceful_shutdown(stop);
     let farewell = async {
         until(stopped).await;
         tokio::time::sleep(FAREWELL).await;
@@ -57,7 +53,12 @@ pub fn router(pages: Pages) -> Router {
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
-        .fallback(async || (StatusCode::NOT_FOUND, "there are /healthz, /readyz and /metrics\n"))
+        .fallback(async || {
+            (
+                StatusCode::NOT_FOUND,
+                "there are /healthz, /readyz and /metrics\n",
+            )
+        })
         .with_state(pages)
 }
 

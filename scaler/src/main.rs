@@ -29,7 +29,10 @@ fn run(cli: &Cli) -> Result<()> {
     match &cli.command {
         Command::Run(args) => {
             // reqwest is built without a provider of its own: one for the whole process.
-            if rustls::crypto::ring::default_provider().install_default().is_err() {
+            if rustls::crypto::ring::default_provider()
+                .install_default()
+                .is_err()
+            {
                 anyhow::bail!("TLS: the process has a provider of cryptography already");
             }
             let runtime = tokio::runtime::Builder::new_multi_thread()

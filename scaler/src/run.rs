@@ -6,20 +6,22 @@ use std::time::Duration;
 
 use kube::config::InferConfigError;
 use kube::{Client, Config};
-use tetris_scaler_core::{InventoryLimits, Settings};
+use tetris_scaler_core::{InventoryLimits, Settings, Spread};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::cli::Run;
+use crate::extender::{self, ExtenderLimits};
 use crate::http::{self, Pages, until};
+use crate::keda::{self, KedaLimits};
 use crate::lease::{Elector, LeaseError, Names, Timing};
 use crate::load::{Prometheus, PrometheusError, PrometheusOptions};
 use crate::metrics::Metrics;
 use crate::nodes::{PollOptions, Poller};
 use crate::operator::run::{Operator, Options};
-use crate::state::published;
+use crate::state::{Snapshot, published};
 
 /// How long the API server may take to connect, and between two parts of an answer: watches are silent for long.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -46,8 +48,10 @@ pub enum RunError {
     #[error("a client for the daemons of nodes: {0}")]
     Daemons(#[from] reqwest::Error),
     /// An address cannot be listened on.
-    #[error("--listen {address}: {source}; give an address of this host with a port that is free")]
+    #[error("--{flag} {address}: {source}; give an address of this host with a port that is free")]
     Listen {
+        /// The flag that has the address.
+        flag: &'static str,
         /// The address.
         address: SocketAddr,
         /// Why not.
@@ -73,11 +77,13 @@ pub async fn run_with(
     client: Client,
     stop: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let address = args.listen;
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.map_err(|source| RunError::Listen { address, source })?;
+    let listener = listen("listen", args.listen).await?;
+    let readers = Readers {
+        keda: listen("keda-listen", args.keda_listen).await?,
+        extender: listen("extender-listen", args.extender_listen).await?,
+    };
     let (sender, snapshots) = published();
-    let metrics = Arc::new(Metrics::new(snapshots));
+    let metrics = Arc::new(Metrics::new(snapshots.clone()));
     let timing = Timing::try_new(args.lease_seconds)?;
     let names = Names {
         namespace: args.namespace.clone(),
@@ -115,13 +121,51 @@ pub async fn run_with(
     tokio::join!(
         acting,
         elector.run(until(stopped.clone()), |_| metrics.failed("lease")),
-        http::serve(listener, pages, stopped.clone()),
+        http::serve(listener, http::router(pages), stopped.clone()),
+        readers.serve(snapshots, stopped.clone()),
         farewell,
     );
     if let Err(error) = elector.release().await {
         tracing::warn!("{error}; another replica waits for it to expire");
     }
     Ok(())
+}
+
+/// Those who read what was decided.
+struct Readers {
+    keda: TcpListener,
+    extender: TcpListener,
+}
+
+impl Readers {
+    async fn serve(
+        self,
+        snapshots: watch::Receiver<Arc<Snapshot>>,
+        stopped: watch::Receiver<bool>,
+    ) {
+        let extender = extender::router(
+            snapshots.clone(),
+            Spread::default(),
+            ExtenderLimits::default(),
+        );
+        let stop = until(stopped.clone());
+        let (keda, ()) = tokio::join!(
+            keda::serve(self.keda, snapshots, KedaLimits::default(), stop),
+            http::serve(self.extender, extender, stopped),
+        );
+        if let Err(error) = keda {
+            tracing::error!("KEDA's scaler: {error}");
+        }
+    }
+}
+
+async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, RunError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|source| RunError::Listen {
+        flag,
+        address,
+        source,
+    })
 }
 
 fn options(args: &Run) -> Options {

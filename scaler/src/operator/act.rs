@@ -108,7 +108,11 @@ impl Actor {
         &self,
         write: impl Future<Output = Result<T, ActError>>,
     ) -> Result<T, ActError> {
-        if self.leadership.remaining().is_none_or(|left| left < REQUEST) {
+        if self
+            .leadership
+            .remaining()
+            .is_none_or(|left| left < REQUEST)
+        {
             return Err(ActError::NotLeading);
         }
         let written = tokio::time::timeout(REQUEST, write).await;

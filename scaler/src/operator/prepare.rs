@@ -31,7 +31,9 @@ pub enum Unprepared {
     #[error(transparent)]
     Field(#[from] FieldProblem),
     /// Its profile is not there.
-    #[error("`spec.profile`: found no ModelProfile {0:?} in the namespace; make it with `tetris-scaler profile`")]
+    #[error(
+        "`spec.profile`: found no ModelProfile {0:?} in the namespace; make it with `tetris-scaler profile`"
+    )]
     NoProfile(String),
     /// A field of its profile is wrong.
     #[error("ModelProfile {profile:?}: {problem}")]
@@ -54,11 +56,15 @@ pub fn prepare(
     };
     // The names are the function's; all else is the profile's.
     profile.select(function.percentile, &function.configurations)?;
-    let selected = profile.select(function.percentile, &[]).map_err(of_profile)?;
+    let selected = profile
+        .select(function.percentile, &[])
+        .map_err(of_profile)?;
     let tensors = profile.tensors(&function.store).map_err(of_profile)?;
     let wanted = |name: &String| function.configurations.contains(name);
     let indices = selected.names.iter().enumerate();
-    let allowed = indices.filter(|(_, name)| wanted(name)).map(|(index, _)| index);
+    let allowed = indices
+        .filter(|(_, name)| wanted(name))
+        .map(|(index, _)| index);
     let model = Model {
         name: Key::new(function.namespace.clone(), function.name.clone()).to_string(),
         profile: selected.profile,

@@ -10,9 +10,7 @@ use tetris_scaler_core::{FunctionDecision, Rate};
 
 use super::observed::FunctionInput;
 use super::plan::Action;
-use crate::resources::{
-    Condition, ConfigurationStatus, FieldProblem, InferenceFunctionStatus,
-};
+use crate::resources::{Condition, ConfigurationStatus, FieldProblem, InferenceFunctionStatus};
 use conditions::{Said, conditions};
 
 /// What a report is made of.

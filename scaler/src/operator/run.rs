@@ -96,7 +96,9 @@ impl Operator {
         };
         let background = async {
             tokio::join!(
-                shared.watches.run(&self.client, &shared.changed, &self.metrics),
+                shared
+                    .watches
+                    .run(&self.client, &shared.changed, &self.metrics),
                 self.poll(&shared, &mut poller),
                 self.measure(&shared),
             );
@@ -111,7 +113,9 @@ impl Operator {
         loop {
             if let Some(pods) = shared.watches.pods.all() {
                 let of = |pod: &super::records::PodRecord| {
-                    let address = pod.daemon.filter(|_| pod.key.namespace == self.options.daemons)?;
+                    let address = pod
+                        .daemon
+                        .filter(|_| pod.key.namespace == self.options.daemons)?;
                     Some(Daemon {
                         node: pod.node.clone(),
                         address: SocketAddr::new(address, DAEMON_PORT),
@@ -119,8 +123,9 @@ impl Operator {
                 };
                 // One of each node, should two be there while they change.
                 let daemons = pods.values().filter_map(|pod| of(pod));
-                let daemons: BTreeMap<String, Daemon> =
-                    daemons.map(|daemon| (daemon.node.clone(), daemon)).collect();
+                let daemons: BTreeMap<String, Daemon> = daemons
+                    .map(|daemon| (daemon.node.clone(), daemon))
+                    .collect();
                 let daemons: Vec<Daemon> = daemons.into_values().collect();
                 let (changed, errors) = poller.round(&daemons).await;
                 for error in errors {
@@ -237,5 +242,7 @@ fn jittered(span: Duration) -> Duration {
 
 fn epoch_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
 }

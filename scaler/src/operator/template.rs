@@ -31,7 +31,8 @@ pub struct Template {
 pub fn template(prepared: &Prepared, index: usize) -> Result<Template, FieldProblem> {
     let function = &prepared.function;
     let measured = prepared.measured.get(index);
-    let measured = measured.ok_or_else(|| FieldProblem::new("spec.profile", "no such configuration"))?;
+    let measured =
+        measured.ok_or_else(|| FieldProblem::new("spec.profile", "no such configuration"))?;
     let mut pods = Value::Object(function.template.raw.clone());
     let marks = [
         (labels::FUNCTION, function.name.clone()),
@@ -40,7 +41,10 @@ pub fn template(prepared: &Prepared, index: usize) -> Result<Template, FieldProb
     for (name, value) in marks {
         object(&mut pods, &["metadata", "labels"]).insert(name.to_owned(), value.into());
     }
-    let path = format!("spec.template.spec.containers[{}]", function.template.container);
+    let path = format!(
+        "spec.template.spec.containers[{}]",
+        function.template.container
+    );
     if let Some(container) = container(&mut pods, function.template.container) {
         set_environment(container, measured);
         set_resources(container, measured, &path)?;
@@ -78,8 +82,15 @@ fn set_resources(
     let memory = measured.own_bytes.to_string();
     let cpu = format!("{}m", measured.cpu_millis);
     let limits = object(container, &["resources", "limits"]);
-    let limit = limits.entry("memory").or_insert_with(|| memory.clone().into());
-    check_limit(limit, measured.own_bytes, bytes, &format!("{path}.resources.limits.memory"))?;
+    let limit = limits
+        .entry("memory")
+        .or_insert_with(|| memory.clone().into());
+    check_limit(
+        limit,
+        measured.own_bytes,
+        bytes,
+        &format!("{path}.resources.limits.memory"),
+    )?;
     if let Some(limit) = limits.get("cpu") {
         let field = format!("{path}.resources.limits.cpu");
         check_limit(limit, measured.cpu_millis, millis, &field)?;
@@ -97,7 +108,9 @@ fn check_limit(
     read: fn(&str) -> Option<u64>,
     field: &str,
 ) -> Result<(), FieldProblem> {
-    let text = limit.as_str().map_or_else(|| limit.to_string(), str::to_owned);
+    let text = limit
+        .as_str()
+        .map_or_else(|| limit.to_string(), str::to_owned);
     match read(&text) {
         Some(found) if found >= least => Ok(()),
         _ => {
@@ -111,7 +124,8 @@ fn check_limit(
 
 fn mount(container: &mut Value) {
     let mounts = list(container, &[], "volumeMounts");
-    let is_there = |mount: &Value| mount.get("mountPath").and_then(Value::as_str) == Some(MOUNT_PATH);
+    let is_there =
+        |mount: &Value| mount.get("mountPath").and_then(Value::as_str) == Some(MOUNT_PATH);
     if !mounts.iter().any(is_there) {
         mounts.push(json!({"name": VOLUME, "mountPath": MOUNT_PATH, "readOnly": true}));
     }
@@ -120,8 +134,12 @@ fn mount(container: &mut Value) {
 fn add_volume(pods: &mut Value, store: Option<&str>) {
     let volumes = list(pods, &["spec"], "volumes");
     let is_there = |volume: &Value| volume.get("name").and_then(Value::as_str) == Some(VOLUME);
-    let is_used = |volume: &Value| volume.pointer("/csi/driver").and_then(Value::as_str) == Some(DRIVER);
-    if volumes.iter().any(|volume| is_there(volume) || is_used(volume)) {
+    let is_used =
+        |volume: &Value| volume.pointer("/csi/driver").and_then(Value::as_str) == Some(DRIVER);
+    if volumes
+        .iter()
+        .any(|volume| is_there(volume) || is_used(volume))
+    {
         rename_mount(pods);
         return;
     }
@@ -135,14 +153,21 @@ fn add_volume(pods: &mut Value, store: Option<&str>) {
 /// A mount that was added goes by the name of the volume that the template has.
 fn rename_mount(pods: &mut Value) {
     let volumes = list(pods, &["spec"], "volumes");
-    let is_used = |volume: &&Value| volume.pointer("/csi/driver").and_then(Value::as_str) == Some(DRIVER);
-    let named = volumes.iter().any(|volume| volume.get("name").and_then(Value::as_str) == Some(VOLUME));
-    let name = volumes.iter().find(is_used).and_then(|volume| volume.get("name").cloned());
+    let is_used =
+        |volume: &&Value| volume.pointer("/csi/driver").and_then(Value::as_str) == Some(DRIVER);
+    let named = volumes
+        .iter()
+        .any(|volume| volume.get("name").and_then(Value::as_str) == Some(VOLUME));
+    let name = volumes
+        .iter()
+        .find(is_used)
+        .and_then(|volume| volume.get("name").cloned());
     let (Some(name), false) = (name, named) else {
         return;
     };
     for container in list(pods, &["spec"], "containers") {
-        for mount in list(container, &[], "volumeMounts") {
+        let mounts = container.get_mut("volumeMounts");
+        for mount in mounts.and_then(Value::as_array_mut).into_iter().flatten() {
             if mount.get("name").and_then(Value::as_str) == Some(VOLUME)
                 && let Some(mount) = mount.as_object_mut()
             {

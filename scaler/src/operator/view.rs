@@ -42,15 +42,18 @@ pub struct Source {
 }
 
 /// Pods of functions, by namespace, function and configuration.
-type Groups<'a> = BTreeMap<(&'a str, &'a str), BTreeMap<&'a str, Vec<(&'a PodRecord, &'a Instance)>>>;
+type Groups<'a> =
+    BTreeMap<(&'a str, &'a str), BTreeMap<&'a str, Vec<(&'a PodRecord, &'a Instance)>>>;
 
 impl Assembled {
     /// From what was observed.
     pub fn new(observed: &Observed) -> Self {
         let mut assembled = Self::default();
         let names = observed.nodes.values().map(|node| node.name.as_str());
-        let nodes: BTreeMap<&str, usize> =
-            names.enumerate().map(|(index, name)| (name, index)).collect();
+        let nodes: BTreeMap<&str, usize> = names
+            .enumerate()
+            .map(|(index, name)| (name, index))
+            .collect();
         let groups = groups(observed);
         for (index, input) in observed.functions.iter().enumerate() {
             let Ok(prepared) = &input.prepared else {
@@ -96,7 +99,12 @@ impl Assembled {
         }
         // Their Deployment is gone, not seen yet, or another's.
         for (pod, instance) in group.into_values().flatten() {
-            self.add_pod(of, pod, instance, of.prepared.function.scaling == Scaling::Operator);
+            self.add_pod(
+                of,
+                pod,
+                instance,
+                of.prepared.function.scaling == Scaling::Operator,
+            );
         }
     }
 
@@ -236,10 +244,7 @@ fn of_function<'a>(
 }
 
 /// As a ReplicaSet chooses: without a node, not ready, of lower cost, younger; then by name.
-fn first_to_go(
-    a: &(&PodRecord, &Instance),
-    b: &(&PodRecord, &Instance),
-) -> std::cmp::Ordering {
+fn first_to_go(a: &(&PodRecord, &Instance), b: &(&PodRecord, &Instance)) -> std::cmp::Ordering {
     let rank = |(pod, one): &(&PodRecord, &Instance)| {
         let placed = !pod.node.is_empty();
         let age = std::cmp::Reverse(one.created_s);

@@ -7,8 +7,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ApiResource};
 use kube::core::DynamicObject;
-use kube::runtime::watcher::{Config, Error, watcher};
 use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{Config, Error, watcher};
 use kube::{Client, Resource};
 use tokio::sync::Notify;
 

@@ -5,7 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What was measured of a model: its configurations and its tensors.
-#[derive(Debug, Clone, Default, PartialEq, Eq, CustomResource, Serialize, Deserialize, KubeSchema)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, CustomResource, Serialize, Deserialize, KubeSchema,
+)]
 #[kube(
     group = "tetris.dev",
     version = "v1alpha1",
@@ -17,7 +19,11 @@ use serde::{Deserialize, Serialize};
     doc = "What was measured of a model: its configurations and its tensors. Written by tetris-scaler profile.",
     printcolumn(name = "Model", type_ = "string", json_path = ".spec.model"),
     printcolumn(name = "Measured", type_ = "string", json_path = ".spec.measured.at"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelProfileSpec {
@@ -128,9 +134,6 @@ pub struct Measurement {
 impl MeasuredConfiguration {
     /// Its name: `c<cpuMillis>-b<batch>-p<concurrency>`.
     pub fn name(&self) -> String {
-        format!(
-            "c{}-b{}-p{}",
-            self.cpu_millis, self.batch, self.concurrency
-        )
+        format!("c{}-b{}-p{}", self.cpu_millis, self.batch, self.concurrency)
     }
 }

@@ -45,10 +45,7 @@ pub struct CheckedTemplate {
 
 impl PodTemplate {
     /// Checks that these are pods, and finds the container.
-    pub(super) fn checked(
-        &self,
-        container: Option<&str>,
-    ) -> Result<CheckedTemplate, FieldProblem> {
+    pub(super) fn checked(&self, container: Option<&str>) -> Result<CheckedTemplate, FieldProblem> {
         let document = Value::Object(self.0.clone());
         let pods: PodTemplateSpec = parse(document).map_err(|found| {
             let inner = found.field.trim_start_matches('.');

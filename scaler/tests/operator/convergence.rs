@@ -73,12 +73,14 @@ proptest! {
     #[test]
     fn it_comes_to_rest_and_never_flaps(events in prop::collection::vec(event(), 0..80), consolidate: bool) {
         let mut world = world();
-        world.consolidate = consolidate;
+        if consolidate {
+            world.consolidate_after(30_000);
+        }
         for event in &events {
             happen(&mut world, event);
         }
         world.load_unknown = false;
-        world.settle(120);
+        world.settle(200);
         let (started, rest) = (world.started, world.replicas());
         for _ in 0..60 {
             let plan = world.pass();
@@ -115,16 +117,26 @@ fn to_zero_and_back() {
     assert!(world.replicas().values().sum::<u32>() > 0);
     world.loads.insert(f.clone(), 0);
     world.settle(5);
-    assert!(world.replicas().values().sum::<u32>() > 0, "the window is not over");
+    assert!(
+        world.replicas().values().sum::<u32>() > 0,
+        "the window is not over"
+    );
     world.settle(60);
-    assert_eq!(world.replicas().len(), 0, "Deployments without instances are deleted");
+    assert_eq!(
+        world.replicas().len(),
+        0,
+        "Deployments without instances are deleted"
+    );
     let status = &world.now.functions[&f].status;
     assert_eq!(status.instances, Some(0));
     assert_eq!(status.conditions[0].reason, "Idle");
     world.loads.insert(f.clone(), 1_000);
     world.settle(10);
     assert!(world.replicas().values().sum::<u32>() > 0);
-    assert_eq!(world.now.functions[&f].status.conditions[0].reason, "Serving");
+    assert_eq!(
+        world.now.functions[&f].status.conditions[0].reason,
+        "Serving"
+    );
 }
 
 #[test]
@@ -158,6 +170,16 @@ fn an_unknown_load_releases_nothing() {
     assert_eq!(world.replicas(), before);
     let plan = world.plan();
     assert_eq!(plan.snapshot.functions.len(), 2);
-    assert!(plan.snapshot.functions.values().all(|one| one.load.is_none()));
-    assert!(plan.snapshot.functions.values().all(|one| one.decision.capacity > Rate::ZERO));
+    assert!(
+        plan.snapshot
+            .functions
+            .values()
+            .all(|one| one.load.is_none())
+    );
+    assert!(
+        plan.snapshot
+            .functions
+            .values()
+            .all(|one| one.decision.capacity > Rate::ZERO)
+    );
 }

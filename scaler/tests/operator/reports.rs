@@ -43,9 +43,24 @@ fn edited(path: &str, value: &Value) -> Value {
 fn what_is_wrong_is_a_condition_and_an_event() {
     let limits = json!({"limits": {"memory": "1Mi"}});
     let cases = [
-        ("/spec/slo/latencyMillis", json!(0), "InvalidField", "spec.slo.latencyMillis"),
-        ("/spec/profile", json!("none"), "ProfileNotFound", "spec.profile"),
-        ("/spec/configurations", json!(["c1-b1-p1"]), "InvalidField", "spec.configurations[0]"),
+        (
+            "/spec/slo/latencyMillis",
+            json!(0),
+            "InvalidField",
+            "spec.slo.latencyMillis",
+        ),
+        (
+            "/spec/profile",
+            json!("none"),
+            "ProfileNotFound",
+            "spec.profile",
+        ),
+        (
+            "/spec/configurations",
+            json!(["c1-b1-p1"]),
+            "InvalidField",
+            "spec.configurations[0]",
+        ),
         ("/spec/slo/latencyMillis", json!(10), "SloTooTight", "50000"),
         (
             "/spec/template/spec/containers/0/resources",
@@ -59,7 +74,10 @@ fn what_is_wrong_is_a_condition_and_an_event() {
         world.loads.insert(Key::new(NAMESPACE, "f"), 90_000);
         let (status, events) = status(&mut world);
         assert_eq!(said(&status, "Ready"), pair("False", reason), "{path}");
-        assert!(status.message.as_ref().unwrap().contains(names), "{status:?}");
+        assert!(
+            status.message.as_ref().unwrap().contains(names),
+            "{status:?}"
+        );
         assert!(events.contains(&reason.to_owned()), "{path}: {events:?}");
         // Once it is said, it is not said again.
         world.pass();
@@ -75,8 +93,16 @@ fn a_bad_profile_is_named() {
     bad["spec"]["configurations"][0]["batch"] = json!(0);
     let mut world = World::new(&[function("f", "m")], &[bad], 2);
     let (status, _) = status(&mut world);
-    assert_eq!(said(&status, "ProfileFound"), pair("False", "InvalidProfile"));
-    assert!(status.message.unwrap().contains("spec.configurations[0].batch"));
+    assert_eq!(
+        said(&status, "ProfileFound"),
+        pair("False", "InvalidProfile")
+    );
+    assert!(
+        status
+            .message
+            .unwrap()
+            .contains("spec.configurations[0].batch")
+    );
 }
 
 #[test]

@@ -59,16 +59,20 @@ fn a_deployment_has_all_that_an_instance_needs() {
         "requests": {"cpu": "1000m", "memory": memory}, "limits": {"memory": memory},
     });
     assert_eq!(container["resources"], resources);
-    let volume = json!({"name": "tetris-store", "csi": {"driver": "csi.tetris.dev", "readOnly": true}});
+    let volume =
+        json!({"name": "tetris-store", "csi": {"driver": "csi.tetris.dev", "readOnly": true}});
     assert_eq!(pods["spec"]["volumes"], json!([volume]));
     let mount = json!({"name": "tetris-store", "mountPath": "/run/tetris/store", "readOnly": true});
     assert_eq!(container["volumeMounts"], json!([mount]));
     // What the API server would not take.
-    let typed: k8s_openapi::api::apps::v1::Deployment = serde_json::from_value(one.clone()).unwrap();
+    let typed: k8s_openapi::api::apps::v1::Deployment =
+        serde_json::from_value(one.clone()).unwrap();
     let spec = typed.spec.unwrap().template.spec.unwrap();
     let affinity = spec.affinity.unwrap();
     let nodes = affinity.node_affinity.unwrap();
-    let terms = nodes.preferred_during_scheduling_ignored_during_execution.unwrap();
+    let terms = nodes
+        .preferred_during_scheduling_ignored_during_execution
+        .unwrap();
     assert!(!terms.is_empty() && terms.len() <= 20);
     assert!(terms.iter().all(|term| (1..=100).contains(&term.weight)));
     assert!(affinity.pod_anti_affinity.is_some());
@@ -102,9 +106,15 @@ fn what_the_template_has_stays() {
     assert_eq!(pods["spec"]["volumes"].as_array().unwrap().len(), 1);
     let main = &pods["spec"]["containers"][1];
     assert_eq!(main["env"].as_array().unwrap().len(), 4);
-    assert_eq!(main["resources"]["limits"], json!({"memory": "2Gi", "cpu": "8"}));
+    assert_eq!(
+        main["resources"]["limits"],
+        json!({"memory": "2Gi", "cpu": "8"})
+    );
     assert_eq!(main["volumeMounts"][0]["name"], "weights");
-    assert_eq!(pods["spec"]["containers"][0], json!({"name": "proxy", "image": "p"}));
+    assert_eq!(
+        pods["spec"]["containers"][0],
+        json!({"name": "proxy", "image": "p"})
+    );
     let terms = &pods["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
     assert_eq!(terms[0]["weight"], 7);
     assert!(terms.as_array().unwrap().len() > 1);
@@ -133,12 +143,18 @@ fn preferences_change_only_when_pods_are_replaced_anyway() {
     let image = edited("/spec/template/spec/containers/0/image", json!("server:2"));
     let mut image = FunctionRecord::read(object(&image));
     image.generation = 2;
-    world.now.functions.insert(image.key.clone(), Arc::new(image));
+    world
+        .now
+        .functions
+        .insert(image.key.clone(), Arc::new(image));
     world.see();
     let edits = applied(&mut world);
     assert!(!edits.is_empty());
     for edit in edits {
-        assert_eq!(edit["spec"]["template"]["spec"]["containers"][0]["image"], "server:2");
+        assert_eq!(
+            edit["spec"]["template"]["spec"]["containers"][0]["image"],
+            "server:2"
+        );
         assert!(edit["metadata"]["resourceVersion"].is_string());
     }
     world.settle(10);
@@ -177,7 +193,8 @@ fn the_least_loaded_are_marked_before_their_deployment_shrinks() {
         world.see();
         let plan = world.pass();
         let actions = &plan.functions[0].actions;
-        let is_mark = |one: &Action| matches!(one, Action::Mark { cost: Some(cost), .. } if *cost < 0);
+        let is_mark =
+            |one: &Action| matches!(one, Action::Mark { cost: Some(cost), .. } if *cost < 0);
         let shrinks = |one: &Action| matches!(one, Action::Scale { .. } | Action::Apply { .. });
         if let Some(mark) = actions.iter().rposition(is_mark) {
             let shrink = actions.iter().position(shrinks);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tetris_scaler::load::LoadError;
+use tetris_scaler::operator::memory::Memory;
 use tetris_scaler::operator::observed::{FunctionInput, Observed};
 use tetris_scaler::operator::plan::{Action, Plan, reconcile};
 use tetris_scaler::operator::prepare::Preparations;
@@ -36,7 +37,9 @@ pub struct World {
     pub seen: Objects,
     pub loads: BTreeMap<Key, u64>,
     pub load_unknown: bool,
-    pub consolidate: bool,
+    /// What the operator remembers.
+    pub memory: Memory,
+    consolidate_after_ms: Option<u64>,
     pub time_ms: u64,
     /// Pods that were ever made.
     pub started: u64,
@@ -75,7 +78,8 @@ impl World {
             now,
             loads: BTreeMap::new(),
             load_unknown: false,
-            consolidate: false,
+            memory: Memory::new(None),
+            consolidate_after_ms: None,
             time_ms: 1_700_000_000_000,
             started: 0,
             refused: 0,
@@ -89,7 +93,14 @@ impl World {
     pub fn restart(&mut self) {
         self.peaks.clear();
         self.preparations = Preparations::default();
+        self.memory = Memory::new(self.consolidate_after_ms);
         self.see();
+    }
+
+    /// Steady functions may have their instances replaced.
+    pub fn consolidate_after(&mut self, ms: u64) {
+        self.consolidate_after_ms = Some(ms);
+        self.memory = Memory::new(self.consolidate_after_ms);
     }
 
     /// All events arrive.
@@ -116,11 +127,15 @@ impl World {
             inputs.push(FunctionInput {
                 record: Arc::clone(record),
                 prepared: self.preparations.get(record, &seen.profiles),
-                load: if self.load_unknown { Err(LoadError::Empty) } else { Ok(load) },
+                load: if self.load_unknown {
+                    Err(LoadError::Empty)
+                } else {
+                    Ok(load)
+                },
                 pod_loads: Arc::default(),
                 peak: peak.at(self.time_ms),
-                consolidate: self.consolidate,
-                give_up_retiring: false,
+                consolidate: self.memory.may_consolidate(&record.key, self.time_ms),
+                give_up_retiring: self.memory.gives_up(&record.key, self.time_ms),
                 refresh_status: false,
             });
         }
@@ -136,6 +151,7 @@ impl World {
     /// One pass; writes from an old view are refused, and end what is done for their function.
     pub fn pass(&mut self) -> Plan {
         let plan = self.plan();
+        self.memory.planned(&plan.functions, self.time_ms);
         for function in &plan.functions {
             for action in &function.actions {
                 if !self.act(&function.record.key, action) {
@@ -154,7 +170,11 @@ impl World {
 
     fn act(&mut self, function: &Key, action: &Action) -> bool {
         match action {
-            Action::Mark { pod, retiring, cost } => {
+            Action::Mark {
+                pod,
+                retiring,
+                cost,
+            } => {
                 if let Some(record) = self.now.pods.get_mut(pod) {
                     let instance = Arc::make_mut(record).instance.as_mut().unwrap();
                     instance.is_retiring = retiring.unwrap_or(instance.is_retiring);
@@ -162,8 +182,16 @@ impl World {
                 }
                 true
             }
-            Action::Apply { key, is_present, object } => self.apply(key, *is_present, object),
-            Action::Scale { key, version, replicas } => self.write(key, version, |one| {
+            Action::Apply {
+                key,
+                is_present,
+                object,
+            } => self.apply(key, *is_present, object),
+            Action::Scale {
+                key,
+                version,
+                replicas,
+            } => self.write(key, version, |one| {
                 one.replicas = *replicas;
                 one.is_observed = false;
             }),
@@ -200,7 +228,12 @@ impl World {
     }
 
     fn apply(&mut self, key: &Key, is_present: bool, object: &Value) -> bool {
-        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let text = |path: &str| {
+            object
+                .pointer(path)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
         let replicas = object["spec"]["replicas"].as_u64().unwrap() as u32;
         let preferred = text("/metadata/annotations/tetris.dev~1preferred-nodes");
         let preferred: BTreeMap<String, u32> = serde_json::from_str(preferred).unwrap();
@@ -244,7 +277,13 @@ impl World {
                 let first = pods.iter().min_by_key(|pod| {
                     let one = pod.instance.as_ref().unwrap();
                     let age = std::cmp::Reverse(one.created_s);
-                    (!pod.node.is_empty(), one.is_ready, one.cost, age, pod.key.clone())
+                    (
+                        !pod.node.is_empty(),
+                        one.is_ready,
+                        one.cost,
+                        age,
+                        pod.key.clone(),
+                    )
                 });
                 let key = first.unwrap().key.clone();
                 let pod = Arc::make_mut(self.now.pods.get_mut(&key).unwrap());
@@ -256,7 +295,9 @@ impl World {
 
     fn report(&mut self, key: &Key) {
         let pods = self.pods_of(&self.now.deployments[key]);
-        let ready = pods.iter().filter(|pod| pod.instance.as_ref().unwrap().is_ready);
+        let ready = pods
+            .iter()
+            .filter(|pod| pod.instance.as_ref().unwrap().is_ready);
         let (all, ready) = (pods.len() as u32, ready.count() as u32);
         let next = self.next_version();
         let record = Arc::make_mut(self.now.deployments.get_mut(key).unwrap());
@@ -279,7 +320,10 @@ impl World {
 
     fn make_pod(&mut self, deployment: &DeploymentRecord) {
         self.started += 1;
-        let key = Key::new(NAMESPACE, format!("{}-{:05}", deployment.key.name, self.started));
+        let key = Key::new(
+            NAMESPACE,
+            format!("{}-{:05}", deployment.key.name, self.started),
+        );
         let instance = Instance {
             function: deployment.function.clone(),
             configuration: deployment.configuration.clone(),
@@ -297,7 +341,12 @@ impl World {
 
     /// Pods without a node get one: the scheduler has its own mind, which is `choice`.
     pub fn schedule(&mut self, choice: usize) {
-        let nodes: Vec<String> = self.now.nodes.values().map(|one| one.name.clone()).collect();
+        let nodes: Vec<String> = self
+            .now
+            .nodes
+            .values()
+            .map(|one| one.name.clone())
+            .collect();
         for (number, pod) in self.now.pods.values_mut().enumerate() {
             if pod.node.is_empty() {
                 Arc::make_mut(pod).node = nodes[(number + choice) % nodes.len()].clone();
@@ -307,8 +356,15 @@ impl World {
 
     /// Pods that have a node become ready, and those that leave are gone.
     pub fn kubelets(&mut self) {
-        self.now.pods.retain(|_, pod| !pod.instance.as_ref().unwrap().is_leaving);
-        for pod in self.now.pods.values_mut().filter(|pod| !pod.node.is_empty()) {
+        self.now
+            .pods
+            .retain(|_, pod| !pod.instance.as_ref().unwrap().is_leaving);
+        for pod in self
+            .now
+            .pods
+            .values_mut()
+            .filter(|pod| !pod.node.is_empty())
+        {
             Arc::make_mut(pod).instance.as_mut().unwrap().is_ready = true;
         }
     }
@@ -328,7 +384,8 @@ impl World {
 
     pub fn replicas(&self) -> BTreeMap<String, u32> {
         let all = self.now.deployments.values();
-        all.map(|one| (one.key.name.clone(), one.replicas)).collect()
+        all.map(|one| (one.key.name.clone(), one.replicas))
+            .collect()
     }
 }
 

@@ -89,18 +89,30 @@ async fn everything_is_done_in_order_as_planned() {
         },
         Action::Status(Box::new(status)),
     ];
-    assert_eq!(actor(&api, Leadership::alone()).carry_out(&plan(actions)).await, 0);
+    assert_eq!(
+        actor(&api, Leadership::alone())
+            .carry_out(&plan(actions))
+            .await,
+        0
+    );
     let asked = api.with(|state| std::mem::take(&mut state.asked));
     let writes: Vec<_> = asked.iter().filter(|one| one.0 != Method::GET).collect();
     assert!(writes[0].1.starts_with(POD), "{writes:?}");
     assert!(writes[1].1.starts_with(DEPLOYMENT) && writes[1].1.contains("force=true"));
     assert!(writes[1].1.contains("fieldManager=tetris-scaler"));
-    assert!(writes[2].1.starts_with("/apis/events.k8s.io/v1/namespaces/blue/events"));
+    assert!(
+        writes[2]
+            .1
+            .starts_with("/apis/events.k8s.io/v1/namespaces/blue/events")
+    );
     assert_eq!(writes[2].2["regarding"]["uid"], "u");
     assert!(writes[3].1.starts_with(&format!("{STATUS}/status")));
     api.with(|state| {
         let annotations = &state.objects[POD]["metadata"]["annotations"];
-        assert_eq!(*annotations, json!({"controller.kubernetes.io/pod-deletion-cost": "-100"}));
+        assert_eq!(
+            *annotations,
+            json!({"controller.kubernetes.io/pod-deletion-cost": "-100"})
+        );
         assert_eq!(state.objects[DEPLOYMENT]["spec"]["replicas"], 2);
         assert_eq!(state.objects[STATUS]["status"]["load"], "5");
     });
@@ -136,7 +148,10 @@ async fn what_was_written_meanwhile_is_not_overwritten() {
     };
     assert_eq!(actor.carry_out(&old(delete)).await, 0);
     let body = api.with(|state| state.asked.last().unwrap().2.clone());
-    assert_eq!(body["preconditions"], json!({"uid": "uid", "resourceVersion": "5"}));
+    assert_eq!(
+        body["preconditions"],
+        json!({"uid": "uid", "resourceVersion": "5"})
+    );
 }
 
 #[tokio::test]
@@ -148,10 +163,18 @@ async fn a_deployment_of_somebody_else_is_left_alone_and_reported() {
     let mut actor = actor(&api, Leadership::alone());
     assert_eq!(actor.carry_out(&plan(vec![apply(false, None)])).await, 1);
     api.with(|state| {
-        assert_eq!(state.objects[DEPLOYMENT]["metadata"]["labels"], theirs["metadata"]["labels"]);
+        assert_eq!(
+            state.objects[DEPLOYMENT]["metadata"]["labels"],
+            theirs["metadata"]["labels"]
+        );
         let condition: &Value = &state.objects[STATUS]["status"]["conditions"][0];
         assert_eq!(condition["reason"], "WriteFailed");
-        assert!(condition["message"].as_str().unwrap().contains("blue/f-c1-b1-p1"));
+        assert!(
+            condition["message"]
+                .as_str()
+                .unwrap()
+                .contains("blue/f-c1-b1-p1")
+        );
         state.asked.clear();
     });
     // It waits before it tries again.
@@ -166,6 +189,12 @@ async fn an_error_ends_what_follows_it() {
     let mut actor = actor(&api, Leadership::alone());
     let actions = vec![apply(true, Some("1")), apply(true, Some("1"))];
     assert_eq!(actor.carry_out(&plan(actions)).await, 1);
-    let applies = api.with(|state| state.asked.iter().filter(|one| one.1.starts_with(DEPLOYMENT)).count());
+    let applies = api.with(|state| {
+        state
+            .asked
+            .iter()
+            .filter(|one| one.1.starts_with(DEPLOYMENT))
+            .count()
+    });
     assert_eq!(applies, 1);
 }

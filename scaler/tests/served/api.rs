@@ -48,20 +48,28 @@ impl Api {
 
 impl State {
     fn answer(&mut self, method: Method, uri: &str, body: Value) -> (u16, Value) {
-        let path = uri.split('?').next().unwrap().trim_end_matches("/status").to_owned();
-        self.asked.push((method.clone(), uri.to_owned(), body.clone()));
+        let path = uri
+            .split('?')
+            .next()
+            .unwrap()
+            .trim_end_matches("/status")
+            .to_owned();
+        self.asked
+            .push((method.clone(), uri.to_owned(), body.clone()));
         if let Some(code) = self.fails_with {
             return failure(code);
         }
         let present = self.objects.get(&path).cloned();
         let version = |value: &Value| value["metadata"]["resourceVersion"].clone();
-        let is_old = |present: &Value| {
-            !version(&body).is_null() && version(&body) != version(present)
-        };
+        let is_old =
+            |present: &Value| !version(&body).is_null() && version(&body) != version(present);
         match (method.as_str(), present) {
             ("GET", Some(present)) => (200, present),
             ("POST", _) => {
-                let name = body["metadata"]["name"].as_str().unwrap_or("event").to_owned();
+                let name = body["metadata"]["name"]
+                    .as_str()
+                    .unwrap_or("event")
+                    .to_owned();
                 self.store(&format!("{path}/{name}"), body)
             }
             ("PUT" | "PATCH", Some(present)) if is_old(&present) => failure(409),

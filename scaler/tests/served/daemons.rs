@@ -26,7 +26,9 @@ type Shared = Arc<Mutex<Served>>;
 
 async fn page(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     let mut served = shared.lock().unwrap();
-    let asked = headers.get("if-none-match").and_then(|tag| tag.to_str().ok());
+    let asked = headers
+        .get("if-none-match")
+        .and_then(|tag| tag.to_str().ok());
     if asked == Some(served.tag.as_str()) {
         served.unchanged += 1;
         return StatusCode::NOT_MODIFIED.into_response();
@@ -38,7 +40,9 @@ async fn page(State(shared): State<Shared>, headers: HeaderMap) -> Response {
 async fn daemon(shared: Shared) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let router = Router::new().route("/inventory/objects", get(page)).with_state(shared);
+    let router = Router::new()
+        .route("/inventory/objects", get(page))
+        .with_state(shared);
     tokio::spawn(async move { axum::serve(listener, router).await });
     address
 }
@@ -72,7 +76,10 @@ async fn what_changed_is_read_and_what_did_not_is_not() {
     }];
     let mut poller = poller(PollOptions::default());
     let latest = poller.latest();
-    let model = ModelTensors::try_new([(stored_object("blue", &a), 5), (stored_object("blue", &b), 7)]);
+    let model = ModelTensors::try_new([
+        (stored_object("blue", &a), 5),
+        (stored_object("blue", &b), 7),
+    ]);
     let model = model.unwrap();
     let resident = || {
         let theta = latest.lock().unwrap().inventory.theta(&model, "n");
@@ -120,12 +127,23 @@ async fn bad_pages_are_errors_and_old_ones_are_dropped() {
     };
     set("x".repeat(2_000), "\"2\"");
     let (_, errors) = poller.round(&daemons).await;
-    assert!(errors[0].to_string().contains("more than 1000 bytes"), "{}", errors[0]);
+    assert!(
+        errors[0].to_string().contains("more than 1000 bytes"),
+        "{}",
+        errors[0]
+    );
     assert_eq!(errors[0].class(), "inventory_malformed");
     assert_eq!(poller.latest().lock().unwrap().inventory.nodes().count(), 0);
-    set(body(&[]).replace("\"node\":\"n\"", "\"node\":\"other\""), "\"3\"");
+    set(
+        body(&[]).replace("\"node\":\"n\"", "\"node\":\"other\""),
+        "\"3\"",
+    );
     let (_, errors) = poller.round(&daemons).await;
-    assert!(errors[0].to_string().contains("node \"other\""), "{}", errors[0]);
+    assert!(
+        errors[0].to_string().contains("node \"other\""),
+        "{}",
+        errors[0]
+    );
     let nobody = Daemon {
         node: "m".to_owned(),
         address: "127.0.0.1:1".parse().unwrap(),

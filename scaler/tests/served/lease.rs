@@ -93,7 +93,10 @@ async fn an_api_server_that_fails_ends_leadership_in_time() {
     a.ask().await.unwrap();
     api.with(|state| state.fails_with = Some(500));
     let error = a.ask().await.unwrap_err();
-    assert!(error.to_string().contains("tetris-system/tetris-scaler"), "{error}");
+    assert!(
+        error.to_string().contains("tetris-system/tetris-scaler"),
+        "{error}"
+    );
     assert!(a.leadership().leads(), "the lease is still its own");
     advance(Duration::from_secs(10)).await;
     assert!(!a.leadership().leads());

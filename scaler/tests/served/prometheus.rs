@@ -51,7 +51,10 @@ fn start(dir: &Path, exporter: u16) -> (tokio::process::Child, String) {
     std::fs::write(&file, config).unwrap();
     let child = tokio::process::Command::new("prometheus")
         .arg(format!("--config.file={}", file.display()))
-        .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+        .arg(format!(
+            "--storage.tsdb.path={}",
+            dir.join("data").display()
+        ))
         .arg(format!("--web.listen-address={address}"))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -63,7 +66,9 @@ fn start(dir: &Path, exporter: u16) -> (tokio::process::Child, String) {
 
 #[tokio::test]
 async fn a_real_server_tells_loads() {
-    let there = std::process::Command::new("prometheus").arg("--version").output();
+    let there = std::process::Command::new("prometheus")
+        .arg("--version")
+        .output();
     if there.is_err() {
         println!("skipped: there is no command `prometheus`; install the distribution's package");
         return;
@@ -91,15 +96,30 @@ async fn a_real_server_tells_loads() {
         sleep(Duration::from_millis(200)).await;
     }
     assert_eq!(server.load("absent_metric").await, Err(LoadError::Empty));
-    assert_eq!(server.load("absent_metric or vector(0)").await, Ok(Rate::ZERO));
-    assert!(matches!(server.load("nothing").await, Err(LoadError::NotALoad { .. })));
-    assert!(matches!(server.load("busy[1m]").await, Err(LoadError::Kind { .. })));
+    assert_eq!(
+        server.load("absent_metric or vector(0)").await,
+        Ok(Rate::ZERO)
+    );
+    assert!(matches!(
+        server.load("nothing").await,
+        Err(LoadError::NotALoad { .. })
+    ));
+    assert!(matches!(
+        server.load("busy[1m]").await,
+        Err(LoadError::Kind { .. })
+    ));
     match server.load("sum(").await {
-        Err(LoadError::Refused { status: 400, problem }) => assert!(problem.contains("parse"), "{problem}"),
+        Err(LoadError::Refused {
+            status: 400,
+            problem,
+        }) => assert!(problem.contains("parse"), "{problem}"),
         other => panic!("{other:?}"),
     }
     child.kill().await.unwrap();
-    assert!(matches!(server.load("busy").await, Err(LoadError::Unreachable { .. })));
+    assert!(matches!(
+        server.load("busy").await,
+        Err(LoadError::Unreachable { .. })
+    ));
 }
 
 #[tokio::test]
@@ -107,7 +127,7 @@ async fn the_token_is_read_for_each_query() {
     let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/prefix/", listener.local_addr().unwrap());
-    let answer = async move |headers: axum::http::HeaderMap| {
+    let answer = async move |headers: http::HeaderMap| {
         let bearer = headers["authorization"].to_str().unwrap().to_owned();
         sender.send(bearer).unwrap();
         r#"{"status":"success","data":{"resultType":"scalar","result":[1,"3"]}}"#

@@ -19,7 +19,9 @@ pub enum ActError {
     #[error("{0} was written meanwhile")]
     Outdated(String),
     /// There is a Deployment of that name that is not the operator's.
-    #[error("Deployment {0} has not the labels of this function: it is somebody else's; rename it or the function")]
+    #[error(
+        "Deployment {0} has not the labels of this function: it is somebody else's; rename it or the function"
+    )]
     Foreign(Key),
     /// The API server took too long.
     #[error("no answer of the API server within {} s", limit.as_secs_f64())]

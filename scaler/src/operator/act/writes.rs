@@ -64,7 +64,11 @@ impl Actor {
         }
         if let Some(cost) = cost {
             // No cost is zero.
-            let value = if cost == 0 { Value::Null } else { json!(cost.to_string()) };
+            let value = if cost == 0 {
+                Value::Null
+            } else {
+                json!(cost.to_string())
+            };
             annotations.insert(labels::DELETION_COST.to_owned(), value);
         }
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
@@ -80,7 +84,9 @@ impl Actor {
 
     async fn apply(&self, key: &Key, object: &Value) -> Result<(), ActError> {
         let api = self.deployments(key);
-        let applied = api.patch(&key.name, &by_us().force(), &Patch::Apply(object)).await;
+        let applied = api
+            .patch(&key.name, &by_us().force(), &Patch::Apply(object))
+            .await;
         self.written(applied, key, "apply")
     }
 

@@ -22,7 +22,8 @@ impl Scene<'_> {
             .collect();
         let mut marks = Vec::new();
         for &index in &self.decision.ranking {
-            let (Some(source), Some(one)) = (sources.get(index), self.assembled.instances.get(index))
+            let (Some(source), Some(one)) =
+                (sources.get(index), self.assembled.instances.get(index))
             else {
                 continue;
             };
@@ -30,7 +31,11 @@ impl Scene<'_> {
                 continue;
             };
             let is_retiring = retiring.contains(&index);
-            let cost = if release.contains(&index) { RELEASED } else { 0 };
+            let cost = if release.contains(&index) {
+                RELEASED
+            } else {
+                0
+            };
             let shrinks = shrinking.contains(source.configuration.as_str());
             let (retiring, cost) = (
                 (is_retiring != source.is_retiring).then_some(is_retiring),

@@ -19,7 +19,11 @@ impl Scene<'_> {
             let present = self.present(name);
             let before = present.map_or(0, |present| present.replicas);
             if let Some(action) = self.deployment(index, name, replicas, present)? {
-                let actions = if replicas < before { &mut shrink } else { &mut grow };
+                let actions = if replicas < before {
+                    &mut shrink
+                } else {
+                    &mut grow
+                };
                 actions.push(action);
             }
         }
@@ -38,7 +42,13 @@ impl Scene<'_> {
         let Some(present) = present else {
             return match replicas {
                 0 => Ok(None),
-                _ => self.apply(index, name, replicas, None, &template(self.prepared, index)?),
+                _ => self.apply(
+                    index,
+                    name,
+                    replicas,
+                    None,
+                    &template(self.prepared, index)?,
+                ),
             };
         };
         if replicas == 0 && present.replicas == 0 {
@@ -112,7 +122,9 @@ impl Scene<'_> {
                 && !self.prepared.names.contains(&one.configuration)
         });
         let actions = ours.filter_map(|one| {
-            let replicas = one.replicas.saturating_sub(self.released(&one.configuration));
+            let replicas = one
+                .replicas
+                .saturating_sub(self.released(&one.configuration));
             if replicas < one.replicas {
                 Some(scale(one, replicas))
             } else if self.is_empty(one) {

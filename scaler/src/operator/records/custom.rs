@@ -45,7 +45,10 @@ impl FunctionRecord {
     /// What an object says.
     pub fn read(mut object: DynamicObject) -> Self {
         // A status that cannot be read is written anew.
-        let status = object.data.as_object_mut().and_then(|it| it.remove("status"));
+        let status = object
+            .data
+            .as_object_mut()
+            .and_then(|it| it.remove("status"));
         let status = status.and_then(|status| serde_json::from_value(status).ok());
         let function = typed::<InferenceFunction>(&object);
         Self {

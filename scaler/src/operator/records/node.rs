@@ -35,7 +35,8 @@ impl NodeRecord {
         let mut conditions = status.conditions.iter().flatten();
         let ready = conditions.any(|one| one.type_ == "Ready" && one.status == "True");
         let mut taints = spec.taints.iter().flatten();
-        let tainted = taints.any(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
+        let tainted =
+            taints.any(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
         let hostname = node.labels().get(labels::HOSTNAME);
         Self {
             hostname: hostname.unwrap_or(&name).clone(),

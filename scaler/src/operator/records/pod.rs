@@ -58,7 +58,9 @@ impl PodRecord {
         let address = status.and_then(|status| status.pod_ip.as_deref()?.parse().ok());
         Some(Self {
             key: Key::new(pod.namespace().unwrap_or_default(), pod.name_any()),
-            node: spec.and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+            node: spec
+                .and_then(|spec| spec.node_name.clone())
+                .unwrap_or_default(),
             requests: spec.map(requests).unwrap_or_default(),
             instance: instance(&pod),
             daemon: address.filter(|_| is_daemon),
@@ -69,7 +71,10 @@ impl PodRecord {
 fn instance(pod: &Pod) -> Option<Instance> {
     let label = |name| pod.labels().get(name).cloned();
     let annotation = |name| pod.annotations().get(name);
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let conditions = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
     let mut conditions = conditions.into_iter().flatten();
     let created = pod.creation_timestamp();
     Some(Instance {
@@ -78,7 +83,9 @@ fn instance(pod: &Pod) -> Option<Instance> {
         is_ready: conditions.any(|one| one.type_ == "Ready" && one.status == "True"),
         is_leaving: pod.metadata.deletion_timestamp.is_some(),
         is_retiring: annotation(labels::RETIRING).is_some_and(|value| value == "true"),
-        cost: annotation(labels::DELETION_COST).and_then(|cost| cost.parse().ok()).unwrap_or(0),
+        cost: annotation(labels::DELETION_COST)
+            .and_then(|cost| cost.parse().ok())
+            .unwrap_or(0),
         created_s: created.map_or(0, |time| time.0.as_second()),
     })
 }

@@ -37,7 +37,12 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<Said> {
             profile,
             load(facts),
             unknown("Feasible"),
-            said("Progressing", "False", reason, "nothing is changed until it is put right"),
+            said(
+                "Progressing",
+                "False",
+                reason,
+                "nothing is changed until it is put right",
+            ),
         ];
     };
     vec![
@@ -98,7 +103,10 @@ fn ready(facts: &Facts<'_>, decision: &FunctionDecision) -> Said {
     if let Some(problem) = facts.problem {
         return said("Ready", "False", "InvalidField", &problem.to_string());
     }
-    let count: u32 = facts.ready.values().fold(0, |sum, one| sum.saturating_add(*one));
+    let count: u32 = facts
+        .ready
+        .values()
+        .fold(0, |sum, one| sum.saturating_add(*one));
     let asked = decision.replicas.values().any(|count| *count > 0);
     if decision.needed == Rate::ZERO && !asked && facts.input.load.is_ok() {
         return said("Ready", "True", "Idle", &message);

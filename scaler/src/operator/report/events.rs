@@ -51,8 +51,18 @@ pub(super) fn events(
 /// Reasons that somebody has to do something about.
 fn is_wrong(reason: &str) -> bool {
     let fine = [
-        "Serving", "Idle", "Starting", "Measured", "Static", "LoadUnknown", "AtMaximum",
-        "NoConfiguration", "SloTooTight", "NoNodeLargeEnough", "OutOfRoom", "Unplanned",
+        "Serving",
+        "Idle",
+        "Starting",
+        "Measured",
+        "Static",
+        "LoadUnknown",
+        "AtMaximum",
+        "NoConfiguration",
+        "SloTooTight",
+        "NoNodeLargeEnough",
+        "OutOfRoom",
+        "Unplanned",
     ];
     !fine.contains(&reason)
 }
