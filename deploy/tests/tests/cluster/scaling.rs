@@ -199,10 +199,8 @@ fn require_one_leader() -> Result<()> {
     for pod in names {
         let metrics = get(Kubectl, SYSTEM, pod, PORT, "/metrics")?;
         let mut lines = metrics.lines();
-        let leading = lines.find_map(|line| line.strip_prefix("tetris_scaler_leading "));
-        leaders += leading
-            .context("no tetris_scaler_leading")?
-            .parse::<f64>()?;
+        let leading = lines.find_map(|line| line.strip_prefix("tetris_scaler_leader "));
+        leaders += leading.context("no tetris_scaler_leader")?.parse::<f64>()?;
     }
     ensure!((leaders - 1.0).abs() < f64::EPSILON, "{leaders} leaders");
     Ok(())

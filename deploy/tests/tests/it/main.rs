@@ -10,5 +10,6 @@ mod monitoring;
 mod restricted;
 mod rights;
 mod scaler;
+mod scaler_dashboard;
 mod schemas;
 mod size;

@@ -64,7 +64,7 @@ fn the_scaler_may_do_what_the_operator_does_and_nothing_else() {
          "verbs": ["list", "watch"]},
         {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions/status"], "verbs": ["patch"]},
         {"apiGroups": ["apps"], "resources": ["deployments"],
-         "verbs": ["list", "watch", "create", "patch", "delete"]},
+         "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]},
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
         {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use clap::CommandFactory;
 use serde_json::Value;
 use tetris_deploy_tests::files;
 use tetris_deploy_tests::kustomize::{RENDERED, WITH_SCALER};
@@ -106,6 +107,26 @@ fn ports_are_those_that_it_listens_on_and_the_service_has_them_all() {
 }
 
 #[test]
+fn variables_are_those_that_flags_read() {
+    let definition = tetris_scaler::cli::Cli::command();
+    let mut subcommands = definition.get_subcommands();
+    let run = subcommands.find(|found| found.get_name() == "run").unwrap();
+    let objects = Objects::golden("scaler");
+    let (_, container) = deployment(&objects);
+    let variables = list(&container["env"]).iter();
+    let variables: Vec<_> = variables.map(|variable| text(&variable["name"])).collect();
+    assert_eq!(variables, ["POD_NAMESPACE", "POD_NAME"]);
+    for variable in variables {
+        let read = |env: &std::ffi::OsStr| env == variable;
+        let mut arguments = run.get_arguments();
+        assert!(
+            arguments.any(|argument| argument.get_env().is_some_and(read)),
+            "{variable}"
+        );
+    }
+}
+
+#[test]
 fn another_replica_takes_over_when_the_leader_goes() {
     let objects = Objects::golden("scaler");
     let (deployment, _) = deployment(&objects);
@@ -149,4 +170,50 @@ fn the_scaler_reaches_the_daemons() {
         to_daemons.unwrap()["ports"][0]["port"],
         http["containerPort"]
     );
+}
+
+/// These are not rendered: KEDA may not be there, and the scheduler reads a file of its own.
+#[test]
+fn samples_for_keda_and_the_scheduler_name_the_service() {
+    let install = Objects::golden("scaler");
+    let service = install.one("Service", "tetris-scaler");
+    let port = |name: &str| {
+        let mut ports = list(&service["spec"]["ports"]).iter();
+        let port = ports.find(|port| port["name"] == name).unwrap();
+        port["port"].as_u64().unwrap()
+    };
+    let keda = Objects::parse(&files::read("samples/scaler/keda.yaml")).unwrap();
+    let mut scaled = 0;
+    for object in keda.all("ScaledObject") {
+        let metadata = &object["spec"]["triggers"][0]["metadata"];
+        let address = format!("tetris-scaler.tetris-system:{}", port("grpc"));
+        assert_eq!(text(&metadata["scalerAddress"]), address);
+        let function = keda.one("InferenceFunction", text(&metadata["function"]));
+        let function: InferenceFunction = parse(function.clone()).unwrap();
+        function
+            .checked()
+            .unwrap_or_else(|problem| panic!("{problem}"));
+        let names = function.spec.configurations.unwrap();
+        assert!(names.iter().any(|name| metadata["configuration"] == **name));
+        keda.one(
+            "Deployment",
+            text(&object["spec"]["scaleTargetRef"]["name"]),
+        );
+        scaled += 1;
+    }
+    assert!(scaled > 0);
+    for pods in keda.pods() {
+        for container in pods.containers() {
+            assert_eq!(container["image"], "tetris-instance", "{}", pods.name());
+        }
+    }
+    let scheduler = files::read("samples/scaler/kube-scheduler-config.yaml");
+    let scheduler = Objects::parse(&scheduler).unwrap();
+    let extender = &scheduler.0[0]["extenders"][0];
+    let prefix = format!(
+        "http://tetris-scaler.tetris-system.svc:{}",
+        port("extender")
+    );
+    assert_eq!(text(&extender["urlPrefix"]), prefix);
+    assert_eq!(extender["ignorable"], true);
 }
