@@ -45,7 +45,10 @@ const MAY: [(&str, &[&str]); 16] = [
         &["tetris-reclaimer-core", "tetris-gpu-mirror", "tetris-agent"],
     ),
     ("tetris-scaler-core", &[]),
-    ("tetris-scaler", &["tetris-scaler-core", "tetris-scaler-profiler"]),
+    (
+        "tetris-scaler",
+        &["tetris-scaler-core", "tetris-scaler-profiler"],
+    ),
     ("tetris-scaler-profiler", &["tetris-scaler-core"]),
     ("tetris-scaler-simulator", &["tetris-scaler-core"]),
     ("tetris-density", &["tetris-agent", "tetris-reclaimer"]),
