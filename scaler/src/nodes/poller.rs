@@ -143,7 +143,7 @@ impl Poller {
         let present: BTreeSet<&str> = daemons.iter().map(|one| one.node.as_str()).collect();
         let stale = self.options.stale;
         let is_gone = |node: &str, known: &Known| {
-            !present.contains(node) || now.saturating_duration_since(known.read) >= stale
+            !present.contains(node) || now.saturating_duration_since(known.read) > stale
         };
         let gone: Vec<String> = (self.known.iter())
             .filter(|(node, known)| is_gone(node, known))

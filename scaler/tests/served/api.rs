@@ -110,9 +110,14 @@ fn merge(into: &mut Value, from: &Value) {
 }
 
 fn failure(code: u16) -> (u16, Value) {
+    let reason = match code {
+        404 => "NotFound",
+        409 => "Conflict",
+        _ => "Test",
+    };
     let status = json!({
         "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
-        "message": "as the test wants it", "reason": "Test", "code": code,
+        "message": "as the test wants it", "reason": reason, "code": code,
     });
     (code, status)
 }
