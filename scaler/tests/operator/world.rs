@@ -57,7 +57,7 @@ impl World {
             now.functions.insert(record.key.clone(), Arc::new(record));
         }
         for profile in profiles {
-            let record = ProfileRecord::read(object(profile));
+            let record = ProfileRecord::read(&object(profile));
             now.profiles.insert(record.key.clone(), Arc::new(record));
         }
         for number in 0..nodes {
