@@ -21,6 +21,8 @@ struct Store {
     usable: bool,
     capacity_bytes: Option<u64>,
     free_bytes: Option<u64>,
+    #[serde(default)]
+    reclaimable_bytes: u64,
     objects: Vec<ObjectText>,
 }
 
@@ -40,7 +42,8 @@ impl<'de> Deserialize<'de> for ObjectText {
 pub struct Room {
     /// Of the store that has most, in bytes.
     pub capacity_bytes: u64,
-    /// Free in the store that has most free, in bytes.
+    /// Free in the store that has most free, in bytes. What its objects occupy that nobody needs counts as free: the daemon
+    /// frees nothing before a load needs the room, so a store is full most of the time.
     pub free_bytes: u64,
 }
 
@@ -77,6 +80,7 @@ impl Page {
             if let (Some(capacity), Some(free)) = (store.capacity_bytes, store.free_bytes) {
                 let room = page.room.get_or_insert_default();
                 room.capacity_bytes = room.capacity_bytes.max(capacity);
+                let free = free.saturating_add(store.reclaimable_bytes).min(capacity);
                 room.free_bytes = room.free_bytes.max(free);
             }
         }
@@ -93,7 +97,7 @@ mod tests {
         let id = ObjectId::of(b"tensor");
         let body = format!(
             r#"{{"version":1,"node":"a","stores":[
-              {{"name":"blue","id":"x","usable":true,"capacity_bytes":10,"free_bytes":4,"objects":["{id}"]}},
+              {{"name":"blue","id":"x","usable":true,"capacity_bytes":10,"free_bytes":1,"reclaimable_bytes":3,"objects":["{id}"]}},
               {{"name":"green","id":null,"usable":true,"capacity_bytes":20,"free_bytes":3,"objects":["{id}"],"later":1}},
               {{"name":"broken","id":null,"usable":false,"capacity_bytes":99,"free_bytes":99,"objects":["{id}"]}}]}}"#
         );

@@ -1,7 +1,8 @@
 //! What others would take for the same loads.
 
 use tetris_scaler_core::{
-    Demand, MemoryTerm, Node, PlacementProblem, Rate, Weights, place_as_published, solve,
+    Configuration, Demand, MemoryTerm, Node, PlacementProblem, Rate, Weights, place_as_published,
+    solve,
 };
 
 use super::figures::{Figures, Measured};
@@ -59,7 +60,7 @@ pub(super) fn unshared(problem: &Problem, needed: &[Rate]) -> Result<Figures, St
             .map_err(|error| format!("{}: {error}", function.key))?;
         let own = solution.selection.choices.iter().map(|choice| {
             let one = profile.configurations().get(choice.configuration);
-            u128::from(one.map_or(0, |one| one.own_bytes())) * u128::from(choice.count)
+            u128::from(one.map_or(0, Configuration::own_bytes)) * u128::from(choice.count)
         });
         let own: u128 = own.sum();
         sum.instances = sum.instances.saturating_add(solution.selection.instances());

@@ -42,8 +42,8 @@ impl PlanArgs {
         }
         let solved = solve(&problem);
         let report = Report::new(&problem, &solved, self.explain);
-        for function in &report.functions {
-            if function.carried_micro_rps < function.needed_micro_rps || !report.feasible {
+        for (index, function) in report.functions.iter().enumerate() {
+            if !solved.carries(index) {
                 let name = format!("{}/{}", function.namespace, function.name);
                 drop(writeln!(err, "{name}: {}", function.message));
             }

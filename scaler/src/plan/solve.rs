@@ -102,9 +102,15 @@ impl Solved {
 
     /// Whether all loads are carried.
     pub(super) fn feasible(&self) -> bool {
-        let carried = |decided: &FunctionDecision| decided.capacity >= decided.needed;
-        let outcomes = self.decision.functions.iter();
-        self.waiting.is_empty() && outcomes.clone().all(carried) && outcomes.into_iter().all(fine)
+        let mut functions = 0..self.decision.functions.len();
+        functions.all(|function| self.carries(function))
+    }
+
+    /// Whether the function's load is.
+    pub(super) fn carries(&self, function: usize) -> bool {
+        let waits = self.waiting.keys().any(|(waiting, _)| *waiting == function);
+        let decided = self.decision.functions.get(function);
+        decided.is_some_and(|one| !waits && one.capacity >= one.needed && fine(one))
     }
 }
 
@@ -115,6 +121,7 @@ fn fine(decided: &FunctionDecision) -> bool {
             | Outcome::ScaledOut { .. }
             | Outcome::ScaledIn { .. }
             | Outcome::Consolidating { .. }
+            | Outcome::Renewing { .. }
             | Outcome::MakingRoom { .. }
     )
 }

@@ -327,7 +327,7 @@ impl World {
         let instance = Instance {
             function: deployment.function.clone(),
             configuration: deployment.configuration.clone(),
-            created_s: self.started as i64,
+            created_s: i64::try_from(self.started).unwrap(),
             ..Instance::default()
         };
         let pod = PodRecord {
@@ -349,7 +349,8 @@ impl World {
             .collect();
         for (number, pod) in self.now.pods.values_mut().enumerate() {
             if pod.node.is_empty() {
-                Arc::make_mut(pod).node = nodes[(number + choice) % nodes.len()].clone();
+                let node = &nodes[(number + choice) % nodes.len()];
+                Arc::make_mut(pod).node.clone_from(node);
             }
         }
     }

@@ -65,7 +65,9 @@ fn an_objective_that_nothing_meets_is_refused_with_the_smallest() {
         "{}",
         run.err
     );
+    // The other function is planned for all the same.
     assert!(run.out.contains("serving/b"), "{}", run.out);
+    assert!(!run.err.contains("serving/b"), "{}", run.err);
 }
 
 #[test]
