@@ -75,22 +75,17 @@ impl Elector {
             limit,
         })?;
         let led = self.leadership.leads();
-        match written.map_err(|source| self.error(source))? {
-            Some(lease) => {
-                self.held = Some(lease);
-                let span = self.timing.duration().saturating_sub(self.timing.margin());
-                self.leadership.set(began.checked_add(span));
-                if !led {
-                    tracing::info!(lease = self.lease(), "leading");
-                }
-            }
-            None => {
-                self.held = None;
-                self.leadership.set(None);
-                if led {
-                    tracing::warn!(lease = self.lease(), "another replica leads");
-                }
-            }
+        self.held = written.map_err(|source| self.error(source))?;
+        if self.held.is_some() {
+            let span = self.timing.duration().saturating_sub(self.timing.margin());
+            self.leadership.set(began.checked_add(span));
+        } else {
+            self.leadership.set(None);
+        }
+        match (led, self.held.is_some()) {
+            (false, true) => tracing::info!(lease = self.lease(), "leading"),
+            (true, false) => tracing::warn!(lease = self.lease(), "another replica leads"),
+            _ => {}
         }
         Ok(())
     }

@@ -40,7 +40,8 @@ pub(super) struct Refusal {
 pub fn total(body: &[u8]) -> Result<Rate, LoadError> {
     let data = data(body)?;
     if data.result_type == "scalar" {
-        let (_, value): (f64, String) = serde_json::from_value(data.result).map_err(malformed)?;
+        let (_, value): (f64, String) =
+            serde_json::from_value(data.result).map_err(|error| malformed(&error))?;
         return rate(&value);
     }
     let samples = samples(data)?;
@@ -66,7 +67,7 @@ pub fn by_pod(body: &[u8]) -> Result<BTreeMap<String, Rate>, LoadError> {
 }
 
 fn data(body: &[u8]) -> Result<Data, LoadError> {
-    let answer: Answer = serde_json::from_slice(body).map_err(malformed)?;
+    let answer: Answer = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
     Ok(answer.data)
 }
 
@@ -75,7 +76,7 @@ fn samples(data: Data) -> Result<Vec<Sample>, LoadError> {
         let kind = data.result_type.chars().take(64).collect();
         return Err(LoadError::Kind { kind });
     }
-    serde_json::from_value(data.result).map_err(malformed)
+    serde_json::from_value(data.result).map_err(|error| malformed(&error))
 }
 
 fn rate(value: &str) -> Result<Rate, LoadError> {
@@ -89,7 +90,7 @@ fn rate(value: &str) -> Result<Rate, LoadError> {
     Rate::try_from_rps_f64(rps).map_err(|_| not_a_load())
 }
 
-fn malformed(error: serde_json::Error) -> LoadError {
+fn malformed(error: &serde_json::Error) -> LoadError {
     let problem = error.to_string().chars().take(256).collect();
     LoadError::Malformed { problem }
 }

@@ -136,7 +136,7 @@ pub fn reconcile(observed: &Observed, settings: &Settings, now_ms: u64) -> Plan 
         },
     };
     for (input, decision) in observed.functions.iter().zip(decided) {
-        let one = function_plan(observed, &assembled, input, decision, now_ms);
+        let one = function_plan(observed, &assembled, input, decision.as_ref(), now_ms);
         if let Some(state) = &one.state {
             let key = input.record.key.clone();
             plan.snapshot.functions.insert(key, Arc::clone(state));
@@ -150,7 +150,7 @@ fn function_plan(
     observed: &Observed,
     assembled: &Assembled,
     input: &FunctionInput,
-    decision: Option<FunctionDecision>,
+    decision: Option<&FunctionDecision>,
     now_ms: u64,
 ) -> FunctionPlan {
     let mut plan = FunctionPlan {
@@ -163,7 +163,7 @@ fn function_plan(
         return plan;
     }
     let mut problem: Option<FieldProblem> = None;
-    let ready = match (&input.prepared, &decision) {
+    let ready = match (&input.prepared, decision) {
         (Ok(prepared), Some(decision)) => {
             let scene = Scene {
                 observed,
@@ -186,7 +186,7 @@ fn function_plan(
     plan.actions.truncate(MAX_ACTIONS);
     let facts = report::Facts {
         input,
-        decision: decision.as_ref(),
+        decision,
         ready: &ready,
         problem: problem.as_ref(),
         now_ms,

@@ -84,7 +84,7 @@ impl Assembled {
         for deployment in of_function(of, observed) {
             let pods = group.remove(deployment.configuration.as_str());
             let mut pods = pods.unwrap_or_default();
-            pods.sort_by(|a, b| first_to_go(a, b));
+            pods.sort_by(first_to_go);
             let staying = pods.iter().filter(|(_, one)| !one.is_leaving).count();
             let surplus = staying.saturating_sub(deployment.replicas as usize);
             let mut leaving = 0;

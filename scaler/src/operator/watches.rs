@@ -55,18 +55,20 @@ impl Watches {
         let pods = watcher(Api::<Pod>::all(client.clone()), config()).default_backoff();
         let nodes = watcher(Api::<Node>::all(client.clone()), config()).default_backoff();
         let function = |object| Some(FunctionRecord::read(object));
-        let profile = |object| Some(ProfileRecord::read(object));
-        let node = |object| Some(NodeRecord::read(object));
+        let profile = |object| Some(ProfileRecord::read(&object));
+        let node = |object| Some(NodeRecord::read(&object));
+        let deployment = |object| DeploymentRecord::read(&object);
+        let pod = |object| PodRecord::read(&object);
         let all: [std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>>; 5] = [
             Box::pin((self.functions).follow(functions, function, changed, failed("functions"))),
             Box::pin((self.profiles).follow(profiles, profile, changed, failed("profiles"))),
             Box::pin((self.deployments).follow(
                 deployments,
-                DeploymentRecord::read,
+                deployment,
                 changed,
                 failed("deployments"),
             )),
-            Box::pin((self.pods).follow(pods, PodRecord::read, changed, failed("pods"))),
+            Box::pin((self.pods).follow(pods, pod, changed, failed("pods"))),
             Box::pin((self.nodes).follow(nodes, node, changed, failed("nodes"))),
         ];
         join_all(all).await;

@@ -134,7 +134,11 @@ impl CheckedProfile {
     fn check_names(&self, only: &[String]) -> Result<(), FieldProblem> {
         for (index, name) in only.iter().enumerate() {
             if !self.configurations.iter().any(|one| one.name() == *name) {
-                let all: Vec<String> = self.configurations.iter().map(|one| one.name()).collect();
+                let all: Vec<String> = self
+                    .configurations
+                    .iter()
+                    .map(MeasuredConfiguration::name)
+                    .collect();
                 let problem = format!(
                     "found {name:?}, expected a configuration of the profile: {}",
                     all.join(", ")

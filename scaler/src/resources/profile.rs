@@ -1,5 +1,10 @@
 //! What was measured of a model, as a resource.
 
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "columns of the same type, in one attribute"
+)]
+
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

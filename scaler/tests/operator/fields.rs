@@ -191,7 +191,7 @@ fn every_field_of_a_profile() {
         "at": "2026-01-01T00:00:00Z", "machine": "x", "cpus": 2, "memoryBytes": 5, "command": ["serve"], "requests": 9,
     });
     assert_eq!(
-        ProfileRecord::read(object(&full)).profile.map(|_| ()),
+        ProfileRecord::read(&object(&full)).profile.map(|_| ()),
         Ok(())
     );
     let same = full["spec"]["configurations"][0].clone();
@@ -302,7 +302,7 @@ fn every_field_of_a_profile() {
     ];
     for (path, value, field) in cases {
         let bad = with(&full, path, &value);
-        let found = ProfileRecord::read(object(&bad)).profile.unwrap_err();
+        let found = ProfileRecord::read(&object(&bad)).profile.unwrap_err();
         assert_eq!(found.field, field, "{path}: {found}");
     }
 }

@@ -57,7 +57,7 @@ impl World {
             now.functions.insert(record.key.clone(), Arc::new(record));
         }
         for profile in profiles {
-            let record = ProfileRecord::read(object(profile));
+            let record = ProfileRecord::read(&object(profile));
             now.profiles.insert(record.key.clone(), Arc::new(record));
         }
         for number in 0..nodes {
@@ -327,7 +327,7 @@ impl World {
         let instance = Instance {
             function: deployment.function.clone(),
             configuration: deployment.configuration.clone(),
-            created_s: self.started as i64,
+            created_s: i64::try_from(self.started).unwrap(),
             ..Instance::default()
         };
         let pod = PodRecord {
@@ -349,7 +349,8 @@ impl World {
             .collect();
         for (number, pod) in self.now.pods.values_mut().enumerate() {
             if pod.node.is_empty() {
-                Arc::make_mut(pod).node = nodes[(number + choice) % nodes.len()].clone();
+                let node = &nodes[(number + choice) % nodes.len()];
+                Arc::make_mut(pod).node.clone_from(node);
             }
         }
     }

@@ -36,7 +36,7 @@ impl Api {
                 let body = body.collect().await.unwrap().to_bytes();
                 let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
                 let uri = parts.uri.to_string();
-                let (code, object) = api.with(|state| state.answer(parts.method, &uri, body));
+                let (code, object) = api.with(|state| state.answer(&parts.method, &uri, &body));
                 let object = object.to_string().into_bytes();
                 let response = Response::builder().status(code).body(Body::from(object));
                 answer.send_response(response.unwrap());
@@ -47,7 +47,7 @@ impl Api {
 }
 
 impl State {
-    fn answer(&mut self, method: Method, uri: &str, body: Value) -> (u16, Value) {
+    fn answer(&mut self, method: &Method, uri: &str, body: &Value) -> (u16, Value) {
         let path = uri
             .split('?')
             .next()
@@ -62,7 +62,7 @@ impl State {
         let present = self.objects.get(&path).cloned();
         let version = |value: &Value| value["metadata"]["resourceVersion"].clone();
         let is_old =
-            |present: &Value| !version(&body).is_null() && version(&body) != version(present);
+            |present: &Value| !version(body).is_null() && version(body) != version(present);
         match (method.as_str(), present) {
             ("GET", Some(present)) => (200, present),
             ("POST", _) => {
@@ -70,15 +70,15 @@ impl State {
                     .as_str()
                     .unwrap_or("event")
                     .to_owned();
-                self.store(&format!("{path}/{name}"), body)
+                self.store(&format!("{path}/{name}"), body.clone())
             }
             ("PUT" | "PATCH", Some(present)) if is_old(&present) => failure(409),
-            ("PUT", Some(_)) => self.store(&path, body),
+            ("PUT", Some(_)) => self.store(&path, body.clone()),
             ("PATCH", Some(mut present)) => {
-                merge(&mut present, &body);
+                merge(&mut present, body);
                 self.store(&path, present)
             }
-            ("PATCH", None) if uri.contains("force=true") => self.store(&path, body),
+            ("PATCH", None) if uri.contains("force=true") => self.store(&path, body.clone()),
             ("DELETE", Some(present)) => {
                 self.objects.remove(&path);
                 (200, present)

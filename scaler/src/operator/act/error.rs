@@ -85,7 +85,7 @@ pub(super) fn failed_status(
     if progressing.reason == "WriteFailed" && progressing.message == message {
         return None;
     }
-    progressing.reason = "WriteFailed".to_owned();
+    "WriteFailed".clone_into(&mut progressing.reason);
     progressing.message.clone_from(&message);
     status.message = Some(message);
     Some(status)

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{ActError, Action, Actor};
 use crate::operator::labels;
 use crate::operator::plan::FunctionPlan;
-use crate::resources::{InferenceFunction, InferenceFunctionStatus};
+use crate::resources::{InferenceFunction, InferenceFunctionSpec, InferenceFunctionStatus};
 use crate::state::Key;
 
 impl Actor {
@@ -132,7 +132,8 @@ impl Actor {
 
     /// Events are for people: one that is lost is no reason to stop.
     async fn event(&self, plan: &FunctionPlan, is_warning: bool, reason: &str, note: &str) {
-        let mut object = InferenceFunction::new(&plan.record.key.name, Default::default());
+        let mut object =
+            InferenceFunction::new(&plan.record.key.name, InferenceFunctionSpec::default());
         object.metadata.namespace = Some(plan.record.key.namespace.clone());
         object.metadata.uid = Some(plan.record.uid.clone());
         let type_ = if is_warning {

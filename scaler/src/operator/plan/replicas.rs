@@ -40,16 +40,11 @@ impl Scene<'_> {
         present: Option<&DeploymentRecord>,
     ) -> Result<Option<Action>, FieldProblem> {
         let Some(present) = present else {
-            return match replicas {
-                0 => Ok(None),
-                _ => self.apply(
-                    index,
-                    name,
-                    replicas,
-                    None,
-                    &template(self.prepared, index)?,
-                ),
-            };
+            if replicas == 0 {
+                return Ok(None);
+            }
+            let template = template(self.prepared, index)?;
+            return Ok(Some(self.apply(index, name, replicas, None, &template)));
         };
         if replicas == 0 && present.replicas == 0 {
             return Ok(self.is_empty(present).then(|| delete(present)));
@@ -63,7 +58,13 @@ impl Scene<'_> {
         if is_same && present.replicas == replicas {
             return Ok(None);
         }
-        self.apply(index, name, replicas, Some(present), &template)
+        Ok(Some(self.apply(
+            index,
+            name,
+            replicas,
+            Some(present),
+            &template,
+        )))
     }
 
     fn apply(
@@ -73,7 +74,7 @@ impl Scene<'_> {
         replicas: u32,
         present: Option<&DeploymentRecord>,
         template: &Template,
-    ) -> Result<Option<Action>, FieldProblem> {
+    ) -> Action {
         let preferred = self.preferred(index, present, template);
         let wanted = Wanted {
             record: &self.input.record,
@@ -84,11 +85,11 @@ impl Scene<'_> {
             replicas,
         };
         let object = deployment(&wanted, present);
-        Ok(Some(Action::Apply {
+        Action::Apply {
             key: self.key(name),
             is_present: present.is_some(),
             object,
-        }))
+        }
     }
 
     /// The preferred nodes: those that the template has as long as a change would replace pods for nothing else.

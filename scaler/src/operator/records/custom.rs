@@ -64,11 +64,11 @@ impl FunctionRecord {
 
 impl ProfileRecord {
     /// What an object says.
-    pub fn read(object: DynamicObject) -> Self {
-        let profile = typed::<ModelProfile>(&object);
+    pub fn read(object: &DynamicObject) -> Self {
+        let profile = typed::<ModelProfile>(object);
         let generation = object.metadata.generation.unwrap_or_default();
         Self {
-            key: key(&object),
+            key: key(object),
             version: (object.uid().unwrap_or_default(), generation),
             profile: profile.and_then(|one| one.checked()).map(Arc::new),
         }

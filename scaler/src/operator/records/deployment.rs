@@ -41,7 +41,7 @@ pub struct DeploymentRecord {
 
 impl DeploymentRecord {
     /// What a Deployment says; `None` for one that is of no function.
-    pub fn read(deployment: Deployment) -> Option<Self> {
+    pub fn read(deployment: &Deployment) -> Option<Self> {
         let key = Key::new(
             deployment.namespace().unwrap_or_default(),
             deployment.name_any(),

@@ -23,7 +23,7 @@ pub struct NodeRecord {
 
 impl NodeRecord {
     /// What a node says.
-    pub fn read(node: Node) -> Self {
+    pub fn read(node: &Node) -> Self {
         let name = node.name_any();
         let spec = node.spec.clone().unwrap_or_default();
         let status = node.status.clone().unwrap_or_default();

@@ -46,7 +46,7 @@ pub struct Instance {
 
 impl PodRecord {
     /// What a pod says; `None` for one that has ended, and takes nothing.
-    pub fn read(pod: Pod) -> Option<Self> {
+    pub fn read(pod: &Pod) -> Option<Self> {
         let status = pod.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
         if matches!(phase, Some("Succeeded" | "Failed")) {
@@ -62,7 +62,7 @@ impl PodRecord {
                 .and_then(|spec| spec.node_name.clone())
                 .unwrap_or_default(),
             requests: spec.map(requests).unwrap_or_default(),
-            instance: instance(&pod),
+            instance: instance(pod),
             daemon: address.filter(|_| is_daemon),
         })
     }

@@ -118,10 +118,7 @@ fn ready(facts: &Facts<'_>, decision: &FunctionDecision) -> Said {
     if decision.ready >= decision.needed && count > 0 {
         return said("Ready", "True", "Serving", &message);
     }
-    let reason = match infeasible(&decision.outcome) {
-        Some(reason) => reason,
-        None => "Starting",
-    };
+    let reason = infeasible(&decision.outcome).unwrap_or("Starting");
     said("Ready", "False", reason, &message)
 }
 

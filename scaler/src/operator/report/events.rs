@@ -20,29 +20,29 @@ pub(super) fn events(
         match &decision.outcome {
             _ if asked(now) > asked(before) => {
                 let note = format!("{numbers}: {}", decision.outcome);
-                events.push(event(false, "ScaledOut", note));
+                events.push(event(false, "ScaledOut", &note));
             }
             _ if asked(now) < asked(before) => {
                 let note = format!("{numbers}: {}", decision.outcome);
-                events.push(event(false, "ScaledIn", note));
+                events.push(event(false, "ScaledIn", &note));
             }
             Outcome::Consolidating { .. } if !says(before, "Progressing", "Consolidating") => {
                 let note = decision.outcome.to_string();
-                events.push(event(false, "Consolidating", note));
+                events.push(event(false, "Consolidating", &note));
             }
             _ => {}
         }
         if let Some(reason) = infeasible(&decision.outcome)
             && !says(before, "Feasible", reason)
         {
-            events.push(event(true, reason, decision.outcome.to_string()));
+            events.push(event(true, reason, &decision.outcome.to_string()));
         }
     }
     for what in ["Ready", "LoadKnown"] {
         let found = now.conditions.iter().find(|one| one.r#type == what);
         let wrong = found.filter(|one| is_wrong(&one.reason) && !says(before, what, &one.reason));
         if let Some(one) = wrong {
-            events.push(event(true, &one.reason, one.message.clone()));
+            events.push(event(true, &one.reason, &one.message));
         }
     }
     events
@@ -72,7 +72,7 @@ fn says(status: &InferenceFunctionStatus, what: &str, reason: &str) -> bool {
     conditions.any(|one| one.r#type == what && one.reason == reason)
 }
 
-fn event(is_warning: bool, reason: &str, note: String) -> Action {
+fn event(is_warning: bool, reason: &str, note: &str) -> Action {
     Action::Event {
         is_warning,
         reason: reason.to_owned(),
