@@ -9,6 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::sync::watch;
 
+use crate::operator::infeasible;
 use crate::state::Snapshot;
 
 /// Reads the last snapshot.
@@ -20,6 +21,7 @@ impl Collector for Decided {
         let snapshot = Arc::clone(&self.0.borrow());
         targets(&snapshot, &mut encoder)?;
         loads(&snapshot, &mut encoder)?;
+        infeasible_functions(&snapshot, &mut encoder)?;
         let seconds = snapshot.decided_ms as f64 / 1_000.0;
         let name = "decided_timestamp_seconds";
         let help = "When the last decision was made, since the epoch; 0 before the first";
@@ -58,6 +60,26 @@ fn loads(snapshot: &Snapshot, encoder: &mut DescriptorEncoder<'_>) -> Result<(),
             ];
             let rps = load.micro_rps() as f64 / 1e6;
             ConstGauge::new(rps).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn infeasible_functions(
+    snapshot: &Snapshot,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> Result<(), fmt::Error> {
+    let help = "Functions whose load needs what cannot be had: always 1, with the reason of the condition Feasible";
+    let mut family =
+        encoder.encode_descriptor("infeasible_function", help, None, MetricType::Gauge)?;
+    for (key, state) in &snapshot.functions {
+        if let Some(reason) = infeasible(&state.decision.outcome) {
+            let labels = [
+                ("namespace", key.namespace.as_str()),
+                ("function", key.name.as_str()),
+                ("reason", reason),
+            ];
+            ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
         }
     }
     Ok(())

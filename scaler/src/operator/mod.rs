@@ -34,3 +34,4 @@ mod view;
 pub mod watches;
 
 pub use names::deployment_name;
+pub(crate) use report::infeasible;

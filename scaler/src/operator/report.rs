@@ -11,6 +11,7 @@ use tetris_scaler_core::{FunctionDecision, Rate};
 use super::observed::FunctionInput;
 use super::plan::Action;
 use crate::resources::{Condition, ConfigurationStatus, FieldProblem, InferenceFunctionStatus};
+pub(crate) use conditions::infeasible;
 use conditions::{Said, conditions};
 
 /// What a report is made of.

@@ -134,7 +134,7 @@ fn feasible(decision: &FunctionDecision) -> Said {
 }
 
 /// Why what the load needs cannot be had.
-pub(super) fn infeasible(outcome: &Outcome) -> Option<&'static str> {
+pub(crate) fn infeasible(outcome: &Outcome) -> Option<&'static str> {
     Some(match outcome {
         Outcome::AtMaximum { .. } => "AtMaximum",
         Outcome::NoConfiguration => "NoConfiguration",

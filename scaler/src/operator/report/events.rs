@@ -3,7 +3,7 @@
 use tetris_scaler_core::Outcome;
 
 use super::Facts;
-use super::conditions::infeasible;
+use super::infeasible;
 use crate::operator::plan::Action;
 use crate::resources::InferenceFunctionStatus;
 
