@@ -26,7 +26,7 @@ pub struct StoredProfile {
     /// The model's name in the inference protocol.
     pub model: String,
     /// The command, with its placeholders.
-    pub command: String,
+    pub command: Vec<String>,
     /// What it was measured on.
     pub machine: Machine,
     /// When the last configuration was finished, RFC 3339.

@@ -92,7 +92,7 @@ pub struct Measured {
     /// Its memory, in bytes.
     pub memory_bytes: u64,
     /// The command of an instance, with its placeholders.
-    pub command: String,
+    pub command: Vec<String>,
     /// Requests that were measured, all configurations together.
     pub requests: u64,
 }
@@ -135,7 +135,7 @@ mod tests {
         "objects": [{"id": "00ff", "bytes": 12}],
         "unlistedBytes": 7,
         "manifests": ["aa"],
-        "measured": {"at": "2026-01-01T00:00:00Z", "machine": "m", "cpus": 2, "memoryBytes": 9, "command": "serve {port}", "requests": 50}
+        "measured": {"at": "2026-01-01T00:00:00Z", "machine": "m", "cpus": 2, "memoryBytes": 9, "command": ["serve", "{port}"], "requests": 50}
       }}"#;
 
     #[test]

@@ -5,7 +5,7 @@ use tetris_scaler_core::{MAX_BATCH, MAX_CPU_MILLIS};
 use thiserror::Error;
 
 /// The most settings of one grid: what one profile may have.
-pub const MAX_SETTINGS: usize = 4_096;
+pub const MAX_SETTINGS: usize = 512;
 /// The most requests under way at once: each takes a connection.
 pub const MAX_CLIENTS: u32 = 4_096;
 /// The least CPU: less than a hundredth is below what quotas can express (1 ms in 100 ms).

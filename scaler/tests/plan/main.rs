@@ -2,5 +2,6 @@
 
 mod figures;
 mod input;
+mod profiled;
 mod reasons;
 mod run;

@@ -97,7 +97,7 @@ fn shared_line(outcome: &Outcome) -> String {
         ""
     };
     format!(
-        "{}: {} MiB shared in {} objects of {} manifests{note}\nmeasured {} on {}, {} CPUs\n",
+        "{}: {} MiB shared, objects: {}, manifests: {}{note}\nmeasured {} on {}, {} CPUs\n",
         profile.model,
         mib(shared.bytes()),
         shared.len(),

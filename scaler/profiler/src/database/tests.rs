@@ -6,7 +6,7 @@ fn stored(identity: &str) -> StoredProfile {
     StoredProfile {
         identity: identity.to_owned(),
         model: "m".to_owned(),
-        command: "serve".to_owned(),
+        command: vec!["serve".to_owned()],
         machine: Machine::this(),
         at: "2026-01-01T00:00:00Z".to_owned(),
         shared: SharedPart::default(),

@@ -50,7 +50,7 @@ pub async fn profile(
         profile: stored.unwrap_or_else(|| StoredProfile {
             identity,
             model: request.model.clone(),
-            command: request.command.join(" "),
+            command: request.command.clone(),
             machine,
             at: now(),
             shared: SharedPart::default(),
