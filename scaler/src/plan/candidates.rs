@@ -43,12 +43,12 @@ pub(super) struct Candidate {
 pub(super) fn candidates(
     problem: &Problem,
     function: &Function,
-    needed: Rate,
+    planned: Rate,
     replicas: impl Fn(usize) -> u32,
 ) -> Vec<Candidate> {
     let all = All {
         function,
-        needed,
+        planned,
         fit: Fit::new(problem, function),
     };
     let configurations = function.model.profile.configurations().iter();
@@ -66,7 +66,7 @@ pub(super) fn candidates(
 
 struct All<'a> {
     function: &'a Function,
-    needed: Rate,
+    planned: Rate,
     fit: Fit<'a>,
 }
 
@@ -79,7 +79,7 @@ impl All<'_> {
 
     fn alone(&self, one: &Configuration) -> u64 {
         let rate = one.rate().micro_rps().max(1);
-        self.needed.micro_rps().div_ceil(rate)
+        self.planned.micro_rps().div_ceil(rate)
     }
 
     fn cost(&self, one: &Configuration) -> u64 {

@@ -1,7 +1,7 @@
 //! The plan as JSON: what `--format json` prints. The README has its shape.
 
 use serde::Serialize;
-use tetris_scaler_core::{Configuration, FunctionDecision, Outcome, Rate};
+use tetris_scaler_core::{Configuration, FunctionDecision, FunctionView, Outcome, Rate};
 
 use super::candidates::{Candidate, candidates};
 use super::compare::{published, unshared};
@@ -35,6 +35,9 @@ pub(super) struct FunctionReport {
     pub(super) percentile: u64,
     pub(super) load_micro_rps: Rate,
     pub(super) needed_micro_rps: Rate,
+    /// What instances are started for, and what the other ways are planned for: with the headroom of scaling in, if
+    /// there is room.
+    pub(super) planned_micro_rps: Rate,
     pub(super) carried_micro_rps: Rate,
     pub(super) outcome: Outcome,
     pub(super) message: String,
@@ -122,17 +125,19 @@ pub(super) enum Other {
 
 impl Report {
     pub(super) fn new(problem: &Problem, solved: &Solved, explain: bool) -> Self {
+        let views = problem.view().functions;
         let decided = problem.functions.iter().zip(&solved.decision.functions);
-        let functions = decided.clone().enumerate();
-        let functions = functions.map(|(index, (function, decided))| {
-            let mut report = FunctionReport::new(function, decided);
+        let planned: Vec<Rate> = (views.iter().zip(&solved.decision.functions))
+            .map(|(view, decided)| planned(view, decided))
+            .collect();
+        let functions = decided.zip(&planned).enumerate();
+        let functions = functions.map(|(index, ((function, decided), &planned))| {
+            let mut report = FunctionReport::new(function, decided, planned);
             report.configurations = configurations(function, decided, solved, index);
             let replicas = |index| decided.replicas.get(&index).copied().unwrap_or(0);
-            report.candidates =
-                explain.then(|| candidates(problem, function, decided.needed, replicas));
+            report.candidates = explain.then(|| candidates(problem, function, planned, replicas));
             report
         });
-        let needed: Vec<Rate> = decided.map(|(_, decided)| decided.needed).collect();
         let measured = Measured {
             functions: &problem.functions,
             inventory: &problem.cluster.inventory,
@@ -155,15 +160,22 @@ impl Report {
             totals: Totals::of(&measured.all(&solved.placed)),
             comparison: Comparison {
                 lower_bound_bytes: totals.lower_bound,
-                published: Other::of(published(problem, &needed)),
-                unshared: Other::of(unshared(problem, &needed)),
+                published: Other::of(published(problem, &planned)),
+                unshared: Other::of(unshared(problem, &planned)),
             },
         }
     }
 }
 
+/// What was planned for: the load with the headroom of scaling in, or as much of it as is carried.
+fn planned(view: &FunctionView, decided: &FunctionDecision) -> Rate {
+    let load = view.load.unwrap_or_default();
+    let most = view.scale_in.needed(load).min(decided.capacity);
+    decided.needed.max(most)
+}
+
 impl FunctionReport {
-    fn new(function: &Function, decided: &FunctionDecision) -> Self {
+    fn new(function: &Function, decided: &FunctionDecision, planned: Rate) -> Self {
         Self {
             namespace: function.key.namespace.clone(),
             name: function.key.name.clone(),
@@ -172,6 +184,7 @@ impl FunctionReport {
             percentile: function.checked.percentile.into(),
             load_micro_rps: function.load,
             needed_micro_rps: decided.needed,
+            planned_micro_rps: planned,
             carried_micro_rps: decided.capacity,
             outcome: decided.outcome.clone(),
             message: decided.outcome.to_string(),

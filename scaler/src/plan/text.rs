@@ -43,7 +43,7 @@ fn functions(functions: &[FunctionReport]) -> String {
         let mut first = vec![
             format!("{}/{}", function.namespace, function.name),
             rps(function.load_micro_rps),
-            rps(function.needed_micro_rps),
+            rps(function.planned_micro_rps),
         ];
         if function.configurations.is_empty() {
             first.push("none".to_owned());

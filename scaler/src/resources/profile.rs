@@ -131,7 +131,7 @@ pub struct Measurement {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), inner(length(max = 4096)))]
     pub command: Option<Vec<String>>,
-    /// Requests per configuration.
+    /// Requests that were measured, all configurations together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<u64>,
 }

@@ -11,7 +11,8 @@ fn a_plan_carries_the_loads_and_its_figures_add_up() {
     assert_eq!(plan["feasible"], true);
     for function in plan["functions"].as_array().unwrap() {
         let rate = |field: &str| function[field].as_u64().unwrap();
-        assert!(rate("carried_micro_rps") >= rate("needed_micro_rps"));
+        assert!(rate("carried_micro_rps") >= rate("planned_micro_rps"));
+        assert!(rate("planned_micro_rps") > rate("needed_micro_rps"));
         assert!(rate("needed_micro_rps") > rate("load_micro_rps"));
         for one in function["configurations"].as_array().unwrap() {
             assert!(one["latency_us"].as_u64() <= one["latency_limit_us"].as_u64());
@@ -101,7 +102,7 @@ fn a_table_has_all_that_matters() {
     for part in [
         "serving/a",
         "c4000-b8-p2",
-        "157.5",
+        "180 ",
         "warm",
         "434 MiB",
         "this plan",

@@ -17,7 +17,8 @@ fn each_configuration_is_explained() {
     let plan = json(&[FUNCTIONS, NODES], &["--explain"]);
     let verdict = |name| verdicts(&plan, name)["verdict"].as_str().unwrap();
     assert_eq!(verdict("c4000-b8-p2"), "chosen");
-    assert_eq!(verdict("c1000-b1-p1"), "not_needed");
+    assert_eq!(verdict("c1000-b1-p1"), "chosen");
+    assert_eq!(verdict("c2000-b4-p1"), "not_needed");
     assert_eq!(verdict("c64000-b8-p8"), "too_large");
     assert_eq!(
         verdicts(&plan, "c64000-b8-p8")["missing"]["cpu_millis"],
@@ -29,8 +30,8 @@ fn each_configuration_is_explained() {
         (Some(240_000), Some(100_000))
     );
     let alone = verdicts(&plan, "c1000-b1-p1");
-    // 157.5 requests/s at 1 / 60 ms.
-    assert_eq!(alone["alone_replicas"], 10);
+    // 180 requests/s, at 1 / 60 ms each.
+    assert_eq!(alone["alone_replicas"], 11);
 }
 
 #[test]
