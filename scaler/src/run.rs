@@ -67,6 +67,8 @@ pub async fn run(args: &Run) -> Result<(), RunError> {
     let stop = signals().map_err(RunError::Signals)?;
     let mut config = Config::infer().await?;
     config.connect_timeout = Some(CONNECT);
+    // Passes and watches try again by themselves, and are not to wait for one function.
+    config.default_retry = false;
     let client = Client::try_from(config)?;
     run_with(args, client, stop).await
 }

@@ -171,3 +171,46 @@ async fn read(function: &CheckedFunction, prometheus: Option<&Prometheus>) -> An
     });
     (load, pods)
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::DynamicObject;
+    use serde_json::json;
+
+    use super::*;
+
+    fn record(load: &serde_json::Value) -> FunctionRecord {
+        let object = json!({
+            "apiVersion": "tetris.dev/v1alpha1", "kind": "InferenceFunction",
+            "metadata": {"name": "f", "namespace": "blue", "uid": "u"},
+            "spec": {
+                "profile": "m", "slo": {"latencyMillis": 200}, "load": load,
+                "template": {"spec": {"containers": [{"name": "main", "image": "server"}]}},
+            },
+        });
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        FunctionRecord::read(object)
+    }
+
+    #[test]
+    fn a_window_that_is_shorter_than_the_interval_comes_to_an_end() {
+        let record = record(&json!({"prometheus": {"query": "q"}}));
+        let loads = Loads::new(Duration::from_secs(15));
+        let seven = Rate::from_rps(7);
+        for at_ms in [0, 5_000, 10_000, 15_000] {
+            let peak = |now_ms| loads.of(&record, now_ms, 30_000).peak;
+            assert_eq!(peak(at_ms), None, "{at_ms}");
+            loads.measured(&record, 1_000, at_ms, Ok(seven), BTreeMap::new());
+        }
+        assert_eq!(loads.of(&record, 15_000, 30_000).peak, Some(seven));
+    }
+
+    #[test]
+    fn a_new_function_is_not_one_whose_load_cannot_be_had() {
+        let loads = Loads::default();
+        let asked = record(&json!({"prometheus": {"query": "q"}}));
+        assert_eq!(loads.of(&asked, 0, 1).load, Err(LoadError::NotAsked));
+        let constant = record(&json!({"static": {"requestsPerSecond": 7.0}}));
+        assert_eq!(loads.of(&constant, 0, 1).load, Ok(Rate::from_rps(7)));
+    }
+}

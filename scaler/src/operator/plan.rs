@@ -163,7 +163,9 @@ fn function_plan(
         return plan;
     }
     let scene = Scene::new(observed, assembled, input, decision);
-    let actions = scene.as_ref().map_or_else(|| Ok(Vec::new()), Scene::actions);
+    let actions = scene
+        .as_ref()
+        .map_or_else(|| Ok(Vec::new()), Scene::actions);
     let problem = actions.as_ref().err().cloned();
     plan.actions = actions.unwrap_or_default();
     plan.actions.truncate(MAX_ACTIONS);

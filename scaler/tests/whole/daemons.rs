@@ -30,7 +30,10 @@ impl World {
             "free_bytes": 7_u64 << 30, "objects": objects,
         }]});
         let page = page.to_string();
-        let router = Router::new().route("/inventory/objects", get(move || std::future::ready(page.clone())));
+        let router = Router::new().route(
+            "/inventory/objects",
+            get(move || std::future::ready(page.clone())),
+        );
         tokio::spawn(async move { axum::serve(listener, router).await });
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -43,7 +46,9 @@ impl World {
         });
         let name = format!("tetris-node-{node}");
         self.api.with(|state| {
-            state.objects.create(&id("pods", "tetris-system", &name), pod);
+            state
+                .objects
+                .create(&id("pods", "tetris-system", &name), pod);
         });
     }
 }

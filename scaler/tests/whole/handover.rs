@@ -15,7 +15,9 @@ use crate::operator::{LEASE, Operator};
 use crate::world::{World, asked_for};
 
 fn lease(state: &State) -> Value {
-    let lease = state.objects.get(&id("leases", "tetris-system", "tetris-scaler"));
+    let lease = state
+        .objects
+        .get(&id("leases", "tetris-system", "tetris-scaler"));
     lease.map_or(Value::Null, |lease| lease["spec"].clone())
 }
 
@@ -42,7 +44,9 @@ async fn a_replica_that_is_killed_starts_again_without_harm() {
     world.create("f", slow);
     let mut first = world.operator("a");
     world
-        .until("six are asked for", |state| asked_for(state, "f") == Some(6))
+        .until("six are asked for", |state| {
+            asked_for(state, "f") == Some(6)
+        })
         .await;
     first.kill();
     world.api.with(|state| state.holds_pods = false);
@@ -56,7 +60,9 @@ async fn a_replica_that_is_killed_starts_again_without_harm() {
     assert_eq!(world.started(), 6, "nothing was started twice");
 
     assert!(second.terminate().await.success());
-    let holder = world.api.with(|state| lease(state)["holderIdentity"].clone());
+    let holder = world
+        .api
+        .with(|state| lease(state)["holderIdentity"].clone());
     assert_eq!(holder, "", "nobody has to wait");
     let _third = world.operator("c");
     until_leads(&world, "c", 3).await;
@@ -105,6 +111,8 @@ async fn value(operator: &Operator) -> i64 {
     let codec: ProstCodec<GetMetricsRequest, GetMetricsResponse> = ProstCodec::default();
     let path = "/externalscaler.ExternalScaler/GetMetrics";
     let path = path.parse().unwrap();
-    let answer = client.unary(tonic::Request::new(request), path, codec).await;
+    let answer = client
+        .unary(tonic::Request::new(request), path, codec)
+        .await;
     answer.unwrap().into_inner().metric_values[0].metric_value
 }

@@ -106,7 +106,9 @@ fn schedule(objects: &mut Objects) {
         let mut free: Vec<(u64, Reverse<usize>, String)> = Vec::new();
         for ((_, _, node), object) in &nodes {
             let pods = objects.of("pods");
-            let there = pods.iter().filter(|(_, pod)| pod["spec"]["nodeName"] == **node);
+            let there = pods
+                .iter()
+                .filter(|(_, pod)| pod["spec"]["nodeName"] == **node);
             let taken: u64 = there.clone().map(|(_, pod)| cpu(pod)).sum();
             let all = object["status"]["allocatable"]["cpu"].as_str().unwrap();
             if taken + cpu(&pod) <= all.parse::<u64>().unwrap() * 1_000 {
@@ -136,7 +138,10 @@ pub fn preferences(pod: &Value) -> BTreeMap<String, u64> {
     let terms = terms.as_array().into_iter().flatten();
     let weighed = terms.map(|term| {
         let name = &term["preference"]["matchExpressions"][0]["values"][0];
-        (name.as_str().unwrap().to_owned(), term["weight"].as_u64().unwrap())
+        (
+            name.as_str().unwrap().to_owned(),
+            term["weight"].as_u64().unwrap(),
+        )
     });
     weighed.collect()
 }

@@ -30,6 +30,12 @@ pub struct Operator {
 impl World {
     /// Starts a replica that calls itself `name` in what it asks.
     pub fn operator(&self, name: &str) -> Operator {
+        let often = ["--interval-seconds=1", "--poll-seconds=1"];
+        self.operator_with(name, &often)
+    }
+
+    /// The same with these flags.
+    pub fn operator_with(&self, name: &str, flags: &[&str]) -> Operator {
         let dir = self.dir.path();
         let (configuration, log) = (dir.join(name), dir.join(format!("{name}.log")));
         let text = format!(
@@ -45,8 +51,7 @@ impl World {
             .env("KUBECONFIG", configuration)
             .env("POD_NAME", name)
             .args(["--log", "info,tetris_scaler=debug", "run"])
-            .args(["--interval-seconds=1", "--poll-seconds=1"])
-            .args(["--consolidate-after-seconds=0"])
+            .args(flags)
             .arg(format!("--lease-seconds={LEASE}"))
             .arg(format!("--prometheus-url=http://{}", self.prometheus))
             .arg(format!("--listen={}", at(9461)))

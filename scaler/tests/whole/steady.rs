@@ -19,15 +19,26 @@ async fn world() -> World {
 async fn a_function_gets_its_deployment_and_then_nothing_is_written() {
     let world = world().await;
     world.function("f", 150.0);
-    let operator = world.operator("a");
+    let operator = world.operator_with("a", &[]);
     world.until_ready("f", 2).await;
     world.until_says("f", "Ready", "True", "Serving").await;
-    world.until_says("f", "Progressing", "False", "Steady").await;
+    world
+        .until_says("f", "Progressing", "False", "Steady")
+        .await;
     check_deployment(&world);
     check_report(&world);
     let before = world.api.with(|state| state.writes("").len());
-    operator.passes_more(7).await;
-    let asked = world.api.with(|state| format!("{:?}", state.writes("").split_off(before)));
+    for number in 0..7 {
+        let pod = id("pods", "green", &format!("other-{number}"));
+        let spec = json!({"spec": {"nodeName": "node-2", "containers": [{"name": "other"}]}});
+        world.api.with(|state| {
+            state.objects.create(&pod, spec);
+        });
+        operator.passes_more(1).await;
+    }
+    let asked = world
+        .api
+        .with(|state| format!("{:?}", state.writes("").split_off(before)));
     assert_eq!(asked, "[]");
 }
 
@@ -56,8 +67,7 @@ fn check_deployment(world: &World) {
     assert_eq!(container["env"], json!(environment));
     let requests = json!({"cpu": "1500m", "memory": "104857600"});
     assert_eq!(container["resources"]["requests"], requests);
-    let mount =
-        json!({"name": "tetris-store", "mountPath": "/run/tetris/store", "readOnly": true});
+    let mount = json!({"name": "tetris-store", "mountPath": "/run/tetris/store", "readOnly": true});
     assert_eq!(container["volumeMounts"], json!([mount]));
     let csi = json!({"driver": "csi.tetris.dev", "readOnly": true});
     assert_eq!(
@@ -109,7 +119,10 @@ fn check_report(world: &World) {
     let applied = world.writes("deployments");
     assert_eq!(applied.len(), 1);
     let query = &applied[0].query;
-    assert_eq!((&*query["fieldManager"], &*query["force"]), ("tetris-scaler", "true"));
+    assert_eq!(
+        (&*query["fieldManager"], &*query["force"]),
+        ("tetris-scaler", "true")
+    );
 }
 
 #[tokio::test]
@@ -121,7 +134,9 @@ async fn a_function_with_a_bad_field_says_so_and_others_go_on() {
     world.function("good", 150.0);
     let operator = world.operator("a");
     world.until_ready("good", 2).await;
-    let ready = world.until_says("bad", "Ready", "False", "InvalidField").await;
+    let ready = world
+        .until_says("bad", "Ready", "False", "InvalidField")
+        .await;
     let message = ready["message"].as_str().unwrap();
     assert!(message.contains("spec.slo.latencyMillis"), "{message}");
 
@@ -137,7 +152,9 @@ async fn a_function_with_a_bad_field_says_so_and_others_go_on() {
     assert!(world.api.with(|state| deployment(state, "good").is_none()));
 
     world.loads.set("bad", 50.0);
-    world.change("bad", |bad| bad["spec"]["slo"]["latencyMillis"] = 200.into());
+    world.change("bad", |bad| {
+        bad["spec"]["slo"]["latencyMillis"] = 200.into()
+    });
     world.until_ready("bad", 1).await;
     world.until_says("bad", "Ready", "True", "Serving").await;
 }

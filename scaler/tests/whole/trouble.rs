@@ -5,8 +5,10 @@ use crate::world::{World, asked_for, instances};
 
 fn lists(state: &State, resource: &str) -> usize {
     let all = state.asked.iter();
-    all.filter(|one| one.verb == "list" && one.resource == resource && one.query.get("continue").is_none())
-        .count()
+    all.filter(|one| {
+        one.verb == "list" && one.resource == resource && one.query.get("continue").is_none()
+    })
+    .count()
 }
 
 fn watches(state: &State) -> usize {
@@ -19,7 +21,9 @@ async fn watches_that_end_are_taken_up_again() {
     world.function("f", 150.0);
     let operator = world.operator("a");
     world.until_ready("f", 2).await;
-    world.until_says("f", "Progressing", "False", "Steady").await;
+    world
+        .until_says("f", "Progressing", "False", "Steady")
+        .await;
 
     // They end, and go on where they were.
     let before = world.api.with(|state| {
@@ -27,7 +31,9 @@ async fn watches_that_end_are_taken_up_again() {
         (watches(state), lists(state, "pods"))
     });
     world
-        .until("all watches are back", |state| watches(state) == before.0 + 5)
+        .until("all watches are back", |state| {
+            watches(state) == before.0 + 5
+        })
         .await;
     world.loads.set("f", 450.0);
     world.until_ready("f", 6).await;
@@ -47,18 +53,26 @@ async fn watches_that_end_are_taken_up_again() {
     });
     world
         .until("all is listed again", |state| {
-            lists(state, "pods") == before.1 + 1 && lists(state, "inferencefunctions") == before.1 + 1
+            lists(state, "pods") == before.1 + 1
+                && lists(state, "inferencefunctions") == before.1 + 1
         })
         .await;
     world.until_ready("f", 6).await;
     world
-        .until("what g owned is gone", |state| instances(state, "g").is_empty())
+        .until("what g owned is gone", |state| {
+            instances(state, "g").is_empty()
+        })
         .await;
     operator.passes_more(3).await;
     let asked = world.writes("deployments");
     let asked: Vec<(&str, u64)> = asked
         .iter()
-        .map(|one| (&one.name[..1], one.body["spec"]["replicas"].as_u64().unwrap()))
+        .map(|one| {
+            (
+                &one.name[..1],
+                one.body["spec"]["replicas"].as_u64().unwrap(),
+            )
+        })
         .collect();
     assert_eq!(asked, [("f", 2), ("f", 6), ("g", 1)]);
 }
@@ -69,7 +83,11 @@ async fn writes_that_fail_are_tried_again_and_others_go_on() {
     world.api.with(|state| {
         for (name, code) in [("f-", 500), ("h-", 429)] {
             let resource = "deployments";
-            state.faults.push(Fault { resource, name, code });
+            state.faults.push(Fault {
+                resource,
+                name,
+                code,
+            });
         }
     });
     for name in ["f", "g", "h"] {
@@ -77,10 +95,15 @@ async fn writes_that_fail_are_tried_again_and_others_go_on() {
     }
     let _operator = world.operator("a");
     world.until_ready("g", 2).await;
-    let progress = world.until_says("f", "Progressing", "True", "WriteFailed").await;
+    let progress = world
+        .until_says("f", "Progressing", "True", "WriteFailed")
+        .await;
     let message = progress["message"].as_str().unwrap();
-    assert!(message.contains("blue/f-c1500-b4-p2"), "{message}");
-    world.until_says("h", "Progressing", "True", "WriteFailed").await;
+    let expected = "Deployment blue/f-c1500-b4-p2: the API server answers 500 InternalError: as the test wants it";
+    assert_eq!(message, expected);
+    world
+        .until_says("h", "Progressing", "True", "WriteFailed")
+        .await;
     world.loads.set("g", 250.0);
     world.until_ready("g", 3).await;
     world
@@ -95,7 +118,9 @@ async fn writes_that_fail_are_tried_again_and_others_go_on() {
     });
     for name in ["f", "h"] {
         world.until_ready(name, 2).await;
-        world.until_says(name, "Progressing", "False", "Steady").await;
+        world
+            .until_says(name, "Progressing", "False", "Steady")
+            .await;
     }
     assert_eq!(world.started(), 7);
 }

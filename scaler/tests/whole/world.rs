@@ -88,13 +88,20 @@ impl World {
         self.until(&what, |state| {
             let pods = instances(state, function);
             let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-            asked_for(state, function) == Some(count as u64) && (pods.len(), ready) == (count, count)
+            asked_for(state, function) == Some(count as u64)
+                && (pods.len(), ready) == (count, count)
         })
         .await;
     }
 
     /// Waits until a function's condition is of `status` and `reason`.
-    pub async fn until_says(&self, function: &str, what: &str, status: &str, reason: &str) -> Value {
+    pub async fn until_says(
+        &self,
+        function: &str,
+        what: &str,
+        status: &str,
+        reason: &str,
+    ) -> Value {
         let mut found = Value::Null;
         let waits = format!("{function} says {what} {status} {reason}");
         self.until(&waits, |state| {
@@ -109,7 +116,9 @@ impl World {
     pub fn writes(&self, resource: &str) -> Vec<Asked> {
         self.api.with(|state| {
             let all = state.writes("").into_iter();
-            all.filter(|one| one.resource == resource).cloned().collect()
+            all.filter(|one| one.resource == resource)
+                .cloned()
+                .collect()
         })
     }
 
@@ -130,7 +139,10 @@ impl Drop for World {
         if std::thread::panicking() {
             self.api.with(|state| {
                 for one in state.asked.iter().rev().take(20).rev() {
-                    println!("{} {} {} {} {}", one.code, one.by, one.verb, one.resource, one.name);
+                    println!(
+                        "{} {} {} {} {}",
+                        one.code, one.by, one.verb, one.resource, one.name
+                    );
                 }
                 for (id, function) in state.objects.of("inferencefunctions") {
                     println!("{id:?} {}", function["status"]);
@@ -166,7 +178,10 @@ pub fn instances(state: &State, function: &str) -> Vec<Value> {
 /// A function's Deployment.
 pub fn deployment(state: &State, function: &str) -> Option<Value> {
     let name = format!("{function}-{CONFIGURATION}");
-    state.objects.get(&id("deployments", "blue", &name)).cloned()
+    state
+        .objects
+        .get(&id("deployments", "blue", &name))
+        .cloned()
 }
 
 /// How many instances its Deployment shall have.
@@ -176,7 +191,9 @@ pub fn asked_for(state: &State, function: &str) -> Option<u64> {
 
 /// What a condition of a function says.
 pub fn condition(state: &State, function: &str, what: &str) -> Value {
-    let found = state.objects.get(&id("inferencefunctions", "blue", function));
+    let found = state
+        .objects
+        .get(&id("inferencefunctions", "blue", function));
     let conditions = found.and_then(|one| one["status"]["conditions"].as_array());
     let mut conditions = conditions.into_iter().flatten();
     let found = conditions.find(|one| one["type"] == what);

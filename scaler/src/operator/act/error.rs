@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::load::chain;
 use crate::operator::plan::{Action, FunctionPlan};
 use crate::resources::InferenceFunctionStatus;
 use crate::state::Key;
@@ -30,7 +31,7 @@ pub enum ActError {
         limit: Duration,
     },
     /// The API server refused or could not be reached.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", plain(source))]
     Api {
         /// What was written.
         what: String,
@@ -95,4 +96,15 @@ pub(super) fn failed_status(
     progressing.message.clone_from(&message);
     status.message = Some(message);
     (status != *last).then_some(status)
+}
+
+/// An error as people read it in a condition: the client adds all that it was answered.
+fn plain(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => {
+            let (code, reason, message) = (status.code, &status.reason, &status.message);
+            format!("the API server answers {code} {reason}: {message}")
+        }
+        other => chain(other),
+    }
 }

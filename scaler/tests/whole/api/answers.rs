@@ -161,7 +161,10 @@ impl State {
     fn apply(&mut self, request: &Request<'_>, id: &Id, old: Option<Value>) -> Answer {
         let (target, body) = (request.target, &request.body);
         if body["apiVersion"] != target.kind().0 || body["kind"] != target.kind().1 {
-            return Err((400, "apiVersion and kind are not those of the path".to_owned()));
+            return Err((
+                400,
+                "apiVersion and kind are not those of the path".to_owned(),
+            ));
         }
         let manager = request.query.get("fieldManager").cloned();
         let manager = manager.ok_or((400, "no fieldManager".to_owned()))?;
@@ -201,7 +204,10 @@ impl State {
             .into_iter()
             .filter(|(id, object)| of(id) && selected(object, selector))
             .collect();
-        let token = request.query.get("continue").and_then(|it| it.split_once(' '));
+        let token = request
+            .query
+            .get("continue")
+            .and_then(|it| it.split_once(' '));
         let mut version = self.objects.version.to_string();
         if let Some((first, last)) = token {
             first.clone_into(&mut version);
@@ -245,7 +251,10 @@ fn current(asked: &Value, present: &Value) -> Result<(), (u16, String)> {
     for field in ["resourceVersion", "uid"] {
         let (wanted, found) = (&asked[field], &present["metadata"][field]);
         if !wanted.is_null() && wanted != found {
-            return Err((409, format!("{field}: {found} is there, {wanted} is asked for")));
+            return Err((
+                409,
+                format!("{field}: {found} is there, {wanted} is asked for"),
+            ));
         }
     }
     Ok(())

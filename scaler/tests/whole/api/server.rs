@@ -190,8 +190,7 @@ impl Watching {
         let since = std::mem::replace(&mut self.since, state.objects.version);
         let first = (state.objects.history).partition_point(|event| event.version <= since);
         let new = state.objects.history[first..].iter().filter(|event| {
-            event.id.0 == self.target.resource
-                && selected(&event.object, self.selector.as_ref())
+            event.id.0 == self.target.resource && selected(&event.object, self.selector.as_ref())
         });
         let mut lines: String = new.map(|event| line(event.what, &event.object)).collect();
         if lines.is_empty() && self.since < since + BOOKMARK {
