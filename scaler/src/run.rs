@@ -102,7 +102,7 @@ pub async fn run_with(
     };
     let poller = Poller::try_new(PollOptions::default(), InventoryLimits::default())?;
     let (stopping, stopped) = watch::channel(false);
-    let leading = lead(operator, elector, poller, &metrics, &stopping);
+    let leading = Box::pin(lead(operator, elector, poller, &metrics, &stopping));
     let farewell = async {
         tokio::select! {
             () = stop => tracing::info!("stopping"),

@@ -10,9 +10,12 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// Samples by query: each the name of a pod, if it is about one, and the value.
+/// Each the name of a pod, if it is about one, and the value.
+type Samples = Vec<(String, f64)>;
+
+/// Samples by query.
 #[derive(Clone, Default)]
-pub struct Loads(Arc<Mutex<BTreeMap<String, Vec<(String, f64)>>>>);
+pub struct Loads(Arc<Mutex<BTreeMap<String, Samples>>>);
 
 impl Loads {
     pub async fn start() -> (Self, SocketAddr) {
@@ -32,11 +35,11 @@ impl Loads {
     }
 
     /// What each of its instances serves.
-    pub fn set_pods(&self, function: &str, loads: Vec<(String, f64)>) {
+    pub fn set_pods(&self, function: &str, loads: Samples) {
         self.put(format!("pods of {function}"), loads);
     }
 
-    fn put(&self, query: String, samples: Vec<(String, f64)>) {
+    fn put(&self, query: String, samples: Samples) {
         self.0.lock().unwrap().insert(query, samples);
     }
 }

@@ -125,6 +125,10 @@ impl Operator {
 }
 
 impl Drop for Operator {
+    #[expect(
+        clippy::print_stdout,
+        reason = "a test has failed, and this may say why"
+    )]
     fn drop(&mut self) {
         // It may have ended.
         drop(self.child.kill());

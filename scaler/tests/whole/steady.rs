@@ -153,7 +153,7 @@ async fn a_function_with_a_bad_field_says_so_and_others_go_on() {
 
     world.loads.set("bad", 50.0);
     world.change("bad", |bad| {
-        bad["spec"]["slo"]["latencyMillis"] = 200.into()
+        bad["spec"]["slo"]["latencyMillis"] = 200.into();
     });
     world.until_ready("bad", 1).await;
     world.until_says("bad", "Ready", "True", "Serving").await;

@@ -6,7 +6,7 @@ use crate::world::{World, asked_for, instances};
 fn lists(state: &State, resource: &str) -> usize {
     let all = state.asked.iter();
     all.filter(|one| {
-        one.verb == "list" && one.resource == resource && one.query.get("continue").is_none()
+        one.verb == "list" && one.resource == resource && !one.query.contains_key("continue")
     })
     .count()
 }

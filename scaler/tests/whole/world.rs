@@ -135,6 +135,10 @@ impl World {
 }
 
 impl Drop for World {
+    #[expect(
+        clippy::print_stdout,
+        reason = "a test has failed, and this may say why"
+    )]
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.api.with(|state| {
