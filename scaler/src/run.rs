@@ -67,6 +67,8 @@ pub async fn run(args: &Run) -> Result<(), RunError> {
     let stop = signals().map_err(RunError::Signals)?;
     let mut config = Config::infer().await?;
     config.connect_timeout = Some(CONNECT);
+    // Passes and watches try again by themselves, and are not to wait for one function.
+    config.default_retry = false;
     let client = Client::try_from(config)?;
     run_with(args, client, stop).await
 }
@@ -84,13 +86,7 @@ pub async fn run_with(
     };
     let (sender, snapshots) = published();
     let metrics = Arc::new(Metrics::new(snapshots.clone()));
-    let timing = Timing::try_new(args.lease_seconds)?;
-    let names = Names {
-        namespace: args.namespace.clone(),
-        name: args.lease.clone(),
-        identity: identity(args),
-    };
-    let mut elector = Elector::new(client.clone(), names, timing);
+    let elector = elector(args, client.clone())?;
     let pages = Pages {
         metrics: Arc::clone(&metrics),
         ready: Arc::default(),
@@ -106,11 +102,7 @@ pub async fn run_with(
     };
     let poller = Poller::try_new(PollOptions::default(), InventoryLimits::default())?;
     let (stopping, stopped) = watch::channel(false);
-    let acting = async {
-        operator.run(poller, until(stopped.clone())).await;
-        // Only now does nobody write any more.
-        stopping.send_replace(true);
-    };
+    let leading = Box::pin(lead(operator, elector, poller, &metrics, &stopping));
     let farewell = async {
         tokio::select! {
             () = stop => tracing::info!("stopping"),
@@ -119,16 +111,43 @@ pub async fn run_with(
         stopping.send_replace(true);
     };
     tokio::join!(
-        acting,
-        elector.run(until(stopped.clone()), |_| metrics.failed("lease")),
+        leading,
         http::serve(listener, http::router(pages), stopped.clone()),
         readers.serve(snapshots, stopped.clone()),
         farewell,
     );
+    Ok(())
+}
+
+fn elector(args: &Run, client: Client) -> Result<Elector, LeaseError> {
+    let timing = Timing::try_new(args.lease_seconds)?;
+    let names = Names {
+        namespace: args.namespace.clone(),
+        name: args.lease.clone(),
+        identity: identity(args),
+    };
+    Ok(Elector::new(client, names, timing))
+}
+
+/// Acts as long as it leads, until `stopping`. Then the lease is given back at once, whoever still reads.
+async fn lead(
+    operator: Operator,
+    mut elector: Elector,
+    poller: Poller,
+    metrics: &Metrics,
+    stopping: &watch::Sender<bool>,
+) {
+    let stopped = stopping.subscribe();
+    let acting = async {
+        operator.run(poller, until(stopped.clone())).await;
+        // Only now does nobody write any more.
+        stopping.send_replace(true);
+    };
+    let electing = elector.run(until(stopped.clone()), |_| metrics.failed("lease"));
+    tokio::join!(acting, electing);
     if let Err(error) = elector.release().await {
         tracing::warn!("{error}; another replica waits for it to expire");
     }
-    Ok(())
 }
 
 /// Those who read what was decided.

@@ -13,6 +13,9 @@ pub enum LoadError {
         "no Prometheus server is known; start the operator with --prometheus-url, or give a static load"
     )]
     NoServer,
+    /// The function is new.
+    #[error("it has not been asked for yet")]
+    NotAsked,
     /// The server could not be asked.
     #[error("Prometheus: {problem}; check --prometheus-url and the network")]
     Unreachable {
@@ -57,6 +60,7 @@ impl LoadError {
     pub const fn class(&self) -> &'static str {
         match self {
             Self::NoServer => "load_no_server",
+            Self::NotAsked => "load_not_asked",
             Self::Unreachable { .. } => "load_unreachable",
             Self::Refused { .. } => "load_refused",
             Self::Malformed { .. } => "load_malformed",
@@ -70,6 +74,7 @@ impl LoadError {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::NoServer => "NoServer",
+            Self::NotAsked => "NotAskedYet",
             Self::Unreachable { .. } => "Unreachable",
             Self::Refused { .. } => "QueryRefused",
             Self::Malformed { .. } => "AnswerMalformed",

@@ -120,7 +120,7 @@ impl Actor {
     }
 
     async fn report_failure(&self, plan: &FunctionPlan, error: &ActError) {
-        let Some(status) = error::failed_status(&plan.record, error) else {
+        let Some(status) = error::failed_status(plan, error) else {
             return;
         };
         let action = Action::Status(Box::new(status));

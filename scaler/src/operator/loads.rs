@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use tetris_scaler_core::{LoadPeak, Rate};
@@ -17,7 +18,10 @@ const AT_ONCE: usize = 16;
 
 /// The loads of all functions. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Loads(Arc<Mutex<BTreeMap<Key, Measured>>>);
+pub struct Loads {
+    all: Arc<Mutex<BTreeMap<Key, Measured>>>,
+    least_window_ms: u64,
+}
 
 #[derive(Debug)]
 struct Measured {
@@ -40,6 +44,14 @@ pub struct Reading {
 }
 
 impl Loads {
+    /// Nothing is known yet. Windows that are shorter than `least_window` are taken for as long as that.
+    pub fn new(least_window: Duration) -> Self {
+        Self {
+            all: Arc::default(),
+            least_window_ms: u64::try_from(least_window.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
     /// Asks for the loads of all `functions` once. `clock` is a time in milliseconds that never goes back.
     pub async fn round(
         &self,
@@ -73,6 +85,7 @@ impl Loads {
         load: Result<Rate, LoadError>,
         pods: BTreeMap<String, Rate>,
     ) {
+        let window_ms = window_ms.max(self.least_window_ms);
         let mut all = self.lock();
         let is_same = |one: &Measured| one.uid == record.uid && one.window_ms == window_ms;
         let known = all.remove(&record.key).filter(is_same);
@@ -103,18 +116,17 @@ impl Loads {
     pub fn of(&self, record: &FunctionRecord, now_ms: u64, stale_ms: u64) -> Reading {
         let all = self.lock();
         let known = all.get(&record.key).filter(|one| one.uid == record.uid);
-        let unknown = |problem: &str| Reading {
-            load: Err(LoadError::Unreachable {
-                problem: problem.to_owned(),
-            }),
+        let unknown = |error: LoadError| Reading {
+            load: at_once(record).ok_or(error),
             pods: Arc::default(),
             peak: None,
         };
         let Some(known) = known else {
-            return unknown("not asked yet");
+            return unknown(LoadError::NotAsked);
         };
         if now_ms.saturating_sub(known.at_ms) > stale_ms {
-            return unknown("the last answer is too old");
+            let problem = "the last answer is too old".to_owned();
+            return unknown(LoadError::Unreachable { problem });
         }
         Reading {
             peak: known.peak.as_ref().and_then(|peak| peak.at(now_ms)),
@@ -123,7 +135,15 @@ impl Loads {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Measured>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A load that need not be asked for.
+fn at_once(record: &FunctionRecord) -> Option<Rate> {
+    match record.function.as_ref().ok()?.load {
+        LoadSource::Static(rate) => Some(rate),
+        LoadSource::Prometheus(_) => None,
     }
 }
 
@@ -150,4 +170,47 @@ async fn read(function: &CheckedFunction, prometheus: Option<&Prometheus>) -> An
         BTreeMap::new()
     });
     (load, pods)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::DynamicObject;
+    use serde_json::json;
+
+    use super::*;
+
+    fn record(load: &serde_json::Value) -> FunctionRecord {
+        let object = json!({
+            "apiVersion": "tetris.dev/v1alpha1", "kind": "InferenceFunction",
+            "metadata": {"name": "f", "namespace": "blue", "uid": "u"},
+            "spec": {
+                "profile": "m", "slo": {"latencyMillis": 200}, "load": load,
+                "template": {"spec": {"containers": [{"name": "main", "image": "server"}]}},
+            },
+        });
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        FunctionRecord::read(object)
+    }
+
+    #[test]
+    fn a_window_that_is_shorter_than_the_interval_comes_to_an_end() {
+        let record = record(&json!({"prometheus": {"query": "q"}}));
+        let loads = Loads::new(Duration::from_secs(15));
+        let seven = Rate::from_rps(7);
+        for at_ms in [0, 5_000, 10_000, 15_000] {
+            let peak = |now_ms| loads.of(&record, now_ms, 30_000).peak;
+            assert_eq!(peak(at_ms), None, "{at_ms}");
+            loads.measured(&record, 1_000, at_ms, Ok(seven), BTreeMap::new());
+        }
+        assert_eq!(loads.of(&record, 15_000, 30_000).peak, Some(seven));
+    }
+
+    #[test]
+    fn a_new_function_is_not_one_whose_load_cannot_be_had() {
+        let loads = Loads::default();
+        let asked = record(&json!({"prometheus": {"query": "q"}}));
+        assert_eq!(loads.of(&asked, 0, 1).load, Err(LoadError::NotAsked));
+        let constant = record(&json!({"static": {"requestsPerSecond": 7.0}}));
+        assert_eq!(loads.of(&constant, 0, 1).load, Ok(Rate::from_rps(7)));
+    }
 }

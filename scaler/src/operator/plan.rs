@@ -162,32 +162,19 @@ fn function_plan(
         // What it owns goes with it, and nothing else is kept of it.
         return plan;
     }
-    let mut problem: Option<FieldProblem> = None;
-    let ready = match (&input.prepared, decision) {
-        (Ok(prepared), Some(decision)) => {
-            let scene = Scene {
-                observed,
-                assembled,
-                input,
-                prepared,
-                decision,
-            };
-            if prepared.function.scaling == Scaling::Operator {
-                match scene.actions() {
-                    Ok(actions) => plan.actions = actions,
-                    Err(found) => problem = Some(found),
-                }
-            }
-            plan.state = Some(scene.state());
-            scene.ready()
-        }
-        _ => external::ready_of_unknown(observed, &input.record.key),
-    };
+    let scene = Scene::new(observed, assembled, input, decision);
+    let actions = scene
+        .as_ref()
+        .map_or_else(|| Ok(Vec::new()), Scene::actions);
+    let problem = actions.as_ref().err().cloned();
+    plan.actions = actions.unwrap_or_default();
     plan.actions.truncate(MAX_ACTIONS);
+    plan.state = scene.as_ref().map(Scene::state);
+    let unknown = || external::ready_of_unknown(observed, &input.record.key);
     let facts = report::Facts {
         input,
         decision,
-        ready: &ready,
+        ready: &scene.as_ref().map_or_else(unknown, Scene::ready),
         problem: problem.as_ref(),
         now_ms,
     };
@@ -195,7 +182,7 @@ fn function_plan(
     plan
 }
 
-/// A function, and all that its actions follow from.
+/// A function that was decided on, and all that its actions follow from.
 struct Scene<'a> {
     observed: &'a Observed,
     assembled: &'a Assembled,
@@ -204,7 +191,22 @@ struct Scene<'a> {
     decision: &'a FunctionDecision,
 }
 
-impl Scene<'_> {
+impl<'a> Scene<'a> {
+    fn new(
+        observed: &'a Observed,
+        assembled: &'a Assembled,
+        input: &'a FunctionInput,
+        decision: Option<&'a FunctionDecision>,
+    ) -> Option<Self> {
+        Some(Self {
+            observed,
+            assembled,
+            input,
+            prepared: input.prepared.as_ref().ok()?,
+            decision: decision?,
+        })
+    }
+
     fn state(&self) -> Arc<FunctionState> {
         Arc::new(FunctionState {
             function: Arc::clone(&self.prepared.function),
@@ -215,8 +217,11 @@ impl Scene<'_> {
         })
     }
 
-    /// Marks first: a Deployment that shrinks goes by them.
+    /// Marks first: a Deployment that shrinks goes by them. Nothing for a function that others scale.
     fn actions(&self) -> Result<Vec<Action>, FieldProblem> {
+        if self.prepared.function.scaling == Scaling::External {
+            return Ok(Vec::new());
+        }
         let mut actions = self.marks();
         actions.extend(self.deployments()?);
         Ok(actions)

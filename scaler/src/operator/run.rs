@@ -16,18 +16,25 @@ use super::loads::Loads;
 use super::memory::Memory;
 use super::observed::{FunctionInput, Observed};
 use super::plan::reconcile;
-use super::prepare::Preparations;
+use super::prepare::{Preparations, Prepared, Unprepared};
+use super::records::{FunctionRecord, PodRecord};
 use super::watches::Watches;
 use crate::lease::Leadership;
-use crate::load::Prometheus;
+use crate::load::{LoadError, Prometheus};
 use crate::metrics::Metrics;
 use crate::nodes::{Daemon, Inventories, Poller};
-use crate::state::Snapshot;
+use crate::state::{Key, Snapshot};
 
 /// The port of daemons.
 const DAEMON_PORT: u16 = 9460;
 /// Between two passes lies at least so much.
 const LEAST: Duration = Duration::from_secs(1);
+/// How often it is looked whether lists are complete.
+const SYNC: Duration = Duration::from_millis(100);
+/// The first pass waits so long for the first answers of daemons and of Prometheus.
+const FIRST_ANSWERS: Duration = Duration::from_secs(15);
+/// A window is at least so many intervals: measurements that are a window apart say nothing of the load between them.
+const LEAST_WINDOW: u32 = 3;
 
 /// How passes are made.
 #[derive(Debug, Clone)]
@@ -68,10 +75,36 @@ struct Shared {
     loads: Loads,
     inventories: Arc<Mutex<Inventories>>,
     changed: Notify,
+    /// A function was seen whose load has not been asked for.
+    unasked: Notify,
+    /// Whether loads have been asked for.
+    measured: AtomicBool,
+    /// Whether daemons have been asked.
+    polled: AtomicBool,
     started: Instant,
 }
 
 impl Shared {
+    fn new(options: &Options, poller: &Poller) -> Self {
+        Self {
+            watches: Watches::default(),
+            loads: Loads::new(options.interval.saturating_mul(LEAST_WINDOW)),
+            inventories: poller.latest(),
+            changed: Notify::new(),
+            unasked: Notify::new(),
+            measured: AtomicBool::new(false),
+            polled: AtomicBool::new(false),
+            started: Instant::now(),
+        }
+    }
+
+    /// Whether what passes go by has been asked for, or for too long. A pass without it would report what is not so,
+    /// and put instances where their tensors are not.
+    fn may_begin(&self) -> bool {
+        let asked = |what: &AtomicBool| what.load(Ordering::Relaxed);
+        (asked(&self.measured) && asked(&self.polled)) || self.started.elapsed() >= FIRST_ANSWERS
+    }
+
     /// Milliseconds that never go back.
     fn clock(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
@@ -81,13 +114,7 @@ impl Shared {
 impl Operator {
     /// Runs until `stop` is done; a pass that has begun is finished.
     pub async fn run(self, mut poller: Poller, stop: impl Future<Output = ()>) {
-        let shared = Shared {
-            watches: Watches::default(),
-            loads: Loads::default(),
-            inventories: poller.latest(),
-            changed: Notify::new(),
-            started: Instant::now(),
-        };
+        let shared = Shared::new(&self.options, &poller);
         let stopping = AtomicBool::new(false);
         let until = async {
             stop.await;
@@ -111,46 +138,53 @@ impl Operator {
 
     async fn poll(&self, shared: &Shared, poller: &mut Poller) {
         loop {
-            if let Some(pods) = shared.watches.pods.all() {
-                let of = |pod: &super::records::PodRecord| {
-                    let address = pod
-                        .daemon
-                        .filter(|_| pod.key.namespace == self.options.daemons)?;
-                    Some(Daemon {
-                        node: pod.node.clone(),
-                        address: SocketAddr::new(address, DAEMON_PORT),
-                    })
-                };
-                // One of each node, should two be there while they change.
-                let daemons = pods.values().filter_map(|pod| of(pod));
-                let daemons: BTreeMap<String, Daemon> = daemons
-                    .map(|daemon| (daemon.node.clone(), daemon))
-                    .collect();
-                let daemons: Vec<Daemon> = daemons.into_values().collect();
-                let (changed, errors) = poller.round(&daemons).await;
-                for error in errors {
-                    self.metrics.failed(error.class());
-                    tracing::debug!("{error}");
-                }
-                if changed {
-                    shared.changed.notify_one();
-                }
+            let Some(pods) = shared.watches.pods.all() else {
+                sleep(SYNC).await;
+                continue;
+            };
+            let (changed, errors) = poller.round(&self.daemons(&pods)).await;
+            for error in errors {
+                self.metrics.failed(error.class());
+                tracing::debug!("{error}");
+            }
+            if !shared.polled.swap(true, Ordering::Relaxed) || changed {
+                shared.changed.notify_one();
             }
             sleep(jittered(self.options.poll)).await;
         }
     }
 
+    /// One of each node, should two be there while they change.
+    fn daemons(&self, pods: &BTreeMap<Key, Arc<PodRecord>>) -> Vec<Daemon> {
+        let of = |pod: &Arc<PodRecord>| {
+            let address = pod
+                .daemon
+                .filter(|_| pod.key.namespace == self.options.daemons)?;
+            let daemon = Daemon {
+                node: pod.node.clone(),
+                address: SocketAddr::new(address, DAEMON_PORT),
+            };
+            Some((daemon.node.clone(), daemon))
+        };
+        let daemons: BTreeMap<String, Daemon> = pods.values().filter_map(of).collect();
+        daemons.into_values().collect()
+    }
+
     async fn measure(&self, shared: &Shared) {
         loop {
-            if let Some(functions) = shared.watches.functions.all() {
-                let prometheus = self.prometheus.as_ref();
-                let clock = || shared.clock();
-                (shared.loads)
-                    .round(&functions, prometheus, &self.metrics, clock)
-                    .await;
-                shared.changed.notify_one();
-            }
-            sleep(jittered(self.options.interval)).await;
+            let Some(functions) = shared.watches.functions.all() else {
+                sleep(SYNC).await;
+                continue;
+            };
+            let prometheus = self.prometheus.as_ref();
+            let clock = || shared.clock();
+            (shared.loads)
+                .round(&functions, prometheus, &self.metrics, clock)
+                .await;
+            shared.measured.store(true, Ordering::Relaxed);
+            shared.changed.notify_one();
+            let wait = jittered(self.options.interval);
+            drop(timeout(wait, shared.unasked.notified()).await);
         }
     }
 
@@ -201,25 +235,16 @@ impl Operator {
         memory: &Memory,
         preparations: &mut Preparations,
     ) -> Option<Observed> {
+        if !shared.may_begin() {
+            return None;
+        }
         let watches = &shared.watches;
         let functions = watches.functions.all()?;
         let profiles = watches.profiles.all()?;
-        let now = shared.clock();
-        let stale = self.options.interval.saturating_mul(4) + Duration::from_secs(10);
-        let stale = u64::try_from(stale.as_millis()).unwrap_or(u64::MAX);
         preparations.keep(&functions);
         let inputs = functions.values().map(|record| {
-            let reading = shared.loads.of(record, now, stale);
-            FunctionInput {
-                prepared: preparations.get(record, &profiles),
-                load: reading.load,
-                pod_loads: reading.pods,
-                peak: reading.peak,
-                consolidate: memory.may_consolidate(&record.key, now),
-                give_up_retiring: memory.gives_up(&record.key, now),
-                refresh_status: memory.may_report(&record.key, now),
-                record: Arc::clone(record),
-            }
+            let prepared = preparations.get(record, &profiles);
+            self.input(shared, memory, record, prepared)
         });
         let functions: Vec<FunctionInput> = inputs.collect();
         let inventories = shared.inventories.lock();
@@ -232,6 +257,33 @@ impl Operator {
             inventory: inventories.inventory,
             rooms: inventories.rooms,
         })
+    }
+
+    /// A function, and what is known of it now.
+    fn input(
+        &self,
+        shared: &Shared,
+        memory: &Memory,
+        record: &Arc<FunctionRecord>,
+        prepared: Result<Arc<Prepared>, Unprepared>,
+    ) -> FunctionInput {
+        let now = shared.clock();
+        let stale = self.options.interval.saturating_mul(4) + Duration::from_secs(10);
+        let stale = u64::try_from(stale.as_millis()).unwrap_or(u64::MAX);
+        let reading = shared.loads.of(record, now, stale);
+        if record.function.is_ok() && reading.load == Err(LoadError::NotAsked) {
+            shared.unasked.notify_one();
+        }
+        FunctionInput {
+            prepared,
+            load: reading.load,
+            pod_loads: reading.pods,
+            peak: reading.peak,
+            consolidate: memory.may_consolidate(&record.key, now),
+            give_up_retiring: memory.gives_up(&record.key, now),
+            refresh_status: memory.may_report(&record.key, now),
+            record: Arc::clone(record),
+        }
     }
 }
 

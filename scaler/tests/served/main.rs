@@ -6,3 +6,4 @@ mod crds;
 mod daemons;
 mod lease;
 mod prometheus;
+mod rules;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::operator::records::FunctionRecord;
+use crate::load::chain;
+use crate::operator::plan::{Action, FunctionPlan};
 use crate::resources::InferenceFunctionStatus;
 use crate::state::Key;
 
@@ -30,7 +31,7 @@ pub enum ActError {
         limit: Duration,
     },
     /// The API server refused or could not be reached.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", plain(source))]
     Api {
         /// What was written.
         what: String,
@@ -73,20 +74,37 @@ impl ActError {
     }
 }
 
-/// The status that says so; `None` if it says so already, or has no conditions to say it in.
+/// The status that was planned, or else the last, and that `error` came in between. `None` if the last says so already, or
+/// neither has conditions to say it in.
 pub(super) fn failed_status(
-    record: &FunctionRecord,
+    plan: &FunctionPlan,
     error: &ActError,
 ) -> Option<InferenceFunctionStatus> {
-    let mut status = record.status.clone();
+    let mut planned = plan.actions.iter().filter_map(|action| match action {
+        Action::Status(status) => Some(status.as_ref()),
+        _ => None,
+    });
+    let last = &plan.record.status;
+    let mut status = planned.next().unwrap_or(last).clone();
+    // What was planned is not so.
+    status.instances = last.instances;
+    status.configurations.clone_from(&last.configurations);
     let message: String = error.to_string().chars().take(1_000).collect();
     let mut conditions = status.conditions.iter_mut();
     let progressing = conditions.find(|one| one.r#type == "Progressing")?;
-    if progressing.reason == "WriteFailed" && progressing.message == message {
-        return None;
-    }
     "WriteFailed".clone_into(&mut progressing.reason);
     progressing.message.clone_from(&message);
     status.message = Some(message);
-    Some(status)
+    (status != *last).then_some(status)
+}
+
+/// An error as people read it in a condition: the client adds all that it was answered.
+fn plain(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => {
+            let (code, reason, message) = (status.code, &status.reason, &status.message);
+            format!("the API server answers {code} {reason}: {message}")
+        }
+        other => chain(other),
+    }
 }

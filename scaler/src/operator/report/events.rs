@@ -57,6 +57,7 @@ fn is_wrong(reason: &str) -> bool {
         "Measured",
         "Static",
         "LoadUnknown",
+        "NotAskedYet",
         "AtMaximum",
         "NoConfiguration",
         "SloTooTight",
