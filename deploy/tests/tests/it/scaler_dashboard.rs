@@ -73,7 +73,10 @@ fn function() -> FunctionState {
             capacity: Rate::from_rps(40),
             ready: Rate::from_rps(40),
             needed: Rate::from_rps(33),
-            outcome: Outcome::Steady,
+            outcome: Outcome::AtMaximum {
+                max_instances: 2,
+                uncovered: Rate::from_rps(3),
+            },
         },
     }
 }
