@@ -7,6 +7,8 @@
 //! `/proc/locks`.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -27,6 +29,8 @@ use tetris_store_layout::{
 const MODELS: u64 = 1_000;
 const OBJECTS_PER_MODEL: u64 = 100;
 const MAPPED: usize = 1_000;
+/// Between two passes of the idle daemon; the default.
+const INTERVAL_SECS: u64 = 60;
 
 fn main() -> Result<()> {
     let rounds = argument("--rounds").unwrap_or(15) as usize;
@@ -197,8 +201,9 @@ impl Drop for Daemon {
 fn idle(root: &Path, secs: u64) -> Result<()> {
     for (what, scrub) in [("without scrub", false), ("with scrub at 4 MiB/s", true)] {
         let config = root.join("../idle.toml");
+        let listen = free_address()?;
         let text = format!(
-            "listen = \"127.0.0.1:0\"\n[scrub]\nenabled = {scrub}\n[[stores]]\nname = \"bench\"\npath = \"{}\"\n",
+            "listen = \"{listen}\"\ninterval_secs = {INTERVAL_SECS}\n[scrub]\nenabled = {scrub}\n[[stores]]\nname = \"bench\"\npath = \"{}\"\n",
             root.display()
         );
         std::fs::write(&config, text)?;
@@ -214,11 +219,35 @@ fn idle(root: &Path, secs: u64) -> Result<()> {
         let before = cpu_seconds(pid)?;
         std::thread::sleep(Duration::from_secs(secs));
         let percent = (cpu_seconds(pid)? - before) / secs as f64 * 100.0;
+        let resident = memory_mb(pid, "VmRSS:")?;
+        poll(listen)?;
+        // Pages are dropped after the next pass.
+        std::thread::sleep(Duration::from_secs(INTERVAL_SECS + 5));
         let (now, peak) = (memory_mb(pid, "VmRSS:")?, memory_mb(pid, "VmHWM:")?);
         ensure!(daemon.0.try_wait()?.is_none(), "the daemon has ended");
         println!(
-            "idle daemon over {secs} s, {what:<24} {percent:>6.3} % of a core, {now:.1} MB resident, {peak:.1} MB at most"
+            "idle daemon over {secs} s, {what:<24} {percent:>6.3} % of a core, {resident:.1} MB resident, {now:.1} MB after a poll, {peak:.1} MB at most"
         );
+    }
+    Ok(())
+}
+
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// Asks for the largest page, as the scaler does: made the first time, and kept the second.
+fn poll(address: SocketAddr) -> Result<()> {
+    for what in ["made", "kept"] {
+        let begin = Instant::now();
+        let mut stream = TcpStream::connect(address)?;
+        write!(
+            stream,
+            "GET /inventory/objects HTTP/1.1\r\nHost: bench\r\nAccept-Encoding: gzip\r\n\r\n"
+        )?;
+        let bytes = std::io::copy(&mut stream, &mut std::io::sink())? as f64 / 1e6;
+        let ms = begin.elapsed().as_secs_f64() * 1e3;
+        println!("/inventory/objects, {what:<32} {ms:>7.1} ms, {bytes:.1} MB");
     }
     Ok(())
 }

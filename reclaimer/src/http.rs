@@ -7,9 +7,10 @@
 //! | `/metrics` | OpenMetrics text |
 //! | `/status` | the node at the end of the last pass, as JSON; `?models=true` adds every model |
 //! | `/inventory` | models by store, and how much of each is here, as JSON; its shape is in [`inventory`] |
+//! | `/inventory/objects` | the objects of each store, and its room, as JSON; its shape is in [`objects`] |
 //!
-//! `/status` and `/inventory` are rendered once per pass and encoding, when first asked for, and have an ETag over their
-//! content: pollers send `If-None-Match` and get 304 while nothing changed. When the pass ended is not content; it is in the
+//! `/status` and what is below `/inventory` are rendered once per pass and encoding, when first asked for, and have an ETag over their
+//! content, and dropped after the next pass: pollers send `If-None-Match` and get 304 while nothing changed. When the pass ended is not content; it is in the
 //! header [`OBSERVED_HEADER`] of every answer, 304 too.
 //!
 //! Every answer ends its connection: pollers are many, and connections that wait for the next poll would fill the
@@ -41,6 +42,7 @@ mod health;
 pub mod inventory;
 mod limits;
 mod negotiate;
+pub mod objects;
 mod pages;
 mod render;
 mod status;
@@ -71,7 +73,9 @@ pub async fn serve_within(
     stop: impl Future<Output = ()>,
 ) {
     let (stopping, mut stopped) = watch::channel(false);
-    let serving = axum::serve(limits::Limited::new(listener, limits), router(shared))
+    let passes = shared.status.clone();
+    let (router, caches) = routes(shared);
+    let serving = axum::serve(limits::Limited::new(listener, limits), router)
         .with_graceful_shutdown(async move {
             // An error says that this function was dropped, which ends the server too.
             drop(stopped.wait_for(|stop| *stop).await);
@@ -81,7 +85,12 @@ pub async fn serve_within(
         stopping.send_replace(true);
         tokio::time::sleep(limits.stop).await;
     };
+    let sweeping = async {
+        pages::sweep(caches, passes).await;
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
+        () = sweeping => {}
         // It never fails: axum goes on after errors of the listener.
         _ = serving.into_future() => {}
         () = overdue => {
@@ -92,22 +101,30 @@ pub async fn serve_within(
 
 /// The pages. For a server of one's own, and for tests.
 pub fn router(shared: Shared) -> Router {
+    routes(shared).0
+}
+
+/// The pages, and what they are kept in.
+fn routes(shared: Shared) -> (Router, Vec<Arc<pages::Cache>>) {
     let gzip = CompressionLayer::new().quality(CompressionLevel::Fastest);
-    let page = |page: pages::Endpoint| {
+    let mut caches = Vec::new();
+    let mut page = |page: pages::Endpoint| {
         let cache = Arc::new(pages::Cache::new(page, shared.status.clone()));
-        get(render::render.layer(gzip.clone()))
-            .route_layer(from_fn_with_state(cache, pages::cached))
+        caches.push(Arc::clone(&cache));
+        get(render::render).route_layer(from_fn_with_state(cache, pages::cached))
     };
-    Router::new()
+    let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics.layer(gzip.clone())))
+        .route("/metrics", get(metrics.layer(gzip)))
         .route("/status", page(pages::Endpoint::Status))
         .route("/inventory", page(pages::Endpoint::Inventory))
+        .route("/inventory/objects", page(pages::Endpoint::Objects))
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed)
         .layer(map_response(close))
-        .with_state(shared)
+        .with_state(shared);
+    (router, caches)
 }
 
 async fn healthz(State(shared): State<Shared>) -> Response {
@@ -137,7 +154,7 @@ async fn metrics(State(shared): State<Shared>) -> Response {
 async fn not_found() -> Response {
     text(
         StatusCode::NOT_FOUND,
-        "no such page; there are /healthz, /readyz, /metrics, /status and /inventory\n",
+        "no such page; there are /healthz, /readyz, /metrics, /status, /inventory and /inventory/objects\n",
     )
 }
 

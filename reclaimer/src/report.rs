@@ -2,10 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use tetris_reclaimer_core::Reason;
+use tetris_store_layout::ObjectId;
+
+mod scrubbed;
+
+pub use self::scrubbed::{ScrubResult, Scrubbed};
 
 /// How an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -97,8 +103,13 @@ pub struct StoreStatus {
     pub id: Option<String>,
     /// Why it cannot be used now.
     pub error: Option<String>,
+    /// What its policy keeps it to, in bytes; none when only its mount bounds it.
+    pub limit_bytes: Option<u64>,
     /// Objects by state.
     pub states: BTreeMap<ObjectState, Amount>,
+    /// All of them but those set aside, in any order. Shared by the statuses of passes that found the same.
+    #[serde(skip)]
+    pub objects: Arc<[ObjectId]>,
     /// Locks that mappings hold, over all objects.
     pub holders: u64,
     /// Memory that private copies would occupy beyond what the store does, in bytes: for each held object, its
@@ -307,40 +318,4 @@ pub struct PassReport {
     pub stores: Vec<StorePass>,
     /// What went wrong, by class and store; no store where none is concerned.
     pub errors: Vec<(ErrorClass, Option<String>)>,
-}
-
-/// How the check of one object ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ScrubResult {
-    /// It is sound.
-    Sound,
-    /// It was damaged, and set aside.
-    Quarantined,
-    /// It could not be checked.
-    Failed,
-}
-
-impl ScrubResult {
-    /// All results.
-    pub const ALL: [Self; 3] = [Self::Sound, Self::Quarantined, Self::Failed];
-
-    /// Its name in logs and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sound => "sound",
-            Self::Quarantined => "quarantined",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-/// The check of one object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scrubbed {
-    /// The store's name.
-    pub store: String,
-    /// How it ended.
-    pub result: ScrubResult,
-    /// Bytes that were read.
-    pub bytes: u64,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 
 use tetris_reclaimer_core::{Event, Model, Object, RecordId, ReloadCost, State, StoreSnapshot};
 use tetris_store_layout::{Catalogue, Holders, ObjectEntry, ObjectId, Refresh, Store, StoreError};
@@ -21,6 +22,8 @@ pub(crate) struct Tenant {
     warmth: Warmth,
     /// Where each object is in the catalogue.
     index: Index,
+    /// The objects in the catalogue, for whoever is told of them; none when it has changed since.
+    ids: Option<Arc<[ObjectId]>>,
     /// When each object was last seen held, in milliseconds since the epoch.
     pub(crate) last_held: HashMap<ObjectId, u64>,
     /// Records all of whose objects in the store are held.
@@ -44,6 +47,8 @@ pub(crate) struct Look {
     pub(crate) snapshot: StoreSnapshot,
     /// Holders by object, in the order of the snapshot.
     pub(crate) holders: Vec<u64>,
+    /// The objects, in that order as well.
+    pub(crate) ids: Arc<[ObjectId]>,
     pub(crate) loads: Loads,
     /// Records found damaged for the first time.
     pub(crate) damaged: Vec<StoreError>,
@@ -58,6 +63,7 @@ impl Look {
                 ..StoreSnapshot::default()
             },
             holders: Vec::new(),
+            ids: Arc::default(),
             loads: Loads::default(),
             damaged: Vec::new(),
         }
@@ -79,6 +85,7 @@ impl Tenant {
             records: Records::default(),
             warmth: Warmth::default(),
             index: Index::default(),
+            ids: None,
             in_use: BTreeSet::new(),
             looked_at: false,
         })
@@ -120,6 +127,7 @@ impl Tenant {
         Ok(Look {
             snapshot,
             holders,
+            ids: self.ids(),
             loads,
             damaged: changes.damaged,
         })
@@ -135,8 +143,17 @@ impl Tenant {
         let new = objects.iter().filter(|entry| !known(entry));
         let new_bytes = new.map(|entry| entry.object.len).sum();
         self.index = index(objects);
+        self.ids = None;
         self.last_held.retain(|id, _| self.index.contains_key(id));
         Ok(new_bytes)
+    }
+
+    fn ids(&mut self) -> Arc<[ObjectId]> {
+        let objects = &self.catalogue.listing().objects;
+        let ids = self
+            .ids
+            .get_or_insert_with(|| objects.iter().map(|entry| entry.object.id).collect());
+        Arc::clone(ids)
     }
 
     fn snapshot(
@@ -243,6 +260,7 @@ impl Tenant {
         self.catalogue
             .forget(|entry| gone.contains(&entry.object.id));
         self.index = index(&self.catalogue.listing().objects);
+        self.ids = None;
         self.last_held.retain(|id, _| !gone.contains(id));
     }
 }

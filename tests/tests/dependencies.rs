@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Who may depend directly on which packages of this workspace, besides the store's layout.
-const MAY: [(&str, &[&str]); 14] = [
+const MAY: [(&str, &[&str]); 16] = [
     ("tetris-store-layout", &[]),
     ("tetris-agent", &[]),
     ("tetris-python", &["tetris-agent", "tetris-gpu-mirror"]),
@@ -45,7 +45,12 @@ const MAY: [(&str, &[&str]); 14] = [
         &["tetris-reclaimer-core", "tetris-gpu-mirror", "tetris-agent"],
     ),
     ("tetris-scaler-core", &[]),
-    ("tetris-scaler", &["tetris-scaler-core"]),
+    (
+        "tetris-scaler",
+        &["tetris-scaler-core", "tetris-scaler-profiler"],
+    ),
+    ("tetris-scaler-profiler", &["tetris-scaler-core"]),
+    ("tetris-scaler-simulator", &["tetris-scaler-core"]),
     ("tetris-density", &["tetris-agent", "tetris-reclaimer"]),
     ("tetris-protocol-model", &[]),
     ("tetris-webhook", &[]),

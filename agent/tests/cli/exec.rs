@@ -58,6 +58,8 @@ fn the_command_finds_the_store_and_python_is_told_to_use_it() {
     let store = site.store_dir().to_str().unwrap().to_owned();
     assert_eq!(output(site.exec(print)), format!("{store} 1\n"));
 
+    // It ends by itself, a moment after the command.
+    eventually("the holder has ended", || site.holder().is_none());
     let without_model = || site.command(&["exec", "--", "sh", "-c", print]);
     assert_eq!(output(without_model()), format!("{store} 1\n"));
     assert!(site.holder().is_none());

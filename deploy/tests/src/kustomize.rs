@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 12] = [
+pub const RENDERED: [(&str, &str); 16] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
+    ("scaler", "overlays/scaler"),
     ("dedicated", "overlays/dedicated"),
     ("gpu", "overlays/gpu"),
     ("development", "overlays/development"),
@@ -16,27 +17,37 @@ pub const RENDERED: [(&str, &str); 12] = [
     ("sample-pytorch", "samples/pytorch"),
     ("sample-onnxruntime", "samples/onnxruntime"),
     ("sample-llama-cpp", "samples/llama-cpp"),
+    ("sample-scaler", "samples/scaler"),
     ("sample-development", "samples/development"),
     ("cluster-install", "tests/cluster/install"),
     ("cluster-pods", "tests/cluster/pods"),
+    ("cluster-scaler", "tests/cluster/scaler"),
+    ("cluster-function", "tests/cluster/function"),
 ];
 
 /// Those that install the daemon.
-pub const INSTALLS: [&str; 6] = [
+pub const INSTALLS: [&str; 8] = [
     "node",
     "webhook",
+    "scaler",
     "dedicated",
     "gpu",
     "development",
     "cluster-install",
+    "cluster-scaler",
 ];
 
+/// Those of them that install the scaler.
+pub const WITH_SCALER: [&str; 2] = ["scaler", "cluster-scaler"];
+
 /// Those whose pods any namespace may have (Pod Security "restricted").
-pub const RESTRICTED: [&str; 4] = [
+pub const RESTRICTED: [&str; 6] = [
     "sample-pytorch",
     "sample-onnxruntime",
     "sample-llama-cpp",
+    "sample-scaler",
     "cluster-pods",
+    "cluster-function",
 ];
 
 /// Where the golden file of this name is.

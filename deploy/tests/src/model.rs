@@ -1,7 +1,8 @@
 //! A model small enough for a ConfigMap.
 
 use safetensors::tensor::TensorView;
-use safetensors::{Dtype, serialize};
+use safetensors::{Dtype, SafeTensors, serialize};
+use tetris_store_layout::ObjectId;
 
 /// Tensors of the model.
 pub const TENSORS: usize = 4;
@@ -23,6 +24,20 @@ pub fn bytes() -> anyhow::Result<Vec<u8>> {
     Ok(serialize(views, None)?)
 }
 
+/// What a store has of it: the identifier and the length of each tensor.
+///
+/// # Errors
+/// As [`bytes`].
+pub fn objects() -> anyhow::Result<Vec<(String, u64)>> {
+    let file = bytes()?;
+    let tensors = SafeTensors::deserialize(&file)?;
+    let objects = tensors.tensors().into_iter().map(|(_, tensor)| {
+        let id = ObjectId::of(tensor.data());
+        (id.to_string(), tensor.data().len() as u64)
+    });
+    Ok(objects.collect())
+}
+
 /// Different for each tensor, so that no two are one object.
 fn contents(tensor: usize) -> Vec<u8> {
     let words = (0_u32..).take(TENSOR_BYTES / 4);
@@ -32,7 +47,10 @@ fn contents(tensor: usize) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use tetris_agent::Agent;
+    use tetris_store_layout::{CreateOptions, Store};
 
     use super::*;
 
@@ -54,5 +72,21 @@ mod tests {
         assert_eq!(tensors.len(), TENSORS);
         assert!(tensors.iter().all(|tensor| tensor.len() == TENSOR_BYTES));
         assert!(tensors.windows(2).all(|two| two[0] != two[1]));
+    }
+
+    #[test]
+    fn objects_are_those_that_a_store_has() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = dir.path().join("model.safetensors");
+        std::fs::write(&path, bytes().unwrap()).unwrap();
+        let place = dir.path().join("store");
+        let store = Store::create(&place, &CreateOptions::default()).unwrap();
+        let _held = Agent::open(&place).unwrap().load(&path).unwrap();
+        let listed = store.objects().unwrap().objects;
+        let listed = listed
+            .iter()
+            .map(|entry| (entry.object.id.to_string(), entry.object.len));
+        let expected: BTreeSet<_> = objects().unwrap().into_iter().collect();
+        assert_eq!(listed.collect::<BTreeSet<_>>(), expected);
     }
 }

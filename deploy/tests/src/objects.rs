@@ -60,7 +60,7 @@ impl Objects {
         let pods = self.0.iter().filter_map(|object| {
             let pod = match object["kind"].as_str()? {
                 "Pod" => object,
-                "DaemonSet" | "Deployment" => &object["spec"]["template"],
+                "DaemonSet" | "Deployment" | "InferenceFunction" => &object["spec"]["template"],
                 _ => return None,
             };
             Some(Pods {
@@ -74,6 +74,11 @@ impl Objects {
 }
 
 impl Pods<'_> {
+    /// Whether the scaler makes them, and adds what it says it adds.
+    pub fn are_of_a_function(&self) -> bool {
+        self.object["kind"] == "InferenceFunction"
+    }
+
     /// Kind and name, for messages.
     pub fn name(&self) -> String {
         format!(

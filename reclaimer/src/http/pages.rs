@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Query, Request, State};
-use axum::http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, ETAG};
+use axum::http::header::{CONTENT_LENGTH, ETAG};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -28,6 +28,8 @@ pub(super) enum Endpoint {
     Status,
     /// `/inventory`.
     Inventory,
+    /// `/inventory/objects`.
+    Objects,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -64,6 +66,7 @@ impl Cache {
         let pages: &[Page] = match endpoint {
             Endpoint::Status => &[Page::Status, Page::StatusWithModels],
             Endpoint::Inventory => &[Page::Inventory],
+            Endpoint::Objects => &[Page::Objects],
         };
         let entries = pages
             .iter()
@@ -78,10 +81,23 @@ impl Cache {
         }
     }
 
+    /// A place that is locked is about to get a page of the latest status.
+    fn drop_old(&self) {
+        let latest = self.status.borrow().clone();
+        let is_latest = |entry: &Entry| latest.as_ref().is_some_and(|s| entry.tells_of(s));
+        for place in self.entries.values() {
+            if let Ok(mut place) = place.try_lock() {
+                place.take_if(|entry| !is_latest(entry));
+            }
+        }
+    }
+
     /// The page that is asked for; otherwise what is wrong.
     fn page(&self, uri: &Uri) -> Result<Page, String> {
-        if self.endpoint == Endpoint::Inventory {
-            return Ok(Page::Inventory);
+        match self.endpoint {
+            Endpoint::Inventory => return Ok(Page::Inventory),
+            Endpoint::Objects => return Ok(Page::Objects),
+            Endpoint::Status => {}
         }
         let Query(query) = Query::<StatusQuery>::try_from_uri(uri)
             .map_err(|err| format!("{err}; expected nothing, `models=true` or `models=false`\n"))?;
@@ -90,6 +106,19 @@ impl Cache {
         } else {
             Page::Status
         })
+    }
+}
+
+/// Drops pages whose status is no longer the latest, after every pass: nobody would be answered with them, and those of
+/// a full node are of many megabytes. Ends when there are no more passes.
+pub(super) async fn sweep(
+    caches: Vec<Arc<Cache>>,
+    mut status: watch::Receiver<Option<Arc<NodeStatus>>>,
+) {
+    while status.changed().await.is_ok() {
+        for cache in &caches {
+            cache.drop_old();
+        }
     }
 }
 
@@ -105,10 +134,6 @@ pub(super) async fn cached(
     };
     let gzip = accepts_gzip(request.headers());
     let asked = std::mem::take(request.headers_mut());
-    if gzip {
-        let gzip = HeaderValue::from_static("gzip");
-        request.headers_mut().insert(ACCEPT_ENCODING, gzip);
-    }
     let Some(place) = cache.entries.get(&(page, gzip)) else {
         return failed(&"there is no place for it");
     };
@@ -117,8 +142,12 @@ pub(super) async fn cached(
     let Some(status) = cache.status.borrow().clone() else {
         return text(StatusCode::SERVICE_UNAVAILABLE, "no pass has ended yet\n");
     };
-    let job = Job(page, Arc::clone(&status), cache.tags.clone());
-    request.extensions_mut().insert(job);
+    request.extensions_mut().insert(Job {
+        page,
+        gzip,
+        status: Arc::clone(&status),
+        tags: cache.tags.clone(),
+    });
     match place.take().filter(|entry| entry.tells_of(&status)) {
         Some(entry) => answer(place.insert(entry), &asked),
         None => match Entry::keep(&status, next.run(request).await).await {
@@ -133,7 +162,7 @@ impl Entry {
         std::ptr::eq(self.status.as_ptr(), Arc::as_ptr(status))
     }
 
-    /// From what [`render`](super::render::render) and the compression answered; an error as it is.
+    /// From what [`render`](super::render::render) answered; an error as it is.
     async fn keep(status: &Arc<NodeStatus>, response: Response) -> Result<Self, Box<Response>> {
         if response.status() != StatusCode::OK {
             return Err(Box::new(response));
@@ -158,4 +187,41 @@ fn answer(entry: &Entry, asked: &HeaderMap) -> Response {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
     (headers, Body::from(entry.body.clone())).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> Arc<NodeStatus> {
+        Arc::new(NodeStatus {
+            node: None,
+            version: "",
+            started_ms: 0,
+            observed_ms: 0,
+            dry_run: false,
+            declarations: crate::warm::Freshness::NoCluster,
+            declaring_pods: 0,
+            mounts: Vec::new(),
+            stores: Vec::new(),
+            shortfalls: Vec::new(),
+        })
+    }
+
+    #[tokio::test]
+    async fn pages_of_older_passes_are_dropped_and_others_stay() {
+        let latest = status();
+        let (passes, watched) = watch::channel(Some(Arc::clone(&latest)));
+        let cache = Arc::new(Cache::new(Endpoint::Objects, watched.clone()));
+        let place = cache.entries.get(&(Page::Objects, false)).unwrap();
+        let entry = Entry::keep(&latest, Response::new(Body::from("page"))).await;
+        *place.lock().await = entry.ok();
+        cache.drop_old();
+        assert!(place.lock().await.is_some());
+        let sweeping = tokio::spawn(sweep(vec![Arc::clone(&cache)], watched));
+        passes.send_replace(Some(status()));
+        drop(passes);
+        sweeping.await.unwrap();
+        assert!(place.lock().await.is_none());
+    }
 }

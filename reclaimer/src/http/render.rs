@@ -1,17 +1,20 @@
 //! Pages from a status: bytes, and a tag over what matters of them.
 
 use std::hash::{BuildHasher as _, DefaultHasher, Hasher as _, RandomState};
-use std::io;
+use std::io::{self, BufWriter};
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, VARY};
+use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY};
 use axum::response::{IntoResponse as _, Response};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde::Serialize;
 
 use super::failed;
 use super::inventory::Inventory;
+use super::objects::Objects;
 use super::pages::OBSERVED_HEADER;
 use super::status::Status;
 use crate::report::NodeStatus;
@@ -23,23 +26,36 @@ pub(super) enum Page {
     Status,
     /// The status, with models listed.
     StatusWithModels,
-    /// The inventory.
+    /// The inventory of models.
     Inventory,
+    /// The inventory of objects.
+    Objects,
 }
 
-/// A page to make: which, of what, and the key of its tag.
+/// A page to make.
 #[derive(Debug, Clone)]
-pub(super) struct Job(pub Page, pub Arc<NodeStatus>, pub RandomState);
+pub(super) struct Job {
+    /// Which.
+    pub(super) page: Page,
+    /// Whether it is compressed. Here, and not by a layer: the plain text of a full node's objects need not be anywhere.
+    pub(super) gzip: bool,
+    /// Of what.
+    pub(super) status: Arc<NodeStatus>,
+    /// The key of its tag.
+    pub(super) tags: RandomState,
+}
 
 /// Makes the page that [`cached`](super::pages::cached) asks for, on a thread that may take its time.
-pub(super) async fn render(Extension(Job(page, status, tags)): Extension<Job>) -> Response {
-    let observed = HeaderValue::from(status.observed_ms);
-    let made =
-        match tokio::task::spawn_blocking(move || make(page, &status, tags.build_hasher())).await {
-            Ok(Ok(made)) => made,
-            Ok(Err(err)) => return failed(&err),
-            Err(err) => return failed(&err),
-        };
+pub(super) async fn render(Extension(job): Extension<Job>) -> Response {
+    let observed = HeaderValue::from(job.status.observed_ms);
+    let encoded = job
+        .gzip
+        .then_some([(CONTENT_ENCODING, HeaderValue::from_static("gzip"))]);
+    let made = match tokio::task::spawn_blocking(move || job.make()).await {
+        Ok(Ok(made)) => made,
+        Ok(Err(err)) => return failed(&err),
+        Err(err) => return failed(&err),
+    };
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
@@ -47,7 +63,9 @@ pub(super) async fn render(Extension(Job(page, status, tags)): Extension<Job>) -
     ];
     let tag = [(ETAG.as_str(), made.tag)];
     let observed = [(OBSERVED_HEADER, observed)];
-    (headers, tag, observed, made.body).into_response()
+    let mut answer = (headers, tag, observed, made.body).into_response();
+    answer.headers_mut().extend(encoded.into_iter().flatten());
+    answer
 }
 
 struct Made {
@@ -55,31 +73,41 @@ struct Made {
     body: Vec<u8>,
 }
 
-fn make(page: Page, status: &NodeStatus, tag: DefaultHasher) -> serde_json::Result<Made> {
-    match page {
-        Page::Inventory => {
-            let inventory = Inventory::of(status);
-            document(&inventory, &inventory, tag)
-        }
-        Page::Status | Page::StatusWithModels => {
-            let content = || Status::content(status, page == Page::StatusWithModels);
-            document(&content(), &content().observed(status.observed_ms), tag)
+impl Job {
+    fn make(&self) -> io::Result<Made> {
+        let (page, status) = (self.page, &*self.status);
+        match page {
+            Page::Inventory => {
+                let inventory = Inventory::of(status);
+                self.document(&inventory, &inventory)
+            }
+            Page::Objects => {
+                let objects = Objects::of(status);
+                self.document(&objects, &objects)
+            }
+            Page::Status | Page::StatusWithModels => {
+                let content = || Status::content(status, page == Page::StatusWithModels);
+                self.document(&content(), &content().observed(status.observed_ms))
+            }
         }
     }
-}
 
-/// A page whose tag is that of its content. Weak: with another encoding, or observed later, other bytes have the same tag.
-fn document(
-    content: &impl Serialize,
-    page: &impl Serialize,
-    tag: DefaultHasher,
-) -> serde_json::Result<Made> {
-    let mut hash = HashWriter(tag);
-    serde_json::to_writer(&mut hash, content)?;
-    Ok(Made {
-        tag: format!("W/\"{:016x}\"", hash.0.finish()),
-        body: serde_json::to_vec(page)?,
-    })
+    /// A page whose tag is that of its content. Weak: with another encoding, or observed later, other bytes have the same tag.
+    fn document(&self, content: &impl Serialize, page: &impl Serialize) -> io::Result<Made> {
+        let mut hash = HashWriter(self.tags.build_hasher());
+        serde_json::to_writer(&mut hash, content)?;
+        let body = if self.gzip {
+            let mut out = BufWriter::new(GzEncoder::new(Vec::new(), Compression::fast()));
+            serde_json::to_writer(&mut out, page)?;
+            out.into_inner()?.finish()?
+        } else {
+            serde_json::to_vec(page)?
+        };
+        Ok(Made {
+            tag: format!("W/\"{:016x}\"", hash.0.finish()),
+            body,
+        })
+    }
 }
 
 /// Hashes what is written to it, so that content is hashed without being kept.

@@ -1,9 +1,10 @@
 //! All stores at one moment.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tetris_reclaimer_core::{Mount, Snapshot};
-use tetris_store_layout::{Holders, Refresh, Usage};
+use tetris_store_layout::{Holders, ObjectId, Refresh, Usage};
 
 use super::Node;
 use super::pass::Progress;
@@ -17,6 +18,8 @@ pub(super) struct Sight {
     pub(super) snapshot: Snapshot,
     /// Holders by store and object.
     pub(super) holders: Vec<Vec<u64>>,
+    /// Objects by store.
+    pub(super) ids: Vec<Arc<[ObjectId]>>,
     /// Device and room of each mount.
     pub(super) mounts: Vec<((u64, u64), Usage)>,
 }
@@ -38,6 +41,7 @@ impl Sight {
         });
         self.snapshot.stores.push(look.snapshot);
         self.holders.push(look.holders);
+        self.ids.push(look.ids);
     }
 }
 

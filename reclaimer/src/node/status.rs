@@ -1,6 +1,7 @@
 //! How the stores are, for `/status`, the inventory and the metrics.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tetris_reclaimer_core::{Goal, Model, Shortfall, StoreSnapshot};
 
@@ -18,9 +19,13 @@ const MAX_FOREIGN: usize = 100;
 impl Node {
     pub(super) fn status(&self, sight: &Sight, missed: &[Shortfall], now_ms: u64) -> NodeStatus {
         let tenants = self.tenants.iter().zip(&sight.snapshot.stores);
-        let stores = tenants
-            .zip(&sight.holders)
-            .map(|((tenant, snapshot), holders)| store_status(tenant, snapshot, holders));
+        let stores = tenants.zip(&sight.holders).zip(&sight.ids).map(
+            |(((tenant, snapshot), holders), ids)| StoreStatus {
+                limit_bytes: self.config.policy.of(&snapshot.name).limit_bytes,
+                objects: Arc::clone(ids),
+                ..store_status(tenant, snapshot, holders)
+            },
+        );
         let missing = self.missing.iter().map(|(config, error)| StoreStatus {
             name: config.name.clone(),
             path: config.path.clone(),
@@ -138,6 +143,7 @@ fn store_status(tenant: &Tenant, snapshot: &StoreSnapshot, holders: &[u64]) -> S
             .map(|model| model_status(model, snapshot))
             .collect(),
         foreign: foreign(tenant),
+        ..StoreStatus::default()
     }
 }
 

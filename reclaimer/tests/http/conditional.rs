@@ -5,7 +5,12 @@ use tetris_reclaimer::report::NodeStatus;
 
 use crate::fixtures::{Answer, Daemon, node};
 
-const TAGGED: [&str; 3] = ["/status", "/status?models=true", "/inventory"];
+const TAGGED: [&str; 4] = [
+    "/status",
+    "/status?models=true",
+    "/inventory",
+    "/inventory/objects",
+];
 
 async fn if_none_match(daemon: &Daemon, page: &str, tags: &str) -> Answer {
     daemon

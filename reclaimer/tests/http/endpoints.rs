@@ -8,13 +8,14 @@ use tetris_reclaimer::metrics::CONTENT_TYPE;
 use crate::fixtures::{Daemon, node, pass};
 use crate::scrape::Scrape;
 
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     "/healthz",
     "/readyz",
     "/metrics",
     "/status",
     "/status?models=true",
     "/inventory",
+    "/inventory/objects",
 ];
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +119,7 @@ async fn the_inventory_has_its_documented_shape() {
 #[tokio::test]
 async fn pages_of_passes_wait_for_the_first() {
     let daemon = Daemon::new();
-    for page in ["/status", "/inventory"] {
+    for page in ["/status", "/inventory", "/inventory/objects"] {
         let answer = daemon.get(page).await;
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(answer.text(), "no pass has ended yet\n");

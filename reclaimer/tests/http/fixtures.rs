@@ -16,6 +16,7 @@ use tetris_reclaimer::report::{
 };
 use tetris_reclaimer::warm::Freshness;
 use tetris_reclaimer_core::Reason;
+use tetris_store_layout::{Digest, ObjectId};
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 
@@ -137,6 +138,8 @@ pub fn store(name: &str) -> StoreStatus {
         path: format!("/stores/{name}").into(),
         id: Some("0123".to_owned()),
         error: None,
+        limit_bytes: None,
+        objects: object_ids(3),
         states: BTreeMap::from([
             (ObjectState::Held, amount(2, 200)),
             (ObjectState::Idle, amount(1, 50)),
@@ -154,6 +157,13 @@ pub fn store(name: &str) -> StoreStatus {
             reason: "not a name of the store".to_owned(),
         }],
     }
+}
+
+/// Objects as a folder lists them: in no order.
+pub fn object_ids(count: u64) -> Arc<[ObjectId]> {
+    let ids = (0..count).rev();
+    ids.map(|n| ObjectId(Digest::of(&n.to_le_bytes())))
+        .collect()
 }
 
 pub fn model(number: u64, total_bytes: u64, resident_bytes: u64, held_bytes: u64) -> ModelStatus {

@@ -2,7 +2,7 @@
 
 use http::{Method, StatusCode};
 
-use crate::fixtures::{Daemon, model, node};
+use crate::fixtures::{Daemon, model, node, object_ids};
 
 const MODELS: u64 = 20_000;
 /// Longest entry of a model: its id, three lengths of up to 20 digits, a moment, and their names.
@@ -13,6 +13,7 @@ fn large() -> Daemon {
     status.stores[0].models = (0..MODELS)
         .map(|n| model(n, 1 << 40, 1 << 39, 1 << 30))
         .collect();
+    status.stores[0].objects = object_ids(MODELS);
     Daemon::with(status)
 }
 
@@ -23,6 +24,8 @@ async fn a_page_of_many_models_is_made_once_and_not_copied() {
         ("/inventory", &[][..]),
         ("/inventory", &[("accept-encoding", "gzip")]),
         ("/status?models=true", &[]),
+        ("/inventory/objects", &[]),
+        ("/inventory/objects", &[("accept-encoding", "gzip")]),
     ] {
         let first = daemon.ask(Method::GET, page, headers).await;
         assert!(first.body.len() as u64 > MODELS, "{page}");

@@ -8,6 +8,7 @@ mod fixtures;
 mod ingest;
 mod large;
 mod logs;
+mod objects;
 mod promql;
 mod scrape;
 #[path = "../shared/skipped.rs"]

@@ -1,5 +1,9 @@
 //! Several stores under one daemon.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use tetris_reclaimer::engine::now_ms;
 use tetris_reclaimer::node::{Need, Node, Refused};
 use tetris_reclaimer::report::Trigger;
@@ -119,4 +123,49 @@ fn a_new_configuration_takes_force_and_keeps_what_is_known() {
     assert!(a.objects().unwrap().objects.is_empty());
     node.reconfigure(fixture.config(&["b"], |_| {}));
     assert_eq!(pass(&mut node, now_ms()).status.stores.len(), 1);
+}
+
+#[test]
+fn the_status_has_the_objects_that_are_there_and_keeps_one_list_while_nothing_changes() {
+    let fixture = Fixture::new();
+    let store = fixture.store("a");
+    let config = fixture.config(&["a"], |file| {
+        expire_after_a_minute(file);
+        file.policy.store.limit_bytes = Some(1 << 20);
+    });
+    let mut node = Node::new(config, false, now_ms());
+    let held = fixture.load("a", "one", 1);
+    drop(fixture.load("a", "two", 2));
+    let ids = |store: &Store| -> BTreeSet<_> {
+        let objects = store.objects().unwrap().objects;
+        objects.iter().map(|entry| entry.object.id).collect()
+    };
+    let mut told = pass(&mut node, now_ms()).status.stores.remove(0);
+    assert_eq!(told.limit_bytes, Some(1 << 20));
+    assert_eq!(told.objects.len(), 2);
+    assert_eq!(
+        told.objects.iter().copied().collect::<BTreeSet<_>>(),
+        ids(&store)
+    );
+    // The folder's time stamp is trusted once it is older than a second.
+    let deadline = Instant::now() + Duration::from_mins(1);
+    loop {
+        let next = pass(&mut node, now_ms()).status.stores.remove(0);
+        if Arc::ptr_eq(&told.objects, &next.objects) {
+            break;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "each pass made a list of its own"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+        told = next;
+    }
+    let freed = pass(&mut node, in_two_minutes()).status.stores.remove(0);
+    assert_eq!(freed.objects.len(), 1);
+    assert_eq!(
+        freed.objects.iter().copied().collect::<BTreeSet<_>>(),
+        ids(&store)
+    );
+    drop(held);
 }

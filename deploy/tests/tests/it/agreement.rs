@@ -96,7 +96,9 @@ fn pods_have_the_store_where_agents_look_for_it() {
     let mut found = 0;
     for (name, _) in RENDERED.iter().filter(|(name, _)| !INSTALLS.contains(name)) {
         let objects = Objects::golden(name);
-        for pods in objects.pods() {
+        // The scaler mounts it for its own.
+        let pods = objects.pods().into_iter();
+        for pods in pods.filter(|pods| !pods.are_of_a_function()) {
             let mut mounts = pods
                 .containers()
                 .flat_map(|container| list(&container["volumeMounts"]));
@@ -127,7 +129,7 @@ fn selectors_match_the_labels_of_their_pods() {
         for pods in objects
             .pods()
             .iter()
-            .filter(|pods| pods.object["kind"] != "Pod")
+            .filter(|pods| pods.object["kind"] != "Pod" && !pods.are_of_a_function())
         {
             let selector = &pods.object["spec"]["selector"];
             assert!(
@@ -155,7 +157,10 @@ fn selectors_match_the_labels_of_their_pods() {
 
 #[test]
 fn monitors_find_the_pods_and_their_ports() {
-    let (all, monitors) = (Objects::golden("webhook"), Objects::golden("monitoring"));
+    let (mut all, monitors) = (Objects::golden("webhook"), Objects::golden("monitoring"));
+    let scaler = Objects::golden("scaler");
+    all.0
+        .push(scaler.one("Deployment", "tetris-scaler").clone());
     let mut monitored: Vec<_> = Vec::new();
     for monitor in monitors.all("PodMonitor") {
         for pods in all
@@ -170,7 +175,11 @@ fn monitors_find_the_pods_and_their_ports() {
     }
     assert_eq!(
         monitored,
-        ["DaemonSet tetris-node", "Deployment tetris-webhook"]
+        [
+            "DaemonSet tetris-node",
+            "Deployment tetris-scaler",
+            "Deployment tetris-webhook"
+        ]
     );
 }
 

@@ -39,15 +39,21 @@ fn parse(objects: &Objects, pods: &Pods<'_>, container: &Value) {
             let parsed = definition.try_get_matches_from(Daemon::of(objects).arguments());
             parsed.unwrap_or_else(|error| panic!("{}: {error}", pods.name()));
         }
-        "/usr/local/bin/tetris-webhook" => parsed_by_the_webhook(&command, container),
+        "/usr/local/bin/tetris-webhook" => {
+            parsed_by(tetris_webhook::cli::Cli::command(), &command, container);
+        }
+        "/usr/local/bin/tetris-scaler" => {
+            parsed_by(tetris_scaler::cli::Cli::command(), &command, container);
+        }
         "/usr/local/bin/tetris" => understood_by_tetris(&command[1..]),
         "python" => understood_by_server(text(&container["image"]), &command),
+        "tetris-instance" => understood_by_the_instance(&command[1..]),
         other => panic!("{}: no definition of `{other}` is known", pods.name()),
     }
 }
 
 /// The kubelet replaces `$(NAME)` by the container's variable.
-fn parsed_by_the_webhook(command: &[&str], container: &Value) {
+fn parsed_by(definition: clap::Command, command: &[&str], container: &Value) {
     let expanded = command.iter().map(|argument| {
         let name = argument
             .strip_prefix("$(")
@@ -60,7 +66,7 @@ fn parsed_by_the_webhook(command: &[&str], container: &Value) {
         "tetris-system".to_owned()
     });
     let expanded: Vec<_> = expanded.collect();
-    let parsed = tetris_webhook::cli::Cli::command().try_get_matches_from(&expanded);
+    let parsed = definition.try_get_matches_from(&expanded);
     parsed.unwrap_or_else(|error| panic!("{error}"));
 }
 
@@ -85,6 +91,17 @@ fn ended_with(arguments: &[&str]) -> i32 {
     command.args(arguments).env("TETRIS_STORE", dir.path());
     let output = command.current_dir(files::deploy()).output().unwrap();
     output.status.code().unwrap()
+}
+
+/// The reference instance server, whose options are defined in one file.
+fn understood_by_the_instance(arguments: &[&str]) {
+    let source = files::read("../scaler/instance/src/tetris_instance/options.py");
+    let flags: Vec<_> = arguments.iter().filter(|a| a.starts_with("--")).collect();
+    assert!(!flags.is_empty());
+    for flag in flags {
+        let defined = source.contains(&format!("add(\"{flag}\""));
+        assert!(defined, "the instance server has no option {flag}");
+    }
 }
 
 /// The samples' own servers. Their frameworks are not here, so it is their text that is asked.

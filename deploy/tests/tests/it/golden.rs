@@ -7,7 +7,7 @@ use tetris_deploy_tests::files;
 use tetris_deploy_tests::kustomize::{self, RENDERED};
 use tetris_deploy_tests::skipped::skipped;
 
-use crate::monitoring;
+use crate::{monitoring, scaler};
 
 /// Set to 1, the golden files are written anew.
 const UPDATE: &str = "UPDATE_GOLDEN";
@@ -23,6 +23,7 @@ fn rendered_manifests_are_the_golden_files() {
     if update {
         // It is rendered too.
         monitoring::write_rule_object();
+        scaler::write_crds();
     }
     for (name, folder) in RENDERED {
         let path = kustomize::golden(name);

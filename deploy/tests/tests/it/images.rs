@@ -104,7 +104,7 @@ fn what_dockerfiles_copy_is_there() {
 #[test]
 fn packages_and_binaries_that_are_built_are_in_the_workspace() {
     let root = files::deploy();
-    let manifests = ["reclaimer", "agent", "deploy/webhook"]
+    let manifests = ["reclaimer", "agent", "deploy/webhook", "scaler"]
         .map(|folder| root.parent().unwrap().join(folder).join("Cargo.toml"));
     let texts = manifests
         .iter()

@@ -9,5 +9,7 @@ mod images;
 mod monitoring;
 mod restricted;
 mod rights;
+mod scaler;
+mod scaler_dashboard;
 mod schemas;
 mod size;

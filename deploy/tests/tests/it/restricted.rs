@@ -67,6 +67,10 @@ fn pods_with_the_volume_are_restricted() {
         assert!(!objects.pods().is_empty(), "{name}");
         for pods in objects.pods() {
             require_restricted(&pods);
+            if pods.are_of_a_function() {
+                // The scaler adds the volume.
+                continue;
+            }
             let volume = pods.volume(&"tetris-store".into());
             let expected = json!({"driver": "csi.tetris.dev", "readOnly": true});
             assert_eq!(volume["csi"], expected, "{name}");
@@ -93,13 +97,15 @@ fn samples_declare_their_models() {
 }
 
 #[test]
-fn the_webhook_is_restricted() {
-    let objects = Objects::golden("webhook");
-    let mut pods = objects.pods().into_iter();
-    let pods = pods
-        .find(|pods| pods.name() == "Deployment tetris-webhook")
-        .unwrap();
-    require_restricted(&pods);
+fn webhook_and_scaler_are_restricted() {
+    for (golden, name) in [
+        ("webhook", "Deployment tetris-webhook"),
+        ("scaler", "Deployment tetris-scaler"),
+    ] {
+        let objects = Objects::golden(golden);
+        let mut pods = objects.pods().into_iter();
+        require_restricted(&pods.find(|pods| pods.name() == name).unwrap());
+    }
 }
 
 #[test]
@@ -140,6 +146,11 @@ fn namespaces_of_privileged_pods_say_so_and_others_do_not() {
             .map(|(_, level)| level.to_owned())
     };
     let (node, pods) = (Objects::golden("node"), Objects::golden("cluster-pods"));
+    let function = Objects::golden("cluster-function");
+    assert_eq!(
+        level(&function, "tetris-e2e-scaler").as_deref(),
+        Some("restricted")
+    );
     assert_eq!(level(&node, "tetris-system").as_deref(), Some("privileged"));
     assert_eq!(level(&pods, "tetris-e2e").as_deref(), Some("restricted"));
 }

@@ -1,7 +1,7 @@
 //! What components may ask of the API server is exactly what they need.
 
 use serde_json::{Value, json};
-use tetris_deploy_tests::kustomize::{INSTALLS, RENDERED};
+use tetris_deploy_tests::kustomize::{INSTALLS, RENDERED, WITH_SCALER};
 use tetris_deploy_tests::objects::{Objects, list, text};
 
 /// Kind, name and rules of all roles, in order.
@@ -27,7 +27,8 @@ fn roles(objects: &Objects) -> Vec<(&str, &str, &Value)> {
 #[test]
 fn the_daemon_may_list_and_watch_pods_and_nothing_else() {
     let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]);
-    for name in INSTALLS.into_iter().filter(|name| *name != "webhook") {
+    let others = |name: &&str| *name == "webhook" || WITH_SCALER.contains(name);
+    for name in INSTALLS.into_iter().filter(|name| !others(name)) {
         let objects = Objects::golden(name);
         assert_eq!(
             roles(&objects),
@@ -53,6 +54,32 @@ fn the_webhook_may_keep_one_secret_and_fill_in_one_configuration() {
         ("Role", "tetris-webhook", &secret),
     ];
     assert_eq!(roles(&Objects::golden("webhook")), expected);
+}
+
+#[test]
+fn the_scaler_may_do_what_the_operator_does_and_nothing_else() {
+    let node = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]);
+    let cluster = json!([
+        {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions", "modelprofiles"],
+         "verbs": ["list", "watch"]},
+        {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions/status"], "verbs": ["patch"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"],
+         "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]);
+    let leases = json!([
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["tetris-scaler"],
+         "verbs": ["get", "update"]}]);
+    for name in WITH_SCALER {
+        let expected = [
+            ("ClusterRole", "tetris-node", &node),
+            ("ClusterRole", "tetris-scaler", &cluster),
+            ("Role", "tetris-scaler", &leases),
+        ];
+        assert_eq!(roles(&Objects::golden(name)), expected, "{name}");
+    }
 }
 
 #[test]

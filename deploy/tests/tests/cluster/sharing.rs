@@ -1,79 +1,31 @@
-//! The install on a real cluster: two pods share a model, nobody can write, the daemon's restart disturbs nobody, and what
-//! nobody uses any more is freed.
-//!
-//! Runs when `KUBECONFIG` names a cluster of one's own, on which Tetris is not installed. `TETRIS_IMAGE_NODE` and
-//! `TETRIS_IMAGE_AGENT` name the images where the nodes have them under other names than `tetris-node` and `tetris-agent`.
-//! Afterwards everything is removed but the empty tmpfs on the nodes (deploy/README.md, "Uninstall").
+//! Two pods share a model, nobody can write, the daemon's restart disturbs nobody, and what nobody uses any more is freed.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use tetris_deploy_tests::cluster::{Kubectl, StoreUse, get, wait_for};
 use tetris_deploy_tests::model;
 use tetris_deploy_tests::objects::{Objects, list, text};
-use tetris_deploy_tests::skipped::skipped;
 
-const SYSTEM: &str = "tetris-system";
+use crate::install::{
+    Applied, SYSTEM, config_map, image, look_at, on_the_cluster, require_absent, wait_for_daemons,
+};
+
 /// Namespace of the pods, and so the name of their store.
 const PODS: &str = "tetris-e2e";
 const HOLDERS: [&str; 2] = ["holder-a", "holder-b"];
 const PORT: u16 = 9460;
 
-/// What was applied, removed at the end however the test ends.
-struct Applied {
-    what: &'static str,
-    objects: Objects,
-}
-
-impl Applied {
-    fn new(what: &'static str, objects: Objects) -> Result<Self> {
-        // First, so that what was applied before an error is removed as well.
-        let applied = Self { what, objects };
-        Kubectl.with_objects(&["apply"], &applied.objects)?;
-        Ok(applied)
-    }
-
-    fn remove(&self) -> Result<()> {
-        let args = ["delete", "--ignore-not-found", "--timeout=240s"];
-        Kubectl.with_objects(&args, &self.objects)
-    }
-}
-
-impl Drop for Applied {
-    fn drop(&mut self) {
-        if let Err(error) = self.remove() {
-            skipped(&format!("removing {}: {error:#}", self.what));
-        }
-    }
-}
-
-fn image(variable: &str, name: &'static str) -> (&'static str, String) {
-    (
-        name,
-        std::env::var(variable).unwrap_or_else(|_| name.to_owned()),
-    )
-}
-
 #[test]
 fn two_pods_share_a_model_and_leave_nothing() {
-    if std::env::var_os("KUBECONFIG").is_none_or(|value| value.is_empty()) {
-        return skipped("KUBECONFIG names no cluster");
-    }
-    install_and_try().unwrap_or_else(|error| panic!("{error:#}"));
+    on_the_cluster(install_and_try);
 }
 
 fn install_and_try() -> Result<()> {
-    Kubectl.run(&["version"])?;
-    let there = Kubectl.run(&["get", "csidriver,namespace", "-o", "name"])?;
-    for name in [
+    require_absent(&[
         "csi.tetris.dev",
         "namespace/tetris-system",
         "namespace/tetris-e2e",
-    ] {
-        ensure!(
-            !there.lines().any(|line| line.ends_with(name)),
-            "`{name}` is on this cluster already"
-        );
-    }
+    ])?;
     let images = [
         image("TETRIS_IMAGE_NODE", "tetris-node"),
         image("TETRIS_IMAGE_AGENT", "tetris-agent"),
@@ -119,18 +71,6 @@ fn require_undisturbed_by_a_restart(daemon: &str, node: &str) -> Result<String> 
     Ok(daemon)
 }
 
-fn wait_for_daemons() -> Result<()> {
-    let args = [
-        "rollout",
-        "status",
-        "-n",
-        SYSTEM,
-        "daemonset/tetris-node",
-        "--timeout=240s",
-    ];
-    Kubectl.run(&args).map(drop)
-}
-
 /// Name and node of a daemon that is ready; of another one than `not`, on its node.
 fn a_daemon(not: Option<(&str, &str)>) -> Result<(String, String)> {
     let selector = "app.kubernetes.io/name=tetris-node";
@@ -156,7 +96,7 @@ fn is_ready(pod: &Value) -> bool {
 /// Two pods on one node, each with a file of its own: the kubelet writes the ConfigMap for each.
 fn apply_pods(images: &[(&str, String)], node: &str) -> Result<Applied> {
     let mut objects = Objects::rendered("tests/cluster/pods", images)?;
-    objects.0.push(config_map()?);
+    objects.0.push(config_map(PODS)?);
     let is_pod = |object: &Value| object["kind"] == "Pod";
     for pod in objects.0.iter_mut().filter(|object| is_pod(object)) {
         pod["spec"]["nodeName"] = node.into();
@@ -174,24 +114,6 @@ fn apply_pods(images: &[(&str, String)], node: &str) -> Result<Applied> {
     wait_for("the namespace's account", || Kubectl.run(&account))?;
     Kubectl.with_objects(&apply, &Objects(pods))?;
     Ok(applied)
-}
-
-/// The model, as the pods get it.
-fn config_map() -> Result<Value> {
-    let dir = tempfile::tempdir()?;
-    let path = dir.path().join("model.safetensors");
-    std::fs::write(&path, model::bytes()?)?;
-    let from = format!("--from-file={}", path.display());
-    let args = [
-        "create",
-        "configmap",
-        "model",
-        "-n",
-        PODS,
-        &from,
-        "--dry-run=client",
-    ];
-    Kubectl.json(&args)
 }
 
 fn use_of_store(daemon: &str) -> Result<StoreUse> {
@@ -233,19 +155,12 @@ fn require_read_only(holder: &str) -> Result<()> {
     Ok(())
 }
 
-/// What an engineer would look at first.
 fn state() -> String {
-    let look = |args: &[&str]| {
-        Kubectl
-            .run(args)
-            .unwrap_or_else(|error| format!("{error:#}\n"))
-    };
-    [
-        look(&["get", "pods", "-A", "-o", "wide"]),
-        look(&["get", "events", "-n", PODS]),
-        look(&["get", "events", "-n", SYSTEM]),
-        look(&["logs", "-n", SYSTEM, "daemonset/tetris-node", "--tail=50"]),
-        look(&["logs", "-n", PODS, HOLDERS[0], "--tail=20"]),
-    ]
-    .join("\n")
+    look_at(&[
+        &["get", "pods", "-A", "-o", "wide"],
+        &["get", "events", "-n", PODS],
+        &["get", "events", "-n", SYSTEM],
+        &["logs", "-n", SYSTEM, "daemonset/tetris-node", "--tail=50"],
+        &["logs", "-n", PODS, HOLDERS[0], "--tail=20"],
+    ])
 }

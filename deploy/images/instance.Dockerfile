@@ -1,0 +1,9 @@
+# The reference instance server with its engines. The context is scaler/instance; tetris-python is a stage of agent.Dockerfile:
+#     docker build -f deploy/images/instance.Dockerfile -t tetris-instance scaler/instance
+ARG BASE=tetris-python
+FROM ${BASE}
+COPY pyproject.toml README.md /src/
+COPY src /src/src
+RUN pip install --no-cache-dir "/src[torch,onnxruntime,text]" && rm -r /src
+USER 65532:65532
+ENTRYPOINT ["tetris-instance"]

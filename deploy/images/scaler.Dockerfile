@@ -1,0 +1,13 @@
+# The scaler, from source. The context is the repository:
+#     docker build -f deploy/images/scaler.Dockerfile -t tetris-scaler .
+FROM rust:1.95-slim-trixie AS build
+WORKDIR /src
+COPY . .
+RUN RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" cargo build --locked --release \
+        --target "$(rustc -vV | sed -n 's/host: //p')" --package tetris-scaler --bin tetris-scaler \
+    && cp target/*/release/tetris-scaler /tetris-scaler
+
+FROM scratch
+COPY --from=build /tetris-scaler /usr/local/bin/tetris-scaler
+USER 65532:65532
+ENTRYPOINT ["/usr/local/bin/tetris-scaler"]

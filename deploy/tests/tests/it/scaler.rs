@@ -1,0 +1,219 @@
+//! The scaler's manifests, and the resources that samples have, against the program.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use clap::CommandFactory;
+use serde_json::Value;
+use tetris_deploy_tests::files;
+use tetris_deploy_tests::kustomize::{RENDERED, WITH_SCALER};
+use tetris_deploy_tests::objects::{Objects, list, pairs, text, texts};
+use tetris_scaler::resources::{InferenceFunction, ModelProfile, crds_yaml, parse};
+
+const CRDS: &str = "base/scaler/crds.yaml";
+
+/// The definitions as the program prints them.
+fn crds() -> String {
+    format!(
+        "# Printed by `tetris-scaler crds`; written by a test (UPDATE_GOLDEN=1).\n{}",
+        crds_yaml().unwrap()
+    )
+}
+
+/// Writes them anew, for the tests of golden files.
+pub fn write_crds() {
+    fs::write(files::deploy().join(CRDS), crds()).unwrap();
+}
+
+#[test]
+fn the_definitions_are_those_that_the_program_prints() {
+    assert!(
+        files::read(CRDS) == crds(),
+        "{CRDS} is out of date: UPDATE_GOLDEN=1"
+    );
+    for name in WITH_SCALER {
+        let objects = Objects::golden(name);
+        let found: BTreeSet<_> = objects
+            .all("CustomResourceDefinition")
+            .map(|definition| text(&definition["metadata"]["name"]).to_owned())
+            .collect();
+        let expected = ["inferencefunctions.tetris.dev", "modelprofiles.tetris.dev"];
+        assert_eq!(found, expected.map(str::to_owned).into(), "{name}");
+    }
+}
+
+/// Checked as the operator checks them: unknown fields are errors, and so are values that it refuses.
+#[test]
+fn functions_and_profiles_of_samples_are_right_and_belong_together() {
+    let mut functions = 0;
+    for (name, _) in RENDERED {
+        let objects = Objects::golden(name);
+        for object in objects.all("ModelProfile") {
+            let profile: ModelProfile = parse(object.clone()).unwrap();
+            profile
+                .checked()
+                .unwrap_or_else(|problem| panic!("{name}: {problem}"));
+        }
+        for object in objects.all("InferenceFunction") {
+            let function: InferenceFunction = parse(object.clone()).unwrap();
+            function
+                .checked()
+                .unwrap_or_else(|problem| panic!("{name}: {problem}"));
+            let profile = &function.spec.profile;
+            let measured = format!("samples/scaler/{profile}.profile.yaml");
+            if *name != *"sample-scaler" || files::deploy().join(measured).exists() {
+                objects.one("ModelProfile", profile);
+            }
+            functions += 1;
+        }
+    }
+    assert!(functions >= 2, "{functions}");
+}
+
+fn deployment(objects: &Objects) -> (&Value, &Value) {
+    let deployment = objects.one("Deployment", "tetris-scaler");
+    let spec = &deployment["spec"]["template"]["spec"];
+    (deployment, &spec["containers"][0])
+}
+
+#[test]
+fn ports_are_those_that_it_listens_on_and_the_service_has_them_all() {
+    for name in WITH_SCALER {
+        let objects = Objects::golden(name);
+        let (deployment, container) = deployment(&objects);
+        let arguments = texts(&container["args"]);
+        let listened = |flag: &str| {
+            let address = arguments.windows(2).find(|two| two[0] == flag).unwrap()[1];
+            address.rsplit_once(':').unwrap().1.parse::<u64>().unwrap()
+        };
+        let service = objects.one("Service", "tetris-scaler");
+        for (port, flag) in [
+            ("http", "--listen"),
+            ("grpc", "--keda-listen"),
+            ("extender", "--extender-listen"),
+        ] {
+            let named = |ports: &Value| {
+                let found = list(ports).iter().find(|found| found["name"] == port);
+                found.cloned().unwrap_or_else(|| panic!("no port {port}"))
+            };
+            assert_eq!(named(&container["ports"])["containerPort"], listened(flag));
+            assert_eq!(named(&service["spec"]["ports"])["port"], listened(flag));
+            assert_eq!(named(&service["spec"]["ports"])["targetPort"], port);
+        }
+        let labels = pairs(&deployment["spec"]["template"]["metadata"]["labels"]);
+        let selector = pairs(&service["spec"]["selector"]);
+        assert!(!selector.is_empty() && selector.iter().all(|pair| labels.contains(pair)));
+    }
+}
+
+#[test]
+fn variables_are_those_that_flags_read() {
+    let definition = tetris_scaler::cli::Cli::command();
+    let mut subcommands = definition.get_subcommands();
+    let run = subcommands.find(|found| found.get_name() == "run").unwrap();
+    let objects = Objects::golden("scaler");
+    let (_, container) = deployment(&objects);
+    let variables = list(&container["env"]).iter();
+    let variables: Vec<_> = variables.map(|variable| text(&variable["name"])).collect();
+    assert_eq!(variables, ["POD_NAMESPACE", "POD_NAME"]);
+    for variable in variables {
+        let read = |env: &std::ffi::OsStr| env == variable;
+        let mut arguments = run.get_arguments();
+        assert!(
+            arguments.any(|argument| argument.get_env().is_some_and(read)),
+            "{variable}"
+        );
+    }
+}
+
+#[test]
+fn another_replica_takes_over_when_the_leader_goes() {
+    let objects = Objects::golden("scaler");
+    let (deployment, _) = deployment(&objects);
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    assert_eq!(
+        deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"],
+        0
+    );
+    let budget = objects.one("PodDisruptionBudget", "tetris-scaler");
+    assert_eq!(budget["spec"]["maxUnavailable"], 1);
+}
+
+/// The daemon's policy lets in nobody but Prometheus; this one lets in the scaler, to the port that the scaler may go to.
+#[test]
+fn the_scaler_reaches_the_daemons() {
+    let objects = Objects::golden("scaler");
+    let labels_of = |kind, name| {
+        let object = objects.one(kind, name);
+        object["spec"]["template"]["metadata"]["labels"].clone()
+    };
+    let (daemon, scaler) = (
+        labels_of("DaemonSet", "tetris-node"),
+        labels_of("Deployment", "tetris-scaler"),
+    );
+    let policy = objects.one("NetworkPolicy", "tetris-scaler-inventory");
+    let matches = |selector: &Value, labels: &Value| {
+        let wanted = pairs(&selector["matchLabels"]);
+        !wanted.is_empty() && wanted.iter().all(|pair| pairs(labels).contains(pair))
+    };
+    assert!(matches(&policy["spec"]["podSelector"], &daemon));
+    let rule = &policy["spec"]["ingress"][0];
+    assert!(matches(&rule["from"][0]["podSelector"], &scaler));
+    assert_eq!(rule["ports"][0]["port"], "http");
+    let own = objects.one("NetworkPolicy", "tetris-scaler");
+    let mut outwards = list(&own["spec"]["egress"]).iter();
+    let to_daemons = outwards.find(|rule| matches(&rule["to"][0]["podSelector"], &daemon));
+    let node = objects.one("DaemonSet", "tetris-node");
+    let http = &node["spec"]["template"]["spec"]["containers"][0]["ports"][0];
+    assert_eq!(http["name"], "http");
+    assert_eq!(
+        to_daemons.unwrap()["ports"][0]["port"],
+        http["containerPort"]
+    );
+}
+
+/// These are not rendered: KEDA may not be there, and the scheduler reads a file of its own.
+#[test]
+fn samples_for_keda_and_the_scheduler_name_the_service() {
+    let install = Objects::golden("scaler");
+    let service = install.one("Service", "tetris-scaler");
+    let port = |name: &str| {
+        let mut ports = list(&service["spec"]["ports"]).iter();
+        let port = ports.find(|port| port["name"] == name).unwrap();
+        port["port"].as_u64().unwrap()
+    };
+    let keda = Objects::parse(&files::read("samples/scaler/keda.yaml")).unwrap();
+    let mut scaled = 0;
+    for object in keda.all("ScaledObject") {
+        let metadata = &object["spec"]["triggers"][0]["metadata"];
+        let address = format!("tetris-scaler.tetris-system:{}", port("grpc"));
+        assert_eq!(text(&metadata["scalerAddress"]), address);
+        let function = keda.one("InferenceFunction", text(&metadata["function"]));
+        let function: InferenceFunction = parse(function.clone()).unwrap();
+        function
+            .checked()
+            .unwrap_or_else(|problem| panic!("{problem}"));
+        let names = function.spec.configurations.unwrap();
+        assert!(names.iter().any(|name| metadata["configuration"] == **name));
+        keda.one(
+            "Deployment",
+            text(&object["spec"]["scaleTargetRef"]["name"]),
+        );
+        scaled += 1;
+    }
+    assert!(scaled > 0);
+    for pods in keda.pods() {
+        for container in pods.containers() {
+            assert_eq!(container["image"], "tetris-instance", "{}", pods.name());
+        }
+    }
+    let scheduler = files::read("samples/scaler/kube-scheduler-config.yaml");
+    let scheduler = Objects::parse(&scheduler).unwrap();
+    let extender = &scheduler.0[0]["extenders"][0];
+    let prefix = format!(
+        "http://tetris-scaler.tetris-system.svc:{}",
+        port("extender")
+    );
+    assert_eq!(text(&extender["urlPrefix"]), prefix);
+    assert_eq!(extender["ignorable"], true);
+}

@@ -1,0 +1,121 @@
+//! Which objects are on this node, and what room there is for more: what placement of models goes by that never ran
+//! here.
+//!
+//! ```json
+//! {"version":1,"node":"node-a","stores":[
+//!   {"name":"shared","id":"8f3c...","usable":true,"mount":0,"capacity_bytes":1073741824,
+//!    "free_bytes":1048576,"reclaimable_bytes":4096,"truncated":false,"objects":["00c1...","77aa..."]}]}
+//! ```
+//!
+//! `node` and a store's `id` are null when not known; `usable` is as in [`inventory`](super::inventory).
+//!
+//! `capacity_bytes` and `free_bytes` are the store's limit and what is left of it, or its mount's where that is less.
+//! `reclaimable_bytes` is what its objects occupy that nobody maps and no declared model wants: a load that needs the room may have
+//! it freed. Stores with one `mount` share its room, so what one takes is not free for the others; null, with no
+//! room, when the store cannot be used.
+//!
+//! `objects` has the identifiers (`LAYOUT.md` 3.1) of all that can be mapped, in order, and of no more than
+//! [`MAX_OBJECTS`]: `truncated` says that there are others. Fields may be added within a version.
+
+use serde::{Serialize, Serializer};
+use tetris_store_layout::ObjectId;
+
+use crate::report::{Amount, MountStatus, NodeStatus, ObjectState, StoreStatus};
+
+/// Version of the shape. It changes when a field goes or changes its meaning.
+pub const VERSION: u32 = 1;
+
+/// Most identifiers that the page has for one store: 18 MB of text.
+pub const MAX_OBJECTS: usize = 262_144;
+/// Most that it has for all stores together. Stores that come later in the configuration go short first.
+pub const MAX_OBJECTS_OF_NODE: usize = 2 * MAX_OBJECTS;
+
+/// The page.
+#[derive(Debug, Serialize)]
+pub(super) struct Objects<'a> {
+    version: u32,
+    node: Option<&'a str>,
+    stores: Vec<Store<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Store<'a> {
+    name: &'a str,
+    id: Option<&'a str>,
+    usable: bool,
+    mount: Option<usize>,
+    #[serde(flatten)]
+    room: Room,
+    truncated: bool,
+    #[serde(serialize_with = "in_hexadecimal")]
+    objects: Vec<&'a ObjectId>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Room {
+    capacity_bytes: u64,
+    free_bytes: u64,
+    reclaimable_bytes: u64,
+}
+
+impl<'a> Objects<'a> {
+    pub(super) fn of(status: &'a NodeStatus) -> Self {
+        let mut left = MAX_OBJECTS_OF_NODE;
+        let stores = status.stores.iter().map(|found| {
+            let store = store(found, &status.mounts, left.min(MAX_OBJECTS));
+            left -= store.objects.len();
+            store
+        });
+        Self {
+            version: VERSION,
+            node: status.node.as_deref(),
+            stores: stores.collect(),
+        }
+    }
+}
+
+fn store<'a>(store: &'a StoreStatus, mounts: &[MountStatus], most: usize) -> Store<'a> {
+    let on = |mount: &MountStatus| mount.stores.contains(&store.name);
+    let mount = mounts.iter().position(on);
+    let mut objects: Vec<&ObjectId> = store.objects.iter().collect();
+    objects.sort_unstable();
+    let truncated = objects.len() > most;
+    objects.truncate(most);
+    Store {
+        name: &store.name,
+        id: store.id.as_deref(),
+        usable: store.error.is_none(),
+        mount,
+        room: mount
+            .and_then(|mount| mounts.get(mount))
+            .map_or_else(Room::default, |mount| room(store, mount)),
+        truncated,
+        objects,
+    }
+}
+
+fn room(store: &StoreStatus, mount: &MountStatus) -> Room {
+    let bytes = |state| store.states.get(&state).map_or(0, |a: &Amount| a.bytes);
+    let used: u64 = [ObjectState::Held, ObjectState::Warm, ObjectState::Idle]
+        .map(bytes)
+        .iter()
+        .sum();
+    let limit = store.limit_bytes.unwrap_or(u64::MAX);
+    Room {
+        capacity_bytes: mount.capacity_bytes.min(limit),
+        free_bytes: mount.free_bytes.min(limit.saturating_sub(used)),
+        reclaimable_bytes: bytes(ObjectState::Idle),
+    }
+}
+
+fn in_hexadecimal<S: Serializer>(objects: &[&ObjectId], out: S) -> Result<S::Ok, S::Error> {
+    out.collect_seq(objects.iter().map(|id| Hexadecimal(id)))
+}
+
+struct Hexadecimal<'a>(&'a ObjectId);
+
+impl Serialize for Hexadecimal<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(self.0)
+    }
+}

@@ -1,0 +1,40 @@
+//! Medians, the paper's grid, and numbers that are random but always the same.
+
+use std::time::{Duration, Instant};
+
+/// The median time of `work`, in microseconds.
+pub fn median_us<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
+    let mut times: Vec<Duration> = (0..rounds.max(1))
+        .map(|_| {
+            let begin = Instant::now();
+            std::hint::black_box(work());
+            begin.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[times.len() / 2].as_secs_f64() * 1e6
+}
+
+/// SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// 48 settings: CPUs, batch, concurrency.
+pub fn grid() -> impl Iterator<Item = (u64, u32, u32)> {
+    let cpus = 1..=4_u64;
+    let batches = cpus.flat_map(|cores| [1, 2, 4_u32].map(|batch| (cores, batch)));
+    batches.flat_map(|(cores, batch)| (1..=4).map(move |threads| (cores, batch, threads)))
+}

@@ -1,0 +1,23 @@
+//! How long plans take, and what they save, beside what is published.
+//!
+//! `cargo bench -p tetris-scaler-core`; `-- --rounds N` for more or fewer than 25. Nothing fails when a bar
+//! is missed: a timing on a shared machine proves nothing.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
+
+mod clock;
+mod placement;
+mod selection;
+mod theta;
+
+fn main() {
+    let mut rounds = 25;
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        if arg == "--rounds" {
+            rounds = args.next().and_then(|text| text.parse().ok()).unwrap_or(25);
+        }
+    }
+    selection::run(rounds);
+    theta::run(rounds);
+    placement::run(rounds);
+}

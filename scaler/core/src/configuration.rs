@@ -1,0 +1,173 @@
+//! One measurement of a model: a 5-tuple of Tetris 3.2.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::FieldError;
+use crate::rate::{MAX_LATENCY_US, Rate, Slo};
+
+/// The most CPU of one instance, in millicores: 10,000 cores.
+pub const MAX_CPU_MILLIS: u64 = 10_000_000;
+/// The most memory of either kind of one instance, in bytes: 1 PiB.
+pub const MAX_MEMORY_BYTES: u64 = 1 << 50;
+/// The largest batch, and the most concurrent threads.
+pub const MAX_BATCH: u32 = 4_096;
+
+/// A configuration as it is written down, before it is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigurationSpec {
+    /// c: CPU of an instance, in millicores.
+    pub cpu_millis: u64,
+    /// The part of m that every instance has for itself, in bytes: runtime, activations, batch buffers.
+    pub own_bytes: u64,
+    /// The part of m that instances of a node share through the tensor store, in bytes.
+    pub shared_bytes: u64,
+    /// b: the largest batch.
+    pub batch: u32,
+    /// p: concurrent inference threads.
+    pub concurrency: u32,
+    /// l: latency of one batch under this configuration, in microseconds.
+    pub latency_us: u64,
+}
+
+/// One measured tuple `<c, m, b, p, l>` of a profile, with m split into what is shared and what is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "ConfigurationSpec", into = "ConfigurationSpec")]
+pub struct Configuration(ConfigurationSpec);
+
+impl Configuration {
+    /// Checks every field; CPU, own memory, batch, concurrency and latency are at least 1.
+    pub fn try_new(spec: ConfigurationSpec) -> Result<Self, FieldError> {
+        let check = FieldError::check;
+        check("cpu_millis", spec.cpu_millis, 1, MAX_CPU_MILLIS)?;
+        check("own_bytes", spec.own_bytes, 1, MAX_MEMORY_BYTES)?;
+        check("shared_bytes", spec.shared_bytes, 0, MAX_MEMORY_BYTES)?;
+        check("batch", spec.batch.into(), 1, MAX_BATCH.into())?;
+        check("concurrency", spec.concurrency.into(), 1, MAX_BATCH.into())?;
+        check("latency_us", spec.latency_us, 1, MAX_LATENCY_US)?;
+        Ok(Self(spec))
+    }
+
+    /// c, in millicores.
+    pub const fn cpu_millis(&self) -> u64 {
+        self.0.cpu_millis
+    }
+
+    /// Memory that every instance has for itself, in bytes.
+    pub const fn own_bytes(&self) -> u64 {
+        self.0.own_bytes
+    }
+
+    /// Memory that instances of a node share, in bytes.
+    pub const fn shared_bytes(&self) -> u64 {
+        self.0.shared_bytes
+    }
+
+    /// m: all memory of an instance that shares nothing, in bytes.
+    pub const fn memory_bytes(&self) -> u64 {
+        // Each is at most 2^50.
+        self.0.own_bytes.saturating_add(self.0.shared_bytes)
+    }
+
+    /// b.
+    pub const fn batch(&self) -> u32 {
+        self.0.batch
+    }
+
+    /// p.
+    pub const fn concurrency(&self) -> u32 {
+        self.0.concurrency
+    }
+
+    /// l, in microseconds.
+    pub const fn latency_us(&self) -> u64 {
+        self.0.latency_us
+    }
+
+    /// Requests per second that one instance carries: `b p / l`, constraint (4).
+    pub fn rate(&self) -> Rate {
+        Rate::of(self.0.batch, self.0.concurrency, self.0.latency_us)
+    }
+
+    /// The smallest objective it meets, in microseconds: l, or 2 l when requests wait for a batch to
+    /// fill, constraints (2) and (3).
+    pub const fn least_slo_us(&self) -> u64 {
+        if self.0.batch == 1 {
+            self.0.latency_us
+        } else {
+            self.0.latency_us.saturating_mul(2)
+        }
+    }
+
+    /// Constraints (2) and (3): `l <= slo` for single requests, `l <= slo / 2` for batches.
+    pub const fn meets(&self, slo: Slo) -> bool {
+        self.least_slo_us() <= slo.us()
+    }
+}
+
+impl TryFrom<ConfigurationSpec> for Configuration {
+    type Error = FieldError;
+
+    fn try_from(spec: ConfigurationSpec) -> Result<Self, FieldError> {
+        Self::try_new(spec)
+    }
+}
+
+impl From<Configuration> for ConfigurationSpec {
+    fn from(configuration: Configuration) -> Self {
+        configuration.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEC: ConfigurationSpec = ConfigurationSpec {
+        cpu_millis: 1_000,
+        own_bytes: 10,
+        shared_bytes: 20,
+        batch: 1,
+        concurrency: 1,
+        latency_us: 50_000,
+    };
+
+    #[test]
+    fn every_field_has_a_range_and_its_error_names_it() {
+        type Edit = fn(&mut ConfigurationSpec);
+        let edits: [(&str, Edit); 7] = [
+            ("cpu_millis", |spec| spec.cpu_millis = 0),
+            ("own_bytes", |spec| spec.own_bytes = 0),
+            ("shared_bytes", |spec| spec.shared_bytes = u64::MAX),
+            ("batch", |spec| spec.batch = 4_097),
+            ("concurrency", |spec| spec.concurrency = 0),
+            ("latency_us", |spec| spec.latency_us = 0),
+            ("latency_us", |spec| spec.latency_us = u64::MAX),
+        ];
+        for (field, edit) in edits {
+            let mut spec = SPEC;
+            edit(&mut spec);
+            let error = Configuration::try_new(spec).unwrap_err();
+            assert_eq!(error.field, field);
+        }
+        let error = Configuration::try_new(ConfigurationSpec { batch: 0, ..SPEC }).unwrap_err();
+        assert_eq!(error.to_string(), "`batch` is 0, must be from 1 to 4096");
+    }
+
+    #[test]
+    fn single_requests_may_use_the_whole_objective_and_batches_half_of_it() {
+        let slo = |us| Slo::try_from_us(us).unwrap();
+        let single = Configuration::try_new(SPEC).unwrap();
+        assert!(single.meets(slo(50_000)) && !single.meets(slo(49_999)));
+        let batched = Configuration::try_new(ConfigurationSpec { batch: 2, ..SPEC }).unwrap();
+        assert!(batched.meets(slo(100_000)) && !batched.meets(slo(99_999)));
+        // 3 us fit into half of 6 us, not into half of 5 us: no rounding of the half.
+        let short = ConfigurationSpec {
+            batch: 2,
+            latency_us: 3,
+            ..SPEC
+        };
+        let short = Configuration::try_new(short).unwrap();
+        assert!(short.meets(slo(6)) && !short.meets(slo(5)));
+    }
+}

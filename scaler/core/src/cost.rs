@@ -1,0 +1,103 @@
+//! What a plan minimises: memory, and CPU beside it.
+
+use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
+
+use crate::configuration::Configuration;
+use crate::error::FieldError;
+
+/// The largest alpha: 1 TiB per millicore.
+pub const MAX_ALPHA: u64 = 1 << 40;
+
+/// Which memory of an instance is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryTerm {
+    /// All of it, as in objective (1).
+    #[default]
+    Whole,
+    /// Only what an instance does not share: what one more costs on a node that has the tensors.
+    Own,
+}
+
+/// The objective: `m + alpha c` (Tetris 3.2, last paragraph on DTS).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "UncheckedWeights")]
+pub struct Weights {
+    alpha_bytes_per_millicore: u64,
+    memory: MemoryTerm,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UncheckedWeights {
+    #[serde(default)]
+    alpha_bytes_per_millicore: u64,
+    #[serde(default)]
+    memory: MemoryTerm,
+}
+
+impl Weights {
+    /// Memory alone, all of it: objective (1).
+    pub const PAPER: Self = Self {
+        alpha_bytes_per_millicore: 0,
+        memory: MemoryTerm::Whole,
+    };
+
+    /// alpha in bytes per millicore, from 0 to 1 TiB.
+    pub fn try_new(alpha_bytes_per_millicore: u64, memory: MemoryTerm) -> Result<Self, FieldError> {
+        let field = "alpha_bytes_per_millicore";
+        FieldError::check(field, alpha_bytes_per_millicore, 0, MAX_ALPHA)?;
+        Ok(Self {
+            alpha_bytes_per_millicore,
+            memory,
+        })
+    }
+
+    /// The same alpha, counting `memory`.
+    pub const fn counting(self, memory: MemoryTerm) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// alpha, in bytes per millicore.
+    pub const fn alpha_bytes_per_millicore(self) -> u64 {
+        self.alpha_bytes_per_millicore
+    }
+
+    /// What one instance costs, in bytes: at least 1, below 2^64.
+    pub const fn of(self, configuration: &Configuration) -> u64 {
+        let memory = match self.memory {
+            MemoryTerm::Whole => configuration.memory_bytes(),
+            MemoryTerm::Own => configuration.own_bytes(),
+        };
+        // 2^51 + 2^40 * 10^7: nothing saturates.
+        let cpu = self.alpha_bytes_per_millicore;
+        memory.saturating_add(cpu.saturating_mul(configuration.cpu_millis()))
+    }
+
+    /// Descending by normalised throughput `b p / (l (m + alpha c))`, line 2 of Algorithm 1. The
+    /// quotients are compared by cross-multiplication. Ties, of which the paper does not speak, go to
+    /// the cheaper instance, then to the one with less CPU.
+    pub(crate) fn by_normalised_throughput(self, a: &Configuration, b: &Configuration) -> Ordering {
+        // 2^24 requests * 2^32 us * 2^64 of cost fit into 2^128.
+        let side = |one: &Configuration, other: &Configuration| {
+            let requests = u128::from(one.batch()) * u128::from(one.concurrency());
+            requests * u128::from(other.latency_us()) * u128::from(self.of(other))
+        };
+        side(b, a)
+            .cmp(&side(a, b))
+            .then_with(|| self.of(a).cmp(&self.of(b)))
+            .then_with(|| a.cpu_millis().cmp(&b.cpu_millis()))
+            .then_with(|| a.batch().cmp(&b.batch()))
+            .then_with(|| a.concurrency().cmp(&b.concurrency()))
+    }
+}
+
+impl TryFrom<UncheckedWeights> for Weights {
+    type Error = FieldError;
+
+    fn try_from(unchecked: UncheckedWeights) -> Result<Self, FieldError> {
+        Self::try_new(unchecked.alpha_bytes_per_millicore, unchecked.memory)
+    }
+}

@@ -1,0 +1,197 @@
+//! Nodes, by name, with what instances leave of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{NodeView, Phase, View};
+use crate::inventory::{ModelTensors, Similarity};
+use crate::placement::{Hosted, Node};
+use crate::score::Resources;
+
+/// The nodes of a view. A *rank* is a node's place in the order of names: what follows does not depend on the
+/// order of the view.
+#[derive(Debug)]
+pub(super) struct Cluster<'a> {
+    view: &'a View<'a>,
+    /// Indices into the view, by rank.
+    order: Vec<usize>,
+    /// By index in the view, as all below.
+    ranks: Vec<usize>,
+    /// What instances have for themselves that are there in any phase.
+    used: Vec<Resources>,
+    instances: Vec<u32>,
+}
+
+impl<'a> Cluster<'a> {
+    pub(super) fn of(view: &'a View<'a>) -> Self {
+        let mut order: Vec<usize> = (0..view.nodes.len()).collect();
+        order.sort_by_key(|&at| (view.nodes.get(at).map(|node| node.name.as_str()), at));
+        let mut ranks = vec![0; order.len()];
+        for (rank, &at) in order.iter().enumerate() {
+            if let Some(slot) = ranks.get_mut(at) {
+                *slot = rank;
+            }
+        }
+        let mut cluster = Self {
+            view,
+            used: vec![Resources::default(); order.len()],
+            instances: vec![0; order.len()],
+            order,
+            ranks,
+        };
+        for (at, one) in view.instances.iter().enumerate() {
+            let Some(node) = one.node else { continue };
+            let needs = needs(view, at).unwrap_or_default();
+            if let Some(used) = cluster.used.get_mut(node) {
+                add(used, needs);
+            }
+            if let Some(count) = cluster.instances.get_mut(node) {
+                *count = count.saturating_add(1);
+            }
+        }
+        cluster
+    }
+
+    /// The node of a rank.
+    pub(super) fn at(&self, rank: usize) -> Option<usize> {
+        self.order.get(rank).copied()
+    }
+
+    /// Indices into the view, by name.
+    pub(super) fn by_name(&self) -> impl Iterator<Item = usize> {
+        self.order.iter().copied()
+    }
+
+    pub(super) fn rank(&self, node: usize) -> Option<usize> {
+        self.ranks.get(node).copied()
+    }
+
+    pub(super) fn node(&self, at: usize) -> Option<&'a NodeView> {
+        self.view.nodes.get(at)
+    }
+
+    /// What is left of a node.
+    pub(super) fn free(&self, at: usize) -> Resources {
+        let free = self.node(at).map(|node| node.free).unwrap_or_default();
+        let used = self.used.get(at).copied().unwrap_or_default();
+        Resources {
+            cpu_millis: free.cpu_millis.saturating_sub(used.cpu_millis),
+            memory_bytes: free.memory_bytes.saturating_sub(used.memory_bytes),
+        }
+    }
+
+    /// theta of `tensors` by rank; of nodes that are not in the inventory, of none.
+    pub(super) fn thetas(&self, tensors: &ModelTensors) -> Vec<Similarity> {
+        let thetas = self.view.inventory.thetas(tensors);
+        let mut known = thetas.iter().peekable();
+        let each = self.order.iter().map(|&at| {
+            let name = self.node(at).map_or("", |node| node.name.as_str());
+            // Both are sorted by name.
+            while known.next_if(|(other, _)| *other < name).is_some() {}
+            let same = known.peek().filter(|(other, _)| *other == name);
+            same.map_or(
+                Similarity {
+                    resident_bytes: 0,
+                    total_bytes: tensors.total_bytes(),
+                },
+                |(_, theta)| *theta,
+            )
+        });
+        each.collect()
+    }
+
+    /// Nodes to plan with, as indices into the view by name: those with instances, those that `has` says have
+    /// tensors, by rank, and the `empty` largest others.
+    pub(super) fn offered(&self, has: &[bool], empty: usize) -> Offer {
+        let (mut taken, mut others) = (BTreeSet::new(), Vec::new());
+        for (rank, &at) in self.order.iter().enumerate() {
+            let Some(node) = self.node(at) else { continue };
+            let busy = self.instances.get(at).is_some_and(|&count| count > 0);
+            if busy || has.get(rank).copied().unwrap_or(false) {
+                taken.insert(rank);
+            } else if node.accepts_new {
+                let size = (node.all.cpu_millis, node.all.memory_bytes);
+                others.push((std::cmp::Reverse(size), rank));
+            }
+        }
+        if others.len() > empty {
+            others.select_nth_unstable(empty);
+            others.truncate(empty);
+        }
+        let empty: BTreeSet<usize> = others.into_iter().map(|(_, rank)| rank).collect();
+        Offer { taken, empty }
+    }
+
+    /// A node for a plan, with `reserve_permille` of its CPU kept back.
+    pub(super) fn plan_node(
+        &self,
+        at: usize,
+        free: Resources,
+        reserve_permille: u32,
+    ) -> Option<Node> {
+        let node = self.node(at)?;
+        let all = u128::from(node.all.cpu_millis);
+        let reserve = all * u128::from(reserve_permille) / 1_000;
+        let reserve = u64::try_from(reserve).unwrap_or(u64::MAX);
+        Some(Node {
+            name: node.name.clone(),
+            free: Resources {
+                cpu_millis: free.cpu_millis.saturating_sub(reserve),
+                ..free
+            },
+            tensor_bytes: node.tensor_bytes,
+            accepts_new: node.accepts_new,
+        })
+    }
+
+    /// Functions with instances whose tensors may be on their way to their node still: those of the functions
+    /// that are `planned`, those that start, and those on nodes that the inventory does not know. With the
+    /// index of the node in the view.
+    pub(super) fn arriving(&self, planned: impl Fn(usize) -> bool) -> BTreeSet<Hosted> {
+        let known: BTreeSet<&str> = self.view.inventory.nodes().collect();
+        let each = self.view.instances.iter().filter_map(|one| {
+            let node = one.node?;
+            let name = self.node(node)?.name.as_str();
+            let late = one.phase == Phase::Starting || planned(one.function);
+            (late || !known.contains(name)).then_some(Hosted {
+                model: one.function,
+                node,
+            })
+        });
+        let functions = self.view.functions.len();
+        each.filter(|hosted| hosted.model < functions).collect()
+    }
+}
+
+/// Nodes to plan with, by rank.
+#[derive(Debug)]
+pub(super) struct Offer {
+    /// With instances or tensors.
+    pub(super) taken: BTreeSet<usize>,
+    /// Without.
+    pub(super) empty: BTreeSet<usize>,
+}
+
+/// What an instance has for itself; `None` if its configuration is not known.
+pub(super) fn needs(view: &View<'_>, instance: usize) -> Option<Resources> {
+    let one = view.instances.get(instance)?;
+    let profile = &view.functions.get(one.function)?.model.profile;
+    let configuration = profile.configurations().get(one.configuration?)?;
+    Some(Resources {
+        cpu_millis: configuration.cpu_millis(),
+        memory_bytes: configuration.own_bytes(),
+    })
+}
+
+pub(super) fn add(sum: &mut Resources, more: Resources) {
+    sum.cpu_millis = sum.cpu_millis.saturating_add(more.cpu_millis);
+    sum.memory_bytes = sum.memory_bytes.saturating_add(more.memory_bytes);
+}
+
+/// The places in a plan's list of nodes, by index in the view.
+pub(super) fn positions(nodes: &[usize]) -> BTreeMap<usize, usize> {
+    nodes
+        .iter()
+        .enumerate()
+        .map(|(at, &node)| (node, at))
+        .collect()
+}

@@ -1,0 +1,288 @@
+//! Where what is missing is started: one plan for all functions that need more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cluster::{Cluster, positions};
+use super::state::State;
+use super::step::Growth;
+use super::trouble::Trouble;
+use super::usable::Usable;
+use super::{Settings, View};
+use crate::inventory::Similarity;
+use crate::placement::{Demand, Hosted, Node, Placement, PlacementError, PlacementProblem, place};
+use crate::rate::Rate;
+
+/// What a function starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Started {
+    /// By configuration.
+    pub(super) counts: BTreeMap<usize, u32>,
+    /// By configuration, then node as an index into the view.
+    pub(super) nodes: BTreeMap<usize, BTreeMap<usize, u32>>,
+    /// Why it was left out of the plan.
+    pub(super) trouble: Option<Trouble>,
+    /// Whether the maximum left something out.
+    pub(super) capped: bool,
+}
+
+/// One function in a plan.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) usable: Usable,
+    pub(super) load: Rate,
+    /// What will do where there is not enough room.
+    pub(super) least: Rate,
+}
+
+/// A plan in the making.
+pub(super) struct Planner<'a> {
+    view: &'a View<'a>,
+    cluster: &'a Cluster<'a>,
+    pub(super) states: &'a [State<'a>],
+    settings: &'a Settings,
+    /// By function; only of those that are in the plan.
+    pub(super) members: BTreeMap<usize, Member>,
+    pub(super) started: BTreeMap<usize, Started>,
+}
+
+/// Plans all that is to be started, by function.
+pub(super) fn grow<'a>(
+    view: &'a View<'a>,
+    cluster: &'a Cluster<'a>,
+    states: &'a [State<'a>],
+    growths: &BTreeMap<usize, Growth>,
+    settings: &'a Settings,
+) -> BTreeMap<usize, Started> {
+    let mut planner = Planner {
+        view,
+        cluster,
+        states,
+        settings,
+        members: BTreeMap::new(),
+        started: BTreeMap::new(),
+    };
+    for (&function, growth) in growths {
+        planner.join(function, growth);
+    }
+    planner.plan_within_maximum(growths);
+    planner.started
+}
+
+impl Planner<'_> {
+    fn join(&mut self, function: usize, growth: &Growth) {
+        let Some(state) = self.states.get(function) else {
+            return;
+        };
+        let Ok(usable) = &state.usable else { return };
+        let mut member = Member {
+            usable: usable.clone(),
+            load: growth.load,
+            least: growth.least,
+        };
+        // A number of instances is a load that so many of the cheapest carry.
+        let cheapest = usable.cheapest(state.view.model.alpha_bytes_per_millicore);
+        if let Some((at, one)) = cheapest.filter(|_| growth.instances > 0) {
+            let load = one.rate().times(growth.instances.into());
+            if load >= growth.load {
+                member = Member {
+                    usable: Usable::only((at, one)),
+                    load,
+                    least: load,
+                };
+            }
+        }
+        self.members.insert(function, member);
+    }
+
+    /// Plans; what starts more than its maximum allows gets its fastest configuration, and all is planned anew.
+    fn plan_within_maximum(&mut self, growths: &BTreeMap<usize, Growth>) {
+        let mut capped = BTreeSet::new();
+        loop {
+            // Planning may leave members out.
+            let members = self.members.clone();
+            self.started.clear();
+            self.plan();
+            let beyond: Vec<usize> = self.beyond_maximum().collect();
+            let before = capped.len();
+            capped.extend(beyond);
+            if capped.len() == before {
+                break;
+            }
+            self.members = members;
+            for &function in &capped {
+                self.cap(function);
+            }
+        }
+        self.top_up(growths);
+        for function in capped {
+            self.started.entry(function).or_default().capped = true;
+        }
+    }
+
+    fn beyond_maximum(&self) -> impl Iterator<Item = usize> {
+        let beyond = self.started.iter().filter(|(function, started)| {
+            let count: u32 = started.counts.values().sum();
+            let state = self.states.get(**function);
+            state.is_some_and(|state| count > room(state))
+        });
+        beyond.map(|(&function, _)| function)
+    }
+
+    /// As many of the fastest as there may be.
+    fn cap(&mut self, function: usize) {
+        let (Some(member), Some(state)) =
+            (self.members.get_mut(&function), self.states.get(function))
+        else {
+            return;
+        };
+        let usable = state.usable.as_ref().ok();
+        if let Some((at, one)) = usable.and_then(Usable::fastest) {
+            let most = one.rate().times(room(state).into());
+            member.load = member.load.min(most);
+            member.least = member.least.min(most);
+            member.usable = Usable::only((at, one));
+        }
+    }
+
+    /// Functions whose load needs fewer instances than their minimum get some more of the cheapest.
+    fn top_up(&mut self, growths: &BTreeMap<usize, Growth>) {
+        for (&function, growth) in growths {
+            let Some(state) = self.states.get(function) else {
+                continue;
+            };
+            let usable = state.usable.as_ref().ok();
+            let alpha = state.view.model.alpha_bytes_per_millicore;
+            let cheapest = usable.and_then(|usable| usable.cheapest(alpha));
+            let started = self.started.entry(function).or_default();
+            let count: u32 = started.counts.values().sum();
+            let more = growth.instances.min(room(state)).saturating_sub(count);
+            if let Some((at, _)) = cheapest.filter(|_| more > 0) {
+                let count = started.counts.entry(at).or_default();
+                *count = count.saturating_add(more);
+            }
+        }
+    }
+
+    /// Places all members. What finds no room is left to wait, and chosen by itself.
+    fn plan(&mut self) {
+        let mut widest = false;
+        while !self.members.is_empty() {
+            match self.attempt(widest) {
+                Ok(()) => return,
+                Err(_) if !widest => widest = true,
+                Err(error) if self.content_with_less(&error) => {}
+                Err(error) => self.leave_out(error),
+            }
+        }
+    }
+
+    /// One plan: on nodes in use and the largest empty ones with a reserve, or on all nodes without.
+    fn attempt(&mut self, widest: bool) -> Result<(), PlacementError> {
+        let members = &self.members;
+        let arriving = self
+            .cluster
+            .arriving(|function| members.contains_key(&function));
+        let mut functions: Vec<usize> = self.members.keys().copied().collect();
+        let others: BTreeSet<usize> = arriving.iter().map(|hosted| hosted.model).collect();
+        functions.extend(others.iter().filter(|one| !self.members.contains_key(one)));
+        let demands: Vec<Demand> = functions
+            .iter()
+            .filter_map(|&function| self.demand(function))
+            .collect();
+        let (offered, nodes) = self.offer(widest);
+        let (of_function, of_node) = (positions(&functions), positions(&offered));
+        let fixed: Vec<Hosted> = arriving
+            .iter()
+            .filter_map(|hosted| {
+                Some(Hosted {
+                    model: *of_function.get(&hosted.model)?,
+                    node: *of_node.get(&hosted.node)?,
+                })
+            })
+            .collect();
+        let placement = place(&PlacementProblem {
+            demands: &demands,
+            nodes: &nodes,
+            inventory: self.view.inventory,
+            current: &[],
+            fixed: &fixed,
+            start_cost_bytes: self.settings.start_cost_bytes,
+            max_trials: self.settings.max_trials as usize,
+        })?;
+        self.take(&placement, &functions, &offered);
+        Ok(())
+    }
+
+    /// A member with what it needs, named by number; others with nothing.
+    fn demand(&self, function: usize) -> Option<Demand> {
+        let model = &self.states.get(function)?.view.model;
+        let member = self.members.get(&function);
+        let profile = member.and_then(|member| member.usable.profile());
+        Some(Demand {
+            name: function.to_string(),
+            profile: profile.unwrap_or_else(|| model.profile.clone()),
+            slo: model.slo,
+            load: member.map_or(Rate::ZERO, |member| member.load),
+            tensors: model.tensors.clone(),
+            alpha_bytes_per_millicore: model.alpha_bytes_per_millicore,
+        })
+    }
+
+    /// Nodes as indices into the view, and as they are planned with.
+    fn offer(&self, widest: bool) -> (Vec<usize>, Vec<Node>) {
+        let mut has = vec![false; self.view.nodes.len()];
+        for function in self.members.keys() {
+            let Some(state) = self.states.get(*function) else {
+                continue;
+            };
+            let thetas: Vec<Similarity> = self.cluster.thetas(&state.view.model.tensors);
+            for (has, theta) in has.iter_mut().zip(thetas) {
+                *has |= theta.resident_bytes > 0;
+            }
+        }
+        let (empty, reserve) = if widest {
+            (usize::MAX, 0)
+        } else {
+            (
+                self.settings.empty_nodes as usize,
+                self.settings.reserve_permille,
+            )
+        };
+        let offer = self.cluster.offered(&has, empty);
+        let ranks = offer.taken.iter().map(|&rank| (rank, 0));
+        let ranks = ranks.chain(offer.empty.iter().map(|&rank| (rank, reserve)));
+        let ranks: BTreeMap<usize, u32> = ranks.collect();
+        let each = ranks.into_iter().filter_map(|(rank, reserve)| {
+            let at = self.cluster.at(rank)?;
+            let node = self.cluster.plan_node(at, self.cluster.free(at), reserve)?;
+            node.accepts_new.then_some((at, node))
+        });
+        each.unzip()
+    }
+
+    fn take(&mut self, placement: &Placement, functions: &[usize], offered: &[usize]) {
+        for one in &placement.placed {
+            let function = functions.get(one.model);
+            let (Some(&function), Some(&node)) = (function, offered.get(one.node)) else {
+                continue;
+            };
+            let member = self.members.get(&function);
+            let Some((configuration, _)) =
+                member.and_then(|member| member.usable.all.get(one.configuration))
+            else {
+                continue;
+            };
+            let started = self.started.entry(function).or_default();
+            let count = started.counts.entry(*configuration).or_default();
+            *count = count.saturating_add(one.count);
+            let nodes = started.nodes.entry(*configuration).or_default();
+            let count = nodes.entry(node).or_default();
+            *count = count.saturating_add(one.count);
+        }
+    }
+}
+
+/// How many more there may be.
+pub(super) fn room(state: &State<'_>) -> u32 {
+    state.view.max_instances.saturating_sub(state.live())
+}

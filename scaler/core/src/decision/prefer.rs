@@ -1,0 +1,93 @@
+//! Which nodes are good for a new instance.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::cluster::Cluster;
+use super::{Model, Preference, Settings};
+use crate::configuration::Configuration;
+use crate::inventory::Similarity;
+use crate::placement::Node;
+use crate::score::Resources;
+
+/// For each configuration that is started, the nodes that the plan chose, with the highest score there is; then
+/// those with room for one instance by [`Spread::score`](crate::Spread::score).
+pub(super) fn prefer(
+    cluster: &Cluster<'_>,
+    model: &Model,
+    start: &BTreeMap<usize, u32>,
+    planned: &BTreeMap<usize, BTreeMap<usize, u32>>,
+    settings: &Settings,
+) -> BTreeMap<usize, Vec<Preference>> {
+    if start.is_empty() {
+        return BTreeMap::new();
+    }
+    let thetas = cluster.thetas(&model.tensors);
+    let none = BTreeMap::new();
+    let each = start.keys().filter_map(|configuration| {
+        let one = model.profile.configurations().get(*configuration)?;
+        let planned = planned.get(configuration).unwrap_or(&none);
+        let list = list(cluster, &thetas, one, planned, settings);
+        (!list.is_empty()).then_some((*configuration, list))
+    });
+    each.collect()
+}
+
+fn list(
+    cluster: &Cluster<'_>,
+    thetas: &[Similarity],
+    one: &Configuration,
+    planned: &BTreeMap<usize, u32>,
+    settings: &Settings,
+) -> Vec<Preference> {
+    let chosen = planned.iter().map(|(&node, &planned)| Preference {
+        node,
+        score: 1_000,
+        planned,
+    });
+    let mut list: Vec<Preference> = chosen.collect();
+    list.sort_by_key(|one| (Reverse(one.planned), cluster.rank(one.node)));
+    let others = cluster.by_name().zip(thetas).filter_map(|(at, &theta)| {
+        let score = score(cluster, at, theta, one, settings)?;
+        (!planned.contains_key(&at)).then_some((Reverse(score), at))
+    });
+    let mut others: Vec<_> = others.collect();
+    let most = settings.preferred_nodes as usize;
+    let rank = |&(score, at): &(Reverse<u32>, usize)| (score, cluster.rank(at));
+    if others.len() > most {
+        others.select_nth_unstable_by_key(most, rank);
+        others.truncate(most);
+    }
+    others.sort_by_key(rank);
+    let others = others.into_iter().map(|(Reverse(score), node)| Preference {
+        node,
+        score,
+        planned: 0,
+    });
+    list.extend(others);
+    list.truncate(most.max(planned.len()));
+    list
+}
+
+/// At most 999; `None` if there is no room for one.
+fn score(
+    cluster: &Cluster<'_>,
+    at: usize,
+    theta: Similarity,
+    one: &Configuration,
+    settings: &Settings,
+) -> Option<u32> {
+    let (node, free) = (cluster.node(at)?, cluster.free(at));
+    let needs = Resources {
+        cpu_millis: one.cpu_millis(),
+        memory_bytes: one.own_bytes(),
+    };
+    let mut room = Node {
+        name: String::new(),
+        free,
+        tensor_bytes: node.tensor_bytes,
+        accepts_new: node.accepts_new,
+    };
+    let fits = node.accepts_new && room.take(needs, theta.missing_bytes());
+    fits.then(|| settings.spread.score(theta, free, node.all).min(999))
+}

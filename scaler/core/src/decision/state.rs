@@ -1,0 +1,162 @@
+//! A function and its instances, sorted by what they are good for.
+
+use super::usable::Usable;
+use super::{FunctionView, InstanceView, Outcome, Phase, View};
+use crate::rate::Rate;
+
+/// A function as a decision sees it. Instances are indices into the view, by name.
+#[derive(Debug)]
+pub(super) struct State<'a> {
+    pub(super) view: &'a FunctionView,
+    /// Its configurations, or why there are none.
+    pub(super) usable: Result<Usable, Outcome>,
+    pub(super) ready: Vec<usize>,
+    pub(super) starting: Vec<usize>,
+    /// Ready or not, these go when their replacements are ready.
+    pub(super) retiring: Vec<usize>,
+    /// These have a configuration that is not to be used any more.
+    pub(super) outdated: Vec<usize>,
+    pub(super) leaving: Vec<usize>,
+    instances: &'a [InstanceView],
+}
+
+impl<'a> State<'a> {
+    /// All functions' states.
+    pub(super) fn of(view: &View<'a>) -> Vec<Self> {
+        let mut states: Vec<Self> = view
+            .functions
+            .iter()
+            .map(|function| Self::new(function, view.instances))
+            .collect();
+        let mut order: Vec<usize> = (0..view.instances.len()).collect();
+        order.sort_by_key(|&at| (view.instances.get(at).map(|one| one.name.as_str()), at));
+        for at in order {
+            let one = view.instances.get(at);
+            if let Some((one, state)) =
+                one.and_then(|one| Some((one, states.get_mut(one.function)?)))
+            {
+                state.sort_in(at, one);
+            }
+        }
+        states
+    }
+
+    fn new(view: &'a FunctionView, instances: &'a [InstanceView]) -> Self {
+        Self {
+            usable: Usable::of(&view.model),
+            view,
+            ready: Vec::new(),
+            starting: Vec::new(),
+            retiring: Vec::new(),
+            outdated: Vec::new(),
+            leaving: Vec::new(),
+            instances,
+        }
+    }
+
+    fn sort_in(&mut self, at: usize, one: &InstanceView) {
+        let list = if one.phase == Phase::Leaving {
+            &mut self.leaving
+        } else if self.rate_of(one).is_none() {
+            &mut self.outdated
+        } else if one.retiring {
+            &mut self.retiring
+        } else if one.phase == Phase::Ready {
+            &mut self.ready
+        } else {
+            &mut self.starting
+        };
+        list.push(at);
+    }
+
+    fn rate_of(&self, one: &InstanceView) -> Option<Rate> {
+        self.usable.as_ref().ok()?.rate(one.configuration?)
+    }
+
+    pub(super) fn instance(&self, at: usize) -> Option<&'a InstanceView> {
+        self.instances.get(at)
+    }
+
+    /// What these carry within the objective.
+    pub(super) fn rate(&self, of: &[usize]) -> Rate {
+        let rates = of.iter().filter_map(|&at| self.rate_of(self.instance(at)?));
+        rates.sum()
+    }
+
+    /// What instances carry that are counted on.
+    pub(super) fn capacity(&self) -> Rate {
+        self.rate(&self.ready).plus(self.rate(&self.starting))
+    }
+
+    /// How many instances are counted on.
+    pub(super) fn active(&self) -> u32 {
+        count(self.ready.len().saturating_add(self.starting.len()))
+    }
+
+    /// How many instances there are, but for those that leave.
+    pub(super) fn live(&self) -> u32 {
+        let others = self.retiring.len().saturating_add(self.outdated.len());
+        self.active().saturating_add(count(others))
+    }
+
+    /// So many run whatever the load.
+    pub(super) fn min(&self) -> u32 {
+        let policy = self.view.scale_in.config().min_instances;
+        policy
+            .max(self.view.min_instances)
+            .min(self.view.max_instances)
+    }
+
+    /// What has to be carried so that nothing is started.
+    pub(super) fn needed(&self) -> Rate {
+        let load = self.view.load.unwrap_or_default();
+        self.view.scale_in.residual(load, Rate::ZERO)
+    }
+
+    /// The larger of the load and its peak, if both are known.
+    pub(super) fn peak(&self) -> Option<Rate> {
+        Some(self.view.peak?.max(self.view.load?))
+    }
+
+    /// Retiring instances are ordinary ones again.
+    pub(super) fn keep_retiring(&mut self) {
+        for at in std::mem::take(&mut self.retiring) {
+            let ready = self
+                .instance(at)
+                .is_some_and(|one| one.phase == Phase::Ready);
+            let list = if ready {
+                &mut self.ready
+            } else {
+                &mut self.starting
+            };
+            list.push(at);
+        }
+        let name = |at: &usize| self.instances.get(*at).map(|one| one.name.as_str());
+        self.ready.sort_by(|a, b| name(a).cmp(&name(b)));
+        self.starting.sort_by(|a, b| name(a).cmp(&name(b)));
+    }
+
+    /// By load, the least first; then the one with most own memory, then by name. A load that is not known is
+    /// taken for a large one.
+    pub(super) fn least_loaded_first(&self, list: &[usize]) -> Vec<usize> {
+        let mut sorted = list.to_vec();
+        sorted.sort_by_key(|&at| {
+            let one = self.instance(at);
+            let load = one.and_then(|one| one.load);
+            let own = one.and_then(|one| self.own_bytes(one)).unwrap_or(0);
+            let name = one.map(|one| one.name.as_str());
+            (load.is_none(), load, std::cmp::Reverse(own), name)
+        });
+        sorted
+    }
+
+    fn own_bytes(&self, one: &InstanceView) -> Option<u64> {
+        let all = self.view.model.profile.configurations();
+        Some(all.get(one.configuration?)?.own_bytes())
+    }
+}
+
+/// How many, as decisions count; saturates.
+pub(super) fn count(many: usize) -> u32 {
+    u32::try_from(many).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,256 @@
+//! What a function needs by itself.
+
+use super::Outcome;
+use super::state::{State, count};
+use crate::rate::Rate;
+use crate::scale_in::{Running, ScaleInConfig, ScaleInPolicy, scale_in};
+
+/// What is to be done for one function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing starts and nothing goes.
+    Keep(Outcome),
+    /// These go, in this order.
+    Release(Vec<usize>, Outcome),
+    /// More is started.
+    Grow(Growth),
+}
+
+/// What has to be started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Growth {
+    /// What it shall carry: the load with the headroom of scaling in.
+    pub(super) load: Rate,
+    /// What it has to carry: the load with the headroom of scaling out.
+    pub(super) least: Rate,
+    /// At least so many instances.
+    pub(super) instances: u32,
+}
+
+/// What is out of date makes room by so many parts, each of which is replaced before the next one goes.
+const PARTS: usize = 4;
+
+/// Decides for one function; may end the retirement of its instances.
+pub(super) fn step(state: &mut State<'_>) -> Step {
+    let surplus = state.live().saturating_sub(state.view.max_instances);
+    if surplus > 0 {
+        return above_maximum(state, surplus as usize);
+    }
+    if let Err(outcome) = &state.usable {
+        let outcome = outcome.clone();
+        return without_configuration(state, outcome);
+    }
+    if state.view.load.is_none() {
+        return blind(state);
+    }
+    if lacks(state) {
+        state.keep_retiring();
+        if lacks(state) {
+            return grow(state);
+        }
+        return Step::Keep(Outcome::Steady);
+    }
+    if !state.retiring.is_empty() {
+        return replace(state);
+    }
+    if !state.outdated.is_empty() {
+        return renew(state);
+    }
+    shrink(state)
+}
+
+/// Whether something has to be started, if nothing that retires is counted on.
+fn lacks(state: &State<'_>) -> bool {
+    state.capacity() < state.needed() || state.active() < state.min()
+}
+
+/// The maximum was lowered: what is out of date goes, then what retires, then what is not ready, then what carries
+/// least.
+fn above_maximum(state: &mut State<'_>, surplus: usize) -> Step {
+    let mut ready = state.least_loaded_first(&state.ready);
+    ready.sort_by_key(|&at| state.rate(&[at]));
+    let all = [&state.outdated, &state.retiring, &state.starting, &ready];
+    let release: Vec<usize> = all.into_iter().flatten().copied().take(surplus).collect();
+    let stay = |list: &[usize]| -> Vec<usize> {
+        let stay = list.iter().filter(|at| !release.contains(at));
+        stay.copied().collect()
+    };
+    let carried = state
+        .rate(&stay(&state.ready))
+        .plus(state.rate(&stay(&state.starting)));
+    let uncovered = state.needed().minus(carried);
+    let outcome = if uncovered.is_zero() {
+        Outcome::ScaledIn {
+            released: count(release.len()),
+        }
+    } else {
+        Outcome::AtMaximum {
+            max_instances: state.view.max_instances,
+            uncovered,
+        }
+    };
+    Step::Release(release, outcome)
+}
+
+/// Nothing can be started; what there is goes when there was no load for a window.
+fn without_configuration(state: &State<'_>, outcome: Outcome) -> Step {
+    if state.peak() == Some(Rate::ZERO) && state.min() == 0 && !state.outdated.is_empty() {
+        return Step::Release(bounded(state, state.outdated.clone()), outcome);
+    }
+    Step::Keep(outcome)
+}
+
+fn blind(state: &State<'_>) -> Step {
+    let instances = state.min().saturating_sub(state.live());
+    if instances == 0 {
+        return Step::Keep(Outcome::LoadUnknown { started: 0 });
+    }
+    Step::Grow(Growth {
+        instances,
+        ..Growth::default()
+    })
+}
+
+/// Starts what is missing; under the maximum, what is out of date makes room.
+fn grow(state: &State<'_>) -> Step {
+    let capacity = state.capacity();
+    let load = state.view.load.unwrap_or_default();
+    let residual = state.needed().minus(capacity);
+    // Not by a hair: what is started leaves room to grow, as much as a release would have to leave.
+    let load = if residual.is_zero() {
+        Rate::ZERO
+    } else {
+        state.view.scale_in.needed(load).minus(capacity)
+    };
+    let growth = Growth {
+        load,
+        least: residual,
+        instances: state.min().saturating_sub(state.active()),
+    };
+    if state.live() < state.view.max_instances {
+        return Step::Grow(growth);
+    }
+    if state.outdated.is_empty() {
+        return Step::Keep(Outcome::AtMaximum {
+            max_instances: state.view.max_instances,
+            uncovered: residual,
+        });
+    }
+    if !state.starting.is_empty() {
+        return renew(state);
+    }
+    // A part at a time: what is out of date may serve still.
+    let part = state.outdated.len().div_ceil(PARTS);
+    let order = state.least_loaded_first(&state.outdated);
+    let release: Vec<usize> = order.into_iter().take(part).collect();
+    let outcome = Outcome::MakingRoom {
+        released: count(release.len()),
+    };
+    Step::Release(release, outcome)
+}
+
+/// What retires goes when the others are ready and carry the peak.
+fn replace(state: &mut State<'_>) -> Step {
+    let waiting = Outcome::Consolidating {
+        starting: count(state.starting.len()),
+        retiring: count(state.retiring.len()),
+    };
+    let Some(peak) = state.peak() else {
+        return Step::Keep(waiting);
+    };
+    let kept = state.view.scale_in.needed(peak);
+    if state.capacity() < kept {
+        state.keep_retiring();
+        return Step::Keep(Outcome::Steady);
+    }
+    if !state.starting.is_empty() {
+        return Step::Keep(waiting);
+    }
+    let release = bounded(state, state.least_loaded_first(&state.retiring));
+    let outcome = Outcome::ScaledIn {
+        released: count(release.len()),
+    };
+    Step::Release(release, outcome)
+}
+
+/// What is out of date goes when the others are ready and carry the load.
+fn renew(state: &State<'_>) -> Step {
+    let peak = state
+        .peak()
+        .unwrap_or_else(|| state.view.load.unwrap_or_default());
+    let needed = state.view.scale_in.residual(peak, Rate::ZERO);
+    let ready = count(state.ready.len());
+    if state.rate(&state.ready) < needed || ready < state.min() {
+        return Step::Keep(Outcome::Renewing {
+            outdated: count(state.outdated.len()),
+        });
+    }
+    let release = bounded(state, state.least_loaded_first(&state.outdated));
+    let outcome = Outcome::ScaledIn {
+        released: count(release.len()),
+    };
+    Step::Release(release, outcome)
+}
+
+/// What is not ready is not needed if what is ready carries all; then the least loaded go.
+fn shrink(state: &State<'_>) -> Step {
+    let steady = Step::Keep(Outcome::Steady);
+    let Some(peak) = state.peak() else {
+        return steady;
+    };
+    if state.rate(&state.ready) < state.view.scale_in.needed(peak) {
+        return steady;
+    }
+    let spare = state.active().saturating_sub(state.min()) as usize;
+    let mut release = bounded(state, state.starting.clone());
+    release.truncate(spare);
+    if release.len() == state.starting.len() {
+        let most = most_releases(state).saturating_sub(count(release.len()));
+        release.extend(least_loaded(state, peak, most));
+    }
+    if release.is_empty() {
+        return steady;
+    }
+    let outcome = Outcome::ScaledIn {
+        released: count(release.len()),
+    };
+    Step::Release(release, outcome)
+}
+
+/// Of the ready ones, those that the peak does not need.
+fn least_loaded(state: &State<'_>, peak: Rate, most: u32) -> Vec<usize> {
+    let config = ScaleInConfig {
+        min_instances: state.min(),
+        max_releases: most,
+        ..*state.view.scale_in.config()
+    };
+    // None may go any more if `most` is zero.
+    let Ok(policy) = ScaleInPolicy::try_new(config) else {
+        return Vec::new();
+    };
+    let order = &state.ready;
+    let running: Vec<Running> = order.iter().filter_map(|&at| running(state, at)).collect();
+    let result = scale_in(&running, state.view.model.slo, Some(peak), &policy);
+    let released = result.release.iter();
+    released.filter_map(|&at| order.get(at).copied()).collect()
+}
+
+fn running(state: &State<'_>, at: usize) -> Option<Running> {
+    let one = state.instance(at)?;
+    let all = state.view.model.profile.configurations();
+    Some(Running {
+        name: one.name.clone(),
+        configuration: *all.get(one.configuration?)?,
+        // What is not known may be much.
+        load: one.load.unwrap_or(Rate::from_micro_rps(u64::MAX)),
+    })
+}
+
+fn most_releases(state: &State<'_>) -> u32 {
+    state.view.scale_in.config().max_releases
+}
+
+fn bounded(state: &State<'_>, mut release: Vec<usize>) -> Vec<usize> {
+    release.truncate(most_releases(state) as usize);
+    release
+}

@@ -1,0 +1,69 @@
+//! Which configurations a function may run in.
+
+use super::{Model, Outcome};
+use crate::configuration::Configuration;
+use crate::profile::Profile;
+use crate::rate::Rate;
+use crate::selection::SloTooTight;
+
+/// The configurations of a model that are allowed and fast enough.
+#[derive(Clone, Debug)]
+pub(super) struct Usable {
+    /// By index in the model's profile, ascending.
+    pub(super) all: Vec<(usize, Configuration)>,
+}
+
+impl Usable {
+    pub(super) fn of(model: &Model) -> Result<Self, Outcome> {
+        let allowed = |at: &usize| model.allowed.is_empty() || model.allowed.contains(at);
+        let all = model.profile.configurations().iter().copied().enumerate();
+        let all: Vec<(usize, Configuration)> = all.filter(|(at, _)| allowed(at)).collect();
+        let least = all.iter().map(|(_, one)| one.least_slo_us()).min();
+        let least_slo_us = least.ok_or(Outcome::NoConfiguration)?;
+        let slo_us = model.slo.us();
+        if least_slo_us > slo_us {
+            return Err(Outcome::SloTooTight(SloTooTight {
+                slo_us,
+                least_slo_us,
+            }));
+        }
+        let fast = all.into_iter().filter(|(_, one)| one.meets(model.slo));
+        Ok(Self {
+            all: fast.collect(),
+        })
+    }
+
+    pub(super) fn rate(&self, configuration: usize) -> Option<Rate> {
+        let at = self.all.binary_search_by_key(&configuration, |(at, _)| *at);
+        Some(self.all.get(at.ok()?)?.1.rate())
+    }
+
+    /// The one with most throughput; of several, the one with least own memory.
+    pub(super) fn fastest(&self) -> Option<(usize, Configuration)> {
+        let rank = |(at, one): &&(usize, Configuration)| {
+            let small = std::cmp::Reverse((one.own_bytes(), one.cpu_millis(), *at));
+            (one.rate(), small)
+        };
+        self.all.iter().max_by_key(rank).copied()
+    }
+
+    /// The one that costs least: own memory and alpha.
+    pub(super) fn cheapest(&self, alpha: u64) -> Option<(usize, Configuration)> {
+        let cost = |one: &Configuration| {
+            let cpu = alpha.saturating_mul(one.cpu_millis());
+            one.own_bytes().saturating_add(cpu)
+        };
+        let rank = |(at, one): &&(usize, Configuration)| (cost(one), one.cpu_millis(), *at);
+        self.all.iter().min_by_key(rank).copied()
+    }
+
+    /// These alone, as a profile. `None` only if there are none.
+    pub(super) fn profile(&self) -> Option<Profile> {
+        Profile::try_new(self.all.iter().map(|(_, one)| *one).collect()).ok()
+    }
+
+    /// Only one of them.
+    pub(super) fn only(one: (usize, Configuration)) -> Self {
+        Self { all: vec![one] }
+    }
+}

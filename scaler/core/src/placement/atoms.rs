@@ -1,0 +1,58 @@
+//! Tensors that always come together: those that the same models have.
+
+use std::collections::BTreeMap;
+
+use super::input::PlacementProblem;
+use super::outcome::PlacementError;
+use crate::inventory::{ModelTensors, Similarity};
+
+/// The tensors that exactly the same models have, and what each node lacks of them.
+#[derive(Debug)]
+pub(super) struct Atom {
+    /// Ascending.
+    pub(super) models: Vec<usize>,
+    /// By node, in bytes.
+    pub(super) missing: Vec<u64>,
+}
+
+/// Splits all tensors by the set of models that have them.
+///
+/// A node needs an atom as soon as one of its models runs there. There are at most as many atoms as
+/// objects, and in practice as families of models, so that a plan counts dozens of numbers rather than
+/// thousands of tensors.
+pub(super) fn atoms(problem: &PlacementProblem<'_>) -> Result<Vec<Atom>, PlacementError> {
+    let mut owners = BTreeMap::new();
+    for (at, demand) in problem.demands.iter().enumerate() {
+        for &(id, bytes) in demand.tensors.objects() {
+            let (size, models): &mut (u64, Vec<usize>) =
+                owners.entry(id).or_insert_with(|| (bytes, Vec::new()));
+            if *size != bytes {
+                return Err(PlacementError::TwoSizes {
+                    model: demand.name.clone(),
+                    object: id,
+                });
+            }
+            models.push(at);
+        }
+    }
+    let mut groups: BTreeMap<Vec<usize>, Vec<_>> = BTreeMap::new();
+    for (id, (bytes, models)) in owners {
+        groups.entry(models).or_default().push((id, bytes));
+    }
+    let atoms = groups.into_iter().filter_map(|(models, objects)| {
+        // Each is a part of a model, whose sum fits and whose sizes agree.
+        let tensors = ModelTensors::try_new(objects).ok()?;
+        let missing = missing(problem, &tensors);
+        Some(Atom { models, missing })
+    });
+    Ok(atoms.collect())
+}
+
+fn missing(problem: &PlacementProblem<'_>, tensors: &ModelTensors) -> Vec<u64> {
+    let thetas = problem.inventory.thetas(tensors);
+    let of = |name: &str| {
+        let theta = thetas.of(name);
+        theta.map_or(tensors.total_bytes(), Similarity::missing_bytes)
+    };
+    problem.nodes.iter().map(|node| of(&node.name)).collect()
+}

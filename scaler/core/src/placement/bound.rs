@@ -1,0 +1,73 @@
+//! What no placement can go below.
+
+use super::atoms::Atom;
+use super::ground::{Choice, Ground};
+use super::room::Room as Free;
+use crate::score::Resources;
+
+/// The optima for own memory, and each needed tensor on as many nodes as its models take.
+pub(super) fn lower_bound(ground: &Ground<'_>) -> u128 {
+    let own = ground.cheapest.iter().map(|solution| solution.lower_bound);
+    let cpu = Room::new(ground, |free| free.cpu_millis, |needs| needs.cpu_millis);
+    let memory = Room::new(ground, |free| free.memory_bytes, |needs| needs.memory_bytes);
+    let tensors = ground.atoms.iter().filter_map(|atom| {
+        let nodes = cpu.nodes_needed(atom).max(memory.nodes_needed(atom));
+        let mut missing = atom.missing.clone();
+        missing.sort_unstable();
+        let least = missing.into_iter().take(nodes).map(u128::from);
+        (nodes > 0).then(|| least.fold(0, u128::saturating_add))
+    });
+    own.chain(tensors).fold(0, u128::saturating_add)
+}
+
+/// One resource: what nodes have, and what models take.
+struct Room {
+    /// By node, ascending.
+    free: Vec<u64>,
+    /// By model.
+    taken: Vec<u128>,
+}
+
+impl Room {
+    fn new(
+        ground: &Ground<'_>,
+        of_node: fn(&Free) -> u64,
+        of_instance: fn(&Resources) -> u64,
+    ) -> Self {
+        let mut free: Vec<u64> = ground.free.iter().map(of_node).collect();
+        free.sort_unstable();
+        let models = 0..ground.choices.len();
+        let taken = models
+            .map(|model| least(ground, model, of_instance))
+            .collect();
+        Self { free, taken }
+    }
+
+    /// On how many nodes the atom's models must run: so many that, the largest first, what is free comes to
+    /// what the models take. None if there is no load.
+    fn nodes_needed(&self, atom: &Atom) -> usize {
+        let taken = atom
+            .models
+            .iter()
+            .filter_map(|&model| self.taken.get(model));
+        let mut rest = taken.fold(0, |sum: u128, &taken| sum.saturating_add(taken));
+        let largest_first = self.free.iter().rev();
+        let needed = largest_first.take_while(|&&free| {
+            let needed = rest > 0;
+            rest = rest.saturating_sub(free.into());
+            needed
+        });
+        needed.count()
+    }
+}
+
+/// The least of `resource` that carries the model's load, if instances could be divided.
+fn least(ground: &Ground<'_>, model: usize, resource: fn(&Resources) -> u64) -> u128 {
+    let load = u128::from(ground.load(model));
+    let choices = ground.choices.get(model).into_iter().flatten();
+    let each = choices.map(|choice: &Choice| {
+        let amount = u128::from(resource(&choice.needs)).saturating_mul(load);
+        amount.div_ceil(u128::from(choice.rate))
+    });
+    each.min().unwrap_or(0)
+}

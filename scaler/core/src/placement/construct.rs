@@ -1,0 +1,195 @@
+//! Instances for what a model's present ones do not carry.
+
+use std::cmp::{Ordering, Reverse};
+
+use super::ground::Slot;
+use super::input::MAX_INSTANCES;
+use super::layout::Layout;
+use crate::exact::solve_within;
+use crate::rate::Rate;
+
+/// How instances are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    /// One by one, by cost per request that is still uncovered: sees tensors, starts and room.
+    Marginal,
+    /// The cheapest configurations wherever there is room, then a node for each.
+    Exact,
+    /// One by one, those that leave most of the scarcest resource: where room is short.
+    Tight,
+}
+
+impl Method {
+    pub(super) const ALL: [Self; 3] = [Self::Marginal, Self::Exact, Self::Tight];
+}
+
+/// Steps of the exact solver for one refill; thousands of refills are tried.
+const REFILL_STEPS: usize = 20_000;
+
+impl Layout<'_> {
+    /// Adds instances of `model` until its load is carried. Says whether it is.
+    pub(super) fn fill(&mut self, model: usize, method: Method) -> bool {
+        if method == Method::Exact {
+            self.fill_exact(model);
+        }
+        while self.uncovered(model) > 0 {
+            if self.instances() >= MAX_INSTANCES {
+                return false;
+            }
+            let Some(slot) = self.best_slot(model, method) else {
+                return false;
+            };
+            if !self.add(slot) {
+                return false;
+            }
+        }
+        self.trim(model);
+        true
+    }
+
+    /// Removes instances that are not needed, the dearest first.
+    pub(super) fn trim(&mut self, model: usize) {
+        let mut slots = self.slots(|slot| slot.model == model);
+        slots.sort_by_key(|&(slot, _)| {
+            Reverse(self.ground().choice(slot).map_or(0, |one| one.price))
+        });
+        for (slot, count) in slots {
+            let rate = self.ground().choice(slot).map_or(0, |choice| choice.rate);
+            for _ in 0..count {
+                let load = u128::from(self.ground().load(model));
+                if self.rate(model).saturating_sub(rate.into()) < load {
+                    break;
+                }
+                self.remove(slot);
+            }
+        }
+    }
+
+    /// The slots that `wanted` picks, with how many instances each has.
+    pub(super) fn slots(&self, wanted: impl Fn(&Slot) -> bool) -> Vec<(Slot, u32)> {
+        let slots = self.counts().iter();
+        let slots = slots.filter(|(slot, _)| wanted(slot));
+        slots.map(|(slot, count)| (*slot, *count)).collect()
+    }
+
+    /// The instance to add next; `None` if none fits.
+    fn best_slot(&self, model: usize, method: Method) -> Option<Slot> {
+        let uncovered = self.uncovered(model);
+        let choices = self.ground().choices.get(model)?;
+        let mut best: Option<(u128, u128, u64, Slot)> = None;
+        for node in self.nodes() {
+            let missing = self.missing(model, node);
+            for (choice, one) in choices.iter().enumerate() {
+                let slot = Slot {
+                    model,
+                    node,
+                    choice,
+                };
+                if !self.has_room(slot, missing) {
+                    continue;
+                }
+                let cost = match method {
+                    Method::Tight => self.strain(slot, missing),
+                    Method::Marginal | Method::Exact => self.price(slot, missing),
+                };
+                let gain = u128::from(one.rate.min(uncovered));
+                // Of equal ones, the one with most room: loads grow where they are.
+                let room = self.free(node).cpu_millis;
+                let less = best.is_none_or(|(other_cost, other_gain, other_room, _)| {
+                    per_request(cost, gain, other_cost, other_gain).then(other_room.cmp(&room))
+                        == Ordering::Less
+                });
+                if less {
+                    best = Some((cost, gain, room, slot));
+                }
+            }
+        }
+        best.map(|(_, _, _, slot)| slot)
+    }
+
+    fn has_room(&self, slot: Slot, missing: u64) -> bool {
+        let lacks = self.lacks(slot, missing);
+        lacks.is_some_and(|lacks| lacks.is_none())
+    }
+
+    /// The largest of the shares of what the node has left that an instance takes, in millionths.
+    fn strain(&self, slot: Slot, missing: u64) -> u128 {
+        let needs = self
+            .ground()
+            .choice(slot)
+            .map(|choice| choice.needs)
+            .unwrap_or_default();
+        self.free(slot.node).strain(needs, missing)
+    }
+
+    /// The best configurations for what is left, each on the node that lacks least for it; what finds no
+    /// node is left out.
+    fn fill_exact(&mut self, model: usize) {
+        let ground = self.ground();
+        let Some(demand) = ground.problem.demands.get(model) else {
+            return;
+        };
+        let rest = Rate::from_micro_rps(self.uncovered(model));
+        let solved = solve_within(
+            &demand.profile,
+            demand.slo,
+            rest,
+            ground.weights(model),
+            REFILL_STEPS,
+        );
+        let Ok(solution) = solved else {
+            return;
+        };
+        let choices = ground.choices.get(model).map_or(&[][..], Vec::as_slice);
+        let mut wanted: Vec<(usize, u64)> = Vec::new();
+        for chosen in &solution.selection.choices {
+            let mut configurations = choices.iter().map(|one| one.configuration);
+            let at = configurations.position(|one| one == chosen.configuration);
+            wanted.extend(at.map(|at| (at, chosen.count)));
+        }
+        let price = |choice: usize| choices.get(choice).map_or(0, |one| one.price);
+        wanted.sort_by_key(|&(choice, _)| (Reverse(price(choice)), choice));
+        for (choice, count) in wanted {
+            self.add_cheaply(model, choice, count);
+        }
+    }
+
+    /// Adds up to `count` instances, as long as there is room.
+    fn add_cheaply(&mut self, model: usize, choice: usize, count: u64) {
+        for _ in 0..count {
+            let Some(slot) = self.least_missing(model, choice) else {
+                return;
+            };
+            if self.instances() >= MAX_INSTANCES || !self.add(slot) {
+                return;
+            }
+        }
+    }
+
+    /// The node where one more instance costs least; of those, the one with most room.
+    fn least_missing(&self, model: usize, choice: usize) -> Option<Slot> {
+        let slots = self.nodes().map(|node| Slot {
+            model,
+            node,
+            choice,
+        });
+        let with = slots.map(|slot| (slot, self.missing(model, slot.node)));
+        let fitting = with.filter(|&(slot, missing)| self.has_room(slot, missing));
+        let best = fitting.min_by_key(|&(slot, missing)| {
+            (
+                self.price(slot, missing),
+                Reverse(self.free(slot.node).cpu_millis),
+                slot.node,
+            )
+        });
+        best.map(|(slot, _)| slot)
+    }
+}
+
+/// Compares `a / b` with `c / d`, all above zero. Where products exceed 128 bits, which takes more than
+/// 2^60 bytes or requests, the least bits of the costs go.
+fn per_request(a: u128, b: u128, c: u128, d: u128) -> Ordering {
+    let excess = 64_u32.saturating_sub(a.max(c).leading_zeros());
+    let (a, c) = (a >> excess, c >> excess);
+    a.saturating_mul(d).cmp(&c.saturating_mul(b))
+}

@@ -1,0 +1,83 @@
+//! Why there is no placement.
+
+use super::ground::{Ground, Slot};
+use super::input::MAX_INSTANCES;
+use super::layout::Layout;
+use super::outcome::PlacementError;
+use super::shortage::Shortage;
+use crate::rate::Rate;
+
+/// Whether one instance of each model that is asked for fits somewhere by itself, and all within a plan.
+pub(super) fn check_sizes(ground: &Ground<'_>) -> Result<(), PlacementError> {
+    let empty = Layout::new(ground);
+    for model in (0..ground.choices.len()).filter(|&model| ground.load(model) > 0) {
+        let rates = ground
+            .choices
+            .get(model)
+            .into_iter()
+            .flatten()
+            .map(|choice| choice.rate);
+        let fastest = rates.max().unwrap_or(1);
+        if ground.load(model).div_ceil(fastest) > MAX_INSTANCES as u64 {
+            let model = ground.name(model);
+            return Err(PlacementError::TooManyInstances { model });
+        }
+        let (node, missing) = closest(&empty, model).ok_or(PlacementError::NoNodes)?;
+        if !missing.is_none() {
+            return Err(PlacementError::NoNodeLargeEnough {
+                model: ground.name(model),
+                node,
+                missing,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What the first attempt that failed lacks.
+pub(super) fn out_of_room(ground: &Ground<'_>, failed: Option<&Layout<'_>>) -> PlacementError {
+    let empty = Layout::new(ground);
+    let layout = failed.unwrap_or(&empty);
+    let models = 0..ground.choices.len();
+    let model = models
+        .max_by_key(|&model| layout.uncovered(model))
+        .unwrap_or(0);
+    if layout.instances() >= MAX_INSTANCES {
+        let model = ground.name(model);
+        return PlacementError::TooManyInstances { model };
+    }
+    let Some((node, missing)) = closest(layout, model) else {
+        return PlacementError::NoNodes;
+    };
+    PlacementError::OutOfRoom {
+        model: ground.name(model),
+        uncovered: Rate::from_micro_rps(layout.uncovered(model)),
+        node,
+        missing,
+    }
+}
+
+/// The node that lacks least for one more instance, and what. Lacks are compared by their larger share of
+/// what the instance needs. None if no node takes new instances.
+fn closest(layout: &Layout<'_>, model: usize) -> Option<(String, Shortage)> {
+    let ground = layout.ground();
+    let choices = 0..ground.choices.get(model).map_or(0, Vec::len);
+    let slots = choices.flat_map(|choice| {
+        layout.nodes().map(move |node| Slot {
+            model,
+            node,
+            choice,
+        })
+    });
+    let lacking = slots.filter_map(|slot| {
+        let missing = layout.missing(model, slot.node);
+        let lacks = layout.lacks(slot, missing)?;
+        let needs = ground.choice(slot)?.needs;
+        Some((lacks.worst(needs, missing), slot.node, lacks))
+    });
+    let best = lacking
+        .min_by_key(|&(worst, node, lacks)| (worst, lacks.cpu_millis, lacks.memory_bytes, node));
+    let (_, node, lacks) = best?;
+    let node = ground.problem.nodes.get(node)?;
+    Some((node.name.clone(), lacks))
+}

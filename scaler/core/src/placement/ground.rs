@@ -1,0 +1,280 @@
+//! A problem in numbers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::atoms::{Atom, atoms};
+use super::input::{Demand, Hosted, MAX_MODELS, PlacementProblem};
+use super::outcome::PlacementError;
+use super::room::Room;
+use crate::configuration::Configuration;
+use crate::cost::{MemoryTerm, Weights};
+use crate::dts::dts;
+use crate::exact::{Solution, solve};
+use crate::score::Resources;
+
+/// A configuration that a model may run in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    /// In the model's profile.
+    pub(super) configuration: usize,
+    pub(super) needs: Resources,
+    /// Millionths of a request per second; at least 1.
+    pub(super) rate: u64,
+    /// `own + alpha cpu`, in bytes.
+    pub(super) price: u64,
+}
+
+/// One kind of instance: a model, a node, and an index into the model's choices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Slot {
+    pub(super) model: usize,
+    pub(super) node: usize,
+    pub(super) choice: usize,
+}
+
+/// All that does not change while a placement is made.
+#[derive(Debug)]
+pub(super) struct Ground<'a> {
+    pub(super) problem: &'a PlacementProblem<'a>,
+    weights: Vec<Weights>,
+    /// By node.
+    pub(super) free: Vec<Room>,
+    /// By model.
+    pub(super) choices: Vec<Vec<Choice>>,
+    pub(super) atoms: Vec<Atom>,
+    /// By model, indices into `atoms`.
+    pub(super) atoms_of: Vec<Vec<usize>>,
+    /// Nodes that are alike while they have no instance: the same room, the same tensors missing. A node
+    /// where something runs is like no other.
+    pub(super) kinds: Vec<BTreeSet<usize>>,
+    /// By node, an index into `kinds`.
+    pub(super) kind_of: Vec<usize>,
+    /// What runs, as far as it may stay.
+    pub(super) current: BTreeMap<Slot, u32>,
+    /// By model: the least price of carrying the load wherever there is room.
+    pub(super) cheapest: Vec<Solution>,
+}
+
+impl<'a> Ground<'a> {
+    pub(super) fn new(problem: &'a PlacementProblem<'a>) -> Result<Self, PlacementError> {
+        check(problem)?;
+        let alphas = problem.demands.iter();
+        let alphas = alphas.map(|demand| demand.alpha_bytes_per_millicore);
+        let weights = alphas.map(|alpha| Weights::try_new(alpha, MemoryTerm::Own));
+        let weights = weights.collect::<Result<Vec<_>, _>>()?;
+        let mut atoms = atoms(problem)?;
+        let mut free: Vec<Room> = problem.nodes.iter().map(Room::of).collect();
+        fix(problem, &mut atoms, &mut free);
+        let each = problem
+            .demands
+            .iter()
+            .zip(&weights)
+            .map(|(demand, &weights)| cheapest(demand, weights));
+        let cheapest = each.collect::<Result<Vec<_>, _>>()?;
+        let models = 0..problem.demands.len();
+        let choices: Vec<_> = models
+            .clone()
+            .zip(&weights)
+            .map(|(model, &weights)| choices(problem, weights, model))
+            .collect();
+        let atoms_of = models.map(|model| {
+            let with = atoms.iter().enumerate();
+            let with = with.filter(|(_, atom)| atom.models.binary_search(&model).is_ok());
+            with.map(|(at, _)| at).collect()
+        });
+        let (kinds, kind_of) = kinds(problem, &atoms, &free);
+        Ok(Self {
+            problem,
+            kinds,
+            kind_of,
+            weights,
+            free,
+            atoms_of: atoms_of.collect(),
+            atoms,
+            current: current(problem, &choices),
+            choices,
+            cheapest,
+        })
+    }
+
+    pub(super) fn load(&self, model: usize) -> u64 {
+        let demand = self.problem.demands.get(model);
+        demand.map_or(0, |demand| demand.load.micro_rps())
+    }
+
+    /// Own memory, and the model's alpha.
+    pub(super) fn weights(&self, model: usize) -> Weights {
+        self.weights.get(model).copied().unwrap_or_default()
+    }
+
+    pub(super) fn choice(&self, slot: Slot) -> Option<Choice> {
+        self.choices.get(slot.model)?.get(slot.choice).copied()
+    }
+
+    pub(super) fn name(&self, model: usize) -> String {
+        let demand = self.problem.demands.get(model);
+        demand.map(|demand| demand.name.clone()).unwrap_or_default()
+    }
+}
+
+fn cheapest(demand: &Demand, weights: Weights) -> Result<Solution, PlacementError> {
+    let solution = solve(&demand.profile, demand.slo, demand.load, weights);
+    solution.map_err(|reason| PlacementError::SloTooTight {
+        model: demand.name.clone(),
+        reason,
+    })
+}
+
+fn check(problem: &PlacementProblem<'_>) -> Result<(), PlacementError> {
+    if problem.demands.len() > MAX_MODELS {
+        let found = problem.demands.len();
+        return Err(PlacementError::TooManyModels { found });
+    }
+    if problem.nodes.is_empty() {
+        return Err(PlacementError::NoNodes);
+    }
+    let start = problem.start_cost_bytes;
+    crate::error::FieldError::check(
+        "start_cost_bytes",
+        start,
+        0,
+        crate::configuration::MAX_MEMORY_BYTES,
+    )?;
+    let mut running = problem.current.iter().enumerate();
+    running.try_for_each(|(at, placed)| {
+        let demand = problem.demands.get(placed.model);
+        let configurations = demand.map_or(0, |demand| demand.profile.configurations().len());
+        known(problem, at, placed.model, placed.node)?;
+        in_range(at, ("configuration", placed.configuration, configurations))
+    })?;
+    let mut fixed = problem.fixed.iter().enumerate();
+    fixed.try_for_each(|(at, hosted)| known(problem, at, hosted.model, hosted.node))
+}
+
+fn known(
+    problem: &PlacementProblem<'_>,
+    at: usize,
+    model: usize,
+    node: usize,
+) -> Result<(), PlacementError> {
+    in_range(at, ("model", model, problem.demands.len()))?;
+    in_range(at, ("node", node, problem.nodes.len()))
+}
+
+fn in_range(
+    at: usize,
+    (field, index, count): (&'static str, usize, usize),
+) -> Result<(), PlacementError> {
+    if index < count {
+        return Ok(());
+    }
+    Err(PlacementError::Unknown {
+        at,
+        field,
+        index,
+        count,
+    })
+}
+
+/// The configurations of a model that meet its objective and are worth considering: those that run, the
+/// one that DTS takes, and those that no other beats or equals in CPU, own memory and rate at once.
+fn choices(problem: &PlacementProblem<'_>, weights: Weights, model: usize) -> Vec<Choice> {
+    let Some(demand) = problem.demands.get(model) else {
+        return Vec::new();
+    };
+    // The published way weighs memory that is shared, and may pick what is beaten otherwise.
+    let whole = weights.counting(MemoryTerm::Whole);
+    let published = dts(&demand.profile, demand.slo, demand.load, whole).unwrap_or_default();
+    let stays = |configuration: usize| {
+        let (mut runs, mut picks) = (problem.current.iter(), published.choices.iter());
+        runs.any(|placed| placed.model == model && placed.configuration == configuration)
+            || picks.any(|choice| choice.configuration == configuration)
+    };
+    let all: Vec<(usize, &Configuration)> = demand.profile.feasible(demand.slo).collect();
+    let kept = all.iter().filter(|&&one| {
+        stays(one.0)
+            || !all
+                .iter()
+                .any(|&other| other.0 != one.0 && beats(other, one))
+    });
+    kept.map(|&(configuration, one)| Choice {
+        configuration,
+        needs: Resources {
+            cpu_millis: one.cpu_millis(),
+            memory_bytes: one.own_bytes(),
+        },
+        rate: one.rate().micro_rps().max(1),
+        price: weights.of(one),
+    })
+    .collect()
+}
+
+/// Whether `a` is no worse than `b` in all that counts; of equal ones, the first beats the second.
+fn beats((i, a): (usize, &Configuration), (j, b): (usize, &Configuration)) -> bool {
+    let left = (a.cpu_millis(), a.own_bytes(), b.rate());
+    let right = (b.cpu_millis(), b.own_bytes(), a.rate());
+    let no_worse = left.0 <= right.0 && left.1 <= right.1 && left.2 <= right.2;
+    no_worse && (left != right || i < j)
+}
+
+/// What stays brings its tensors: they take room, and nobody else has to bring them.
+fn fix(problem: &PlacementProblem<'_>, atoms: &mut [Atom], free: &mut [Room]) {
+    for &Hosted { model, node } in problem.fixed {
+        let Some(room) = free.get_mut(node) else {
+            continue;
+        };
+        for atom in &mut *atoms {
+            let comes = atom.models.binary_search(&model).is_ok();
+            let missing = atom.missing.get_mut(node).filter(|_| comes);
+            let brought = missing.map_or(0, std::mem::take);
+            room.take(Resources::default(), brought);
+        }
+    }
+}
+
+fn kinds(
+    problem: &PlacementProblem<'_>,
+    atoms: &[Atom],
+    free: &[Room],
+) -> (Vec<BTreeSet<usize>>, Vec<usize>) {
+    let running: BTreeSet<usize> = problem.current.iter().map(|placed| placed.node).collect();
+    let mut numbers = BTreeMap::new();
+    let (mut kinds, mut kind_of) = (Vec::<BTreeSet<usize>>::new(), Vec::new());
+    for (at, node) in problem.nodes.iter().enumerate() {
+        let missing = atoms
+            .iter()
+            .filter_map(|atom| atom.missing.get(at).copied());
+        let missing: Vec<u64> = missing.collect();
+        let free = (free.get(at), node.accepts_new);
+        let alone = running.contains(&at).then_some(at);
+        let kind = *numbers.entry((alone, free, missing)).or_insert(kinds.len());
+        match kinds.get_mut(kind) {
+            Some(alike) => {
+                alike.insert(at);
+            }
+            None => kinds.push(BTreeSet::from([at])),
+        }
+        kind_of.push(kind);
+    }
+    (kinds, kind_of)
+}
+
+fn current(problem: &PlacementProblem<'_>, choices: &[Vec<Choice>]) -> BTreeMap<Slot, u32> {
+    let mut current = BTreeMap::new();
+    for placed in problem.current {
+        let of_model = choices.get(placed.model).map_or(&[][..], Vec::as_slice);
+        let same = |choice: &Choice| choice.configuration == placed.configuration;
+        if let Some(choice) = of_model.iter().position(same) {
+            let (model, node) = (placed.model, placed.node);
+            let count: &mut u32 = current
+                .entry(Slot {
+                    model,
+                    node,
+                    choice,
+                })
+                .or_default();
+            *count = count.saturating_add(placed.count);
+        }
+    }
+    current
+}

@@ -1,0 +1,107 @@
+//! Better placements by taking parts away and filling up anew.
+
+use std::collections::BTreeSet;
+
+use super::construct::Method;
+use super::ground::Slot;
+use super::layout::Layout;
+
+/// What is taken away for one trial.
+#[derive(Clone, Copy, Debug)]
+enum Ruin {
+    /// One instance.
+    One(Slot),
+    /// A model's instances on a node.
+    Host(usize, usize),
+    /// All of a model.
+    Model(usize),
+    /// All of a node.
+    Node(usize),
+    /// All of two models that share tensors.
+    Pair(usize, usize),
+}
+
+/// Tries changes until none helps, `trials` are used up, or the cost is down to `bound`. It never rises.
+pub(super) fn improve(layout: &mut Layout<'_>, mut trials: usize, bound: u128) {
+    loop {
+        let before = layout.cost();
+        for ruin in ruins(layout) {
+            for method in Method::ALL {
+                if trials == 0 || layout.cost() <= bound {
+                    return;
+                }
+                trials = trials.saturating_sub(1);
+                attempt(layout, ruin, method);
+            }
+        }
+        if layout.cost() >= before {
+            return;
+        }
+    }
+}
+
+/// Every part that may be taken away, small ones first.
+fn ruins(layout: &Layout<'_>) -> Vec<Ruin> {
+    let slots: Vec<Slot> = layout.counts().keys().copied().collect();
+    let hosts: BTreeSet<_> = slots.iter().map(|slot| (slot.model, slot.node)).collect();
+    let models: BTreeSet<_> = slots.iter().map(|slot| slot.model).collect();
+    let nodes: BTreeSet<_> = slots.iter().map(|slot| slot.node).collect();
+    let mut pairs = BTreeSet::new();
+    for atom in &layout.ground().atoms {
+        // Of a large family, neighbours will do: pairs would be too many.
+        let with_next = atom.models.iter().zip(atom.models.iter().skip(1));
+        pairs.extend(with_next.map(|(&a, &b)| (a, b)));
+    }
+    let mut ruins: Vec<Ruin> = slots.into_iter().map(Ruin::One).collect();
+    ruins.extend(
+        hosts
+            .into_iter()
+            .map(|(model, node)| Ruin::Host(model, node)),
+    );
+    ruins.extend(models.into_iter().map(Ruin::Model));
+    ruins.extend(nodes.into_iter().map(Ruin::Node));
+    ruins.extend(pairs.into_iter().map(|(a, b)| Ruin::Pair(a, b)));
+    ruins
+}
+
+impl Ruin {
+    fn takes(self, slot: Slot) -> bool {
+        match self {
+            Self::One(one) => slot == one,
+            Self::Host(model, node) => (slot.model, slot.node) == (model, node),
+            Self::Model(model) => slot.model == model,
+            Self::Node(node) => slot.node == node,
+            Self::Pair(a, b) => slot.model == a || slot.model == b,
+        }
+    }
+
+    fn count(self, present: u32) -> u32 {
+        if matches!(self, Self::One(_)) {
+            1
+        } else {
+            present
+        }
+    }
+}
+
+/// Takes a part away and fills up; back if that is not cheaper.
+fn attempt(layout: &mut Layout<'_>, ruin: Ruin, method: Method) {
+    let before = layout.cost();
+    layout.mark();
+    let mut affected = BTreeSet::new();
+    for (slot, present) in layout.slots(|slot| ruin.takes(*slot)) {
+        for _ in 0..ruin.count(present) {
+            layout.remove(slot);
+        }
+        affected.insert(slot.model);
+    }
+    let mut order: Vec<usize> = affected.into_iter().collect();
+    // The second order of a pair and of a node's models comes with the methods.
+    if method == Method::Exact {
+        order.reverse();
+    }
+    let filled = order.into_iter().all(|model| layout.fill(model, method));
+    if !filled || layout.cost() >= before {
+        layout.undo();
+    }
+}

@@ -1,0 +1,243 @@
+//! A placement in the making.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ground::{Ground, Slot};
+use super::room::Room;
+use super::shortage::Shortage;
+
+/// Which instances run where, with what follows from it kept up to date.
+#[derive(Clone, Debug)]
+pub(super) struct Layout<'a> {
+    ground: &'a Ground<'a>,
+    counts: BTreeMap<Slot, u32>,
+    /// Instances of a model on a node.
+    hosted: BTreeMap<(usize, usize), u32>,
+    /// By node, then atom: how many models there have it. Empty for a node that never had an instance.
+    uses: Vec<Vec<u32>>,
+    /// How many instances a node has; only of those that have some.
+    busy: BTreeMap<usize, u32>,
+    /// The others, by kind.
+    idle: Vec<BTreeSet<usize>>,
+    /// By node.
+    free: Vec<Room>,
+    /// By model; above 2^64 where single instances are that fast.
+    rates: Vec<u128>,
+    instances: usize,
+    cost: u128,
+    /// What was done since the last mark, to undo it.
+    log: Vec<(Slot, bool)>,
+}
+
+impl<'a> Layout<'a> {
+    pub(super) fn new(ground: &'a Ground<'a>) -> Self {
+        let nodes = &ground.problem.nodes;
+        Self {
+            ground,
+            counts: BTreeMap::new(),
+            hosted: BTreeMap::new(),
+            uses: vec![Vec::new(); nodes.len()],
+            busy: BTreeMap::new(),
+            idle: ground.kinds.clone(),
+            free: ground.free.clone(),
+            rates: vec![0; ground.choices.len()],
+            instances: 0,
+            cost: 0,
+            log: Vec::new(),
+        }
+    }
+
+    pub(super) const fn ground(&self) -> &'a Ground<'a> {
+        self.ground
+    }
+
+    pub(super) const fn cost(&self) -> u128 {
+        self.cost
+    }
+
+    pub(super) const fn instances(&self) -> usize {
+        self.instances
+    }
+
+    pub(super) const fn counts(&self) -> &BTreeMap<Slot, u32> {
+        &self.counts
+    }
+
+    pub(super) fn free(&self, node: usize) -> Room {
+        self.free.get(node).copied().unwrap_or_default()
+    }
+
+    pub(super) fn rate(&self, model: usize) -> u128 {
+        self.rates.get(model).copied().unwrap_or(0)
+    }
+
+    /// Millionths of a request per second that nothing carries yet.
+    pub(super) fn uncovered(&self, model: usize) -> u64 {
+        let rest = u128::from(self.ground.load(model)).saturating_sub(self.rate(model));
+        u64::try_from(rest).unwrap_or(u64::MAX)
+    }
+
+    /// The nodes worth looking at: those with instances, and of the others one of each kind.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = usize> {
+        let idle = self.idle.iter().filter_map(|kind| kind.first());
+        self.busy.keys().chain(idle).copied()
+    }
+
+    /// Bytes of the model's tensors that the node has not, with what is placed there so far.
+    pub(super) fn missing(&self, model: usize, node: usize) -> u64 {
+        if self.hosted.contains_key(&(model, node)) {
+            return 0;
+        }
+        let uses = self.uses.get(node);
+        let used = |atom| {
+            uses.and_then(|uses| uses.get(atom))
+                .is_some_and(|&count| count > 0)
+        };
+        let atoms = self.ground.atoms_of.get(model).into_iter().flatten();
+        let absent = atoms.filter(|&&atom| !used(atom));
+        let bytes = absent.filter_map(|&atom| self.ground.atoms.get(atom)?.missing.get(node));
+        // A part of the model's total, which fits.
+        bytes.fold(0, |sum, &bytes| bytes.saturating_add(sum))
+    }
+
+    /// What the node lacks for one more instance, given what of the model's tensors it lacks. None if it takes
+    /// no instance but those that run.
+    pub(super) fn lacks(&self, slot: Slot, missing: u64) -> Option<Shortage> {
+        let running = self.ground.current.get(&slot).copied().unwrap_or(0);
+        if !self.ground.problem.nodes.get(slot.node)?.accepts_new && self.count(slot) >= running {
+            return None;
+        }
+        let needs = self.ground.choice(slot)?.needs;
+        Some(self.free(slot.node).lacks(needs, missing))
+    }
+
+    /// What one more instance costs, given what of the model's tensors its node lacks.
+    pub(super) fn price(&self, slot: Slot, missing: u64) -> u128 {
+        let price = self.ground.choice(slot).map_or(0, |choice| choice.price);
+        u128::from(price) + u128::from(missing) + self.start_cost(slot, self.count(slot))
+    }
+
+    fn count(&self, slot: Slot) -> u32 {
+        self.counts.get(&slot).copied().unwrap_or(0)
+    }
+
+    /// Of an instance beyond `count` others in its slot.
+    fn start_cost(&self, slot: Slot, count: u32) -> u128 {
+        let running = self.ground.current.get(&slot).copied().unwrap_or(0);
+        if count < running {
+            0
+        } else {
+            self.ground.problem.start_cost_bytes.into()
+        }
+    }
+
+    /// Adds an instance if it fits.
+    pub(super) fn add(&mut self, slot: Slot) -> bool {
+        let missing = self.missing(slot.model, slot.node);
+        if self.lacks(slot, missing) != Some(Shortage::default()) {
+            return false;
+        }
+        self.cost = self.cost.saturating_add(self.price(slot, missing));
+        let count = self.counts.entry(slot).or_default();
+        *count = count.saturating_add(1);
+        let hosted = self.hosted.entry((slot.model, slot.node)).or_default();
+        *hosted = hosted.saturating_add(1);
+        if *hosted == 1 {
+            self.count_atoms(slot, 1);
+        }
+        self.account(slot, missing, true);
+        self.log.push((slot, true));
+        true
+    }
+
+    /// Removes an instance if there is one.
+    pub(super) fn remove(&mut self, slot: Slot) -> bool {
+        let Some(count) = self.counts.get_mut(&slot) else {
+            return false;
+        };
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.counts.remove(&slot);
+        }
+        let host = (slot.model, slot.node);
+        let hosted = self.hosted.entry(host).or_default();
+        *hosted = hosted.saturating_sub(1);
+        if *hosted == 0 {
+            self.hosted.remove(&host);
+            self.count_atoms(slot, -1);
+        }
+        let missing = self.missing(slot.model, slot.node);
+        self.cost = self.cost.saturating_sub(self.price(slot, missing));
+        self.account(slot, missing, false);
+        self.log.push((slot, false));
+        true
+    }
+
+    fn count_atoms(&mut self, slot: Slot, by: i32) {
+        let Some(uses) = self.uses.get_mut(slot.node) else {
+            return;
+        };
+        uses.resize(self.ground.atoms.len(), 0);
+        for &atom in self.ground.atoms_of.get(slot.model).into_iter().flatten() {
+            if let Some(count) = uses.get_mut(atom) {
+                *count = count.saturating_add_signed(by);
+            }
+        }
+    }
+
+    fn account(&mut self, slot: Slot, missing: u64, added: bool) {
+        let Some(choice) = self.ground.choice(slot) else {
+            return;
+        };
+        let (free, rate) = (self.free.get_mut(slot.node), self.rates.get_mut(slot.model));
+        let (Some(free), Some(rate)) = (free, rate) else {
+            return;
+        };
+        let busy = self.busy.entry(slot.node).or_default();
+        // It fitted when it was added, so nothing here saturates.
+        if added {
+            free.take(choice.needs, missing);
+            *rate = rate.saturating_add(choice.rate.into());
+            self.instances = self.instances.saturating_add(1);
+            *busy = busy.saturating_add(1);
+        } else {
+            free.give(choice.needs, missing);
+            *rate = rate.saturating_sub(choice.rate.into());
+            self.instances = self.instances.saturating_sub(1);
+            *busy = busy.saturating_sub(1);
+        }
+        self.sort_in(slot.node);
+    }
+
+    /// Puts a node among the idle ones or takes it from there, as its instances say.
+    fn sort_in(&mut self, node: usize) {
+        let kind = self.ground.kind_of.get(node);
+        let Some(idle) = kind.and_then(|&kind| self.idle.get_mut(kind)) else {
+            return;
+        };
+        if self.busy.get(&node) == Some(&0) {
+            self.busy.remove(&node);
+            idle.insert(node);
+        } else {
+            idle.remove(&node);
+        }
+    }
+
+    /// From here on, changes can be undone.
+    pub(super) fn mark(&mut self) {
+        self.log.clear();
+    }
+
+    /// Back to the last mark.
+    pub(super) fn undo(&mut self) {
+        while let Some((slot, added)) = self.log.pop() {
+            if added {
+                self.remove(slot);
+            } else {
+                self.add(slot);
+            }
+            // What undoes is not to be undone.
+            self.log.pop();
+        }
+    }
+}

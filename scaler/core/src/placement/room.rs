@@ -1,0 +1,106 @@
+//! What a node has left.
+
+use super::input::Node;
+use super::shortage::Shortage;
+use crate::score::Resources;
+
+/// What a node has left: tensors have room of their own, or share memory with instances.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Room {
+    pub(super) cpu_millis: u64,
+    pub(super) memory_bytes: u64,
+    pub(super) tensor_bytes: Option<u64>,
+}
+
+impl Room {
+    pub(super) const fn of(node: &Node) -> Self {
+        Self {
+            cpu_millis: node.free.cpu_millis,
+            memory_bytes: node.free.memory_bytes,
+            tensor_bytes: node.tensor_bytes,
+        }
+    }
+
+    /// What is lacking for an instance that `needs` so much and loads `missing` bytes of tensors.
+    pub(super) const fn lacks(&self, needs: Resources, missing: u64) -> Shortage {
+        let (memory, tensors) = self.split(needs, missing);
+        let room = match self.tensor_bytes {
+            Some(room) => room,
+            None => u64::MAX,
+        };
+        Shortage {
+            cpu_millis: needs.cpu_millis.saturating_sub(self.cpu_millis),
+            memory_bytes: memory.saturating_sub(self.memory_bytes),
+            tensor_bytes: tensors.saturating_sub(room),
+        }
+    }
+
+    pub(super) fn take(&mut self, needs: Resources, missing: u64) {
+        let (memory, tensors) = self.split(needs, missing);
+        self.cpu_millis = self.cpu_millis.saturating_sub(needs.cpu_millis);
+        self.memory_bytes = self.memory_bytes.saturating_sub(memory);
+        self.tensor_bytes = self.tensor_bytes.map(|room| room.saturating_sub(tensors));
+    }
+
+    pub(super) fn give(&mut self, needs: Resources, missing: u64) {
+        let (memory, tensors) = self.split(needs, missing);
+        self.cpu_millis = self.cpu_millis.saturating_add(needs.cpu_millis);
+        self.memory_bytes = self.memory_bytes.saturating_add(memory);
+        self.tensor_bytes = self.tensor_bytes.map(|room| room.saturating_add(tensors));
+    }
+
+    /// The largest share of what is left that an instance takes, in millionths; at least 1.
+    pub(super) fn strain(&self, needs: Resources, missing: u64) -> u128 {
+        let (memory, tensors) = self.split(needs, missing);
+        let tensors = self.tensor_bytes.map_or(0, |room| share(tensors, room));
+        share(needs.cpu_millis, self.cpu_millis)
+            .max(share(memory, self.memory_bytes))
+            .max(tensors)
+            .max(1)
+    }
+
+    /// What comes out of memory, and what out of the room for tensors.
+    const fn split(&self, needs: Resources, missing: u64) -> (u64, u64) {
+        match self.tensor_bytes {
+            Some(_) => (needs.memory_bytes, missing),
+            None => (needs.memory_bytes.saturating_add(missing), 0),
+        }
+    }
+}
+
+impl Shortage {
+    /// The largest share of what an instance needs that is lacking, in millionths.
+    pub(super) fn worst(&self, needs: Resources, missing: u64) -> u128 {
+        let memory = needs.memory_bytes.saturating_add(missing);
+        share(self.cpu_millis, needs.cpu_millis)
+            .max(share(self.memory_bytes, memory))
+            .max(share(self.tensor_bytes, missing))
+    }
+}
+
+impl Node {
+    /// As if `bytes` of tensors were not there any more.
+    pub(crate) fn give_back(&mut self, bytes: u64) {
+        match &mut self.tensor_bytes {
+            Some(room) => *room = room.saturating_add(bytes),
+            None => self.free.memory_bytes = self.free.memory_bytes.saturating_add(bytes),
+        }
+    }
+
+    /// Takes what instances need and load; says whether there was enough.
+    pub(crate) fn take(&mut self, needs: Resources, missing: u64) -> bool {
+        let mut room = Room::of(self);
+        let fits = room.lacks(needs, missing).is_none();
+        room.take(needs, missing);
+        self.free = Resources {
+            cpu_millis: room.cpu_millis,
+            memory_bytes: room.memory_bytes,
+        };
+        self.tensor_bytes = room.tensor_bytes;
+        fits
+    }
+}
+
+fn share(part: u64, all: u64) -> u128 {
+    u128::from(part) * 1_000_000 / u128::from(all.max(1))
+}

@@ -1,0 +1,72 @@
+//! What a node lacks.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// What a node lacks for one more instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Shortage {
+    /// CPU, in millicores.
+    pub cpu_millis: u64,
+    /// Memory, in bytes; with the tensors, if they have no room of their own.
+    pub memory_bytes: u64,
+    /// Room for tensors where they have room of their own, in bytes.
+    pub tensor_bytes: u64,
+}
+
+impl Shortage {
+    /// Whether nothing is lacking.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [
+            (self.cpu_millis, "millicores"),
+            (self.memory_bytes, "bytes of memory"),
+            (self.tensor_bytes, "bytes of room for tensors"),
+        ];
+        let lacking = all.iter().filter(|(amount, _)| *amount > 0);
+        let count = lacking.clone().count();
+        if count == 0 {
+            return f.write_str("nothing");
+        }
+        for (at, (amount, unit)) in lacking.enumerate() {
+            let separator = match at {
+                0 => "",
+                _ if at.saturating_add(1) == count => " and ",
+                _ => ", ",
+            };
+            write!(f, "{separator}{amount} {unit}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_lacking_is_said() {
+        let all = Shortage {
+            cpu_millis: 1,
+            memory_bytes: 2,
+            tensor_bytes: 3,
+        };
+        assert_eq!(
+            all.to_string(),
+            "1 millicores, 2 bytes of memory and 3 bytes of room for tensors"
+        );
+        let memory = Shortage {
+            memory_bytes: 2,
+            ..Shortage::default()
+        };
+        assert_eq!(memory.to_string(), "2 bytes of memory");
+        assert!(Shortage::default().is_none() && !memory.is_none());
+        assert_eq!(Shortage::default().to_string(), "nothing");
+    }
+}

@@ -1,0 +1,123 @@
+//! What was measured of a model.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::configuration::Configuration;
+use crate::rate::Slo;
+
+/// The most configurations of one profile.
+pub const MAX_CONFIGURATIONS: usize = 4_096;
+
+/// All measured configurations of a model: O in the paper.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Configuration>", into = "Vec<Configuration>")]
+pub struct Profile(Vec<Configuration>);
+
+/// A list of configurations is no profile.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// Nothing was measured, or too much to be true.
+    #[error("expected 1 to {MAX_CONFIGURATIONS} configurations, found {found}")]
+    Count {
+        /// How many.
+        found: usize,
+    },
+    /// Two measurements of the same setting; which of them holds is not for us to guess.
+    #[error(
+        "configurations {first} and {second} have the same `cpu_millis`, `batch` and `concurrency`"
+    )]
+    Duplicate {
+        /// Index of the first.
+        first: usize,
+        /// Index of the second.
+        second: usize,
+    },
+}
+
+impl Profile {
+    /// Configurations whose (CPU, batch, concurrency) differ.
+    pub fn try_new(configurations: Vec<Configuration>) -> Result<Self, ProfileError> {
+        let found = configurations.len();
+        if found == 0 || found > MAX_CONFIGURATIONS {
+            return Err(ProfileError::Count { found });
+        }
+        let mut seen = std::collections::BTreeMap::new();
+        for (second, one) in configurations.iter().enumerate() {
+            let setting = (one.cpu_millis(), one.batch(), one.concurrency());
+            if let Some(first) = seen.insert(setting, second) {
+                return Err(ProfileError::Duplicate { first, second });
+            }
+        }
+        Ok(Self(configurations))
+    }
+
+    /// The configurations, in the order given; plans name them by index.
+    pub fn configurations(&self) -> &[Configuration] {
+        &self.0
+    }
+
+    /// Those that meet `slo`, with their indices.
+    pub fn feasible(&self, slo: Slo) -> impl Iterator<Item = (usize, &Configuration)> {
+        let all = self.0.iter().enumerate();
+        all.filter(move |(_, one)| one.meets(slo))
+    }
+
+    /// The smallest objective that some configuration meets, in microseconds.
+    pub fn least_slo_us(&self) -> u64 {
+        let each = self.0.iter().map(Configuration::least_slo_us);
+        each.min().unwrap_or(u64::MAX)
+    }
+}
+
+impl TryFrom<Vec<Configuration>> for Profile {
+    type Error = ProfileError;
+
+    fn try_from(configurations: Vec<Configuration>) -> Result<Self, ProfileError> {
+        Self::try_new(configurations)
+    }
+}
+
+impl From<Profile> for Vec<Configuration> {
+    fn from(profile: Profile) -> Self {
+        profile.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::ConfigurationSpec;
+
+    #[test]
+    fn profiles_are_read_from_json_and_checked() {
+        let spec = ConfigurationSpec {
+            cpu_millis: 1_000,
+            own_bytes: 10,
+            shared_bytes: 20,
+            batch: 1,
+            concurrency: 1,
+            latency_us: 50_000,
+        };
+        let one = r#"{"cpu_millis":1000,"own_bytes":10,"shared_bytes":20,"batch":1,"concurrency":1,"latency_us":50000}"#;
+        let profile: Profile = serde_json::from_str(&format!("[{one}]")).unwrap();
+        assert_eq!(
+            profile.configurations(),
+            [Configuration::try_new(spec).unwrap()]
+        );
+        assert_eq!(serde_json::to_string(&profile).unwrap(), format!("[{one}]"));
+        for (text, says) in [
+            ("[]".to_owned(), "found 0"),
+            (format!("[{one},{one}]"), "configurations 0 and 1"),
+            (
+                format!("[{}]", one.replace(":50000", ":0")),
+                "`latency_us` is 0",
+            ),
+            (format!("[{}]", one.replace("own", "extra")), "extra_bytes"),
+        ] {
+            let error = serde_json::from_str::<Profile>(&text).unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+"""How many CPUs this process may use, and how many threads that makes per worker."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
+
+
+def available_cpus(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> float:
+    """Return the CPUs that the affinity and the quotas of the cgroups leave to this process."""
+    return min([float(len(os.sched_getaffinity(0))), *_quotas(cgroups, own)])
+
+
+def threads_per_worker(cpus: float, workers: int) -> int:
+    """Return how many threads one run may use, so that all workers together use no more than the CPUs."""
+    return max(1, int(cpus / workers))
+
+
+def _quotas(cgroups: Path, own: Path) -> list[float]:
+    """The quotas of the cgroup of version 2 that this process is in, and of those above it, in CPUs."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return []
+    name = next((line[3:] for line in lines if line.startswith("0::")), "/")
+    folder = cgroups / name.lstrip("/")
+    found = []
+    for one in [folder, *folder.parents]:
+        if one == cgroups.parent:
+            break
+        try:
+            quota, period = (one / "cpu.max").read_text().split()
+        except (OSError, ValueError):
+            continue
+        if quota.isdigit() and period.isdigit() and int(period) > 0:
+            found.append(int(quota) / int(period))
+    return found

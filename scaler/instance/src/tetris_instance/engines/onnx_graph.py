@@ -1,0 +1,139 @@
+"""Any graph in ONNX format, by ONNX Runtime, with initialisers mapped from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tetris_instance.engines import ModelBytes
+from tetris_instance.engines.onnx_signature import signature_of
+from tetris_instance.engines.tokens import tokenizer_beside
+from tetris_instance.errors import ConfigurationError
+from tetris_instance.tensors import DATATYPES, Array, Tensors
+
+#: What a session shares: see :mod:`tetris.onnxruntime`.
+Weights = Literal["prepacked", "unpacked", "private_prepacked", "optimized"]
+#: A variable size that nobody has named, during the warm-up.
+_EXAMPLE_SIZE = 16
+#: Tokens of a text where the folder does not say.
+_TOKENS_MAX = 512
+
+
+class OnnxGraph:
+    """One session for all workers.
+
+    Args:
+        path: The model, with its external data beside it.
+        weights: What is shared; see :mod:`tetris.onnxruntime`.
+        threads: Threads that one run may use.
+        workers: Runs at a time.
+        dimensions: Variable sizes by name, to warm up with.
+
+    Raises:
+        ConfigurationError: It cannot be loaded, or cannot be spoken of in the protocol.
+    """
+
+    platform = "onnx_onnxv1"
+
+    def __init__(self, path: Path, weights: Weights, threads: int, workers: int, dimensions: Mapping[str, int]) -> None:
+        self._path = path
+        self._session = _session(path, weights, threads, workers)
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        self.signature = signature_of(inputs, outputs)
+        self._names = [spec.name for spec in self.signature.outputs]
+        self._strings = {spec.name for spec in self.signature.inputs if spec.datatype == "BYTES"}
+        self._dimensions = {one.name: [_size(size, dimensions) for size in one.shape] for one in inputs}
+        names = frozenset(self._dimensions)
+        takes_tokens = "input_ids" in names and names <= {"input_ids", "attention_mask", "token_type_ids"}
+        self.text = tokenizer_beside(path.parent, names, _TOKENS_MAX) if takes_tokens else None
+
+    @property
+    def session_threads(self) -> int:
+        """Threads that the session counts as its own: those that help, and one worker."""
+        return int(self._session.get_session_options().intra_op_num_threads)
+
+    def memory(self) -> ModelBytes:
+        """Return what is mapped from the store; or, where that is nothing, the size of the model's files."""
+        sharing = self._session.sharing
+        if sharing.weights is None:
+            return ModelBytes(0, _bytes_of_files(self._path))
+        return ModelBytes(sharing.tensor_bytes + sharing.packed_bytes, 0)
+
+    def enter_worker(self) -> None:
+        """Nothing: the threads that help are the session's."""
+
+    def example(self, rows: int) -> Tensors:
+        """Return rows of ones, which a mask has to have, and which every vocabulary knows."""
+        made: Tensors = {}
+        for spec in self.signature.inputs:
+            shape = list(self._dimensions[spec.name])
+            if self.signature.batches:
+                shape[0] = rows
+            if spec.datatype == "BYTES":
+                made[spec.name] = np.full(shape, b"1", dtype=np.object_)
+            else:
+                made[spec.name] = np.ones(shape, dtype=DATATYPES[spec.datatype])
+        return made
+
+    def check(self, inputs: Tensors) -> None:
+        """Nothing: only the graph knows which values it takes."""
+
+    def run(self, inputs: Tensors) -> Tensors:
+        """Compute the outputs."""
+        fed = {name: _decoded(array) if name in self._strings else array for name, array in inputs.items()}
+        found = self._session.run(self._names, fed)
+        return {
+            name: _encoded(array) if array.dtype == np.object_ else array
+            for name, array in zip(self._names, found, strict=True)
+        }
+
+
+def _session(path: Path, weights: Weights, threads: int, workers: int) -> Any:
+    try:
+        from tetris.onnxruntime import InferenceSession, SessionOptions
+    except ImportError as error:
+        raise ConfigurationError(
+            f"the engine onnxruntime needs it ({error}): pip install 'tetris-instance[onnxruntime]'"
+        ) from error
+    options = SessionOptions()
+    # A worker computes itself, and the session's threads help whoever asks. So that all together are as many as the
+    # workers times the threads of each, the session has those beyond the workers; and it counts one worker as its own.
+    options.intra_op_num_threads = workers * (threads - 1) + 1
+    options.inter_op_num_threads = 1
+    # Threads that spin while they wait would take the quota of those that compute.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return InferenceSession(path, options, providers=["CPUExecutionProvider"], weights=weights)
+    except Exception as error:
+        raise ConfigurationError(f"{path}: ONNX Runtime cannot load it: {error}") from error
+
+
+def _bytes_of_files(path: Path) -> int:
+    """The size of a model with its external data."""
+    import onnx
+
+    graph = onnx.load_model(path, load_external_data=False).graph
+    external = {
+        entry.value for tensor in graph.initializer for entry in tensor.external_data if entry.key == "location"
+    }
+    return sum(one.stat().st_size for one in [path, *(path.parent / name for name in external)])
+
+
+def _size(size: object, dimensions: Mapping[str, int]) -> int:
+    if isinstance(size, int):
+        return size
+    return dimensions.get(str(size), _EXAMPLE_SIZE)
+
+
+def _decoded(array: Array) -> Array:
+    """ONNX Runtime takes strings."""
+    return np.array([value.decode() for value in array.ravel()], dtype=np.object_).reshape(array.shape)
+
+
+def _encoded(array: Array) -> Array:
+    made = np.empty(array.size, dtype=np.object_)
+    made[:] = [value if isinstance(value, bytes) else str(value).encode() for value in array.ravel()]
+    return made.reshape(array.shape)

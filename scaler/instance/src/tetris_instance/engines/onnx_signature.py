@@ -1,0 +1,84 @@
+"""What a graph takes and gives, in the terms of the protocol; and how its requests can be put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tetris_instance.errors import ConfigurationError
+from tetris_instance.tensors import VARIABLE, Signature, TensorSpec
+
+_DATATYPES = {
+    "tensor(bool)": "BOOL",
+    "tensor(uint8)": "UINT8",
+    "tensor(uint16)": "UINT16",
+    "tensor(uint32)": "UINT32",
+    "tensor(uint64)": "UINT64",
+    "tensor(int8)": "INT8",
+    "tensor(int16)": "INT16",
+    "tensor(int32)": "INT32",
+    "tensor(int64)": "INT64",
+    "tensor(float16)": "FP16",
+    "tensor(float)": "FP32",
+    "tensor(double)": "FP64",
+    "tensor(string)": "BYTES",
+}
+#: Inputs of an encoder, which can be padded where there is a mask to say so.
+_TOKENS, _MASK = "input_ids", "attention_mask"
+_ENCODER_INPUTS = frozenset({_TOKENS, _MASK, "token_type_ids", "position_ids"})
+
+
+def signature_of(inputs: Sequence[Any], outputs: Sequence[Any]) -> Signature:
+    """Return the signature of a graph.
+
+    Rows can be put together where axis 0 of every input and output is variable, and is not named differently. Rows of
+    different length can be where the graph has tokens with a mask, and says of each output whether axis 1 is theirs.
+
+    Args:
+        inputs: As ONNX Runtime describes them, by `name`, `type` and `shape`.
+        outputs: Likewise.
+
+    Raises:
+        ConfigurationError: The protocol has no datatype for one of them.
+    """
+    batches = _batches([*inputs, *outputs])
+    padding, sequences = _padding(inputs, outputs) if batches else ({}, frozenset())
+    return Signature(
+        tuple(_spec(one, "input") for one in inputs),
+        tuple(_spec(one, "output") for one in outputs),
+        batches,
+        padding,
+        sequences,
+    )
+
+
+def _spec(one: Any, kind: str) -> TensorSpec:
+    datatype = _DATATYPES.get(one.type)
+    if datatype is None:
+        raise ConfigurationError(f"the {kind} `{one.name}` is a {one.type}, which the protocol has no datatype for")
+    return TensorSpec(one.name, datatype, tuple(size if isinstance(size, int) else VARIABLE for size in one.shape))
+
+
+def _batches(tensors: list[Any]) -> bool:
+    if not all(one.shape and not isinstance(one.shape[0], int) for one in tensors):
+        return False
+    return len({one.shape[0] for one in tensors if one.shape[0] is not None}) <= 1
+
+
+def _padding(inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[dict[str, int], frozenset[str]]:
+    """With what inputs can be padded, and which outputs have to be cut."""
+    nothing: tuple[dict[str, int], frozenset[str]] = ({}, frozenset())
+    names = {one.name for one in inputs}
+    if not {_TOKENS, _MASK} <= names <= _ENCODER_INPUTS:
+        return nothing
+    lengths = {tuple(one.shape[1:]) for one in inputs}
+    length = next(iter(lengths))
+    if len(lengths) > 1 or len(length) != 1 or not isinstance(length[0], str):
+        return nothing
+    rest = [one.shape[1:] for one in outputs]
+    # An axis that is variable and has another name, or none, may depend on the length in any way.
+    for sizes in rest:
+        if not all(isinstance(size, int) or (axis == 0 and size == length[0]) for axis, size in enumerate(sizes)):
+            return nothing
+    cut = frozenset(one.name for one in outputs if len(one.shape) > 1 and one.shape[1] == length[0])
+    return dict.fromkeys(sorted(names), 0), cut

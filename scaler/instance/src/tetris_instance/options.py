@@ -1,0 +1,166 @@
+"""Options of the command, from its arguments and from the environment."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar, get_args
+
+from tetris_instance.cpus import available_cpus
+from tetris_instance.engines.onnx_graph import Weights
+from tetris_instance.engines.torch_encoder import TASKS, Task
+from tetris_instance.errors import ConfigurationError, shown
+
+ENGINES = ("auto", "torch", "onnxruntime")
+
+_BATCH_MAX, _CONCURRENCY_MAX, _CPUS_MAX, _QUEUE_MAX = 4096, 1024, 4096.0, 1 << 20
+_MIB = 1 << 20
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is to be served, and how. The README has a table of them."""
+
+    model_path: Path
+    model_name: str
+    model_version: str
+    engine: str
+    task: Task
+    onnx_weights: Weights
+    dimensions: Mapping[str, int]
+    batch: int
+    concurrency: int
+    cpus: float
+    #: Seconds; `None` for the time of a full batch, see :mod:`tetris_instance.server`.
+    batch_wait_s: float | None
+    queue_rows: int
+    host: str
+    port: int
+    body_bytes: int
+    stop_s: int
+    log_level: str
+
+
+def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
+    """Read the options.
+
+    Raises:
+        ConfigurationError: One of them is invalid; the message names it.
+        SystemExit: Arguments that argparse itself refuses.
+    """
+    given = _parser().parse_args(arguments)
+    name = given.model_name if given.model_name is not None else _name_of(given.model_path)
+    if not name or "/" in name:
+        raise ConfigurationError(f"--model-name is {shown(name)}; expected a name without `/`")
+    choose = _Chooser(given, environment)
+    batch = choose.integer("batch", 1, 1, _BATCH_MAX, "TETRIS_BATCH")
+    concurrency = choose.integer("concurrency", 1, 1, _CONCURRENCY_MAX, "TETRIS_CONCURRENCY")
+    wait = choose.number("batch_wait_millis", -1.0, 0.0, 60_000.0, "TETRIS_BATCH_WAIT_MILLIS")
+    return Options(
+        model_path=given.model_path,
+        model_name=name,
+        model_version=given.model_version,
+        engine=given.engine,
+        task=given.task,
+        onnx_weights=given.onnx_weights,
+        dimensions=dict(given.dimension),
+        batch=batch,
+        concurrency=concurrency,
+        cpus=choose.cpus(),
+        batch_wait_s=None if wait < 0 else wait / 1000,
+        queue_rows=choose.integer("queue", max(64, 8 * batch * concurrency), batch, _QUEUE_MAX),
+        host=given.host,
+        port=choose.integer("port", 8000, 0, 65535, "TETRIS_PORT"),
+        body_bytes=int(choose.number("max_body_mib", 8.0, 0.001, 1024.0) * _MIB),
+        stop_s=choose.integer("stop_seconds", 20, 1, 3600),
+        log_level=given.log_level,
+    )
+
+
+class _Chooser:
+    """Takes an option from the arguments, else from the environment, else the default; and checks it."""
+
+    def __init__(self, given: argparse.Namespace, environment: Mapping[str, str]) -> None:
+        self._given = given
+        self._environment = environment
+
+    def integer(self, name: str, default: int, least: int, most: int, variable: str | None = None) -> int:
+        return self._choose(name, default, least, most, variable, int, "an integer")
+
+    def number(self, name: str, default: float, least: float, most: float, variable: str | None = None) -> float:
+        return self._choose(name, default, least, most, variable, float, "a number")
+
+    def cpus(self) -> float:
+        if self._given.cpus is None and self._environment.get("TETRIS_CPU_MILLIS"):
+            return self.integer("cpu_millis", 0, 1, int(_CPUS_MAX * 1000), "TETRIS_CPU_MILLIS") / 1000
+        return self.number("cpus", available_cpus(), 0.001, _CPUS_MAX)
+
+    def _choose(
+        self,
+        name: str,
+        default: _Number,
+        least: _Number,
+        most: _Number,
+        variable: str | None,
+        kind: Callable[[str], _Number],
+        named: str,
+    ) -> _Number:
+        text, source = getattr(self._given, name, None), f"--{name.replace('_', '-')}"
+        if text is None and variable is not None:
+            text, source = self._environment.get(variable) or None, variable
+        if text is None:
+            return default
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        # Not a number is within no bounds.
+        if value is None or not least <= value <= most:
+            raise ConfigurationError(f"{source} is {shown(text)}; expected {named} of {least} to {most}")
+        return value
+
+
+def _name_of(path: Path) -> str:
+    resolved = path.resolve()
+    return resolved.stem if resolved.is_file() else resolved.name
+
+
+def _dimension(text: str) -> tuple[str, int]:
+    name, _, size = text.rpartition("=")
+    if not name or not size.isdigit() or not 0 < int(size) <= 1 << 20:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected NAME=SIZE")
+    return name, int(size)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tetris-instance", description="Serve one model over the Open Inference Protocol v2 (HTTP)."
+    )
+    add = parser.add_argument
+    add("--model-path", type=Path, required=True, help="a folder with config.json and safetensors, or an .onnx file")
+    add("--model-name", help="the name in the protocol (default: that of the folder or file)")
+    add("--model-version", default="1", help="the version in the protocol (default: 1)")
+    add("--engine", choices=ENGINES, default="auto", help="default: by the model's files")
+    add("--task", choices=TASKS, default="embedding", help="what a model folder answers (default: embedding)")
+    add("--onnx-weights", choices=get_args(Weights), default="prepacked", help="what sessions of ONNX Runtime share")
+    add(
+        "--dimension", metavar="NAME=SIZE", type=_dimension, action="append", default=[],
+        help="a variable size of an ONNX graph during the warm-up; may be given several times (default: 16)",
+    )  # fmt: skip
+    add("--batch", metavar="B", help="rows of a run at most (TETRIS_BATCH; default: 1)")
+    add("--concurrency", metavar="P", help="runs at a time (TETRIS_CONCURRENCY; default: 1)")
+    add("--cpus", metavar="C", help="CPUs (TETRIS_CPU_MILLIS / 1000; default: affinity and cgroup)")
+    add(
+        "--batch-wait-millis", metavar="MS",
+        help="how long a row waits for others (TETRIS_BATCH_WAIT_MILLIS; default: the time of a full batch, or 10)",
+    )  # fmt: skip
+    add("--queue", metavar="ROWS", help="rows that may wait (default: 8 B P, at least 64)")
+    add("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1)")
+    add("--port", help="the port; 0 for any (TETRIS_PORT; default: 8000)")
+    add("--max-body-mib", metavar="MIB", help="size of a request (default: 8)")
+    add("--stop-seconds", metavar="S", help="how long to finish requests after SIGTERM (default: 20)")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    return parser

@@ -1,0 +1,169 @@
+//! A server of the Open Inference Protocol v2 whose law is known: it sleeps, takes memory, and maps objects of a store as it is told.
+//! Tests of the profiler measure it.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use clap::Parser;
+use serde_json::{Value, json};
+use tetris_store_layout::{Access, Mapping, Store};
+use tokio::sync::Semaphore;
+
+#[derive(Parser)]
+struct Args {
+    #[arg(long)]
+    port: u16,
+    /// Appends a line per start: configuration and port.
+    #[arg(long)]
+    starts: Option<PathBuf>,
+    /// Milliseconds of each request.
+    #[arg(long, default_value_t = 1)]
+    fixed_ms: u64,
+    /// Milliseconds more for each request that a batch may have.
+    #[arg(long, default_value_t = 0)]
+    each_ms: u64,
+    /// Requests that are served at a time, whatever the configuration says.
+    #[arg(long, default_value_t = 1_000)]
+    lanes: usize,
+    /// MiB of memory, and more for each thread.
+    #[arg(long, default_value_t = 0)]
+    own_mib: usize,
+    #[arg(long, default_value_t = 0)]
+    thread_mib: usize,
+    /// A store of which all objects are mapped.
+    #[arg(long)]
+    store: Option<PathBuf>,
+    /// Ends with status 3 instead of serving, in the configuration of this concurrency.
+    #[arg(long, default_value_t = 0)]
+    exit_at: u32,
+    /// Is never ready.
+    #[arg(long)]
+    never_ready: bool,
+    /// Refuses every request, or all but the first.
+    #[arg(long)]
+    refuse: bool,
+    #[arg(long)]
+    refuse_later: bool,
+    /// Metadata to answer.
+    #[arg(long)]
+    metadata: Option<String>,
+}
+
+struct Server {
+    args: Args,
+    batch: u64,
+    lanes: Semaphore,
+    answered: std::sync::atomic::AtomicUsize,
+    _own: Vec<u8>,
+    _mapped: Vec<Mapping>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let args = Args::parse();
+    let [batch, concurrency, cpu_millis] = ["BATCH", "CONCURRENCY", "CPU_MILLIS"].map(number);
+    note_start(&args, &format!("c{cpu_millis}-b{batch}-p{concurrency}"))?;
+    if u64::from(args.exit_at) == concurrency {
+        bail!("no use for {concurrency} threads");
+    }
+    let own = vec![1_u8; (args.own_mib + args.thread_mib * concurrency as usize) << 20];
+    let server = Server {
+        batch,
+        lanes: Semaphore::new(args.lanes),
+        answered: 0.into(),
+        _own: own,
+        _mapped: map_all(args.store.as_ref())?,
+        args,
+    };
+    let address = (Ipv4Addr::LOCALHOST, server.args.port);
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    let router = Router::new()
+        .route("/v2/health/ready", get(ready))
+        .route("/v2/models/m/ready", get(ready))
+        .route("/v2/models/m", get(metadata))
+        .route("/v2/models/m/infer", post(infer))
+        .with_state(Arc::new(server));
+    Ok(axum::serve(listener, router).await?)
+}
+
+fn note_start(args: &Args, configuration: &str) -> Result<()> {
+    use std::io::Write as _;
+    if let Some(path) = &args.starts {
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)?;
+        writeln!(file, "{configuration} {}", std::process::id())?;
+    }
+    Ok(())
+}
+
+fn number(name: &str) -> u64 {
+    let value = std::env::var(format!("TETRIS_{name}"));
+    value.ok().and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+fn map_all(path: Option<&PathBuf>) -> Result<Vec<Mapping>> {
+    let Some(path) = path else {
+        return Ok(Vec::new());
+    };
+    let store = Store::open(path)?;
+    let objects = store.objects()?.objects.into_iter();
+    objects
+        .filter(|entry| entry.object.len > 10)
+        .map(|entry| {
+            store
+                .map(&entry.object, Access::ReadOnly)?
+                .context("the object has gone")
+        })
+        .collect()
+}
+
+async fn ready(State(server): State<Arc<Server>>) -> StatusCode {
+    if server.args.never_ready {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::OK
+    }
+}
+
+async fn metadata(State(server): State<Arc<Server>>) -> Result<Json<Value>, StatusCode> {
+    let Some(text) = &server.args.metadata else {
+        let input = json!({"name": "x", "datatype": "FP32", "shape": [-1, 4]});
+        return Ok(Json(
+            json!({"name": "m", "platform": "test", "inputs": [input], "outputs": []}),
+        ));
+    };
+    let parsed = serde_json::from_str(text);
+    parsed.map(Json).map_err(|_| StatusCode::IM_A_TEAPOT)
+}
+
+async fn infer(
+    State(server): State<Arc<Server>>,
+    Json(request): Json<Value>,
+) -> (StatusCode, Json<Value>) {
+    use std::sync::atomic::Ordering;
+    let first = server.answered.fetch_add(1, Ordering::Relaxed) < 16;
+    if server.args.refuse
+        || (server.args.refuse_later && !first)
+        || request["inputs"][0]["shape"] != json!([1, 4])
+    {
+        let error = json!({"error": "refused on purpose"});
+        return (StatusCode::BAD_REQUEST, Json(error));
+    }
+    let _lane = server.lanes.acquire().await;
+    let millis = server.args.fixed_ms + server.args.each_ms * server.batch;
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+    let output = json!({"name": "y", "datatype": "FP32", "shape": [1], "data": [1.0]});
+    (
+        StatusCode::OK,
+        Json(json!({"model_name": "m", "outputs": [output]})),
+    )
+}

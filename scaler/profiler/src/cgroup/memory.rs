@@ -1,0 +1,114 @@
+//! What memory a cgroup's processes cannot do without.
+
+use std::path::Path;
+
+use super::error::{CgroupError, read};
+
+/// Memory that is charged to a cgroup and cannot be dropped: not the page cache of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MemoryUse {
+    /// Anonymous pages, in bytes.
+    pub(crate) anonymous: u64,
+    /// Pages of tmpfs and shared memory that the cgroup was the first to touch, in bytes.
+    pub(crate) shared_memory: u64,
+    /// Page tables, stacks, sockets and other memory of the kernel's, in bytes.
+    pub(crate) kernel: u64,
+}
+
+impl MemoryUse {
+    pub(crate) const fn total(&self) -> u64 {
+        self.anonymous
+            .saturating_add(self.shared_memory)
+            .saturating_add(self.kernel)
+    }
+
+    pub(super) fn v1(dir: &Path) -> Result<Self, CgroupError> {
+        let stat = read(&dir.join("memory.stat"))?;
+        let kernel = read(&dir.join("memory.kmem.usage_in_bytes")).unwrap_or_default();
+        Ok(Self::parse_v1(&stat, &kernel))
+    }
+
+    pub(super) fn v2(dir: &Path) -> Result<Self, CgroupError> {
+        read(&dir.join("memory.stat")).map(|stat| Self::parse_v2(&stat))
+    }
+
+    /// Version 1: `total_` counts include children. Kernel memory has a file of its own, which newer kernels lack.
+    fn parse_v1(stat: &str, kernel: &str) -> Self {
+        let shared = value(stat, "total_shmem").or_else(|| value(stat, "shmem"));
+        let anonymous = value(stat, "total_rss").or_else(|| value(stat, "rss"));
+        Self {
+            anonymous: anonymous.unwrap_or(0),
+            shared_memory: shared.unwrap_or(0),
+            kernel: kernel.trim().parse().unwrap_or(0),
+        }
+    }
+
+    /// Version 2: `kernel` is the sum from Linux 5.18 on. Reclaimable slabs are caches.
+    fn parse_v2(stat: &str) -> Self {
+        let of = |key| value(stat, key).unwrap_or(0);
+        let parts = [
+            "kernel_stack",
+            "pagetables",
+            "percpu",
+            "sock",
+            "vmalloc",
+            "slab",
+        ];
+        let parts = || parts.into_iter().map(of).fold(0, u64::saturating_add);
+        let kernel = value(stat, "kernel").unwrap_or_else(parts);
+        Self {
+            anonymous: of("anon"),
+            shared_memory: of("shmem"),
+            kernel: kernel.saturating_sub(of("slab_reclaimable")),
+        }
+    }
+}
+
+/// The value of a line `key value`.
+pub(super) fn value(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(' ')?;
+        (name == key).then(|| value.trim().parse().ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V1: &str = "cache 900\nrss 5\nshmem 1\ntotal_cache 1800\ntotal_rss 700\ntotal_rss_huge 2\ntotal_shmem 30\n";
+    const V2: &str = "anon 700\nfile 1800\nkernel 90\nkernel_stack 10\npagetables 20\npercpu 1\nsock 2\nvmalloc 3\n\
+        shmem 30\nslab_reclaimable 40\nslab_unreclaimable 14\nslab 54\n";
+
+    #[test]
+    fn the_page_cache_of_files_does_not_count() {
+        let found = MemoryUse::parse_v1(V1, "50\n");
+        assert_eq!(
+            (found.anonymous, found.shared_memory, found.kernel),
+            (700, 30, 50)
+        );
+        assert_eq!(found.total(), 780);
+        assert_eq!(MemoryUse::parse_v1("rss 5\nshmem 1\n", "").total(), 6);
+        let found = MemoryUse::parse_v2(V2);
+        assert_eq!(
+            (found.anonymous, found.shared_memory, found.kernel),
+            (700, 30, 50)
+        );
+        let older = V2.replace("kernel 90\n", "");
+        assert_eq!(MemoryUse::parse_v2(&older).kernel, 50);
+    }
+
+    #[test]
+    fn malformed_statistics_are_zero() {
+        for text in [
+            "",
+            "anon",
+            "anon x\nrss -1\n",
+            "anon 99999999999999999999\n",
+            "\u{0}",
+        ] {
+            assert_eq!(MemoryUse::parse_v2(text).total(), 0);
+            assert_eq!(MemoryUse::parse_v1(text, text).total(), 0);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Cgroups of the profiler, version 1 and 2: CPU quota, cpuset and memory limit of one instance.
+
+mod detect;
+mod error;
+mod memory;
+mod name;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use error::{read, write};
+
+pub(crate) use detect::Hierarchy;
+pub use error::CgroupError;
+pub(crate) use memory::MemoryUse;
+pub(crate) use name::sweep;
+
+use crate::cpus::CpuList;
+
+/// The period of CPU quotas, as Kubernetes has it, in microseconds.
+const PERIOD_US: u64 = 100_000;
+/// How long processes that were killed may take to go.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// What an instance may have.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// CPU time, in millicores.
+    pub(crate) cpu_millis: u64,
+    /// On which CPUs.
+    pub(crate) cpus: CpuList,
+    /// Memory, in bytes.
+    pub(crate) memory_bytes: Option<u64>,
+}
+
+/// A cgroup. Dropping it kills what is in it and removes it.
+#[derive(Debug)]
+pub(crate) struct Cgroup {
+    hierarchy: Hierarchy,
+    name: String,
+}
+
+impl Cgroup {
+    /// Makes a cgroup in `hierarchy`.
+    pub(crate) fn create(hierarchy: &Hierarchy, limits: &Limits) -> Result<Self, CgroupError> {
+        let group = Self {
+            hierarchy: hierarchy.clone(),
+            name: name::unique(),
+        };
+        for dir in group.dirs() {
+            std::fs::create_dir(&dir)
+                .map_err(|error| CgroupError::io("make the cgroup", &dir, error))?;
+        }
+        group.limit(limits)?;
+        Ok(group)
+    }
+
+    fn dirs(&self) -> Vec<PathBuf> {
+        let parents = self.hierarchy.parents().into_iter();
+        parents.map(|parent| parent.join(&self.name)).collect()
+    }
+
+    /// The directory whose processes and memory count.
+    fn memory_dir(&self) -> PathBuf {
+        match &self.hierarchy {
+            Hierarchy::V1 { memory, .. } => memory.join(&self.name),
+            Hierarchy::V2 { parent, .. } => parent.join(&self.name),
+        }
+    }
+
+    /// Whether it keeps processes to its CPUs.
+    pub(crate) const fn has_cpuset(&self) -> bool {
+        match self.hierarchy {
+            Hierarchy::V1 { .. } => true,
+            Hierarchy::V2 { cpuset, .. } => cpuset,
+        }
+    }
+
+    fn limit(&self, limits: &Limits) -> Result<(), CgroupError> {
+        let quota = (limits.cpu_millis.saturating_mul(PERIOD_US) / 1_000).to_string();
+        let cpus = limits.cpus.to_string();
+        match &self.hierarchy {
+            Hierarchy::V1 {
+                cpu,
+                cpuset,
+                memory,
+            } => {
+                let (cpu, set) = (cpu.join(&self.name), cpuset.join(&self.name));
+                write(&cpu.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
+                write(&cpu.join("cpu.cfs_quota_us"), &quota)?;
+                let nodes = read(&cpuset.join("cpuset.effective_mems"))?;
+                write(&set.join("cpuset.mems"), nodes.trim())?;
+                write(&set.join("cpuset.cpus"), &cpus)?;
+                limit_v1_memory(&memory.join(&self.name), limits.memory_bytes)
+            }
+            Hierarchy::V2 { parent, cpuset } => {
+                let dir = parent.join(&self.name);
+                write(&dir.join("cpu.max"), &format!("{quota} {PERIOD_US}"))?;
+                if *cpuset {
+                    write(&dir.join("cpuset.cpus"), &cpus)?;
+                }
+                limit_v2_memory(&dir, limits.memory_bytes)
+            }
+        }
+    }
+
+    /// Moves a process into it; its threads and later children are with it.
+    pub(crate) fn add(&self, process: u32) -> Result<(), CgroupError> {
+        let each = self.dirs().into_iter();
+        each.map(|dir| dir.join("cgroup.procs"))
+            .try_for_each(|file| write(&file, &process.to_string()))
+    }
+
+    /// The processes in it.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        processes_in(&self.memory_dir())
+    }
+
+    /// What it takes now.
+    pub(crate) fn memory(&self) -> Result<MemoryUse, CgroupError> {
+        match &self.hierarchy {
+            Hierarchy::V1 { .. } => MemoryUse::v1(&self.memory_dir()),
+            Hierarchy::V2 { .. } => MemoryUse::v2(&self.memory_dir()),
+        }
+    }
+
+    /// How many of its processes the kernel killed for want of memory.
+    pub(crate) fn oom_kills(&self) -> u64 {
+        let file = match &self.hierarchy {
+            Hierarchy::V1 { .. } => "memory.oom_control",
+            Hierarchy::V2 { .. } => "memory.events",
+        };
+        let text = read(&self.memory_dir().join(file)).unwrap_or_default();
+        memory::value(&text, "oom_kill").unwrap_or(0)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for dir in self.dirs() {
+            remove(&dir);
+        }
+    }
+}
+
+/// Swap would hide what an instance needs, so it gets none.
+fn limit_v1_memory(dir: &Path, bytes: Option<u64>) -> Result<(), CgroupError> {
+    let Some(bytes) = bytes else { return Ok(()) };
+    write(&dir.join("memory.limit_in_bytes"), &bytes.to_string())?;
+    let with_swap = dir.join("memory.memsw.limit_in_bytes");
+    if with_swap.exists() {
+        write(&with_swap, &bytes.to_string())?;
+    }
+    Ok(())
+}
+
+fn limit_v2_memory(dir: &Path, bytes: Option<u64>) -> Result<(), CgroupError> {
+    let Some(bytes) = bytes else { return Ok(()) };
+    write(&dir.join("memory.max"), &bytes.to_string())?;
+    let swap = dir.join("memory.swap.max");
+    if swap.exists() {
+        write(&swap, "0")?;
+    }
+    Ok(())
+}
+
+fn processes_in(dir: &Path) -> Vec<u32> {
+    let text = std::fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.trim().parse().ok())
+        .collect()
+}
+
+/// Kills what is in a cgroup and removes it. One that stays is found again by [`sweep`].
+fn remove(dir: &Path) {
+    let deadline = Instant::now() + GONE_WITHIN;
+    while dir.exists() {
+        for process in processes_in(dir) {
+            if let Ok(process) = i32::try_from(process) {
+                // It may have gone by itself.
+                let _gone = kill(Pid::from_raw(process), Signal::SIGKILL);
+            }
+        }
+        match std::fs::remove_dir(dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                if Instant::now() > deadline {
+                    tracing::warn!(path = %dir.display(), %error, "cannot remove the cgroup");
+                    return;
+                }
+                std::thread::sleep(LOOK_EVERY);
+            }
+            _ => return,
+        }
+    }
+}

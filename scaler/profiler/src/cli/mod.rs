@@ -1,0 +1,151 @@
+//! The command line of `profile`.
+
+mod args;
+mod output;
+mod progress;
+
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result, bail};
+
+pub use args::{Format, ProfileArgs};
+use progress::Progress;
+
+use crate::database::ProfileDatabase;
+use crate::model_profile::{is_resource_name, resource_name};
+use crate::plan::SloBound;
+use crate::session::{Outcome, ProfileRequest, profile, stored};
+use crate::setting::grid;
+
+/// The largest request that is read from a file.
+const MAX_REQUEST_BYTES: u64 = 64 << 20;
+
+impl ProfileArgs {
+    /// Does what the command line says. It starts a runtime, and must not be called from within one.
+    pub fn run(&self) -> Result<()> {
+        if self.list {
+            return output::list(&ProfileDatabase::open(&self.database_path()?)?.profiles()?);
+        }
+        let name = self.profile_name()?;
+        if self.from_database {
+            let path = self.database_path()?;
+            let found = stored(&name, &ProfileDatabase::open(&path)?)?;
+            let found = found.with_context(|| {
+                format!(
+                    "the database `{}` has no profile `{name}`; --list shows those it has",
+                    path.display()
+                )
+            })?;
+            return output::write(self, &found);
+        }
+        let request = self.request(name)?;
+        let database = ProfileDatabase::create(&self.database_path()?)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        let outcome = runtime.block_on(measure(&request, &database))?;
+        // Tasks that read from pipes may wait for processes that nobody can kill.
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        output::write(self, &outcome)?;
+        match outcome.failures() {
+            0 => Ok(()),
+            failures => bail!(
+                "{failures} of {} configurations could not be measured, and the profile has the others; the same command tries them again",
+                outcome.fates.len()
+            ),
+        }
+    }
+
+    fn profile_name(&self) -> Result<String> {
+        let model = self.model.as_deref().unwrap_or_default();
+        let Some(name) = self.name.clone().or_else(|| resource_name(model)) else {
+            bail!(
+                "no name for the profile can be made of the model's, `{model}`; give one with --name"
+            )
+        };
+        if !is_resource_name(&name) {
+            bail!(
+                "--name `{name}` is no name of a resource; expected lowercase letters, digits, `-` and `.`"
+            )
+        }
+        Ok(name)
+    }
+
+    fn request(&self, name: String) -> Result<ProfileRequest> {
+        let Some(model) = self.model.clone() else {
+            bail!("--model is needed: the model's name in the inference protocol")
+        };
+        if self.command.is_empty() {
+            bail!(
+                "no command of an instance; give one after `--`, such as `-- tetris-instance --port {{port}}`"
+            )
+        }
+        Ok(ProfileRequest {
+            name,
+            model,
+            command: self.command.clone(),
+            settings: grid(&self.cpus, &self.batch, &self.concurrency)?,
+            bound: self.slo_millis.map(|millis| SloBound {
+                slo_micros: u64::from(millis) * 1_000,
+                percentile: self.slo_percentile,
+            }),
+            requests: self.requests as usize,
+            time: Duration::from_secs(self.seconds.into()),
+            ready_within: Duration::from_secs(self.ready_seconds.into()),
+            request_timeout: Duration::from_secs(self.request_seconds.into()),
+            store: self.store.clone(),
+            cgroup_parent: self.cgroup_parent.clone(),
+            body: self.body()?,
+            seed: self.seed,
+            dynamic_size: self.dynamic_size,
+            fresh: self.fresh,
+        })
+    }
+
+    /// The request of --request, looked at: a server's answer to something else would be hard to read.
+    fn body(&self) -> Result<Option<Vec<u8>>> {
+        let Some(path) = &self.request else {
+            return Ok(None);
+        };
+        let shown = path.display();
+        let length = std::fs::metadata(path)
+            .with_context(|| format!("cannot read `{shown}`"))?
+            .len();
+        if length > MAX_REQUEST_BYTES {
+            bail!("`{shown}` has {length} bytes, expected at most {MAX_REQUEST_BYTES}")
+        }
+        let body = std::fs::read(path).with_context(|| format!("cannot read `{shown}`"))?;
+        let json: serde_json::Value =
+            serde_json::from_slice(&body).with_context(|| format!("`{shown}` is not JSON"))?;
+        if !json.get("inputs").is_some_and(serde_json::Value::is_array) {
+            bail!("`{shown}` is no inference request: it has no array `inputs`")
+        }
+        Ok(Some(body))
+    }
+}
+
+async fn measure(request: &ProfileRequest, database: &ProfileDatabase) -> Result<Outcome> {
+    let mut progress = Progress::new(request.settings.len() as u64);
+    let mut tell = |event| progress.tell(&event);
+    tokio::select! {
+        // Its text has its causes.
+        outcome = profile(request, database, &mut tell) => outcome.map_err(|error| Error::msg(error.to_string())),
+        signal = interrupted() => bail!(
+            "{}; what was measured is kept, and the same command goes on from there", signal?
+        ),
+    }
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+async fn interrupted() -> Result<&'static str> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => pressed.context("cannot listen for SIGINT").map(|()| "interrupted"),
+        _ = terminate.recv() => Ok("terminated"),
+        _ = hangup.recv() => Ok("hung up"),
+    }
+}

@@ -1,0 +1,141 @@
+//! A profile for people and for programs.
+
+use std::io::{Write as _, stdout};
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::args::{Format, ProfileArgs};
+use crate::database::StoredProfile;
+use crate::measurement::Measurement;
+use crate::session::{Fate, Outcome};
+
+/// Writes a profile where the command line says.
+pub(super) fn write(args: &ProfileArgs, outcome: &Outcome) -> Result<()> {
+    let manifest = outcome.manifest();
+    let text = |format| match format {
+        Format::Table => Ok(table(outcome)),
+        Format::Json => Ok(serde_json::to_string_pretty(&manifest)? + "\n"),
+        Format::Yaml => serde_saphyr::to_string(&manifest).context("cannot write YAML"),
+    };
+    if let Some(path) = &args.output {
+        let format = if args.format == Format::Json {
+            Format::Json
+        } else {
+            Format::Yaml
+        };
+        std::fs::write(path, text(format)?)
+            .with_context(|| format!("cannot write `{}`", path.display()))?;
+        if args.format != Format::Table {
+            return Ok(());
+        }
+    }
+    print(&text(args.format)?)
+}
+
+/// Lists profiles.
+pub(super) fn list(profiles: &[(String, StoredProfile, usize)]) -> Result<()> {
+    let mut table = plain(&[
+        "profile",
+        "model",
+        "configurations",
+        "shared MiB",
+        "measured",
+        "machine",
+    ]);
+    for (name, profile, count) in profiles {
+        table.add_row([
+            name.clone(),
+            profile.model.clone(),
+            count.to_string(),
+            mib(profile.shared.bytes()),
+            profile.at.clone(),
+            profile.machine.processor.clone(),
+        ]);
+    }
+    print(&format!("{}\n", table.trim_fmt()))
+}
+
+fn table(outcome: &Outcome) -> String {
+    let mut table = plain(&[
+        "configuration",
+        "CPUs",
+        "own MiB",
+        "p50 ms",
+        "p90 ms",
+        "p95 ms",
+        "p99 ms",
+        "requests/s",
+        "errors",
+    ]);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for measurement in outcome.measured() {
+        table.add_row(row(measurement));
+    }
+    let mut text = format!("{}\n\n", table.trim_fmt());
+    text.push_str(&shared_line(outcome));
+    let each = outcome.fates.iter();
+    text.extend(each.filter_map(|(setting, fate)| {
+        let why = match fate {
+            Fate::Measured(_) => return None,
+            Fate::RuledOut(why) => format!("not measured, {why}"),
+            Fate::Failed(why) => format!("failed, {why}"),
+        };
+        Some(format!("{}: {why}\n", setting.name()))
+    }));
+    text
+}
+
+fn shared_line(outcome: &Outcome) -> String {
+    let (profile, shared) = (&outcome.profile, &outcome.profile.shared);
+    let unverified = outcome.measured().any(|one| !one.verified);
+    let note = if unverified {
+        "; own memory is not verified under a limit"
+    } else {
+        ""
+    };
+    format!(
+        "{}: {} MiB shared, objects: {}, manifests: {}{note}\nmeasured {} on {}, {} CPUs\n",
+        profile.model,
+        mib(shared.bytes()),
+        shared.len(),
+        shared.manifests().len(),
+        profile.at,
+        profile.machine.processor,
+        profile.machine.cpus,
+    )
+}
+
+fn row(one: &Measurement) -> [String; 9] {
+    let ms = |micros: u64| format!("{:.1}", micros as f64 / 1_000.0);
+    [
+        one.setting.name(),
+        format!("{}", one.setting.cpu_millis as f64 / 1_000.0),
+        mib(one.own_bytes),
+        ms(one.latency.p50),
+        ms(one.latency.p90),
+        ms(one.latency.p95),
+        ms(one.latency.p99),
+        format!("{:.1}", one.requests_per_second),
+        one.errors.to_string(),
+    ]
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
+}
+
+fn plain(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header);
+    table
+}
+
+fn print(text: &str) -> Result<()> {
+    stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .context("cannot write to standard output")
+}

@@ -1,0 +1,81 @@
+//! The command of an instance: placeholders and environment.
+
+use crate::setting::Setting;
+
+/// What an instance is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// c, b and p.
+    pub setting: Setting,
+    /// The TCP port on which it has to listen.
+    pub port: u16,
+}
+
+impl Placement {
+    /// The placeholders and their values.
+    fn values(&self) -> [(&'static str, &'static str, String); 4] {
+        let Setting {
+            cpu_millis,
+            batch,
+            concurrency,
+        } = self.setting;
+        [
+            ("{port}", "TETRIS_PORT", self.port.to_string()),
+            ("{batch}", "TETRIS_BATCH", batch.to_string()),
+            (
+                "{concurrency}",
+                "TETRIS_CONCURRENCY",
+                concurrency.to_string(),
+            ),
+            ("{cpu_millis}", "TETRIS_CPU_MILLIS", cpu_millis.to_string()),
+        ]
+    }
+
+    /// `command` with its placeholders replaced. Other braces stay: arguments may be JSON.
+    pub fn arguments(&self, command: &[String]) -> Vec<String> {
+        let values = self.values();
+        let replaced = |argument: &String| {
+            let each = values.iter();
+            each.fold(argument.clone(), |text, (name, _, value)| {
+                text.replace(name, value)
+            })
+        };
+        command.iter().map(replaced).collect()
+    }
+
+    /// Variables of the environment.
+    pub fn environment(&self) -> [(&'static str, String); 4] {
+        self.values().map(|(_, variable, value)| (variable, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_replaced_wherever_they_are_and_other_braces_stay() {
+        let setting = Setting {
+            cpu_millis: 500,
+            batch: 4,
+            concurrency: 2,
+        };
+        let placement = Placement { setting, port: 99 };
+        let command = [
+            "serve",
+            "--port={port}",
+            "{batch}x{concurrency}",
+            "{\"c\": {cpu_millis}}",
+        ];
+        let command = command.map(str::to_owned);
+        assert_eq!(
+            placement.arguments(&command),
+            ["serve", "--port=99", "4x2", "{\"c\": 500}"]
+        );
+        assert!(
+            placement
+                .environment()
+                .contains(&("TETRIS_BATCH", "4".to_owned()))
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! The embedded database: every finished configuration, so that an interrupted run goes on where it was.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::machine::Machine;
+use crate::measurement::Measurement;
+use crate::shared::SharedPart;
+
+/// Profile name to [`StoredProfile`], as JSON.
+const PROFILES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("profiles-v1");
+/// Profile name, identity, configuration name to [`Measurement`], as JSON.
+const MEASUREMENTS: TableDefinition<'_, (&str, &str, &str), &[u8]> =
+    TableDefinition::new("measurements-v1");
+
+/// What the database says of a profile besides its configurations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredProfile {
+    /// Hash of what defines the measurements: command, model, requests, machine.
+    pub identity: String,
+    /// The model's name in the inference protocol.
+    pub model: String,
+    /// The command, with its placeholders.
+    pub command: Vec<String>,
+    /// What it was measured on.
+    pub machine: Machine,
+    /// When the last configuration was finished, RFC 3339.
+    pub at: String,
+    /// What instances share.
+    pub shared: SharedPart,
+}
+
+/// Why the database cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DatabaseError {
+    /// Its directory cannot be made.
+    #[error("cannot make the directory `{}`: {source}", path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// There is none.
+    #[error("there is no database `{}`; measure a profile first, or name another with --database", path.display())]
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// Another process has it open.
+    #[error("another process has the database `{}` open; wait for it, or name another with --database", path.display())]
+    Busy {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A transaction failed.
+    #[error("cannot use the database `{}`: {source}", path.display())]
+    Failed {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<redb::Error>,
+    },
+    /// An entry is not what this version writes.
+    #[error("the entry `{key}` of the database `{}` cannot be read: {source}; measure it anew with --fresh", path.display())]
+    Entry {
+        /// Which database.
+        path: PathBuf,
+        /// Which entry.
+        key: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// An open database. One process has it at a time.
+#[derive(Debug)]
+pub struct ProfileDatabase {
+    database: redb::Database,
+    path: PathBuf,
+}
+
+impl ProfileDatabase {
+    /// Opens the database at `path`, and makes it if there is none.
+    pub fn create(path: &Path) -> Result<Self, DatabaseError> {
+        if let Some(parent) = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+        {
+            fs::create_dir_all(parent).map_err(|source| DatabaseError::Directory {
+                path: parent.to_owned(),
+                source,
+            })?;
+        }
+        let opened = redb::Database::create(path).map_err(|error| open_error(path, error))?;
+        let database = Self {
+            database: opened,
+            path: path.to_owned(),
+        };
+        // Readers find the tables then.
+        database.write(|_, _| Ok(()))?;
+        Ok(database)
+    }
+
+    /// Opens the database at `path`.
+    pub fn open(path: &Path) -> Result<Self, DatabaseError> {
+        if path.exists() {
+            return Self::create(path);
+        }
+        Err(DatabaseError::Missing {
+            path: path.to_owned(),
+        })
+    }
+
+    /// The profile `name`.
+    pub fn profile(&self, name: &str) -> Result<Option<StoredProfile>, DatabaseError> {
+        let found =
+            self.read(|profiles, _| Ok(profiles.get(name)?.map(|entry| entry.value().to_vec())))?;
+        found.map(|entry| self.decode(name, &entry)).transpose()
+    }
+
+    /// All profiles by name, with the number of their configurations.
+    pub fn profiles(&self) -> Result<Vec<(String, StoredProfile, usize)>, DatabaseError> {
+        let entries = self.read(|profiles, _| {
+            let each = profiles.iter()?;
+            each.map(|entry| {
+                let (name, value) = entry?;
+                Ok((name.value().to_owned(), value.value().to_vec()))
+            })
+            .collect::<Result<Vec<_>, redb::Error>>()
+        })?;
+        let each = entries.into_iter().map(|(name, entry)| {
+            let profile: StoredProfile = self.decode(&name, &entry)?;
+            let count = self.measurements(&name, &profile.identity)?.len();
+            Ok((name, profile, count))
+        });
+        each.collect()
+    }
+
+    /// The measurements of a profile under `identity`, by configuration.
+    pub fn measurements(
+        &self,
+        name: &str,
+        identity: &str,
+    ) -> Result<Vec<Measurement>, DatabaseError> {
+        let entries = self.read(|_, measurements| {
+            // U+10FFFF: after every name of a configuration.
+            let range = measurements.range((name, identity, "")..(name, identity, "\u{10ffff}"))?;
+            range
+                .map(|entry| Ok(entry?.1.value().to_vec()))
+                .collect::<Result<Vec<_>, redb::Error>>()
+        })?;
+        let each = entries.iter().map(|entry| self.decode(name, entry));
+        let mut measurements: Vec<Measurement> = each.collect::<Result<_, _>>()?;
+        measurements.sort_unstable_by_key(|one| one.setting);
+        Ok(measurements)
+    }
+
+    /// Keeps a finished configuration, durably.
+    pub fn record(
+        &self,
+        name: &str,
+        profile: &StoredProfile,
+        measurement: &Measurement,
+    ) -> Result<(), DatabaseError> {
+        let setting = measurement.setting.name();
+        let profile_json = self.encode(name, profile)?;
+        let measurement_json = self.encode(&setting, measurement)?;
+        self.write(|profiles, measurements| {
+            profiles.insert(name, &profile_json[..])?;
+            let key = (name, profile.identity.as_str(), setting.as_str());
+            measurements.insert(key, &measurement_json[..])?;
+            Ok(())
+        })
+    }
+
+    /// Forgets a profile, whatever it was measured with.
+    pub fn forget(&self, name: &str) -> Result<(), DatabaseError> {
+        self.write(|profiles, measurements| {
+            profiles.remove(name)?;
+            measurements.retain(|(profile, _, _), _| profile != name)?;
+            Ok(())
+        })
+    }
+
+    fn read<T>(
+        &self,
+        read: impl FnOnce(
+            redb::ReadOnlyTable<&'static str, &'static [u8]>,
+            redb::ReadOnlyTable<(&'static str, &'static str, &'static str), &'static [u8]>,
+        ) -> Result<T, redb::Error>,
+    ) -> Result<T, DatabaseError> {
+        let transaction = || {
+            let transaction = self.database.begin_read()?;
+            read(
+                transaction.open_table(PROFILES)?,
+                transaction.open_table(MEASUREMENTS)?,
+            )
+        };
+        transaction().map_err(|source| self.failed(source))
+    }
+
+    fn write(
+        &self,
+        write: impl FnOnce(
+            &mut redb::Table<'_, &'static str, &'static [u8]>,
+            &mut redb::Table<'_, (&'static str, &'static str, &'static str), &'static [u8]>,
+        ) -> Result<(), redb::Error>,
+    ) -> Result<(), DatabaseError> {
+        let transaction = || {
+            let transaction = self.database.begin_write()?;
+            write(
+                &mut transaction.open_table(PROFILES)?,
+                &mut transaction.open_table(MEASUREMENTS)?,
+            )?;
+            transaction.commit()?;
+            Ok(())
+        };
+        transaction().map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: redb::Error) -> DatabaseError {
+        DatabaseError::Failed {
+            path: self.path.clone(),
+            source: Box::new(source),
+        }
+    }
+
+    fn encode(&self, key: &str, value: &impl Serialize) -> Result<Vec<u8>, DatabaseError> {
+        serde_json::to_vec(value).map_err(|source| self.entry(key, source))
+    }
+
+    fn decode<T: for<'de> Deserialize<'de>>(
+        &self,
+        key: &str,
+        json: &[u8],
+    ) -> Result<T, DatabaseError> {
+        serde_json::from_slice(json).map_err(|source| self.entry(key, source))
+    }
+
+    fn entry(&self, key: &str, source: serde_json::Error) -> DatabaseError {
+        DatabaseError::Entry {
+            path: self.path.clone(),
+            key: key.to_owned(),
+            source,
+        }
+    }
+}
+
+fn open_error(path: &Path, error: redb::DatabaseError) -> DatabaseError {
+    let path = path.to_owned();
+    match error {
+        redb::DatabaseError::DatabaseAlreadyOpen => DatabaseError::Busy { path },
+        error => DatabaseError::Failed {
+            path,
+            source: Box::new(error.into()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

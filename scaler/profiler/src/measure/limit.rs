@@ -1,0 +1,45 @@
+//! The memory limit under which an instance has to pass: its own part.
+
+/// What is added to the most that an instance was seen to take, in percent, and at least
+/// [`MARGIN_BYTES`]: memory is looked at every few milliseconds, and peaks between looks are missed.
+const MARGIN_PERCENT: u64 = 5;
+/// The least that is added.
+const MARGIN_BYTES: u64 = 4 << 20;
+/// How much more each next limit is, in percent.
+const STEP_PERCENT: u64 = 10;
+/// Limits are multiples of this.
+const UNIT: u64 = 1 << 20;
+/// How many limits are tried: the last is more than twice the first.
+pub(super) const LIMITS_TRIED: usize = 9;
+
+/// The limits to try, ascending, for an instance that took `peak_bytes`.
+pub(super) fn limits(peak_bytes: u64) -> impl Iterator<Item = u64> {
+    let margin = share(peak_bytes, MARGIN_PERCENT).max(MARGIN_BYTES);
+    let first = whole(peak_bytes.saturating_add(margin));
+    std::iter::successors(Some(first), |limit| {
+        Some(whole(limit.saturating_add(share(*limit, STEP_PERCENT))))
+    })
+    .take(LIMITS_TRIED)
+}
+
+const fn share(bytes: u64, percent: u64) -> u64 {
+    bytes.saturating_mul(percent) / 100
+}
+
+const fn whole(bytes: u64) -> u64 {
+    bytes.div_ceil(UNIT).saturating_mul(UNIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_begin_a_little_above_the_peak_and_grow() {
+        let all: Vec<_> = limits(1_000 << 20).map(|limit| limit >> 20).collect();
+        assert_eq!(all[..3], [1_050, 1_155, 1_271]);
+        assert_eq!(all.len(), LIMITS_TRIED);
+        assert_eq!(limits(1).next(), Some(5 << 20));
+        assert_eq!(limits(u64::MAX).count(), LIMITS_TRIED);
+    }
+}

@@ -1,0 +1,272 @@
+//! One configuration: a start under load without a memory limit, and starts under limits until one passes.
+
+mod error;
+mod limit;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::sleep;
+
+pub use error::MeasureError;
+use limit::limits;
+
+use crate::cgroup::{Hierarchy, Limits};
+use crate::cpus::CpuList;
+use crate::instance::{Instance, InstanceError, MemoryProbe, Place};
+use crate::load::{Amount, LoadError, Seen, drive};
+use crate::measurement::Measurement;
+use crate::oip::{OipClient, OipError, RequestShape, bodies};
+use crate::setting::Setting;
+use crate::shared::{MappedObjects, SharedPart, SharedStore};
+
+/// How often memory is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often smaps_rollup is: the kernel walks all page tables for it.
+const LOOK_AT_PROCESSES_EVERY: Duration = Duration::from_millis(250);
+/// Starts until one finds all its tensors in the store.
+const COLD_STARTS: u32 = 3;
+/// How much slower the median may be under a memory limit: one that makes the instance read its libraries from
+/// disk again and again is no limit to live with.
+const SLOWER_AT_MOST: u64 = 2;
+/// Requests under a memory limit, and the longest time for them.
+const VERIFY_REQUESTS: usize = 200;
+const VERIFY_TIME: Duration = Duration::from_secs(5);
+
+/// What is the same for all configurations.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) command: Vec<String>,
+    pub(crate) model: String,
+    pub(crate) bodies: Arc<Vec<Vec<u8>>>,
+    pub(crate) store: Option<SharedStore>,
+    pub(crate) hierarchy: Option<Hierarchy>,
+    pub(crate) cpus: CpuList,
+    pub(crate) amount: Amount,
+    pub(crate) ready_within: Duration,
+}
+
+/// Where requests come from.
+#[derive(Debug)]
+pub(crate) enum RequestSource {
+    /// Made from the model's metadata.
+    Metadata(RequestShape),
+    /// This one, always.
+    Given(Vec<u8>),
+}
+
+/// What one start was like.
+struct Run {
+    seen: Seen,
+    peak_bytes: u64,
+    oom_kills: u64,
+    mapped: MappedObjects,
+}
+
+impl Bench {
+    /// Starts the command once without limits, makes the requests and asks each once: afterwards the model is in the store and the
+    /// command's files are in the page cache, charged to nobody who is measured.
+    pub(crate) async fn first_start(
+        &mut self,
+        setting: Setting,
+        source: &RequestSource,
+    ) -> Result<(), MeasureError> {
+        let mut instance = Instance::start(&self.command, setting, &Place::Free).await?;
+        let client = self.client(&instance)?;
+        instance.ready(&client, self.ready_within).await?;
+        let asked = async {
+            let made = match source {
+                RequestSource::Given(body) => vec![body.clone()],
+                RequestSource::Metadata(shape) => bodies(&client.metadata().await?, *shape)?,
+            };
+            for body in &made {
+                client.checked_infer(body).await?;
+            }
+            Ok(made)
+        };
+        let made = alive(&mut instance, "answering the first requests", asked).await?;
+        self.bodies = Arc::new(made);
+        Ok(())
+    }
+
+    /// Measures one configuration. `says` is told what is being done.
+    pub(crate) async fn measure(
+        &self,
+        setting: Setting,
+        says: &mut (dyn FnMut(String) + Send),
+    ) -> Result<(Measurement, SharedPart), MeasureError> {
+        let run = self.warm_run(setting).await?;
+        let (own_bytes, verified) = if self.hierarchy.is_some() {
+            (self.least_limit(setting, &run, says).await?, true)
+        } else {
+            (
+                limits(run.peak_bytes).next().unwrap_or(run.peak_bytes),
+                false,
+            )
+        };
+        let measurement = Measurement {
+            setting,
+            own_bytes,
+            verified,
+            latency: run.seen.latency,
+            requests: run.seen.requests,
+            errors: run.seen.errors,
+            requests_per_second: run.seen.requests_per_second,
+        };
+        Ok((measurement, run.mapped.shared))
+    }
+
+    /// A run that found all its tensors in the store.
+    async fn warm_run(&self, setting: Setting) -> Result<Run, MeasureError> {
+        for _ in 0..COLD_STARTS {
+            let run = self.run(setting, None, self.amount).await?;
+            if !run.mapped.published_since || self.hierarchy.is_none() {
+                return Ok(run);
+            }
+        }
+        let store = self
+            .store
+            .as_ref()
+            .map_or_else(PathBuf::new, SharedStore::root);
+        Err(MeasureError::Cold {
+            starts: COLD_STARTS,
+            store: store.display().to_string(),
+        })
+    }
+
+    /// The least of the limits under which it passes.
+    async fn least_limit(
+        &self,
+        setting: Setting,
+        free: &Run,
+        says: &mut (dyn FnMut(String) + Send),
+    ) -> Result<u64, MeasureError> {
+        let amount = Amount {
+            requests: VERIFY_REQUESTS.min(self.amount.requests),
+            time: VERIFY_TIME.min(self.amount.time),
+            ..self.amount
+        };
+        let (mut tried, mut why) = (0, String::new());
+        for limit in limits(free.peak_bytes) {
+            says(format!("under a memory limit of {} MiB", limit >> 20));
+            why = match self.run(setting, Some(limit), amount).await {
+                Ok(run) => match failed_under_limit(&run, &free.seen) {
+                    None => return Ok(limit),
+                    Some(why) => why,
+                },
+                Err(error) if is_due_to_limit(&error) => error.to_string(),
+                Err(error) => return Err(error),
+            };
+            tried = limit;
+        }
+        Err(MeasureError::NoLimit {
+            needed: free.peak_bytes,
+            tried,
+            why,
+        })
+    }
+
+    async fn run(
+        &self,
+        setting: Setting,
+        memory_bytes: Option<u64>,
+        amount: Amount,
+    ) -> Result<Run, MeasureError> {
+        let place = self.place(setting, memory_bytes)?;
+        let start = SystemTime::now();
+        let mut instance = Instance::start(&self.command, setting, &place).await?;
+        let probe = instance.probe();
+        let mut peak_bytes = 0;
+        let seen = tokio::select! {
+            seen = self.load(&mut instance, setting, amount) => seen?,
+            never = watch(&probe, &mut peak_bytes) => match never {},
+        };
+        let mapped = match &self.store {
+            Some(store) => store.mapped_by(&instance.processes(), start)?,
+            None => MappedObjects::default(),
+        };
+        Ok(Run {
+            seen,
+            peak_bytes: peak_bytes.max(probe.own_bytes()),
+            oom_kills: probe.oom_kills(),
+            mapped,
+        })
+    }
+
+    async fn load(
+        &self,
+        instance: &mut Instance,
+        setting: Setting,
+        amount: Amount,
+    ) -> Result<Seen, MeasureError> {
+        let client = self.client(instance)?;
+        instance.ready(&client, self.ready_within).await?;
+        let load = async { Ok(drive(&client, &self.bodies, setting.clients(), amount).await?) };
+        alive(instance, "under load", load).await
+    }
+
+    fn client(&self, instance: &Instance) -> Result<OipClient, OipError> {
+        OipClient::new(instance.port(), &self.model, self.amount.patience)
+    }
+
+    fn place(&self, setting: Setting, memory_bytes: Option<u64>) -> Result<Place, InstanceError> {
+        let cpus = self.cpus.take(setting.whole_cpus())?;
+        Ok(match &self.hierarchy {
+            None => Place::Bound(cpus),
+            Some(hierarchy) => Place::Cgroup(
+                hierarchy.clone(),
+                Limits {
+                    cpu_millis: setting.cpu_millis,
+                    cpus,
+                    memory_bytes,
+                },
+            ),
+        })
+    }
+}
+
+/// `work` with an instance, or the instance's end if that comes first.
+async fn alive<T>(
+    instance: &mut Instance,
+    doing: &'static str,
+    work: impl Future<Output = Result<T, MeasureError>>,
+) -> Result<T, MeasureError> {
+    tokio::select! {
+        done = work => done,
+        error = instance.ended(doing) => Err(error.into()),
+    }
+}
+
+async fn watch(probe: &MemoryProbe, peak_bytes: &mut u64) -> std::convert::Infallible {
+    let every = match probe {
+        MemoryProbe::Cgroup(_) => LOOK_EVERY,
+        MemoryProbe::Group(_) => LOOK_AT_PROCESSES_EVERY,
+    };
+    loop {
+        *peak_bytes = probe.own_bytes().max(*peak_bytes);
+        sleep(every).await;
+    }
+}
+
+/// Why a run under a limit did not pass, although every request was answered.
+fn failed_under_limit(run: &Run, free: &Seen) -> Option<String> {
+    let (slow, fast) = (run.seen.latency.p50, free.latency.p50);
+    if run.oom_kills > 0 {
+        return Some(format!(
+            "the kernel killed {} processes for want of memory",
+            run.oom_kills
+        ));
+    }
+    (slow > fast.saturating_mul(SLOWER_AT_MOST))
+        .then(|| format!("the median latency was {slow} us, without a limit {fast} us"))
+}
+
+/// Whether more memory may help.
+const fn is_due_to_limit(error: &MeasureError) -> bool {
+    matches!(
+        error,
+        MeasureError::Load(LoadError::Failing { .. } | LoadError::Slow { .. })
+            | MeasureError::Instance(InstanceError::Exited { .. } | InstanceError::NotReady { .. })
+    )
+}

@@ -1,0 +1,176 @@
+//! The custom resource `ModelProfile`, as it is written to files.
+
+use serde::{Deserialize, Serialize};
+
+use crate::latency::LatencyMicros;
+use crate::setting::Setting;
+
+/// Group and version of the resource.
+pub const API_VERSION: &str = "tetris.dev/v1alpha1";
+/// Its kind.
+pub const KIND: &str = "ModelProfile";
+/// The most objects that a profile lists.
+pub const MAX_LISTED_OBJECTS: usize = 8_192;
+
+/// A manifest that `kubectl apply` takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ModelProfileManifest {
+    /// [`API_VERSION`].
+    pub api_version: String,
+    /// [`KIND`].
+    pub kind: String,
+    /// Its name.
+    pub metadata: Metadata,
+    /// What was measured.
+    pub spec: ModelProfileSpec,
+}
+
+/// The name of a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metadata {
+    /// A DNS-1123 subdomain.
+    pub name: String,
+}
+
+/// A model's profile: how fast it is, what it takes, and of which objects it consists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ModelProfileSpec {
+    /// The model's name in the inference protocol.
+    pub model: String,
+    /// One entry per measured configuration.
+    pub configurations: Vec<ProfiledConfiguration>,
+    /// The model's objects in the tensor store, the largest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<ProfiledObject>,
+    /// Bytes of objects beyond those that are listed.
+    #[serde(default)]
+    pub unlisted_bytes: u64,
+    /// Ids of the store's manifests of which every object was mapped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<String>,
+    /// Where and how it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
+}
+
+/// A configuration and what it was found to be: `<c, m, b, p, l>` without the shared part of m.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfiledConfiguration {
+    /// c, b and p.
+    #[serde(flatten)]
+    pub setting: Setting,
+    /// Memory that every instance has for itself, in bytes.
+    pub own_bytes: u64,
+    /// Latency with b p requests under way, in microseconds.
+    pub latency_micros: LatencyMicros,
+}
+
+/// An object of the tensor store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProfiledObject {
+    /// BLAKE3-256 of its bytes, 64 hexadecimal digits.
+    pub id: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// Where and how a profile was measured: for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Measured {
+    /// When the last configuration was finished, RFC 3339.
+    pub at: String,
+    /// The processor.
+    pub machine: String,
+    /// Its CPUs.
+    pub cpus: u64,
+    /// Its memory, in bytes.
+    pub memory_bytes: u64,
+    /// The command of an instance, with its placeholders.
+    pub command: Vec<String>,
+    /// Requests that were measured, all configurations together.
+    pub requests: u64,
+}
+
+/// Whether `name` is a DNS-1123 subdomain, as names of resources have to be.
+pub fn is_resource_name(name: &str) -> bool {
+    let label = |label: &str| {
+        let edge =
+            |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        edge(label.chars().next()) && edge(label.chars().last()) && label.chars().all(inner)
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+/// A resource name made of a model's: lowercase, `-` for what may not be there; `None` if nothing is left.
+pub fn resource_name(model: &str) -> Option<String> {
+    let keep = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
+    let name: String = model.chars().take(200).map(keep).collect();
+    let name = name.trim_matches('-');
+    is_resource_name(name).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LITERAL: &str = r#"{
+      "apiVersion": "tetris.dev/v1alpha1", "kind": "ModelProfile", "metadata": {"name": "minilm"},
+      "spec": {
+        "model": "all-MiniLM-L6-v2",
+        "configurations": [{"cpuMillis": 2000, "batch": 4, "concurrency": 2, "ownBytes": 104857600,
+          "latencyMicros": {"p50": 1, "p90": 2, "p95": 3, "p99": 4}}],
+        "objects": [{"id": "00ff", "bytes": 12}],
+        "unlistedBytes": 7,
+        "manifests": ["aa"],
+        "measured": {"at": "2026-01-01T00:00:00Z", "machine": "m", "cpus": 2, "memoryBytes": 9, "command": ["serve", "{port}"], "requests": 50}
+      }}"#;
+
+    #[test]
+    fn field_names_are_those_of_the_resource() {
+        let literal: serde_json::Value = serde_json::from_str(LITERAL).unwrap();
+        let manifest: ModelProfileManifest = serde_json::from_value(literal.clone()).unwrap();
+        assert_eq!(
+            manifest.spec.configurations[0].setting.name(),
+            "c2000-b4-p2"
+        );
+        assert_eq!(serde_json::to_value(&manifest).unwrap(), literal);
+        let yaml = serde_saphyr::to_string(&manifest).unwrap();
+        assert_eq!(
+            serde_saphyr::from_str::<serde_json::Value>(&yaml).unwrap(),
+            literal
+        );
+        assert!(
+            yaml.contains("  - cpuMillis: 2000") || yaml.contains("- cpuMillis: 2000"),
+            "{yaml}"
+        );
+    }
+
+    #[test]
+    fn names_of_resources_are_checked_and_made() {
+        for good in ["a", "minilm-l6.v2", "0"] {
+            assert!(is_resource_name(good), "{good}");
+        }
+        for bad in ["", "A", "-a", "a-", "a..b", "a_b", &"a".repeat(254)] {
+            assert!(!is_resource_name(bad), "{bad}");
+        }
+        assert_eq!(
+            resource_name("all-MiniLM-L6-v2").unwrap(),
+            "all-minilm-l6-v2"
+        );
+        assert_eq!(resource_name("org/Model_1.5").unwrap(), "org-model-1-5");
+        assert_eq!(resource_name("///"), None);
+    }
+}

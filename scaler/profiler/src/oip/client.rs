@@ -1,0 +1,177 @@
+//! The parts of the Open Inference Protocol v2 over HTTP that a profile takes.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use reqwest::{Client, Method, Response, Url};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::error::OipError;
+use super::metadata::ModelMetadata;
+
+/// The longest metadata.
+const MAX_METADATA_BYTES: usize = 1 << 20;
+/// The longest answer of an inference.
+const MAX_ANSWER_BYTES: usize = 256 << 20;
+/// How much of an error is told.
+const TOLD_CHARS: usize = 300;
+
+/// A client of one server and model. Clones share connections, which are kept.
+#[derive(Clone, Debug)]
+pub(crate) struct OipClient {
+    http: Client,
+    server_ready: Url,
+    model: Url,
+    model_ready: Url,
+    infer: Url,
+}
+
+impl OipClient {
+    /// For `model` of the server at `port` of this machine. No request takes longer than `timeout`.
+    pub(crate) fn new(port: u16, model: &str, timeout: Duration) -> Result<Self, OipError> {
+        // Another part of the process may have installed one; no connection here is encrypted.
+        let _installed = rustls::crypto::ring::default_provider().install_default();
+        let http = Client::builder()
+            .no_proxy()
+            .timeout(timeout)
+            .pool_max_idle_per_host(usize::MAX)
+            .tcp_nodelay(true)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(OipError::Client)?;
+        Ok(Self {
+            http,
+            server_ready: url(port, &["v2", "health", "ready"])?,
+            model: url(port, &["v2", "models", model])?,
+            model_ready: url(port, &["v2", "models", model, "ready"])?,
+            infer: url(port, &["v2", "models", model, "infer"])?,
+        })
+    }
+
+    /// Whether server and model are ready.
+    pub(crate) async fn ready(&self) -> Result<(), OipError> {
+        for url in [&self.server_ready, &self.model_ready] {
+            self.ask(Method::GET, url, None, MAX_METADATA_BYTES).await?;
+        }
+        Ok(())
+    }
+
+    /// The model's inputs.
+    pub(crate) async fn metadata(&self) -> Result<ModelMetadata, OipError> {
+        let answer = self
+            .ask(Method::GET, &self.model, None, MAX_METADATA_BYTES)
+            .await?;
+        ModelMetadata::parse(&answer).map_err(|reason| malformed(&self.model, reason))
+    }
+
+    /// One inference. Its answer is read to the end.
+    pub(crate) async fn infer(&self, body: &[u8]) -> Result<Vec<u8>, OipError> {
+        self.ask(Method::POST, &self.infer, Some(body), MAX_ANSWER_BYTES)
+            .await
+    }
+
+    /// One inference whose answer is looked at: it has to have outputs.
+    pub(crate) async fn checked_infer(&self, body: &[u8]) -> Result<(), OipError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            outputs: Vec<IgnoredAny>,
+        }
+        let answer = self.infer(body).await?;
+        let parsed = serde_json::from_slice::<Answer>(&answer);
+        let parsed = parsed.map_err(|error| malformed(&self.infer, error.to_string()))?;
+        if parsed.outputs.is_empty() {
+            return Err(malformed(&self.infer, "it has no outputs".to_owned()));
+        }
+        Ok(())
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        url: &Url,
+        body: Option<&[u8]>,
+        max: usize,
+    ) -> Result<Vec<u8>, OipError> {
+        let path = || url.path().to_owned();
+        let failed = |source| OipError::Http {
+            path: path(),
+            source,
+        };
+        let mut request = self.http.request(method, url.clone());
+        if let Some(body) = body {
+            let json = ("content-type", "application/json");
+            request = request.header(json.0, json.1).body(body.to_vec());
+        }
+        let response = request.send().await.map_err(failed)?;
+        let status = response.status();
+        let answer = bounded(response, max).await.map_err(failed)?;
+        match answer {
+            None => Err(OipError::Long { path: path(), max }),
+            Some(answer) if status.is_success() => Ok(answer),
+            Some(answer) => Err(OipError::Status {
+                path: path(),
+                status: status.as_u16(),
+                body: told(&answer),
+            }),
+        }
+    }
+}
+
+/// The body, or `None` if it is longer than `max`.
+async fn bounded(mut response: Response, max: usize) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len().saturating_add(chunk.len()) > max {
+            return Ok(None);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Some(body))
+}
+
+/// The beginning of an answer, on one line.
+fn told(answer: &[u8]) -> String {
+    let text = String::from_utf8_lossy(answer.get(..4 * TOLD_CHARS).unwrap_or(answer));
+    let text = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    text.take(TOLD_CHARS).collect()
+}
+
+fn malformed(url: &Url, reason: String) -> OipError {
+    OipError::Malformed {
+        path: url.path().to_owned(),
+        reason,
+    }
+}
+
+/// A path of segments; a model's name may have characters that a URL has to escape.
+fn url(port: u16, segments: &[&str]) -> Result<Url, OipError> {
+    let base = format!("http://{}:{port}/", Ipv4Addr::LOCALHOST);
+    let wrong = || OipError::Malformed {
+        path: base.clone(),
+        reason: "it is no URL".to_owned(),
+    };
+    let mut url = Url::parse(&base).map_err(|_| wrong())?;
+    url.path_segments_mut()
+        .map_err(|()| wrong())?
+        .pop_if_empty()
+        .extend(segments);
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_models_are_escaped() {
+        let url = url(80, &["v2", "models", "org/a b?", "ready"]).unwrap();
+        assert_eq!(url.path(), "/v2/models/org%2Fa%20b%3F/ready");
+    }
+
+    #[test]
+    fn errors_are_told_on_one_line_and_in_part() {
+        assert_eq!(told(b"{\"error\":\n\"bad\"}"), "{\"error\": \"bad\"}");
+        assert_eq!(told(&[b'x'; 10_000]).len(), TOLD_CHARS);
+    }
+}

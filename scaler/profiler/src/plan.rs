@@ -1,0 +1,225 @@
+//! Which settings need no measurement, because what is measured rules them out.
+//!
+//! **Assumptions.** With the same CPU, (A1) latency does not fall when the batch or the concurrency grows; (A2) own
+//! memory does not fall when the concurrency grows; (A3) throughput has one peak over the concurrency: once it has
+//! stopped growing it does not grow again. They hold for servers that share a fixed amount of CPU among threads.
+//! Nothing is assumed about more CPU, nor about how throughput depends on the batch.
+//!
+//! **Rules.**
+//! 1. *Late.* A configuration with the same CPU and at most the same batch and concurrency is too slow for the
+//!    bound by more than [`TOLERANCE_PERCENT`]: then so is this one (A1). The bound is the objective for single requests and half
+//!    of it for batches, constraints (2) and (3) of Tetris 3.2.
+//! 2. *Saturated.* The two measured settings with the next smaller concurrency, and the same CPU and batch, are both dominated by
+//!    one with still smaller concurrency: no more throughput, no less memory, no less latency, at every percentile. Then this one is
+//!    dominated as well (A1 to A3). Two, because one may be noise.
+//!
+//! Whoever needs a dominated configuration can take the one that dominates it, for no more memory and CPU; so
+//! `solve` loses nothing.
+
+use std::fmt;
+
+use crate::latency::Percentile;
+use crate::measurement::Measurement;
+use crate::setting::Setting;
+
+/// How much slower than the bound a measurement must be before it speaks for others: two measurements of one
+/// configuration differ by less.
+pub const TOLERANCE_PERCENT: u64 = 10;
+
+/// The loosest objective that the profile is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SloBound {
+    /// The objective, in microseconds.
+    pub slo_micros: u64,
+    /// The lowest percentile that it is for.
+    pub percentile: Percentile,
+}
+
+impl SloBound {
+    fn allows(&self, batch: u32) -> u64 {
+        if batch == 1 {
+            self.slo_micros
+        } else {
+            self.slo_micros / 2
+        }
+    }
+}
+
+/// Why a setting need not be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuledOut {
+    /// This smaller one is too slow already.
+    Late {
+        /// The measured setting.
+        by: Setting,
+        /// Its latency, in microseconds.
+        micros: u64,
+        /// What this setting may take at most, in microseconds.
+        allowed_micros: u64,
+    },
+    /// More threads have stopped to help.
+    Saturated {
+        /// The measured setting that is better.
+        by: Setting,
+    },
+}
+
+impl fmt::Display for RuledOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Late {
+                by,
+                micros,
+                allowed_micros,
+            } => write!(
+                f,
+                "{} takes {micros} us already, and this may take {allowed_micros} us",
+                by.name()
+            ),
+            Self::Saturated { by } => write!(
+                f,
+                "two configurations with fewer threads are no faster than {} and no smaller",
+                by.name()
+            ),
+        }
+    }
+}
+
+/// Whether what is `measured` rules `setting` out.
+pub fn ruled_out(
+    setting: Setting,
+    measured: &[Measurement],
+    bound: Option<SloBound>,
+) -> Option<RuledOut> {
+    bound
+        .and_then(|bound| late(setting, measured, bound))
+        .or_else(|| saturated(setting, measured))
+}
+
+fn late(setting: Setting, measured: &[Measurement], bound: SloBound) -> Option<RuledOut> {
+    let allowed_micros = bound.allows(setting.batch);
+    let limit = allowed_micros.saturating_mul(100 + TOLERANCE_PERCENT) / 100;
+    measured.iter().find_map(|one| {
+        let by = one.setting;
+        let smaller = by.cpu_millis == setting.cpu_millis
+            && by.batch <= setting.batch
+            && by.concurrency <= setting.concurrency;
+        let micros = one.latency.at(bound.percentile);
+        (smaller && micros > limit).then_some(RuledOut::Late {
+            by,
+            micros,
+            allowed_micros,
+        })
+    })
+}
+
+fn saturated(setting: Setting, measured: &[Measurement]) -> Option<RuledOut> {
+    let mut fewer: Vec<_> = measured
+        .iter()
+        .filter(|one| one.setting.cpu_millis == setting.cpu_millis)
+        .filter(|one| one.setting.batch == setting.batch)
+        .filter(|one| one.setting.concurrency < setting.concurrency)
+        .collect();
+    fewer.sort_unstable_by_key(|one| one.setting.concurrency);
+    let [rest @ .., before, last] = &fewer[..] else {
+        return None;
+    };
+    let better = rest
+        .iter()
+        .find(|one| dominates(one, before) && dominates(one, last))?;
+    Some(RuledOut::Saturated { by: better.setting })
+}
+
+/// Whether `one` is at least as good as `other` in everything, whatever percentile is taken for l. Both have the same CPU.
+fn dominates(one: &Measurement, other: &Measurement) -> bool {
+    let as_good = |percentile| {
+        let one = one.configuration(percentile, 0).ok()?;
+        let other = other.configuration(percentile, 0).ok()?;
+        Some(one.rate() >= other.rate() && one.least_slo_us() <= other.least_slo_us())
+    };
+    one.own_bytes <= other.own_bytes
+        && Percentile::ALL
+            .into_iter()
+            .all(|percentile| as_good(percentile) == Some(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::LatencyMicros;
+
+    fn measured(batch: u32, concurrency: u32, millis: u64, own_bytes: u64) -> Measurement {
+        let micros = millis * 1_000;
+        Measurement {
+            setting: at(batch, concurrency),
+            own_bytes,
+            verified: true,
+            latency: LatencyMicros {
+                p50: micros,
+                p90: micros,
+                p95: micros,
+                p99: micros,
+            },
+            requests: 100,
+            errors: 0,
+            requests_per_second: 1.0,
+        }
+    }
+
+    const fn at(batch: u32, concurrency: u32) -> Setting {
+        Setting {
+            cpu_millis: 1_000,
+            batch,
+            concurrency,
+        }
+    }
+
+    const BOUND: Option<SloBound> = Some(SloBound {
+        slo_micros: 100_000,
+        percentile: Percentile::P95,
+    });
+
+    #[test]
+    fn a_single_request_that_takes_more_than_half_the_objective_rules_batches_out() {
+        // 60 ms is well within 100 ms for single requests, and beyond 50 ms for batches.
+        let known = [measured(1, 1, 60, 10)];
+        assert_eq!(ruled_out(at(1, 2), &known, BOUND), None);
+        assert!(ruled_out(at(2, 1), &known, BOUND).is_some());
+        assert_eq!(ruled_out(at(2, 1), &known, None), None);
+        // Within the tolerance nothing is ruled out.
+        assert_eq!(ruled_out(at(2, 1), &[measured(1, 1, 54, 10)], BOUND), None);
+    }
+
+    #[test]
+    fn latency_speaks_for_larger_settings_of_the_same_cpu_only() {
+        let known = [measured(2, 2, 200, 10)];
+        assert!(ruled_out(at(2, 3), &known, BOUND).is_some());
+        assert!(ruled_out(at(4, 2), &known, BOUND).is_some());
+        assert_eq!(ruled_out(at(2, 1), &known, BOUND), None);
+        assert_eq!(ruled_out(at(1, 3), &known, BOUND), None);
+        let other_cpu = Setting {
+            cpu_millis: 2_000,
+            ..at(4, 4)
+        };
+        assert_eq!(ruled_out(other_cpu, &known, BOUND), None);
+    }
+
+    #[test]
+    fn two_settings_that_more_threads_made_no_better_end_a_row() {
+        let peak = measured(1, 1, 10, 10);
+        let flat = [peak.clone(), measured(1, 2, 20, 11), measured(1, 3, 30, 12)];
+        assert_eq!(
+            ruled_out(at(1, 4), &flat, None),
+            Some(RuledOut::Saturated { by: at(1, 1) })
+        );
+        assert_eq!(
+            ruled_out(at(1, 4), &flat[..2], None),
+            None,
+            "one may be noise"
+        );
+        let faster = [peak.clone(), measured(1, 2, 20, 11), measured(1, 3, 29, 12)];
+        assert_eq!(ruled_out(at(1, 4), &faster, None), None);
+        let smaller = [peak, measured(1, 2, 20, 11), measured(1, 3, 30, 9)];
+        assert_eq!(ruled_out(at(1, 4), &smaller, None), None);
+    }
+}

@@ -1,0 +1,260 @@
+//! A profile from its first configuration to its last.
+
+mod error;
+mod event;
+mod outcome;
+mod request;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+pub use error::ProfileError;
+pub use event::Event;
+pub use outcome::{Fate, Outcome};
+pub use request::ProfileRequest;
+
+use crate::cgroup::{Cgroup, CgroupError, Hierarchy, Limits, sweep};
+use crate::cpus::CpuList;
+use crate::database::{ProfileDatabase, StoredProfile};
+use crate::load::Amount;
+use crate::machine::Machine;
+use crate::measure::Bench;
+use crate::measurement::Measurement;
+use crate::plan::ruled_out;
+use crate::setting::Setting;
+use crate::shared::{SharedPart, SharedStore};
+
+/// Who is told what happens.
+pub type Listener<'a> = &'a mut (dyn FnMut(Event) + Send);
+
+/// Measures what `database` does not have yet, and keeps every finished configuration in it at once.
+///
+/// Dropping the future ends the instance that is being measured.
+pub async fn profile(
+    request: &ProfileRequest,
+    database: &ProfileDatabase,
+    tell: Listener<'_>,
+) -> Result<Outcome, ProfileError> {
+    let machine = Machine::this();
+    let identity = request.identity(&machine)?;
+    if request.fresh {
+        database.forget(&request.name)?;
+    }
+    let known = database.measurements(&request.name, &identity)?;
+    let stored = database.profile(&request.name)?;
+    let stored = stored.filter(|stored| stored.identity == identity);
+    let mut session = Session {
+        request,
+        database,
+        known,
+        profile: stored.unwrap_or_else(|| StoredProfile {
+            identity,
+            model: request.model.clone(),
+            command: request.command.clone(),
+            machine,
+            at: now(),
+            shared: SharedPart::default(),
+        }),
+    };
+    let fates = session.settings(tell).await?;
+    let outcome = Outcome {
+        name: request.name.clone(),
+        profile: session.profile,
+        fates,
+    };
+    nothing(&outcome).map_or(Ok(outcome), Err)
+}
+
+/// What the database has of the profile `name`, or `None`.
+pub fn stored(name: &str, database: &ProfileDatabase) -> Result<Option<Outcome>, ProfileError> {
+    let Some(profile) = database.profile(name)? else {
+        return Ok(None);
+    };
+    let measured = database.measurements(name, &profile.identity)?;
+    let fates = measured
+        .into_iter()
+        .map(|one| (one.setting, Fate::Measured(one)));
+    Ok(Some(Outcome {
+        name: name.to_owned(),
+        fates: fates.collect(),
+        profile,
+    }))
+}
+
+struct Session<'a> {
+    request: &'a ProfileRequest,
+    database: &'a ProfileDatabase,
+    /// All that is measured, of this grid and earlier ones.
+    known: Vec<Measurement>,
+    profile: StoredProfile,
+}
+
+impl Session<'_> {
+    async fn settings(&mut self, tell: Listener<'_>) -> Result<Vec<(Setting, Fate)>, ProfileError> {
+        let settings = &self.request.settings;
+        let count = settings
+            .iter()
+            .filter(|one| self.known(**one).is_some())
+            .count();
+        if count > 0 {
+            tell(Event::Resumed { count });
+        }
+        let (mut bench, mut fates) = (None, Vec::new());
+        for (place, &setting) in settings.iter().enumerate() {
+            let fate = if let Some(known) = self.known(setting) {
+                Fate::Measured(known.clone())
+            } else if let Some(why) = ruled_out(setting, &self.known, self.request.bound) {
+                tell(Event::RuledOut(setting, why));
+                Fate::RuledOut(why)
+            } else {
+                if bench.is_none() {
+                    bench = Some(self.bench(setting, tell).await?);
+                }
+                let of = settings.len();
+                tell(Event::Measuring { setting, place, of });
+                self.measure(bench.as_ref(), setting, tell).await?
+            };
+            fates.push((setting, fate));
+        }
+        if self.request.store.is_some() && self.profile.shared.is_empty() {
+            tell(Event::Warning(
+                "the instances mapped nothing of the store; do they know of it (TETRIS_STORE)?"
+                    .to_owned(),
+            ));
+        }
+        Ok(fates)
+    }
+
+    fn known(&self, setting: Setting) -> Option<&Measurement> {
+        self.known.iter().find(|one| one.setting == setting)
+    }
+
+    async fn measure(
+        &mut self,
+        bench: Option<&Bench>,
+        setting: Setting,
+        tell: Listener<'_>,
+    ) -> Result<Fate, ProfileError> {
+        let Some(bench) = bench else {
+            return Ok(Fate::Failed(
+                "there is nothing to measure it with".to_owned(),
+            ));
+        };
+        let mut says = |what| tell(Event::Doing { setting, what });
+        let measured = bench.measure(setting, &mut says).await;
+        match measured {
+            Ok((measurement, shared)) => {
+                self.profile.shared.merge(shared);
+                self.profile.at = now();
+                self.database
+                    .record(&self.request.name, &self.profile, &measurement)?;
+                self.known.push(measurement.clone());
+                tell(Event::Measured(measurement.clone()));
+                Ok(Fate::Measured(measurement))
+            }
+            Err(error) => {
+                let error = error.to_string();
+                tell(Event::Failed(setting, error.clone()));
+                Ok(Fate::Failed(error))
+            }
+        }
+    }
+
+    /// Everything that measuring takes, and the first start.
+    async fn bench(&self, first: Setting, tell: Listener<'_>) -> Result<Bench, ProfileError> {
+        let request = self.request;
+        let cpus = CpuList::of_this_process()?;
+        let widest = request.settings.iter().map(Setting::whole_cpus).max();
+        let widest = widest.unwrap_or(1);
+        cpus.take(widest)?;
+        if widest == cpus.len() as u64 {
+            tell(Event::Warning(format!(
+                "configurations with {widest} CPUs share them with the clients that ask, and seem slower for it"
+            )));
+        }
+        let store = request
+            .store
+            .as_deref()
+            .map(SharedStore::open)
+            .transpose()?;
+        let mut bench = Bench {
+            command: request.command.clone(),
+            model: request.model.clone(),
+            bodies: Arc::default(),
+            store,
+            hierarchy: hierarchy(request, &cpus, tell)?,
+            cpus,
+            amount: Amount {
+                requests: request.requests,
+                time: request.time,
+                patience: request.request_timeout,
+            },
+            ready_within: request.ready_within,
+        };
+        tell(Event::FirstStart);
+        let started = bench.first_start(first, &request.source()).await;
+        started.map_err(ProfileError::FirstStart)?;
+        Ok(bench)
+    }
+}
+
+/// Where cgroups are made, if they can be; cgroups of profilers that were killed are removed.
+fn hierarchy(
+    request: &ProfileRequest,
+    cpus: &CpuList,
+    tell: Listener<'_>,
+) -> Result<Option<Hierarchy>, ProfileError> {
+    let error = match usable(request, cpus) {
+        Ok(hierarchy) => {
+            let removed = sweep(&hierarchy);
+            if removed > 0 {
+                tell(Event::Warning(format!(
+                    "removed {removed} cgroups of a profiler that was killed"
+                )));
+            }
+            return Ok(Some(hierarchy));
+        }
+        Err(error) => error.to_string(),
+    };
+    let mut settings = request.settings.iter();
+    if let Some(setting) = settings.find(|setting| setting.cpu_millis % 1_000 != 0) {
+        return Err(ProfileError::Fraction {
+            setting: setting.name(),
+            reason: error,
+        });
+    }
+    tell(Event::Warning(format!(
+        "no cgroup can be made, so instances are only bound to CPUs, and no memory limit is verified ({error})"
+    )));
+    Ok(None)
+}
+
+/// The hierarchy, if a cgroup with limits can be made in it.
+fn usable(request: &ProfileRequest, cpus: &CpuList) -> Result<Hierarchy, CgroupError> {
+    let hierarchy = Hierarchy::of_this_process(request.cgroup_parent.as_deref())?;
+    let limits = Limits {
+        cpu_millis: 1_000,
+        cpus: cpus.clone(),
+        memory_bytes: Some(64 << 20),
+    };
+    Cgroup::create(&hierarchy, &limits)?;
+    Ok(hierarchy)
+}
+
+/// An error if nothing of an outcome was measured or ruled out.
+fn nothing(outcome: &Outcome) -> Option<ProfileError> {
+    if outcome.measured().next().is_some() {
+        return None;
+    }
+    outcome.fates.iter().find_map(|(setting, fate)| match fate {
+        Fate::Failed(error) => Some(ProfileError::Nothing {
+            setting: setting.name(),
+            error: error.clone(),
+        }),
+        Fate::Measured(_) | Fate::RuledOut(_) => None,
+    })
+}
+
+fn now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}

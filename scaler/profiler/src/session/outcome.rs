@@ -1,0 +1,77 @@
+//! What became of a profile.
+
+use crate::database::StoredProfile;
+use crate::measurement::Measurement;
+use crate::model_profile::{
+    API_VERSION, KIND, Measured, Metadata, ModelProfileManifest, ModelProfileSpec,
+};
+use crate::plan::RuledOut;
+use crate::setting::Setting;
+
+/// What became of a configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fate {
+    /// It was measured, now or earlier.
+    Measured(Measurement),
+    /// What was measured rules it out.
+    RuledOut(RuledOut),
+    /// It could not be measured.
+    Failed(String),
+}
+
+/// A profile with everything that was asked for.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The profile's name.
+    pub name: String,
+    /// All of it but configurations.
+    pub profile: StoredProfile,
+    /// Each setting, in order.
+    pub fates: Vec<(Setting, Fate)>,
+}
+
+impl Outcome {
+    /// The configurations that were measured.
+    pub fn measured(&self) -> impl Iterator<Item = &Measurement> {
+        self.fates.iter().filter_map(|(_, fate)| match fate {
+            Fate::Measured(measurement) => Some(measurement),
+            Fate::RuledOut(_) | Fate::Failed(_) => None,
+        })
+    }
+
+    /// How many could not be measured.
+    pub fn failures(&self) -> usize {
+        let fates = self.fates.iter();
+        fates
+            .filter(|(_, fate)| matches!(fate, Fate::Failed(_)))
+            .count()
+    }
+
+    /// The resource.
+    pub fn manifest(&self) -> ModelProfileManifest {
+        let profile = &self.profile;
+        let (objects, unlisted_bytes) = profile.shared.listed();
+        ModelProfileManifest {
+            api_version: API_VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            metadata: Metadata {
+                name: self.name.clone(),
+            },
+            spec: ModelProfileSpec {
+                model: profile.model.clone(),
+                configurations: self.measured().map(Measurement::profiled).collect(),
+                objects,
+                unlisted_bytes,
+                manifests: profile.shared.manifests().to_vec(),
+                measured: Some(Measured {
+                    at: profile.at.clone(),
+                    machine: profile.machine.processor.clone(),
+                    cpus: profile.machine.cpus,
+                    memory_bytes: profile.machine.memory_bytes,
+                    command: profile.command.clone(),
+                    requests: self.measured().map(|one| one.requests).sum(),
+                }),
+            },
+        }
+    }
+}

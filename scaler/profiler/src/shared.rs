@@ -1,0 +1,184 @@
+//! The part of a model that instances share: objects of the store that an instance maps.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use tetris_store_layout::{ObjectId, Store, StoreError};
+
+use crate::model_profile::{MAX_LISTED_OBJECTS, ProfiledObject};
+use crate::processes;
+
+/// What instances of a model map: objects by id with their lengths, each once, and manifests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedPart {
+    /// Object id (hexadecimal) to length in bytes.
+    objects: BTreeMap<String, u64>,
+    /// Ids of manifests of which every object is mapped.
+    manifests: Vec<String>,
+}
+
+impl SharedPart {
+    /// All bytes, each object once.
+    pub fn bytes(&self) -> u64 {
+        self.objects.values().copied().fold(0, u64::saturating_add)
+    }
+
+    /// How many objects.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether nothing is mapped.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Ids of manifests of which every object is mapped.
+    pub fn manifests(&self) -> &[String] {
+        &self.manifests
+    }
+
+    /// Adds what another configuration maps.
+    pub fn merge(&mut self, other: Self) {
+        self.objects.extend(other.objects);
+        self.manifests.extend(other.manifests);
+        self.manifests.sort_unstable();
+        self.manifests.dedup();
+    }
+
+    /// The largest objects, as many as a profile lists, and the bytes of the others.
+    pub fn listed(&self) -> (Vec<ProfiledObject>, u64) {
+        let each = self.objects.iter();
+        let mut objects: Vec<_> = each
+            .map(|(id, &bytes)| ProfiledObject {
+                id: id.clone(),
+                bytes,
+            })
+            .collect();
+        objects.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.id.cmp(&b.id)));
+        let listed = objects.len().min(MAX_LISTED_OBJECTS);
+        let rest = objects.split_off(listed);
+        (
+            objects,
+            rest.iter()
+                .map(|object| object.bytes)
+                .fold(0, u64::saturating_add),
+        )
+    }
+}
+
+/// The store that instances load through, read-only.
+#[derive(Debug)]
+pub(crate) struct SharedStore(Store);
+
+/// What an instance maps at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct MappedObjects {
+    pub(crate) shared: SharedPart,
+    /// Whether some of it was published after the instance's start, so that its cgroup paid for it.
+    pub(crate) published_since: bool,
+}
+
+impl SharedStore {
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        Store::open(path).map(Self)
+    }
+
+    /// Where it is.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.0.root().to_owned()
+    }
+
+    /// What the processes map, which began at `start`.
+    pub(crate) fn mapped_by(
+        &self,
+        processes: &[u32],
+        start: SystemTime,
+    ) -> Result<MappedObjects, StoreError> {
+        let files = processes::mapped_files(processes);
+        let listing = self.0.objects()?;
+        let mapped = listing.objects.iter();
+        let mapped: Vec<_> = mapped
+            .filter(|entry| files.contains(&(entry.device, entry.inode)))
+            .collect();
+        let lengths: HashMap<ObjectId, u64> = mapped
+            .iter()
+            .map(|entry| (entry.object.id, entry.object.len))
+            .collect();
+        Ok(MappedObjects {
+            published_since: mapped.iter().any(|entry| entry.published >= start),
+            shared: SharedPart {
+                manifests: self.covered_manifests(&lengths.keys().copied().collect())?,
+                objects: lengths
+                    .into_iter()
+                    .map(|(id, len)| (id.to_string(), len))
+                    .collect(),
+            },
+        })
+    }
+
+    /// Manifests of which every object is mapped, at least one.
+    fn covered_manifests(&self, mapped: &HashSet<ObjectId>) -> Result<Vec<String>, StoreError> {
+        let mut covered = Vec::new();
+        for record in self.0.manifests()? {
+            // One that is damaged, or gone by now, describes nothing.
+            let Ok(Some(manifest)) = self.0.manifest(record.id) else {
+                continue;
+            };
+            let mut objects = manifest.objects.iter();
+            if !manifest.objects.is_empty() && objects.all(|one| mapped.contains(&one.object.id)) {
+                covered.push(record.id.to_string());
+            }
+        }
+        covered.sort_unstable();
+        Ok(covered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tetris_store_layout::{Access, CreateOptions};
+
+    #[test]
+    fn what_this_process_maps_is_found_once_and_nothing_else() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
+        let before = SystemTime::now();
+        let held = store.publish(&[1; 5_000], Access::ReadOnly).unwrap();
+        let again = store.map(&held.object, Access::CopyOnWrite).unwrap();
+        drop(store.publish(&[2; 6_000], Access::ReadOnly).unwrap());
+        let shared = SharedStore::open(dir.path()).unwrap();
+        let own = [std::process::id()];
+        let found = shared
+            .mapped_by(&own, before - std::time::Duration::from_secs(1))
+            .unwrap();
+        assert!(found.published_since);
+        assert_eq!((found.shared.len(), found.shared.bytes()), (1, 5_000));
+        let (listed, rest) = found.shared.listed();
+        assert_eq!(
+            (listed[0].id.clone(), rest),
+            (held.object.id.to_string(), 0)
+        );
+        drop((held, again));
+        let later = SystemTime::now() + std::time::Duration::from_secs(1);
+        let found = shared.mapped_by(&own, later).unwrap();
+        assert!(found.shared.is_empty() && !found.published_since);
+    }
+
+    #[test]
+    fn a_profile_lists_the_largest_objects_and_counts_the_rest() {
+        let extra = 3;
+        let objects = (0..MAX_LISTED_OBJECTS as u64 + extra).map(|n| (format!("{n:064x}"), n + 1));
+        let part = SharedPart {
+            objects: objects.collect(),
+            manifests: Vec::new(),
+        };
+        let (listed, rest) = part.listed();
+        assert_eq!(listed.len(), MAX_LISTED_OBJECTS);
+        assert_eq!(rest, 1 + 2 + 3);
+        assert!(listed.is_sorted_by(|a, b| a.bytes >= b.bytes));
+    }
+}

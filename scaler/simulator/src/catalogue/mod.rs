@@ -1,0 +1,105 @@
+//! The models and applications of the paper's evaluation (Tetris 5.1, table 4).
+//!
+//! **From the paper:** which models make an application; sizes (table 4); Fastspeech2 and Use cannot be
+//! batched (5.3); both Resnet152 have the same pretrained parameters (5.3) and only their dense layers are
+//! retrained (5.2); the 30 ms of Lstm (figure 5); the settings of B and P (3.2). Own memory of Use, Lstm, Dssm
+//! and Textcnn69 is what the densities and reductions of 5.2 leave: Use takes 1.72 GB and saves 93 % at 32
+//! instances; Lstm saves 4.4 % at two; 256 GB hold 1,161 more of Dssm and 1,720 more of Textcnn69 when
+//! tensors are shared.
+//!
+//! **Assumed:** everything that is marked so below: work per request, objectives, memory per request, other own
+//! memory, and the law of latency ([`Model::latency_us`]). The objectives of Resnet152 and of QA-Audio are such
+//! that concurrency alone gets to the two and four threads that 5.3 tells of.
+
+mod application;
+mod model;
+
+use tetris_scaler_core::{ModelTensors, Profile, Slo};
+use tetris_store_layout::ObjectId;
+
+use crate::error::SimulationError;
+
+pub use application::Application;
+pub use model::{BATCHES, CPU_MILLIS, MB, MODELS, Model, THREADS};
+
+/// Megabytes of Resnet152 that both variants have: all but the dense layer, 2,048 x 1,000 weights of four
+/// bytes.
+const RESNET152_SHARED_MB: u64 = 223;
+
+/// A function as a scaler sees it.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// For messages: model and variant.
+    pub name: String,
+    /// Its model.
+    pub model: Model,
+    /// All its configurations.
+    pub profile: Profile,
+    /// Its objective.
+    pub slo: Slo,
+    /// Its tensors.
+    pub tensors: ModelTensors,
+}
+
+impl Function {
+    /// The function of a model; `variant` names the one that it is of a family, or is empty.
+    pub fn try_new(model: Model, variant: &str) -> Result<Self, SimulationError> {
+        let object = |part: &str| ObjectId::of(format!("{}/{part}", model.name).as_bytes());
+        let own_mb = model.tensor_mb.saturating_sub(RESNET152_SHARED_MB);
+        let tensors = if variant.is_empty() {
+            vec![(object("all"), model.tensor_mb * MB)]
+        } else {
+            vec![
+                (object("base"), RESNET152_SHARED_MB * MB),
+                (object(variant), own_mb * MB),
+            ]
+        };
+        let separator = if variant.is_empty() { "" } else { "-" };
+        Ok(Self {
+            name: format!("{}{separator}{variant}", model.name),
+            model,
+            profile: model.profile()?,
+            slo: Slo::try_from_us(model.slo_us)?,
+            tensors: ModelTensors::try_new(tensors)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::model::RESNET152;
+    use super::*;
+    use tetris_scaler_core::Configuration;
+
+    #[test]
+    fn every_function_has_a_configuration_that_meets_its_objective() {
+        for application in Application::ALL {
+            for &(model, variant) in application.stages().iter().copied().flatten() {
+                let function = Function::try_new(model, variant).unwrap();
+                assert!(
+                    function.profile.feasible(function.slo).count() > 3,
+                    "{}",
+                    function.name
+                );
+                assert_eq!(function.tensors.total_bytes(), model.tensor_mb * MB);
+                let batches = |one: &Configuration| one.batch() > 1;
+                let batched = function.profile.configurations().iter().any(batches);
+                assert_eq!(batched, model.batchable);
+            }
+        }
+    }
+
+    #[test]
+    fn variants_share_all_but_their_dense_layer() {
+        let cars = Function::try_new(RESNET152, "cars").unwrap();
+        let motorcycles = Function::try_new(RESNET152, "motorcycles").unwrap();
+        let (a, b) = (cars.tensors.objects(), motorcycles.tensors.objects());
+        let common: u64 = a
+            .iter()
+            .filter(|one| b.contains(one))
+            .map(|(_, bytes)| bytes)
+            .sum();
+        assert_eq!(common, 223 * MB);
+        assert_eq!(cars.name, "Resnet152-cars");
+    }
+}

@@ -1,0 +1,228 @@
+//! Models: what they take and how long.
+
+use serde::Serialize;
+use tetris_scaler_core::{Configuration, ConfigurationSpec, Profile};
+
+use crate::error::SimulationError;
+
+/// Bytes of a megabyte, as the paper counts.
+pub const MB: u64 = 1_000_000;
+
+/// C: CPU of an instance, in millicores. Assumed.
+pub const CPU_MILLIS: [u64; 5] = [1_000, 2_000, 4_000, 6_000, 8_000];
+/// B: batch sizes (Tetris 3.2).
+pub const BATCHES: [u32; 3] = [1, 2, 4];
+/// P: concurrent threads (Tetris 3.2).
+pub const THREADS: [u32; 4] = [1, 2, 3, 4];
+
+/// What is known of a model, or assumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Model {
+    /// As in table 4.
+    pub name: &'static str,
+    /// Tensors in memory, in megabytes: table 4, but for Use, which takes more than its file.
+    pub tensor_mb: u64,
+    /// What an instance with one thread and no batch has for itself, in megabytes.
+    pub own_mb: u64,
+    /// Whether `own_mb` follows from numbers of the paper; otherwise it is assumed.
+    pub own_from_paper: bool,
+    /// What each further request in work takes, in megabytes. Assumed.
+    pub request_mb: u64,
+    /// One request on one core, in microseconds. Assumed.
+    pub work_us: u64,
+    /// The share of the work that a batch does once, in thousandths. Assumed.
+    pub once_permille: u64,
+    /// Whether it can be batched (Tetris 5.3).
+    pub batchable: bool,
+    /// The objective, in microseconds. Assumed, but for Lstm.
+    pub slo_us: u64,
+}
+
+/// Defaults of what is assumed.
+const ASSUMED: Model = Model {
+    name: "",
+    tensor_mb: 0,
+    own_mb: 95,
+    own_from_paper: false,
+    request_mb: 10,
+    work_us: 0,
+    once_permille: 200,
+    batchable: true,
+    slo_us: 0,
+};
+
+pub(super) const SSD: Model = Model {
+    name: "SSD",
+    tensor_mb: 29,
+    work_us: 150_000,
+    slo_us: 200_000,
+    ..ASSUMED
+};
+pub(super) const RESNET152: Model = Model {
+    name: "Resnet152",
+    tensor_mb: 231,
+    request_mb: 20,
+    work_us: 600_000,
+    slo_us: 350_000,
+    ..ASSUMED
+};
+pub(super) const STT: Model = Model {
+    name: "Stt",
+    tensor_mb: 176,
+    work_us: 500_000,
+    slo_us: 400_000,
+    ..ASSUMED
+};
+pub(super) const USE_QA: Model = Model {
+    name: "Use-qa",
+    tensor_mb: 568,
+    work_us: 120_000,
+    slo_us: 200_000,
+    ..ASSUMED
+};
+pub(super) const FASTSPEECH2: Model = Model {
+    name: "Fastspeech2",
+    tensor_mb: 119,
+    work_us: 300_000,
+    batchable: false,
+    slo_us: 300_000,
+    ..ASSUMED
+};
+pub(super) const USE: Model = Model {
+    name: "Use",
+    tensor_mb: 1_651,
+    own_mb: 69,
+    own_from_paper: true,
+    work_us: 60_000,
+    batchable: false,
+    slo_us: 100_000,
+    ..ASSUMED
+};
+pub(super) const TEXTCNN: Model = Model {
+    name: "Textcnn69",
+    tensor_mb: 11,
+    own_mb: 35,
+    own_from_paper: true,
+    request_mb: 2,
+    work_us: 10_000,
+    once_permille: 500,
+    slo_us: 30_000,
+    ..ASSUMED
+};
+pub(super) const LSTM: Model = Model {
+    name: "Lstm",
+    tensor_mb: 23,
+    own_mb: 238,
+    work_us: 12_000,
+    ..TEXTCNN
+};
+pub(super) const DSSM: Model = Model {
+    name: "Dssm",
+    tensor_mb: 25,
+    own_mb: 63,
+    work_us: 8_000,
+    ..TEXTCNN
+};
+
+/// All models, for reports that say what is assumed.
+pub const MODELS: [Model; 9] = [
+    SSD,
+    RESNET152,
+    STT,
+    USE_QA,
+    FASTSPEECH2,
+    USE,
+    TEXTCNN,
+    LSTM,
+    DSSM,
+];
+
+impl Model {
+    /// How long a batch takes, in microseconds. Assumed: a thread has an equal share of the cores, of which nine tenths of
+    /// the work make use (Amdahl); with less than one core all of it slows down. Each thread beside it costs
+    /// 5 %, and a batch does `once_permille` of the work once.
+    pub const fn latency_us(&self, cpu_millis: u64, batch: u64, threads: u64) -> u64 {
+        let threads = if threads == 0 { 1 } else { threads };
+        let share = cpu_millis / threads;
+        let share = if share == 0 { 1 } else { share };
+        let cores_permille = if share < 1_000 {
+            1_000_000 / share
+        } else {
+            100 + 900_000 / share
+        };
+        let batch_permille = self.once_permille + (1_000 - self.once_permille) * batch;
+        let beside_permille = 1_000 + 50 * (threads - 1);
+        // 2^20 us, and factors of at most 2^20, 2^12 and 2^11: nothing wraps.
+        let work = self.work_us * cores_permille / 1_000 * batch_permille / 1_000;
+        let latency_us = work * beside_permille / 1_000;
+        if latency_us == 0 { 1 } else { latency_us }
+    }
+
+    /// What an instance has for itself, in bytes.
+    pub const fn own_bytes(&self, batch: u64, threads: u64) -> u64 {
+        (self.own_mb + self.request_mb * (batch * threads).saturating_sub(1)) * MB
+    }
+
+    /// All combinations of C, B and P, without batches where the model cannot have them.
+    pub(super) fn profile(&self) -> Result<Profile, SimulationError> {
+        let mut all = Vec::new();
+        for cpu_millis in CPU_MILLIS {
+            for batch in BATCHES
+                .into_iter()
+                .filter(|&batch| batch == 1 || self.batchable)
+            {
+                for concurrency in THREADS {
+                    let (b, p) = (batch.into(), concurrency.into());
+                    all.push(Configuration::try_new(ConfigurationSpec {
+                        cpu_millis,
+                        own_bytes: self.own_bytes(b, p),
+                        shared_bytes: self.tensor_mb * MB,
+                        batch,
+                        concurrency,
+                        latency_us: self.latency_us(cpu_millis, b, p),
+                    })?);
+                }
+            }
+        }
+        Ok(Profile::try_new(all)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_memory_is_what_the_papers_numbers_leave() {
+        // Reduction by sharing: 1 - (t + i o) / (i (t + o)), in thousandths.
+        let saved = |model: &Model, instances: u64| {
+            let (t, o) = (model.tensor_mb, model.own_mb);
+            1_000 - (t + instances * o) * 1_000 / (instances * (t + o))
+        };
+        assert!(
+            (929..=932).contains(&saved(&USE, 32)),
+            "{}",
+            saved(&USE, 32)
+        );
+        assert!((43..=45).contains(&saved(&LSTM, 2)), "{}", saved(&LSTM, 2));
+        let denser = |model: &Model| {
+            let (t, o) = (model.tensor_mb, model.own_mb);
+            (256_000 - t) / o - 256_000 / (t + o)
+        };
+        assert!(denser(&DSSM).abs_diff(1_161) < 20, "{}", denser(&DSSM));
+        assert!(
+            denser(&TEXTCNN).abs_diff(1_720) < 40,
+            "{}",
+            denser(&TEXTCNN)
+        );
+        assert_eq!(USE.tensor_mb + USE.own_mb, 1_720);
+    }
+
+    #[test]
+    fn latency_grows_with_batch_and_threads_and_falls_with_cores() {
+        assert_eq!(RESNET152.latency_us(1_000, 1, 1), 600_000);
+        assert_eq!(RESNET152.latency_us(2_000, 1, 1), 330_000);
+        assert_eq!(RESNET152.latency_us(1_000, 1, 2), 1_260_000);
+        assert_eq!(RESNET152.latency_us(1_000, 4, 1), 2_040_000);
+    }
+}

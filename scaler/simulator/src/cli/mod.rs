@@ -1,0 +1,91 @@
+//! Arguments and reports of `scaler-simulate`.
+
+pub mod html;
+mod plot;
+pub mod text;
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use tetris_scaler_core::Rate;
+use tetris_scaler_simulator::cluster::MAX_NODES;
+use tetris_scaler_simulator::trace::Kind;
+use tetris_scaler_simulator::{Grid, MAX_SECONDS, Policy};
+
+/// Simulates how systems scale the four applications of the Tetris paper, on generated request traces.
+#[derive(Debug, Parser)]
+#[command(name = "scaler-simulate", version)]
+pub struct Args {
+    /// Nodes of the cluster; two in eight have 80 CPUs and 256 GB, the others 32 and 128 GB
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES as u64))]
+    nodes: u64,
+    /// Mean load of SVT and QA-Audio, in requests per second; SS has 10 times and QA-Text 25 times that
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100))]
+    rps: u64,
+    /// How many of each application are run together, after each by itself
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=100))]
+    copies: u64,
+    /// Kinds of requests: stable, periodic, bursty
+    #[arg(long, value_delimiter = ',', default_values_t = Kind::ALL, value_parser = kind)]
+    kinds: Vec<Kind>,
+    /// Policies, by their names in reports
+    #[arg(long, value_delimiter = ',', default_values_t = Policy::ALL, value_parser = policy)]
+    policies: Vec<Policy>,
+    /// Length of a trace in seconds
+    #[arg(long, default_value_t = 1_800, value_parser = clap::value_parser!(u64).range(10..=MAX_SECONDS))]
+    seconds: u64,
+    /// Seed of traces, branches and latencies
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Form of the report
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Also write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// Form of the report.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Format {
+    /// Tables.
+    Text,
+    /// Everything, for programs.
+    Json,
+}
+
+impl Args {
+    /// What is run.
+    pub fn grid(&self) -> Grid {
+        let grid = Grid::default();
+        Grid {
+            kinds: self.kinds.clone(),
+            policies: self.policies.clone(),
+            together: self.copies as usize,
+            mean: Rate::from_rps(self.rps),
+            seconds: self.seconds,
+            warm_up_s: grid.warm_up_s.min(self.seconds / 5),
+            nodes: self.nodes as usize,
+            seed: self.seed,
+            ..grid
+        }
+    }
+}
+
+fn kind(name: &str) -> Result<Kind, String> {
+    named(&Kind::ALL, name)
+}
+
+fn policy(name: &str) -> Result<Policy, String> {
+    named(&Policy::ALL, name)
+}
+
+/// The one of `all` with that name, however it is capitalised.
+fn named<T: Copy + ToString>(all: &[T], name: &str) -> Result<T, String> {
+    let same = |one: &&T| one.to_string().eq_ignore_ascii_case(name);
+    let found = all.iter().find(same).copied();
+    found.ok_or_else(|| {
+        let names: Vec<String> = all.iter().map(T::to_string).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}

@@ -1,0 +1,133 @@
+//! All policies on all applications.
+
+use serde::Serialize;
+use tetris_scaler_core::Rate;
+
+use crate::catalogue::{Application, MODELS, Model};
+use crate::engine::simulate;
+use crate::error::SimulationError;
+use crate::outcome::Outcome;
+use crate::paper::{Checked, check};
+use crate::policy::Policy;
+use crate::scenario::{Platform, Scenario};
+use crate::trace::Kind;
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Grid {
+    /// Applications, each by itself.
+    pub applications: Vec<Application>,
+    /// How many of each are also run together, each with requests of its own.
+    pub together: usize,
+    /// Kinds of requests.
+    pub kinds: Vec<Kind>,
+    /// Policies.
+    pub policies: Vec<Policy>,
+    /// Mean load of each application, times its [`load_factor`](Application::load_factor).
+    pub mean: Rate,
+    /// Length of a trace, in seconds.
+    pub seconds: u64,
+    /// What is not counted at its start, in seconds.
+    pub warm_up_s: u64,
+    /// Nodes.
+    pub nodes: usize,
+    /// Of traces, branches and latencies.
+    pub seed: u64,
+    /// What is assumed of the platform.
+    pub platform: Platform,
+}
+
+impl Default for Grid {
+    /// The paper's testbed of eight nodes, and 30 minutes with three days of the periodic trace.
+    fn default() -> Self {
+        Self {
+            applications: Application::ALL.to_vec(),
+            together: 1,
+            kinds: Kind::ALL.to_vec(),
+            policies: Policy::ALL.to_vec(),
+            mean: Rate::from_rps(20),
+            seconds: 1_800,
+            warm_up_s: 60,
+            nodes: 8,
+            seed: 1,
+            platform: Platform::default(),
+        }
+    }
+}
+
+/// Name of the cell in which all applications run together.
+pub const TOGETHER: &str = "all";
+
+/// One policy on one trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Run {
+    /// The application, or "all" for all of them together.
+    pub cell: &'static str,
+    /// When requests came.
+    pub kind: Kind,
+    /// What scaled.
+    pub policy: Policy,
+    /// What it did.
+    pub outcome: Outcome,
+}
+
+/// All runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Comparison {
+    /// What was run.
+    pub grid: Grid,
+    /// The models, and what is assumed of them.
+    pub models: Vec<Model>,
+    /// By cell, kind and policy.
+    pub runs: Vec<Run>,
+    /// The paper's numbers beside these.
+    pub claims: Vec<Checked>,
+}
+
+impl Grid {
+    /// Names of cells and their applications.
+    pub fn cells(&self) -> Vec<(&'static str, Vec<Application>)> {
+        let each = self.applications.iter().map(|&one| (one.name(), vec![one]));
+        let together = self.applications.repeat(self.together);
+        let together = (!together.is_empty()).then_some((TOGETHER, together));
+        each.chain(together).collect()
+    }
+
+    fn scenario(&self, applications: &[Application], kind: Kind) -> Scenario {
+        Scenario {
+            applications: applications.to_vec(),
+            kind,
+            mean: self.mean,
+            seconds: self.seconds,
+            warm_up_s: self.warm_up_s,
+            nodes: self.nodes,
+            seed: self.seed,
+            platform: self.platform,
+        }
+    }
+}
+
+/// Runs all of `grid`. `clock` tells microseconds; see [`simulate`].
+pub fn compare(grid: Grid, clock: &mut dyn FnMut() -> u64) -> Result<Comparison, SimulationError> {
+    let mut runs = Vec::new();
+    for (cell, applications) in grid.cells() {
+        for &kind in &grid.kinds {
+            let scenario = grid.scenario(&applications, kind);
+            for &policy in &grid.policies {
+                let outcome = simulate(&scenario, policy, clock)?;
+                runs.push(Run {
+                    cell,
+                    kind,
+                    policy,
+                    outcome,
+                });
+            }
+        }
+    }
+    Ok(Comparison {
+        claims: check(&runs),
+        models: MODELS.to_vec(),
+        runs,
+        grid,
+    })
+}

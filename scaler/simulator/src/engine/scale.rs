@@ -1,0 +1,215 @@
+//! What the scaler does when it looks.
+
+use tetris_scaler_core::{Rate, Running, scale_in};
+
+use super::event::What;
+use super::instance::{Instance, Phase};
+use super::{SECOND_US, Simulation};
+use crate::error::SimulationError;
+use crate::policy::{self, Policy, Start};
+
+/// What was measured of a function, and what follows.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    pub(super) load: Rate,
+    pub(super) peak: Option<Rate>,
+    /// What has to be started.
+    residual: Rate,
+}
+
+impl Simulation<'_> {
+    pub(super) fn tick(&mut self, clock: &mut dyn FnMut() -> u64) -> Result<(), SimulationError> {
+        let looks = self.look()?;
+        let needed = looks.iter().any(|look| !look.residual.is_zero());
+        let began_us = clock();
+        if self.policy == Policy::SharingAware {
+            self.decide_all(&looks)?;
+        } else {
+            self.scale_each(&looks)?;
+        }
+        if needed {
+            self.decision_us.push(clock().saturating_sub(began_us));
+        }
+        self.cluster.reclaim(self.now_us)?;
+        self.sample();
+        let next_us = self.now_us + self.scenario.platform.tick_s * SECOND_US;
+        if next_us < self.scenario.seconds * SECOND_US {
+            self.events.push(next_us, What::Tick);
+        }
+        Ok(())
+    }
+
+    /// At the start there is nothing to look at: the mean load is known.
+    fn look(&mut self) -> Result<Vec<Look>, SimulationError> {
+        let tick_s = self.scenario.platform.tick_s;
+        let first = self.first_loads();
+        let mut looks = Vec::new();
+        for (function, state) in self.states.iter_mut().enumerate() {
+            let arrived = std::mem::take(&mut state.arrived);
+            let load = if self.now_us == 0 {
+                first.get(function).copied().unwrap_or_default()
+            } else {
+                Rate::from_micro_rps(arrived.saturating_mul(1_000_000) / tick_s)
+            };
+            let now_ms = self.now_us / 1_000;
+            state.peak.measured(now_ms, load)?;
+            let capacity = state.capacity(&self.instances);
+            looks.push(Look {
+                load,
+                peak: state.peak.at(now_ms),
+                residual: self.scale_in.residual(load, capacity),
+            });
+        }
+        Ok(looks)
+    }
+
+    /// The mean load of each function.
+    fn first_loads(&self) -> Vec<Rate> {
+        let mut loads = vec![Rate::ZERO; self.functions.len()];
+        for (route, &application) in self.routes.iter().zip(&self.scenario.applications) {
+            let mean = self.scenario.mean_of(application).micro_rps();
+            for stage in route {
+                let each = Rate::from_micro_rps(mean.div_ceil(stage.len().max(1) as u64));
+                for &function in stage {
+                    if let Some(load) = loads.get_mut(function) {
+                        *load = each;
+                    }
+                }
+            }
+        }
+        loads
+    }
+
+    fn scale_each(&mut self, looks: &[Look]) -> Result<(), SimulationError> {
+        for (function, look) in looks.iter().enumerate() {
+            if look.residual.is_zero() {
+                self.release(function, look);
+            } else {
+                self.start_for(function, look.residual)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start_for(&mut self, function: usize, residual: Rate) -> Result<(), SimulationError> {
+        let Some(what) = self.functions.get(function) else {
+            return Ok(());
+        };
+        let started = policy::scale_out(self.policy, what, residual, &mut self.cluster)?;
+        self.counts.unplaced += started.unplaced;
+        for start in started.starts {
+            self.launch(function, start);
+        }
+        Ok(())
+    }
+
+    pub(super) fn launch(&mut self, function: usize, start: Start) {
+        let profile = self
+            .functions
+            .get(function)
+            .map(|one| one.profile.configurations());
+        let Some(&one) = profile.and_then(|all| all.get(start.configuration)) else {
+            return;
+        };
+        let at = self.instances.len();
+        self.instances.push(Instance::new(
+            function,
+            start.node,
+            start.configuration,
+            one,
+        ));
+        if let Some(state) = self.states.get_mut(function) {
+            state.members.insert(at);
+        }
+        if self.now_us == 0 {
+            self.ready(at);
+            return;
+        }
+        let platform = &self.scenario.platform;
+        let load_us = u128::from(start.loads_bytes) * u128::from(SECOND_US)
+            / u128::from(platform.load_bytes_per_s);
+        let ready_us = self.now_us + platform.sandbox_us + load_us as u64;
+        self.events.push(ready_us, What::Ready { instance: at });
+        self.counts.starts += 1;
+        self.counts.cold_starts += u64::from(start.loads_bytes > 0);
+        self.counts.loaded_bytes += start.loads_bytes;
+    }
+
+    /// Releases what the load of a whole window does not need.
+    fn release(&mut self, function: usize, look: &Look) {
+        let (Some(state), Some(what)) = (self.states.get(function), self.functions.get(function))
+        else {
+            return;
+        };
+        let tick_s = self.scenario.platform.tick_s;
+        let ready = state
+            .members
+            .iter()
+            .filter_map(|&at| Some((at, self.instances.get(at)?)));
+        let ready: Vec<(usize, &Instance)> =
+            ready.filter(|(_, one)| one.phase == Phase::Ready).collect();
+        let running: Vec<Running> = ready
+            .iter()
+            .map(|&(at, one)| Running {
+                name: format!("{at:012}"),
+                configuration: one.configuration,
+                load: Rate::from_micro_rps(one.taken.saturating_mul(1_000_000) / tick_s),
+            })
+            .collect();
+        let released = scale_in(&running, what.slo, look.peak, &self.scale_in).release;
+        let released: Vec<usize> = released
+            .iter()
+            .filter_map(|&index| Some(ready.get(index)?.0))
+            .collect();
+        for at in released {
+            self.drain(at);
+        }
+    }
+
+    pub(super) fn drain(&mut self, at: usize) {
+        let Some(instance) = self.instances.get_mut(at) else {
+            return;
+        };
+        instance.phase = Phase::Draining;
+        let (function, idle) = (instance.function, instance.outstanding() == 0);
+        if let Some(state) = self.states.get_mut(function) {
+            state.list(at, instance);
+        }
+        if idle {
+            self.remove(at);
+        } else {
+            self.work(at);
+        }
+    }
+
+    pub(super) fn remove(&mut self, at: usize) {
+        let Some(instance) = self.instances.get_mut(at) else {
+            return;
+        };
+        instance.phase = Phase::Gone;
+        if let Some(state) = self.states.get_mut(instance.function) {
+            state.members.remove(&at);
+        }
+        if let Some(function) = self.functions.get(instance.function) {
+            let (node, one) = (instance.node, &instance.configuration);
+            self.cluster.stop(node, &function.tensors, one, self.now_us);
+        }
+    }
+
+    /// What is in use now. Starts the next count of each instance's requests.
+    fn sample(&mut self) {
+        let members = self.states.iter().flat_map(|state| &state.members);
+        let members: Vec<usize> = members.copied().collect();
+        for &at in &members {
+            if let Some(instance) = self.instances.get_mut(at) {
+                instance.taken = 0;
+            }
+        }
+        if self.now_us >= self.scenario.warm_up_s * SECOND_US {
+            let used = self.cluster.used();
+            self.memory_bytes.push(used.memory_bytes);
+            self.cpu_millis.push(used.cpu_millis);
+            self.instance_counts.push(members.len() as u64);
+        }
+    }
+}

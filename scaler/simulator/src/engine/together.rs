@@ -1,0 +1,216 @@
+//! Scaling all functions by the decisions that the operator makes.
+
+use std::sync::Arc;
+
+use tetris_scaler_core::{
+    Decision, FunctionDecision, FunctionView, InstanceView, Model, NodeView, Rate, Resources,
+    Settings, View, decide,
+};
+
+use super::instance::Phase;
+use super::scale::Look;
+use super::{SECOND_US, Simulation};
+use crate::catalogue::Function;
+use crate::error::SimulationError;
+use crate::policy::{self, Start};
+
+/// How long nothing must have started or gone before instances of a function are replaced to save memory. Assumed.
+const STEADY_US: u64 = 60 * SECOND_US;
+
+/// What decisions need beside what is seen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Deciding {
+    /// By function.
+    models: Vec<Arc<Model>>,
+    /// When something of a function last started or went.
+    changed_us: Vec<u64>,
+}
+
+impl Deciding {
+    pub(super) fn new(functions: &[Function]) -> Self {
+        let models = functions.iter().map(|function| {
+            Arc::new(Model {
+                name: function.name.clone(),
+                profile: function.profile.clone(),
+                slo: function.slo,
+                tensors: function.tensors.clone(),
+                allowed: Vec::new(),
+                alpha_bytes_per_millicore: 0,
+            })
+        });
+        Self {
+            models: models.collect(),
+            changed_us: vec![0; functions.len()],
+        }
+    }
+}
+
+impl Simulation<'_> {
+    /// Decides about all functions, and does it.
+    pub(super) fn decide_all(&mut self, looks: &[Look]) -> Result<(), SimulationError> {
+        let functions = self.function_views(looks);
+        // Indices into the view, back to instances.
+        let (numbers, instances): (Vec<usize>, Vec<InstanceView>) = self.instance_views().unzip();
+        let nodes: Vec<NodeView> = self.node_views();
+        let decision = decide(
+            &View {
+                functions: &functions,
+                instances: &instances,
+                nodes: &nodes,
+                inventory: self.cluster.inventory(),
+            },
+            &Settings::default(),
+        );
+        self.carry_out(&decision, &numbers)
+    }
+
+    fn function_views(&self, looks: &[Look]) -> Vec<FunctionView> {
+        let known = self.deciding.models.iter().zip(&self.deciding.changed_us);
+        let each = known.zip(looks).map(|((model, &changed_us), look)| {
+            let steady_us = self.now_us.saturating_sub(changed_us);
+            FunctionView {
+                model: Arc::clone(model),
+                load: Some(look.load),
+                peak: look.peak,
+                min_instances: 0,
+                max_instances: u32::MAX,
+                scale_in: self.scale_in,
+                consolidate: steady_us >= STEADY_US,
+            }
+        });
+        each.collect()
+    }
+
+    fn instance_views(&self) -> impl Iterator<Item = (usize, InstanceView)> {
+        let tick_s = self.scenario.platform.tick_s;
+        let members = self.states.iter().flat_map(|state| &state.members);
+        members.filter_map(move |&at| {
+            let one = self.instances.get(at)?;
+            let view = InstanceView {
+                name: format!("{at:012}"),
+                function: one.function,
+                configuration: Some(one.index),
+                node: Some(one.node),
+                phase: one.phase.seen()?,
+                load: Some(Rate::from_micro_rps(
+                    one.taken.saturating_mul(1_000_000) / tick_s,
+                )),
+                retiring: one.retiring,
+            };
+            Some((at, view))
+        })
+    }
+
+    fn node_views(&self) -> Vec<NodeView> {
+        let nodes = self.cluster.nodes().iter();
+        let each = nodes.map(|node| NodeView {
+            name: node.name.clone(),
+            all: node.all,
+            free: Resources {
+                memory_bytes: node.all.memory_bytes.saturating_sub(node.resident_bytes),
+                ..node.all
+            },
+            tensor_bytes: None,
+            accepts_new: true,
+        });
+        each.collect()
+    }
+
+    fn carry_out(&mut self, decision: &Decision, numbers: &[usize]) -> Result<(), SimulationError> {
+        for (function, one) in decision.functions.iter().enumerate() {
+            let changes = !(one.start.is_empty() && one.release.is_empty());
+            if let Some(changed_us) = self
+                .deciding
+                .changed_us
+                .get_mut(function)
+                .filter(|_| changes)
+            {
+                *changed_us = self.now_us;
+            }
+            for &at in &one.ranking {
+                let instance = numbers.get(at).and_then(|&at| self.instances.get_mut(at));
+                if let Some(instance) = instance {
+                    instance.retiring = one.retiring.contains(&at);
+                }
+            }
+            let released = one
+                .release
+                .iter()
+                .filter_map(|&at| numbers.get(at).copied());
+            for at in released {
+                self.drain(at);
+            }
+            self.start_all(function, one)?;
+        }
+        Ok(())
+    }
+
+    /// Each where the decision prefers it; where there is no room any more, on the next best node.
+    fn start_all(
+        &mut self,
+        function: usize,
+        decision: &FunctionDecision,
+    ) -> Result<(), SimulationError> {
+        for (&configuration, &count) in &decision.start {
+            let of = decision.preferred.get(&configuration);
+            let preferred = of.map_or(&[][..], Vec::as_slice);
+            let planned = preferred
+                .iter()
+                .flat_map(|one| std::iter::repeat_n(one.node, one.planned as usize));
+            let planned: Vec<usize> = planned.collect();
+            for number in 0..count as usize {
+                let others = preferred.iter().map(|one| one.node);
+                let nodes = planned.get(number).copied().into_iter().chain(others);
+                let nodes: Vec<usize> = nodes.collect();
+                self.start_on(function, configuration, &nodes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// On the first of `nodes` with room, or on any.
+    fn start_on(
+        &mut self,
+        function: usize,
+        configuration: usize,
+        nodes: &[usize],
+    ) -> Result<(), SimulationError> {
+        let Some(what) = self.functions.get(function) else {
+            return Ok(());
+        };
+        let Some(one) = what.profile.configurations().get(configuration) else {
+            return Ok(());
+        };
+        let mut fitting = nodes.iter().copied();
+        let fits = |&node: &usize| self.cluster.takes(node, &what.tensors, one).is_some();
+        let preferred = fitting.find(fits);
+        let node = preferred.or_else(|| policy::best_score(&self.cluster, what, one));
+        let Some(node) = node else {
+            self.counts.unplaced += 1;
+            return Ok(());
+        };
+        if let Some(loads_bytes) = self.cluster.start(node, &what.tensors, one)? {
+            self.launch(
+                function,
+                Start {
+                    node,
+                    configuration,
+                    loads_bytes,
+                },
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Phase {
+    /// As decisions see it.
+    const fn seen(self) -> Option<tetris_scaler_core::Phase> {
+        match self {
+            Self::Starting => Some(tetris_scaler_core::Phase::Starting),
+            Self::Ready => Some(tetris_scaler_core::Phase::Ready),
+            Self::Draining => Some(tetris_scaler_core::Phase::Leaving),
+            Self::Gone => None,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What a policy did.
+
+use serde::Serialize;
+
+/// Mean, median and peak of samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Samples {
+    /// Rounded down.
+    pub mean: u64,
+    /// The lower one of two.
+    pub median: u64,
+    /// The largest.
+    pub peak: u64,
+}
+
+impl Samples {
+    /// Of `samples`, in any order; zero of none.
+    pub fn of(mut samples: Vec<u64>) -> Self {
+        samples.sort_unstable();
+        let count = samples.len() as u128;
+        let sum: u128 = samples.iter().copied().map(u128::from).sum();
+        let mean = sum.checked_div(count).unwrap_or(0);
+        let middle = samples.len().saturating_sub(1) / 2;
+        Self {
+            mean: u64::try_from(mean).unwrap_or(u64::MAX),
+            median: samples.get(middle).copied().unwrap_or(0),
+            peak: samples.last().copied().unwrap_or(0),
+        }
+    }
+}
+
+/// Memory and CPU over time, all nodes together: at most [`Series::POINTS`] points, each the largest of its span.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Series {
+    /// When the first span begins, in seconds.
+    pub first_s: u64,
+    /// How long a span is, in seconds.
+    pub step_s: u64,
+    /// Memory of instances and of tensors, in bytes.
+    pub memory_bytes: Vec<u64>,
+    /// CPU of instances, in millicores.
+    pub cpu_millis: Vec<u64>,
+}
+
+impl Series {
+    /// The most points of a series.
+    pub const POINTS: usize = 240;
+
+    /// Of samples that were taken every `every_s` seconds from `first_s` on.
+    pub fn of(first_s: u64, every_s: u64, memory_bytes: &[u64], cpu_millis: &[u64]) -> Self {
+        let count = memory_bytes.len().max(cpu_millis.len());
+        let span = count.div_ceil(Self::POINTS).max(1);
+        let largest = |samples: &[u64]| {
+            let spans = samples.chunks(span);
+            spans
+                .filter_map(|span| span.iter().max().copied())
+                .collect()
+        };
+        Self {
+            first_s,
+            step_s: every_s.saturating_mul(span as u64),
+            memory_bytes: largest(memory_bytes),
+            cpu_millis: largest(cpu_millis),
+        }
+    }
+}
+
+/// What a policy did with a scenario. All but the times of decisions follow from the seed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// Requests for applications.
+    pub requests: u64,
+    /// Requests that took longer than the objectives of their functions together, or were not served.
+    pub violations: u64,
+    /// Times that a request found no ready instance with room.
+    pub waited: u64,
+    /// Memory of instances and of tensors, all nodes together, in bytes.
+    pub memory_bytes: Samples,
+    /// CPU of instances, in millicores.
+    pub cpu_millis: Samples,
+    /// Both over time.
+    pub series: Series,
+    /// Instances.
+    pub instances: Samples,
+    /// Instances that were started.
+    pub starts: u64,
+    /// Instances that had to load tensors: cold starts.
+    pub cold_starts: u64,
+    /// What they loaded, in bytes.
+    pub loaded_bytes: u64,
+    /// Instances for which there was no room, each time that they were wanted.
+    pub unplaced: u64,
+    /// How long the scaler took each time that something had to be started, in microseconds, by the clock that was given.
+    pub decision_us: Samples,
+    /// How often that was.
+    pub decisions: u64,
+}
+
+impl Outcome {
+    /// Violations per thousand requests.
+    pub const fn violations_permille(&self) -> u64 {
+        match (self.violations * 1_000).checked_div(self.requests) {
+            Some(permille) => permille,
+            None => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_is_bounded_and_keeps_every_peak() {
+        let mut samples = vec![1; 1_000];
+        samples[777] = 9;
+        let series = Series::of(60, 5, &samples, &samples[..7]);
+        assert_eq!((series.first_s, series.step_s), (60, 25));
+        assert_eq!(series.memory_bytes.len(), 200);
+        assert_eq!(series.memory_bytes[155], 9);
+        assert_eq!(series.cpu_millis, [1, 1]);
+    }
+
+    #[test]
+    fn samples_are_summed_up() {
+        let all = Samples::of(vec![9, 1, 3, 3]);
+        assert_eq!(
+            all,
+            Samples {
+                mean: 4,
+                median: 3,
+                peak: 9
+            }
+        );
+        assert_eq!(Samples::of(vec![]), Samples::default());
+        let large = Samples::of(vec![u64::MAX; 3]);
+        assert_eq!(large.mean, u64::MAX);
+    }
+}

@@ -1,0 +1,206 @@
+//! What Tetris says that its evaluation showed (5.3, figures 12 to 14), as far as the text has numbers.
+
+use serde::Serialize;
+
+use crate::catalogue::Application;
+use crate::compare::Run;
+use crate::policy::Policy;
+use crate::trace::Kind;
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Mean memory.
+    MeanMemory,
+    /// Peak memory.
+    PeakMemory,
+    /// Mean CPU.
+    MeanCpu,
+}
+
+impl Measure {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MeanMemory => "mean memory",
+            Self::PeakMemory => "peak memory",
+            Self::MeanCpu => "mean CPU",
+        }
+    }
+
+    fn of(self, run: &Run) -> u64 {
+        match self {
+            Self::MeanMemory => run.outcome.memory_bytes.mean,
+            Self::PeakMemory => run.outcome.memory_bytes.peak,
+            Self::MeanCpu => run.outcome.cpu_millis.mean,
+        }
+    }
+}
+
+/// One number of the paper: how much less `policy` takes than `against`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Claim {
+    /// What takes less.
+    pub policy: Policy,
+    /// Than what.
+    pub against: Policy,
+    /// Of what.
+    pub measure: Measure,
+    /// Of which application.
+    pub application: Application,
+    /// Under which requests; all kinds if none is given.
+    pub kind: Option<Kind>,
+    /// How much less, in percent.
+    pub percent: u32,
+}
+
+/// A claim, and what the simulation says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// The paper's.
+    pub claim: Claim,
+    /// How much less it is here, in thousandths; below zero if it is more. `None` if that was not run.
+    pub simulated_permille: Option<i64>,
+}
+
+const PERCENTS: [(Policy, Measure, [u32; 4]); 4] = [
+    (Policy::Infless, Measure::MeanMemory, [86, 64, 69, 65]),
+    (Policy::Infless, Measure::PeakMemory, [87, 68, 71, 65]),
+    (Policy::Photons, Measure::MeanMemory, [68, 33, 37, 21]),
+    (Policy::Photons, Measure::PeakMemory, [67, 43, 39, 22]),
+];
+
+/// All numbers of figures 12 and 13 that the text gives. Those against Photons are not said to be of stable requests;
+/// they follow those that are.
+pub fn claims() -> Vec<Claim> {
+    let memory = PERCENTS.iter().flat_map(|&(against, measure, percents)| {
+        Application::ALL
+            .into_iter()
+            .zip(percents)
+            .map(move |(application, percent)| Claim {
+                policy: Policy::Tetris,
+                against,
+                measure,
+                application,
+                kind: Some(Kind::Stable),
+                percent,
+            })
+    });
+    let cpu = [(Policy::TetrisRo, 42), (Policy::Infless, 39)].map(|(policy, percent)| Claim {
+        policy,
+        against: Policy::Photons,
+        measure: Measure::MeanCpu,
+        application: Application::Ss,
+        kind: None,
+        percent,
+    });
+    memory.chain(cpu).collect()
+}
+
+/// Violations of Tetris and INFless stay below this, in percent (figure 14a).
+pub const MOST_VIOLATIONS_PERCENT: u32 = 4;
+
+/// Memory that Tetris saves per 100 requests per second, in tenths of a gigabyte, against INFless and Photons
+/// (figure 14b).
+pub const SAVED_TENTHS_GB: [(Policy, u64); 2] = [(Policy::Infless, 615), (Policy::Photons, 202)];
+
+/// All claims beside what `runs` say.
+pub fn check(runs: &[Run]) -> Vec<Checked> {
+    let checked = |claim: Claim| Checked {
+        claim,
+        simulated_permille: claim.simulated_permille(runs),
+    };
+    claims().into_iter().map(checked).collect()
+}
+
+impl Claim {
+    fn simulated_permille(&self, runs: &[Run]) -> Option<i64> {
+        let sum = |policy: Policy| -> u64 {
+            let own = runs.iter().filter(|run| {
+                run.cell == self.application.name()
+                    && run.policy == policy
+                    && self.kind.is_none_or(|kind| run.kind == kind)
+            });
+            own.map(|run| self.measure.of(run)).sum()
+        };
+        less_permille(sum(self.policy), sum(self.against))
+    }
+}
+
+/// How much less `one` is than `other`, in thousandths.
+fn less_permille(one: u64, other: u64) -> Option<i64> {
+    let permille = (u128::from(one) * 1_000).checked_div(u128::from(other))?;
+    i64::try_from(permille)
+        .ok()
+        .map(|permille| 1_000 - permille)
+}
+
+/// Memory that Tetris saves against another policy, in bytes per 100 requests per second, each of the four applications
+/// under stable requests; `None` if they were not run. Below zero if it takes more.
+pub fn saved_bytes_per_100_rps(runs: &[Run], against: Policy, mean_micro_rps: u64) -> Option<i128> {
+    let mean = |policy: Policy, application: Application| {
+        let mut own = runs.iter().filter(|run| {
+            run.cell == application.name() && run.kind == Kind::Stable && run.policy == policy
+        });
+        own.next()
+            .map(|run| i128::from(run.outcome.memory_bytes.mean))
+    };
+    let mut saved = 0;
+    for application in Application::ALL {
+        saved += mean(against, application)? - mean(Policy::Tetris, application)?;
+    }
+    let factors: u64 = Application::ALL.map(Application::load_factor).iter().sum();
+    let all_micro_rps = i128::from(mean_micro_rps) * i128::from(factors);
+    (saved * 100_000_000).checked_div(all_micro_rps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{Outcome, Samples};
+
+    fn run(policy: Policy, application: Application, mean: u64) -> Run {
+        let memory_bytes = Samples {
+            mean,
+            median: 0,
+            peak: 2 * mean,
+        };
+        Run {
+            cell: application.name(),
+            kind: Kind::Stable,
+            policy,
+            outcome: Outcome {
+                memory_bytes,
+                ..Outcome::default()
+            },
+        }
+    }
+
+    #[test]
+    fn claims_are_put_beside_what_was_run() {
+        let runs = [
+            run(Policy::Tetris, Application::Svt, 200),
+            run(Policy::Infless, Application::Svt, 1_000),
+        ];
+        let checked = check(&runs);
+        assert_eq!(checked.len(), 18);
+        let svt = checked[0];
+        assert_eq!((svt.claim.percent, svt.simulated_permille), (86, Some(800)));
+        assert_eq!(checked[1].simulated_permille, None);
+    }
+
+    #[test]
+    fn savings_are_per_hundred_requests_of_all_applications() {
+        let mut runs = Vec::new();
+        for application in Application::ALL {
+            runs.push(run(Policy::Tetris, application, 100));
+            runs.push(run(Policy::Photons, application, 700));
+        }
+        let saved = |rps: u64| saved_bytes_per_100_rps(&runs, Policy::Photons, rps * 1_000_000);
+        // 2,400 bytes less at 37 times the load of SVT.
+        assert_eq!(saved(1), Some(6_486));
+        assert_eq!(saved(100), Some(64));
+        assert_eq!(saved_bytes_per_100_rps(&runs, Policy::Infless, 1), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! INFless, as the paper describes it: batching only, on what is left of nodes.
+//!
+//! Tetris 5.3 says why it takes most memory: models that cannot be batched gain nothing, queueing keeps
+//! batches small, and it "prefers to use the fragmented resources spanning over multiple servers for better
+//! accommodating the residual load". So: the largest batch that the load fills within the objective, of its
+//! configurations the one with most throughput per CPU, on the node with least CPU to spare.
+
+use std::cmp::Ordering;
+
+use tetris_scaler_core::{Configuration, Rate};
+
+use super::photons::too_tight;
+use super::{Start, Started, nodes};
+use crate::catalogue::Function;
+use crate::cluster::Cluster;
+use crate::error::SimulationError;
+
+/// Starts instances until nothing of `residual` is left, or nothing fits.
+pub(super) fn scale_out(
+    function: &Function,
+    residual: Rate,
+    cluster: &mut Cluster,
+) -> Result<Started, SimulationError> {
+    let order = ranked(function);
+    if order.is_empty() && !residual.is_zero() {
+        let single = |one: &Configuration| one.concurrency() == 1;
+        let reason = too_tight(&function.profile, function.slo, single);
+        return Err(super::too_tight(function, reason));
+    }
+    let mut started = Started::default();
+    let mut left = residual;
+    while !left.is_zero() {
+        let mut filled = order.iter().filter(|(_, one)| fills(function, one, left));
+        let next = filled.find_map(|&(configuration, one)| {
+            let node = nodes::fullest(cluster, function, one)?;
+            Some((configuration, one, node))
+        });
+        let Some((configuration, one, node)) = next else {
+            started.unplaced += 1;
+            break;
+        };
+        if let Some(loads_bytes) = cluster.start(node, &function.tensors, one)? {
+            started.starts.push(Start {
+                node,
+                configuration,
+                loads_bytes,
+            });
+        }
+        left = left.minus(one.rate());
+    }
+    Ok(started)
+}
+
+/// One thread each; by batch, then throughput per CPU, both descending.
+fn ranked(function: &Function) -> Vec<(usize, &Configuration)> {
+    let feasible = function.profile.feasible(function.slo);
+    let mut order: Vec<_> = feasible.filter(|(_, one)| one.concurrency() == 1).collect();
+    order.sort_by(|(_, a), (_, b)| {
+        b.batch()
+            .cmp(&a.batch())
+            .then_with(|| by_throughput_per_cpu(a, b))
+    });
+    order
+}
+
+fn by_throughput_per_cpu(a: &Configuration, b: &Configuration) -> Ordering {
+    let side = |one: &Configuration, other: &Configuration| {
+        u128::from(one.rate().micro_rps()) * u128::from(other.cpu_millis())
+    };
+    side(b, a)
+        .cmp(&side(a, b))
+        .then_with(|| a.cpu_millis().cmp(&b.cpu_millis()))
+}
+
+/// Whether `load` brings a batch within what the objective leaves beside the latency.
+fn fills(function: &Function, one: &Configuration, load: Rate) -> bool {
+    let wait_us = function.slo.us().saturating_sub(one.latency_us());
+    let requests = u128::from(load.micro_rps()) * u128::from(wait_us) / 1_000_000_000_000;
+    one.batch() == 1 || requests >= u128::from(one.batch())
+}

@@ -1,0 +1,173 @@
+//! How each system scales out: which configurations, and on which nodes.
+
+mod infless;
+mod nodes;
+mod photons;
+
+use std::fmt;
+
+use serde::Serialize;
+use tetris_scaler_core::{Rate, Selection, SloTooTight, Weights, dts, solve};
+
+use crate::catalogue::Function;
+use crate::cluster::Cluster;
+use crate::error::SimulationError;
+
+pub(crate) use nodes::best_score;
+
+/// The systems that are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Batching only, by throughput per CPU, on what is left of nodes (Tetris 2.3, 5.3).
+    Infless,
+    /// Concurrency only, as much as the objective allows, with CPU in proportion (Tetris 5.1, 5.3).
+    Photons,
+    /// DTS without sharing of tensors (Tetris 5.1).
+    TetrisRo,
+    /// DTS, then the most similar node (Tetris 3.2).
+    Tetris,
+    /// The exact solution of the integer program, then the most similar node.
+    Exact,
+    /// Configurations and nodes of all functions at once.
+    SharingAware,
+}
+
+impl Policy {
+    /// All, in the order of reports.
+    pub const ALL: [Self; 6] = [
+        Self::Infless,
+        Self::Photons,
+        Self::TetrisRo,
+        Self::Tetris,
+        Self::Exact,
+        Self::SharingAware,
+    ];
+
+    /// As in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Infless => "INFless",
+            Self::Photons => "Photons",
+            Self::TetrisRo => "Tetris-RO",
+            Self::Tetris => "Tetris",
+            Self::Exact => "exact",
+            Self::SharingAware => "sharing-aware",
+        }
+    }
+
+    /// What it does.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Infless => {
+                "batching only: the largest batch that the load fills in time, most throughput per CPU, fullest node"
+            }
+            Self::Photons => {
+                "concurrency only: as many threads as the objective allows, two cores each, emptiest node"
+            }
+            Self::TetrisRo => "DTS (Algorithm 1), no sharing of tensors, emptiest node",
+            Self::Tetris => "DTS (Algorithm 1), tensors shared, most similar node",
+            Self::Exact => "exact integer program, tensors shared, most similar node with a spread",
+            Self::SharingAware => {
+                "configurations and nodes of all functions at once, a tensor paid once per node"
+            }
+        }
+    }
+
+    /// Whether instances of a node share tensors.
+    pub const fn shares(self) -> bool {
+        matches!(self, Self::Tetris | Self::Exact | Self::SharingAware)
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// An instance to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// Index of the node.
+    pub node: usize,
+    /// Index of the configuration in the function's profile.
+    pub configuration: usize,
+    /// Bytes of tensors that it has to load.
+    pub loads_bytes: u64,
+}
+
+/// What scaling out did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Started {
+    /// Instances that found room, and take it now.
+    pub starts: Vec<Start>,
+    /// Instances that found none.
+    pub unplaced: u64,
+}
+
+/// Starts instances of one function for `residual`. [`Policy::SharingAware`] goes by
+/// [`decide`](tetris_scaler_core::decide) instead, for all functions at once; here it is the same as
+/// [`Policy::Exact`].
+pub fn scale_out(
+    policy: Policy,
+    function: &Function,
+    residual: Rate,
+    cluster: &mut Cluster,
+) -> Result<Started, SimulationError> {
+    let weights = Weights::PAPER;
+    let (profile, slo) = (&function.profile, function.slo);
+    let selection = match policy {
+        Policy::Infless => return infless::scale_out(function, residual, cluster),
+        Policy::Photons => photons::select(function, residual),
+        Policy::TetrisRo | Policy::Tetris => dts(profile, slo, residual, weights),
+        Policy::Exact | Policy::SharingAware => {
+            solve(profile, slo, residual, weights).map(|solution| solution.selection)
+        }
+    };
+    let selection = selection.map_err(|reason| too_tight(function, reason))?;
+    place_each(policy, function, &selection, cluster)
+}
+
+fn too_tight(function: &Function, reason: SloTooTight) -> SimulationError {
+    SimulationError::SloTooTight {
+        function: function.name.clone(),
+        reason,
+    }
+}
+
+fn place_each(
+    policy: Policy,
+    function: &Function,
+    selection: &Selection,
+    cluster: &mut Cluster,
+) -> Result<Started, SimulationError> {
+    let mut started = Started::default();
+    for choice in &selection.choices {
+        let Some(one) = function.profile.configurations().get(choice.configuration) else {
+            continue;
+        };
+        for done in 0..choice.count {
+            let node = match policy {
+                Policy::Infless | Policy::Photons | Policy::TetrisRo => {
+                    nodes::emptiest(cluster, function, one)
+                }
+                Policy::Tetris => nodes::most_similar(cluster, function, one),
+                Policy::Exact | Policy::SharingAware => best_score(cluster, function, one),
+            };
+            let Some(node) = node else {
+                started.unplaced += choice.count - done;
+                break;
+            };
+            if let Some(loads_bytes) = cluster.start(node, &function.tensors, one)? {
+                let configuration = choice.configuration;
+                started.starts.push(Start {
+                    node,
+                    configuration,
+                    loads_bytes,
+                });
+            }
+        }
+    }
+    Ok(started)
+}

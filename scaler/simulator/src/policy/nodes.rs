@@ -1,0 +1,97 @@
+//! Which node an instance goes to.
+
+use std::cmp::Reverse;
+
+use tetris_scaler_core::{Configuration, Similarity, Spread};
+
+use crate::catalogue::Function;
+use crate::cluster::{Cluster, Node};
+
+/// Nodes that have room for one more.
+fn fitting<'a>(
+    cluster: &'a Cluster,
+    function: &'a Function,
+    configuration: &'a Configuration,
+) -> impl Iterator<Item = (usize, &'a Node)> {
+    let nodes = cluster.nodes().iter().enumerate();
+    nodes.filter(move |&(at, node)| {
+        // What is cheap to see goes first: there may be 10,000 nodes.
+        node.free().cpu_millis >= configuration.cpu_millis()
+            && cluster
+                .takes(at, &function.tensors, configuration)
+                .is_some()
+    })
+}
+
+/// The one with most free CPU, then memory: what a scheduler does that knows of no tensors.
+pub(super) fn emptiest(
+    cluster: &Cluster,
+    function: &Function,
+    configuration: &Configuration,
+) -> Option<usize> {
+    let free = |&(at, node): &(usize, &Node)| {
+        (
+            Reverse(node.free().cpu_millis),
+            Reverse(node.free().memory_bytes),
+            at,
+        )
+    };
+    fitting(cluster, function, configuration)
+        .min_by_key(free)
+        .map(|(at, _)| at)
+}
+
+/// The one with least free CPU: fragments are used up first.
+pub(super) fn fullest(
+    cluster: &Cluster,
+    function: &Function,
+    configuration: &Configuration,
+) -> Option<usize> {
+    let free = |&(at, node): &(usize, &Node)| (node.free().cpu_millis, at);
+    fitting(cluster, function, configuration)
+        .min_by_key(free)
+        .map(|(at, _)| at)
+}
+
+/// The one with the largest theta; of several, that with most free memory (Tetris 3.2).
+pub(super) fn most_similar(
+    cluster: &Cluster,
+    function: &Function,
+    configuration: &Configuration,
+) -> Option<usize> {
+    let thetas = thetas(cluster, function);
+    let rank = |&(at, node): &(usize, &Node)| {
+        let missing = thetas
+            .get(at)
+            .map_or(u64::MAX, |theta| theta.missing_bytes());
+        (missing, Reverse(node.free().memory_bytes), at)
+    };
+    fitting(cluster, function, configuration)
+        .min_by_key(rank)
+        .map(|(at, _)| at)
+}
+
+/// The one with the best score of similarity and room; of several, the first.
+pub(crate) fn best_score(
+    cluster: &Cluster,
+    function: &Function,
+    configuration: &Configuration,
+) -> Option<usize> {
+    let thetas = thetas(cluster, function);
+    let spread = Spread::default();
+    let rank = |&(at, node): &(usize, &Node)| {
+        let score = thetas
+            .get(at)
+            .map_or(0, |&theta| spread.score(theta, node.free(), node.all));
+        (Reverse(score), at)
+    };
+    fitting(cluster, function, configuration)
+        .min_by_key(rank)
+        .map(|(at, _)| at)
+}
+
+/// theta of each node; the inventory lists them by name, which is by number.
+fn thetas(cluster: &Cluster, function: &Function) -> Vec<Similarity> {
+    let thetas = cluster.inventory().thetas(&function.tensors);
+    thetas.iter().map(|(_, theta)| theta).collect()
+}

@@ -1,0 +1,50 @@
+//! Photons, as Tetris 5.1 extends it: concurrency only, greedy.
+
+use tetris_scaler_core::{Configuration, Profile, Rate, Selection, Slo, SloTooTight};
+
+use crate::catalogue::Function;
+
+/// CPU for each thread, in millicores. The paper says that it is fixed (5.3), not how much it is.
+pub(super) const CPU_MILLIS_PER_THREAD: u64 = 2_000;
+
+/// The configuration without batches and with most threads that meets the objective, as often as the load takes.
+pub(super) fn select(function: &Function, residual: Rate) -> Result<Selection, SloTooTight> {
+    let allowed = |one: &Configuration| {
+        one.batch() == 1 && one.cpu_millis() == CPU_MILLIS_PER_THREAD * u64::from(one.concurrency())
+    };
+    let feasible = function
+        .profile
+        .feasible(function.slo)
+        .filter(|(_, one)| allowed(one));
+    let best = feasible.max_by_key(|(_, one)| one.concurrency());
+    let Some((configuration, one)) = best else {
+        return Err(too_tight(&function.profile, function.slo, allowed));
+    };
+    let count = residual.micro_rps().div_ceil(one.rate().micro_rps().max(1));
+    Ok(Selection {
+        choices: vec![tetris_scaler_core::Choice {
+            configuration,
+            count,
+        }],
+        rate: one.rate().times(count),
+        cost: u128::from(one.memory_bytes()) * u128::from(count),
+        cpu_millis: u128::from(one.cpu_millis()) * u128::from(count),
+        memory_bytes: u128::from(one.memory_bytes()) * u128::from(count),
+    })
+}
+
+/// Why none of the configurations that a policy allows will do.
+pub(super) fn too_tight(
+    profile: &Profile,
+    slo: Slo,
+    allowed: impl Fn(&Configuration) -> bool,
+) -> SloTooTight {
+    let all = profile.configurations().iter().filter(|one| allowed(one));
+    SloTooTight {
+        slo_us: slo.us(),
+        least_slo_us: all
+            .map(Configuration::least_slo_us)
+            .min()
+            .unwrap_or(u64::MAX),
+    }
+}

@@ -1,0 +1,109 @@
+//! What is simulated.
+
+use serde::Serialize;
+use tetris_scaler_core::{FieldError, Rate, ScaleInConfig};
+
+use crate::catalogue::Application;
+use crate::cluster::MAX_NODES;
+use crate::error::SimulationError;
+use crate::trace::{Kind, MAX_RPS};
+
+/// Applications, requests and a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Scenario {
+    /// Applications that run together.
+    pub applications: Vec<Application>,
+    /// When requests come.
+    pub kind: Kind,
+    /// Mean load of each application, times its [`load_factor`](Application::load_factor).
+    pub mean: Rate,
+    /// How long requests come, in seconds.
+    pub seconds: u64,
+    /// What comes before this is not counted, in seconds.
+    pub warm_up_s: u64,
+    /// Nodes.
+    pub nodes: usize,
+    /// Of traces, branches and latencies.
+    pub seed: u64,
+    /// What is assumed of the platform.
+    pub platform: Platform,
+}
+
+/// What is assumed of the platform, the same for all policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Platform {
+    /// How often the scaler looks, in seconds.
+    pub tick_s: u64,
+    /// A load that falls is believed after this, in milliseconds.
+    pub window_ms: u64,
+    /// Container and runtime, before tensors are loaded, in microseconds.
+    pub sandbox_us: u64,
+    /// How fast tensors are loaded that are not in the store, in bytes per second. From the paper: Bit-M
+    /// (3.5 GB) takes 7.9 s from the page cache and 2.8 s when all its tensors are shared (5.2).
+    pub load_bytes_per_s: u64,
+    /// A batch takes from this share of its configuration's latency up to all of it, in thousandths.
+    pub least_latency_permille: u64,
+    /// Headroom of scaling out and in.
+    pub scale_in: ScaleInConfig,
+}
+
+impl Default for Platform {
+    fn default() -> Self {
+        Self {
+            tick_s: 5,
+            window_ms: 60_000,
+            sandbox_us: 1_000_000,
+            load_bytes_per_s: 3_500_000_000 * 10 / 51,
+            least_latency_permille: 800,
+            scale_in: ScaleInConfig {
+                keep_permille: 350,
+                scale_out_permille: 200,
+                ..ScaleInConfig::default()
+            },
+        }
+    }
+}
+
+/// The longest trace, in seconds: a day.
+pub const MAX_SECONDS: u64 = 86_400;
+
+impl Scenario {
+    /// Mean load of one of its applications.
+    pub fn mean_of(&self, application: Application) -> Rate {
+        self.mean.times(application.load_factor())
+    }
+
+    pub(crate) fn check(&self) -> Result<(), SimulationError> {
+        let rps = self.mean.micro_rps() / 1_000_000;
+        let last_s = self.seconds.saturating_sub(1);
+        check("applications", self.applications.len() as u64, 1, 1_000)?;
+        check("mean_rps", rps, 0, MAX_RPS)?;
+        check("seconds", self.seconds, 1, MAX_SECONDS)?;
+        check("warm_up_s", self.warm_up_s, 0, last_s)?;
+        check("nodes", self.nodes as u64, 1, MAX_NODES as u64)?;
+        self.platform.check()
+    }
+}
+
+impl Platform {
+    fn check(&self) -> Result<(), SimulationError> {
+        check("tick_s", self.tick_s, 1, 3_600)?;
+        check("sandbox_us", self.sandbox_us, 0, 3_600_000_000)?;
+        check("load_bytes_per_s", self.load_bytes_per_s, 1, 1 << 50)?;
+        let least = self.least_latency_permille;
+        check("least_latency_permille", least, 1, 1_000)
+    }
+}
+
+fn check(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), SimulationError> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(FieldError {
+        field,
+        value,
+        min,
+        max,
+    }
+    .into())
+}

@@ -1,0 +1,183 @@
+//! Requests over time, of the three kinds of Tetris figure 8: stable, periodic and bursty.
+//!
+//! The paper's traces are of Azure Functions and are shown, not published; only their shapes are taken
+//! from it. A day is compressed: a period takes [`PERIOD_S`] seconds. A trace is a rate for each second, scaled to
+//! a given mean, and a trial for each slot of 100 us that says whether a request comes: a Poisson process
+//! for loads well below 10,000 requests/s. All of it is in integers and follows from a seed.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use tetris_scaler_core::Rate;
+
+use crate::rng::Rng;
+
+/// A day of the periodic trace, in seconds.
+pub const PERIOD_S: u64 = 600;
+/// The highest rate of one trace, in requests per second: one for each slot.
+pub const MAX_RPS: u64 = SLOTS_PER_S;
+
+const SLOTS_PER_S: u64 = 10_000;
+const SLOT_US: u64 = 1_000_000 / SLOTS_PER_S;
+/// Level of a second that has the mean rate before scaling.
+const UNIT: u64 = 1_000;
+
+/// When requests come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The same rate all the time, give or take 5 %.
+    Stable,
+    /// From a night at a fifth of the day's peak to that peak and back, give or take 5 %.
+    Periodic,
+    /// Quiet, and in each second with a probability of 1/180 a burst. Its goal is 3 to 7 times the quiet level
+    /// above it and loses a 32nd per second; each second the rate comes closer by an eighth of what lies between.
+    Bursty,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Stable, Self::Periodic, Self::Bursty];
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Stable => "stable",
+            Self::Periodic => "periodic",
+            Self::Bursty => "bursty",
+        })
+    }
+}
+
+/// The rate of each of `seconds` seconds; their mean is `mean`, up to rounding. No rate exceeds [`MAX_RPS`].
+pub fn rates(kind: Kind, seconds: u64, mean: Rate, seed: u64) -> Vec<Rate> {
+    let mut rng = Rng::new(seed, 1 + kind as u64);
+    let (mut goal, mut burst) = (0, 0);
+    let levels: Vec<u64> = (0..seconds)
+        .map(|second| match kind {
+            Kind::Stable => noisy(UNIT, &mut rng),
+            Kind::Periodic => noisy(diurnal(second % PERIOD_S), &mut rng),
+            Kind::Bursty => {
+                goal -= goal / 32;
+                if rng.below(180) == 0 {
+                    goal = rng.between(3 * UNIT, 7 * UNIT).max(goal);
+                }
+                // Both are never below zero, whichever is larger.
+                burst = burst - burst / 8 + goal / 8;
+                noisy(UNIT + burst, &mut rng)
+            }
+        })
+        .collect();
+    let sum: u64 = levels.iter().sum();
+    let scaled = |level: u64| {
+        let micro = u128::from(level) * u128::from(mean.micro_rps()) * u128::from(seconds);
+        let micro = micro.checked_div(u128::from(sum)).unwrap_or(0);
+        let most = Rate::from_rps(MAX_RPS);
+        most.min(Rate::from_micro_rps(
+            u64::try_from(micro).unwrap_or(u64::MAX),
+        ))
+    };
+    levels.into_iter().map(scaled).collect()
+}
+
+/// Give or take 5 %.
+fn noisy(level: u64, rng: &mut Rng) -> u64 {
+    level * rng.between(950, 1_050) / 1_000
+}
+
+/// A smooth rise over half of the period and the same fall: `t^2 (3 - 2 t)`.
+fn diurnal(second: u64) -> u64 {
+    let half = PERIOD_S / 2;
+    let way = if second < half {
+        second
+    } else {
+        PERIOD_S - second
+    };
+    let t = way * 1_000 / half;
+    let smooth = t * t * (3_000 - 2 * t) / 1_000_000;
+    UNIT / 5 + UNIT * 4 / 5 * smooth / 1_000
+}
+
+/// The moments at which requests come.
+#[derive(Clone, Debug)]
+pub struct Arrivals {
+    rates: Vec<Rate>,
+    rng: Rng,
+    slot: u64,
+}
+
+impl Arrivals {
+    /// At `rates`, one for each second; `stream` parts traces of one seed from each other.
+    pub fn new(rates: Vec<Rate>, seed: u64, stream: u64) -> Self {
+        Self {
+            rates,
+            rng: Rng::new(seed, 16 + stream),
+            slot: 0,
+        }
+    }
+}
+
+impl Iterator for Arrivals {
+    /// In microseconds.
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        loop {
+            let rate = self.rates.get((self.slot / SLOTS_PER_S) as usize)?;
+            let at_us = self.slot * SLOT_US;
+            self.slot += 1;
+            // A millionth of a request per second is one of 10^10 per slot.
+            if self.rng.below(SLOTS_PER_S * 1_000_000) < rate.micro_rps() {
+                return Some(at_us);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_follows_from_its_seed_and_has_the_mean() {
+        for kind in Kind::ALL {
+            let trace = rates(kind, 1_200, Rate::from_rps(50), 7);
+            assert_eq!(trace, rates(kind, 1_200, Rate::from_rps(50), 7));
+            assert_ne!(trace, rates(kind, 1_200, Rate::from_rps(50), 8));
+            let sum: Rate = trace.iter().copied().sum();
+            let asked = Rate::from_rps(50).times(1_200);
+            assert!(asked.minus(sum) < Rate::from_micro_rps(1_201) && sum <= asked);
+        }
+    }
+
+    #[test]
+    fn the_shapes_are_those_of_figure_8() {
+        let mean = Rate::from_rps(100);
+        let range = |kind| {
+            let trace = rates(kind, 1_800, mean, 3);
+            let ends = trace.iter().min().zip(trace.iter().max());
+            ends.map(|(low, high)| (low.micro_rps() / 1_000_000, high.micro_rps() / 1_000_000))
+        };
+        let (low, high) = range(Kind::Stable).unwrap();
+        assert!(low >= 94 && high <= 106, "{low} {high}");
+        let (low, high) = range(Kind::Periodic).unwrap();
+        assert!(low < 40 && (150..180).contains(&high), "{low} {high}");
+        let (low, high) = range(Kind::Bursty).unwrap();
+        assert!(low < 90 && high > 250, "{low} {high}");
+    }
+
+    #[test]
+    fn requests_come_in_order_at_the_rate() {
+        let trace = vec![Rate::from_rps(200); 100];
+        let arrivals: Vec<u64> = Arrivals::new(trace, 1, 0).collect();
+        assert!(arrivals.is_sorted_by(|a, b| a < b));
+        // Five standard deviations.
+        assert!(
+            (19_300..20_700).contains(&arrivals.len()),
+            "{}",
+            arrivals.len()
+        );
+        assert!(arrivals.last().is_some_and(|&last| last < 100_000_000));
+    }
+}

@@ -1,0 +1,99 @@
+//! What policies choose, by what the paper says that they chose (Tetris 5.3).
+
+use tetris_scaler_core::Rate;
+use tetris_scaler_simulator::Policy;
+use tetris_scaler_simulator::catalogue::{Application, Function};
+use tetris_scaler_simulator::cluster::Cluster;
+use tetris_scaler_simulator::policy::{Started, scale_out};
+
+fn functions(application: Application) -> Vec<Function> {
+    let all = application.stages().iter().copied().flatten();
+    all.map(|&(model, variant)| Function::try_new(model, variant).unwrap())
+        .collect()
+}
+
+fn start(policy: Policy, function: &Function, rps: u64, cluster: &mut Cluster) -> Started {
+    scale_out(policy, function, Rate::from_rps(rps), cluster).unwrap()
+}
+
+/// Batch size and threads of each instance.
+fn shapes(policy: Policy, function: &Function, rps: u64) -> Vec<(u32, u32)> {
+    let mut cluster = Cluster::try_new(8, policy.shares()).unwrap();
+    let started = start(policy, function, rps, &mut cluster);
+    let all = function.profile.configurations();
+    let each = started.starts.iter().map(|start| all[start.configuration]);
+    each.map(|one| (one.batch(), one.concurrency())).collect()
+}
+
+#[test]
+fn photons_runs_two_requests_of_resnet_and_four_of_qa_audio_at_once() {
+    let resnet = &functions(Application::Svt)[1];
+    assert!(
+        shapes(Policy::Photons, resnet, 20)
+            .iter()
+            .all(|&shape| shape == (1, 2))
+    );
+    for function in functions(Application::QaAudio) {
+        let shapes = shapes(Policy::Photons, &function, 20);
+        assert!(!shapes.is_empty() && shapes.iter().all(|&shape| shape == (1, 4)));
+    }
+}
+
+#[test]
+fn dts_gets_three_threads_of_resnet_where_photons_gets_two() {
+    let resnet = &functions(Application::Svt)[1];
+    assert_eq!(shapes(Policy::TetrisRo, resnet, 20), [(1, 3), (1, 3)]);
+}
+
+#[test]
+fn infless_batches_what_can_be_batched_and_has_one_thread() {
+    let text = &functions(Application::QaText)[0];
+    let (few, many) = (
+        shapes(Policy::Infless, text, 1),
+        shapes(Policy::Infless, text, 1_000),
+    );
+    assert_eq!(
+        few,
+        [(1, 1)],
+        "one request a second fills no batch within 30 ms"
+    );
+    assert!(
+        many.iter().filter(|&&shape| shape == (4, 1)).count() * 2 > many.len(),
+        "{many:?}"
+    );
+    let single = &functions(Application::Ss)[0];
+    assert!(
+        shapes(Policy::Infless, single, 100)
+            .iter()
+            .all(|&shape| shape == (1, 1))
+    );
+}
+
+#[test]
+fn infless_fills_nodes_and_others_that_share_nothing_spread() {
+    let function = &functions(Application::Ss)[0];
+    let nodes = |policy: Policy| {
+        let mut cluster = Cluster::try_new(8, false).unwrap();
+        let started = start(policy, function, 200, &mut cluster);
+        let nodes = started.starts.iter().map(|start| start.node);
+        nodes.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(nodes(Policy::Infless).len(), 1);
+    assert!(nodes(Policy::Photons).len() > 1);
+}
+
+#[test]
+fn those_that_share_go_where_the_tensors_are() {
+    let function = &functions(Application::Ss)[0];
+    for policy in [Policy::Tetris, Policy::Exact] {
+        let mut cluster = Cluster::try_new(8, true).unwrap();
+        let one = &function.profile.configurations()[0];
+        cluster.start(5, &function.tensors, one).unwrap();
+        let started = start(policy, function, 100, &mut cluster);
+        let warm = started
+            .starts
+            .iter()
+            .all(|start| start.node == 5 && start.loads_bytes == 0);
+        assert!(!started.starts.is_empty() && warm, "{policy}: {started:?}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Whole runs: what must hold whatever the policy.
+
+use tetris_scaler_core::Rate;
+use tetris_scaler_simulator::catalogue::Application;
+use tetris_scaler_simulator::trace::{Arrivals, Kind, rates};
+use tetris_scaler_simulator::{Outcome, Platform, Policy, Scenario, SimulationError, simulate};
+
+fn scenario(applications: &[Application], kind: Kind) -> Scenario {
+    Scenario {
+        applications: applications.to_vec(),
+        kind,
+        mean: Rate::from_rps(10),
+        seconds: 200,
+        warm_up_s: 20,
+        nodes: 8,
+        seed: 3,
+        platform: Platform::default(),
+    }
+}
+
+fn run(scenario: &Scenario, policy: Policy) -> Outcome {
+    simulate(scenario, policy, &mut || 0).unwrap()
+}
+
+#[test]
+fn a_run_follows_from_its_seed() {
+    for policy in Policy::ALL {
+        let scenario = scenario(&Application::ALL, Kind::Bursty);
+        let outcome = run(&scenario, policy);
+        assert_eq!(outcome, run(&scenario, policy), "{policy}");
+        let other = Scenario {
+            seed: 4,
+            ..scenario
+        };
+        assert_ne!(outcome, run(&other, policy), "{policy}");
+    }
+}
+
+#[test]
+fn every_request_is_counted_once_under_every_policy() {
+    let scenario = scenario(&[Application::QaAudio], Kind::Periodic);
+    let trace = rates(Kind::Periodic, 200, scenario.mean, 3);
+    let expected = Arrivals::new(trace, 3, 0)
+        .filter(|&at_us| at_us >= 20_000_000)
+        .count();
+    for policy in Policy::ALL {
+        let outcome = run(&scenario, policy);
+        assert_eq!(outcome.requests, expected as u64, "{policy}");
+        assert!(outcome.violations <= outcome.requests, "{policy}");
+    }
+}
+
+#[test]
+fn a_stable_load_is_served_in_time() {
+    for application in Application::ALL {
+        for policy in Policy::ALL {
+            let outcome = run(&scenario(&[application], Kind::Stable), policy);
+            let permille = outcome.violations_permille();
+            // One thread per instance: requests that come together queue.
+            let most = if policy == Policy::Infless { 150 } else { 60 };
+            assert!(
+                permille < most,
+                "{} by {policy}: {permille}",
+                application.name()
+            );
+            assert_eq!(outcome.unplaced, 0);
+        }
+    }
+}
+
+#[test]
+fn sharing_takes_less_memory_than_the_same_without() {
+    for application in [Application::Svt, Application::Ss] {
+        let scenario = scenario(&[application], Kind::Stable);
+        let own = run(&scenario, Policy::TetrisRo).memory_bytes.mean;
+        let shared = run(&scenario, Policy::Tetris).memory_bytes.mean;
+        let infless = run(&scenario, Policy::Infless).memory_bytes.mean;
+        assert!(shared < own && own <= infless, "{shared} {own} {infless}");
+    }
+}
+
+#[test]
+fn ten_thousand_nodes_change_nothing_for_those_that_share_nothing() {
+    let mut scenario = scenario(&[Application::Svt], Kind::Bursty);
+    scenario.seconds = 100;
+    let small = run(&scenario, Policy::TetrisRo);
+    scenario.nodes = 10_000;
+    assert_eq!(run(&scenario, Policy::TetrisRo), small);
+    for policy in [Policy::Tetris, Policy::Exact, Policy::SharingAware] {
+        let shared = run(&scenario, policy);
+        let (a, b) = (shared.memory_bytes.mean, small.memory_bytes.mean);
+        assert!(a < b && shared.unplaced == 0, "{policy}: {a}, {b}");
+    }
+}
+
+#[test]
+fn a_cluster_that_is_too_small_is_said_to_be() {
+    let mut scenario = scenario(&[Application::Svt], Kind::Stable);
+    scenario.nodes = 1;
+    scenario.mean = Rate::from_rps(200);
+    for policy in Policy::ALL {
+        let outcome = run(&scenario, policy);
+        assert!(outcome.unplaced > 0 && outcome.violations > 0, "{policy}");
+        assert!(outcome.cpu_millis.peak <= 80_000, "{policy}");
+        assert!(outcome.memory_bytes.peak <= 256_000_000_000, "{policy}");
+    }
+}
+
+#[test]
+fn nonsense_is_refused_by_name() {
+    let mut scenario = scenario(&[], Kind::Stable);
+    for field in ["applications", "nodes", "seconds"] {
+        let Err(SimulationError::Field(error)) = simulate(&scenario, Policy::Tetris, &mut || 0)
+        else {
+            panic!("{field} was taken");
+        };
+        assert_eq!(error.field, field);
+        if field == "applications" {
+            scenario.applications = vec![Application::Ss];
+            scenario.nodes = 0;
+        } else {
+            scenario.nodes = 1;
+            scenario.seconds = 0;
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Which nodes have room.
+
+use std::collections::HashMap;
+
+use tetris_scaler_core::Thetas;
+
+use super::nodes::{Form, by_name};
+use super::wire::{ExtenderFilterResult, NodeList};
+use crate::state::{FunctionState, Snapshot};
+use crate::units::bytes;
+
+/// The nodes whose stores have room for what is missing of the function's model, and those of which nothing is known.
+///
+/// The others are given as unresolvable: the scheduler would look for pods to preempt without knowing what that frees.
+pub fn filter(
+    snapshot: &Snapshot,
+    wanted: Option<&FunctionState>,
+    nodes: Form,
+) -> ExtenderFilterResult {
+    let mut result = ExtenderFilterResult::default();
+    let stores = wanted.map(|function| Stores::new(snapshot, function));
+    let mut passes = |node: &str| {
+        let fault = stores.as_ref().and_then(|stores| stores.fault(node));
+        let Some(fault) = fault else {
+            return true;
+        };
+        let failed = &mut result.failed_and_unresolvable_nodes;
+        failed.insert(node.to_owned(), fault);
+        false
+    };
+    match nodes {
+        Form::Names(mut names) => {
+            names.retain(|name| passes(name));
+            result.node_names = Some(names);
+        }
+        Form::Full {
+            metadata,
+            mut nodes,
+        } => {
+            nodes.retain(|(name, _)| passes(name));
+            let items = Some(nodes.into_iter().map(|(_, node)| node).collect());
+            result.nodes = Some(NodeList { metadata, items });
+        }
+    }
+    result
+}
+
+struct Stores<'a> {
+    function: &'a FunctionState,
+    thetas: Thetas<'a>,
+    /// Room for tensors, in bytes, of nodes that have told.
+    room: HashMap<&'a str, u64>,
+}
+
+impl<'a> Stores<'a> {
+    fn new(snapshot: &'a Snapshot, function: &'a FunctionState) -> Self {
+        let nodes = by_name(snapshot).into_iter();
+        let told = nodes.filter_map(|(name, node)| Some((name, node.tensor_bytes?)));
+        Self {
+            function,
+            thetas: snapshot.inventory.thetas(&function.model.tensors),
+            room: told.collect(),
+        }
+    }
+
+    /// What the node lacks.
+    fn fault(&self, node: &str) -> Option<String> {
+        let theta = self.thetas.of(node)?;
+        let room = *self.room.get(node)?;
+        let missing = theta.missing_bytes();
+        if missing <= room {
+            return None;
+        }
+        Some(format!(
+            "the tensor store lacks {} for function {}: {} of its model's {} are not there, and there is room for {}",
+            bytes(missing.saturating_sub(room).into()),
+            self.function.function.name,
+            bytes(missing.into()),
+            bytes(theta.total_bytes.into()),
+            bytes(room.into()),
+        ))
+    }
+}

@@ -1,0 +1,26 @@
+//! Whose model a pod loads.
+
+use std::sync::Arc;
+
+use super::pod::{FUNCTION_LABEL, PROFILE_ANNOTATION};
+use super::wire::Pod;
+use crate::state::{FunctionState, Key, Snapshot};
+
+/// The function whose tensors the pod loads; `None` if it names none, or one of which nothing is known. The label goes
+/// before the annotation.
+pub fn wanted<'a>(snapshot: &'a Snapshot, pod: &Pod) -> Option<&'a Arc<FunctionState>> {
+    let metadata = &pod.metadata;
+    let namespace = metadata.namespace.as_str();
+    let labels = metadata.labels.as_ref();
+    if let Some(name) = labels.and_then(|labels| labels.get(FUNCTION_LABEL)) {
+        return snapshot.functions.get(&Key::new(namespace, name));
+    }
+    let annotations = metadata.annotations.as_ref();
+    let profile = annotations.and_then(|annotations| annotations.get(PROFILE_ANNOTATION))?;
+    let mut of_namespace = snapshot
+        .functions
+        .range(Key::new(namespace, "")..)
+        .take_while(|(key, _)| key.namespace == namespace);
+    let found = of_namespace.find(|(_, state)| state.function.profile == *profile);
+    found.map(|(_, state)| state)
+}

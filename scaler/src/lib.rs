@@ -1,0 +1,25 @@
+//! The scaler of Tetris: an operator, a profiler, plans from files, a KEDA external scaler and a scheduler extender.
+
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+pub mod cli;
+pub mod extender;
+pub mod http;
+pub mod keda;
+pub mod lease;
+pub mod load;
+pub mod logs;
+pub mod metrics;
+pub mod nodes;
+pub mod operator;
+pub mod plan;
+pub mod resources;
+pub mod run;
+pub mod state;
+pub mod units;

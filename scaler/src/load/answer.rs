@@ -1,0 +1,149 @@
+//! What `GET /api/v1/query` answers.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use tetris_scaler_core::Rate;
+
+use super::LoadError;
+
+/// The most requests per second of a sample.
+const MOST: f64 = 1e9;
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    data: Data,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Data {
+    result_type: String,
+    result: serde_json::Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct Sample {
+    #[serde(default)]
+    metric: BTreeMap<String, String>,
+    value: (f64, String),
+}
+
+/// What the server says of a query that it refuses.
+#[derive(Debug, Deserialize)]
+pub(super) struct Refusal {
+    #[serde(default)]
+    pub(super) error: String,
+}
+
+/// The load: the sum of an instant vector, or a scalar.
+pub fn total(body: &[u8]) -> Result<Rate, LoadError> {
+    let data = data(body)?;
+    if data.result_type == "scalar" {
+        let (_, value): (f64, String) =
+            serde_json::from_value(data.result).map_err(|error| malformed(&error))?;
+        return rate(&value);
+    }
+    let samples = samples(data)?;
+    if samples.is_empty() {
+        return Err(LoadError::Empty);
+    }
+    samples.iter().map(|sample| rate(&sample.value.1)).sum()
+}
+
+/// The loads of instances, by the label `pod`. Samples without the label count for nobody; those of one pod are
+/// added up.
+pub fn by_pod(body: &[u8]) -> Result<BTreeMap<String, Rate>, LoadError> {
+    let mut pods: BTreeMap<String, Rate> = BTreeMap::new();
+    for mut sample in samples(data(body)?)? {
+        // An instance whose load cannot be read is one whose load is not known.
+        let (Some(pod), Ok(load)) = (sample.metric.remove("pod"), rate(&sample.value.1)) else {
+            continue;
+        };
+        let sum = pods.entry(pod).or_default();
+        *sum = sum.plus(load);
+    }
+    Ok(pods)
+}
+
+fn data(body: &[u8]) -> Result<Data, LoadError> {
+    let answer: Answer = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+    Ok(answer.data)
+}
+
+fn samples(data: Data) -> Result<Vec<Sample>, LoadError> {
+    if data.result_type != "vector" {
+        let kind = data.result_type.chars().take(64).collect();
+        return Err(LoadError::Kind { kind });
+    }
+    serde_json::from_value(data.result).map_err(|error| malformed(&error))
+}
+
+fn rate(value: &str) -> Result<Rate, LoadError> {
+    let not_a_load = || LoadError::NotALoad {
+        value: value.chars().take(64).collect(),
+    };
+    let rps: f64 = value.parse().map_err(|_| not_a_load())?;
+    if rps > MOST {
+        return Err(not_a_load());
+    }
+    Rate::try_from_rps_f64(rps).map_err(|_| not_a_load())
+}
+
+fn malformed(error: &serde_json::Error) -> LoadError {
+    let problem = error.to_string().chars().take(256).collect();
+    LoadError::Malformed { problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(kind: &str, result: &str) -> Vec<u8> {
+        let data = format!(r#"{{"resultType":"{kind}","result":{result}}}"#);
+        format!(r#"{{"status":"success","data":{data}}}"#).into_bytes()
+    }
+
+    #[test]
+    fn vectors_are_added_up_and_scalars_taken() {
+        let two = r#"[{"metric":{"pod":"a"},"value":[1.5,"2.5"]},{"metric":{},"value":[1.5,"1"]}]"#;
+        assert_eq!(total(&body("vector", two)), Ok(Rate::from_milli_rps(3_500)));
+        let scalar = body("scalar", r#"[1.5,"7"]"#);
+        assert_eq!(total(&scalar), Ok(Rate::from_rps(7)));
+        let pods = by_pod(&body("vector", two)).unwrap();
+        assert_eq!(
+            pods.into_iter().collect::<Vec<_>>(),
+            [("a".to_owned(), Rate::from_milli_rps(2_500))]
+        );
+    }
+
+    #[test]
+    fn what_is_not_a_load_is_not_known() {
+        for value in ["NaN", "+Inf", "-1", "1e10", "many", ""] {
+            let one = format!(r#"[{{"metric":{{"pod":"a"}},"value":[1,"{value}"]}}]"#);
+            let found = total(&body("vector", &one));
+            assert!(
+                matches!(found, Err(LoadError::NotALoad { .. })),
+                "{value}: {found:?}"
+            );
+            assert_eq!(by_pod(&body("vector", &one)), Ok(BTreeMap::new()));
+        }
+        assert_eq!(total(&body("vector", "[]")), Err(LoadError::Empty));
+        assert!(matches!(
+            total(&body("matrix", "[]")),
+            Err(LoadError::Kind { .. })
+        ));
+        for text in [
+            "",
+            "{}",
+            "[1]",
+            r#"{"data":{"resultType":"vector","result":7}}"#,
+        ] {
+            let found = total(text.as_bytes());
+            assert!(
+                matches!(found, Err(LoadError::Malformed { .. })),
+                "{text}: {found:?}"
+            );
+        }
+    }
+}

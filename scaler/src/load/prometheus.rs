@@ -1,0 +1,178 @@
+//! The server's query API.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use reqwest::{Certificate, Client, Url};
+use tetris_scaler_core::Rate;
+use tokio::sync::Semaphore;
+
+use super::answer::{Refusal, by_pod, total};
+use super::{LoadError, PrometheusError};
+
+/// The longest answer: some 10,000 samples.
+const MAX_ANSWER: usize = 4 << 20;
+/// Queries at once.
+const MAX_QUERIES: usize = 16;
+
+/// Where the server is and what it wants to see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrometheusOptions {
+    /// Its address.
+    pub url: String,
+    /// A file with a token, read for each query: tokens of service accounts change.
+    pub token: Option<PathBuf>,
+    /// A file with certificates in PEM that the server's is to be signed by, beside those of the system.
+    pub ca: Option<PathBuf>,
+    /// How long a query may take.
+    pub timeout: Duration,
+}
+
+/// A Prometheus server.
+#[derive(Debug)]
+pub struct Prometheus {
+    client: Client,
+    query: Url,
+    token: Option<PathBuf>,
+    timeout: Duration,
+    permits: Semaphore,
+}
+
+impl Prometheus {
+    /// Checks what was given; asks nothing.
+    pub fn try_new(options: PrometheusOptions) -> Result<Self, PrometheusError> {
+        let query = query_url(&options.url)?;
+        let mut builder = Client::builder()
+            .connect_timeout(options.timeout)
+            .redirect(reqwest::redirect::Policy::none());
+        if let Some(path) = &options.ca {
+            for certificate in certificates(path)? {
+                builder = builder.add_root_certificate(certificate);
+            }
+        }
+        Ok(Self {
+            client: builder.build()?,
+            query,
+            token: options.token,
+            timeout: options.timeout,
+            permits: Semaphore::new(MAX_QUERIES),
+        })
+    }
+
+    /// The load that `query` gives now.
+    pub async fn load(&self, query: &str) -> Result<Rate, LoadError> {
+        total(&self.ask(query).await?)
+    }
+
+    /// The loads of instances that `query` gives now.
+    pub async fn loads_by_pod(&self, query: &str) -> Result<BTreeMap<String, Rate>, LoadError> {
+        by_pod(&self.ask(query).await?)
+    }
+
+    async fn ask(&self, query: &str) -> Result<Vec<u8>, LoadError> {
+        // Nobody closes the semaphore.
+        let _permit = self.permits.acquire().await.ok();
+        let answered = tokio::time::timeout(self.timeout, self.exchange(query)).await;
+        answered.unwrap_or_else(|_| {
+            let seconds = self.timeout.as_secs_f64();
+            Err(unreachable(&format!("no answer within {seconds} s")))
+        })
+    }
+
+    async fn exchange(&self, query: &str) -> Result<Vec<u8>, LoadError> {
+        let mut request = self.client.get(self.query.clone());
+        // The server gives up as well.
+        let timeout = format!("{}ms", self.timeout.as_millis());
+        request = request.query(&[("query", query), ("timeout", &timeout)]);
+        if let Some(path) = &self.token {
+            request = request.bearer_auth(token(path).await?);
+        }
+        let answer = request.send().await;
+        let answer = answer.map_err(|error| unreachable(&chain(&error)))?;
+        let status = answer.status().as_u16();
+        let body = bounded(answer).await?;
+        if status == 200 {
+            return Ok(body);
+        }
+        let refusal: Option<Refusal> = serde_json::from_slice(&body).ok();
+        let problem = refusal.map_or_else(
+            || "no reason given".to_owned(),
+            |refusal| refusal.error.chars().take(256).collect(),
+        );
+        Err(LoadError::Refused { status, problem })
+    }
+}
+
+async fn bounded(answer: reqwest::Response) -> Result<Vec<u8>, LoadError> {
+    let mut body = Vec::new();
+    let mut parts = answer.bytes_stream();
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|error| unreachable(&chain(&error)))?;
+        if body.len().saturating_add(part.len()) > MAX_ANSWER {
+            let problem = format!("more than {MAX_ANSWER} bytes; sum in the query");
+            return Err(LoadError::Malformed { problem });
+        }
+        body.extend_from_slice(&part);
+    }
+    Ok(body)
+}
+
+async fn token(path: &Path) -> Result<String, LoadError> {
+    let read = tokio::task::spawn_blocking({
+        let path = path.to_owned();
+        move || std::fs::read_to_string(path)
+    });
+    let text = match read.await {
+        Ok(Ok(text)) => text,
+        Ok(Err(error)) => return Err(unreachable(&format!("token {}: {error}", path.display()))),
+        Err(error) => return Err(unreachable(&error.to_string())),
+    };
+    Ok(text.trim().to_owned())
+}
+
+fn query_url(text: &str) -> Result<Url, PrometheusError> {
+    let problem = |problem: String| PrometheusError::Url {
+        url: text.to_owned(),
+        problem,
+    };
+    let mut url = Url::parse(text).map_err(|error| problem(error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(problem(format!("scheme {:?}", url.scheme())));
+    }
+    let path = format!("{}/api/v1/query", url.path().trim_end_matches('/'));
+    url.set_path(&path);
+    Ok(url)
+}
+
+fn certificates(path: &Path) -> Result<Vec<Certificate>, PrometheusError> {
+    let problem = |problem: String| PrometheusError::File {
+        flag: "--prometheus-ca",
+        path: path.to_owned(),
+        problem,
+    };
+    let text = std::fs::read(path).map_err(|error| problem(error.to_string()))?;
+    let found = Certificate::from_pem_bundle(&text).map_err(|error| problem(error.to_string()))?;
+    if found.is_empty() {
+        return Err(problem("found no certificate in PEM".to_owned()));
+    }
+    Ok(found)
+}
+
+fn unreachable(problem: &str) -> LoadError {
+    LoadError::Unreachable {
+        problem: problem.chars().take(256).collect(),
+    }
+}
+
+/// An error with its causes: reqwest's own text leaves out why.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,53 @@
+//! The command `tetris-scaler`.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser as _;
+use tetris_scaler::cli::{Cli, Command};
+use tetris_scaler::logs::init_logs;
+use tetris_scaler::resources::crds_yaml;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // Its exit status says more than success or failure, and it prints what is wrong by itself.
+    if let Command::Plan(args) = &cli.command {
+        return args.run();
+    }
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    init_logs(cli.log_format, &cli.log)?;
+    // reqwest is built without a provider of its own: one for the whole process.
+    if rustls::crypto::ring::default_provider()
+        .install_default()
+        .is_err()
+    {
+        anyhow::bail!("TLS: the process has a provider of cryptography already");
+    }
+    match &cli.command {
+        Command::Run(args) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()?;
+            runtime.block_on(tetris_scaler::run::run(args))?;
+            Ok(())
+        }
+        // Done before: it logs nothing.
+        Command::Plan(_) => Ok(()),
+        Command::Profile(args) => args.run(),
+        Command::Crds => {
+            std::io::stdout().write_all(crds_yaml()?.as_bytes())?;
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What Prometheus reads. Series are bounded by the number of functions and their configurations.
+
+mod decided;
+
+use std::sync::Arc;
+
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use tokio::sync::watch;
+
+use crate::state::Snapshot;
+use decided::Decided;
+
+/// The content type of [`Metrics::encode`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Upper bounds of passes' durations, in seconds.
+const SECONDS: [f64; 10] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
+
+type ByClass = Family<[(&'static str, &'static str); 1], Counter>;
+
+/// The scaler's metrics.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    errors: ByClass,
+    writes: ByClass,
+    decision: Histogram,
+    leads: Gauge,
+    nodes: Gauge,
+}
+
+impl Metrics {
+    /// All at zero. What was decided is read from `snapshots` when it is asked for.
+    pub fn new(snapshots: watch::Receiver<Arc<Snapshot>>) -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("tetris_scaler"),
+            errors: ByClass::default(),
+            writes: ByClass::default(),
+            decision: Histogram::new(SECONDS),
+            leads: Gauge::default(),
+            nodes: Gauge::default(),
+        };
+        metrics.register(snapshots);
+        metrics
+    }
+
+    #[rustfmt::skip]
+    fn register(&mut self, snapshots: watch::Receiver<Arc<Snapshot>>) {
+        let registry = &mut self.registry;
+        registry.register("errors", "Errors, by class", self.errors.clone());
+        registry.register("writes", "Writes to the API server that succeeded, by kind", self.writes.clone());
+        registry.register_with_unit("decision", "Time to plan for all functions", Unit::Seconds, self.decision.clone());
+        registry.register("leader", "Whether this replica acts", self.leads.clone());
+        registry.register("inventory_nodes", "Nodes whose tensors are known", self.nodes.clone());
+        registry.register_collector(Box::new(Decided(snapshots)));
+    }
+
+    /// An error of `class`.
+    pub fn failed(&self, class: &'static str) {
+        self.errors.get_or_create(&[("class", class)]).inc();
+    }
+
+    /// A write of `kind`.
+    pub fn wrote(&self, kind: &'static str) {
+        self.writes.get_or_create(&[("kind", kind)]).inc();
+    }
+
+    /// A plan that took `seconds`.
+    pub fn planned(&self, seconds: f64) {
+        self.decision.observe(seconds);
+    }
+
+    /// Whether this replica acts, and of how many nodes tensors are known.
+    pub fn state(&self, leads: bool, nodes: usize) {
+        self.leads.set(i64::from(leads));
+        self.nodes.set(i64::try_from(nodes).unwrap_or(i64::MAX));
+    }
+
+    /// All of it, as OpenMetrics text.
+    pub fn encode(&self) -> Result<String, std::fmt::Error> {
+        let mut body = String::new();
+        text::encode(&mut body, &self.registry)?;
+        Ok(body)
+    }
+}

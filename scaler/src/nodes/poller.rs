@@ -1,0 +1,180 @@
+//! Rounds of questions to all daemons.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use reqwest::Client;
+use tetris_scaler_core::{Inventory, InventoryLimits};
+use tokio::time::Instant;
+
+use super::PollError;
+use super::fetch::{Daemon, Fetched, fetch};
+use super::page::{Page, Room};
+
+/// How daemons are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PollOptions {
+    /// How long one may take.
+    pub timeout: Duration,
+    /// The longest page, unpacked: 16 MiB are 240,000 objects.
+    pub max_bytes: usize,
+    /// How many are asked at once.
+    pub concurrency: usize,
+    /// A node that could not be read for so long has no tensors.
+    pub stale: Duration,
+}
+
+impl Default for PollOptions {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(5),
+            max_bytes: 16 << 20,
+            concurrency: 16,
+            stale: Duration::from_mins(2),
+        }
+    }
+}
+
+/// What nodes have, as last read.
+#[derive(Debug, Clone, Default)]
+pub struct Inventories {
+    /// Which tensors.
+    pub inventory: Arc<Inventory>,
+    /// Room for more, by node.
+    pub rooms: BTreeMap<String, Room>,
+}
+
+/// What is remembered of a node.
+#[derive(Debug)]
+struct Known {
+    tag: Option<String>,
+    read: Instant,
+}
+
+/// Asks daemons, and keeps what they say.
+#[derive(Debug)]
+pub struct Poller {
+    client: Client,
+    options: PollOptions,
+    known: BTreeMap<String, Known>,
+    latest: Arc<Mutex<Inventories>>,
+}
+
+impl Poller {
+    /// Nothing is known yet.
+    pub fn try_new(options: PollOptions, limits: InventoryLimits) -> Result<Self, reqwest::Error> {
+        let client = Client::builder()
+            .connect_timeout(options.timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            // Pods are not reached through a proxy.
+            .no_proxy()
+            .gzip(true)
+            .build()?;
+        let latest = Inventories {
+            inventory: Arc::new(Inventory::new(limits)),
+            rooms: BTreeMap::new(),
+        };
+        Ok(Self {
+            client,
+            options,
+            known: BTreeMap::new(),
+            latest: Arc::new(Mutex::new(latest)),
+        })
+    }
+
+    /// Where the latest is found.
+    pub fn latest(&self) -> Arc<Mutex<Inventories>> {
+        Arc::clone(&self.latest)
+    }
+
+    /// Asks all daemons once. Says what went wrong, and whether anything changed.
+    pub async fn round(&mut self, daemons: &[Daemon]) -> (bool, Vec<PollError>) {
+        let limits = (self.options.timeout, self.options.max_bytes);
+        let questions = daemons.iter().map(|daemon| {
+            let known = self.known.get(&daemon.node);
+            let tag = known.and_then(|known| known.tag.clone());
+            let client = self.client.clone();
+            async move {
+                let fetched = fetch(&client, daemon, tag.as_deref(), limits).await;
+                (daemon.node.clone(), fetched)
+            }
+        });
+        // The futures borrow what is known; the answers do not.
+        let questions: Vec<_> = questions.collect();
+        let answers =
+            futures::stream::iter(questions).buffer_unordered(self.options.concurrency.max(1));
+        let answers: Vec<_> = answers.collect().await;
+        self.take_in(daemons, answers)
+    }
+
+    fn take_in(
+        &mut self,
+        daemons: &[Daemon],
+        answers: Vec<(String, Result<Fetched, PollError>)>,
+    ) -> (bool, Vec<PollError>) {
+        let now = Instant::now();
+        let (mut pages, mut errors) = (Vec::new(), Vec::new());
+        for (node, fetched) in answers {
+            match fetched {
+                Ok(Fetched::Unchanged) => {
+                    if let Some(known) = self.known.get_mut(&node) {
+                        known.read = now;
+                    }
+                }
+                Ok(Fetched::Page(page, tag)) => {
+                    self.known.insert(node.clone(), Known { tag, read: now });
+                    pages.push((node, page));
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        let gone = self.forget(daemons, now);
+        let changed = !pages.is_empty() || !gone.is_empty();
+        if changed {
+            self.apply(pages, &gone);
+        }
+        (changed, errors)
+    }
+
+    /// Nodes without a daemon, and those that could not be read for too long.
+    fn forget(&mut self, daemons: &[Daemon], now: Instant) -> Vec<String> {
+        let present: BTreeSet<&str> = daemons.iter().map(|one| one.node.as_str()).collect();
+        let stale = self.options.stale;
+        let is_gone = |node: &str, known: &Known| {
+            !present.contains(node) || now.saturating_duration_since(known.read) > stale
+        };
+        let gone: Vec<String> = (self.known.iter())
+            .filter(|(node, known)| is_gone(node, known))
+            .map(|(node, _)| node.clone())
+            .collect();
+        for node in &gone {
+            self.known.remove(node);
+        }
+        gone
+    }
+
+    fn apply(&mut self, pages: Vec<(String, Page)>, gone: &[String]) {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inventories { inventory, rooms } = &mut *latest;
+        let inventory = Arc::make_mut(inventory);
+        for node in gone {
+            inventory.remove_node(node);
+            rooms.remove(node);
+        }
+        for (node, page) in pages {
+            if let Err(full) = inventory.set_node(&node, &page.objects) {
+                tracing::warn!("{full}; what the node has now is not taken in");
+                // Asked for in full again: there may be room then.
+                if let Some(known) = self.known.get_mut(&node) {
+                    known.tag = None;
+                }
+            }
+            match page.room {
+                Some(room) => drop(rooms.insert(node, room)),
+                None => drop(rooms.remove(&node)),
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Doing what was planned, as long as this replica leads.
+
+mod error;
+mod writes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::Client;
+use kube::runtime::events::{Recorder, Reporter};
+use tokio::time::Instant;
+
+use super::labels;
+use super::plan::{Action, FunctionPlan, Plan};
+use crate::lease::Leadership;
+use crate::metrics::Metrics;
+use crate::state::Key;
+pub use error::ActError;
+
+/// How long one write may take. Nothing is begun with less of the lease left.
+const REQUEST: Duration = Duration::from_secs(5);
+/// Functions that are written for at once.
+const AT_ONCE: usize = 8;
+/// After an error a function waits so long, doubled with each further one.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait.
+const MOST_WAIT: Duration = Duration::from_mins(2);
+
+/// Writes to the API server.
+pub struct Actor {
+    client: Client,
+    recorder: Recorder,
+    leadership: Leadership,
+    metrics: Arc<Metrics>,
+    waiting: BTreeMap<Key, Waiting>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    errors: u32,
+    until: Instant,
+}
+
+impl Actor {
+    /// Writes by `client` while `leadership` lasts.
+    pub fn new(client: Client, leadership: Leadership, metrics: Arc<Metrics>) -> Self {
+        let reporter = Reporter::from(labels::MANAGER);
+        Self {
+            recorder: Recorder::new(client.clone(), reporter),
+            client,
+            leadership,
+            metrics,
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Does all of `plan` that can be done now. What is left is planned again. Says how many functions failed.
+    pub async fn carry_out(&mut self, plan: &Plan) -> usize {
+        let now = Instant::now();
+        let present = |key: &Key| plan.functions.iter().any(|one| one.record.key == *key);
+        self.waiting.retain(|key, _| present(key));
+        let this = &*self;
+        let is_due = |one: &&FunctionPlan| {
+            let waiting = this.waiting.get(&one.record.key);
+            !one.actions.is_empty() && waiting.is_none_or(|waiting| waiting.until <= now)
+        };
+        let due: Vec<_> = (plan.functions.iter().filter(is_due))
+            .map(|one| async move { (one.record.key.clone(), this.function(one).await) })
+            .collect();
+        let done: Vec<_> = futures::stream::iter(due)
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        let mut failed = 0_usize;
+        for (key, result) in done {
+            match result {
+                Ok(()) => drop(self.waiting.remove(&key)),
+                Err(error) if error.is_harmless() => tracing::debug!(function = %key, "{error}"),
+                Err(error) => {
+                    failed = failed.saturating_add(1);
+                    tracing::warn!(function = %key, "{error}");
+                    self.metrics.failed(error.class());
+                    self.wait(key);
+                }
+            }
+        }
+        failed
+    }
+
+    /// One after the other: what follows relies on what went before.
+    async fn function(&self, plan: &FunctionPlan) -> Result<(), ActError> {
+        for action in &plan.actions {
+            let done = self.within(self.act(plan, action)).await;
+            if let Err(error) = done {
+                if !error.is_harmless() {
+                    self.report_failure(plan, &error).await;
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// A write that ends before somebody else may lead.
+    async fn within<T>(
+        &self,
+        write: impl Future<Output = Result<T, ActError>>,
+    ) -> Result<T, ActError> {
+        if self
+            .leadership
+            .remaining()
+            .is_none_or(|left| left < REQUEST)
+        {
+            return Err(ActError::NotLeading);
+        }
+        let written = tokio::time::timeout(REQUEST, write).await;
+        written.unwrap_or(Err(ActError::Timeout { limit: REQUEST }))
+    }
+
+    async fn report_failure(&self, plan: &FunctionPlan, error: &ActError) {
+        let Some(status) = error::failed_status(plan, error) else {
+            return;
+        };
+        let action = Action::Status(Box::new(status));
+        if let Err(error) = self.within(self.act(plan, &action)).await {
+            tracing::debug!(function = %plan.record.key, "status: {error}");
+        }
+    }
+
+    fn wait(&mut self, key: Key) {
+        let errors = self.waiting.get(&key).map_or(0, |waiting| waiting.errors);
+        let span = FIRST_WAIT.saturating_mul(1_u32.checked_shl(errors).unwrap_or(u32::MAX));
+        let span = span.min(MOST_WAIT).mul_f64(rand::random_range(0.5..1.0));
+        let now = Instant::now();
+        let waiting = Waiting {
+            errors: errors.saturating_add(1).min(16),
+            until: now.checked_add(span).unwrap_or(now),
+        };
+        self.waiting.insert(key, waiting);
+    }
+}

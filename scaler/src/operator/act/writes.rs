@@ -1,0 +1,203 @@
+//! Requests to the API server.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::core::DynamicObject;
+use kube::runtime::events::{Event, EventType};
+use kube::{Resource as _, ResourceExt as _};
+use serde_json::{Map, Value, json};
+
+use super::{ActError, Action, Actor};
+use crate::operator::labels;
+use crate::operator::plan::FunctionPlan;
+use crate::resources::{InferenceFunction, InferenceFunctionSpec, InferenceFunctionStatus};
+use crate::state::Key;
+
+impl Actor {
+    /// Does one thing.
+    pub(super) async fn act(&self, plan: &FunctionPlan, action: &Action) -> Result<(), ActError> {
+        match action {
+            Action::Mark {
+                pod,
+                retiring,
+                cost,
+            } => self.mark(pod, *retiring, *cost).await,
+            Action::Apply {
+                key,
+                is_present,
+                object,
+            } => {
+                if !is_present {
+                    self.check_absent(key, &plan.record.key).await?;
+                }
+                self.apply(key, object).await
+            }
+            Action::Scale {
+                key,
+                version,
+                replicas,
+            } => self.scale(key, version, *replicas).await,
+            Action::Delete { key, uid, version } => self.delete(key, uid, version).await,
+            Action::Event {
+                is_warning,
+                reason,
+                note,
+            } => {
+                self.event(plan, *is_warning, reason, note).await;
+                Ok(())
+            }
+            Action::Status(status) => self.status(&plan.record.key, status).await,
+        }
+    }
+
+    async fn mark(
+        &self,
+        pod: &Key,
+        retiring: Option<bool>,
+        cost: Option<i32>,
+    ) -> Result<(), ActError> {
+        let mut annotations = Map::new();
+        if let Some(retiring) = retiring {
+            let value = if retiring { json!("true") } else { Value::Null };
+            annotations.insert(labels::RETIRING.to_owned(), value);
+        }
+        if let Some(cost) = cost {
+            // No cost is zero.
+            let value = if cost == 0 {
+                Value::Null
+            } else {
+                json!(cost.to_string())
+            };
+            annotations.insert(labels::DELETION_COST.to_owned(), value);
+        }
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        match api.patch_metadata(&pod.name, &by_us(), &patch).await {
+            Ok(_) => self.metrics.wrote("mark"),
+            // It went by itself.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(ActError::of(format!("pod {pod}"), error)),
+        }
+        Ok(())
+    }
+
+    async fn apply(&self, key: &Key, object: &Value) -> Result<(), ActError> {
+        let api = self.deployments(key);
+        let applied = api
+            .patch(&key.name, &by_us().force(), &Patch::Apply(object))
+            .await;
+        self.written(applied, key, "apply")
+    }
+
+    async fn scale(&self, key: &Key, version: &str, replicas: u32) -> Result<(), ActError> {
+        let patch = json!({
+            "metadata": {"resourceVersion": version},
+            "spec": {"replicas": replicas},
+        });
+        let api = self.deployments(key);
+        let scaled = api.patch(&key.name, &by_us(), &Patch::Merge(patch)).await;
+        self.written(scaled, key, "scale")
+    }
+
+    async fn delete(&self, key: &Key, uid: &str, version: &str) -> Result<(), ActError> {
+        let parameters = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Background),
+            preconditions: Some(Preconditions {
+                resource_version: Some(version.to_owned()),
+                uid: Some(uid.to_owned()),
+            }),
+            ..DeleteParams::default()
+        };
+        match self.deployments(key).delete(&key.name, &parameters).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            deleted => self.written(deleted, key, "delete"),
+        }
+    }
+
+    /// Whether there is none of that name that the caches have not seen, or that is somebody else's.
+    async fn check_absent(&self, key: &Key, function: &Key) -> Result<(), ActError> {
+        let found = self.deployments(key).get_metadata_opt(&key.name).await;
+        let found = found.map_err(|error| ActError::of(format!("Deployment {key}"), error))?;
+        let Some(found) = found else {
+            return Ok(());
+        };
+        match found.labels().get(labels::FUNCTION) {
+            Some(name) if *name == function.name => {
+                Err(ActError::Outdated(format!("Deployment {key}")))
+            }
+            _ => Err(ActError::Foreign(key.clone())),
+        }
+    }
+
+    /// Events are for people: one that is lost is no reason to stop.
+    async fn event(&self, plan: &FunctionPlan, is_warning: bool, reason: &str, note: &str) {
+        let mut object =
+            InferenceFunction::new(&plan.record.key.name, InferenceFunctionSpec::default());
+        object.metadata.namespace = Some(plan.record.key.namespace.clone());
+        object.metadata.uid = Some(plan.record.uid.clone());
+        let type_ = if is_warning {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        };
+        let event = Event {
+            type_,
+            reason: reason.to_owned(),
+            note: Some(note.to_owned()),
+            action: "Scale".to_owned(),
+            secondary: None,
+        };
+        match self.recorder.publish(&event, &object.object_ref(&())).await {
+            Ok(()) => self.metrics.wrote("event"),
+            Err(error) => {
+                self.metrics.failed("event");
+                tracing::warn!(function = %plan.record.key, "event {reason}: {error}");
+            }
+        }
+    }
+
+    async fn status(&self, key: &Key, status: &InferenceFunctionStatus) -> Result<(), ActError> {
+        let kind = InferenceFunction::kind(&());
+        let object = json!({
+            "apiVersion": InferenceFunction::api_version(&()),
+            "kind": kind,
+            "metadata": {"name": key.name},
+            "status": status,
+        });
+        let resource = kube::core::ApiResource::erase::<InferenceFunction>(&());
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &key.namespace, &resource);
+        let patch = Patch::Apply(&object);
+        match api.patch_status(&key.name, &by_us().force(), &patch).await {
+            Ok(_) => self.metrics.wrote("status"),
+            // It was deleted.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(ActError::of(format!("status of {key}"), error)),
+        }
+        Ok(())
+    }
+
+    fn deployments(&self, key: &Key) -> Api<Deployment> {
+        Api::namespaced(self.client.clone(), &key.namespace)
+    }
+
+    fn written<T>(
+        &self,
+        result: Result<T, kube::Error>,
+        key: &Key,
+        kind: &'static str,
+    ) -> Result<(), ActError> {
+        match result {
+            Ok(_) => {
+                self.metrics.wrote(kind);
+                Ok(())
+            }
+            Err(error) => Err(ActError::of(format!("Deployment {key}"), error)),
+        }
+    }
+}
+
+fn by_us() -> PatchParams {
+    PatchParams::apply(labels::MANAGER)
+}

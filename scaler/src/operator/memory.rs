@@ -1,0 +1,185 @@
+//! What is remembered from pass to pass: how long functions have been steady, and when they were reported on.
+
+use std::collections::BTreeMap;
+
+use tetris_scaler_core::{FunctionDecision, Outcome, Rate};
+
+use super::plan::{Action, FunctionPlan};
+use crate::state::Key;
+
+/// Statuses are written so often if only numbers in them changed.
+const REFRESH_MS: u64 = 30_000;
+/// So often is replacing tried for about the same load, each time after twice the wait. The scheduler places pods
+/// where it likes: a plan that it does not follow would be made again for ever.
+const MOST_TRIES: u32 = 3;
+/// Replacements have so long to become ready.
+const PATIENCE_MS: u64 = 15 * 60_000;
+
+/// What is remembered of all functions. Lost with the process: then all of it begins anew.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    consolidate_after_ms: Option<u64>,
+    functions: BTreeMap<Key, Remembered>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Remembered {
+    steady_since_ms: Option<u64>,
+    retiring_since_ms: Option<u64>,
+    not_before_ms: u64,
+    tries: u32,
+    /// The load that it was tried for, with its headroom.
+    tried_for: Option<Rate>,
+    reported_ms: Option<u64>,
+}
+
+impl Memory {
+    /// Instances of functions that were steady for so long may be replaced to save memory; never without it.
+    pub const fn new(consolidate_after_ms: Option<u64>) -> Self {
+        Self {
+            consolidate_after_ms,
+            functions: BTreeMap::new(),
+        }
+    }
+
+    /// Whether instances of `function` may be replaced.
+    pub fn may_consolidate(&self, function: &Key, now_ms: u64) -> bool {
+        let (Some(after), Some(one)) = (self.consolidate_after_ms, self.functions.get(function))
+        else {
+            return false;
+        };
+        let steady = one
+            .steady_since_ms
+            .is_some_and(|since| now_ms.saturating_sub(since) >= after);
+        let underway = one.retiring_since_ms.is_some();
+        underway || (steady && now_ms >= one.not_before_ms && one.tries < MOST_TRIES)
+    }
+
+    /// Whether its replacements had their time.
+    pub fn gives_up(&self, function: &Key, now_ms: u64) -> bool {
+        let one = self.functions.get(function);
+        let since = one.and_then(|one| one.retiring_since_ms);
+        since.is_some_and(|since| now_ms.saturating_sub(since) >= PATIENCE_MS)
+    }
+
+    /// Whether its status may be written for its numbers.
+    pub fn may_report(&self, function: &Key, now_ms: u64) -> bool {
+        let one = self.functions.get(function);
+        let last = one.and_then(|one| one.reported_ms);
+        last.is_none_or(|last| now_ms.saturating_sub(last) >= REFRESH_MS)
+    }
+
+    /// Takes in what was planned, for functions that still are.
+    pub fn planned(&mut self, plans: &[FunctionPlan], now_ms: u64) {
+        let mut rest = std::mem::take(&mut self.functions);
+        for plan in plans {
+            let key = &plan.record.key;
+            let mut one = rest.remove(key).unwrap_or_default();
+            let decision = plan.state.as_ref().map(|state| &state.decision);
+            self.update(&mut one, decision, now_ms);
+            if plan
+                .actions
+                .iter()
+                .any(|action| matches!(action, Action::Status(_)))
+            {
+                one.reported_ms = Some(now_ms);
+            }
+            self.functions.insert(key.clone(), one);
+        }
+    }
+
+    fn update(&self, one: &mut Remembered, decision: Option<&FunctionDecision>, now_ms: u64) {
+        if let (Some(tried), Some(decision)) = (one.tried_for, decision)
+            && differs(tried, decision.needed)
+        {
+            (one.tries, one.tried_for) = (0, None);
+        }
+        match decision.map(|decision| (&decision.outcome, decision.needed)) {
+            Some((Outcome::Consolidating { .. }, needed)) => {
+                if one.retiring_since_ms.is_none() {
+                    one.retiring_since_ms = Some(now_ms);
+                    let times = 1_u64.checked_shl(one.tries).unwrap_or(u64::MAX);
+                    let wait = self.consolidate_after_ms.unwrap_or(0);
+                    one.not_before_ms = now_ms.saturating_add(wait.saturating_mul(times));
+                    one.tries = one.tries.saturating_add(1);
+                    one.tried_for = Some(needed);
+                }
+                one.steady_since_ms = None;
+            }
+            Some((Outcome::Steady, _)) => {
+                one.retiring_since_ms = None;
+                one.steady_since_ms.get_or_insert(now_ms);
+            }
+            _ => {
+                one.retiring_since_ms = None;
+                one.steady_since_ms = None;
+            }
+        }
+    }
+}
+
+/// By more than a quarter.
+fn differs(before: Rate, now: Rate) -> bool {
+    let (before, now) = (before.micro_rps(), now.micro_rps());
+    before.abs_diff(now) > before / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAVING: Outcome = Outcome::Consolidating {
+        starting: 1,
+        retiring: 1,
+    };
+
+    fn decision(outcome: &Outcome, rps: u64) -> FunctionDecision {
+        FunctionDecision {
+            replicas: BTreeMap::new(),
+            start: BTreeMap::new(),
+            release: Vec::new(),
+            retiring: Vec::new(),
+            ranking: Vec::new(),
+            preferred: BTreeMap::new(),
+            capacity: Rate::ZERO,
+            ready: Rate::ZERO,
+            needed: Rate::from_rps(rps),
+            outcome: outcome.clone(),
+        }
+    }
+
+    #[test]
+    fn replacing_waits_for_steadiness_backs_off_and_ends() {
+        let (mut memory, key) = (Memory::new(Some(1_000)), Key::new("blue", "f"));
+        let mut one = Remembered::default();
+        let mut see = |memory: &mut Memory, outcome: &Outcome, rps, now| {
+            memory.update(&mut one, Some(&decision(outcome, rps)), now);
+            memory.functions.insert(Key::new("blue", "f"), one.clone());
+        };
+        see(&mut memory, &Outcome::Steady, 100, 0);
+        assert!(!memory.may_consolidate(&key, 999));
+        assert!(memory.may_consolidate(&key, 1_000));
+        see(&mut memory, &SAVING, 100, 1_000);
+        assert!(memory.may_consolidate(&key, 1_500), "it is underway");
+        assert!(!memory.gives_up(&key, 1_500));
+        assert!(memory.gives_up(&key, 1_000 + PATIENCE_MS));
+        see(&mut memory, &Outcome::Steady, 100, 2_000);
+        assert!(memory.may_consolidate(&key, 3_000));
+        see(&mut memory, &SAVING, 100, 3_000);
+        see(&mut memory, &Outcome::Steady, 100, 3_001);
+        assert!(
+            !memory.may_consolidate(&key, 4_500),
+            "it waits twice as long"
+        );
+        assert!(memory.may_consolidate(&key, 5_000));
+        see(&mut memory, &SAVING, 100, 5_000);
+        see(&mut memory, &Outcome::Steady, 120, 5_001);
+        assert!(!memory.may_consolidate(&key, u64::MAX), "often enough");
+        see(&mut memory, &Outcome::Steady, 126, 5_002);
+        assert!(
+            memory.may_consolidate(&key, u64::MAX),
+            "the load is another"
+        );
+        assert!(!Memory::new(None).may_consolidate(&key, u64::MAX));
+    }
+}

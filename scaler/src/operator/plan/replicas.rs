@@ -1,0 +1,194 @@
+//! Deployments of configurations.
+
+use std::collections::BTreeMap;
+
+use super::{Action, Scene};
+use crate::operator::deployment::{Wanted, deployment, weights};
+use crate::operator::names::deployment_name;
+use crate::operator::records::DeploymentRecord;
+use crate::operator::template::{Template, template};
+use crate::resources::FieldProblem;
+use crate::state::Key;
+
+impl Scene<'_> {
+    /// What is to be done to Deployments: those that grow first.
+    pub(super) fn deployments(&self) -> Result<Vec<Action>, FieldProblem> {
+        let (mut grow, mut shrink) = (Vec::new(), Vec::new());
+        for (index, name) in self.prepared.names.iter().enumerate() {
+            let replicas = self.decision.replicas.get(&index).copied().unwrap_or(0);
+            let present = self.present(name);
+            let before = present.map_or(0, |present| present.replicas);
+            if let Some(action) = self.deployment(index, name, replicas, present)? {
+                let actions = if replicas < before {
+                    &mut shrink
+                } else {
+                    &mut grow
+                };
+                actions.push(action);
+            }
+        }
+        shrink.extend(self.unknown());
+        grow.append(&mut shrink);
+        Ok(grow)
+    }
+
+    fn deployment(
+        &self,
+        index: usize,
+        name: &str,
+        replicas: u32,
+        present: Option<&DeploymentRecord>,
+    ) -> Result<Option<Action>, FieldProblem> {
+        let Some(present) = present else {
+            if replicas == 0 {
+                return Ok(None);
+            }
+            let template = template(self.prepared, index)?;
+            return Ok(Some(self.apply(index, name, replicas, None, &template)));
+        };
+        if replicas == 0 && present.replicas == 0 {
+            return Ok(self.is_empty(present).then(|| delete(present)));
+        }
+        if replicas == 0 {
+            // Whether its template would change now matters no more.
+            return Ok(Some(scale(present, 0)));
+        }
+        let template = template(self.prepared, index)?;
+        let is_same = present.template_hash.as_ref() == Some(&template.hash);
+        if is_same && present.replicas == replicas {
+            return Ok(None);
+        }
+        Ok(Some(self.apply(
+            index,
+            name,
+            replicas,
+            Some(present),
+            &template,
+        )))
+    }
+
+    fn apply(
+        &self,
+        index: usize,
+        name: &str,
+        replicas: u32,
+        present: Option<&DeploymentRecord>,
+        template: &Template,
+    ) -> Action {
+        let preferred = self.preferred(index, present, template);
+        let wanted = Wanted {
+            record: &self.input.record,
+            prepared: self.prepared,
+            configuration: name,
+            template,
+            preferred: &preferred,
+            replicas,
+        };
+        let object = deployment(&wanted, present);
+        Action::Apply {
+            key: self.key(name),
+            is_present: present.is_some(),
+            object,
+        }
+    }
+
+    /// The preferred nodes: those that the template has as long as a change would replace pods for nothing else.
+    fn preferred(
+        &self,
+        index: usize,
+        present: Option<&DeploymentRecord>,
+        template: &Template,
+    ) -> BTreeMap<String, u32> {
+        let fresh = self.decision.preferred.get(&index);
+        let fresh = fresh.map(|preferred| weights(preferred, &self.assembled.hostnames));
+        let Some(present) = present else {
+            return fresh.unwrap_or_default();
+        };
+        let rolls = present.template_hash.as_ref() != Some(&template.hash);
+        let replaces_nothing = present.replicas == 0 && self.is_empty(present);
+        match fresh {
+            Some(fresh) if rolls || replaces_nothing => fresh,
+            _ => present.preferred.clone(),
+        }
+    }
+
+    /// Deployments of configurations that the profile does not have any more.
+    fn unknown(&self) -> Vec<Action> {
+        let key = &self.input.record.key;
+        let ours = self.observed.deployments.values().filter(|one| {
+            one.key.namespace == key.namespace
+                && one.function == key.name
+                && !one.is_deleting
+                && one.key.name == deployment_name(&key.name, &one.configuration)
+                && !self.prepared.names.contains(&one.configuration)
+        });
+        let actions = ours.filter_map(|one| {
+            let replicas = one
+                .replicas
+                .saturating_sub(self.released(&one.configuration));
+            if replicas < one.replicas {
+                Some(scale(one, replicas))
+            } else if self.is_empty(one) {
+                Some(delete(one))
+            } else {
+                None
+            }
+        });
+        actions.collect()
+    }
+
+    fn released(&self, configuration: &str) -> u32 {
+        let sources = &self.assembled.sources;
+        let release = self.decision.release.iter();
+        let of = release.filter(|index| {
+            let source = sources.get(**index);
+            source.is_some_and(|source| source.configuration == configuration)
+        });
+        u32::try_from(of.count()).unwrap_or(u32::MAX)
+    }
+
+    fn present(&self, configuration: &str) -> Option<&DeploymentRecord> {
+        let present = self.observed.deployments.get(&self.key(configuration));
+        let key = &self.input.record.key;
+        present
+            .map(AsRef::as_ref)
+            .filter(|one| one.function == key.name && one.configuration == configuration)
+            .filter(|one| !one.is_deleting)
+    }
+
+    fn key(&self, configuration: &str) -> Key {
+        let function = &self.input.record.key;
+        let name = deployment_name(&function.name, configuration);
+        Key::new(function.namespace.clone(), name)
+    }
+
+    /// Whether neither its controller nor anybody else knows a pod of it.
+    fn is_empty(&self, present: &DeploymentRecord) -> bool {
+        let pods = self.observed.pods.values();
+        let mut instances = pods.filter_map(|pod| Some((pod, pod.instance.as_ref()?)));
+        present.replicas == 0
+            && present.is_observed
+            && present.pods == 0
+            && !instances.any(|(pod, one)| {
+                pod.key.namespace == present.key.namespace
+                    && one.function == present.function
+                    && one.configuration == present.configuration
+            })
+    }
+}
+
+fn scale(present: &DeploymentRecord, replicas: u32) -> Action {
+    Action::Scale {
+        key: present.key.clone(),
+        version: present.version.clone(),
+        replicas,
+    }
+}
+
+fn delete(present: &DeploymentRecord) -> Action {
+    Action::Delete {
+        key: present.key.clone(),
+        uid: present.uid.clone(),
+        version: present.version.clone(),
+    }
+}

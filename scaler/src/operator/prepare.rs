@@ -1,0 +1,132 @@
+//! Functions and their profiles as the core takes them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tetris_scaler_core::Model;
+use thiserror::Error;
+
+use super::records::{FunctionRecord, ProfileRecord};
+use crate::resources::{CheckedFunction, CheckedProfile, FieldProblem, MeasuredConfiguration};
+use crate::state::Key;
+
+/// A function that can be decided on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prepared {
+    /// What its resource says.
+    pub function: Arc<CheckedFunction>,
+    /// What the core takes.
+    pub model: Arc<Model>,
+    /// The profile's configurations, by index.
+    pub measured: Vec<MeasuredConfiguration>,
+    /// Their names.
+    pub names: Arc<[String]>,
+}
+
+/// Why a function cannot be decided on. What it has stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Unprepared {
+    /// A field of it is wrong.
+    #[error(transparent)]
+    Field(#[from] FieldProblem),
+    /// Its profile is not there.
+    #[error(
+        "`spec.profile`: found no ModelProfile {0:?} in the namespace; make it with `tetris-scaler profile`"
+    )]
+    NoProfile(String),
+    /// A field of its profile is wrong.
+    #[error("ModelProfile {profile:?}: {problem}")]
+    Profile {
+        /// The profile's name.
+        profile: String,
+        /// What is wrong with it.
+        problem: FieldProblem,
+    },
+}
+
+/// `function` with its `profile`.
+pub fn prepare(
+    function: &Arc<CheckedFunction>,
+    profile: &CheckedProfile,
+) -> Result<Prepared, Unprepared> {
+    let of_profile = |problem| Unprepared::Profile {
+        profile: function.profile.clone(),
+        problem,
+    };
+    // The names are the function's; all else is the profile's.
+    profile.select(function.percentile, &function.configurations)?;
+    let selected = profile
+        .select(function.percentile, &[])
+        .map_err(of_profile)?;
+    let tensors = profile.tensors(&function.store).map_err(of_profile)?;
+    let wanted = |name: &String| function.configurations.contains(name);
+    let indices = selected.names.iter().enumerate();
+    let allowed = indices
+        .filter(|(_, name)| wanted(name))
+        .map(|(index, _)| index);
+    let model = Model {
+        name: Key::new(function.namespace.clone(), function.name.clone()).to_string(),
+        profile: selected.profile,
+        slo: function.slo,
+        tensors,
+        allowed: allowed.collect(),
+        alpha_bytes_per_millicore: function.alpha_bytes_per_millicore,
+    };
+    Ok(Prepared {
+        function: Arc::clone(function),
+        model: Arc::new(model),
+        measured: profile.configurations.clone(),
+        names: selected.names.into(),
+    })
+}
+
+type Version = (String, i64, Option<(String, i64)>);
+
+/// Functions that were prepared, kept until they or their profiles change: a model has thousands of objects.
+#[derive(Debug, Default)]
+pub struct Preparations(BTreeMap<Key, (Version, Result<Arc<Prepared>, Unprepared>)>);
+
+impl Preparations {
+    /// `record` with the profile of `profiles` that it names.
+    pub fn get(
+        &mut self,
+        record: &FunctionRecord,
+        profiles: &BTreeMap<Key, Arc<ProfileRecord>>,
+    ) -> Result<Arc<Prepared>, Unprepared> {
+        let function = record.function.as_ref().map_err(Clone::clone)?;
+        let named = Key::new(function.namespace.clone(), function.profile.clone());
+        let profile = profiles.get(&named);
+        let version = profile.map(|profile| profile.version.clone());
+        let version = (record.uid.clone(), record.generation, version);
+        if let Some((known, prepared)) = self.0.get(&record.key)
+            && *known == version
+        {
+            return prepared.clone();
+        }
+        let prepared = read(function, profile.map(Arc::as_ref)).map(Arc::new);
+        let kept = (version, prepared.clone());
+        self.0.insert(record.key.clone(), kept);
+        prepared
+    }
+
+    /// Forgets functions that are not among `present`.
+    pub fn keep<T>(&mut self, present: &BTreeMap<Key, T>) {
+        self.0.retain(|key, _| present.contains_key(key));
+    }
+}
+
+fn read(
+    function: &Arc<CheckedFunction>,
+    profile: Option<&ProfileRecord>,
+) -> Result<Prepared, Unprepared> {
+    let name = || function.profile.clone();
+    let profile = profile.ok_or_else(|| Unprepared::NoProfile(name()))?;
+    match &profile.profile {
+        Ok(profile) => prepare(function, profile),
+        Err(problem) => Err(Unprepared::Profile {
+            profile: name(),
+            problem: problem.clone(),
+        }),
+    }
+}

@@ -1,0 +1,142 @@
+//! Pods: all of them, as they take room, with a little more of those that are instances or daemons.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use kube::ResourceExt as _;
+use tetris_scaler_core::Resources;
+
+use crate::nodes::{bytes, millis};
+use crate::operator::labels;
+use crate::state::Key;
+
+/// A pod that has not ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodRecord {
+    /// Its namespace and name.
+    pub key: Key,
+    /// Where it is; empty before it is anywhere.
+    pub node: String,
+    /// What it takes.
+    pub requests: Resources,
+    /// If it is an instance of a function.
+    pub instance: Option<Instance>,
+    /// If it is the daemon of its node.
+    pub daemon: Option<IpAddr>,
+}
+
+/// A pod that is an instance.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Instance {
+    /// Its function's name.
+    pub function: String,
+    /// Its configuration's name.
+    pub configuration: String,
+    /// Whether it serves.
+    pub is_ready: bool,
+    /// Whether it is being deleted.
+    pub is_leaving: bool,
+    /// Whether it is marked as being replaced.
+    pub is_retiring: bool,
+    /// Its deletion cost.
+    pub cost: i32,
+    /// When it was made, in seconds since the epoch.
+    pub created_s: i64,
+}
+
+impl PodRecord {
+    /// What a pod says; `None` for one that has ended, and takes nothing.
+    pub fn read(pod: &Pod) -> Option<Self> {
+        let status = pod.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_deref());
+        if matches!(phase, Some("Succeeded" | "Failed")) {
+            return None;
+        }
+        let spec = pod.spec.as_ref();
+        let (label, value) = labels::DAEMON;
+        let is_daemon = pod.labels().get(label).is_some_and(|found| found == value);
+        let address = status.and_then(|status| status.pod_ip.as_deref()?.parse().ok());
+        Some(Self {
+            key: Key::new(pod.namespace().unwrap_or_default(), pod.name_any()),
+            node: spec
+                .and_then(|spec| spec.node_name.clone())
+                .unwrap_or_default(),
+            requests: spec.map(requests).unwrap_or_default(),
+            instance: instance(pod),
+            daemon: address.filter(|_| is_daemon),
+        })
+    }
+}
+
+fn instance(pod: &Pod) -> Option<Instance> {
+    let label = |name| pod.labels().get(name).cloned();
+    let annotation = |name| pod.annotations().get(name);
+    let conditions = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    let created = pod.creation_timestamp();
+    Some(Instance {
+        function: label(labels::FUNCTION)?,
+        configuration: label(labels::CONFIGURATION)?,
+        is_ready: conditions.any(|one| one.type_ == "Ready" && one.status == "True"),
+        is_leaving: pod.metadata.deletion_timestamp.is_some(),
+        is_retiring: annotation(labels::RETIRING).is_some_and(|value| value == "true"),
+        cost: annotation(labels::DELETION_COST)
+            .and_then(|cost| cost.parse().ok())
+            .unwrap_or(0),
+        created_s: created.map_or(0, |time| time.0.as_second()),
+    })
+}
+
+/// As the scheduler counts: the sum of the containers and of those beside them that start first and stay, or what
+/// one that starts first needs, if that is more.
+fn requests(spec: &PodSpec) -> Resources {
+    let main = spec.containers.iter().map(container);
+    let mut sum = main.fold(Resources::default(), plus);
+    let mut most = Resources::default();
+    for one in spec.init_containers.iter().flatten() {
+        if one.restart_policy.as_deref() == Some("Always") {
+            sum = plus(sum, container(one));
+        } else {
+            most = largest(most, container(one));
+        }
+    }
+    let overhead = spec.overhead.as_ref().map(quantities).unwrap_or_default();
+    plus(largest(sum, most), overhead)
+}
+
+fn container(container: &Container) -> Resources {
+    let resources = container.resources.as_ref();
+    let requests = resources.and_then(|resources| resources.requests.as_ref());
+    requests.map(quantities).unwrap_or_default()
+}
+
+type Quantities =
+    std::collections::BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>;
+
+fn quantities(all: &Quantities) -> Resources {
+    let quantity = |name, read: fn(&str) -> Option<u64>| {
+        let found = all.get(name);
+        found.and_then(|quantity| read(&quantity.0)).unwrap_or(0)
+    };
+    Resources {
+        cpu_millis: quantity("cpu", millis),
+        memory_bytes: quantity("memory", bytes),
+    }
+}
+
+fn plus(a: Resources, b: Resources) -> Resources {
+    Resources {
+        cpu_millis: a.cpu_millis.saturating_add(b.cpu_millis),
+        memory_bytes: a.memory_bytes.saturating_add(b.memory_bytes),
+    }
+}
+
+fn largest(a: Resources, b: Resources) -> Resources {
+    Resources {
+        cpu_millis: a.cpu_millis.max(b.cpu_millis),
+        memory_bytes: a.memory_bytes.max(b.memory_bytes),
+    }
+}

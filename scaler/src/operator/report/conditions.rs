@@ -1,0 +1,172 @@
+//! Conditions.
+
+use tetris_scaler_core::{FunctionDecision, Outcome, Rate};
+
+use super::Facts;
+use crate::load::LoadError;
+use crate::operator::prepare::Unprepared;
+use crate::resources::LoadSource;
+
+/// A condition without its times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Said {
+    /// What it is about.
+    pub what: &'static str,
+    /// True, False or Unknown.
+    pub status: &'static str,
+    /// Why, in one word.
+    pub reason: &'static str,
+    /// Why, in a sentence.
+    pub message: String,
+}
+
+/// All conditions, `Ready` first.
+pub(super) fn conditions(facts: &Facts<'_>) -> Vec<Said> {
+    let (profile, unprepared) = match &facts.input.prepared {
+        Ok(_) => (said("ProfileFound", "True", "Found", ""), None),
+        Err(error) => (profile(error), Some(error)),
+    };
+    let (Some(decision), None) = (facts.decision, unprepared) else {
+        let (reason, message) = match unprepared {
+            Some(error) => (reason_of(error), error.to_string()),
+            None => ("Deleting", "the function is being deleted".to_owned()),
+        };
+        let unknown = |what| said(what, "Unknown", reason, "");
+        return vec![
+            said("Ready", "False", reason, &message),
+            profile,
+            load(facts),
+            unknown("Feasible"),
+            said(
+                "Progressing",
+                "False",
+                reason,
+                "nothing is changed until it is put right",
+            ),
+        ];
+    };
+    vec![
+        ready(facts, decision),
+        profile,
+        load(facts),
+        feasible(decision),
+        progressing(facts, decision),
+    ]
+}
+
+fn said(what: &'static str, status: &'static str, reason: &'static str, message: &str) -> Said {
+    let message = message.to_owned();
+    Said {
+        what,
+        status,
+        reason,
+        message,
+    }
+}
+
+fn reason_of(error: &Unprepared) -> &'static str {
+    match error {
+        Unprepared::Field(_) => "InvalidField",
+        Unprepared::NoProfile(_) => "ProfileNotFound",
+        Unprepared::Profile { .. } => "InvalidProfile",
+    }
+}
+
+fn profile(error: &Unprepared) -> Said {
+    let status = match error {
+        Unprepared::Field(_) => "Unknown",
+        _ => "False",
+    };
+    said("ProfileFound", status, reason_of(error), &error.to_string())
+}
+
+fn load(facts: &Facts<'_>) -> Said {
+    let function = facts.input.record.function.as_ref().ok();
+    let is_static = function.is_some_and(|one| matches!(one.load, LoadSource::Static(_)));
+    match &facts.input.load {
+        _ if function.is_none() => said("LoadKnown", "Unknown", "InvalidField", ""),
+        Ok(_) if is_static => said("LoadKnown", "True", "Static", ""),
+        Ok(_) => said("LoadKnown", "True", "Measured", ""),
+        Err(error) => {
+            let message = format!("{error}; nothing is released until it is known");
+            let status = match error {
+                LoadError::NoServer => "False",
+                _ => "Unknown",
+            };
+            said("LoadKnown", status, error.reason(), &message)
+        }
+    }
+}
+
+fn ready(facts: &Facts<'_>, decision: &FunctionDecision) -> Said {
+    let message = outcome(facts, decision);
+    if let Some(problem) = facts.problem {
+        return said("Ready", "False", "InvalidField", &problem.to_string());
+    }
+    let count: u32 = facts
+        .ready
+        .values()
+        .fold(0, |sum, one| sum.saturating_add(*one));
+    let asked = decision.replicas.values().any(|count| *count > 0);
+    if decision.needed == Rate::ZERO && !asked && facts.input.load.is_ok() {
+        return said("Ready", "True", "Idle", &message);
+    }
+    if facts.input.load.is_err() {
+        let status = if count > 0 { "True" } else { "False" };
+        return said("Ready", status, "LoadUnknown", &message);
+    }
+    if decision.ready >= decision.needed && count > 0 {
+        return said("Ready", "True", "Serving", &message);
+    }
+    let reason = infeasible(&decision.outcome).unwrap_or("Starting");
+    said("Ready", "False", reason, &message)
+}
+
+fn feasible(decision: &FunctionDecision) -> Said {
+    let reason = infeasible(&decision.outcome);
+    let message = reason.map(|_| decision.outcome.to_string());
+    said(
+        "Feasible",
+        if reason.is_some() { "False" } else { "True" },
+        reason.unwrap_or("Feasible"),
+        &message.unwrap_or_default(),
+    )
+}
+
+/// Why what the load needs cannot be had.
+pub(crate) fn infeasible(outcome: &Outcome) -> Option<&'static str> {
+    Some(match outcome {
+        Outcome::AtMaximum { .. } => "AtMaximum",
+        Outcome::NoConfiguration => "NoConfiguration",
+        Outcome::SloTooTight(_) => "SloTooTight",
+        Outcome::NoNodeLargeEnough { .. } => "NoNodeLargeEnough",
+        Outcome::OutOfRoom { .. } => "OutOfRoom",
+        Outcome::Unplanned { .. } => "Unplanned",
+        _ => return None,
+    })
+}
+
+fn progressing(facts: &Facts<'_>, decision: &FunctionDecision) -> Said {
+    let message = outcome(facts, decision);
+    let reason = match &decision.outcome {
+        _ if facts.problem.is_some() => {
+            return said("Progressing", "False", "InvalidField", "");
+        }
+        Outcome::ScaledOut { .. } => "ScaledOut",
+        Outcome::ScaledIn { .. } => "ScaledIn",
+        Outcome::Consolidating { .. } => "Consolidating",
+        Outcome::Renewing { .. } => "Renewing",
+        Outcome::MakingRoom { .. } => "MakingRoom",
+        _ if !decision.start.is_empty() => "Starting",
+        _ if decision.ready < decision.capacity => "Starting",
+        _ => return said("Progressing", "False", "Steady", ""),
+    };
+    said("Progressing", "True", reason, &message)
+}
+
+fn outcome(facts: &Facts<'_>, decision: &FunctionDecision) -> String {
+    match &facts.input.load {
+        Err(error) => format!("{}: {error}", decision.outcome),
+        Ok(_) => decision.outcome.to_string(),
+    }
+}

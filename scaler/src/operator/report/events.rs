@@ -1,0 +1,82 @@
+//! Events: once for each change.
+
+use tetris_scaler_core::Outcome;
+
+use super::Facts;
+use super::infeasible;
+use crate::operator::plan::Action;
+use crate::resources::InferenceFunctionStatus;
+
+/// Events about what became different between two statuses.
+pub(super) fn events(
+    facts: &Facts<'_>,
+    before: &InferenceFunctionStatus,
+    now: &InferenceFunctionStatus,
+) -> Vec<Action> {
+    let mut events = Vec::new();
+    if let Some(decision) = facts.decision {
+        let asked = |status: &InferenceFunctionStatus| status.instances.unwrap_or(0);
+        let numbers = format!("{} instances, before {}", asked(now), asked(before));
+        match &decision.outcome {
+            _ if asked(now) > asked(before) => {
+                let note = format!("{numbers}: {}", decision.outcome);
+                events.push(event(false, "ScaledOut", &note));
+            }
+            _ if asked(now) < asked(before) => {
+                let note = format!("{numbers}: {}", decision.outcome);
+                events.push(event(false, "ScaledIn", &note));
+            }
+            Outcome::Consolidating { .. } if !says(before, "Progressing", "Consolidating") => {
+                let note = decision.outcome.to_string();
+                events.push(event(false, "Consolidating", &note));
+            }
+            _ => {}
+        }
+        if let Some(reason) = infeasible(&decision.outcome)
+            && !says(before, "Feasible", reason)
+        {
+            events.push(event(true, reason, &decision.outcome.to_string()));
+        }
+    }
+    for what in ["Ready", "LoadKnown"] {
+        let found = now.conditions.iter().find(|one| one.r#type == what);
+        let wrong = found.filter(|one| is_wrong(&one.reason) && !says(before, what, &one.reason));
+        if let Some(one) = wrong {
+            events.push(event(true, &one.reason, &one.message));
+        }
+    }
+    events
+}
+
+/// Reasons that somebody has to do something about.
+fn is_wrong(reason: &str) -> bool {
+    let fine = [
+        "Serving",
+        "Idle",
+        "Starting",
+        "Measured",
+        "Static",
+        "LoadUnknown",
+        "NotAskedYet",
+        "AtMaximum",
+        "NoConfiguration",
+        "SloTooTight",
+        "NoNodeLargeEnough",
+        "OutOfRoom",
+        "Unplanned",
+    ];
+    !fine.contains(&reason)
+}
+
+fn says(status: &InferenceFunctionStatus, what: &str, reason: &str) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|one| one.r#type == what && one.reason == reason)
+}
+
+fn event(is_warning: bool, reason: &str, note: &str) -> Action {
+    Action::Event {
+        is_warning,
+        reason: reason.to_owned(),
+        note: note.chars().take(1_000).collect(),
+    }
+}

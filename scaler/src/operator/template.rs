@@ -1,0 +1,224 @@
+//! The pods of a configuration.
+
+use serde_json::{Map, Value, json};
+use tetris_store_layout::Digest;
+
+use super::labels;
+use super::prepare::Prepared;
+use crate::nodes::{bytes, millis};
+use crate::resources::{FieldProblem, MeasuredConfiguration};
+
+/// Where containers find the store.
+const MOUNT_PATH: &str = "/run/tetris/store";
+/// The CSI driver that gives it.
+const DRIVER: &str = "csi.tetris.dev";
+/// The volume's name.
+const VOLUME: &str = "tetris-store";
+/// How much it counts that instances are on different nodes, of 100.
+const SPREAD_WEIGHT: u32 = 10;
+
+/// A template without preferred nodes, and a hash of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Template {
+    /// The template.
+    pub pods: Value,
+    /// Changes with it.
+    pub hash: String,
+}
+
+/// The function's template with what the configuration `index` needs: labels, environment, requests, the store's
+/// volume, and a term that spreads instances. A limit of memory is added where there is none.
+pub fn template(prepared: &Prepared, index: usize) -> Result<Template, FieldProblem> {
+    let function = &prepared.function;
+    let measured = prepared.measured.get(index);
+    let measured =
+        measured.ok_or_else(|| FieldProblem::new("spec.profile", "no such configuration"))?;
+    let mut pods = Value::Object(function.template.raw.clone());
+    let marks = [
+        (labels::FUNCTION, function.name.clone()),
+        (labels::CONFIGURATION, measured.name()),
+    ];
+    for (name, value) in marks {
+        object(&mut pods, &["metadata", "labels"]).insert(name.to_owned(), value.into());
+    }
+    let path = format!(
+        "spec.template.spec.containers[{}]",
+        function.template.container
+    );
+    if let Some(container) = container(&mut pods, function.template.container) {
+        set_environment(container, measured);
+        set_resources(container, measured, &path)?;
+        mount(container);
+    }
+    let store = (function.store != function.namespace).then_some(function.store.as_str());
+    add_volume(&mut pods, store);
+    add_spread(&mut pods, &function.name);
+    let hash = Digest::of(pods.to_string().as_bytes()).to_string();
+    let hash = hash.chars().take(16).collect();
+    Ok(Template { pods, hash })
+}
+
+fn container(pods: &mut Value, index: usize) -> Option<&mut Value> {
+    pods.pointer_mut(&format!("/spec/containers/{index}"))
+}
+
+fn set_environment(container: &mut Value, measured: &MeasuredConfiguration) {
+    let variables = list(container, &[], "env");
+    let ours = [
+        ("TETRIS_BATCH", u64::from(measured.batch)),
+        ("TETRIS_CONCURRENCY", u64::from(measured.concurrency)),
+        ("TETRIS_CPU_MILLIS", measured.cpu_millis),
+    ];
+    for (name, value) in ours {
+        variables.push(json!({"name": name, "value": value.to_string()}));
+    }
+}
+
+fn set_resources(
+    container: &mut Value,
+    measured: &MeasuredConfiguration,
+    path: &str,
+) -> Result<(), FieldProblem> {
+    let memory = measured.own_bytes.to_string();
+    let cpu = format!("{}m", measured.cpu_millis);
+    let limits = object(container, &["resources", "limits"]);
+    let limit = limits
+        .entry("memory")
+        .or_insert_with(|| memory.clone().into());
+    check_limit(
+        limit,
+        measured.own_bytes,
+        bytes,
+        &format!("{path}.resources.limits.memory"),
+    )?;
+    if let Some(limit) = limits.get("cpu") {
+        let field = format!("{path}.resources.limits.cpu");
+        check_limit(limit, measured.cpu_millis, millis, &field)?;
+    }
+    let requests = object(container, &["resources", "requests"]);
+    requests.insert("cpu".to_owned(), cpu.into());
+    requests.insert("memory".to_owned(), memory.into());
+    Ok(())
+}
+
+/// The API server takes no limit below the request, and would say so of each pod.
+fn check_limit(
+    limit: &Value,
+    least: u64,
+    read: fn(&str) -> Option<u64>,
+    field: &str,
+) -> Result<(), FieldProblem> {
+    let text = limit
+        .as_str()
+        .map_or_else(|| limit.to_string(), str::to_owned);
+    match read(&text) {
+        Some(found) if found >= least => Ok(()),
+        _ => {
+            let problem = format!(
+                "found {text:?}, expected at least what the configuration needs, {least}; raise it, or leave it out"
+            );
+            Err(FieldProblem::new(field, problem))
+        }
+    }
+}
+
+fn mount(container: &mut Value) {
+    let mounts = list(container, &[], "volumeMounts");
+    let is_there =
+        |mount: &Value| mount.get("mountPath").and_then(Value::as_str) == Some(MOUNT_PATH);
+    if !mounts.iter().any(is_there) {
+        mounts.push(json!({"name": VOLUME, "mountPath": MOUNT_PATH, "readOnly": true}));
+    }
+}
+
+fn add_volume(pods: &mut Value, store: Option<&str>) {
+    let volumes = list(pods, &["spec"], "volumes");
+    let is_there = |volume: &Value| volume.get("name").and_then(Value::as_str) == Some(VOLUME);
+    let is_used =
+        |volume: &Value| volume.pointer("/csi/driver").and_then(Value::as_str) == Some(DRIVER);
+    if volumes
+        .iter()
+        .any(|volume| is_there(volume) || is_used(volume))
+    {
+        rename_mount(pods);
+        return;
+    }
+    let mut csi = json!({"driver": DRIVER, "readOnly": true});
+    if let Some(store) = store {
+        object(&mut csi, &["volumeAttributes"]).insert("store".to_owned(), store.into());
+    }
+    volumes.push(json!({"name": VOLUME, "csi": csi}));
+}
+
+/// A mount that was added goes by the name of the volume that the template has.
+fn rename_mount(pods: &mut Value) {
+    let volumes = list(pods, &["spec"], "volumes");
+    let is_used =
+        |volume: &&Value| volume.pointer("/csi/driver").and_then(Value::as_str) == Some(DRIVER);
+    let named = volumes
+        .iter()
+        .any(|volume| volume.get("name").and_then(Value::as_str) == Some(VOLUME));
+    let name = volumes
+        .iter()
+        .find(is_used)
+        .and_then(|volume| volume.get("name").cloned());
+    let (Some(name), false) = (name, named) else {
+        return;
+    };
+    for container in list(pods, &["spec"], "containers") {
+        let mounts = container.get_mut("volumeMounts");
+        for mount in mounts.and_then(Value::as_array_mut).into_iter().flatten() {
+            if mount.get("name").and_then(Value::as_str) == Some(VOLUME)
+                && let Some(mount) = mount.as_object_mut()
+            {
+                mount.insert("name".to_owned(), name.clone());
+            }
+        }
+    }
+}
+
+fn add_spread(pods: &mut Value, function: &str) {
+    let terms = list(
+        pods,
+        &["spec", "affinity", "podAntiAffinity"],
+        "preferredDuringSchedulingIgnoredDuringExecution",
+    );
+    terms.push(json!({
+        "weight": SPREAD_WEIGHT,
+        "podAffinityTerm": {
+            "topologyKey": labels::HOSTNAME,
+            "labelSelector": {"matchLabels": {labels::FUNCTION: function}},
+        },
+    }));
+}
+
+/// The object at `path`; whatever else is there gives way.
+pub(super) fn object<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
+    let mut at = value;
+    for name in path {
+        at = as_object(at).entry(*name).or_insert_with(|| json!({}));
+    }
+    as_object(at)
+}
+
+fn as_object(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => map,
+        _ => unreachable!("it was made an object"),
+    }
+}
+
+/// The list `name` of the object at `path`; whatever else is there gives way.
+pub(super) fn list<'a>(value: &'a mut Value, path: &[&str], name: &str) -> &'a mut Vec<Value> {
+    let slot = object(value, path).entry(name).or_insert_with(|| json!([]));
+    if !slot.is_array() {
+        *slot = json!([]);
+    }
+    match slot {
+        Value::Array(list) => list,
+        _ => unreachable!("it was made a list"),
+    }
+}

@@ -1,0 +1,254 @@
+//! What was observed, as the core takes it.
+
+use std::collections::BTreeMap;
+
+use tetris_scaler_core::{FunctionView, InstanceView, NodeView, Phase, Rate, Resources};
+
+use super::names::deployment_name;
+use super::observed::{FunctionInput, Observed};
+use super::prepare::Prepared;
+use super::records::{DeploymentRecord, Instance, PodRecord};
+use crate::resources::Scaling;
+use crate::state::Key;
+
+/// What the core decides on, and whose the indices are.
+#[derive(Debug, Default)]
+pub struct Assembled {
+    /// The functions that can be decided on.
+    pub functions: Vec<FunctionView>,
+    /// For each of them, its index among those observed.
+    pub inputs: Vec<usize>,
+    /// Their instances.
+    pub instances: Vec<InstanceView>,
+    /// For each of them, what it is.
+    pub sources: Vec<Source>,
+    /// The nodes.
+    pub nodes: Vec<NodeView>,
+    /// What preferences name them by.
+    pub hostnames: Vec<String>,
+}
+
+/// What an instance is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The configuration's name.
+    pub configuration: String,
+    /// Its pod, if it has one.
+    pub pod: Option<Key>,
+    /// Its marks.
+    pub is_retiring: bool,
+    /// Its deletion cost.
+    pub cost: i32,
+}
+
+/// Pods of functions, by namespace, function and configuration.
+type Groups<'a> =
+    BTreeMap<(&'a str, &'a str), BTreeMap<&'a str, Vec<(&'a PodRecord, &'a Instance)>>>;
+
+impl Assembled {
+    /// From what was observed.
+    pub fn new(observed: &Observed) -> Self {
+        let mut assembled = Self::default();
+        let names = observed.nodes.values().map(|node| node.name.as_str());
+        let nodes: BTreeMap<&str, usize> = names
+            .enumerate()
+            .map(|(index, name)| (name, index))
+            .collect();
+        let groups = groups(observed);
+        for (index, input) in observed.functions.iter().enumerate() {
+            let Ok(prepared) = &input.prepared else {
+                continue;
+            };
+            if input.record.is_deleting {
+                continue;
+            }
+            let function = assembled.functions.len();
+            assembled.functions.push(function_view(input, prepared));
+            assembled.inputs.push(index);
+            let of = Of {
+                function,
+                input,
+                prepared,
+                nodes: &nodes,
+            };
+            assembled.add_instances(&of, observed, &groups);
+        }
+        assembled.add_nodes(observed);
+        assembled
+    }
+
+    fn add_instances(&mut self, of: &Of<'_>, observed: &Observed, groups: &Groups<'_>) {
+        let key = &of.input.record.key;
+        let group = groups.get(&(key.namespace.as_str(), key.name.as_str()));
+        let mut group = group.cloned().unwrap_or_default();
+        for deployment in of_function(of, observed) {
+            let pods = group.remove(deployment.configuration.as_str());
+            let mut pods = pods.unwrap_or_default();
+            pods.sort_by(first_to_go);
+            let staying = pods.iter().filter(|(_, one)| !one.is_leaving).count();
+            let surplus = staying.saturating_sub(deployment.replicas as usize);
+            let mut leaving = 0;
+            for (pod, instance) in pods {
+                let is_surplus = !instance.is_leaving && leaving < surplus;
+                leaving += usize::from(is_surplus);
+                self.add_pod(of, pod, instance, is_surplus);
+            }
+            for number in staying..deployment.replicas as usize {
+                self.add_missing(of, deployment, number);
+            }
+        }
+        // Their Deployment is gone, not seen yet, or another's.
+        for (pod, instance) in group.into_values().flatten() {
+            self.add_pod(
+                of,
+                pod,
+                instance,
+                of.prepared.function.scaling == Scaling::Operator,
+            );
+        }
+    }
+
+    fn add_pod(&mut self, of: &Of<'_>, pod: &PodRecord, instance: &Instance, surplus: bool) {
+        let phase = match instance {
+            one if one.is_leaving || surplus => Phase::Leaving,
+            one if one.is_ready => Phase::Ready,
+            _ => Phase::Starting,
+        };
+        let is_retiring = instance.is_retiring;
+        self.instances.push(InstanceView {
+            name: pod.key.name.clone(),
+            function: of.function,
+            configuration: of.configuration(&instance.configuration),
+            node: of.nodes.get(pod.node.as_str()).copied(),
+            phase,
+            load: of.input.pod_loads.get(&pod.key.name).copied(),
+            retiring: is_retiring && !of.input.give_up_retiring,
+        });
+        self.sources.push(Source {
+            configuration: instance.configuration.clone(),
+            pod: Some(pod.key.clone()),
+            is_retiring,
+            cost: instance.cost,
+        });
+    }
+
+    /// A pod that the Deployment's controller has not made yet.
+    fn add_missing(&mut self, of: &Of<'_>, deployment: &DeploymentRecord, number: usize) {
+        self.instances.push(InstanceView {
+            name: format!("{}/{number}", deployment.key.name),
+            function: of.function,
+            configuration: of.configuration(&deployment.configuration),
+            node: None,
+            phase: Phase::Starting,
+            load: Some(Rate::ZERO),
+            retiring: false,
+        });
+        self.sources.push(Source {
+            configuration: deployment.configuration.clone(),
+            pod: None,
+            is_retiring: false,
+            cost: 0,
+        });
+    }
+
+    fn add_nodes(&mut self, observed: &Observed) {
+        let mut taken: BTreeMap<&str, Resources> = BTreeMap::new();
+        let counted: std::collections::BTreeSet<&Key> = (self.instances.iter())
+            .zip(&self.sources)
+            .filter(|(instance, _)| instance.configuration.is_some())
+            .filter_map(|(_, source)| source.pod.as_ref())
+            .collect();
+        let others = observed.pods.values();
+        for pod in others.filter(|pod| !pod.node.is_empty() && !counted.contains(&pod.key)) {
+            let sum = taken.entry(pod.node.as_str()).or_default();
+            sum.cpu_millis = sum.cpu_millis.saturating_add(pod.requests.cpu_millis);
+            sum.memory_bytes = sum.memory_bytes.saturating_add(pod.requests.memory_bytes);
+        }
+        for node in observed.nodes.values() {
+            let taken = taken.get(node.name.as_str()).copied().unwrap_or_default();
+            let all = node.allocatable;
+            let free = Resources {
+                cpu_millis: all.cpu_millis.saturating_sub(taken.cpu_millis),
+                memory_bytes: all.memory_bytes.saturating_sub(taken.memory_bytes),
+            };
+            let room = observed.rooms.get(&node.name);
+            self.nodes.push(NodeView {
+                name: node.name.clone(),
+                all,
+                free,
+                tensor_bytes: room.map(|room| room.free_bytes),
+                accepts_new: node.accepts_new,
+            });
+            self.hostnames.push(node.hostname.clone());
+        }
+    }
+}
+
+/// Whose instances are added.
+struct Of<'a> {
+    function: usize,
+    input: &'a FunctionInput,
+    prepared: &'a Prepared,
+    nodes: &'a BTreeMap<&'a str, usize>,
+}
+
+impl Of<'_> {
+    fn configuration(&self, name: &str) -> Option<usize> {
+        self.prepared.names.iter().position(|one| one == name)
+    }
+}
+
+fn function_view(input: &FunctionInput, prepared: &Prepared) -> FunctionView {
+    let function = &prepared.function;
+    let is_ours = function.scaling == Scaling::Operator;
+    FunctionView {
+        model: prepared.model.clone(),
+        load: input.load.as_ref().ok().copied(),
+        peak: input.peak,
+        min_instances: function.min_instances,
+        max_instances: function.max_instances,
+        scale_in: function.scale_in,
+        // Marks of instances that are replaced are ours to write, on pods that are ours.
+        consolidate: input.consolidate && is_ours,
+    }
+}
+
+fn groups(observed: &Observed) -> Groups<'_> {
+    let mut groups = Groups::new();
+    for pod in observed.pods.values() {
+        if let Some(instance) = &pod.instance {
+            let function = (pod.key.namespace.as_str(), instance.function.as_str());
+            let configurations = groups.entry(function).or_default();
+            let pods = configurations.entry(instance.configuration.as_str());
+            pods.or_default().push((pod.as_ref(), instance));
+        }
+    }
+    groups
+}
+
+/// The Deployments of a function: for one that others scale, those with its labels; else those with our name.
+fn of_function<'a>(
+    of: &Of<'a>,
+    observed: &'a Observed,
+) -> impl Iterator<Item = &'a DeploymentRecord> {
+    let key = &of.input.record.key;
+    let external = of.prepared.function.scaling == Scaling::External;
+    let all = observed.deployments.values().map(AsRef::as_ref);
+    all.filter(move |one| {
+        let ours = deployment_name(&key.name, &one.configuration);
+        one.key.namespace == key.namespace
+            && one.function == key.name
+            && !one.is_deleting
+            && (external || one.key.name == ours)
+    })
+}
+
+/// As a ReplicaSet chooses: without a node, not ready, of lower cost, younger; then by name.
+fn first_to_go(a: &(&PodRecord, &Instance), b: &(&PodRecord, &Instance)) -> std::cmp::Ordering {
+    let rank = |(pod, one): &(&PodRecord, &Instance)| {
+        let placed = !pod.node.is_empty();
+        let age = std::cmp::Reverse(one.created_s);
+        (placed, one.is_ready, one.cost, age, pod.key.name.clone())
+    };
+    rank(a).cmp(&rank(b))
+}

@@ -1,0 +1,81 @@
+//! Watches of the API server.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ApiResource};
+use kube::core::DynamicObject;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{Config, Error, watcher};
+use kube::{Client, Resource};
+use tokio::sync::Notify;
+
+use super::cache::Cache;
+use super::labels;
+use super::records::{DeploymentRecord, FunctionRecord, NodeRecord, PodRecord, ProfileRecord};
+use crate::metrics::Metrics;
+use crate::resources::{InferenceFunction, ModelProfile};
+
+/// The most objects of one answer: pods have some 10 KiB.
+const PAGE: u32 = 500;
+
+/// Copies of all that the operator looks at. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct Watches {
+    /// The functions.
+    pub functions: Cache<FunctionRecord>,
+    /// The profiles.
+    pub profiles: Cache<ProfileRecord>,
+    /// Deployments with the label of a function.
+    pub deployments: Cache<DeploymentRecord>,
+    /// All pods: they take room.
+    pub pods: Cache<PodRecord>,
+    /// All nodes.
+    pub nodes: Cache<NodeRecord>,
+}
+
+impl Watches {
+    /// Follows the API server for ever. `changed` is told of what is different.
+    pub async fn run(&self, client: &Client, changed: &Notify, metrics: &Arc<Metrics>) {
+        let config = || Config::default().page_size(PAGE);
+        let failed = |kind: &'static str| {
+            let metrics = Arc::clone(metrics);
+            move |error: &Error| {
+                metrics.failed("watch");
+                tracing::warn!("watch of {kind}: {error}");
+            }
+        };
+        let labelled = config().labels(labels::FUNCTION);
+        let functions = watcher(dynamic::<InferenceFunction>(client), config()).default_backoff();
+        let profiles = watcher(dynamic::<ModelProfile>(client), config()).default_backoff();
+        let deployments = watcher(Api::<Deployment>::all(client.clone()), labelled);
+        let deployments = deployments.default_backoff();
+        let pods = watcher(Api::<Pod>::all(client.clone()), config()).default_backoff();
+        let nodes = watcher(Api::<Node>::all(client.clone()), config()).default_backoff();
+        let function = |object| Some(FunctionRecord::read(object));
+        let profile = |object| Some(ProfileRecord::read(&object));
+        let node = |object| Some(NodeRecord::read(&object));
+        let deployment = |object| DeploymentRecord::read(&object);
+        let pod = |object| PodRecord::read(&object);
+        let all: [std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>>; 5] = [
+            Box::pin((self.functions).follow(functions, function, changed, failed("functions"))),
+            Box::pin((self.profiles).follow(profiles, profile, changed, failed("profiles"))),
+            Box::pin((self.deployments).follow(
+                deployments,
+                deployment,
+                changed,
+                failed("deployments"),
+            )),
+            Box::pin((self.pods).follow(pods, pod, changed, failed("pods"))),
+            Box::pin((self.nodes).follow(nodes, node, changed, failed("nodes"))),
+        ];
+        join_all(all).await;
+    }
+}
+
+/// Objects of a kind, read one by one.
+fn dynamic<K: Resource<DynamicType = ()>>(client: &Client) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &ApiResource::erase::<K>(&()))
+}

@@ -1,0 +1,94 @@
+//! The arguments of `plan`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use tetris_scaler_core::Rate;
+
+/// Arguments of `plan`.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = AFTER)]
+pub struct PlanArgs {
+    /// File or directory with ModelProfiles, InferenceFunctions and nodes, as YAML or JSON; `-` is standard input
+    #[arg(short, long, value_name = "PATH", required = true)]
+    pub file: Vec<PathBuf>,
+    /// Requests per second of a function, whatever its load source says; NAMESPACE/NAME where a name is not enough
+    #[arg(long, value_name = "NAME=RPS")]
+    pub load: Vec<LoadOverride>,
+    /// How the plan is written, to standard output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Say of each configuration why it was chosen or not, and what sharing saves on each node
+    #[arg(long)]
+    pub explain: bool,
+}
+
+const AFTER: &str = "\
+Kinds that are read: ModelProfile and InferenceFunction; Node and Pod, as `kubectl get -o yaml` prints them; what \
+/inventory/objects of a node answers; and, without a cluster, PlanNodes:
+
+  kind: PlanNodes
+  nodes:
+    - {name: a, count: 4, cpuMillis: 16000, memoryBytes: 68719476736, storeBytes: 34359738368, models: [bert]}
+
+Exit status: 0 for a plan that carries all loads, 1 if there is none, 2 if something cannot be read.";
+
+/// How a plan is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables.
+    Text,
+    /// JSON, of the shape that the README describes.
+    Json,
+}
+
+/// `NAME=RPS` or `NAMESPACE/NAME=RPS`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadOverride {
+    /// Of the function, with or without its namespace.
+    pub function: String,
+    /// Its load.
+    pub load: Rate,
+}
+
+impl FromStr for LoadOverride {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (function, rps) = text
+            .rsplit_once('=')
+            .filter(|(function, _)| !function.is_empty())
+            .ok_or_else(|| "expected NAME=RPS, such as bert=120".to_owned())?;
+        let number: f64 = rps
+            .parse()
+            .map_err(|_| format!("{rps:?} is no number, expected requests per second"))?;
+        let load = Rate::try_from_rps_f64(number).map_err(|error| error.to_string())?;
+        Ok(Self {
+            function: function.to_owned(),
+            load,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_a_name_and_a_number() {
+        let read: LoadOverride = "prod/bert=2.5".parse().unwrap();
+        assert_eq!(read.function, "prod/bert");
+        assert_eq!(read.load, Rate::from_milli_rps(2_500));
+        for (text, says) in [
+            ("bert", "NAME=RPS"),
+            ("=3", "NAME=RPS"),
+            ("bert=lots", "no number"),
+            ("bert=-1", "from 0"),
+            ("bert=NaN", "from 0"),
+        ] {
+            let error = text.parse::<LoadOverride>().unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Why each configuration was chosen or not.
+
+use serde::Serialize;
+use tetris_scaler_core::{Configuration, Rate, Shortage};
+
+use super::fit::Fit;
+use super::functions::Function;
+use super::problem::Problem;
+
+/// Why a configuration was chosen or not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "verdict")]
+pub(super) enum Verdict {
+    /// It has instances.
+    Chosen { replicas: u32 },
+    /// It is not among those that the function allows.
+    NotAllowed,
+    /// It is too slow: batches have half of the objective, as requests wait for them to fill.
+    TooSlow { latency_us: u64, limit_us: u64 },
+    /// No node takes one instance, even with no other on it.
+    TooLarge { node: String, missing: Shortage },
+    /// Another carries as much and takes no more of anything.
+    Dominated { by: String },
+    /// Others carry the load for less, all together.
+    NotNeeded,
+}
+
+/// A configuration, what it costs and why it was chosen or not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Candidate {
+    pub(super) configuration: String,
+    /// Own memory and CPU by alpha, for each request per second.
+    pub(super) cost_bytes_per_rps: u64,
+    /// How many instances would carry the load without others.
+    pub(super) alone_replicas: u64,
+    /// And what those would cost, tensors not counted.
+    pub(super) alone_cost_bytes: u128,
+    #[serde(flatten)]
+    pub(super) verdict: Verdict,
+}
+
+/// All configurations of the function, in the order of the profile.
+pub(super) fn candidates(
+    problem: &Problem,
+    function: &Function,
+    planned: Rate,
+    replicas: impl Fn(usize) -> u32,
+) -> Vec<Candidate> {
+    let all = All {
+        function,
+        planned,
+        fit: Fit::new(problem, function),
+    };
+    let configurations = function.model.profile.configurations().iter();
+    let names = function.names.iter();
+    let each = configurations.zip(names).enumerate();
+    each.map(|(index, (one, name))| Candidate {
+        configuration: name.clone(),
+        cost_bytes_per_rps: all.cost_per_rps(one),
+        alone_replicas: all.alone(one),
+        alone_cost_bytes: u128::from(all.alone(one)) * u128::from(all.cost(one)),
+        verdict: all.verdict(index, one, replicas(index)),
+    })
+    .collect()
+}
+
+struct All<'a> {
+    function: &'a Function,
+    planned: Rate,
+    fit: Fit<'a>,
+}
+
+impl All<'_> {
+    fn cost_per_rps(&self, one: &Configuration) -> u64 {
+        let cost = u128::from(self.cost(one)) * 1_000_000;
+        let rate = u128::from(one.rate().micro_rps().max(1));
+        u64::try_from(cost / rate).unwrap_or(u64::MAX)
+    }
+
+    fn alone(&self, one: &Configuration) -> u64 {
+        let rate = one.rate().micro_rps().max(1);
+        self.planned.micro_rps().div_ceil(rate)
+    }
+
+    fn cost(&self, one: &Configuration) -> u64 {
+        let alpha = self.function.model.alpha_bytes_per_millicore;
+        let cpu = alpha.saturating_mul(one.cpu_millis());
+        one.own_bytes().saturating_add(cpu)
+    }
+
+    fn verdict(&self, index: usize, one: &Configuration, replicas: u32) -> Verdict {
+        if replicas > 0 {
+            return Verdict::Chosen { replicas };
+        }
+        if !self.is_allowed(index) {
+            return Verdict::NotAllowed;
+        }
+        let slo = self.function.model.slo;
+        if !one.meets(slo) {
+            let share = if one.batch() == 1 { 1 } else { 2 };
+            return Verdict::TooSlow {
+                latency_us: one.latency_us(),
+                limit_us: slo.us() / share,
+            };
+        }
+        if let Some((node, missing)) = self
+            .fit
+            .closest(one)
+            .filter(|(_, missing)| !missing.is_none())
+        {
+            let node = node.to_owned();
+            return Verdict::TooLarge { node, missing };
+        }
+        self.dominating(index, one)
+            .map_or(Verdict::NotNeeded, |by| Verdict::Dominated { by })
+    }
+
+    fn is_allowed(&self, index: usize) -> bool {
+        let allowed = &self.function.model.allowed;
+        allowed.is_empty() || allowed.contains(&index)
+    }
+
+    fn dominating(&self, index: usize, one: &Configuration) -> Option<String> {
+        let slo = self.function.model.slo;
+        let all = self.function.model.profile.configurations().iter();
+        let mut others = all.zip(&self.function.names).enumerate();
+        let found = others.find(|(other, (better, _))| {
+            *other != index
+                && self.is_allowed(*other)
+                && better.meets(slo)
+                && dominates(better, one)
+        });
+        found.map(|(_, (_, name))| name.clone())
+    }
+}
+
+/// At least as fast, and no more of anything; of two that are alike, neither.
+fn dominates(better: &Configuration, one: &Configuration) -> bool {
+    let key = |one: &Configuration| (one.rate(), one.own_bytes(), one.cpu_millis());
+    better.rate() >= one.rate()
+        && better.own_bytes() <= one.own_bytes()
+        && better.cpu_millis() <= one.cpu_millis()
+        && key(better) != key(one)
+}

@@ -1,0 +1,94 @@
+//! What others would take for the same loads.
+
+use tetris_scaler_core::{
+    Configuration, Demand, MemoryTerm, Node, PlacementProblem, Rate, Weights, place_as_published,
+    solve,
+};
+
+use super::figures::{Figures, Measured};
+use super::fit::Fit;
+use super::functions::Function;
+use super::problem::Problem;
+
+/// The published way: DTS for each function by itself, each instance on the most similar node that has room, nothing
+/// running before. It chooses among the configurations that fit on some node.
+pub(super) fn published(problem: &Problem, needed: &[Rate]) -> Result<Figures, String> {
+    let functions = &problem.functions;
+    let busy = functions.iter().zip(needed).enumerate();
+    let busy: Vec<(usize, Demand)> = busy
+        .filter(|(_, (_, needed))| !needed.is_zero())
+        .map(|(index, (function, needed))| (index, demand(problem, function, *needed)))
+        .collect();
+    let demands: Vec<Demand> = busy.iter().map(|(_, demand)| demand.clone()).collect();
+    let nodes: Vec<Node> = problem.cluster.nodes.iter().map(node).collect();
+    let placement = place_as_published(&PlacementProblem {
+        demands: &demands,
+        nodes: &nodes,
+        inventory: &problem.cluster.inventory,
+        current: &[],
+        fixed: &[],
+        start_cost_bytes: 0,
+        max_trials: 0,
+    });
+    let placement = placement.map_err(|error| error.to_string())?;
+    let mut placed = placement.placed;
+    for one in &mut placed {
+        one.model = busy.get(one.model).map_or(usize::MAX, |(index, _)| *index);
+    }
+    let measured = Measured {
+        functions,
+        inventory: &problem.cluster.inventory,
+        node_name: &|index| problem.node_name(index),
+        configuration: |function: usize, index: usize| {
+            let of_function = busy.iter().find(|(one, _)| *one == function);
+            of_function?.1.profile.configurations().get(index)
+        },
+    };
+    Ok(measured.all(&placed))
+}
+
+/// The least memory if each instance has its own copy of its model, wherever it runs: the integer program of the paper,
+/// solved exactly.
+pub(super) fn unshared(problem: &Problem, needed: &[Rate]) -> Result<Figures, String> {
+    let mut sum = Figures::default();
+    for (function, needed) in problem.functions.iter().zip(needed) {
+        let model = &function.model;
+        let weights = Weights::try_new(model.alpha_bytes_per_millicore, MemoryTerm::Whole);
+        let weights = weights.map_err(|error| error.to_string())?;
+        let profile = Fit::new(problem, function).profile();
+        let solution = solve(&profile, model.slo, *needed, weights)
+            .map_err(|error| format!("{}: {error}", function.key))?;
+        let own = solution.selection.choices.iter().map(|choice| {
+            let one = profile.configurations().get(choice.configuration);
+            u128::from(one.map_or(0, Configuration::own_bytes)) * u128::from(choice.count)
+        });
+        let own: u128 = own.sum();
+        sum.instances = sum.instances.saturating_add(solution.selection.instances());
+        sum.cpu_millis += solution.selection.cpu_millis;
+        sum.own_bytes += own;
+        sum.tensor_bytes += solution.selection.memory_bytes.saturating_sub(own);
+        sum.cost += solution.selection.cost;
+    }
+    Ok(sum)
+}
+
+fn demand(problem: &Problem, function: &Function, load: Rate) -> Demand {
+    let model = &function.model;
+    Demand {
+        name: model.name.clone(),
+        profile: Fit::new(problem, function).profile(),
+        slo: model.slo,
+        load,
+        tensors: model.tensors.clone(),
+        alpha_bytes_per_millicore: model.alpha_bytes_per_millicore,
+    }
+}
+
+fn node(node: &tetris_scaler_core::NodeView) -> Node {
+    Node {
+        name: node.name.clone(),
+        free: node.free,
+        tensor_bytes: node.tensor_bytes,
+        accepts_new: node.accepts_new,
+    }
+}

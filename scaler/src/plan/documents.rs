@@ -1,0 +1,169 @@
+//! Documents by kind.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::error::PlanError;
+use super::page::{Stored, is_page, stored};
+use super::read::{Document, Header};
+use crate::resources::{
+    CheckedFunction, CheckedProfile, FieldProblem, InferenceFunction, ModelProfile, parse,
+};
+use crate::state::Key;
+
+/// The namespace of objects that name none, as in kubectl.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// A checked object and where it is from.
+#[derive(Debug)]
+pub(super) struct Found<T> {
+    pub(super) at: String,
+    pub(super) object: T,
+}
+
+/// Documents by kind.
+#[derive(Debug, Default)]
+pub(super) struct Documents {
+    pub(super) profiles: BTreeMap<Key, Found<CheckedProfile>>,
+    pub(super) functions: BTreeMap<Key, Found<CheckedFunction>>,
+    pub(super) nodes: Vec<Found<Node>>,
+    pub(super) plan_nodes: Vec<Found<PlanNodes>>,
+    pub(super) pods: Vec<Pod>,
+    pub(super) stored: Vec<Stored>,
+    /// How many of each kind say nothing to a plan.
+    pub(super) ignored: BTreeMap<String, usize>,
+}
+
+/// Nodes without a cluster.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PlanNodes {
+    /// Always `PlanNodes`.
+    #[serde(rename = "kind")]
+    _kind: String,
+    pub(super) nodes: Vec<PlanNode>,
+}
+
+/// One node, or several that are alike.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PlanNode {
+    /// The node's name; of several, what their names begin with: `a` makes `a-0`, `a-1` and so on.
+    pub(super) name: String,
+    /// How many; one node called `name` if left out.
+    #[serde(default)]
+    pub(super) count: Option<u32>,
+    pub(super) cpu_millis: u64,
+    pub(super) memory_bytes: u64,
+    /// The store's size. Without it, tensors come out of `memory_bytes`.
+    #[serde(default)]
+    pub(super) store_bytes: Option<u64>,
+    /// Profiles whose tensors are there, for all functions with that profile.
+    #[serde(default)]
+    pub(super) models: Vec<String>,
+}
+
+impl Documents {
+    pub(super) fn sort(documents: Vec<Document>) -> Result<Self, PlanError> {
+        let mut sorted = Self::default();
+        for document in documents {
+            sorted.add(document)?;
+        }
+        Ok(sorted)
+    }
+
+    fn add(&mut self, mut document: Document) -> Result<(), PlanError> {
+        let header = document.header();
+        let kind = header.kind.as_str();
+        if kind.is_empty() && is_page(&document) {
+            self.stored.push(stored(&document)?);
+            return Ok(());
+        }
+        name_it(&mut document, &header);
+        match kind {
+            "ModelProfile" => {
+                let (at, profile) = read::<ModelProfile>(document)?;
+                let checked = profile.checked().map_err(field(&at))?;
+                add_once(&mut self.profiles, key(&header), at, checked)
+            }
+            "InferenceFunction" => {
+                let (at, function) = read::<InferenceFunction>(document)?;
+                let checked = function.checked().map_err(field(&at))?;
+                add_once(&mut self.functions, key(&header), at, checked)
+            }
+            "Node" => {
+                let (at, object) = read(document)?;
+                self.nodes.push(Found { at, object });
+                Ok(())
+            }
+            "PlanNodes" => {
+                let (at, object) = read(document)?;
+                self.plan_nodes.push(Found { at, object });
+                Ok(())
+            }
+            "Pod" => {
+                self.pods.push(read(document)?.1);
+                Ok(())
+            }
+            "" => Err(PlanError::Document {
+                at: document.at,
+                problem: "no `kind`, and no `stores` as /inventory/objects has them".to_owned(),
+            }),
+            other => {
+                *self.ignored.entry(other.to_owned()).or_default() += 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Kind and name go into messages, and the default namespace into the object.
+fn name_it(document: &mut Document, header: &Header) {
+    let Header { kind, metadata } = header;
+    let described = format!("{kind} {}", metadata.name);
+    document.at = format!("{}, {}", document.at, described.trim_end());
+    let namespaced = matches!(kind.as_str(), "ModelProfile" | "InferenceFunction" | "Pod");
+    if namespaced
+        && metadata.namespace.is_none()
+        && let Some(Value::Object(metadata)) = document.value.get_mut("metadata")
+    {
+        metadata.insert("namespace".to_owned(), json!(DEFAULT_NAMESPACE));
+    }
+}
+
+fn key(header: &Header) -> Key {
+    let namespace = header.metadata.namespace.as_deref();
+    Key::new(
+        namespace.unwrap_or(DEFAULT_NAMESPACE),
+        &header.metadata.name,
+    )
+}
+
+fn read<T: DeserializeOwned>(document: Document) -> Result<(String, T), PlanError> {
+    let Document { at, value } = document;
+    let object = parse(value).map_err(field(&at))?;
+    Ok((at, object))
+}
+
+fn field(at: &str) -> impl FnOnce(FieldProblem) -> PlanError {
+    let at = at.to_owned();
+    move |problem| PlanError::Field { at, problem }
+}
+
+fn add_once<T>(
+    all: &mut BTreeMap<Key, Found<T>>,
+    key: Key,
+    at: String,
+    object: T,
+) -> Result<(), PlanError> {
+    if let Some(other) = all.get(&key) {
+        let problem = format!("{key} is in {} already; leave one out", other.at);
+        return Err(PlanError::Document { at, problem });
+    }
+    all.insert(key, Found { at, object });
+    Ok(())
+}

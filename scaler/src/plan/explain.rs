@@ -1,0 +1,79 @@
+//! Why, for people.
+
+use super::candidates::{Candidate, Verdict};
+use super::report::{FunctionReport, NodeReport};
+use super::text::table;
+use crate::units::{bytes, cpus, micros};
+
+/// The configurations of a function and why each was chosen or not; nothing if that was not asked for.
+pub(super) fn candidates(function: &FunctionReport) -> Option<String> {
+    let candidates = function.candidates.as_ref()?;
+    let mut table = table(
+        &["configuration", "cost per request/s", "alone", "why"],
+        &[1, 2],
+    );
+    for one in candidates {
+        table.add_row([
+            one.configuration.clone(),
+            bytes(one.cost_bytes_per_rps.into()),
+            format!("{} x, {}", one.alone_replicas, bytes(one.alone_cost_bytes)),
+            why(one),
+        ]);
+    }
+    Some(format!(
+        "{}/{}: {}\n{table}",
+        function.namespace, function.name, function.message
+    ))
+}
+
+fn why(candidate: &Candidate) -> String {
+    match &candidate.verdict {
+        Verdict::Chosen { replicas } => format!("chosen: {replicas}"),
+        Verdict::NotAllowed => "not in spec.configurations".to_owned(),
+        Verdict::TooSlow {
+            latency_us,
+            limit_us,
+        } => format!(
+            "too slow: {}, limit {}{}",
+            micros(*latency_us),
+            micros(*limit_us),
+            half(candidate)
+        ),
+        Verdict::TooLarge { node, missing } => {
+            let lacks = [
+                (missing.cpu_millis > 0)
+                    .then(|| format!("{} CPUs", cpus(missing.cpu_millis.into()))),
+                lack(missing.memory_bytes, "memory"),
+                lack(missing.tensor_bytes, "room for tensors"),
+            ];
+            let lacks: Vec<String> = lacks.into_iter().flatten().collect();
+            format!("fits on no node: {node} lacks {}", lacks.join(" and "))
+        }
+        Verdict::Dominated { by } => format!("{by} carries as much and takes no more"),
+        Verdict::NotNeeded => "others carry the load for less".to_owned(),
+    }
+}
+
+/// Names of configurations that batch do not have b1.
+fn half(candidate: &Candidate) -> &'static str {
+    if candidate.configuration.contains("-b1-") {
+        ""
+    } else {
+        ", half of the objective, as requests wait for a batch"
+    }
+}
+
+fn lack(amount: u64, of: &str) -> Option<String> {
+    (amount > 0).then(|| format!("{} of {of}", bytes(amount.into())))
+}
+
+/// What sharing saves, all nodes together.
+pub(super) fn sharing(nodes: &[NodeReport]) -> String {
+    let sum = |of: fn(&NodeReport) -> u128| bytes(nodes.iter().map(of).sum());
+    format!(
+        "Sharing: tensors take {} where each instance with its own copy would take {} more; {} of them are there already.",
+        sum(|node| node.tensor_bytes),
+        sum(|node| node.saved_bytes),
+        sum(|node| node.resident_bytes),
+    )
+}

@@ -1,0 +1,126 @@
+//! What instances take, by node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tetris_scaler_core::{Configuration, Inventory, ModelTensors, Placed};
+
+use super::functions::Function;
+
+/// What a node's instances take.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct NodeFigures {
+    /// Indices among what is placed.
+    pub(super) placed: Vec<usize>,
+    pub(super) instances: u64,
+    pub(super) cpu_millis: u128,
+    pub(super) own_bytes: u128,
+    /// Their models' tensors, each once.
+    pub(super) tensor_bytes: u128,
+    /// What of that is on the node already.
+    pub(super) there_bytes: u128,
+    /// What more there would be if each instance had its own copy.
+    pub(super) saved_bytes: u128,
+}
+
+/// What all instances take.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Figures {
+    pub(super) instances: u64,
+    pub(super) nodes: usize,
+    pub(super) cpu_millis: u128,
+    pub(super) own_bytes: u128,
+    pub(super) tensor_bytes: u128,
+    /// `memory + alpha cpu`.
+    pub(super) cost: u128,
+}
+
+impl Figures {
+    pub(super) const fn memory_bytes(&self) -> u128 {
+        self.own_bytes.saturating_add(self.tensor_bytes)
+    }
+}
+
+/// A placement of functions' instances; `configuration` finds one by function and index.
+pub(super) struct Measured<'a, F> {
+    pub(super) functions: &'a [Function],
+    pub(super) inventory: &'a Inventory,
+    pub(super) node_name: &'a dyn Fn(usize) -> &'a str,
+    pub(super) configuration: F,
+}
+
+impl<'a, F> Measured<'a, F>
+where
+    F: Fn(usize, usize) -> Option<&'a Configuration>,
+{
+    /// What each node's instances take; nodes without are left out.
+    pub(super) fn by_node(&self, placed: &[Placed]) -> BTreeMap<usize, NodeFigures> {
+        let mut nodes: BTreeMap<usize, NodeFigures> = BTreeMap::new();
+        let mut models: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for (index, one) in placed.iter().enumerate() {
+            let function = self.functions.get(one.model);
+            let configuration = (self.configuration)(one.model, one.configuration);
+            let (Some(function), Some(configuration)) = (function, configuration) else {
+                continue;
+            };
+            let count = u128::from(one.count);
+            let node = nodes.entry(one.node).or_default();
+            node.placed.push(index);
+            node.instances = node.instances.saturating_add(one.count.into());
+            node.cpu_millis += u128::from(configuration.cpu_millis()) * count;
+            node.own_bytes += u128::from(configuration.own_bytes()) * count;
+            node.saved_bytes += u128::from(function.model.tensors.total_bytes()) * count;
+            models.entry(one.node).or_default().insert(one.model);
+        }
+        let mut unions = BTreeMap::new();
+        for (index, models) in models {
+            if let Some(node) = nodes.get_mut(&index) {
+                let union = unions
+                    .entry(models)
+                    .or_insert_with_key(|models| self.union(models));
+                self.share(index, node, union.as_ref());
+            }
+        }
+        nodes
+    }
+
+    fn share(&self, index: usize, node: &mut NodeFigures, union: Option<&ModelTensors>) {
+        let Some(union) = union else {
+            return;
+        };
+        let there = self.inventory.theta(union, (self.node_name)(index));
+        node.tensor_bytes = union.total_bytes().into();
+        node.there_bytes = there.map_or(0, |theta| theta.resident_bytes.into());
+        // The sum of the instances' models before.
+        node.saved_bytes = node.saved_bytes.saturating_sub(node.tensor_bytes);
+    }
+
+    /// `None` if models disagree about an object's size, which the decision reports.
+    fn union(&self, models: &BTreeSet<usize>) -> Option<ModelTensors> {
+        let functions = models.iter().filter_map(|model| self.functions.get(*model));
+        let objects = functions.flat_map(|function| function.model.tensors.objects());
+        ModelTensors::try_new(objects.copied()).ok()
+    }
+
+    pub(super) fn all(&self, placed: &[Placed]) -> Figures {
+        let nodes = self.by_node(placed);
+        let mut sum = Figures {
+            nodes: nodes.len(),
+            ..Figures::default()
+        };
+        for node in nodes.values() {
+            sum.instances = sum.instances.saturating_add(node.instances);
+            sum.cpu_millis += node.cpu_millis;
+            sum.own_bytes += node.own_bytes;
+            sum.tensor_bytes += node.tensor_bytes;
+        }
+        sum.cost = sum.memory_bytes();
+        for one in placed {
+            let function = self.functions.get(one.model);
+            let alpha = function.map_or(0, |function| function.model.alpha_bytes_per_millicore);
+            let cpu = (self.configuration)(one.model, one.configuration);
+            let cpu = cpu.map_or(0, Configuration::cpu_millis);
+            sum.cost += u128::from(alpha) * u128::from(cpu) * u128::from(one.count);
+        }
+        sum
+    }
+}

@@ -1,0 +1,63 @@
+//! Which configurations fit on some node.
+
+use tetris_scaler_core::{Configuration, NodeView, Profile, Shortage, Similarity, Thetas};
+
+use super::functions::Function;
+use super::problem::Problem;
+
+/// The nodes, as one function sees them.
+pub(super) struct Fit<'a> {
+    problem: &'a Problem,
+    function: &'a Function,
+    thetas: Thetas<'a>,
+}
+
+impl<'a> Fit<'a> {
+    pub(super) fn new(problem: &'a Problem, function: &'a Function) -> Self {
+        let tensors = &function.model.tensors;
+        Self {
+            problem,
+            function,
+            thetas: problem.cluster.inventory.thetas(tensors),
+        }
+    }
+
+    /// The node that lacks least for one instance, and what.
+    pub(super) fn closest(&self, one: &Configuration) -> Option<(&'a str, Shortage)> {
+        let nodes = self.problem.cluster.nodes.iter();
+        let open = nodes.filter(|node| node.accepts_new);
+        let lacking = open.map(|node| (node.name.as_str(), self.lacks(node, one)));
+        lacking.min_by_key(|(_, missing)| {
+            let memory = missing.memory_bytes.saturating_add(missing.tensor_bytes);
+            (!missing.is_none(), missing.cpu_millis, memory)
+        })
+    }
+
+    fn lacks(&self, node: &NodeView, one: &Configuration) -> Shortage {
+        let theta = self.thetas.of(&node.name);
+        let total = self.function.model.tensors.total_bytes();
+        let tensors = theta.map_or(total, Similarity::missing_bytes);
+        let (in_memory, room) = node
+            .tensor_bytes
+            .map_or((tensors, u64::MAX), |room| (0, room));
+        let memory = one.own_bytes().saturating_add(in_memory);
+        Shortage {
+            cpu_millis: one.cpu_millis().saturating_sub(node.free.cpu_millis),
+            memory_bytes: memory.saturating_sub(node.free.memory_bytes),
+            tensor_bytes: tensors.saturating_sub(room),
+        }
+    }
+
+    /// The configurations that are allowed and fit on some node: what others choose among, who do not look at nodes
+    /// when they choose. All that are allowed, if none fits.
+    pub(super) fn profile(&self) -> Profile {
+        let allowed = &self.function.allowed;
+        let all = allowed.configurations().iter();
+        let fits = |one: &&Configuration| {
+            let closest = self.closest(one);
+            closest.is_some_and(|(_, missing)| missing.is_none())
+        };
+        let fitting = Profile::try_new(all.filter(fits).copied().collect());
+        fitting.unwrap_or_else(|_| allowed.clone())
+    }
+}

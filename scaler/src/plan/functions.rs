@@ -1,0 +1,148 @@
+//! Functions with their profiles and loads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tetris_scaler_core::{FunctionView, Model, Profile, Rate};
+use tetris_store_layout::ObjectId;
+
+use super::args::LoadOverride;
+use super::documents::{Documents, Found};
+use super::error::PlanError;
+use crate::resources::{CheckedFunction, CheckedProfile, LoadSource, stored_object};
+use crate::state::Key;
+
+/// A function, its profile and its load.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) key: Key,
+    pub(super) checked: CheckedFunction,
+    pub(super) model: Arc<Model>,
+    /// The names of all configurations of the profile, by index.
+    pub(super) names: Vec<String>,
+    /// Those that are allowed alone.
+    pub(super) allowed: Profile,
+    pub(super) load: Rate,
+    pub(super) profile: Key,
+    /// The objects of its model that can be on nodes.
+    pub(super) listed: Vec<ObjectId>,
+}
+
+/// All functions, by namespace and name.
+pub(super) fn functions(
+    documents: &mut Documents,
+    loads: &[LoadOverride],
+) -> Result<Vec<Function>, PlanError> {
+    let found = std::mem::take(&mut documents.functions);
+    if found.is_empty() {
+        let problem = "no InferenceFunction is given; add a file with one by -f".to_owned();
+        return Err(PlanError::Missing { problem });
+    }
+    let mut loads = overrides(loads, &found)?;
+    let each = found.into_iter().map(|(key, found)| {
+        let load = loads.remove(&key);
+        function(key, found, load, &documents.profiles)
+    });
+    each.collect()
+}
+
+fn overrides(
+    loads: &[LoadOverride],
+    functions: &BTreeMap<Key, Found<CheckedFunction>>,
+) -> Result<BTreeMap<Key, Rate>, PlanError> {
+    let mut by_key = BTreeMap::new();
+    for LoadOverride { function, load } in loads {
+        let is_meant = |key: &&Key| key.name == *function || key.to_string() == *function;
+        let meant: Vec<&Key> = functions.keys().filter(is_meant).collect();
+        let [key] = meant.as_slice() else {
+            let all: Vec<String> = functions.keys().map(Key::to_string).collect();
+            let problem = format!(
+                "--load {function}: found {} functions of that name, expected one of: {}",
+                meant.len(),
+                all.join(", ")
+            );
+            return Err(PlanError::Missing { problem });
+        };
+        by_key.insert((*key).clone(), *load);
+    }
+    Ok(by_key)
+}
+
+fn function(
+    key: Key,
+    found: Found<CheckedFunction>,
+    load: Option<Rate>,
+    profiles: &BTreeMap<Key, Found<CheckedProfile>>,
+) -> Result<Function, PlanError> {
+    let Found {
+        at,
+        object: checked,
+    } = found;
+    let load = load.map_or_else(|| own_load(&at, &key, &checked), Ok)?;
+    let profile = Key::new(&key.namespace, &checked.profile);
+    let Some(measured) = profiles.get(&profile) else {
+        let problem = format!("no ModelProfile {profile} is given; add its file by -f");
+        return Err(PlanError::Document { at, problem });
+    };
+    let field = |problem| PlanError::Field {
+        at: at.clone(),
+        problem,
+    };
+    let all = measured.object.select(checked.percentile, &[]);
+    let all = all.map_err(field)?;
+    let some = measured
+        .object
+        .select(checked.percentile, &checked.configurations);
+    let some = some.map_err(field)?;
+    let index = |name| all.names.iter().position(|one| one == name);
+    let allowed = some.names.iter().filter_map(index).collect();
+    let tensors = measured.object.tensors(&checked.store).map_err(field)?;
+    let objects = measured.object.objects.iter();
+    let listed = objects.map(|(id, _)| stored_object(&checked.store, id));
+    let listed = listed.collect();
+    let model = Model {
+        name: key.to_string(),
+        profile: all.profile,
+        slo: checked.slo,
+        tensors,
+        allowed,
+        alpha_bytes_per_millicore: checked.alpha_bytes_per_millicore,
+    };
+    Ok(Function {
+        key,
+        checked,
+        model: Arc::new(model),
+        names: all.names,
+        allowed: some.profile,
+        load,
+        profile,
+        listed,
+    })
+}
+
+fn own_load(at: &str, key: &Key, function: &CheckedFunction) -> Result<Rate, PlanError> {
+    match &function.load {
+        LoadSource::Static(rate) => Ok(*rate),
+        LoadSource::Prometheus(_) => Err(PlanError::Document {
+            at: at.to_owned(),
+            problem: format!(
+                "the load of {key} is in Prometheus, which a plan does not ask; give it by --load {key}=RPS"
+            ),
+        }),
+    }
+}
+
+impl Function {
+    pub(super) fn view(&self) -> FunctionView {
+        FunctionView {
+            model: Arc::clone(&self.model),
+            load: Some(self.load),
+            // As if the load had been the same for as long as matters.
+            peak: Some(self.load),
+            min_instances: self.checked.min_instances,
+            max_instances: self.checked.max_instances,
+            scale_in: self.checked.scale_in,
+            consolidate: true,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Documents of files, directories and standard input.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::error::PlanError;
+
+/// The longest file, in bytes: inventories of 10,000 nodes come in many files, or in a list.
+const MAX_FILE_BYTES: u64 = 1 << 30;
+/// YAML that is longer than kubectl prints for a few thousand objects is refused; JSON has no such limits.
+const MAX_YAML_NODES: usize = 20_000_000;
+
+/// A document and where it is from.
+#[derive(Debug)]
+pub(super) struct Document {
+    /// For messages.
+    pub(super) at: String,
+    pub(super) value: Value,
+}
+
+/// All documents of `paths`, lists taken apart; `-` is standard input.
+pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<Document>, PlanError> {
+    let mut documents = Vec::new();
+    for path in paths {
+        if path.as_os_str() == "-" {
+            read(Path::new("standard input"), io::stdin(), &mut documents)?;
+            continue;
+        }
+        for file in files(path)? {
+            let opened = File::open(&file).map_err(io_error(&file))?;
+            read(&file, opened, &mut documents)?;
+        }
+    }
+    Ok(documents)
+}
+
+/// The path, or the files of the directory by name.
+fn files(path: &Path) -> Result<Vec<PathBuf>, PlanError> {
+    if !fs::metadata(path).map_err(io_error(path))?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).map_err(io_error(path))? {
+        let file = entry.map_err(io_error(path))?.path();
+        let extension = file.extension().and_then(|extension| extension.to_str());
+        if matches!(extension, Some("yaml" | "yml" | "json")) {
+            found.push(file);
+        }
+    }
+    if found.is_empty() {
+        let path = path.to_owned();
+        return Err(PlanError::EmptyDirectory { path });
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn read(path: &Path, from: impl Read, into: &mut Vec<Document>) -> Result<(), PlanError> {
+    let mut text = String::new();
+    let mut limited = from.take(MAX_FILE_BYTES.saturating_add(1));
+    limited.read_to_string(&mut text).map_err(io_error(path))?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(PlanError::TooLong {
+            path: path.to_owned(),
+            most: MAX_FILE_BYTES,
+        });
+    }
+    let values = parse(&text).map_err(|problem| PlanError::Syntax {
+        path: path.to_owned(),
+        problem,
+    })?;
+    let several = values.len() > 1;
+    for (index, value) in values.into_iter().enumerate() {
+        let mut at = path.display().to_string();
+        if several {
+            at = format!("{at}, document {}", index.saturating_add(1));
+        }
+        take_apart(Document { at, value }, into);
+    }
+    Ok(())
+}
+
+fn parse(text: &str) -> Result<Vec<Value>, String> {
+    if text.trim_start().starts_with(['{', '[']) {
+        let documents = serde_json::Deserializer::from_str(text).into_iter();
+        let json: Result<Vec<Value>, _> = documents.collect();
+        // A flow mapping of YAML begins alike.
+        if let Ok(values) = json {
+            return Ok(values);
+        }
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: MAX_YAML_NODES,
+            max_events: 2 * MAX_YAML_NODES,
+            max_documents: 100_000,
+            max_total_scalar_bytes: MAX_FILE_BYTES as usize,
+        },
+    };
+    let values: Vec<Option<Value>> = serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| error.to_string())?;
+    Ok(values.into_iter().flatten().collect())
+}
+
+/// `kind: List`, `kind: NodeList` and so on, and JSON arrays, as kubectl, curl and jq print them.
+fn take_apart(document: Document, into: &mut Vec<Document>) {
+    let Document { at, mut value } = document;
+    let kind = value
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let is_list = kind.ends_with("List");
+    let kind_of_items = kind.strip_suffix("List").map(str::to_owned);
+    let items = match &mut value {
+        Value::Array(items) => std::mem::take(items),
+        Value::Object(object) if is_list => match object.remove("items") {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        },
+        Value::Null => return,
+        _ => {
+            into.push(Document { at, value });
+            return;
+        }
+    };
+    for (index, mut value) in items.into_iter().enumerate() {
+        // The API server leaves the kind out of the items of typed lists.
+        if let (Some(kind), Value::Object(object)) = (&kind_of_items, &mut value)
+            && !kind.is_empty()
+        {
+            object
+                .entry("kind")
+                .or_insert_with(|| Value::String(kind.clone()));
+        }
+        let at = format!("{at}, item {}", index.saturating_add(1));
+        take_apart(Document { at, value }, into);
+    }
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> PlanError {
+    let path = path.to_owned();
+    move |source| PlanError::Io { path, source }
+}
+
+/// The fields that every object of Kubernetes has.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct Header {
+    pub(super) kind: String,
+    pub(super) metadata: Metadata,
+}
+
+/// Name and namespace.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct Metadata {
+    pub(super) name: String,
+    pub(super) namespace: Option<String>,
+}
+
+impl Document {
+    /// Kind and name, as far as there are any.
+    pub(super) fn header(&self) -> Header {
+        Header::deserialize(&self.value).unwrap_or_default()
+    }
+}

@@ -1,0 +1,127 @@
+//! A function that has been checked.
+
+use kube::ResourceExt as _;
+use tetris_scaler_core::{MAX_ALPHA, Rate, ScaleInPolicy, Slo};
+
+use super::function::{InferenceFunction, Scaling};
+use super::load::PrometheusLoad;
+use super::percentile::Percentile;
+use super::problem::FieldProblem;
+use super::template::CheckedTemplate;
+
+/// The most instances of one function, as in the core.
+const MAX_INSTANCES: u64 = tetris_scaler_core::MAX_INSTANCES as u64;
+/// The longest label value.
+const MAX_LABEL: usize = 63;
+
+/// An [`InferenceFunction`] whose fields have been checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckedFunction {
+    /// Its namespace; empty for one of a file without.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The name of its profile.
+    pub profile: String,
+    /// The objective.
+    pub slo: Slo,
+    /// Which latency has to be within it.
+    pub percentile: Percentile,
+    /// The pods.
+    pub template: CheckedTemplate,
+    /// Where its load is read.
+    pub load: LoadSource,
+    /// So many instances stay.
+    pub min_instances: u32,
+    /// No more instances than that.
+    pub max_instances: u32,
+    /// Only these configurations; all, if empty.
+    pub configurations: Vec<String>,
+    /// Who scales.
+    pub scaling: Scaling,
+    /// How careful releases are.
+    pub scale_in: ScaleInPolicy,
+    /// How long a load has to stay low, in milliseconds.
+    pub window_ms: u64,
+    /// The store on the node.
+    pub store: String,
+    /// What a millicore costs, in bytes.
+    pub alpha_bytes_per_millicore: u64,
+}
+
+/// Where a load is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadSource {
+    /// By queries.
+    Prometheus(PrometheusLoad),
+    /// Nowhere: it is always the same.
+    Static(Rate),
+}
+
+impl InferenceFunction {
+    /// Checks every field.
+    pub fn checked(&self) -> Result<CheckedFunction, FieldProblem> {
+        let (name, spec) = (self.name_any(), &self.spec);
+        FieldProblem::check_text("metadata.name", &name, MAX_LABEL)?;
+        FieldProblem::check_text("spec.profile", &spec.profile, 253)?;
+        let namespace = self.namespace().unwrap_or_default();
+        let (scale_in, window_ms) = spec.scale_in.checked(spec.min_instances)?;
+        let store = spec.store.clone().unwrap_or_else(|| namespace.clone());
+        if spec.store.is_some() {
+            FieldProblem::check_text("spec.store", &store, MAX_LABEL)?;
+        }
+        let alpha = "spec.alphaBytesPerMillicore";
+        let (min_instances, max_instances) = self.instances()?;
+        Ok(CheckedFunction {
+            profile: spec.profile.clone(),
+            slo: self.slo()?,
+            percentile: spec.slo.percentile,
+            template: spec.template.checked(spec.container.as_deref())?,
+            load: spec.load.checked()?,
+            min_instances,
+            max_instances,
+            configurations: self.only()?,
+            scaling: spec.scaling,
+            scale_in,
+            window_ms,
+            store,
+            alpha_bytes_per_millicore: FieldProblem::check(
+                alpha,
+                spec.alpha_bytes_per_millicore,
+                0,
+                MAX_ALPHA,
+            )?,
+            namespace,
+            name,
+        })
+    }
+
+    fn slo(&self) -> Result<Slo, FieldProblem> {
+        let (field, millis) = ("spec.slo.latencyMillis", self.spec.slo.latency_millis);
+        FieldProblem::check(field, millis, 1, 7_200_000)?;
+        let slo = Slo::try_from_us(millis.saturating_mul(1_000));
+        slo.map_err(|error| FieldProblem::new(field, error.to_string()))
+    }
+
+    fn instances(&self) -> Result<(u32, u32), FieldProblem> {
+        let (min, max) = (self.spec.min_instances, self.spec.max_instances);
+        FieldProblem::check("spec.maxInstances", max.into(), 1, MAX_INSTANCES)?;
+        FieldProblem::check("spec.minInstances", min.into(), 0, MAX_INSTANCES)?;
+        if min > max {
+            let problem = format!("found {min}, expected at most `spec.maxInstances`, {max}");
+            return Err(FieldProblem::new("spec.minInstances", problem));
+        }
+        Ok((min, max))
+    }
+
+    fn only(&self) -> Result<Vec<String>, FieldProblem> {
+        let Some(names) = &self.spec.configurations else {
+            return Ok(Vec::new());
+        };
+        if names.is_empty() {
+            let problem = "found an empty list, expected names; leave it out for all";
+            return Err(FieldProblem::new("spec.configurations", problem));
+        }
+        Ok(names.clone())
+    }
+}

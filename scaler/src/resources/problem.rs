@@ -1,0 +1,61 @@
+//! What is wrong with a resource, and where.
+
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+/// A field of a resource that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{field}`: {problem}")]
+pub struct FieldProblem {
+    /// The field's path in the resource, such as `spec.slo.latencyMillis`.
+    pub field: String,
+    /// What was found, what was expected, and what to do.
+    pub problem: String,
+}
+
+impl FieldProblem {
+    /// A problem of `field`.
+    pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// `value` if it lies within `min..=max`.
+    pub(super) fn check(
+        field: impl Into<String>,
+        value: u64,
+        min: u64,
+        max: u64,
+    ) -> Result<u64, Self> {
+        if (min..=max).contains(&value) {
+            return Ok(value);
+        }
+        let problem = format!("found {value}, expected {min} to {max}");
+        Err(Self::new(field, problem))
+    }
+
+    /// `text` if it has 1 to `most` bytes.
+    pub(super) fn check_text(
+        field: impl Into<String>,
+        text: &str,
+        most: usize,
+    ) -> Result<(), Self> {
+        if !text.is_empty() && text.len() <= most {
+            return Ok(());
+        }
+        let problem = format!("found {} characters, expected 1 to {most}", text.len());
+        Err(Self::new(field, problem))
+    }
+}
+
+/// Reads a resource, or a part of one, from what a JSON or YAML document holds.
+pub fn parse<T: DeserializeOwned>(document: serde_json::Value) -> Result<T, FieldProblem> {
+    serde_path_to_error::deserialize(document).map_err(|error| {
+        let field = error.path().to_string();
+        // Serde quotes what it found, which may be long.
+        let problem = error.into_inner().to_string();
+        FieldProblem::new(field, problem.chars().take(256).collect::<String>())
+    })
+}

@@ -1,0 +1,89 @@
+//! How careful releases are, as a resource says it.
+
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+use tetris_scaler_core::{LoadPeak, ScaleInConfig, ScaleInError, ScaleInPolicy};
+
+use super::problem::FieldProblem;
+
+/// How careful releases are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(validation = Rule::new("self.keepPermille > self.scaleOutPermille").message("keepPermille must exceed scaleOutPermille, or instances come and go").field_path(".keepPermille"))]
+pub struct ScaleInSpec {
+    /// A load that falls is believed once it has stayed low for so long, in seconds.
+    #[serde(default = "window_seconds")]
+    #[schemars(range(min = 1, max = 604_800))]
+    pub window_seconds: u64,
+    /// What the instances that stay must carry beyond the load, in thousandths of it.
+    #[serde(default = "keep_permille")]
+    #[schemars(range(min = 1, max = 9_000))]
+    pub keep_permille: u32,
+    /// Below which headroom instances are started, in thousandths of the load.
+    #[serde(default = "scale_out_permille")]
+    #[schemars(range(min = 0, max = 9_000))]
+    pub scale_out_permille: u32,
+    /// So many instances go at once, at most.
+    #[serde(default = "max_releases")]
+    #[schemars(range(min = 1, max = 20_000))]
+    pub max_releases: u32,
+}
+
+impl Default for ScaleInSpec {
+    /// A window of five minutes; the rest as in the core.
+    fn default() -> Self {
+        Self {
+            window_seconds: window_seconds(),
+            keep_permille: keep_permille(),
+            scale_out_permille: scale_out_permille(),
+            max_releases: max_releases(),
+        }
+    }
+}
+
+const fn window_seconds() -> u64 {
+    300
+}
+
+fn keep_permille() -> u32 {
+    ScaleInConfig::default().keep_permille
+}
+
+fn scale_out_permille() -> u32 {
+    ScaleInConfig::default().scale_out_permille
+}
+
+fn max_releases() -> u32 {
+    ScaleInConfig::default().max_releases
+}
+
+impl ScaleInSpec {
+    /// The policy, and the window in milliseconds.
+    pub(super) fn checked(&self, min_instances: u32) -> Result<(ScaleInPolicy, u64), FieldProblem> {
+        let window = "spec.scaleIn.windowSeconds";
+        FieldProblem::check(window, self.window_seconds, 1, 604_800)?;
+        let window_ms = self.window_seconds.saturating_mul(1_000);
+        LoadPeak::try_new(window_ms)
+            .map_err(|error| FieldProblem::new(window, error.to_string()))?;
+        let policy = ScaleInPolicy::try_new(ScaleInConfig {
+            keep_permille: self.keep_permille,
+            scale_out_permille: self.scale_out_permille,
+            min_instances,
+            max_releases: self.max_releases,
+        });
+        let policy = policy.map_err(|error| problem(&error))?;
+        Ok((policy, window_ms))
+    }
+}
+
+fn problem(error: &ScaleInError) -> FieldProblem {
+    let field = match error {
+        ScaleInError::Field(field) => match field.field {
+            "scale_out_permille" => "scaleOutPermille",
+            "max_releases" => "maxReleases",
+            _ => "keepPermille",
+        },
+        _ => "keepPermille",
+    };
+    FieldProblem::new(format!("spec.scaleIn.{field}"), error.to_string())
+}

@@ -1,0 +1,125 @@
+//! The pods of a function.
+
+use std::borrow::Cow;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::problem::{FieldProblem, parse};
+
+/// What the operator sets, and a template must not.
+const OWN_VARIABLES: [&str; 3] = ["TETRIS_BATCH", "TETRIS_CONCURRENCY", "TETRIS_CPU_MILLIS"];
+
+/// A template of pods as it was written, with fields that this program does not know.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PodTemplate(pub Map<String, Value>);
+
+impl JsonSchema for PodTemplate {
+    fn schema_name() -> Cow<'static, str> {
+        "PodTemplate".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    /// The schema of pods is large, and another in each version of Kubernetes: the API server gets an object.
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+    }
+}
+
+/// A template that can be made a Deployment of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckedTemplate {
+    /// As it was written.
+    pub raw: Map<String, Value>,
+    /// What is known of it.
+    pub pods: PodTemplateSpec,
+    /// Index of the container that gets batch and concurrency.
+    pub container: usize,
+}
+
+impl PodTemplate {
+    /// Checks that these are pods, and finds the container.
+    pub(super) fn checked(&self, container: Option<&str>) -> Result<CheckedTemplate, FieldProblem> {
+        let document = Value::Object(self.0.clone());
+        let pods: PodTemplateSpec = parse(document).map_err(|found| {
+            let inner = found.field.trim_start_matches('.');
+            FieldProblem::new(format!("spec.template.{inner}"), found.problem)
+        })?;
+        let index = container_index(&pods, container)?;
+        let checked = CheckedTemplate {
+            raw: self.0.clone(),
+            pods,
+            container: index,
+        };
+        checked.check_restart()?;
+        checked.check_environment()?;
+        Ok(checked)
+    }
+}
+
+impl CheckedTemplate {
+    /// Deployments restart their containers.
+    fn check_restart(&self) -> Result<(), FieldProblem> {
+        let spec = self.pods.spec.as_ref();
+        match spec.and_then(|spec| spec.restart_policy.as_deref()) {
+            None | Some("Always") => Ok(()),
+            Some(other) => {
+                let problem = format!(
+                    "found {other:?}, expected \"Always\": a Deployment takes nothing else; leave it out"
+                );
+                Err(FieldProblem::new(
+                    "spec.template.spec.restartPolicy",
+                    problem,
+                ))
+            }
+        }
+    }
+
+    /// What the operator sets is set by nobody else.
+    fn check_environment(&self) -> Result<(), FieldProblem> {
+        let spec = self.pods.spec.as_ref();
+        let container = spec.and_then(|spec| spec.containers.get(self.container));
+        let variables = container.and_then(|one| one.env.as_ref());
+        for (index, variable) in variables.into_iter().flatten().enumerate() {
+            if OWN_VARIABLES.contains(&variable.name.as_str()) {
+                let field = format!(
+                    "spec.template.spec.containers[{}].env[{index}].name",
+                    self.container
+                );
+                let problem = format!(
+                    "{} is set by the operator for each configuration; remove it",
+                    variable.name
+                );
+                return Err(FieldProblem::new(field, problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn container_index(pods: &PodTemplateSpec, wanted: Option<&str>) -> Result<usize, FieldProblem> {
+    let spec = pods.spec.as_ref();
+    let containers = spec.map_or(&[][..], |spec| &spec.containers);
+    if containers.is_empty() {
+        let problem = "found none, expected at least one container";
+        return Err(FieldProblem::new("spec.template.spec.containers", problem));
+    }
+    let Some(wanted) = wanted else {
+        return Ok(0);
+    };
+    let found = containers.iter().position(|one| one.name == wanted);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = containers.iter().map(|one| one.name.as_str()).collect();
+        let problem = format!(
+            "found {wanted:?}, expected one of the template's containers: {}",
+            names.join(", ")
+        );
+        FieldProblem::new("spec.container", problem)
+    })
+}

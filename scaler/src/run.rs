@@ -1,0 +1,229 @@
+//! All of it put together.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::config::InferConfigError;
+use kube::{Client, Config};
+use tetris_scaler_core::{InventoryLimits, Settings, Spread};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::cli::Run;
+use crate::extender::{self, ExtenderLimits};
+use crate::http::{self, Pages, until};
+use crate::keda::{self, KedaLimits};
+use crate::lease::{Elector, LeaseError, Names, Timing};
+use crate::load::{Prometheus, PrometheusError, PrometheusOptions};
+use crate::metrics::Metrics;
+use crate::nodes::{PollOptions, Poller};
+use crate::operator::run::{Operator, Options};
+use crate::state::{Snapshot, published};
+
+/// How long the API server may take to connect, and between two parts of an answer: watches are silent for long.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Why the scaler cannot run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// Neither a kubeconfig nor a service account was found.
+    #[error(
+        "found no way to an API server: {0}; run in a pod with a service account, or set KUBECONFIG"
+    )]
+    NoCluster(#[from] InferConfigError),
+    /// The way to the API server is not usable.
+    #[error("API server: cannot make a client: {0}; check its certificates and credentials")]
+    Client(#[from] kube::Error),
+    /// The lease's arguments are wrong.
+    #[error("--lease-seconds: {0}")]
+    Lease(#[from] LeaseError),
+    /// Prometheus' arguments are wrong.
+    #[error(transparent)]
+    Prometheus(#[from] PrometheusError),
+    /// No client for daemons.
+    #[error("a client for the daemons of nodes: {0}")]
+    Daemons(#[from] reqwest::Error),
+    /// An address cannot be listened on.
+    #[error("--{flag} {address}: {source}; give an address of this host with a port that is free")]
+    Listen {
+        /// The flag that has the address.
+        flag: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Signals cannot be waited for.
+    #[error("SIGTERM and SIGINT cannot be waited for: {0}")]
+    Signals(std::io::Error),
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub async fn run(args: &Run) -> Result<(), RunError> {
+    let stop = signals().map_err(RunError::Signals)?;
+    let mut config = Config::infer().await?;
+    config.connect_timeout = Some(CONNECT);
+    // Passes and watches try again by themselves, and are not to wait for one function.
+    config.default_retry = false;
+    let client = Client::try_from(config)?;
+    run_with(args, client, stop).await
+}
+
+/// Runs with `client` until `stop` is done. What has begun is finished, and the lease given back.
+pub async fn run_with(
+    args: &Run,
+    client: Client,
+    stop: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    let listener = listen("listen", args.listen).await?;
+    let readers = Readers {
+        keda: listen("keda-listen", args.keda_listen).await?,
+        extender: listen("extender-listen", args.extender_listen).await?,
+    };
+    let (sender, snapshots) = published();
+    let metrics = Arc::new(Metrics::new(snapshots.clone()));
+    let elector = elector(args, client.clone())?;
+    let pages = Pages {
+        metrics: Arc::clone(&metrics),
+        ready: Arc::default(),
+    };
+    let operator = Operator {
+        options: options(args),
+        client,
+        leadership: elector.leadership(),
+        metrics: Arc::clone(&metrics),
+        published: sender,
+        ready: Arc::clone(&pages.ready),
+        prometheus: prometheus(args)?,
+    };
+    let poller = Poller::try_new(PollOptions::default(), InventoryLimits::default())?;
+    let (stopping, stopped) = watch::channel(false);
+    let leading = Box::pin(lead(operator, elector, poller, &metrics, &stopping));
+    let farewell = async {
+        tokio::select! {
+            () = stop => tracing::info!("stopping"),
+            () = until(stopped.clone()) => {}
+        }
+        stopping.send_replace(true);
+    };
+    tokio::join!(
+        leading,
+        http::serve(listener, http::router(pages), stopped.clone()),
+        readers.serve(snapshots, stopped.clone()),
+        farewell,
+    );
+    Ok(())
+}
+
+fn elector(args: &Run, client: Client) -> Result<Elector, LeaseError> {
+    let timing = Timing::try_new(args.lease_seconds)?;
+    let names = Names {
+        namespace: args.namespace.clone(),
+        name: args.lease.clone(),
+        identity: identity(args),
+    };
+    Ok(Elector::new(client, names, timing))
+}
+
+/// Acts as long as it leads, until `stopping`. Then the lease is given back at once, whoever still reads.
+async fn lead(
+    operator: Operator,
+    mut elector: Elector,
+    poller: Poller,
+    metrics: &Metrics,
+    stopping: &watch::Sender<bool>,
+) {
+    let stopped = stopping.subscribe();
+    let acting = async {
+        operator.run(poller, until(stopped.clone())).await;
+        // Only now does nobody write any more.
+        stopping.send_replace(true);
+    };
+    let electing = elector.run(until(stopped.clone()), |_| metrics.failed("lease"));
+    tokio::join!(acting, electing);
+    if let Err(error) = elector.release().await {
+        tracing::warn!("{error}; another replica waits for it to expire");
+    }
+}
+
+/// Those who read what was decided.
+struct Readers {
+    keda: TcpListener,
+    extender: TcpListener,
+}
+
+impl Readers {
+    async fn serve(
+        self,
+        snapshots: watch::Receiver<Arc<Snapshot>>,
+        stopped: watch::Receiver<bool>,
+    ) {
+        let extender = extender::router(
+            snapshots.clone(),
+            Spread::default(),
+            ExtenderLimits::default(),
+        );
+        let stop = until(stopped.clone());
+        let (keda, ()) = tokio::join!(
+            keda::serve(self.keda, snapshots, KedaLimits::default(), stop),
+            http::serve(self.extender, extender, stopped),
+        );
+        if let Err(error) = keda {
+            tracing::error!("KEDA's scaler: {error}");
+        }
+    }
+}
+
+async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, RunError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|source| RunError::Listen {
+        flag,
+        address,
+        source,
+    })
+}
+
+fn options(args: &Run) -> Options {
+    Options {
+        interval: Duration::from_secs(args.interval_seconds),
+        poll: Duration::from_secs(args.poll_seconds),
+        daemons: args.daemon_namespace.clone(),
+        consolidate_after: (args.consolidate_after_seconds > 0)
+            .then(|| Duration::from_secs(args.consolidate_after_seconds)),
+        settings: Settings::default(),
+    }
+}
+
+fn prometheus(args: &Run) -> Result<Option<Prometheus>, PrometheusError> {
+    let Some(url) = args.prometheus_url.clone() else {
+        return Ok(None);
+    };
+    let options = PrometheusOptions {
+        url,
+        token: args.prometheus_token_file.clone(),
+        ca: args.prometheus_ca.clone(),
+        timeout: Duration::from_secs(args.prometheus_timeout_seconds),
+    };
+    Prometheus::try_new(options).map(Some)
+}
+
+/// The pod's name, with something that no earlier process of that name had.
+fn identity(args: &Run) -> String {
+    format!("{}_{:016x}", args.pod, rand::random::<u64>())
+}
+
+/// Done when the process is told to end.
+fn signals() -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}

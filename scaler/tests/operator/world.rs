@@ -1,0 +1,433 @@
+//! A cluster: an API server with versions, a controller of Deployments, a scheduler that places anywhere, kubelets
+//! that take their time, and an operator that may see it late.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+use tetris_scaler::load::LoadError;
+use tetris_scaler::operator::memory::Memory;
+use tetris_scaler::operator::observed::{FunctionInput, Observed};
+use tetris_scaler::operator::plan::{Action, Plan, reconcile};
+use tetris_scaler::operator::prepare::Preparations;
+use tetris_scaler::operator::records::{
+    DeploymentRecord, FunctionRecord, Instance, NodeRecord, PodRecord, ProfileRecord,
+};
+use tetris_scaler::state::Key;
+use tetris_scaler_core::{LoadPeak, Rate, Resources, Settings};
+
+pub const NAMESPACE: &str = "blue";
+
+/// What the API server holds.
+#[derive(Clone, Default)]
+pub struct Objects {
+    pub functions: BTreeMap<Key, Arc<FunctionRecord>>,
+    pub profiles: BTreeMap<Key, Arc<ProfileRecord>>,
+    pub deployments: BTreeMap<Key, Arc<DeploymentRecord>>,
+    pub pods: BTreeMap<Key, Arc<PodRecord>>,
+    pub nodes: BTreeMap<Key, Arc<NodeRecord>>,
+}
+
+/// The cluster and the operator.
+pub struct World {
+    pub now: Objects,
+    /// What the operator's caches have.
+    pub seen: Objects,
+    pub loads: BTreeMap<Key, u64>,
+    pub load_unknown: bool,
+    /// What the operator remembers.
+    pub memory: Memory,
+    consolidate_after_ms: Option<u64>,
+    pub time_ms: u64,
+    /// Pods that were ever made.
+    pub started: u64,
+    pub refused: u64,
+    peaks: BTreeMap<Key, LoadPeak>,
+    preparations: Preparations,
+    version: u64,
+}
+
+impl World {
+    pub fn new(functions: &[Value], profiles: &[Value], nodes: usize) -> Self {
+        let mut now = Objects::default();
+        for function in functions {
+            let record = FunctionRecord::read(object(function));
+            now.functions.insert(record.key.clone(), Arc::new(record));
+        }
+        for profile in profiles {
+            let record = ProfileRecord::read(&object(profile));
+            now.profiles.insert(record.key.clone(), Arc::new(record));
+        }
+        for number in 0..nodes {
+            let name = format!("node-{number}");
+            let record = NodeRecord {
+                hostname: name.clone(),
+                allocatable: Resources {
+                    cpu_millis: 16_000,
+                    memory_bytes: 64 << 30,
+                },
+                accepts_new: true,
+                name: name.clone(),
+            };
+            now.nodes.insert(Key::new("", name), Arc::new(record));
+        }
+        Self {
+            seen: now.clone(),
+            now,
+            loads: BTreeMap::new(),
+            load_unknown: false,
+            memory: Memory::new(None),
+            consolidate_after_ms: None,
+            time_ms: 1_700_000_000_000,
+            started: 0,
+            refused: 0,
+            peaks: BTreeMap::new(),
+            preparations: Preparations::default(),
+            version: 1,
+        }
+    }
+
+    /// The operator's process begins anew: it remembers nothing, and lists everything.
+    pub fn restart(&mut self) {
+        self.peaks.clear();
+        self.preparations = Preparations::default();
+        self.memory = Memory::new(self.consolidate_after_ms);
+        self.see();
+    }
+
+    /// Steady functions may have their instances replaced.
+    pub fn consolidate_after(&mut self, ms: u64) {
+        self.consolidate_after_ms = Some(ms);
+        self.memory = Memory::new(self.consolidate_after_ms);
+    }
+
+    /// All events arrive.
+    pub fn see(&mut self) {
+        self.seen = self.now.clone();
+    }
+
+    pub fn plan(&mut self) -> Plan {
+        reconcile(&self.observed(), &Settings::default(), self.time_ms)
+    }
+
+    pub fn observed(&mut self) -> Observed {
+        let seen = self.seen.clone();
+        let mut inputs = Vec::new();
+        for record in seen.functions.values() {
+            let window_ms = record.function.as_ref().map_or(60_000, |one| one.window_ms);
+            let peak = self.peaks.entry(record.key.clone());
+            let peak = peak.or_insert_with(|| LoadPeak::try_new(window_ms).unwrap());
+            let load = self.loads.get(&record.key).copied().unwrap_or(0);
+            let load = Rate::from_milli_rps(load);
+            if !self.load_unknown {
+                peak.measured(self.time_ms, load).unwrap();
+            }
+            inputs.push(FunctionInput {
+                record: Arc::clone(record),
+                prepared: self.preparations.get(record, &seen.profiles),
+                load: if self.load_unknown {
+                    Err(LoadError::Empty)
+                } else {
+                    Ok(load)
+                },
+                pod_loads: Arc::default(),
+                peak: peak.at(self.time_ms),
+                consolidate: self.memory.may_consolidate(&record.key, self.time_ms),
+                give_up_retiring: self.memory.gives_up(&record.key, self.time_ms),
+                refresh_status: false,
+            });
+        }
+        Observed {
+            functions: inputs,
+            deployments: Arc::new(seen.deployments),
+            pods: Arc::new(seen.pods),
+            nodes: Arc::new(seen.nodes),
+            ..Observed::default()
+        }
+    }
+
+    /// One pass; writes from an old view are refused, and end what is done for their function.
+    pub fn pass(&mut self) -> Plan {
+        let plan = self.plan();
+        self.memory.planned(&plan.functions, self.time_ms);
+        for function in &plan.functions {
+            for action in &function.actions {
+                if !self.act(&function.record.key, action) {
+                    self.refused += 1;
+                    break;
+                }
+            }
+        }
+        plan
+    }
+
+    fn next_version(&mut self) -> String {
+        self.version += 1;
+        self.version.to_string()
+    }
+
+    fn act(&mut self, function: &Key, action: &Action) -> bool {
+        match action {
+            Action::Mark {
+                pod,
+                retiring,
+                cost,
+            } => {
+                if let Some(record) = self.now.pods.get_mut(pod) {
+                    let instance = Arc::make_mut(record).instance.as_mut().unwrap();
+                    instance.is_retiring = retiring.unwrap_or(instance.is_retiring);
+                    instance.cost = cost.unwrap_or(instance.cost);
+                }
+                true
+            }
+            Action::Apply {
+                key,
+                is_present,
+                object,
+            } => self.apply(key, *is_present, object),
+            Action::Scale {
+                key,
+                version,
+                replicas,
+            } => self.write(key, version, |one| {
+                one.replicas = *replicas;
+                one.is_observed = false;
+            }),
+            Action::Delete { key, uid, version } => {
+                let present = self.now.deployments.get(key);
+                let same = present.is_some_and(|one| one.uid == *uid && one.version == *version);
+                if same {
+                    self.now.deployments.remove(key);
+                }
+                same
+            }
+            Action::Status(status) => {
+                if let Some(record) = self.now.functions.get_mut(function) {
+                    Arc::make_mut(record).status = (**status).clone();
+                }
+                true
+            }
+            _ => true,
+        }
+    }
+
+    fn write(&mut self, key: &Key, version: &str, write: impl Fn(&mut DeploymentRecord)) -> bool {
+        let next = self.next_version();
+        let Some(record) = self.now.deployments.get_mut(key) else {
+            return false;
+        };
+        if record.version != version {
+            return false;
+        }
+        let record = Arc::make_mut(record);
+        write(record);
+        record.version = next;
+        true
+    }
+
+    fn apply(&mut self, key: &Key, is_present: bool, object: &Value) -> bool {
+        let text = |path: &str| {
+            object
+                .pointer(path)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let replicas = object["spec"]["replicas"].as_u64().unwrap() as u32;
+        let preferred = text("/metadata/annotations/tetris.dev~1preferred-nodes");
+        let preferred: BTreeMap<String, u32> = serde_json::from_str(preferred).unwrap();
+        let hash = text("/metadata/annotations/tetris.dev~1template-hash").to_owned();
+        if is_present {
+            return self.write(key, text("/metadata/resourceVersion"), |one| {
+                one.replicas = replicas;
+                one.template_hash = Some(hash.clone());
+                one.preferred = preferred.clone();
+                one.is_observed = false;
+            });
+        }
+        if self.now.deployments.contains_key(key) {
+            return false;
+        }
+        let version = self.next_version();
+        let record = DeploymentRecord {
+            key: key.clone(),
+            uid: format!("uid-{version}"),
+            version,
+            function: text("/metadata/labels/tetris.dev~1function").to_owned(),
+            configuration: text("/metadata/labels/tetris.dev~1configuration").to_owned(),
+            replicas,
+            template_hash: Some(hash),
+            preferred,
+            ..DeploymentRecord::default()
+        };
+        self.now.deployments.insert(key.clone(), Arc::new(record));
+        true
+    }
+
+    /// The controller makes or ends one pod of each Deployment, and reports.
+    pub fn control(&mut self) {
+        let keys: Vec<Key> = self.now.deployments.keys().cloned().collect();
+        for key in keys {
+            let record = Arc::clone(&self.now.deployments[&key]);
+            let pods = self.pods_of(&record);
+            if pods.len() < record.replicas as usize {
+                self.make_pod(&record);
+            } else if pods.len() > record.replicas as usize {
+                let first = pods.iter().min_by_key(|pod| {
+                    let one = pod.instance.as_ref().unwrap();
+                    let age = std::cmp::Reverse(one.created_s);
+                    (
+                        !pod.node.is_empty(),
+                        one.is_ready,
+                        one.cost,
+                        age,
+                        pod.key.clone(),
+                    )
+                });
+                let key = first.unwrap().key.clone();
+                let pod = Arc::make_mut(self.now.pods.get_mut(&key).unwrap());
+                pod.instance.as_mut().unwrap().is_leaving = true;
+            }
+            self.report(&key);
+        }
+    }
+
+    fn report(&mut self, key: &Key) {
+        let pods = self.pods_of(&self.now.deployments[key]);
+        let ready = pods
+            .iter()
+            .filter(|pod| pod.instance.as_ref().unwrap().is_ready);
+        let (all, ready) = (pods.len() as u32, ready.count() as u32);
+        let next = self.next_version();
+        let record = Arc::make_mut(self.now.deployments.get_mut(key).unwrap());
+        if (record.pods, record.ready, record.is_observed) != (all, ready, true) {
+            (record.pods, record.ready, record.is_observed) = (all, ready, true);
+            record.version = next;
+        }
+    }
+
+    fn pods_of(&self, deployment: &DeploymentRecord) -> Vec<Arc<PodRecord>> {
+        let of = |pod: &&Arc<PodRecord>| {
+            pod.instance.as_ref().is_some_and(|one| {
+                one.function == deployment.function
+                    && one.configuration == deployment.configuration
+                    && !one.is_leaving
+            })
+        };
+        self.now.pods.values().filter(of).cloned().collect()
+    }
+
+    fn make_pod(&mut self, deployment: &DeploymentRecord) {
+        self.started += 1;
+        let key = Key::new(
+            NAMESPACE,
+            format!("{}-{:05}", deployment.key.name, self.started),
+        );
+        let instance = Instance {
+            function: deployment.function.clone(),
+            configuration: deployment.configuration.clone(),
+            created_s: i64::try_from(self.started).unwrap(),
+            ..Instance::default()
+        };
+        let pod = PodRecord {
+            key: key.clone(),
+            instance: Some(instance),
+            daemon: None::<IpAddr>,
+            ..PodRecord::default()
+        };
+        self.now.pods.insert(key, Arc::new(pod));
+    }
+
+    /// Pods without a node get one: the scheduler has its own mind, which is `choice`.
+    pub fn schedule(&mut self, choice: usize) {
+        let nodes: Vec<String> = self
+            .now
+            .nodes
+            .values()
+            .map(|one| one.name.clone())
+            .collect();
+        for (number, pod) in self.now.pods.values_mut().enumerate() {
+            if pod.node.is_empty() {
+                let node = &nodes[(number + choice) % nodes.len()];
+                Arc::make_mut(pod).node.clone_from(node);
+            }
+        }
+    }
+
+    /// Pods that have a node become ready, and those that leave are gone.
+    pub fn kubelets(&mut self) {
+        self.now
+            .pods
+            .retain(|_, pod| !pod.instance.as_ref().unwrap().is_leaving);
+        for pod in self
+            .now
+            .pods
+            .values_mut()
+            .filter(|pod| !pod.node.is_empty())
+        {
+            Arc::make_mut(pod).instance.as_mut().unwrap().is_ready = true;
+        }
+    }
+
+    /// Everybody does all that there is to do for a while, and time goes on.
+    pub fn settle(&mut self, rounds: usize) {
+        for round in 0..rounds {
+            self.time_ms += 5_000;
+            self.see();
+            self.pass();
+            self.control();
+            self.schedule(round);
+            self.kubelets();
+        }
+        self.see();
+    }
+
+    pub fn replicas(&self) -> BTreeMap<String, u32> {
+        let all = self.now.deployments.values();
+        all.map(|one| (one.key.name.clone(), one.replicas))
+            .collect()
+    }
+}
+
+pub fn object(value: &Value) -> DynamicObject {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// A profile of three configurations; requests per second: 20, 100 and 40.
+pub fn profile(name: &str) -> Value {
+    let one = |cpu: u64, batch: u64, concurrency: u64, own_mib: u64, ms: u64| {
+        let us = ms * 1_000;
+        json!({
+            "cpuMillis": cpu, "batch": batch, "concurrency": concurrency, "ownBytes": own_mib << 20,
+            "latencyMicros": {"p50": us, "p90": us, "p95": us, "p99": us},
+        })
+    };
+    json!({
+        "apiVersion": "tetris.dev/v1alpha1",
+        "kind": "ModelProfile",
+        "metadata": {"name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}"), "generation": 1},
+        "spec": {
+            "model": name,
+            "configurations": [
+                one(1_000, 1, 1, 100, 50), one(4_000, 4, 2, 500, 80), one(2_000, 1, 2, 250, 50),
+            ],
+            "objects": [{"id": "ab".repeat(32), "bytes": 400 << 20}],
+        },
+    })
+}
+
+pub fn function(name: &str, profile: &str) -> Value {
+    json!({
+        "apiVersion": "tetris.dev/v1alpha1",
+        "kind": "InferenceFunction",
+        "metadata": {"name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}"), "generation": 1},
+        "spec": {
+            "profile": profile,
+            "slo": {"latencyMillis": 200},
+            "template": {"spec": {"containers": [{"name": "main", "image": "server"}]}},
+            "load": {"prometheus": {"query": "sum(rate(requests[1m]))"}},
+            "scaleIn": {"windowSeconds": 60},
+        },
+    })
+}

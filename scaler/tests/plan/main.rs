@@ -1,0 +1,7 @@
+//! `tetris-scaler plan` from files.
+
+mod figures;
+mod input;
+mod profiled;
+mod reasons;
+mod run;

@@ -1,0 +1,36 @@
+//! What the profiler writes is what the scaler reads.
+
+use tetris_scaler::resources::ModelProfile;
+use tetris_scaler_profiler::{MAX_SETTINGS, ModelProfileManifest};
+
+const SAMPLE: &str = include_str!("../../../deploy/samples/scaler/all-minilm-l6-v2.profile.yaml");
+
+#[test]
+fn a_measured_profile_is_read_by_both_and_passes_all_checks() {
+    let written: ModelProfileManifest = serde_saphyr::from_str(SAMPLE).unwrap();
+    assert!(written.spec.measured.is_some() && !written.spec.manifests.is_empty());
+    // As the profiler would write it now.
+    let yaml = serde_saphyr::to_string(&written).unwrap();
+    let read: ModelProfile = serde_saphyr::from_str(&yaml).unwrap();
+    let checked = read.checked().unwrap();
+    assert_eq!(checked.configurations.len(), 12);
+    assert_eq!(checked.objects.len(), 40);
+    // Nothing is lost on the way, and nothing is called by another name.
+    let (ours, theirs) = (
+        serde_json::to_value(&read.spec).unwrap(),
+        serde_json::to_value(&written.spec).unwrap(),
+    );
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn the_resource_takes_the_largest_grid() {
+    let crds = tetris_scaler::resources::crds();
+    let profile = crds
+        .iter()
+        .find(|crd| crd.spec.names.kind == "ModelProfile");
+    let crd = serde_json::to_value(profile.unwrap()).unwrap();
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let most = &schema["properties"]["spec"]["properties"]["configurations"]["maxItems"];
+    assert_eq!(most.as_u64().unwrap(), MAX_SETTINGS as u64);
+}

@@ -1,0 +1,119 @@
+//! The definitions are what an API server takes.
+
+use serde_json::Value;
+use tetris_scaler::resources::{crds, crds_yaml};
+
+/// Structural schemas: every node has a type, and no keyword that is forbidden.
+fn check(path: &str, schema: &Value) {
+    let free = schema["x-kubernetes-preserve-unknown-fields"] == true;
+    assert!(
+        schema["type"].is_string() || free,
+        "{path}: no type: {schema}"
+    );
+    for forbidden in [
+        "$ref",
+        "$schema",
+        "definitions",
+        "$defs",
+        "additionalItems",
+        "deprecated",
+        "discriminator",
+        "id",
+        "patternProperties",
+        "readOnly",
+        "writeOnly",
+        "xml",
+        "const",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "uniqueItems",
+    ] {
+        assert!(schema.get(forbidden).is_none(), "{path}: {forbidden}");
+    }
+    assert_ne!(schema["additionalProperties"], false, "{path}");
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        check(&format!("{path}.{name}"), property);
+    }
+    if schema["type"] == "array" {
+        check(&format!("{path}[]"), &schema["items"]);
+    }
+    if schema["x-kubernetes-list-type"] == "map" {
+        for key in schema["x-kubernetes-list-map-keys"].as_array().unwrap() {
+            let required = schema["items"]["required"].as_array().unwrap();
+            assert!(required.contains(key), "{path}: {key} is not required");
+        }
+    }
+    for rule in schema["x-kubernetes-validations"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        assert!(rule["message"].is_string(), "{path}: {rule}");
+    }
+}
+
+fn schema(of: usize) -> Value {
+    let crd = serde_json::to_value(&crds()[of]).unwrap();
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+}
+
+#[test]
+fn schemas_are_structural() {
+    check("InferenceFunction", &schema(0));
+    check("ModelProfile", &schema(1));
+}
+
+#[test]
+fn rules_and_defaults_are_in_the_schema() {
+    let spec = &schema(0)["properties"]["spec"];
+    let rule = |value: &Value| {
+        value["x-kubernetes-validations"][0]["rule"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(rule(spec), "self.minInstances <= self.maxInstances");
+    let properties = &spec["properties"];
+    assert_eq!(
+        rule(&properties["load"]),
+        "has(self.prometheus) != has(self.static)"
+    );
+    assert_eq!(
+        rule(&properties["scaleIn"]),
+        "self.keepPermille > self.scaleOutPermille"
+    );
+    assert_eq!(rule(&properties["scaling"]), "self == oldSelf");
+    assert_eq!(properties["slo"]["properties"]["percentile"]["default"], 95);
+    assert_eq!(properties["maxInstances"]["default"], 100);
+    assert_eq!(
+        properties["template"]["x-kubernetes-preserve-unknown-fields"],
+        true
+    );
+    let profile = &schema(1)["properties"]["spec"]["properties"];
+    let keys = &profile["configurations"]["x-kubernetes-list-map-keys"];
+    assert_eq!(
+        *keys,
+        serde_json::json!(["cpuMillis", "batch", "concurrency"])
+    );
+    assert_eq!(profile["objects"]["maxItems"], 8_192);
+}
+
+#[test]
+fn the_command_prints_both() {
+    let text = crds_yaml().unwrap();
+    let documents = serde_saphyr::from_multiple::<Value>(&text).unwrap();
+    let names: Vec<&Value> = documents
+        .iter()
+        .map(|one| &one["metadata"]["name"])
+        .collect();
+    assert_eq!(
+        names,
+        ["inferencefunctions.tetris.dev", "modelprofiles.tetris.dev"]
+    );
+    let columns = documents[0]["spec"]["versions"][0]["additionalPrinterColumns"]
+        .as_array()
+        .unwrap();
+    let columns: Vec<&Value> = columns.iter().map(|one| &one["name"]).collect();
+    assert_eq!(columns, ["Load", "Instances", "Ready", "Reason", "Age"]);
+}

@@ -1,0 +1,109 @@
+//! The rules of the definitions, evaluated: each takes what is just right, and refuses what is not.
+
+use std::collections::BTreeSet;
+
+use kube_cel::Validator;
+use serde_json::{Value, json};
+use tetris_scaler::resources::crds;
+
+type Spoil = fn(&mut Value);
+
+/// A rule's message and what breaks it.
+const FUNCTION: [(&str, Spoil); 6] = [
+    ("at most 63 characters", |it| {
+        it["metadata"]["name"] = "n".repeat(64).into();
+    }),
+    ("minInstances must not exceed maxInstances", |it| {
+        it["spec"]["maxInstances"] = 6.into();
+    }),
+    ("exactly one of prometheus and static", |it| {
+        it["spec"]["load"]["prometheus"] = json!({"query": "q"});
+    }),
+    ("exactly one of prometheus and static", |it| {
+        it["spec"]["load"] = json!({});
+    }),
+    ("keepPermille must exceed scaleOutPermille", |it| {
+        it["spec"]["scaleIn"]["keepPermille"] = 50.into();
+    }),
+    ("scaling cannot be changed", |it| {
+        it["spec"]["scaling"] = "External".into();
+    }),
+];
+
+const PROFILE: [(&str, Spoil); 3] = [
+    ("must not descend", |it| latencies(it)["p50"] = 21.into()),
+    ("must not descend", |it| latencies(it)["p90"] = 31.into()),
+    ("must not descend", |it| latencies(it)["p95"] = 31.into()),
+];
+
+fn latencies(profile: &mut Value) -> &mut Value {
+    &mut profile["spec"]["configurations"][0]["latencyMicros"]
+}
+
+/// As the API server has it once defaults are filled in.
+fn function() -> Value {
+    json!({
+        "apiVersion": "tetris.dev/v1alpha1", "kind": "InferenceFunction",
+        "metadata": {"name": "n".repeat(63)},
+        "spec": {
+            "profile": "m",
+            "slo": {"latencyMillis": 200, "percentile": 95},
+            "template": {"spec": {"containers": [{"name": "main", "image": "server"}]}},
+            "load": {"static": {"requestsPerSecond": 1.0}},
+            "minInstances": 7, "maxInstances": 7,
+            "scaling": "Operator",
+            "scaleIn": {"windowSeconds": 300, "keepPermille": 51, "scaleOutPermille": 50, "maxReleases": 100},
+            "alphaBytesPerMillicore": 0,
+        },
+    })
+}
+
+fn profile() -> Value {
+    let latencies = json!({"p50": 20, "p90": 20, "p95": 30, "p99": 30});
+    let one = json!({
+        "cpuMillis": 1000, "batch": 1, "concurrency": 1, "ownBytes": 1, "latencyMicros": latencies,
+    });
+    json!({
+        "apiVersion": "tetris.dev/v1alpha1", "kind": "ModelProfile", "metadata": {"name": "m"},
+        "spec": {"model": "m", "configurations": [one], "objects": [], "unlistedBytes": 0},
+    })
+}
+
+#[test]
+fn every_rule_takes_what_is_right_and_refuses_what_is_not() {
+    let schemas = crds().map(|crd| {
+        let crd = serde_json::to_value(crd).unwrap();
+        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+    });
+    let cases = [(function(), &FUNCTION[..]), (profile(), &PROFILE[..])];
+    for (schema, (good, cases)) in schemas.iter().zip(cases) {
+        let verdict = |object: &Value| {
+            let result = Validator::new().validate(schema, object, Some(&good));
+            result.map_err(|errors| errors.to_string())
+        };
+        assert_eq!(verdict(&good), Ok(()));
+        let mut left = messages(schema);
+        for (message, spoil) in cases {
+            let mut bad = good.clone();
+            spoil(&mut bad);
+            let error = verdict(&bad).unwrap_err();
+            assert!(error.contains(message), "{error}, expected {message}");
+            left.retain(|rule| !rule.contains(message));
+        }
+        assert_eq!(left, BTreeSet::new(), "rules that were not broken");
+    }
+}
+
+fn messages(schema: &Value) -> BTreeSet<String> {
+    let rules = schema["x-kubernetes-validations"].as_array();
+    let own = rules.into_iter().flatten();
+    let mut all: BTreeSet<String> = own
+        .map(|rule| rule["message"].as_str().unwrap().to_owned())
+        .collect();
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let below = properties.map(|(_, property)| property);
+    for inner in below.chain(schema.get("items")) {
+        all.extend(messages(inner));
+    }
+    all
+}

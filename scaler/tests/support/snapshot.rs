@@ -1,0 +1,102 @@
+//! Snapshots, as a pass of the operator publishes them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::json;
+use tetris_scaler::resources::{InferenceFunction, ModelProfile, Percentile, parse};
+use tetris_scaler::state::{FunctionState, Key, Snapshot};
+use tetris_scaler_core::{FunctionDecision, Model, Outcome, Rate};
+use tetris_store_layout::ObjectId;
+
+/// The namespace of all functions, and their store.
+pub const NAMESPACE: &str = "serving";
+/// The size of each tensor.
+pub const TENSOR_BYTES: u64 = 100 << 20;
+
+/// A profile of two configurations, `c1000-b1-p1` and `c4000-b4-p2`, and of `tensors` tensors that begin with the same ones
+/// in all profiles.
+pub fn profile(name: &str, tensors: usize) -> ModelProfile {
+    let configuration = |cpu: u64, batch: u32, concurrency: u32| {
+        json!({"cpuMillis": cpu, "batch": batch, "concurrency": concurrency, "ownBytes": cpu << 18,
+          "latencyMicros": {"p50": 40_000, "p90": 45_000, "p95": 50_000, "p99": 60_000}})
+    };
+    let objects = (0..tensors).map(|at| {
+        let id = ObjectId::of(format!("tensor {at}").as_bytes());
+        json!({"id": id.to_string(), "bytes": TENSOR_BYTES})
+    });
+    let profile = json!({
+        "apiVersion": "tetris.dev/v1alpha1", "kind": "ModelProfile",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"model": name, "configurations": [configuration(1_000, 1, 1), configuration(4_000, 4, 2)],
+          "objects": objects.collect::<Vec<_>>()},
+    });
+    parse(profile).unwrap()
+}
+
+/// A function whose profile has its name.
+pub fn function(name: &str, scaling: &str) -> InferenceFunction {
+    let function = json!({
+        "apiVersion": "tetris.dev/v1alpha1", "kind": "InferenceFunction",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"profile": name, "slo": {"latencyMillis": 200}, "scaling": scaling,
+          "load": {"static": {"requestsPerSecond": 10}},
+          "template": {"spec": {"containers": [{"name": "server", "image": "registry.example.com/server:1"}]}}},
+    });
+    parse(function).unwrap()
+}
+
+/// A snapshot with functions, each with a model of four tensors and no instances.
+pub fn snapshot(functions: &[(&str, &str)]) -> Snapshot {
+    let states = functions.iter().map(|(name, scaling)| {
+        let state = state(&profile(name, 4), &function(name, scaling));
+        (Key::new(NAMESPACE, *name), Arc::new(state))
+    });
+    Snapshot {
+        functions: states.collect(),
+        decided_ms: 1,
+        ..Snapshot::default()
+    }
+}
+
+pub fn state(profile: &ModelProfile, function: &InferenceFunction) -> FunctionState {
+    let (profile, function) = (profile.checked().unwrap(), function.checked().unwrap());
+    let selected = profile.select(Percentile::P95, &[]).unwrap();
+    let model = Model {
+        name: function.name.clone(),
+        profile: selected.profile,
+        slo: function.slo,
+        tensors: profile.tensors(&function.store).unwrap(),
+        allowed: Vec::new(),
+        alpha_bytes_per_millicore: 0,
+    };
+    FunctionState {
+        function: Arc::new(function),
+        model: Arc::new(model),
+        configurations: selected.names.into(),
+        load: Some(Rate::from_rps(10)),
+        decision: FunctionDecision {
+            replicas: BTreeMap::new(),
+            start: BTreeMap::new(),
+            release: Vec::new(),
+            retiring: Vec::new(),
+            ranking: Vec::new(),
+            preferred: BTreeMap::new(),
+            capacity: Rate::ZERO,
+            ready: Rate::ZERO,
+            needed: Rate::ZERO,
+            outcome: Outcome::Steady,
+        },
+    }
+}
+
+/// Decides for so many instances.
+#[allow(dead_code, reason = "not all tests decide")]
+pub fn decide(snapshot: &mut Snapshot, function: &str, configuration: usize, replicas: u32) {
+    let state = snapshot
+        .functions
+        .get_mut(&Key::new(NAMESPACE, function))
+        .unwrap();
+    let state = Arc::make_mut(state);
+    state.decision.replicas.insert(configuration, replicas);
+}

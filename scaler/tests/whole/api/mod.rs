@@ -1,0 +1,12 @@
+//! A small API server: lists in pages, watches, creation, patches and deletion, for what the operator may do.
+
+mod answers;
+mod objects;
+mod patches;
+mod rights;
+mod server;
+mod target;
+
+pub use answers::{Asked, Fault, State};
+pub use objects::{Objects, id};
+pub use server::Api;
