@@ -12,6 +12,7 @@ pub mod cli;
 pub mod extender;
 pub mod http;
 pub mod keda;
+pub mod labels;
 pub mod lease;
 pub mod load;
 pub mod logs;

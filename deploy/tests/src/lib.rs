@@ -5,5 +5,4 @@ pub mod files;
 pub mod kustomize;
 pub mod model;
 pub mod objects;
-pub mod quantity;
 pub mod skipped;

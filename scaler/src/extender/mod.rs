@@ -1,7 +1,7 @@
 //! The scheduler extender: kube-scheduler asks which nodes have room for a pod's model, and which already have its tensors.
 //!
-//! **Flow.** A pod says whose model it loads: by the label [`FUNCTION_LABEL`], which all instances have, or by the
-//! annotation [`PROFILE_ANNOTATION`], which names a ModelProfile that some
+//! **Flow.** A pod says whose model it loads: by the label [`labels::FUNCTION`](crate::labels::FUNCTION), which all instances have, or by the
+//! annotation [`labels::PROFILE`](crate::labels::PROFILE), which names a ModelProfile that some
 //! function of the namespace uses, for pods that somebody else starts. `POST /prioritize`
 //! gives each node a score from 0 to 10: theta of the model over all objects of the pod's store there, and room, as
 //! [`Spread`](tetris_scaler_core::Spread) weighs them. `POST /filter` takes away nodes whose store cannot hold what is
@@ -17,7 +17,6 @@
 mod filter;
 mod http;
 mod nodes;
-mod pod;
 mod prioritize;
 mod wanted;
 pub mod wire;
@@ -25,6 +24,5 @@ pub mod wire;
 pub use filter::filter;
 pub use http::{ExtenderLimits, router};
 pub use nodes::{Form, MAX_NODES, NodesError};
-pub use pod::{FUNCTION_LABEL, PROFILE_ANNOTATION};
 pub use prioritize::prioritize;
 pub use wanted::wanted;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::pod::{FUNCTION_LABEL, PROFILE_ANNOTATION};
 use super::wire::Pod;
+use crate::labels;
 use crate::state::{FunctionState, Key, Snapshot};
 
 /// The function whose tensors the pod loads; `None` if it names none, or one of which nothing is known. The label goes
@@ -11,12 +11,12 @@ use crate::state::{FunctionState, Key, Snapshot};
 pub fn wanted<'a>(snapshot: &'a Snapshot, pod: &Pod) -> Option<&'a Arc<FunctionState>> {
     let metadata = &pod.metadata;
     let namespace = metadata.namespace.as_str();
-    let labels = metadata.labels.as_ref();
-    if let Some(name) = labels.and_then(|labels| labels.get(FUNCTION_LABEL)) {
+    let found = metadata.labels.as_ref();
+    if let Some(name) = found.and_then(|found| found.get(labels::FUNCTION)) {
         return snapshot.functions.get(&Key::new(namespace, name));
     }
     let annotations = metadata.annotations.as_ref();
-    let profile = annotations.and_then(|annotations| annotations.get(PROFILE_ANNOTATION))?;
+    let profile = annotations.and_then(|annotations| annotations.get(labels::PROFILE))?;
     let mut of_namespace = snapshot
         .functions
         .range(Key::new(namespace, "")..)

@@ -12,9 +12,11 @@ mod fetch;
 mod page;
 mod poller;
 mod quantity;
+mod requests;
 
 pub use error::PollError;
 pub use fetch::Daemon;
 pub use page::{Page, Room};
 pub use poller::{Inventories, PollOptions, Poller};
 pub use quantity::{bytes, millis};
+pub use requests::requests;

@@ -12,8 +12,8 @@ use kube::Client;
 use kube::runtime::events::{Recorder, Reporter};
 use tokio::time::Instant;
 
-use super::labels;
 use super::plan::{Action, FunctionPlan, Plan};
+use crate::labels;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::state::Key;

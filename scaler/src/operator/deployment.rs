@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use kube::Resource as _;
 use serde_json::{Value, json};
 use tetris_scaler_core::Preference;
 
-use super::labels;
 use super::names::deployment_name;
 use super::prepare::Prepared;
 use super::records::{DeploymentRecord, FunctionRecord};
 use super::template::{Template, list};
+use crate::labels;
+use crate::resources::InferenceFunction;
 
 /// The most nodes that a template prefers.
 const MAX_PREFERRED: usize = 20;
@@ -50,8 +52,8 @@ pub fn deployment(wanted: &Wanted<'_>, present: Option<&DeploymentRecord>) -> Va
                 labels::PREFERRED_NODES: json!(wanted.preferred).to_string(),
             },
             "ownerReferences": [{
-                "apiVersion": "tetris.dev/v1alpha1",
-                "kind": "InferenceFunction",
+                "apiVersion": InferenceFunction::api_version(&()),
+                "kind": InferenceFunction::kind(&()),
                 "name": function.name,
                 "uid": wanted.record.uid,
                 "controller": true,

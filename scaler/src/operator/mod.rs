@@ -19,7 +19,6 @@
 pub mod act;
 pub mod cache;
 mod deployment;
-pub mod labels;
 pub mod loads;
 pub mod memory;
 mod names;

@@ -83,19 +83,6 @@ pub struct FunctionPlan {
     pub state: Option<Arc<FunctionState>>,
 }
 
-impl FunctionPlan {
-    /// Whether anything is written but marks and reports.
-    pub fn changes_instances(&self) -> bool {
-        let change = |action: &Action| {
-            matches!(
-                action,
-                Action::Apply { .. } | Action::Scale { .. } | Action::Delete { .. }
-            )
-        };
-        self.actions.iter().any(change)
-    }
-}
-
 /// What is to be done, and what readers are told.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 use tetris_store_layout::Digest;
 
-use super::labels;
 use super::prepare::Prepared;
+use crate::labels;
 use crate::nodes::{bytes, millis};
 use crate::resources::{FieldProblem, MeasuredConfiguration};
 

@@ -13,8 +13,8 @@ use kube::{Client, Resource};
 use tokio::sync::Notify;
 
 use super::cache::Cache;
-use super::labels;
 use super::records::{DeploymentRecord, FunctionRecord, NodeRecord, PodRecord, ProfileRecord};
+use crate::labels;
 use crate::metrics::Metrics;
 use crate::resources::{InferenceFunction, ModelProfile};
 

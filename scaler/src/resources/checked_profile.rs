@@ -13,8 +13,6 @@ use super::profile::{LatencyMicros, MeasuredConfiguration, ModelProfile};
 
 /// The most objects of one profile, so that a resource stays below what an API server takes.
 pub const MAX_OBJECTS: usize = 8_192;
-/// The most configurations of one profile.
-pub const MAX_LISTED_CONFIGURATIONS: usize = 512;
 
 /// A [`ModelProfile`] whose fields have been checked.
 #[derive(Debug, Clone, PartialEq, Eq)]

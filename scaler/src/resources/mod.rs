@@ -19,7 +19,7 @@ mod status;
 mod template;
 
 pub use checked_function::{CheckedFunction, LoadSource};
-pub use checked_profile::{CheckedProfile, MAX_LISTED_CONFIGURATIONS, MAX_OBJECTS, Selected};
+pub use checked_profile::{CheckedProfile, MAX_OBJECTS, Selected};
 pub use crds::{CrdError, crds, crds_yaml};
 pub use function::{InferenceFunction, InferenceFunctionSpec, Scaling, SloSpec};
 pub use load::{LoadSpec, PrometheusLoad, StaticLoad};
@@ -32,8 +32,3 @@ pub use profile::{
 pub use scale_in::ScaleInSpec;
 pub use status::{Condition, ConfigurationStatus, InferenceFunctionStatus};
 pub use template::{CheckedTemplate, PodTemplate};
-
-/// The group of the resources.
-pub const GROUP: &str = "tetris.dev";
-/// Their version.
-pub const VERSION: &str = "v1alpha1";

@@ -1,7 +1,7 @@
 //! What the profiler writes is what the scaler reads.
 
 use tetris_scaler::resources::ModelProfile;
-use tetris_scaler_profiler::{MAX_SETTINGS, ModelProfileManifest};
+use tetris_scaler_profiler::{MAX_LISTED_OBJECTS, MAX_SETTINGS, ModelProfileManifest};
 
 const SAMPLE: &str = include_str!("../../../deploy/samples/scaler/all-minilm-l6-v2.profile.yaml");
 
@@ -24,13 +24,17 @@ fn a_measured_profile_is_read_by_both_and_passes_all_checks() {
 }
 
 #[test]
-fn the_resource_takes_the_largest_grid() {
+fn the_resource_takes_the_largest_profile() {
     let crds = tetris_scaler::resources::crds();
     let profile = crds
         .iter()
         .find(|crd| crd.spec.names.kind == "ModelProfile");
     let crd = serde_json::to_value(profile.unwrap()).unwrap();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    let most = &schema["properties"]["spec"]["properties"]["configurations"]["maxItems"];
-    assert_eq!(most.as_u64().unwrap(), MAX_SETTINGS as u64);
+    let most = |field: &str| {
+        let field = &schema["properties"]["spec"]["properties"][field];
+        field["maxItems"].as_u64().unwrap()
+    };
+    assert_eq!(most("configurations"), MAX_SETTINGS as u64);
+    assert_eq!(most("objects"), MAX_LISTED_OBJECTS as u64);
 }

@@ -3,7 +3,6 @@
 use clap::{Command, CommandFactory, FromArgMatches};
 use serde_json::Value;
 use tetris_deploy_tests::objects::{Objects, Pods, list, text, texts};
-use tetris_deploy_tests::quantity;
 use tetris_reclaimer::cli::Cli;
 use tetris_reclaimer::config::{Config, ConfigFlags};
 
@@ -57,7 +56,7 @@ impl<'a> Daemon<'a> {
     }
 
     pub fn memory_limit(&self) -> u64 {
-        quantity::bytes(text(&self.container["resources"]["limits"]["memory"])).unwrap()
+        tetris_scaler::nodes::bytes(text(&self.container["resources"]["limits"]["memory"])).unwrap()
     }
 
     /// The text of its configuration file, found as the container would find it.

@@ -9,7 +9,7 @@ use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use super::{ActError, Action, Actor};
-use crate::operator::labels;
+use crate::labels;
 use crate::operator::plan::FunctionPlan;
 use crate::resources::{InferenceFunction, InferenceFunctionSpec, InferenceFunctionStatus};
 use crate::state::Key;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 
-use crate::operator::labels;
+use crate::labels;
 use crate::state::Key;
 
 /// A Deployment of a function's configuration.

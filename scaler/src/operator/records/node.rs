@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use tetris_scaler_core::Resources;
 
+use crate::labels;
 use crate::nodes::{bytes, millis};
-use crate::operator::labels;
 
 /// A node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use tetris_scaler_core::Resources;
 
-use crate::nodes::{bytes, millis};
-use crate::operator::labels;
+use crate::labels;
+use crate::nodes::requests;
 use crate::state::Key;
 
 /// A pod that has not ended.
@@ -61,7 +61,10 @@ impl PodRecord {
             node: spec
                 .and_then(|spec| spec.node_name.clone())
                 .unwrap_or_default(),
-            requests: spec.map(requests).unwrap_or_default(),
+            // The API server takes no other quantities than those that are understood.
+            requests: spec
+                .and_then(|spec| requests(spec).ok())
+                .unwrap_or_default(),
             instance: instance(pod),
             daemon: address.filter(|_| is_daemon),
         })
@@ -88,55 +91,4 @@ fn instance(pod: &Pod) -> Option<Instance> {
             .unwrap_or(0),
         created_s: created.map_or(0, |time| time.0.as_second()),
     })
-}
-
-/// As the scheduler counts: the sum of the containers and of those beside them that start first and stay, or what
-/// one that starts first needs, if that is more.
-fn requests(spec: &PodSpec) -> Resources {
-    let main = spec.containers.iter().map(container);
-    let mut sum = main.fold(Resources::default(), plus);
-    let mut most = Resources::default();
-    for one in spec.init_containers.iter().flatten() {
-        if one.restart_policy.as_deref() == Some("Always") {
-            sum = plus(sum, container(one));
-        } else {
-            most = largest(most, container(one));
-        }
-    }
-    let overhead = spec.overhead.as_ref().map(quantities).unwrap_or_default();
-    plus(largest(sum, most), overhead)
-}
-
-fn container(container: &Container) -> Resources {
-    let resources = container.resources.as_ref();
-    let requests = resources.and_then(|resources| resources.requests.as_ref());
-    requests.map(quantities).unwrap_or_default()
-}
-
-type Quantities =
-    std::collections::BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>;
-
-fn quantities(all: &Quantities) -> Resources {
-    let quantity = |name, read: fn(&str) -> Option<u64>| {
-        let found = all.get(name);
-        found.and_then(|quantity| read(&quantity.0)).unwrap_or(0)
-    };
-    Resources {
-        cpu_millis: quantity("cpu", millis),
-        memory_bytes: quantity("memory", bytes),
-    }
-}
-
-fn plus(a: Resources, b: Resources) -> Resources {
-    Resources {
-        cpu_millis: a.cpu_millis.saturating_add(b.cpu_millis),
-        memory_bytes: a.memory_bytes.saturating_add(b.memory_bytes),
-    }
-}
-
-fn largest(a: Resources, b: Resources) -> Resources {
-    Resources {
-        cpu_millis: a.cpu_millis.max(b.cpu_millis),
-        memory_bytes: a.memory_bytes.max(b.memory_bytes),
-    }
 }

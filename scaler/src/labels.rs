@@ -1,9 +1,11 @@
-//! Names that the operator gives and looks for.
+//! Names of labels and annotations, and the one under which the operator writes.
 
 /// On Deployments and pods: the function's name.
 pub const FUNCTION: &str = "tetris.dev/function";
 /// On Deployments and pods: the configuration's name.
 pub const CONFIGURATION: &str = "tetris.dev/configuration";
+/// On pods that are no function's instances: a ModelProfile of the namespace that a function uses.
+pub const PROFILE: &str = "tetris.dev/profile";
 /// On Deployments: a hash of all that the template is made of but the preferred nodes.
 pub const TEMPLATE_HASH: &str = "tetris.dev/template-hash";
 /// On Deployments: the preferred nodes and their weights, which stay until the template changes.

@@ -1,0 +1,67 @@
+//! What a pod takes of its node.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use tetris_scaler_core::Resources;
+
+use super::quantity::{bytes, millis};
+
+/// As the scheduler counts: the sum of the containers and of those beside them that start first and stay, or what
+/// one that starts first needs, if that is more; and the pod's overhead. An error says which quantity is none.
+pub fn requests(spec: &PodSpec) -> Result<Resources, String> {
+    let mut sum = Resources::default();
+    for one in &spec.containers {
+        sum = plus(sum, container(one)?);
+    }
+    let mut most = Resources::default();
+    for one in spec.init_containers.iter().flatten() {
+        let takes = container(one)?;
+        if one.restart_policy.as_deref() == Some("Always") {
+            sum = plus(sum, takes);
+        } else {
+            most = largest(most, takes);
+        }
+    }
+    let overhead = spec.overhead.as_ref().map(amounts).transpose()?;
+    Ok(plus(largest(sum, most), overhead.unwrap_or_default()))
+}
+
+fn container(container: &Container) -> Result<Resources, String> {
+    let resources = container.resources.as_ref();
+    let requests = resources.and_then(|resources| resources.requests.as_ref());
+    requests.map_or(Ok(Resources::default()), amounts)
+}
+
+fn amounts(of: &BTreeMap<String, Quantity>) -> Result<Resources, String> {
+    let read = |name: &str, parse: fn(&str) -> Option<u64>| {
+        of.get(name).map_or(Ok(0), |quantity: &Quantity| {
+            let wrong = || {
+                format!(
+                    "found {name} {:?}, expected a quantity such as 500m",
+                    quantity.0
+                )
+            };
+            parse(&quantity.0).ok_or_else(wrong)
+        })
+    };
+    Ok(Resources {
+        cpu_millis: read("cpu", millis)?,
+        memory_bytes: read("memory", bytes)?,
+    })
+}
+
+fn plus(a: Resources, b: Resources) -> Resources {
+    Resources {
+        cpu_millis: a.cpu_millis.saturating_add(b.cpu_millis),
+        memory_bytes: a.memory_bytes.saturating_add(b.memory_bytes),
+    }
+}
+
+fn largest(a: Resources, b: Resources) -> Resources {
+    Resources {
+        cpu_millis: a.cpu_millis.max(b.cpu_millis),
+        memory_bytes: a.memory_bytes.max(b.memory_bytes),
+    }
+}
