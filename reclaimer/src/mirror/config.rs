@@ -9,10 +9,24 @@ use tetris_gpu_mirror::protocol::MAX_DEVICES;
 use crate::config::ConfigError;
 use crate::node::OpenStore;
 
+/// What the mirror's devices are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Implementation {
+    /// The devices of NVIDIA's driver.
+    #[default]
+    Cuda,
+    /// One device of host memory, for tests and for trying the mirror out where there is no GPU: copies of what lies in the store.
+    StandIn,
+}
+
 /// The table `[gpu_mirror]`: one copy of each tensor in device memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuMirrorConfig {
+    /// What the devices are.
+    #[serde(default)]
+    pub implementation: Implementation,
     /// What the mirror may take of each device, in bytes; never more than is free when the daemon starts.
     pub device_bytes: u64,
     /// What one store may take of each device, in bytes; all of it without.
@@ -44,6 +58,10 @@ impl GpuMirrorConfig {
         }
         if self.store_bytes == Some(0) {
             return value("gpu_mirror.store_bytes", "at least 1", &0);
+        }
+        if self.implementation == Implementation::StandIn && !self.devices.is_empty() {
+            let expected = "none, since the stand-in is one device";
+            return value("gpu_mirror.devices", expected, &self.devices.len());
         }
         let mut numbers = self.devices.clone();
         numbers.sort_unstable();

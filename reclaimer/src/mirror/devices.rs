@@ -4,14 +4,30 @@ use std::sync::Arc;
 
 use tetris_gpu_mirror::copy::ExecutorConfig;
 use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice, device_count};
+use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
 use tetris_gpu_mirror::residency::{self, DeviceId};
 use tetris_gpu_mirror::server::{Limits, ServedDevice, Server, ServerConfig, ServerError};
 
-use super::{GpuMirrorConfig, Serves};
+use super::{GpuMirrorConfig, Implementation, Serves};
 
-/// A server over the devices that `config` names: by descriptors, or by legacy handles if one of them cannot do the former.
+/// A server over the devices that `config` names.
 pub fn open(config: &GpuMirrorConfig) -> Result<Box<dyn Serves>, ServerError> {
+    match config.implementation {
+        Implementation::Cuda => open_cuda(config),
+        Implementation::StandIn => {
+            tracing::warn!(
+                bytes = config.device_bytes,
+                "the GPU mirror is a stand-in: its device is host memory, and no GPU is used (gpu_mirror.implementation)"
+            );
+            let open = |_| Ok(HostDevice::new(config.device_bytes));
+            Ok(Box::new(serve(config, &[0], open)?))
+        }
+    }
+}
+
+/// By descriptors, or by legacy handles if one of the devices cannot do the former.
+fn open_cuda(config: &GpuMirrorConfig) -> Result<Box<dyn Serves>, ServerError> {
     let numbers = if config.devices.is_empty() {
         (0..device_count()?).collect()
     } else {

@@ -9,6 +9,6 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
-pub use config::GpuMirrorConfig;
+pub use config::{GpuMirrorConfig, Implementation};
 pub use devices::open;
 pub use serve::{Mirror, Serves};

@@ -62,6 +62,11 @@ fn fields_have_defaults_and_bounds() {
         ("device_bytes = 1\ndevices = [1, 1]", "devices"),
         ("device_bytes = 1\nsocket_dir = \"here\"", "socket_dir"),
         ("device_bytes = 1\nno_such = 1", "no_such"),
+        ("device_bytes = 1\nimplementation = \"rocm\"", "implementation"),
+        (
+            "device_bytes = 1\nimplementation = \"stand-in\"\ndevices = [0]",
+            "devices",
+        ),
     ] {
         let found = config(line).unwrap_err();
         assert!(found.contains(wrong), "{line}: {found}");
