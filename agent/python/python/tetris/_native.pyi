@@ -1,12 +1,12 @@
 """The native half of the package: the agent, and memory that is shared where it can be."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeVar, final, overload
 
 from typing_extensions import Buffer
 
-from tetris._types import Counters, Report
+from tetris._types import Counters, GpuDevice, GpuStatus, Report
 
 _T = TypeVar("_T")
 _Path = str | os.PathLike[str]
@@ -269,6 +269,183 @@ class SharedFile:
     @property
     def report(self) -> Report: ...
     def __fspath__(self) -> str: ...
+
+@final
+class DeviceRegistry:
+    """The models that this process has in device memory. Most programs use :mod:`tetris.gpu`."""
+
+    def __new__(cls) -> DeviceRegistry: ...
+    def load(
+        self,
+        agent: Agent,
+        path: _Path,
+        device: str,
+        *,
+        order: Sequence[str] | None = None,
+        wait: float | None = None,
+        timeout: float | None = None,
+        keep: bool = False,
+    ) -> DeviceModel:
+        """Map a model in the device memory that the node's mirror holds; see :func:`tetris.gpu.load`.
+
+        Raises:
+            ValueError: `device` is none that there can be, or a time is negative.
+            LoadError: The model's files are missing or invalid.
+            GpuUnavailable: The mirror does not give the memory.
+        """
+
+    def release(self) -> int:
+        """Give kept models back that nobody uses; return the bytes of device memory that are no longer mapped."""
+
+    def devices(self, agent: Agent, timeout: float | None = None) -> list[GpuDevice]:
+        """Return the mirror's devices.
+
+        Raises:
+            GpuUnavailable: There is no mirror.
+        """
+
+    def status(self, agent: Agent, timeout: float | None = None) -> GpuStatus:
+        """Return what the mirror is doing.
+
+        Raises:
+            GpuUnavailable: There is no mirror.
+        """
+
+@final
+class DeviceModel:
+    """Tensors in device memory by name, in the order of the files.
+
+    The memory stays mapped, and held at the mirror, as long as this, a tensor of it, or anything that a framework made of
+    one lives.
+    """
+
+    @property
+    def device(self) -> str:
+        """Where it is: ``"cuda:0"``, or ``"stand-in"``."""
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Device memory that is mapped for the model. It is shared, and more may lie in it."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the model's objects, each once."""
+
+    @property
+    def resident_bytes(self) -> int:
+        """How many of :attr:`nbytes` have arrived."""
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The strings under ``__metadata__`` of the files."""
+
+    @property
+    def report(self) -> Report:
+        """What the load into the store did."""
+
+    def wait(self, name: str | None = None, timeout: float | None = None) -> None:
+        """Wait until a tensor, or without a name the whole model, has arrived. Other threads run meanwhile.
+
+        Raises:
+            KeyError: There is no such tensor.
+            TimeoutError: It has not arrived within `timeout` seconds.
+            GpuUnavailable: It will not arrive.
+        """
+
+    def is_ready(self, name: str | None = None) -> bool:
+        """Return whether a tensor, or without a name the whole model, has arrived. Does not wait.
+
+        Raises:
+            KeyError: There is no such tensor.
+            GpuUnavailable: It will not arrive.
+        """
+
+    def release(self) -> None:
+        """Let go of the model. Tensors that were taken from it stay valid, and keep the memory; others are gone."""
+
+    def __getitem__(self, name: str, /) -> DeviceTensor: ...
+    @overload
+    def get(self, name: str) -> DeviceTensor | None: ...
+    @overload
+    def get(self, name: str, default: _T) -> DeviceTensor | _T: ...
+    def __contains__(self, name: object, /) -> bool: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def keys(self) -> list[str]: ...
+    def values(self) -> list[DeviceTensor]: ...
+    def items(self) -> list[tuple[str, DeviceTensor]]: ...
+
+@final
+class DeviceTensor:
+    """A tensor in device memory: C-contiguous, little-endian, not to be written to.
+
+    It has DLPack. With the stand-in the memory is the host's, mapped read-only: a write ends the process.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> str:
+        """The element type as safetensors spells it, such as ``"BF16"``."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def id(self) -> str | None:
+        """BLAKE3-256 of the bytes."""
+
+    @property
+    def address(self) -> int:
+        """The address of the first byte, valid while this lives; 0 for a tensor without bytes."""
+
+    @property
+    def device(self) -> str:
+        """Where it is: ``"cuda:0"``, or ``"stand-in"``."""
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until the bytes have arrived. Other threads run meanwhile.
+
+        Raises:
+            TimeoutError: They have not arrived within `timeout` seconds.
+            GpuUnavailable: They will not arrive.
+        """
+
+    def is_ready(self) -> bool:
+        """Return whether the bytes have arrived. Does not wait.
+
+        Raises:
+            GpuUnavailable: They will not arrive.
+        """
+
+    def tobytes(self) -> bytes:
+        """Wait for the bytes, and return a copy of them in host memory: for checks.
+
+        Raises:
+            GpuUnavailable: They will not arrive, or cannot be read.
+        """
+
+    def __len__(self) -> int: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Wait until the bytes have arrived, and return a capsule over them (array API standard).
+
+        The device has the bytes before the capsule is made, so that every stream sees them: none has to wait for
+        another, and `stream` changes nothing. To host memory (`dl_device` ``(1, 0)``) they are copied.
+
+        Raises:
+            BufferError: The consumer asks for another device, or for a copy on the device, or DLPack has no such type.
+            GpuUnavailable: The bytes will not arrive.
+        """
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
 
 def create_store(path: _Path, *, allow_other_file_systems: bool = False) -> None:
     """Create an empty store in an empty or new directory on a tmpfs, such as one in ``/dev/shm``.

@@ -33,3 +33,49 @@ class Counters(TypedDict):
     #: Loads of which some part is in private memory.
     private_loads: int
     private_bytes: int
+
+
+class GpuDevice(TypedDict):
+    """A device of the node's GPU mirror."""
+
+    #: Its name for :func:`tetris.gpu.load`, such as "cuda:0" or "stand-in"; `None` if this process does not see it.
+    device: str | None
+    #: As ``nvidia-smi -L`` prints it, without the prefix ``GPU-``.
+    uuid: str
+    #: The product's name.
+    name: str
+    total_bytes: int
+    #: What nobody has taken at the moment.
+    free_bytes: int
+    #: What the mirror may take.
+    capacity_bytes: int
+
+
+class GpuDeviceStatus(TypedDict):
+    """How the mirror uses a device."""
+
+    uuid: str
+    #: What the mirror may take.
+    capacity_bytes: int
+    #: Its chunks.
+    created_bytes: int
+    #: Tensors in them.
+    live_bytes: int
+    #: Tensors that processes hold.
+    held_bytes: int
+    #: Models of which something is there.
+    models: int
+    #: Models that processes hold.
+    held_models: int
+
+
+class GpuStatus(TypedDict):
+    """What the node's GPU mirror is doing, for all of its stores."""
+
+    #: Connections, the asking one included.
+    connections: int
+    #: Connections that hold a model.
+    leases: int
+    #: Connections that wait for room.
+    waiting: int
+    devices: list[GpuDeviceStatus]

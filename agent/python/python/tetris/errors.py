@@ -101,5 +101,9 @@ class OutOfMemoryError(LoadError, MemoryError):
     """There is no memory for a private copy of what the store cannot hold."""
 
 
+class GpuUnavailable(Error, RuntimeError):
+    """The node's GPU mirror does not give device memory; the message says why. The weights can be loaded as without it."""
+
+
 class ReadOnlyTensorError(Error, RuntimeError):
     """Something tried to write to a tensor that was loaded with ``mode="read_only"``."""

@@ -1,0 +1,105 @@
+"""Models in device memory, one copy of each tensor for all processes of the node.
+
+The node's daemon holds them (its *GPU mirror*, table ``[gpu_mirror]``)::
+
+    import tetris.gpu, torch
+
+    model = tetris.gpu.load("model.safetensors", "cuda:0")     # returns when it is mapped; tensors may still come
+    weight = torch.from_dlpack(model["weight"])                # waits for this tensor alone
+
+The memory stays mapped, and cannot be evicted, as long as the model, one of its tensors or anything that a framework made of
+them lives. It is not the framework's: ``torch.cuda.empty_cache`` does not touch it. Nothing may write to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from tetris import _native
+from tetris._agent import agent
+from tetris._native import DeviceModel as DeviceModel
+from tetris._native import DeviceTensor as DeviceTensor
+from tetris._types import GpuDevice, GpuStatus
+from tetris.errors import GpuUnavailable as GpuUnavailable
+
+__all__ = ["DeviceModel", "DeviceTensor", "GpuUnavailable", "devices", "load", "release", "status"]
+
+_registry = _native.DeviceRegistry()
+
+
+def _after_fork() -> None:
+    """A child has a connection of its own for each model that it loads."""
+    global _registry
+    _registry = _native.DeviceRegistry()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def load(
+    path: str | os.PathLike[str],
+    device: str | int = "cuda:0",
+    *,
+    order: Sequence[str] | None = None,
+    wait: float | None = None,
+    timeout: float | None = None,
+    keep: bool = False,
+) -> DeviceModel:
+    """Map a model in device memory: a safetensors file, or a directory as Hugging Face lays it out.
+
+    The file goes through the node's store first, so that the mirror has its tensors. What is on the device already is
+    not copied again. The same tensors on the same device are mapped once in a process, however often they are loaded.
+
+    Args:
+        path: The file or directory.
+        device: ``"cuda:1"`` or 1 is the second device that this process sees; ``"cuda"`` one that the mirror chooses,
+            where most of the model is already; ``"stand-in"`` the host memory of a mirror that runs without a GPU, for
+            tests and for trying it out.
+        order: Names of tensors in the order of their use. They are copied first, in this order. Unknown names are ignored.
+        wait: Longest wait, in seconds, for room on the device; 0 by default.
+        timeout: Longest wait, in seconds, for an answer of the mirror; 10 by default.
+        keep: Keep the model for a later load in this process, until :func:`release`.
+
+    Raises:
+        ValueError: `device` is none that there can be, or a time is negative.
+        LoadError: The model's files are missing or invalid.
+        GpuUnavailable: There is no mirror, or no room, or the store cannot hold the model. Load it as without a mirror.
+    """
+    return _registry.load(agent(), path, _name(device), order=order, wait=wait, timeout=timeout, keep=keep)
+
+
+def devices() -> list[GpuDevice]:
+    """Return the mirror's devices.
+
+    Raises:
+        GpuUnavailable: There is no mirror.
+    """
+    return _registry.devices(agent())
+
+
+def status() -> GpuStatus:
+    """Return what the mirror is doing, for all processes of the node.
+
+    Raises:
+        GpuUnavailable: There is no mirror.
+    """
+    return _registry.status(agent())
+
+
+def release() -> int:
+    """Give models back that were loaded with ``keep=True`` and that nobody uses any more.
+
+    Returns:
+        The bytes of device memory that are no longer mapped here. The mirror may keep the model until it needs the room.
+    """
+    return _registry.release()
+
+
+def _name(device: str | int) -> str:
+    """The device as the native half names it."""
+    if isinstance(device, int) and not isinstance(device, bool):
+        return f"cuda:{device}"
+    if not isinstance(device, str):
+        raise TypeError(f"device must be a string or a number, found {device!r}")
+    return device
