@@ -1,5 +1,6 @@
 # The daemon of every node, from source. The context is the repository:
 #     docker build -f deploy/images/node.Dockerfile -t tetris-node .
+#     docker build -f deploy/images/node.Dockerfile --target gpu -t tetris-node-gpu .     # for the GPU mirror
 FROM rust:1.95-slim-trixie AS build
 WORKDIR /src
 COPY . .
@@ -7,7 +8,16 @@ RUN RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" cargo build --l
         --target "$(rustc -vV | sed -n 's/host: //p')" --package tetris-reclaimer --bin tetris-reclaimer \
     && cp target/*/release/tetris-reclaimer /tetris-reclaimer
 
-FROM scratch
+# A static program can load no driver. This one finds it where NVIDIA's runtime mounts it.
+FROM build AS build-gpu
+RUN RUSTFLAGS="-C strip=debuginfo" cargo build --locked --release --target-dir /dynamic --package tetris-reclaimer --bin tetris-reclaimer
+
+FROM debian:trixie-slim AS gpu
+COPY --from=build-gpu /dynamic/release/tetris-reclaimer /usr/local/bin/tetris-reclaimer
+USER 0:0
+ENTRYPOINT ["/usr/local/bin/tetris-reclaimer"]
+
+FROM scratch AS node
 COPY --from=build /tetris-reclaimer /usr/local/bin/tetris-reclaimer
 # It mounts, and frees what belongs to root.
 USER 0:0

@@ -24,7 +24,7 @@ use crate::config::{Config, ConfigFlags};
 use crate::engine::{Command, Engine, now_ms};
 use crate::http::{self, Health, Shared};
 use crate::metrics::Metrics;
-use crate::mirror::{self, Mirror};
+use crate::mirror::{MirrorThread, needs_restart};
 use crate::node::Node;
 
 #[cfg(feature = "node")]
@@ -83,7 +83,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         driver,
         stopped.clone(),
     );
-    let mirror = (!dry_run).then(|| mirror(&config)).flatten();
+    let mirror = (!dry_run).then(|| mirror(&config, &metrics)).flatten();
     let teller = Teller::new(commands.clone(), metrics, health, status, sockets).with(mirror);
     let mut engine = tokio::task::spawn_blocking(|| Engine::new(node, received, teller).run());
     let mut ended = None;
@@ -121,13 +121,17 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     ended.context("the engine failed")
 }
 
-/// The GPU mirror, if there is to be one and its devices work. Without it clients load into host memory.
-fn mirror(config: &Config) -> Option<Mirror> {
-    let table = config.file.gpu_mirror.as_ref()?;
-    match mirror::open(table) {
-        Ok(server) => Some(Mirror::new(server, table.clone())),
+/// The GPU mirror, if there is to be one. Without it clients load into host memory.
+fn mirror(config: &Config, metrics: &Metrics) -> Option<MirrorThread> {
+    let table = config.file.gpu_mirror.clone()?;
+    match MirrorThread::start(table) {
+        Ok(mirror) => {
+            let view = Arc::clone(mirror.view());
+            metrics.show_mirror(move || view.status());
+            Some(mirror)
+        }
         Err(error) => {
-            tracing::warn!(%error, "no GPU mirror (table `gpu_mirror`)");
+            tracing::warn!(%error, "no GPU mirror: its thread cannot be started");
             None
         }
     }
@@ -168,7 +172,6 @@ fn reload(flags: &ConfigFlags, old: &Config) -> Option<Config> {
     let unchanged = [
         ("listen", config.file.listen == old.file.listen),
         ("node", config.file.node == old.file.node),
-        ("gpu_mirror", config.file.gpu_mirror == old.file.gpu_mirror),
         ("kubernetes", config.file.kubernetes == old.file.kubernetes),
         #[cfg(feature = "node")]
         ("mount.path", !node_role::moved(old, &config)),
@@ -177,6 +180,13 @@ fn reload(flags: &ConfigFlags, old: &Config) -> Option<Config> {
         tracing::warn!(
             field,
             "a change of this field takes force when the daemon is restarted"
+        );
+    }
+    let (before, after) = (&old.file.gpu_mirror, &config.file.gpu_mirror);
+    if let Some(fields) = needs_restart(before.as_ref(), after.as_ref()) {
+        tracing::warn!(
+            fields,
+            "changes of these fields take force when the daemon is restarted"
         );
     }
     tracing::info!("configuration read again");

@@ -4,19 +4,22 @@
 //! series is bounded. What is counted is there with 0 from the start. What is observed appears with the first pass.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::mirror::MirrorStatus;
 use crate::report::{ErrorClass, NodeStatus, PassReport, Scrubbed, StorePass};
 
 use self::counters::Counters;
 use self::ingest::Ingests;
 
 mod counters;
+mod families;
+mod gpu;
 mod ingest;
 mod node;
 mod process;
@@ -63,6 +66,16 @@ pub struct Metrics {
     counters: Counters,
     ingests: Ingests,
     stores: RwLock<BTreeSet<String>>,
+    mirror: OnceLock<MirrorSource>,
+}
+
+/// Says how the GPU mirror is.
+struct MirrorSource(Box<dyn Fn() -> MirrorStatus + Send + Sync>);
+
+impl std::fmt::Debug for MirrorSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MirrorSource")
+    }
 }
 
 impl Metrics {
@@ -81,6 +94,7 @@ impl Metrics {
             ingests: Ingests::register(own),
             registry,
             stores: RwLock::default(),
+            mirror: OnceLock::new(),
         };
         metrics.set_stores(stores);
         metrics
@@ -99,6 +113,12 @@ impl Metrics {
             self.ingests.start(store);
         }
         *known = stores;
+    }
+
+    /// Shows a GPU mirror from now on: `status` is called at each scrape. Without this there is no series of it.
+    pub fn show_mirror(&self, status: impl Fn() -> MirrorStatus + Send + Sync + 'static) {
+        let first = self.mirror.set(MirrorSource(Box::new(status)));
+        debug_assert!(first.is_ok(), "a daemon has one mirror");
     }
 
     /// Counts a pass.
@@ -174,6 +194,11 @@ impl Metrics {
             let mut gauges = Registry::with_prefix(PREFIX);
             gauges.register_collector(Box::new(node::Node(status)));
             text::encode_registry(&mut out, &gauges)?;
+        }
+        if let Some(MirrorSource(status)) = self.mirror.get() {
+            let mut mirror = Registry::with_prefix(PREFIX);
+            mirror.register_collector(Box::new(gpu::Mirror(status())));
+            text::encode_registry(&mut out, &mirror)?;
         }
         text::encode_eof(&mut out)?;
         Ok(out)

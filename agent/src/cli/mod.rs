@@ -4,6 +4,8 @@ mod error;
 mod exec;
 mod exit;
 mod gc;
+#[cfg(feature = "gpu")]
+mod gpu_status;
 mod hash;
 mod hold;
 mod init;
@@ -141,6 +143,12 @@ Examples:
     ///
     /// theta(A, B) is the share of A's distinct tensor bytes that B has as well.
     Similarity(similarity::SimilarityArgs),
+    /// Show what the node's GPU mirror keeps in device memory
+    ///
+    /// TAKEN is device memory in which models lie, HELD what of it processes use. The daemon frees what is
+    /// not held when others need the room; the store has it still.
+    #[cfg(feature = "gpu")]
+    GpuStatus(gpu_status::GpuStatusArgs),
     /// Hold references for `exec`
     #[command(name = hold::HOLD, hide = true)]
     Hold(hold::HoldArgs),
@@ -183,6 +191,8 @@ fn run(cli: Cli) -> Result {
         Command::Verify(args) => verify::run(&args, &place, out),
         Command::Gc(args) => gc::run(&args, &place, out),
         Command::Similarity(args) => similarity::run(&args, &place, out),
+        #[cfg(feature = "gpu")]
+        Command::GpuStatus(args) => gpu_status::run(&args, &place, out),
         Command::Hold(args) => hold::run(&args, &place),
     }?;
     out.flush()

@@ -8,6 +8,8 @@ mod exec_paths;
 mod fill;
 mod gc;
 mod global;
+#[cfg(feature = "gpu")]
+mod gpu_status;
 mod init;
 mod inspect;
 mod similarity;

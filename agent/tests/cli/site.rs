@@ -30,7 +30,13 @@ pub struct Run {
 /// The command, with nothing of the tester's environment.
 pub fn tetris() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tetris"));
-    for name in ["TETRIS_STORE", "TETRIS_LOG", "NO_COLOR", "CLICOLOR_FORCE"] {
+    for name in [
+        "TETRIS_STORE",
+        "TETRIS_GPU_SOCKET",
+        "TETRIS_LOG",
+        "NO_COLOR",
+        "CLICOLOR_FORCE",
+    ] {
         command.env_remove(name);
     }
     command

@@ -11,7 +11,7 @@ use crate::engine::{Command, Observer};
 use crate::events::Events;
 use crate::http::Health;
 use crate::metrics::Metrics;
-use crate::mirror::Mirror;
+use crate::mirror::MirrorThread;
 use crate::node::{OpenStore, Passed};
 use crate::report::{NodeStatus, PassReport};
 use crate::scrub::Scrubber;
@@ -23,7 +23,7 @@ pub(super) struct Teller {
     status: watch::Sender<Option<Arc<NodeStatus>>>,
     events: Events,
     sockets: Option<Sockets>,
-    mirror: Option<Mirror>,
+    mirror: Option<MirrorThread>,
     scrub: Option<(Scrubber, Vec<OpenStore>, ScrubConfig)>,
 }
 
@@ -47,7 +47,7 @@ impl Teller {
     }
 
     /// With a GPU mirror of the stores that are open.
-    pub(super) fn with(mut self, mirror: Option<Mirror>) -> Self {
+    pub(super) fn with(mut self, mirror: Option<MirrorThread>) -> Self {
         self.mirror = mirror;
         self
     }
@@ -90,8 +90,8 @@ impl Observer for Teller {
         if let Some(sockets) = &mut self.sockets {
             sockets.serve(open, config);
         }
-        if let Some(mirror) = &mut self.mirror {
-            mirror.serve(open);
+        if let (Some(mirror), Some(table)) = (&mut self.mirror, &config.file.gpu_mirror) {
+            mirror.serve(open, table);
         }
         self.scrub(open, config.file.scrub);
     }

@@ -1,14 +1,13 @@
-//! Gauges, computed at each scrape from the latest status: nothing is kept, so nothing can drift.
+//! Gauges of the latest status.
 
 use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 
+use super::families::{Families, Labels};
 use super::shortfall::{BLOCKERS, by_goal, joined};
 use crate::report::{Amount, ModelStatus, MountStatus, NodeStatus, ObjectState, StoreStatus};
 use crate::warm::Freshness;
@@ -16,15 +15,13 @@ use crate::warm::Freshness;
 /// How far the declarations can be trusted, by the names of [`Freshness`].
 const FRESHNESS: [&str; 4] = ["no-cluster", "unknown", "current", "stale"];
 
-type Labels<'a> = Vec<(&'static str, &'a str)>;
-
 /// The status as metrics.
 #[derive(Debug)]
 pub(super) struct Node(pub Arc<NodeStatus>);
 
 impl Collector for Node {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut out = Gauges(encoder);
+        let mut out = Families(encoder);
         node(&mut out, &self.0)?;
         declarations(&mut out, &self.0)?;
         states(&mut out, &self.0.stores)?;
@@ -35,38 +32,7 @@ impl Collector for Node {
     }
 }
 
-/// Writes gauges.
-struct Gauges<'e>(DescriptorEncoder<'e>);
-
-impl Gauges<'_> {
-    fn family<'a, N: EncodeGaugeValue>(
-        &mut self,
-        name: &str,
-        unit: Option<&Unit>,
-        help: &str,
-        samples: impl IntoIterator<Item = (Labels<'a>, N)>,
-    ) -> fmt::Result {
-        let mut family = self
-            .0
-            .encode_descriptor(name, help, unit, MetricType::Gauge)?;
-        for (labels, value) in samples {
-            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-
-    fn one(
-        &mut self,
-        name: &str,
-        unit: Option<&Unit>,
-        help: &str,
-        value: impl EncodeGaugeValue,
-    ) -> fmt::Result {
-        self.family(name, unit, help, [(Labels::new(), value)])
-    }
-}
-
-fn node(out: &mut Gauges<'_>, status: &NodeStatus) -> fmt::Result {
+fn node(out: &mut Families<'_>, status: &NodeStatus) -> fmt::Result {
     let name = status.node.as_deref().unwrap_or_default();
     out.family(
         "node_info",
@@ -89,7 +55,7 @@ fn node(out: &mut Gauges<'_>, status: &NodeStatus) -> fmt::Result {
     )
 }
 
-fn declarations(out: &mut Gauges<'_>, status: &NodeStatus) -> fmt::Result {
+fn declarations(out: &mut Families<'_>, status: &NodeStatus) -> fmt::Result {
     out.one(
         "declaring_pods",
         None,
@@ -115,7 +81,7 @@ fn freshness(declarations: Freshness) -> &'static str {
     }
 }
 
-fn states(out: &mut Gauges<'_>, stores: &[StoreStatus]) -> fmt::Result {
+fn states(out: &mut Families<'_>, stores: &[StoreStatus]) -> fmt::Result {
     let by_state = |of: fn(Amount) -> u64| {
         stores.iter().flat_map(move |store| {
             ObjectState::ALL.map(|state| {
@@ -141,7 +107,7 @@ fn states(out: &mut Gauges<'_>, stores: &[StoreStatus]) -> fmt::Result {
     )
 }
 
-fn stores(out: &mut Gauges<'_>, stores: &[StoreStatus]) -> fmt::Result {
+fn stores(out: &mut Families<'_>, stores: &[StoreStatus]) -> fmt::Result {
     let up = |s: &StoreStatus| u64::from(s.error.is_none());
     out.family(
         "store_up",
@@ -175,7 +141,7 @@ fn stores(out: &mut Gauges<'_>, stores: &[StoreStatus]) -> fmt::Result {
     )
 }
 
-fn models(out: &mut Gauges<'_>, stores: &[StoreStatus]) -> fmt::Result {
+fn models(out: &mut Families<'_>, stores: &[StoreStatus]) -> fmt::Result {
     let residency = stores.iter().flat_map(|store| {
         ["full", "part", "none"].map(|residency| {
             let labels = vec![("store", store.name.as_str()), ("residency", residency)];
@@ -228,7 +194,7 @@ fn by_store<N>(
         .map(move |store| (vec![("store", store.name.as_str())], of(store)))
 }
 
-fn mounts(out: &mut Gauges<'_>, mounts: &[MountStatus]) -> fmt::Result {
+fn mounts(out: &mut Families<'_>, mounts: &[MountStatus]) -> fmt::Result {
     let names: Vec<String> = mounts.iter().map(|mount| joined(&mount.stores)).collect();
     let by_mount = |of: fn(&MountStatus) -> u64| {
         names
@@ -262,7 +228,7 @@ fn mounts(out: &mut Gauges<'_>, mounts: &[MountStatus]) -> fmt::Result {
     )
 }
 
-fn shortfalls(out: &mut Gauges<'_>, status: &NodeStatus) -> fmt::Result {
+fn shortfalls(out: &mut Families<'_>, status: &NodeStatus) -> fmt::Result {
     let all = by_goal(status);
     let missing = all.iter().map(|((stores, goal), blocked)| {
         (

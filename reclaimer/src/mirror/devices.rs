@@ -4,16 +4,44 @@ use std::sync::Arc;
 
 use tetris_gpu_mirror::copy::ExecutorConfig;
 use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice, device_count};
+use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
 use tetris_gpu_mirror::residency::{self, DeviceId};
-use tetris_gpu_mirror::server::{Limits, ServedDevice, Server, ServerConfig, ServerError};
+use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig, ServerError};
 
-use super::{GpuMirrorConfig, Serves};
+use super::calibrate::group_bytes;
+use super::{GpuMirrorConfig, Implementation, Serves};
 
-/// A server over the devices that `config` names: by descriptors, or by legacy handles if one of them cannot do the former.
-pub fn open(config: &GpuMirrorConfig) -> Result<Box<dyn Serves>, ServerError> {
+/// Pinned buffers of a group's size for each device, made when pages cannot be registered.
+const BUFFERS: usize = 16;
+
+/// A server, and what it does without.
+pub struct Opened {
+    /// The server.
+    pub server: Arc<dyn Serves>,
+    /// Devices that were asked for and cannot be used.
+    pub missing: usize,
+}
+
+/// A server over the devices that `config` names.
+pub fn open(config: &GpuMirrorConfig) -> Result<Opened, ServerError> {
+    match config.implementation {
+        Implementation::Cuda => open_cuda(config),
+        Implementation::StandIn => {
+            tracing::warn!(
+                bytes = config.device_bytes,
+                "the GPU mirror is a stand-in: its device is host memory, and no GPU is used (gpu_mirror.implementation)"
+            );
+            serve(config, &[0], |_| Ok(HostDevice::new(config.device_bytes)))
+        }
+    }
+}
+
+/// By descriptors, or by legacy handles if one of the devices cannot do the former.
+fn open_cuda(config: &GpuMirrorConfig) -> Result<Opened, ServerError> {
+    let found = device_count()?;
     let numbers = if config.devices.is_empty() {
-        (0..device_count()?).collect()
+        (0..found).collect()
     } else {
         config.devices.clone()
     };
@@ -23,37 +51,67 @@ pub fn open(config: &GpuMirrorConfig) -> Result<Box<dyn Serves>, ServerError> {
                 missing = what,
                 "device memory is shared by legacy IPC handles"
             );
-            let server = serve(config, &numbers, IpcDevice::open)?;
-            Ok(Box::new(server))
+            serve(config, &numbers, IpcDevice::open)
         }
-        server => Ok(Box::new(server?)),
+        opened => opened,
     }
 }
 
-fn serve<D: DeviceMemory + 'static>(
+/// One device that cannot be used does not keep the others from it; none that can is an error.
+pub(super) fn serve<D: DeviceMemory + 'static>(
     config: &GpuMirrorConfig,
     numbers: &[u32],
     open: impl Fn(u32) -> Result<D, MemoryError>,
-) -> Result<Server<D>, ServerError> {
-    let served = |number: &u32| {
-        Ok(ServedDevice {
-            id: DeviceId(*number),
-            device: Arc::new(open(*number)?),
-            capacity_bytes: config.device_bytes,
-        })
+) -> Result<Opened, ServerError> {
+    let (mut devices, mut error) = (Vec::new(), None);
+    for number in numbers {
+        let device = open(*number).and_then(|device| device.info().map(|_| device));
+        match device {
+            Ok(device) => devices.push(served(config, *number, device)?),
+            Err(unsupported @ MemoryError::Unsupported { .. }) => return Err(unsupported.into()),
+            Err(failed) => {
+                tracing::warn!(device = number, error = %failed, "the GPU mirror does without a device");
+                error.get_or_insert(failed);
+            }
+        }
+    }
+    if devices.is_empty() {
+        let (asked, found) = (0, 0);
+        let none = MemoryError::NoSuchDevice { asked, found };
+        return Err(error.unwrap_or(none).into());
+    }
+    let missing = numbers.len() - devices.len();
+    let server = Arc::new(Server::start_each(devices, &server_config(config))?);
+    Ok(Opened { server, missing })
+}
+
+fn served<D: DeviceMemory>(
+    config: &GpuMirrorConfig,
+    number: u32,
+    device: D,
+) -> Result<(ServedDevice<D>, ExecutorConfig), ServerError> {
+    let group_bytes = group_bytes(&device, number, config.group_bytes, config.device_bytes);
+    let executor =
+        ExecutorConfig::try_new(config.streams, BUFFERS, group_bytes, config.pinned_bytes);
+    let executor = executor.map_err(|_| ServerError::Limits {
+        expected: "streams and groups within the bounds of the configuration",
+    })?;
+    let device = ServedDevice {
+        id: DeviceId(number),
+        device: Arc::new(device),
+        capacity_bytes: config.device_bytes,
     };
-    let devices: Result<Vec<_>, MemoryError> = numbers.iter().map(served).collect();
-    Server::start(devices?, &server_config(config))
+    Ok((device, executor))
 }
 
 /// The server's numbers.
-pub(super) fn server_config(config: &GpuMirrorConfig) -> ServerConfig {
+fn server_config(config: &GpuMirrorConfig) -> ServerConfig {
     ServerConfig {
         residency: residency::Config {
             arena: config.arena().unwrap_or_default(),
             ..residency::Config::default()
         },
         executor: ExecutorConfig::default(),
-        limits: Limits::default(),
+        limits: config.limits(),
     }
 }

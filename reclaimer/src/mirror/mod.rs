@@ -2,13 +2,20 @@
 //!
 //! The daemon goes on without it where there is no driver; clients find no socket then, and load into host memory.
 
+mod calibrate;
+mod check;
 mod config;
+mod descriptors;
 mod devices;
 mod serve;
+mod thread;
+mod view;
 
 #[cfg(test)]
 mod tests;
 
-pub use config::GpuMirrorConfig;
-pub use devices::open;
+pub use config::{GpuMirrorConfig, Implementation, needs_restart};
+pub use devices::{Opened, open};
 pub use serve::{Mirror, Serves};
+pub use thread::MirrorThread;
+pub use view::{MirrorStatus, View};

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use tetris_gpu_mirror::memory::DeviceMemory;
 use tetris_gpu_mirror::residency::TenantId;
-use tetris_gpu_mirror::server::{Counters, Server, ServerError};
+use tetris_gpu_mirror::server::{Limits, Report, Server, ServerError};
 use tetris_store_layout::Store;
 
-use super::GpuMirrorConfig;
+use super::{GpuMirrorConfig, Opened, View};
 use crate::node::OpenStore;
 
 /// A server, whatever its devices are.
-pub trait Serves: Send {
+pub trait Serves: Send + Sync {
     /// [`Server::serve`].
     fn serve(
         &self,
@@ -23,8 +23,14 @@ pub trait Serves: Send {
     ) -> Result<(), ServerError>;
     /// [`Server::leave`].
     fn leave(&self, tenant: TenantId) -> bool;
-    /// [`Server::counters`].
-    fn counters(&self) -> Counters;
+    /// [`Server::set_quota`].
+    fn set_quota(&self, tenant: TenantId, quota_bytes: Option<u64>);
+    /// [`Server::set_limits`].
+    fn set_limits(&self, limits: Limits) -> Result<(), ServerError>;
+    /// [`Server::check`].
+    fn check(&self);
+    /// [`Server::report`].
+    fn report(&self) -> Report;
 }
 
 impl<D: DeviceMemory + 'static> Serves for Server<D> {
@@ -42,15 +48,28 @@ impl<D: DeviceMemory + 'static> Serves for Server<D> {
         Self::leave(self, tenant)
     }
 
-    fn counters(&self) -> Counters {
-        Self::counters(self)
+    fn set_quota(&self, tenant: TenantId, quota_bytes: Option<u64>) {
+        Self::set_quota(self, tenant, quota_bytes);
+    }
+
+    fn set_limits(&self, limits: Limits) -> Result<(), ServerError> {
+        Self::set_limits(self, limits)
+    }
+
+    fn check(&self) {
+        Self::check(self);
+    }
+
+    fn report(&self) -> Report {
+        Self::report(self)
     }
 }
 
 /// The mirror of the node. Dropping it ends its sockets and hangs up on its clients, whose mappings stay.
 pub struct Mirror {
-    server: Box<dyn Serves>,
+    server: Arc<dyn Serves>,
     config: GpuMirrorConfig,
+    view: Arc<View>,
     served: Vec<(OpenStore, TenantId)>,
     /// Stores without a socket, which were told of.
     told: Vec<OpenStore>,
@@ -58,14 +77,36 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// A mirror that serves no store yet.
-    pub fn new(server: Box<dyn Serves>, config: GpuMirrorConfig) -> Self {
+    /// A mirror that serves no store yet, and leaves how it is in `view`.
+    pub fn new(opened: Opened, config: GpuMirrorConfig, view: Arc<View>) -> Self {
+        view.open(&opened.server, opened.missing);
         Self {
-            server,
+            server: opened.server,
             config,
+            view,
             served: Vec::new(),
             told: Vec::new(),
             next: 0,
+        }
+    }
+
+    /// Takes over what of a new table can change while the mirror runs: quotas and limits.
+    pub fn configure(&mut self, new: &GpuMirrorConfig) {
+        if self.config.store_bytes != new.store_bytes {
+            self.config.store_bytes = new.store_bytes;
+            for (_, tenant) in &self.served {
+                self.server.set_quota(*tenant, new.store_bytes);
+            }
+        }
+        if self.config.limits() == new.limits() {
+            return;
+        }
+        match self.server.set_limits(new.limits()) {
+            Ok(()) => {
+                self.config.connections = new.connections;
+                self.config.connections_per_user = new.connections_per_user;
+            }
+            Err(error) => tracing::warn!(%error, "the GPU mirror's limits stay as they are"),
         }
     }
 
@@ -97,6 +138,14 @@ impl Mirror {
                 Err(_) => {}
             }
         }
+        let names = self.served.iter();
+        let names = names.map(|(store, tenant)| (*tenant, store.name.clone()));
+        self.view.serves(names.collect());
+    }
+
+    /// Has each device asked whether it still works.
+    pub fn check(&self) {
+        self.server.check();
     }
 
     fn start(&mut self, store: &OpenStore) -> anyhow::Result<TenantId> {
@@ -110,9 +159,11 @@ impl Mirror {
         tracing::info!(store = store.name, socket = %path.display(), "GPU mirror");
         Ok(tenant)
     }
+}
 
-    /// What the mirror has done.
-    pub fn counters(&self) -> Counters {
-        self.server.counters()
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        // Nobody but this has the server then, so that it ends here.
+        self.view.close();
     }
 }

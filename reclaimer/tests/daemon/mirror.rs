@@ -2,7 +2,14 @@
 
 use std::path::Path;
 
-use crate::harness::{Daemon, Place};
+use std::time::Duration;
+
+use tetris_gpu_mirror::client::Client;
+use tetris_gpu_mirror::memory::MemoryKind;
+
+use nix::sys::signal::Signal;
+
+use crate::harness::{Daemon, Place, eventually};
 use crate::skipped::skipped;
 
 #[test]
@@ -20,5 +27,76 @@ fn without_a_driver_the_daemon_says_so_once_and_goes_on() {
     assert!(daemon.get("/healthz").contains("200 OK"));
     assert_eq!(daemon.log().matches("no GPU mirror").count(), 1);
     assert!(!store.root().join("gpu").exists());
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn the_stand_in_serves_without_a_driver_and_says_what_it_is() {
+    let place = Place::new();
+    let store = place.store();
+    let table = "[gpu_mirror]\nimplementation = \"stand-in\"\ndevice_bytes = 67108864";
+    let daemon = Daemon::start(&place.config(table), &[]);
+    let line = daemon.says("the GPU mirror is a stand-in");
+    assert!(line.contains("WARN"), "{line}");
+    daemon.says("socket=");
+    let socket = store.root().join("gpu");
+    let mut client = Client::connect(&socket, MemoryKind::Host, Duration::from_secs(60)).unwrap();
+    let devices = client.devices().unwrap();
+    assert_eq!(devices.len(), 1);
+    assert_eq!(devices[0].capacity_bytes, 67_108_864);
+    assert!(daemon.stop().success());
+    assert!(!socket.exists());
+}
+
+#[test]
+fn metrics_of_the_mirror_are_served_and_a_reload_names_what_needs_a_restart() {
+    let place = Place::new();
+    let store = place.store();
+    let table = |more: &str| {
+        format!(
+            "listen = \"127.0.0.1:0\"\n[gpu_mirror]\nimplementation = \"stand-in\"\ndevice_bytes = 67108864\n{more}"
+        )
+    };
+    let config = place.config(&table("group_bytes = 131072"));
+    let daemon = Daemon::start(&config, &[]);
+    daemon.says("socket=");
+    let device = "device=\"686f7374-2073-7461-6e64-2d696e203031\"";
+    let group = format!("tetris_gpu_group_bytes{{{device}}}");
+    assert_eq!(daemon.metric(&group), 131_072.0);
+    let up = "tetris_gpu_mirror_up{implementation=\"stand-in\"}";
+    assert_eq!(daemon.metric(up), 1.0);
+    place.config(&table(
+        "group_bytes = 65536\nstreams = 3\nstore_bytes = 4194304",
+    ));
+    daemon.signal(Signal::SIGHUP);
+    let line = daemon.says("take force when the daemon is restarted");
+    assert!(
+        line.contains("gpu_mirror.group_bytes, gpu_mirror.streams"),
+        "{line}"
+    );
+    assert!(!line.contains("store_bytes"), "{line}");
+    let quota = "tetris_gpu_store_quota_bytes{store=\"a\"}";
+    eventually("the new quota", || {
+        let metrics = daemon.get("/metrics");
+        metrics.contains(&format!("{quota} 4194304")).then_some(())
+    });
+    assert_eq!(daemon.metric(&group), 131_072.0);
+    assert!(store.root().join("gpu").exists());
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn without_a_driver_the_metrics_say_that_the_mirror_is_down() {
+    if Path::new("/proc/driver/nvidia/version").exists() {
+        skipped("there is a driver");
+        return;
+    }
+    let place = Place::new();
+    place.store();
+    let table = "listen = \"127.0.0.1:0\"\n[gpu_mirror]\ndevice_bytes = 1000000";
+    let daemon = Daemon::start(&place.config(table), &[]);
+    daemon.says("no GPU mirror");
+    let up = "tetris_gpu_mirror_up{implementation=\"cuda\"}";
+    assert_eq!(daemon.metric(up), 0.0);
     assert!(daemon.stop().success());
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::fixtures::{Daemon, node};
+use crate::fixtures::{Daemon, mirror, node};
 use crate::promql::{Names, names};
 use crate::scrape::Scrape;
 
@@ -17,7 +17,13 @@ const OF_TARGET: [&str; 2] = ["instance", "job"];
 const NOT_SHOWN: [(&str, &str); 1] = [("tetris_node_info", "names nodes, for the variable `node`")];
 
 async fn scrape() -> Scrape {
-    Scrape::parse(Daemon::with(node()).get("/metrics").await.text())
+    Scrape::parse(
+        Daemon::with(node())
+            .with_mirror(mirror())
+            .get("/metrics")
+            .await
+            .text(),
+    )
 }
 
 fn file(name: &str) -> PathBuf {

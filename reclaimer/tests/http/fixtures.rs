@@ -8,8 +8,12 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
+use tetris_gpu_mirror::memory::DeviceUuid;
+use tetris_gpu_mirror::residency::{DeviceId, TenantId, Usage};
+use tetris_gpu_mirror::server::{Counters, DeviceReport, Report, TenantReport};
 use tetris_reclaimer::http::{Health, Shared, router};
 use tetris_reclaimer::metrics::Metrics;
+use tetris_reclaimer::mirror::{Implementation, MirrorStatus};
 use tetris_reclaimer::report::{
     Amount, ForeignStatus, Loads, ModelStatus, MountStatus, NodeStatus, ObjectState, PassReport,
     ShortfallStatus, StorePass, StoreStatus, Trigger,
@@ -47,6 +51,12 @@ impl Daemon {
         let daemon = Self::new();
         daemon.observed(status);
         daemon
+    }
+
+    /// And that has a GPU mirror.
+    pub fn with_mirror(self, status: MirrorStatus) -> Self {
+        self.shared.metrics.show_mirror(move || status.clone());
+        self
     }
 
     pub fn observed(&self, status: NodeStatus) {
@@ -116,6 +126,57 @@ pub fn node() -> NodeStatus {
         }],
         stores: vec![store("a"), store("b")],
         shortfalls: vec![shortfall(&["a", "b"], "low-watermark", 700)],
+    }
+}
+
+/// A mirror of the stores `a`, which has a quota, and `b`, on a device that works and one that does not.
+pub fn mirror() -> MirrorStatus {
+    let device = |number: u8, lost: Option<&str>| DeviceReport {
+        id: DeviceId(number.into()),
+        uuid: DeviceUuid([number; 16]),
+        name: "device".to_owned(),
+        usage: Usage::default(),
+        leases: 0,
+        group_bytes: 2 << 20,
+        lost: lost.map(str::to_owned),
+    };
+    let mut works = device(1, None);
+    works.usage = Usage {
+        capacity_bytes: 1000,
+        created_bytes: 800,
+        live_bytes: 700,
+        held_bytes: 600,
+        models: 5,
+        held_models: 4,
+    };
+    works.leases = 6;
+    let tenant = |number, quota_bytes| TenantReport {
+        tenant: TenantId(number),
+        waiting: 3,
+        quota_bytes,
+        chunk_bytes: vec![(works.uuid, 400)],
+    };
+    let counters = Counters {
+        refused: 9,
+        refused_no_room: 7,
+        direct_bytes: 50,
+        staged_bytes: 60,
+        failed_transfers: 2,
+        ..Counters::default()
+    };
+    MirrorStatus {
+        implementation: Implementation::Cuda,
+        running: true,
+        missing_devices: 1,
+        report: Report {
+            counters,
+            connections: 8,
+            tenants: vec![tenant(0, Some(500)), tenant(1, None), tenant(2, None)],
+            devices: vec![works, device(2, Some("gone"))],
+        },
+        stores: [(0, "a"), (1, "b")]
+            .map(|(number, name)| (TenantId(number), name.to_owned()))
+            .into(),
     }
 }
 

@@ -5,6 +5,7 @@ mod dashboard;
 mod endpoints;
 mod exposition;
 mod fixtures;
+mod gpu;
 mod ingest;
 mod large;
 mod logs;

@@ -59,6 +59,22 @@ impl Manager {
         self.quotas.insert(tenant, bytes);
     }
 
+    /// Lets a tenant take everything.
+    pub fn remove_quota(&mut self, tenant: TenantId) {
+        self.quotas.remove(&tenant);
+    }
+
+    /// A tenant's quota, if it has one.
+    pub fn quota(&self, tenant: TenantId) -> Option<u64> {
+        self.quotas.get(&tenant).copied()
+    }
+
+    /// Bytes of a tenant's chunks on a device.
+    pub fn created_by(&self, device: DeviceId, tenant: TenantId) -> u64 {
+        let device = self.devices.get(&device);
+        device.map_or(0, |device| device.created_by(tenant))
+    }
+
     /// Puts a model on a device for `client`, which holds it from then on. `on` chooses the device, else B7 does.
     pub fn admit(
         &mut self,

@@ -22,11 +22,13 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// As many connections as the daemon's socket has (LAYOUT.md 11.6), a quarter of them for one user.
+    /// A process has a connection for each 16 files of its model, so 64 processes of one user that each load 30 files, and load a second
+    /// time before the first model has gone, have 256. Four such users, or one in each of four stores, make 1,024; each is a
+    /// thread, two descriptors and at most a frame of 64 KiB.
     fn default() -> Self {
         Self {
-            connections: 256,
-            connections_of_user: 64,
+            connections: 1024,
+            connections_of_user: 256,
             message_timeout: Duration::from_secs(30),
             longest_wait: Duration::from_mins(5),
             keepalive: Duration::from_secs(1),

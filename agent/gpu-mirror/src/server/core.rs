@@ -1,6 +1,6 @@
 //! What all threads of a server share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use tetris_store_layout::ObjectId;
@@ -10,16 +10,14 @@ use super::metrics::Metrics;
 use super::state::{Ask, Held, State};
 use super::worker::Load;
 use super::{Limits, ServerConfig};
-use crate::copy::ExecutorConfig;
-use crate::memory::{DeviceMemory, DeviceUuid};
+use crate::memory::{DeviceMemory, DeviceUuid, MemoryError};
 use crate::protocol::Reason;
 use crate::residency::{ClientId, DeviceId, Refusal, TenantId};
 
 /// What all threads of a server share.
 #[derive(Debug)]
 pub(super) struct Core<D: DeviceMemory> {
-    pub limits: Limits,
-    pub executor: ExecutorConfig,
+    limits: RwLock<Limits>,
     pub metrics: Metrics,
     pub gate: Arc<Gate>,
     /// Held while a manifest is read: at most one is in memory, however many clients ask.
@@ -31,8 +29,7 @@ pub(super) struct Core<D: DeviceMemory> {
 impl<D: DeviceMemory> Core<D> {
     pub fn new(config: &ServerConfig, state: State<D>) -> Self {
         Self {
-            limits: config.limits,
-            executor: config.executor,
+            limits: RwLock::new(config.limits),
             metrics: Metrics::default(),
             gate: Arc::default(),
             manifests: Mutex::default(),
@@ -43,6 +40,16 @@ impl<D: DeviceMemory> Core<D> {
 
     pub fn state(&self) -> MutexGuard<'_, State<D>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn limits(&self) -> Limits {
+        *self.limits.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets limits that were checked. Connections that there are stay.
+    pub fn set_limits(&self, limits: Limits) {
+        let mut inside = self.limits.write().unwrap_or_else(PoisonError::into_inner);
+        *inside = limits;
     }
 
     /// Milliseconds since the server started.
@@ -75,6 +82,12 @@ impl<D: DeviceMemory> Core<D> {
 
     pub fn arrived(&self, device: DeviceId, tenant: TenantId, object: &ObjectId) {
         self.state().arrived(device, tenant, object, &self.metrics);
+    }
+
+    /// Gives a device up that answers with `error`. What is left of its chunks is dropped outside of the lock: the driver takes its time.
+    pub fn lose(&self, device: DeviceId, error: &MemoryError) {
+        let chunks = self.state().lose(device, &error.to_string());
+        drop(chunks);
     }
 
     pub fn failed(&self, device: DeviceId, load: &Load, why: &(Reason, String)) {

@@ -150,8 +150,8 @@ impl<D: DeviceMemory + 'static> Listener<D> {
         let user = socket_peercred(&stream).ok()?.uid.as_raw();
         let wire = Arc::new(Wire::new(stream, false).ok()?);
         let user = (self.tenant.id, user);
-        let limits = &self.core.limits;
-        let place = self.core.gate.enter(limits, user, Arc::clone(&wire))?;
+        let limits = self.core.limits();
+        let place = self.core.gate.enter(&limits, user, Arc::clone(&wire))?;
         let session = Session {
             core: Arc::clone(&self.core),
             tenant: Arc::clone(&self.tenant),

@@ -40,6 +40,8 @@ counters! {
     resident;
     /// Models that were refused.
     refused;
+    /// Of those that were refused: for want of device memory, or by a quota.
+    refused_no_room;
     /// Models that had to wait for room.
     waited;
     /// Models that clients gave back, by message or by hanging up.

@@ -28,8 +28,10 @@ mod core;
 mod error;
 mod gate;
 mod listen;
+mod lost;
 mod mailbox;
 mod metrics;
+mod report;
 mod session;
 mod source;
 mod state;
@@ -50,13 +52,14 @@ use tetris_store_layout::Store;
 pub use config::{Limits, ServerConfig};
 pub use error::ServerError;
 pub use metrics::Counters;
+pub use report::{DeviceReport, Report, TenantReport};
 
 use self::core::Core;
 use self::listen::{Bound, Listener};
 use self::state::{Slot, State};
 use self::tenant::Tenant;
 use self::worker::{Job, Worker};
-use crate::copy::Executor;
+use crate::copy::{Executor, ExecutorConfig};
 use crate::memory::DeviceMemory;
 use crate::protocol::MAX_DEVICES;
 use crate::residency::{DeviceId, Manager, TenantId, Usage};
@@ -95,18 +98,30 @@ impl<D: DeviceMemory + 'static> Server<D> {
         devices: Vec<ServedDevice<D>>,
         config: &ServerConfig,
     ) -> Result<Self, ServerError> {
+        let each = devices.into_iter().map(|served| (served, config.executor));
+        Self::start_each(each.collect(), config)
+    }
+
+    /// The same, with the numbers for copies of each device: what is the best size of groups, devices may differ in.
+    pub fn start_each(
+        devices: Vec<(ServedDevice<D>, ExecutorConfig)>,
+        config: &ServerConfig,
+    ) -> Result<Self, ServerError> {
         config.limits.check()?;
         let mut manager = Manager::new(config.residency);
         let (mut slots, mut jobs) = (BTreeMap::new(), Vec::new());
-        for served in devices {
+        for (served, executor) in devices {
             let info = served.device.info()?;
             manager.set_capacity(served.id, served.capacity_bytes.min(info.free_bytes));
             let (sender, receiver) = channel();
-            jobs.push((served.id, Arc::clone(&served.device), receiver));
+            jobs.push((served.id, Arc::clone(&served.device), executor, receiver));
             let slot = Slot {
                 device: served.device,
                 uuid: info.uuid,
                 name: info.name,
+                group_bytes: executor.group_bytes(),
+                lost: None,
+                checking: false,
                 chunks: BTreeMap::new(),
                 jobs: sender,
             };
@@ -119,8 +134,8 @@ impl<D: DeviceMemory + 'static> Server<D> {
             listening: Mutex::default(),
             workers: Vec::new(),
         };
-        for (id, device, receiver) in jobs {
-            server.work(id, device, receiver)?;
+        for (id, device, executor, receiver) in jobs {
+            server.work(id, device, executor, receiver)?;
         }
         Ok(server)
     }
@@ -130,14 +145,15 @@ impl<D: DeviceMemory + 'static> Server<D> {
         &mut self,
         id: DeviceId,
         device: Arc<D>,
+        config: ExecutorConfig,
         jobs: Receiver<Job>,
     ) -> Result<(), ServerError> {
-        let executor = Executor::new(Arc::clone(&device), self.core.executor);
         let worker = Worker {
             core: Arc::clone(&self.core),
             id,
+            executor: Executor::new(Arc::clone(&device), config),
+            group_bytes: config.group_bytes(),
             device,
-            executor,
         };
         let thread = spawn("mirror-device", move || worker.run(&jobs))?;
         self.workers.push(thread);
@@ -160,9 +176,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
             source,
         })?;
         let stop = Arc::new(stop);
-        if let Some(bytes) = quota_bytes {
-            self.core.state().manager.set_quota(tenant.id, bytes);
-        }
+        self.core.state().set_quota(tenant.id, quota_bytes);
         let listener = Listener {
             core: Arc::clone(&self.core),
             tenant,
@@ -199,6 +213,23 @@ impl<D: DeviceMemory + 'static> Server<D> {
         served
     }
 
+    /// Changes what clients may take. Connections that there are stay.
+    pub fn set_limits(&self, limits: Limits) -> Result<(), ServerError> {
+        limits.check()?;
+        self.core.set_limits(limits);
+        Ok(())
+    }
+
+    /// Changes what a tenant's chunks may take on each device. What it holds stays when that is less than before.
+    pub fn set_quota(&self, tenant: TenantId, quota_bytes: Option<u64>) {
+        self.core.state().set_quota(tenant, quota_bytes);
+    }
+
+    /// Has each device asked whether it still works, by its own thread: one that does not is given up.
+    pub fn check(&self) {
+        self.core.state().check_devices();
+    }
+
     /// What the server has done.
     pub fn counters(&self) -> Counters {
         self.core.metrics.counters()
@@ -207,6 +238,13 @@ impl<D: DeviceMemory + 'static> Server<D> {
     /// How a device is used.
     pub fn usage(&self, device: DeviceId) -> Option<Usage> {
         self.core.state().manager.usage(device)
+    }
+
+    /// Who is served.
+    fn tenants(&self) -> Vec<TenantId> {
+        let listening = self.listening.lock();
+        let listening = listening.unwrap_or_else(PoisonError::into_inner);
+        listening.iter().map(|one| one.tenant).collect()
     }
 
     /// How many connections there are.

@@ -31,6 +31,12 @@ pub(super) struct Slot<D: DeviceMemory> {
     pub device: Arc<D>,
     pub uuid: DeviceUuid,
     pub name: String,
+    /// The size of groups of copies.
+    pub group_bytes: u64,
+    /// Why nothing can be had of the device any more.
+    pub lost: Option<String>,
+    /// Its worker has been told to ask whether the device works.
+    pub checking: bool,
     pub chunks: BTreeMap<(TenantId, ChunkId), Physical<D>>,
     /// What its worker does next, in the order of admissions.
     pub jobs: Sender<Job>,
@@ -38,14 +44,16 @@ pub(super) struct Slot<D: DeviceMemory> {
 
 /// A model that a connection holds.
 #[derive(Debug)]
-struct Lease {
+pub(super) struct Lease {
     tenant: TenantId,
-    device: DeviceId,
+    pub device: DeviceId,
     /// The chunks it lies in.
     chunks: Vec<ChunkId>,
     /// Objects that have not arrived, and their indexes.
-    left: BTreeMap<ObjectId, u32>,
-    mailbox: Arc<Mailbox>,
+    pub left: BTreeMap<ObjectId, u32>,
+    /// Its chunks were given to the connection.
+    pub handed_out: bool,
+    pub mailbox: Arc<Mailbox>,
 }
 
 /// Who asks for what.
@@ -82,9 +90,9 @@ pub(super) struct Chunks<D: DeviceMemory> {
 pub(super) struct State<D: DeviceMemory> {
     pub manager: Manager,
     pub devices: BTreeMap<DeviceId, Slot<D>>,
-    leases: BTreeMap<ClientId, Lease>,
+    pub(super) leases: BTreeMap<ClientId, Lease>,
     /// Connections that wait for room.
-    waiting: BTreeMap<u64, Arc<Mailbox>>,
+    pub(super) waiting: BTreeMap<u64, (TenantId, Arc<Mailbox>)>,
     next: u64,
 }
 
@@ -110,9 +118,9 @@ impl<D: DeviceMemory> State<D> {
     }
 
     /// Rings `mailbox` whenever there may be room, until [`Self::wait_no_longer`].
-    pub fn wait(&mut self, mailbox: &Arc<Mailbox>) -> u64 {
+    pub fn wait(&mut self, tenant: TenantId, mailbox: &Arc<Mailbox>) -> u64 {
         let number = self.number();
-        self.waiting.insert(number, Arc::clone(mailbox));
+        self.waiting.insert(number, (tenant, Arc::clone(mailbox)));
         number
     }
 
@@ -161,6 +169,7 @@ impl<D: DeviceMemory> State<D> {
             device: admission.device,
             chunks: chunks.clone(),
             left,
+            handed_out: false,
             mailbox: Arc::clone(ask.mailbox),
         };
         self.leases.insert(client, lease);
@@ -204,8 +213,8 @@ impl<D: DeviceMemory> State<D> {
         }
     }
 
-    fn tell_waiting(&self) {
-        for mailbox in self.waiting.values() {
+    pub fn tell_waiting(&self) {
+        for (_, mailbox) in self.waiting.values() {
             mailbox.bell.ring();
         }
     }
@@ -223,14 +232,15 @@ impl<D: DeviceMemory> State<D> {
     }
 
     /// The chunks of a client's model, once all of them exist.
-    pub fn chunks(&self, client: ClientId) -> Option<Chunks<D>> {
-        let lease = self.leases.get(&client)?;
+    pub fn chunks(&mut self, client: ClientId) -> Option<Chunks<D>> {
+        let lease = self.leases.get_mut(&client)?;
         let slot = self.devices.get(&lease.device)?;
         let physical = |chunk: &ChunkId| {
             let physical = slot.chunks.get(&(lease.tenant, *chunk))?;
             Some((Arc::clone(&physical.chunk), physical.bytes))
         };
         let list = lease.chunks.iter().map(physical).collect::<Option<_>>()?;
+        lease.handed_out = true;
         let device = Arc::clone(&slot.device);
         Some(Chunks { device, list })
     }

@@ -10,6 +10,7 @@ use super::source::Sources;
 use super::state::{Ask, Held};
 use super::*;
 use crate::arena::ArenaConfig;
+use crate::copy::ExecutorConfig;
 use crate::memory::host::{Faults, HostDevice};
 use crate::protocol::Reason;
 use crate::residency::{self, ModelSpec, Part};
@@ -47,6 +48,9 @@ impl Fixture {
             device: Arc::new(device.clone()),
             uuid: crate::memory::DeviceUuid([9; 16]),
             name: String::new(),
+            group_bytes: 64 << 10,
+            lost: None,
+            checking: false,
             chunks: BTreeMap::new(),
             jobs: sender,
         };
@@ -94,7 +98,8 @@ impl Fixture {
         let worker = Worker {
             core: Arc::clone(&self.core),
             id: DEVICE,
-            executor: Executor::new(Arc::clone(&device), self.core.executor),
+            executor: Executor::new(Arc::clone(&device), ExecutorConfig::default()),
+            group_bytes: 64 << 10,
             device,
         };
         let (sender, receiver) = channel();
@@ -229,4 +234,50 @@ fn a_server_takes_no_more_than_is_free_when_it_starts() {
     let twice = vec![served(DEVICE), served(DEVICE)];
     let twice = Server::start(twice, &ServerConfig::default());
     assert!(matches!(twice, Err(ServerError::Devices { .. })));
+}
+
+#[test]
+fn a_lost_device_fails_who_waits_for_it_and_leaves_alone_who_has_everything() {
+    let fixture = Fixture::new();
+    let object = fixture.object(1, 1000);
+    let has_all = fixture.admit(&[object]);
+    let fixture = fixture.work();
+    assert!(fixture.core.state().chunks(has_all.held.client).is_some());
+    let resident = fixture.admit(&[object]);
+    let waits = fixture.admit(&[fixture.object(2, 1000)]);
+    fixture.device.lose();
+    let fixture = fixture.work();
+    assert!(waits.mailbox.take().failed.is_some());
+    // It was resident, but its chunks can be given to nobody any more.
+    let (_, why) = resident.mailbox.take().failed.unwrap();
+    assert!(why.contains("CUDA_ERROR_DEVICE_UNAVAILABLE"), "{why}");
+    assert!(has_all.mailbox.take().failed.is_none());
+    let state = fixture.core.state();
+    let why = state.lost(None).unwrap();
+    assert!(why.contains("restart the daemon"), "{why}");
+    assert_eq!(state.lost(Some(DEVICE)), Some(why));
+    assert_eq!(state.leases_on(DEVICE), 1);
+    assert!(state.manager.usage(DEVICE).is_none());
+    drop(state);
+    fixture.core.end(has_all.held.client);
+    assert_eq!(fixture.core.state().leases_on(DEVICE), 0);
+}
+
+#[test]
+fn a_device_that_works_is_not_lost_by_a_failed_copy() {
+    let fixture = Fixture::new();
+    let client = fixture.admit(&[fixture.object(1, 1000)]);
+    fixture.device.set_faults(Faults {
+        copies: 0,
+        ..Faults::default()
+    });
+    let fixture = fixture.work();
+    assert!(client.mailbox.take().failed.is_some());
+    assert_eq!(fixture.core.state().lost(None), None);
+    fixture.device.set_faults(Faults::default());
+    let client = fixture.admit(&[fixture.object(1, 1000)]);
+    let fixture = fixture.work();
+    assert!(client.mailbox.take().complete);
+    fixture.core.state().check_devices();
+    assert_eq!(fixture.work().core.state().lost(None), None);
 }

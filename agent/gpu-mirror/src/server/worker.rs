@@ -22,6 +22,8 @@ pub(super) enum Job {
     Free(Vec<Released>),
     /// Objects that are to be copied.
     Load(Load),
+    /// Does the device still work?
+    Check,
 }
 
 /// Objects that are to be copied.
@@ -38,6 +40,7 @@ pub(super) struct Worker<D: DeviceMemory> {
     pub id: DeviceId,
     pub device: Arc<D>,
     pub executor: Executor<D>,
+    pub group_bytes: u64,
 }
 
 impl<D: DeviceMemory> Worker<D> {
@@ -47,6 +50,7 @@ impl<D: DeviceMemory> Worker<D> {
             match job {
                 Job::Free(released) => self.free(&released),
                 Job::Load(load) => self.load(&load),
+                Job::Check => self.check(),
             }
         }
     }
@@ -76,7 +80,25 @@ impl<D: DeviceMemory> Worker<D> {
         self.executor.unpin();
         match done {
             Ok(()) => self.core.state().loaded(),
-            Err(error) => self.fail(load, &error),
+            Err(error) => {
+                self.fail(load, &error);
+                self.check();
+            }
+        }
+    }
+
+    /// Gives the device up if the driver cannot even say how much memory it has. Errors of a context are sticky: every later call
+    /// gets them, in this process.
+    fn check(&self) {
+        if let Some(slot) = self.core.state().devices.get_mut(&self.id) {
+            slot.checking = false;
+        }
+        if self.core.state().lost(Some(self.id)).is_some() {
+            return;
+        }
+        if let Err(error) = self.device.info() {
+            tracing::error!(%error, device = %self.id, "a device is lost: no model is copied to it until the daemon is restarted");
+            self.core.lose(self.id, &error);
         }
     }
 
@@ -109,7 +131,7 @@ impl<D: DeviceMemory> Worker<D> {
     }
 
     fn copy(&mut self, load: &Load) -> Result<(), CopyError> {
-        let plan = TransferPlan::new(&load.copies, self.core.executor.group_bytes());
+        let plan = TransferPlan::new(&load.copies, self.group_bytes);
         let targets = self.targets(load);
         let (core, id) = (Arc::clone(&self.core), self.id);
         let report = self.executor.run(

@@ -33,7 +33,9 @@ impl<'a> Daemon<'a> {
                 .into_iter()
                 .map(str::to_owned),
         );
-        for variable in list(&self.container["env"]) {
+        // What has a value in the manifest is for others, such as NVIDIA's runtime.
+        let for_it = |variable: &&Value| variable["value"].is_null();
+        for variable in list(&self.container["env"]).iter().filter(for_it) {
             let flag = flag_of(&definition, &all[1], text(&variable["name"]));
             all.extend([format!("--{flag}"), self.value(variable)]);
         }

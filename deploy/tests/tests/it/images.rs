@@ -127,7 +127,7 @@ fn packages_and_binaries_that_are_built_are_in_the_workspace() {
 #[test]
 fn only_the_daemon_runs_as_root() {
     for row in table("PREBUILT") {
-        let expected = if row[0] == "tetris-node" {
+        let expected = if row[2] == "tetris-reclaimer" {
             "0:0"
         } else {
             "65532:65532"
@@ -147,4 +147,21 @@ fn only_the_daemon_runs_as_root() {
             source[1]
         );
     }
+}
+
+/// The driver is a library, and a static program loads none.
+#[test]
+fn the_daemon_for_gpus_alone_is_linked_dynamically() {
+    for row in table("PREBUILT") {
+        let expected = if row[0] == "tetris-node-gpu" {
+            "dynamic"
+        } else {
+            "static"
+        };
+        assert_eq!(row[4], expected, "{}", row[0]);
+    }
+    let text = files::read("images/node.Dockerfile");
+    let (_, gpu) = text.split_once("FROM build AS build-gpu").unwrap();
+    let (gpu, _) = gpu.split_once("FROM scratch").unwrap();
+    assert!(!gpu.contains("crt-static") && !text.contains("ENV RUSTFLAGS"));
 }

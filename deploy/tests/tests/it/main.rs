@@ -5,6 +5,7 @@ mod arguments;
 mod configuration;
 mod daemon;
 mod golden;
+mod gpu;
 mod images;
 mod monitoring;
 mod restricted;

@@ -3,6 +3,7 @@
 mod broker_down;
 mod cgroup;
 mod docker;
+mod driver;
 mod host;
 mod hostile;
 mod image;

@@ -1,7 +1,7 @@
 //! The stand-in itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::chunk::{HostChunk, HostMapping, HostRange};
 use super::copies::{HostEvent, HostStream};
@@ -23,6 +23,7 @@ pub(super) struct Shared {
     capacity_bytes: u64,
     used: Arc<AtomicU64>,
     pub(super) allowances: Allowances,
+    lost: AtomicBool,
 }
 
 /// Host memory that stands in for pinned memory.
@@ -47,12 +48,24 @@ impl HostDevice {
             capacity_bytes,
             used: Arc::default(),
             allowances: faults.into(),
+            lost: AtomicBool::new(false),
         }))
     }
 
     /// Fails as told from now on. A stream on which a copy has failed stays of no use.
     pub fn set_faults(&self, faults: Faults) {
         self.0.allowances.set(faults);
+    }
+
+    /// Fails at everything from now on, as a device does that fell off the bus: in the end the driver cannot even describe it.
+    pub fn lose(&self) {
+        self.set_faults(Faults {
+            creates: 0,
+            imports: 0,
+            copies: 0,
+            registrations: 0,
+        });
+        self.0.lost.store(true, Ordering::Relaxed);
     }
 
     fn full(&self, asked_bytes: u64) -> MemoryError {
@@ -78,6 +91,13 @@ impl DeviceMemory for HostDevice {
     type Registration = HostRegistration;
 
     fn info(&self) -> Result<DeviceInfo, MemoryError> {
+        if self.0.lost.load(Ordering::Relaxed) {
+            return Err(MemoryError::Driver {
+                action: "ask for free device memory",
+                code: 46,
+                name: "CUDA_ERROR_DEVICE_UNAVAILABLE".to_owned(),
+            });
+        }
         let total_bytes = self.0.capacity_bytes;
         let used = self.0.used.load(Ordering::Relaxed);
         Ok(DeviceInfo {

@@ -10,6 +10,9 @@ use crate::protocol::{Acquire, Reason, Refused, Reply, Request};
 use crate::residency::{DeviceId, Refusal};
 use crate::server::state::{Ask, Held};
 
+/// Refusals for want of device memory, whoever has it.
+const NO_ROOM: [Reason; 3] = [Reason::TOO_LARGE, Reason::QUOTA, Reason::IN_USE];
+
 /// How a wait for room ended.
 enum Outcome {
     Admitted(Held),
@@ -42,6 +45,9 @@ impl<D: DeviceMemory> Session<D> {
             Outcome::Admitted(held) => self.serve(Lease::new(&self.core, held)),
             Outcome::Refused(refused) => {
                 self.core.metrics.refused.one();
+                if NO_ROOM.contains(&refused.reason) {
+                    self.core.metrics.refused_no_room.one();
+                }
                 self.reply(&Reply::Refused(refused))
             }
             Outcome::GivenUp => self.reply(&Reply::Released),
@@ -58,7 +64,7 @@ impl<D: DeviceMemory> Session<D> {
             }
         };
         let wait = Duration::from_millis(acquire.wait_ms.into());
-        let end = Instant::now() + wait.min(self.core.limits.longest_wait);
+        let end = Instant::now() + wait.min(self.core.limits().longest_wait);
         let mut waiting = None;
         loop {
             let refusal = match self.attempt(model, on) {
@@ -71,7 +77,7 @@ impl<D: DeviceMemory> Session<D> {
             let Some(_) = &waiting else {
                 // Tried once more after this: room that was made before the place was taken rang no bell.
                 self.core.metrics.waited.one();
-                let number = self.core.state().wait(&self.mailbox);
+                let number = self.core.state().wait(self.tenant.id, &self.mailbox);
                 waiting = Some(Waiting {
                     session: self,
                     number,
@@ -86,6 +92,9 @@ impl<D: DeviceMemory> Session<D> {
 
     /// Tries to admit the model.
     fn attempt(&self, model: &Model, on: Option<DeviceId>) -> Result<Outcome, Refusal> {
+        if let Some(text) = self.core.state().lost(on) {
+            return Ok(Outcome::Refused(refused(Reason::NO_DEVICE, text)));
+        }
         let (tenant, spec) = (self.tenant.id, &model.spec);
         let missing = self.core.state().manager.missing(tenant, spec, on);
         if let Err(refused) = model.sources.map_all(&missing) {
@@ -122,7 +131,7 @@ impl<D: DeviceMemory> Session<D> {
             need_bytes,
             free_bytes,
         })?;
-        let until = end.min(Instant::now() + self.core.limits.keepalive);
+        let until = end.min(Instant::now() + self.core.limits().keepalive);
         let message = self.listen(Some(until))?;
         self.mailbox.bell.hush();
         match message {

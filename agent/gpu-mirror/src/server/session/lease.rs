@@ -80,7 +80,7 @@ impl<D: DeviceMemory> Session<D> {
             if chunks.is_some() {
                 return Ok(chunks);
             }
-            let until = Instant::now() + self.core.limits.keepalive;
+            let until = Instant::now() + self.core.limits().keepalive;
             match self.listen(Some(until))? {
                 None if Instant::now() >= until => self.reply(&Reply::Waiting {
                     need_bytes: 0,

@@ -115,7 +115,7 @@ impl<D: DeviceMemory> Session<D> {
 
     /// When the client has to have said or taken something.
     fn deadline(&self) -> Instant {
-        Instant::now() + self.core.limits.message_timeout
+        Instant::now() + self.core.limits().message_timeout
     }
 
     /// The next message.

@@ -1,5 +1,7 @@
 //! What clients may ask without holding anything.
 
+use std::sync::Arc;
+
 use super::Session;
 use crate::memory::DeviceMemory;
 use crate::protocol::{DeviceEntry, DeviceStatus, Reply, StatusReport};
@@ -8,7 +10,7 @@ use crate::server::state::{Slot, State};
 
 impl<D: DeviceMemory> Session<D> {
     pub(super) fn devices(&self) -> Reply {
-        // The driver is asked outside the lock.
+        // The driver is asked outside the lock, and not about a device that is lost: it may not answer.
         let devices: Vec<_> = {
             let state = self.core.state();
             let entry = |(id, slot): (&DeviceId, &Slot<D>)| {
@@ -16,7 +18,7 @@ impl<D: DeviceMemory> Session<D> {
                 let capacity = capacity.map_or(0, |usage| usage.capacity_bytes);
                 (
                     *id,
-                    std::sync::Arc::clone(&slot.device),
+                    slot.lost.is_none().then(|| Arc::clone(&slot.device)),
                     slot.uuid,
                     slot.name.clone(),
                     capacity,
@@ -25,12 +27,12 @@ impl<D: DeviceMemory> Session<D> {
             state.devices.iter().map(entry).collect()
         };
         let entry = |(id, device, uuid, name, capacity_bytes)| {
-            let (number, device): (DeviceId, std::sync::Arc<D>) = (id, device);
-            let info = device.info();
+            let (id, device): (DeviceId, Option<Arc<D>>) = (id, device);
+            let info = device.and_then(|device| device.info().ok());
             let (total_bytes, free_bytes) =
                 info.map_or((0, 0), |info| (info.total_bytes, info.free_bytes));
             DeviceEntry {
-                number: number.0,
+                number: id.0,
                 uuid,
                 total_bytes,
                 free_bytes,

@@ -1,0 +1,116 @@
+//! How a server and its devices are, for metrics.
+
+use super::state::{Slot, State};
+use super::{Counters, Server};
+use crate::memory::{DeviceMemory, DeviceUuid};
+use crate::residency::{DeviceId, TenantId, Usage};
+
+/// How a server is at a moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// What it has done.
+    pub counters: Counters,
+    /// Connections that there are.
+    pub connections: usize,
+    /// Its devices.
+    pub devices: Vec<DeviceReport>,
+    /// The tenants that it serves.
+    pub tenants: Vec<TenantReport>,
+}
+
+/// How a device is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceReport {
+    /// Its number.
+    pub id: DeviceId,
+    /// Its identity.
+    pub uuid: DeviceUuid,
+    /// The product's name.
+    pub name: String,
+    /// How it is used; all zeros when it is lost.
+    pub usage: Usage,
+    /// Connections that hold a model on it.
+    pub leases: usize,
+    /// The size of groups of copies, in bytes.
+    pub group_bytes: u64,
+    /// Why nothing can be had of it any more.
+    pub lost: Option<String>,
+}
+
+/// What a tenant has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantReport {
+    /// Which.
+    pub tenant: TenantId,
+    /// Connections that wait for room.
+    pub waiting: usize,
+    /// What its chunks may take on each device, in bytes.
+    pub quota_bytes: Option<u64>,
+    /// What its chunks take on each device, in bytes.
+    pub chunk_bytes: Vec<(DeviceUuid, u64)>,
+}
+
+impl<D: DeviceMemory> State<D> {
+    /// Changes a tenant's quota.
+    pub(super) fn set_quota(&mut self, tenant: TenantId, quota_bytes: Option<u64>) {
+        match quota_bytes {
+            Some(bytes) => self.manager.set_quota(tenant, bytes),
+            None => self.manager.remove_quota(tenant),
+        }
+    }
+
+    /// How many connections hold a model on this device.
+    pub fn leases_on(&self, device: DeviceId) -> usize {
+        let leases = self.leases.values();
+        leases.filter(|lease| lease.device == device).count()
+    }
+
+    /// How many of a tenant's connections wait for a model.
+    pub fn waiting_of(&self, tenant: TenantId) -> usize {
+        let waiting = self.waiting.values();
+        waiting.filter(|(of, _)| *of == tenant).count()
+    }
+
+    fn device_report(&self, id: DeviceId, slot: &Slot<D>) -> DeviceReport {
+        DeviceReport {
+            id,
+            uuid: slot.uuid,
+            name: slot.name.clone(),
+            usage: self.manager.usage(id).unwrap_or_default(),
+            leases: self.leases_on(id),
+            group_bytes: slot.group_bytes,
+            lost: slot.lost.clone(),
+        }
+    }
+
+    fn tenant_report(&self, tenant: TenantId) -> TenantReport {
+        let chunks = |(id, slot): (&DeviceId, &Slot<D>)| {
+            let bytes = self.manager.created_by(*id, tenant);
+            (slot.uuid, bytes)
+        };
+        TenantReport {
+            tenant,
+            waiting: self.waiting_of(tenant),
+            quota_bytes: self.manager.quota(tenant),
+            chunk_bytes: self.devices.iter().map(chunks).collect(),
+        }
+    }
+}
+
+impl<D: DeviceMemory + 'static> Server<D> {
+    /// How the server, its devices and its tenants are. Asks no driver.
+    pub fn report(&self) -> Report {
+        let tenants = self.tenants();
+        let connections = self.connections();
+        let state = self.core.state();
+        let devices = state.devices.iter();
+        let devices = devices.map(|(id, slot)| state.device_report(*id, slot));
+        let tenants = tenants.into_iter().map(|of| state.tenant_report(of));
+        Report {
+            counters: self.counters(),
+            connections,
+            devices: devices.collect(),
+            tenants: tenants.collect(),
+        }
+    }
+}

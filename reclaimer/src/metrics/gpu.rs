@@ -1,0 +1,160 @@
+//! The GPU mirror. A device is named by its UUID, as `nvidia-smi -L` prints it.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::Unit;
+use tetris_gpu_mirror::server::{Counters, DeviceReport, TenantReport};
+
+use super::families::{Families, Labels};
+use crate::mirror::MirrorStatus;
+
+/// The mirror's status as metrics.
+#[derive(Debug)]
+pub(super) struct Mirror(pub MirrorStatus);
+
+impl Collector for Mirror {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut out = Families(encoder);
+        mirror(&mut out, &self.0)?;
+        devices(&mut out, &self.0.report.devices)?;
+        stores(&mut out, &self.0)?;
+        models(&mut out, &self.0.report.counters)?;
+        connections(&mut out, &self.0.report.counters)?;
+        transfers(&mut out, &self.0.report.counters)
+    }
+}
+
+fn mirror(out: &mut Families<'_>, status: &MirrorStatus) -> fmt::Result {
+    let implementation = status.implementation.name();
+    let help =
+        "1 when the GPU mirror serves; 0 when it is configured and there is no driver or no device";
+    let labels = vec![("implementation", implementation)];
+    out.family(
+        "gpu_mirror_up",
+        None,
+        help,
+        [(labels, u64::from(status.running))],
+    )?;
+    let help = "Devices that could not be used when the daemon started";
+    out.one(
+        "gpu_missing_devices",
+        None,
+        help,
+        status.missing_devices as u64,
+    )?;
+    let help = "Connections of the GPU mirror's clients";
+    out.one(
+        "gpu_connections",
+        None,
+        help,
+        status.report.connections as u64,
+    )
+}
+
+/// A gauge of devices: its name, whether it is in bytes, its help, and its value.
+type OfDevice = (&'static str, bool, &'static str, fn(&DeviceReport) -> u64);
+
+#[rustfmt::skip]
+const OF_DEVICES: [OfDevice; 10] = [
+    ("gpu_device_up", false, "0 when the device was lost: nothing is copied to it until the daemon is restarted", |d| u64::from(d.lost.is_none())),
+    ("gpu_capacity", true, "Device memory that the mirror may take", |d| d.usage.capacity_bytes),
+    ("gpu_chunks", true, "Device memory that the mirror has taken", |d| d.usage.created_bytes),
+    ("gpu_objects", true, "Of that, what objects lie in", |d| d.usage.live_bytes),
+    ("gpu_waste", true, "Of that, what no object lies in", |d| d.usage.created_bytes.saturating_sub(d.usage.live_bytes)),
+    ("gpu_held", true, "Objects that clients hold or that are being copied", |d| d.usage.held_bytes),
+    ("gpu_models", false, "Models of which something is on the device", |d| d.usage.models as u64),
+    ("gpu_held_models", false, "Models on the device that clients hold", |d| d.usage.held_models as u64),
+    ("gpu_leases", false, "Connections that hold a model on the device", |d| d.leases as u64),
+    ("gpu_group", true, "Size of groups of copies to the device, configured or calibrated", |d| d.group_bytes),
+];
+
+fn devices(out: &mut Families<'_>, devices: &[DeviceReport]) -> fmt::Result {
+    let names = devices.iter().map(|device| device.uuid.to_string());
+    let names: Vec<_> = names.collect();
+    for (name, bytes, help, of) in OF_DEVICES {
+        let values = devices.iter().map(of);
+        let labels = names.iter().map(|name| vec![("device", name.as_str())]);
+        let unit = bytes.then_some(&Unit::Bytes);
+        out.family(name, unit, help, labels.zip(values))?;
+    }
+    Ok(())
+}
+
+fn stores(out: &mut Families<'_>, status: &MirrorStatus) -> fmt::Result {
+    let named = |tenant: &TenantReport| status.stores.get(&tenant.tenant).map(String::as_str);
+    let tenants = status.report.tenants.iter();
+    let tenants: Vec<_> = tenants.filter_map(|one| Some((named(one)?, one))).collect();
+    let waiting = tenants.iter();
+    let waiting = waiting.map(|(name, one)| (vec![("store", *name)], one.waiting as u64));
+    let help = "Connections that wait for room for a model";
+    out.family("gpu_waiting", None, help, waiting)?;
+    let quotas = tenants.iter();
+    let quotas = quotas.filter_map(|(name, one)| Some((vec![("store", *name)], one.quota_bytes?)));
+    let help = "Device memory that a store may take on each device; absent without a quota";
+    out.family("gpu_store_quota", Some(&Unit::Bytes), help, quotas)?;
+    let taken = tenants.iter().flat_map(|(name, one)| {
+        let chunks = one.chunk_bytes.iter();
+        chunks.map(|(device, bytes)| (*name, device.to_string(), *bytes))
+    });
+    let taken: Vec<_> = taken.collect();
+    let taken = taken.iter().map(|(store, device, bytes)| {
+        let labels: Labels<'_> = vec![("store", store), ("device", device)];
+        (labels, *bytes)
+    });
+    let help = "Device memory that a store has taken";
+    out.family("gpu_store", Some(&Unit::Bytes), help, taken)
+}
+
+/// A counter without labels: its name, its help, and its value.
+type Plain = (&'static str, &'static str, fn(&Counters) -> u64);
+
+fn plain(out: &mut Families<'_>, counters: &Counters, all: &[Plain]) -> fmt::Result {
+    for (name, help, of) in all {
+        out.counters(name, None, help, [(Labels::new(), of(counters))])?;
+    }
+    Ok(())
+}
+
+#[rustfmt::skip]
+fn models(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
+    plain(out, counters, &[
+        ("gpu_requested_models", "Models that clients asked for", |c| c.acquires),
+        ("gpu_admitted_models", "Models that clients were given", |c| c.admitted),
+        ("gpu_resident_models", "Of those, models that were wholly on the device already", |c| c.resident),
+        ("gpu_waited_models", "Models that had to wait for room", |c| c.waited),
+        ("gpu_released_models", "Models that clients gave back, by message or by hanging up", |c| c.released),
+        ("gpu_evicted_models", "Models that left a device for others", |c| c.evicted),
+        ("gpu_dropped_objects", "Idle objects that left a device to close holes", |c| c.dropped_objects),
+    ])?;
+    let others = counters.refused.saturating_sub(counters.refused_no_room);
+    let reasons = [("no-room", counters.refused_no_room), ("other", others)];
+    let reasons = reasons.map(|(reason, count)| (vec![("reason", reason)], count));
+    let help = "Models that were refused: for want of device memory or by a quota, or for another reason";
+    out.counters("gpu_refused_models", None, help, reasons)
+}
+
+#[rustfmt::skip]
+fn connections(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
+    plain(out, counters, &[
+        ("gpu_accepted_connections", "Connections that were served", |c| c.connections_accepted),
+        ("gpu_refused_connections", "Connections that were closed at once, because there were too many", |c| c.connections_refused),
+        ("gpu_broken_connections", "Connections that ended because of what the client sent, or because it stalled", |c| c.connections_broken),
+    ])
+}
+
+#[rustfmt::skip]
+fn transfers(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
+    let paths = [("direct", counters.direct_bytes), ("staged", counters.staged_bytes)];
+    let paths = paths.map(|(path, bytes)| (vec![("path", path)], bytes));
+    let help = "Bytes copied to devices: from the store's own pages, or through pinned buffers";
+    out.counters("gpu_copied", Some(&Unit::Bytes), help, paths)?;
+    plain(out, counters, &[
+        ("gpu_copied_objects", "Objects that arrived on a device", |c| c.copied_objects),
+        ("gpu_failed_transfers", "Transfers that failed", |c| c.failed_transfers),
+        ("gpu_skipped_transfers", "Transfers that nobody wanted any more when their turn came", |c| c.skipped_transfers),
+        ("gpu_created_chunks", "Pieces of device memory that were created", |c| c.chunks_created),
+        ("gpu_exported_chunks", "Pieces of device memory that were handed to clients", |c| c.chunks_exported),
+    ])
+}

@@ -1,0 +1,148 @@
+//! The calibration run at the daemon's start: how large groups of copies should be on a device.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tetris_gpu_mirror::copy::{DEFAULT_GROUP_BYTES, DEFAULT_SIZES, Sample, elbow, measure};
+use tetris_gpu_mirror::memory::{DeviceMemory, HostSlice, MemoryError, Protection};
+
+/// No run begins after this. A run copies twice what [`MOST_BYTES`] says: 13 ms at 10 GB/s.
+const LONGEST: Duration = Duration::from_secs(1);
+/// Of device memory and of pinned memory, while it lasts.
+const MOST_BYTES: u64 = 64 << 20;
+/// Each size is tried as often, if there is time: what disturbs a run makes it slower, and the fastest counts.
+const ROUNDS: usize = 3;
+/// Sizes that may come of it. Sixteen buffers of the largest are 256 MiB, where pages cannot be registered.
+const SIZES: std::ops::RangeInclusive<u64> = 256 << 10..=16 << 20;
+/// Throughput that is given up for groups that are smaller, and so arrive earlier.
+const SLACK_PERCENT: u64 = 5;
+
+/// The size of groups for `device`: what was configured, else the elbow, else 2 MiB. At most a quarter of `device_bytes` is
+/// taken meanwhile.
+pub(super) fn group_bytes<D: DeviceMemory>(
+    device: &D,
+    number: u32,
+    configured: Option<u64>,
+    device_bytes: u64,
+) -> u64 {
+    if let Some(bytes) = configured {
+        return bytes;
+    }
+    let started = Instant::now();
+    let samples = samples(device, device_bytes / 4, &mut || started.elapsed());
+    let found = samples
+        .as_ref()
+        .map(|samples| elbow(samples, SLACK_PERCENT));
+    let took = started.elapsed();
+    match found {
+        Ok(Some(bytes)) => {
+            let best = samples
+                .iter()
+                .flatten()
+                .map(|one| one.bytes_per_second)
+                .max();
+            tracing::info!(
+                device = number,
+                group_bytes = bytes,
+                bytes_per_second = best,
+                ?took,
+                "calibrated copies to the device"
+            );
+            bytes
+        }
+        Ok(None) => {
+            tracing::warn!(
+                device = number,
+                group_bytes = DEFAULT_GROUP_BYTES,
+                "copies to the device were not calibrated: gpu_mirror.device_bytes is too small to try"
+            );
+            DEFAULT_GROUP_BYTES
+        }
+        Err(error) => {
+            tracing::warn!(device = number, group_bytes = DEFAULT_GROUP_BYTES, %error, "copies to the device could not be calibrated");
+            DEFAULT_GROUP_BYTES
+        }
+    }
+}
+
+/// Samples with at most `most_bytes` of the device's memory, all of which is given back.
+fn samples<D: DeviceMemory>(
+    device: &D,
+    most_bytes: u64,
+    now: &mut dyn FnMut() -> Duration,
+) -> Result<Vec<Sample>, MemoryError> {
+    let granule_bytes = device.capabilities().granule_bytes.max(1);
+    let bytes = most_bytes.min(MOST_BYTES) / granule_bytes * granule_bytes;
+    let sizes = DEFAULT_SIZES.into_iter();
+    let sizes: Vec<_> = sizes
+        .filter(|size| SIZES.contains(size) && *size <= bytes)
+        .collect();
+    if sizes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let chunk = device.create(bytes)?;
+    let range = device.reserve(bytes)?;
+    let to = Arc::new(device.map(range, &chunk, Protection::ReadWrite)?);
+    let from = HostSlice::whole(Arc::new(device.pinned(bytes as usize)?));
+    let mut samples = Vec::new();
+    for size in sizes.iter().cycle().take(sizes.len() * ROUNDS) {
+        if !samples.is_empty() && now() > LONGEST {
+            break;
+        }
+        samples.extend(measure(device, &to, &from, &[*size], now)?);
+    }
+    Ok(samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use tetris_gpu_mirror::memory::host::{Faults, HostDevice};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn what_is_configured_is_not_measured() {
+        let device = HostDevice::new(0);
+        assert_eq!(group_bytes(&device, 0, Some(123), 0), 123);
+    }
+
+    #[test]
+    fn a_run_gives_everything_back_and_finds_one_of_the_sizes() {
+        let device = HostDevice::new(64 * MIB);
+        let found = group_bytes(&device, 0, None, 64 * MIB);
+        assert!(SIZES.contains(&found) && found.is_power_of_two(), "{found}");
+        assert_eq!(device.info().unwrap().free_bytes, 64 * MIB);
+    }
+
+    #[test]
+    fn a_run_is_bounded_in_memory_and_time() {
+        let device = HostDevice::new(16 * MIB);
+        let mut seconds = 0;
+        let mut slow = || {
+            seconds += 1;
+            Duration::from_secs(seconds)
+        };
+        // A quarter of the device: sizes that fit into 4 MiB, and after the first of them there is no time left.
+        let samples = samples(&device, 4 * MIB, &mut slow).unwrap();
+        assert_eq!(samples.len(), 1);
+        let mut fast = || Duration::ZERO;
+        let samples = super::samples(&device, 4 * MIB, &mut fast).unwrap();
+        assert_eq!(samples.len(), 5 * ROUNDS);
+    }
+
+    #[test]
+    fn without_a_run_it_is_the_default() {
+        let device = HostDevice::with_faults(
+            64 * MIB,
+            Faults {
+                creates: 0,
+                ..Faults::default()
+            },
+        );
+        assert_eq!(group_bytes(&device, 0, None, 64 * MIB), DEFAULT_GROUP_BYTES);
+        let small = HostDevice::new(MIB);
+        assert_eq!(group_bytes(&small, 0, None, MIB), DEFAULT_GROUP_BYTES);
+    }
+}

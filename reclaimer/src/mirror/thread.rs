@@ -1,0 +1,104 @@
+//! The mirror's thread: a driver that takes its time, or hangs, keeps the rest of the daemon from nothing.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+use super::{GpuMirrorConfig, Mirror, View, descriptors, open};
+use crate::node::OpenStore;
+
+/// How long the engine waits until a new store's socket is there, so that the pod that the store is for finds it.
+const SOCKET_WAIT: Duration = Duration::from_secs(1);
+/// How long the daemon's end waits for the mirror's.
+const END_WAIT: Duration = Duration::from_secs(10);
+
+/// What is to be served, and how.
+type Wanted = (Vec<OpenStore>, GpuMirrorConfig);
+
+struct Order {
+    wanted: Wanted,
+    done: SyncSender<()>,
+}
+
+/// The GPU mirror, in a thread of its own. Dropping it ends it.
+pub struct MirrorThread {
+    orders: Option<Sender<Order>>,
+    ended: Receiver<()>,
+    view: Arc<View>,
+    last: Option<Wanted>,
+}
+
+impl MirrorThread {
+    /// Opens the devices that `config` names, in the thread. If that fails the log says so, and the daemon goes on without.
+    pub fn start(config: GpuMirrorConfig) -> std::io::Result<Self> {
+        let view = View::new(config.implementation);
+        let (orders, received) = channel();
+        let (ends, ended) = channel();
+        let shown = Arc::clone(&view);
+        let thread = std::thread::Builder::new().name("mirror".to_owned());
+        thread.spawn(move || {
+            run(config, &shown, &received);
+            // Nobody listens when it took too long.
+            let _told: Result<(), _> = ends.send(());
+        })?;
+        Ok(Self {
+            orders: Some(orders),
+            ended,
+            view,
+            last: None,
+        })
+    }
+
+    /// How the mirror is.
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
+    /// Serves these stores and no others, with what of `config` can change; and has devices asked whether they work.
+    pub fn serve(&mut self, open: &[OpenStore], config: &GpuMirrorConfig) {
+        let wanted = (open.to_vec(), config.clone());
+        let (done, served) = sync_channel(1);
+        let order = Order {
+            wanted: wanted.clone(),
+            done,
+        };
+        // The thread has ended when there is no driver.
+        let orders = self.orders.as_ref();
+        let sent = orders.is_some_and(|orders| orders.send(order).is_ok());
+        let is_new = self.last.as_ref() != Some(&wanted);
+        self.last = Some(wanted);
+        if is_new && sent && self.view.is_open() {
+            // An error means that it takes longer, or has ended: clients load into host memory.
+            let _late = served.recv_timeout(SOCKET_WAIT);
+        }
+    }
+}
+
+impl Drop for MirrorThread {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = self.ended.recv_timeout(END_WAIT) {
+            tracing::warn!("the GPU mirror is left behind: its driver does not answer");
+        }
+    }
+}
+
+fn run(config: GpuMirrorConfig, view: &Arc<View>, orders: &Receiver<Order>) {
+    descriptors::make_room(config.connections);
+    let opened = match open(&config) {
+        Ok(opened) => opened,
+        Err(error) => {
+            tracing::warn!(%error, "no GPU mirror (table `gpu_mirror`)");
+            return;
+        }
+    };
+    let mut mirror = Mirror::new(opened, config, Arc::clone(view));
+    for order in orders {
+        let (stores, config) = &order.wanted;
+        mirror.configure(config);
+        mirror.serve(stores);
+        mirror.check();
+        // The engine may not wait any more.
+        let _told = order.done.send(());
+    }
+}
