@@ -4,6 +4,7 @@ mod error;
 mod exec;
 mod exit;
 mod gc;
+mod gpu_bench;
 #[cfg(feature = "gpu")]
 mod gpu_status;
 mod hash;
@@ -143,6 +144,12 @@ Examples:
     ///
     /// theta(A, B) is the share of A's distinct tensor bytes that B has as well.
     Similarity(similarity::SimilarityArgs),
+    /// Measure what the GPU mirror costs and saves on this machine's device
+    ///
+    /// Makes a model up in a store of its own, serves it, and measures attaching, copying, device memory, eviction and start
+    /// in processes of this program. Needs as much host and device memory as the model has (--bytes), and removes
+    /// what it writes. Ends with code 0 when it has measured, whatever the figures are.
+    GpuBench(tetris_gpu_bench::GpuBenchArgs),
     /// Show what the node's GPU mirror keeps in device memory
     ///
     /// TAKEN is device memory in which models lie, HELD what of it processes use. The daemon frees what is
@@ -191,6 +198,7 @@ fn run(cli: Cli) -> Result {
         Command::Verify(args) => verify::run(&args, &place, out),
         Command::Gc(args) => gc::run(&args, &place, out),
         Command::Similarity(args) => similarity::run(&args, &place, out),
+        Command::GpuBench(args) => gpu_bench::run(&args, out),
         #[cfg(feature = "gpu")]
         Command::GpuStatus(args) => gpu_status::run(&args, &place, out),
         Command::Hold(args) => hold::run(&args, &place),

@@ -8,6 +8,7 @@ mod exec_paths;
 mod fill;
 mod gc;
 mod global;
+mod gpu_bench;
 #[cfg(feature = "gpu")]
 mod gpu_status;
 mod init;
