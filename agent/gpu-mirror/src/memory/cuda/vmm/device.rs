@@ -55,6 +55,11 @@ impl VmmDevice {
         })
     }
 
+    /// The context that kernels run in.
+    pub(crate) fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
     fn own(&self, handle: sys::CUmemGenericAllocationHandle, bytes: u64) -> VmmChunk {
         VmmChunk(Arc::new(Inner {
             context: Arc::clone(&self.context),
