@@ -29,7 +29,7 @@ fn host() -> Arc<HostDevice> {
 fn check<D: Compute>(device: &Arc<D>, kernels: &D::Kernels, case: &Case) {
     let numbers = case.numbers();
     let mut space = Workspace::new(Arc::clone(device), 2 * MIB).unwrap();
-    let put = space.put(numbers.bytes.clone()).unwrap();
+    let put = space.put(Arc::new(numbers.bytes.clone())).unwrap();
     let offset = put + u64::from(case.skipped) * case.element.bytes();
     let input = space.vector_of(&numbers.input).unwrap();
     let output = space.vector_of(&numbers.before).unwrap();
@@ -74,9 +74,9 @@ fn products_follow_each_other<D: Compute>(device: D) {
             .flat_map(|x| x.to_le_bytes())
             .collect::<Vec<u8>>()
     };
-    let w = space.put(f32s(&[1.0, 2.0, 3.0, 4.0])).unwrap();
-    let a = space.put(f32s(&[0.5, 0.25])).unwrap();
-    let b = space.put(f32s(&[100.0, 10.0])).unwrap();
+    let w = space.put(Arc::new(f32s(&[1.0, 2.0, 3.0, 4.0]))).unwrap();
+    let a = space.put(Arc::new(f32s(&[0.5, 0.25]))).unwrap();
+    let b = space.put(Arc::new(f32s(&[100.0, 10.0]))).unwrap();
     let x = space.vector_of(&[2.0, 4.0]).unwrap();
     let t = space.vector(1).unwrap();
     let y = space.vector(2).unwrap();
@@ -132,7 +132,7 @@ fn what_was_queued_before_is_there() {
 fn who_is_not_ready_ends_the_call() {
     let device = host();
     let mut space = Workspace::new(Arc::clone(&device), 1).unwrap();
-    let w = space.put(1f32.to_le_bytes().to_vec()).unwrap();
+    let w = space.put(Arc::new(1f32.to_le_bytes().to_vec())).unwrap();
     let x = space.vector_of(&[5.0]).unwrap();
     let (y, z) = (
         space.vector_of(&[0.0]).unwrap(),
@@ -164,7 +164,7 @@ fn what_does_not_fit_is_refused() {
     let device = host();
     let mut space = Workspace::new(Arc::clone(&device), 1).unwrap();
     assert_eq!(space.bytes(), 2 * MIB);
-    let at = space.put(vec![0; 64]).unwrap();
+    let at = space.put(Arc::new(vec![0; 64])).unwrap();
     let (four, two) = (space.vector(4).unwrap(), space.vector(2).unwrap());
     let matrix = |at, rows, columns| space.matrix(at, rows, columns, Element::F32);
     for (rows, columns) in [(0, 1), (1, 0), (MAX_SIDE + 1, 1)] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ComputeError, Element, Matrix, Vector};
-use crate::memory::{DeviceMemory, HostSlice, Mapped, MemoryError, Protection, check_inside};
+use crate::memory::{DeviceMemory, HostBytes, HostSlice, Mapped, MemoryError, Protection, check_inside};
 
 /// Everything in a workspace begins at a multiple of this, so that kernels read 16 bytes at a time.
 const ALIGN_BYTES: u64 = 256;
@@ -55,15 +55,21 @@ impl<D: DeviceMemory> Workspace<D> {
     pub fn vector_of(&mut self, elements: &[f32]) -> Result<Vector<D::Mapping>, ComputeError> {
         let len = u32::try_from(elements.len()).unwrap_or(u32::MAX);
         let vector = self.vector(len)?;
-        let bytes: Vec<u8> = elements.iter().flat_map(|x| x.to_le_bytes()).collect();
-        self.write(vector.offset, bytes)?;
+        self.set(&vector, elements)?;
         Ok(vector)
     }
 
+    /// Gives a vector of this workspace its first elements.
+    pub fn set(&self, vector: &Vector<D::Mapping>, elements: &[f32]) -> Result<(), MemoryError> {
+        let bytes: Vec<u8> = elements.iter().flat_map(|x| x.to_le_bytes()).collect();
+        check_inside(0, bytes.len() as u64, u64::from(vector.len) * 4)?;
+        self.write(&vector.mapping, vector.offset, Arc::new(bytes))
+    }
+
     /// Puts `bytes` into the workspace. Returns their offset.
-    pub fn put(&mut self, bytes: Vec<u8>) -> Result<u64, MemoryError> {
-        let offset = self.take(bytes.len() as u64)?;
-        self.write(offset, bytes)?;
+    pub fn put(&mut self, bytes: Arc<dyn HostBytes>) -> Result<u64, MemoryError> {
+        let offset = self.take(bytes.bytes().len() as u64)?;
+        self.write(&self.mapping, offset, bytes)?;
         Ok(offset)
     }
 
@@ -94,11 +100,15 @@ impl<D: DeviceMemory> Workspace<D> {
         Ok(offset)
     }
 
-    fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<(), MemoryError> {
+    fn write(
+        &self,
+        mapping: &Arc<D::Mapping>,
+        offset: u64,
+        bytes: Arc<dyn HostBytes>,
+    ) -> Result<(), MemoryError> {
         let mut stream = self.device.stream()?;
-        let from = HostSlice::whole(Arc::new(bytes));
-        self.device
-            .copy_in(&mut stream, &self.mapping, offset, from)?;
+        let from = HostSlice::whole(bytes);
+        self.device.copy_in(&mut stream, mapping, offset, from)?;
         self.device.synchronise(&mut stream)
     }
 }
