@@ -2,7 +2,11 @@
 //!
 //! A measure that is added is a variant of [`Name`] and its line in [`Name::measure`].
 
+mod attach;
 mod eviction;
+mod load_file;
+mod processes;
+mod transfers;
 
 use clap::ValueEnum;
 
@@ -14,6 +18,14 @@ use crate::report::{Findings, Settings};
 /// Names of the measures, in the order in which they are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Name {
+    /// A process attaches a model that another one has
+    Attach,
+    /// Copies from the store to the device
+    Transfers,
+    /// The mirror's load against safetensors.torch.load_file
+    LoadFile,
+    /// Device memory of several processes with one model
+    Processes,
     /// A model leaves the device for another one, and comes back
     Eviction,
 }
@@ -50,6 +62,10 @@ impl Name {
     /// The measure of this name.
     pub fn measure<D: Backend>(self) -> Box<dyn Measure<D>> {
         match self {
+            Self::Attach => Box::new(attach::Attach),
+            Self::Transfers => Box::new(transfers::Transfers),
+            Self::LoadFile => Box::new(load_file::LoadFile),
+            Self::Processes => Box::new(processes::Processes),
             Self::Eviction => Box::new(eviction::Eviction),
         }
     }

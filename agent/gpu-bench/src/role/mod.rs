@@ -2,7 +2,10 @@
 //!
 //! A role that a measure adds is a variant of [`Job`] and an arm of [`run`]; its code belongs into a module beside the measure's.
 
+pub mod attach;
+pub mod hold;
 pub mod serve;
+pub mod transfers;
 pub mod turns;
 
 use std::path::PathBuf;
@@ -39,6 +42,12 @@ pub enum Job {
     Serve(serve::ServeJob),
     /// Asks for one model after the other.
     Turns(turns::TurnsJob),
+    /// Attaches a model, and copies as much.
+    Attach(attach::AttachJob),
+    /// Holds a context, and perhaps a model.
+    Hold(hold::HoldJob),
+    /// Copies to the device in several ways.
+    Transfers(transfers::TransfersJob),
 }
 
 impl Job {
@@ -48,6 +57,9 @@ impl Job {
             Self::Janitor { .. } => "janitor",
             Self::Serve(_) => "server",
             Self::Turns(_) => "client",
+            Self::Attach(_) => "attach",
+            Self::Hold(_) => "hold",
+            Self::Transfers(_) => "transfers",
         }
     }
 }
@@ -67,5 +79,8 @@ fn run_on<D: Backend>(order: Order, parent: &mut Parent) -> Result<(), BenchErro
         Job::Janitor { .. } => Ok(()),
         Job::Serve(job) => serve::run::<D>(device, &job, parent),
         Job::Turns(job) => turns::run::<D>(device, &job, parent),
+        Job::Attach(job) => attach::run::<D>(device, &job, parent),
+        Job::Hold(job) => hold::run::<D>(device, &job, parent),
+        Job::Transfers(job) => transfers::run::<D>(device, &job, parent),
     }
 }
