@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::{ComputeError, Element, Matrix, Vector};
-use crate::memory::{DeviceMemory, HostBytes, HostSlice, Mapped, MemoryError, Protection, check_inside};
+use crate::memory::{
+    DeviceMemory, HostBytes, HostSlice, Mapped, MemoryError, Protection, check_inside,
+};
 
 /// Everything in a workspace begins at a multiple of this, so that kernels read 16 bytes at a time.
 const ALIGN_BYTES: u64 = 256;
