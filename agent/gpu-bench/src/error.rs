@@ -19,7 +19,7 @@ pub enum BenchError {
     #[error(
         "{0}\nnothing was measured: run this on a machine with an NVIDIA GPU, or try it out on host memory with --stand-in"
     )]
-    NoDevice(#[source] MemoryError),
+    NoDevice(MemoryError),
     /// Not enough memory.
     #[error("expected {needed} of {what}, found {found}; {next}")]
     Room {

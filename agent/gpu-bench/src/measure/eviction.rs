@@ -6,7 +6,11 @@ use crate::backend::Backend;
 use crate::bench::{Bench, capacity_for};
 use crate::report::{Findings, Settings, Unit};
 use crate::role::Job;
+use crate::role::attach::GRANULE_BYTES;
 use crate::role::turns::{Turn, TurnsJob};
+
+/// Halves have at least two granules of device memory, so that one and a half of them are less than both.
+const LEAST_BYTES: u64 = 2 * GRANULE_BYTES;
 
 /// The model's halves take turns on a device with room for one of them.
 pub struct Eviction;
@@ -18,16 +22,25 @@ impl<D: Backend> Measure<D> for Eviction {
 
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
         Needs {
-            device_bytes: capacity_for(model_bytes / 2, settings.chunk_bytes),
+            device_bytes: capacity_for(model_bytes, settings.chunk_bytes),
             ..Needs::default()
         }
     }
 
+    fn skip(&self, bench: &Bench<D>) -> Option<String> {
+        let none = bench.model.halves(LEAST_BYTES).is_none();
+        none.then(|| {
+            "the model's tensors do not make two models of similar size, 4 MiB at least".to_owned()
+        })
+    }
+
     fn take(&self, bench: &Bench<D>) -> Result<Findings, BenchError> {
-        let (one, other) = bench.model.halves();
+        let halves = bench.model.halves(LEAST_BYTES);
+        let (one, other) = halves.ok_or_else(|| BenchError::Bug("no halves".to_owned()))?;
         let larger = one.bytes().max(other.bytes());
         // Room for one and a half: both do not fit, however chunks are filled.
-        let mut server = bench.serve(larger + larger / 2)?;
+        let room = larger + one.bytes().min(other.bytes()) / 2;
+        let mut server = bench.serve(room.next_multiple_of(GRANULE_BYTES))?;
         let mut client = bench.start(Job::Turns(TurnsJob {
             socket: server.socket.clone(),
             models: vec![one.clone(), other.clone()],

@@ -1,0 +1,6 @@
+//! The benchmark on host memory, run as its users run it.
+
+mod interrupted;
+mod refused;
+mod site;
+mod taken;
