@@ -88,14 +88,20 @@ pub fn run<D: Backend>(
         Some(weights) => function.compute(weights, &store)?,
     }
     let private_bytes = function.space.bytes();
-    // Without weights there is nothing but the context to be held.
-    let function = weights.is_some().then_some(function);
+    // Without weights there is nothing to be held but the context with its kernels.
+    let Function {
+        kernels,
+        space,
+        adapters,
+        ..
+    } = function;
+    let private = weights.as_ref().map(|_| (space, adapters));
     parent.tell(&FunctionReport {
         adapter_bytes: used.iter().map(|one| adapter_bytes(one, job.rank)).sum(),
         private_bytes,
     })?;
     while parent.wait() {}
-    drop((function, weights));
+    drop((private, weights, kernels));
     Ok(())
 }
 

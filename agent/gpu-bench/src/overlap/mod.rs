@@ -11,6 +11,10 @@ use crate::process::Process;
 use crate::products::matrices;
 use crate::report::{Findings, Settings, Unit, middle, ratio};
 use crate::role::Job;
+use crate::role::attach::GRANULE_BYTES;
+
+/// Halves have at least two granules of device memory, so that one and a half of them are less than both.
+const LEAST_BYTES: u64 = 2 * GRANULE_BYTES;
 
 /// One half of the model is asked for when it is not resident, and the other takes its room in between.
 pub struct Overlap;
@@ -28,19 +32,20 @@ impl<D: Backend> Measure<D> for Overlap {
     }
 
     fn skip(&self, bench: &Bench<D>) -> Option<String> {
-        let (one, other) = bench.model.halves();
-        if other.tensors.is_empty() {
-            return Some("the model has one tensor: nothing can take its room".to_owned());
-        }
+        let Some((one, _)) = bench.model.halves(LEAST_BYTES) else {
+            return Some("the model's tensors do not make two models of similar size, 4 MiB at least, that take each other's room".to_owned());
+        };
         (matrices(&one).len() < 2)
             .then(|| "the model's first half has less than two matrices of BF16 or F32".to_owned())
     }
 
     fn take(&self, bench: &Bench<D>) -> Result<Findings, BenchError> {
-        let (one, other) = bench.model.halves();
+        let halves = bench.model.halves(LEAST_BYTES);
+        let (one, other) = halves.ok_or_else(|| BenchError::Bug("no halves".to_owned()))?;
         let larger = one.bytes().max(other.bytes());
         // Room for one and a half: both do not fit, however chunks are filled.
-        let mut server = bench.serve(larger + larger / 2)?;
+        let room = larger + one.bytes().min(other.bytes()) / 2;
+        let mut server = bench.serve(room.next_multiple_of(GRANULE_BYTES))?;
         let mut client = bench.start(Job::Overlap(OverlapJob {
             store: bench.store.root().to_owned(),
             socket: server.socket.clone(),
