@@ -89,19 +89,16 @@ pub fn run<D: Backend>(
     }
     let private_bytes = function.space.bytes();
     // Without weights there is nothing to be held but the context with its kernels.
-    let Function {
-        kernels,
-        space,
-        adapters,
-        ..
-    } = function;
-    let private = weights.as_ref().map(|_| (space, adapters));
+    let (whole, kernels) = match &weights {
+        Some(_) => (Some(function), None),
+        None => (None, Some(function.into_kernels())),
+    };
     parent.tell(&FunctionReport {
         adapter_bytes: used.iter().map(|one| adapter_bytes(one, job.rank)).sum(),
         private_bytes,
     })?;
     while parent.wait() {}
-    drop((private, weights, kernels));
+    drop((whole, kernels, weights));
     Ok(())
 }
 
@@ -136,6 +133,11 @@ impl<'a, D: Backend> Function<'a, D> {
             output,
             inner,
         })
+    }
+
+    /// Gives back all but the kernels.
+    fn into_kernels(self) -> D::Kernels {
+        self.kernels
     }
 
     /// A product that needs no weights: kernels are loaded where they are first used.

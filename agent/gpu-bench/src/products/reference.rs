@@ -42,8 +42,12 @@ impl Expected {
         }
     }
 
-    /// Whether `found` may be it.
+    /// Whether `found` may be it. Anything may be where weights are not finite, or sums too large for f32.
     pub fn allows(self, found: f32) -> bool {
+        let is_bounded = self.value.abs() + self.bound < f64::from(f32::MAX);
+        if !is_bounded {
+            return true;
+        }
         (f64::from(found) - self.value).abs() <= self.bound
     }
 }
@@ -123,6 +127,7 @@ mod tests {
         let found = rows.times(1, &input).unwrap();
         assert_eq!(found.value, -2.0);
         assert!(found.allows(-2.0) && !found.allows(-2.001));
+        assert!(!found.allows(f32::NAN));
         assert!(rows.times(2, &input).is_none());
         let bf16s: Vec<u8> = f32s.chunks(4).flat_map(|four| four[2..].to_vec()).collect();
         let rows = Rows {
