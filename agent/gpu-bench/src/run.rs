@@ -145,15 +145,20 @@ fn settings(args: &GpuBenchArgs) -> Settings {
     }
 }
 
-/// The most that any of the measures needs, of each kind; files stay until the end.
+/// Processes of a measure that have a context each, besides those that it is about.
+const CONTEXTS: u64 = 3;
+
+/// The most that any of the measures needs, of each kind.
 fn needs<D: Backend>(names: &[Name], model_bytes: u64, settings: &Settings) -> Needs {
     let each = names
         .iter()
         .map(|name| name.measure::<D>().needs(model_bytes, settings));
     each.fold(Needs::default(), |all, one| Needs {
-        device_bytes: all.device_bytes.max(one.device_bytes),
+        device_bytes: all
+            .device_bytes
+            .max(one.device_bytes + CONTEXTS * D::CONTEXT_BYTES),
         host_bytes: all.host_bytes.max(one.host_bytes),
-        file_bytes: all.file_bytes + one.file_bytes,
+        file_bytes: all.file_bytes.max(one.file_bytes),
     })
 }
 

@@ -14,8 +14,6 @@ use crate::role::hold::HoldJob;
 
 /// Device memory without contexts over one copy (requirement of the mirror).
 const BAR: f64 = 1.02;
-/// What a context takes at most, on devices known so far.
-const CONTEXT_BYTES: u64 = 1 << 30;
 /// Device memory that may stay in use when processes have ended.
 const SLACK_BYTES: u64 = 16 << 20;
 /// How long the driver may take to free what they had.
@@ -30,11 +28,7 @@ impl<D: Backend> Measure<D> for Processes {
     }
 
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
-        let contexts = if D::STAND_IN {
-            0
-        } else {
-            CONTEXT_BYTES * u64::from(settings.processes + 1)
-        };
+        let contexts = D::CONTEXT_BYTES * u64::from(settings.processes);
         Needs {
             device_bytes: capacity_for(model_bytes, settings.chunk_bytes) + contexts,
             ..Needs::default()

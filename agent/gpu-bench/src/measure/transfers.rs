@@ -66,7 +66,7 @@ fn findings(bytes: u64, first: First, rounds: &[Round]) -> Findings {
     let pinned = series("pinned memory, plain copies", &|round| round.pinned_s);
     let direct = series("store, pages registered before", &|round| round.direct_s);
     let staged = series("store, through pinned buffers", &|round| round.staged_s);
-    series("store, registered for each load", &|round| {
+    series("store, mapped and registered for each load", &|round| {
         round.registering_s
     });
     findings.series(

@@ -75,7 +75,7 @@ impl Model {
             .filter_map(split);
         let smaller = |(one, other): &(Self, Self)| one.bytes().min(other.bytes());
         let best = both.max_by_key(smaller);
-        best.filter(|both| smaller(both) >= least.max(self.bytes() / 4))
+        best.filter(|both| smaller(both) >= least.max(self.bytes() / 4).max(1))
     }
 }
 

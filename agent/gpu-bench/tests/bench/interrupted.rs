@@ -8,8 +8,8 @@ use crate::site::{Site, children, eventually, lives};
 
 /// A run that never ends by itself within a test, and its children: at least the janitor, a server and a client.
 fn long_run(site: &Site, only: &str, least: usize) -> (Child, Vec<u32>) {
-    let mut command = site.small();
-    command.arg("--rounds=1000").arg(only);
+    let mut command = site.with_rounds(1000);
+    command.arg(only);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let run = command.spawn().unwrap();
     let mut found = Vec::new();
@@ -49,8 +49,8 @@ fn a_killed_run_leaves_nothing_behind() {
 #[test]
 fn a_server_that_dies_ends_the_measure_with_its_reason_and_not_the_run() {
     let site = Site::new();
-    let mut command = site.small();
-    command.args(["--rounds=1000", "--only=eviction", "--json"]);
+    let mut command = site.with_rounds(1000);
+    command.args(["--only=eviction", "--json"]);
     let run = command
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -33,16 +33,18 @@ impl Site {
 
     /// The command with a store here.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-bench"));
-        command
-            .arg("--store-dir")
-            .arg(self.path())
-            .stdin(Stdio::null());
+        let mut command = bare();
+        command.arg("--store-dir").arg(self.path());
         command
     }
 
     /// On host memory with a small model, small chunks and few rounds.
     pub fn small(&self) -> Command {
+        self.with_rounds(3)
+    }
+
+    /// The same with as many rounds.
+    pub fn with_rounds(&self, rounds: u32) -> Command {
         let mut command = self.command();
         command.args([
             "--stand-in",
@@ -50,7 +52,7 @@ impl Site {
             "--chunk-bytes=2M",
             "--transfer-bytes=8M",
         ]);
-        command.args(["--rounds=3", "--processes=3"]);
+        command.args(["--processes=3", &format!("--rounds={rounds}")]);
         command
     }
 
@@ -59,6 +61,13 @@ impl Site {
         let files = fs::read_dir(self.path()).unwrap();
         files.map(|file| file.unwrap().path()).collect()
     }
+}
+
+/// The command, without arguments.
+pub fn bare() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-bench"));
+    command.stdin(Stdio::null());
+    command
 }
 
 pub fn run(command: &mut Command) -> Run {
