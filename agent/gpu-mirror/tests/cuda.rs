@@ -9,6 +9,8 @@
     reason = "tests that need a GPU say what they found"
 )]
 
+#[path = "fake-driver/harness.rs"]
+mod fake_driver;
 mod mirror;
 mod support;
 
@@ -214,4 +216,12 @@ fn processes_hold_one_copy_in_the_stand_in() {
 #[ignore = "other tests run it in a process of its own"]
 fn client_of_the_stand_in() {
     client_of_a_server(HostDevice::new(0));
+}
+
+/// The list above, with a driver that has rules and no device: it shows that our calls are in order, not what a GPU does.
+#[test]
+fn the_tests_for_gpus_pass_with_the_fake_driver() {
+    let driver = fake_driver::FakeDriver::new();
+    println!("{}", driver.run(&["cuda_"]));
+    driver.check();
 }
