@@ -53,6 +53,7 @@ struct fake_context {
 struct fake_context *context_current(const char *name);
 bool device_exists(CUdevice device);
 int contexts_retained(void);
+bool context_any_sticky(void);
 
 #define CONTEXT(name)                                                                                                  \
     struct fake_context *context = context_current(#name);                                                             \

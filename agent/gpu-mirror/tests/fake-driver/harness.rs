@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-driver");
+pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-driver");
 
 /// One machine: processes that are started with it see the same devices.
 pub struct FakeDriver {
     state: TempDir,
-    library: &'static Path,
+    library: PathBuf,
     options: Vec<(String, String)>,
 }
 
@@ -22,9 +22,18 @@ fn library() -> &'static Path {
     LIBRARY.get_or_init(|| build("fake-driver", &[]))
 }
 
-/// The folder with a library that lacks what version 11.4 brought.
-pub fn old_library() -> PathBuf {
-    build("fake-old-driver", &["-DFAKE_OLD_DRIVER"])
+/// A C compiler, which Rust needs for linking too.
+fn compiler() -> Command {
+    let mut command = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".to_owned()));
+    command.args([
+        "-std=c11",
+        "-D_GNU_SOURCE",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+    ]);
+    command
 }
 
 fn build(name: &str, more: &[&str]) -> PathBuf {
@@ -37,7 +46,14 @@ fn build(name: &str, more: &[&str]) -> PathBuf {
         .collect();
     let made = folder.join(format!("libcuda.{}", std::process::id()));
     let mut command = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".to_owned()));
-    command.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror"]);
+    command.args([
+        "-std=c11",
+        "-D_GNU_SOURCE",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+    ]);
     command.args(["-shared", "-fPIC", "-fvisibility=hidden", "-pthread"]);
     command.args(more).arg("-Wl,-soname,libcuda.so.1");
     command.args(sources).arg("-o").arg(&made);
@@ -52,8 +68,16 @@ impl FakeDriver {
     pub fn new() -> Self {
         Self {
             state: tempfile::tempdir_in("/dev/shm").unwrap(),
-            library: library(),
+            library: library().to_owned(),
             options: Vec::new(),
+        }
+    }
+
+    /// A driver that lacks what version 11.4 brought.
+    pub fn old() -> Self {
+        Self {
+            library: build("fake-old-driver", &["-DFAKE_OLD_DRIVER"]),
+            ..Self::new()
         }
     }
 
@@ -64,10 +88,32 @@ impl FakeDriver {
         self
     }
 
+    /// Sets a variable of the environment for the tests themselves.
+    pub fn with_variable(mut self, name: &str, value: &str) -> Self {
+        self.options.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Compiles a program that is linked to the driver.
+    pub fn compile(&self, name: &str, source: &str) -> PathBuf {
+        let program = self.state.path().join(name);
+        let mut command = compiler();
+        command
+            .args(["-I", SOURCES, source])
+            .arg("-o")
+            .arg(&program);
+        let library = self.library.join("libcuda.so.1");
+        let status = command.arg(library).status().unwrap();
+        assert!(status.success(), "{source} is not built: {status}");
+        program
+    }
+
     /// What a process needs to load the driver and to find the machine.
     pub fn environment(&self) -> Vec<(&str, String)> {
         let mut all = vec![
             ("LD_LIBRARY_PATH", self.library.display().to_string()),
+            // Which of a machine's own devices the tests are to use says nothing about these.
+            ("TETRIS_CUDA_DEVICE", "0".to_owned()),
             ("FAKE_CUDA_STATE", self.state.path().display().to_string()),
         ];
         let options = self.options.iter();
@@ -78,15 +124,17 @@ impl FakeDriver {
     /// Runs ignored tests in a process of their own, one after the other, and returns what they print.
     pub fn run(&self, tests: &[&str]) -> String {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(tests).args([
-            "--ignored",
-            "--nocapture",
-            "--test-threads=1",
-        ]);
+        command
+            .args(tests)
+            .args(["--ignored", "--nocapture", "--test-threads=1"]);
         let output = command.envs(self.environment()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
+        assert!(
+            output.status.success(),
+            "{}\n{said}\n{errors}",
+            output.status
+        );
         assert!(!said.contains("running 0 tests"), "no test of {tests:?}");
         said
     }

@@ -134,7 +134,8 @@ __attribute__((destructor)) static void report(void) {
     int streams = streams_live(&events);
     int contexts = contexts_retained();
     int all = reservations + handles + opened + registrations + events + mappings + allocations + buffers + streams + contexts;
-    if (initialised == getpid() && options.leaks && all > 0) {
+    /* After an illegal access a process cannot give anything back. */
+    if (initialised == getpid() && options.leaks && all > 0 && !context_any_sticky()) {
         char line[512];
         snprintf(line, sizeof line,
                  "left: %d reservations, %d handles, %d mappings, %d allocations, %d opened, %d buffers, "

@@ -10,7 +10,7 @@
 
 struct fake_stream {
     struct fake_context *context;
-    uint64_t queued, done;
+    uint64_t queued, done, awaited;
     struct work *first, *last;
     bool destroyed;
     pthread_cond_t more;
@@ -93,11 +93,14 @@ static CUresult perform(struct fake_context *context, struct work *work) {
     return CUDA_SUCCESS;
 }
 
+/* With a negative delay nothing is done before somebody waits for it. */
+static bool is_idle(const struct fake_stream *stream) { return options.delay_us < 0 && stream->done >= stream->awaited; }
+
 static void *serve(void *argument) {
     struct fake_stream *stream = argument;
     pthread_mutex_lock(&fake_lock);
     for (;;) {
-        while (stream->first == NULL && !stream->destroyed)
+        while (!stream->destroyed && (stream->first == NULL || is_idle(stream)))
             pthread_cond_wait(&stream->more, &fake_lock);
         struct work *work = stream->first;
         if (work == NULL)
@@ -163,6 +166,8 @@ EXPORTED CUresult cuStreamDestroy_v2(CUstream stream) {
 }
 
 static CUresult wait_for(struct fake_stream *stream, uint64_t moment) {
+    stream->awaited = moment > stream->awaited ? moment : stream->awaited;
+    pthread_cond_signal(&stream->more);
     while (stream->done < moment && stream->context->sticky == CUDA_SUCCESS)
         pthread_cond_wait(&fake_progress, &fake_lock);
     return stream->context->sticky;
