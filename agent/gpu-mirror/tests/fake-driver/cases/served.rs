@@ -156,10 +156,10 @@ fn imports<D: DeviceMemory + Clone + 'static>(device: D, test: &str, import: &st
     assert_eq!(stays.hear(), "as it should be");
     killed.kill();
     eventually("one client is left", || served.server.connections() == 1);
-    stays.go_on();
-    assert_eq!(stays.hear(), "as it was");
     let usage = served.server.usage(DEVICE).unwrap();
     assert_eq!((usage.held_bytes, usage.held_models), (total(), 1));
+    stays.go_on();
+    assert_eq!(stays.hear(), "as it was");
     drop(stays);
     let Served { device, server, .. } = served;
     drop(server);
