@@ -34,11 +34,12 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Who may depend directly on which packages of this workspace, besides the store's layout.
-const MAY: [(&str, &[&str]); 16] = [
+const MAY: [(&str, &[&str]); 17] = [
     ("tetris-store-layout", &[]),
-    ("tetris-agent", &[]),
+    ("tetris-agent", &["tetris-gpu-bench"]),
     ("tetris-python", &["tetris-agent", "tetris-gpu-mirror"]),
     ("tetris-gpu-mirror", &[]),
+    ("tetris-gpu-bench", &["tetris-gpu-mirror"]),
     ("tetris-reclaimer-core", &[]),
     (
         "tetris-reclaimer",

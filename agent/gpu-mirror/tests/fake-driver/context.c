@@ -118,7 +118,7 @@ static CUresult release(struct fake_context *context) {
         return CUDA_SUCCESS;
     int reservations, handles, opened, registrations, events;
     int live = virtual_live(&reservations, &handles) + legacy_live(&opened) + host_live(&registrations);
-    live += streams_live(&events) + reservations + handles + opened + registrations + events;
+    live += modules_live() + streams_live(&events) + reservations + handles + opened + registrations + events;
     if (live > 0 && context->sticky == CUDA_SUCCESS) {
         char line[64];
         snprintf(line, sizeof line, "the last context released with %d objects in it", live);

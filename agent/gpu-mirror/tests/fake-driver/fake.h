@@ -100,5 +100,6 @@ int legacy_live(int *opened);
 int host_live(int *registrations);
 bool host_range_fine(const void *start, size_t bytes);
 int streams_live(int *events);
+int modules_live(void);
 
 #endif

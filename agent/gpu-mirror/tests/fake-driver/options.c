@@ -132,15 +132,16 @@ __attribute__((destructor)) static void report(void) {
     int allocations = legacy_live(&opened);
     int buffers = host_live(&registrations);
     int streams = streams_live(&events);
-    int contexts = contexts_retained();
-    int all = reservations + handles + opened + registrations + events + mappings + allocations + buffers + streams + contexts;
+    int contexts = contexts_retained(), modules = modules_live();
+    int all = reservations + handles + opened + registrations + events + mappings + allocations + buffers + streams + contexts + modules;
     /* After an illegal access a process cannot give anything back. */
     if (initialised == getpid() && options.leaks && all > 0 && !context_any_sticky()) {
         char line[512];
         snprintf(line, sizeof line,
                  "left: %d reservations, %d handles, %d mappings, %d allocations, %d opened, %d buffers, "
-                 "%d registrations, %d streams, %d events, %d contexts",
-                 reservations, handles, mappings, allocations, opened, buffers, registrations, streams, events, contexts);
+                 "%d registrations, %d streams, %d events, %d contexts, %d modules",
+                 reservations, handles, mappings, allocations, opened, buffers, registrations, streams, events, contexts,
+                 modules);
         remember("leaks", line);
     }
     pthread_mutex_unlock(&fake_lock);

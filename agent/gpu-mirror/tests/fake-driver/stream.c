@@ -47,6 +47,14 @@ bool work_touches_host(const void *start, size_t bytes) {
     return false;
 }
 
+bool work_runs_kernels(void) {
+    for (struct fake_stream *stream = streams; stream != NULL; stream = stream->next)
+        for (struct work *work = stream->first; work != NULL; work = work->next)
+            if (work->run != NULL)
+                return true;
+    return false;
+}
+
 bool work_touches_device(CUdeviceptr start, size_t bytes) {
     for (struct fake_stream *stream = streams; stream != NULL; stream = stream->next)
         for (struct work *work = stream->first; work != NULL; work = work->next)
@@ -74,8 +82,7 @@ bool copy_bytes(void *to, const void *from, size_t bytes) {
     return true;
 }
 
-/* Whether the context's device may do so at all of the addresses. */
-static bool accessible(const struct fake_context *context, CUdeviceptr address, size_t bytes, bool write) {
+bool device_accessible(const struct fake_context *context, CUdeviceptr address, size_t bytes, bool write) {
     struct mapping *mapping = mapping_at(address, bytes);
     int access = mapping == NULL ? ACCESS_NONE : mapping->access[context->device];
     return write ? access == ACCESS_READ_WRITE : access != ACCESS_NONE;
@@ -84,7 +91,7 @@ static bool accessible(const struct fake_context *context, CUdeviceptr address, 
 static CUresult perform(struct fake_context *context, struct work *work) {
     if (work->run != NULL)
         return work->run(context, work);
-    if (work->wrong || !accessible(context, work->to, work->bytes, true))
+    if (work->wrong || !device_accessible(context, work->to, work->bytes, true))
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (work->from == NULL)
         memset((void *)(uintptr_t)work->to, work->value, work->bytes);
@@ -183,6 +190,7 @@ EXPORTED CUresult cuStreamSynchronize(CUstream stream) {
 
 CUresult work_queue(struct fake_context *context, CUstream stream, struct work *work) {
     if (!live(stream) || stream->context != context) {
+        free(work->parameters);
         free(work);
         return misuse(CUDA_ERROR_INVALID_HANDLE, "work on what is no stream of the current context");
     }
@@ -235,7 +243,7 @@ EXPORTED CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
     CONTEXT(cuMemcpyDtoH);
     if (bytes == 0 || mapping_at(from, bytes) == NULL)
         END(misuse(CUDA_ERROR_INVALID_VALUE, "a copy of %zu bytes from where no one mapping has as many", bytes));
-    if (!accessible(context, from, bytes, false))
+    if (!device_accessible(context, from, bytes, false))
         END(context->sticky = CUDA_ERROR_ILLEGAL_ADDRESS);
     bool fine = copy_bytes(to, (const void *)(uintptr_t)from, bytes);
     END(fine ? CUDA_SUCCESS : misuse(CUDA_ERROR_INVALID_VALUE, "a copy to host memory that is not there"));

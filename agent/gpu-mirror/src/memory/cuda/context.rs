@@ -40,7 +40,7 @@ impl std::fmt::Debug for CudaContext {
 }
 
 /// While it lives, its context is the calling thread's.
-pub(super) struct Current<'a> {
+pub(crate) struct Current<'a> {
     pub driver: &'static Driver,
     _context: &'a CudaContext,
     /// The context belongs to this thread's stack: the value must not leave the thread.
@@ -89,7 +89,7 @@ impl CudaContext {
     }
 
     /// Makes the context the calling thread's.
-    pub(super) fn enter(&self) -> Result<Current<'_>, MemoryError> {
+    pub(crate) fn enter(&self) -> Result<Current<'_>, MemoryError> {
         // SAFETY: the handle is retained as long as `self` lives.
         let code = unsafe { (self.driver.context_push)(self.handle) };
         check(code, "enter a device's context")?;

@@ -73,6 +73,11 @@ impl CudaStream {
         })
     }
 
+    /// The driver's handle, valid as long as this value lives.
+    pub(crate) fn handle(&self) -> sys::CUstream {
+        self.handle
+    }
+
     /// Queues a copy to a device address inside the mapping `to`, which the caller has checked.
     pub(super) fn copy_in(
         &mut self,
@@ -139,7 +144,7 @@ impl CudaStream {
         Ok(())
     }
 
-    pub(super) fn synchronise(&mut self) -> Result<(), MemoryError> {
+    pub(crate) fn synchronise(&mut self) -> Result<(), MemoryError> {
         let current = self.context.enter()?;
         // SAFETY: the stream lives.
         let code = unsafe { (current.driver.stream_synchronise)(self.handle) };

@@ -19,7 +19,7 @@ const LIBRARY_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 macro_rules! driver_table {
     ($($field:ident = $symbol:ident($($argument:ty),*);)*) => {
         /// The functions that are called. Results are numbers: see the module `cuda`.
-        pub(super) struct Driver {
+        pub(crate) struct Driver {
             $(pub $field: unsafe extern "C" fn($($argument),*) -> u32,)*
         }
 
@@ -90,6 +90,10 @@ driver_table! {
     event_query = cuEventQuery(sys::CUevent);
     event_synchronise = cuEventSynchronize(sys::CUevent);
     event_destroy = cuEventDestroy_v2(sys::CUevent);
+    module_load = cuModuleLoadData(*mut sys::CUmodule, *const c_void);
+    module_unload = cuModuleUnload(sys::CUmodule);
+    module_function = cuModuleGetFunction(*mut sys::CUfunction, sys::CUmodule, *const c_char);
+    launch = cuLaunchKernel(sys::CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, sys::CUstream, *mut *mut c_void, *mut *mut c_void);
 }
 
 impl Driver {

@@ -74,6 +74,11 @@ impl IpcDevice {
         })
     }
 
+    /// The context that kernels run in.
+    pub(crate) fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
     /// What was opened is as long as whoever sent it says.
     fn check_length(&self, chunk: &IpcChunk) -> Result<(), MemoryError> {
         let current = self.context.enter()?;

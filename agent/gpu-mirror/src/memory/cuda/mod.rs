@@ -20,4 +20,5 @@ pub use context::{CudaContext, device_count};
 pub use copies::{CudaEvent, CudaStream};
 pub use host_memory::{CudaPinned, CudaRegistration};
 pub use ipc::{IpcChunk, IpcDevice, IpcMapping, IpcRange};
+pub(crate) use result::{check, note};
 pub use vmm::{VmmChunk, VmmDevice, VmmMapping, VmmRange};

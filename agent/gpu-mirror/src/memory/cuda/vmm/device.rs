@@ -59,6 +59,11 @@ impl VmmDevice {
         CudaStream::new(&self.context)?.fill(mapping, byte)
     }
 
+    /// The context that kernels run in.
+    pub(crate) fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
     fn own(&self, handle: sys::CUmemGenericAllocationHandle, bytes: u64) -> VmmChunk {
         VmmChunk(Arc::new(Inner {
             context: Arc::clone(&self.context),

@@ -1,0 +1,78 @@
+//! The measures and their registry.
+//!
+//! A measure that is added is a variant of [`Name`] and its line in [`Name::measure`].
+
+mod attach;
+mod eviction;
+mod load_file;
+mod processes;
+mod transfers;
+
+use clap::ValueEnum;
+
+use crate::BenchError;
+use crate::backend::Backend;
+use crate::bench::Bench;
+use crate::report::{Findings, Settings};
+
+/// Names of the measures, in the order in which they are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    /// A process attaches a model that another one has
+    Attach,
+    /// Copies from the store to the device
+    Transfers,
+    /// The mirror's load against safetensors.torch.load_file
+    LoadFile,
+    /// Device memory of several processes with one model
+    Processes,
+    /// A model leaves the device for another one, and comes back
+    Eviction,
+}
+
+/// What a measure needs at a time, in bytes, besides the model in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Needs {
+    /// Device memory.
+    pub device_bytes: u64,
+    /// Host memory.
+    pub host_bytes: u64,
+    /// Files in the run's directory.
+    pub file_bytes: u64,
+}
+
+/// A measure on a device.
+pub trait Measure<D: Backend> {
+    /// What it measures, in a few words.
+    fn about(&self) -> &'static str;
+
+    /// What it needs for a model of so many bytes.
+    fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs;
+
+    /// Why it cannot be taken here, if it cannot.
+    fn skip(&self, _bench: &Bench<D>) -> Option<String> {
+        None
+    }
+
+    /// Takes it.
+    fn take(&self, bench: &Bench<D>) -> Result<Findings, BenchError>;
+}
+
+impl Name {
+    /// The measure of this name.
+    pub fn measure<D: Backend>(self) -> Box<dyn Measure<D>> {
+        match self {
+            Self::Attach => Box::new(attach::Attach),
+            Self::Transfers => Box::new(transfers::Transfers),
+            Self::LoadFile => Box::new(load_file::LoadFile),
+            Self::Processes => Box::new(processes::Processes),
+            Self::Eviction => Box::new(eviction::Eviction),
+        }
+    }
+
+    /// As on the command line.
+    pub fn text(self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}

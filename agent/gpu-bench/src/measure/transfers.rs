@@ -1,0 +1,96 @@
+//! Copies from the store to the device, against plain ones from pinned memory.
+
+use super::{Measure, Needs};
+use crate::BenchError;
+use crate::backend::Backend;
+use crate::bench::{Bench, capacity_for};
+use crate::report::{Findings, Limit, Settings, Unit, middle, ratio};
+use crate::role::Job;
+use crate::role::transfers::{First, Round, TransfersJob};
+
+/// The store's rate over that of pinned memory (requirement of the mirror).
+const BAR: f64 = 0.95;
+
+/// One process copies in four ways, by turns.
+pub struct Transfers;
+
+impl<D: Backend> Measure<D> for Transfers {
+    fn about(&self) -> &'static str {
+        "host to device: the mirror's copies from the store against cuMemcpyHtoDAsync from pinned memory of the same size, by turns"
+    }
+
+    fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
+        let bytes = largest(model_bytes, settings);
+        Needs {
+            device_bytes: capacity_for(bytes, settings.chunk_bytes),
+            host_bytes: bytes,
+            ..Needs::default()
+        }
+    }
+
+    fn take(&self, bench: &Bench<D>) -> Result<Findings, BenchError> {
+        let model = bench.model.beginning(bench.settings.transfer_bytes);
+        let bytes = model.bytes();
+        let mut process = bench.start(Job::Transfers(TransfersJob {
+            store: bench.store.root().to_owned(),
+            model,
+            chunk_bytes: bench.settings.chunk_bytes,
+            group_bytes: bench.settings.group_bytes,
+        }))?;
+        let first: First = process.hear()?;
+        let mut rounds = Vec::new();
+        for _ in 0..bench.settings.rounds {
+            process.go_on()?;
+            rounds.push(process.hear()?);
+        }
+        process.end()?;
+        Ok(findings(bytes, first, &rounds))
+    }
+}
+
+/// What is copied ends with a tensor, so it may be more than was asked for.
+fn largest(model_bytes: u64, settings: &Settings) -> u64 {
+    model_bytes.min(settings.transfer_bytes.saturating_mul(2))
+}
+
+fn findings(bytes: u64, first: First, rounds: &[Round]) -> Findings {
+    let mut findings = Findings::default();
+    let bytes_f = bytes as f64;
+    let rate = |seconds: f64| bytes_f / seconds.max(1e-9);
+    let mut series = |name: &str, of: &dyn Fn(&Round) -> f64| {
+        let rates: Vec<f64> = rounds.iter().map(|round| rate(of(round))).collect();
+        let median = middle(&rates);
+        findings.series(name, Unit::BytesPerSecond, rates);
+        median
+    };
+    let pinned = series("pinned memory, plain copies", &|round| round.pinned_s);
+    let direct = series("store, pages registered before", &|round| round.direct_s);
+    let staged = series("store, through pinned buffers", &|round| round.staged_s);
+    series("store, registered for each load", &|round| {
+        round.registering_s
+    });
+    findings.series(
+        "first load, with registration",
+        Unit::BytesPerSecond,
+        vec![rate(first.copy_s)],
+    );
+    findings.figure("size of a copy", Unit::Bytes, bytes_f);
+    if let Some(part) = ratio(direct, pinned) {
+        findings.judged(
+            "store over pinned memory",
+            Unit::Ratio,
+            part,
+            Limit::AtLeast(BAR),
+        );
+    }
+    if let Some(part) = ratio(staged, pinned) {
+        findings.figure("pinned buffers over pinned memory", Unit::Ratio, part);
+    }
+    if first.direct_bytes < bytes {
+        findings.note(format!(
+            "only {} of {bytes} bytes came from registered pages; the driver or a limit on locked memory refused the others, which went through pinned buffers",
+            first.direct_bytes
+        ));
+    }
+    findings
+}

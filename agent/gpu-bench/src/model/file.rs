@@ -1,0 +1,130 @@
+//! Models as safetensors files.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::{Metadata, TensorInfo, View};
+use safetensors::{Dtype, serialize_to_file};
+use tetris_store_layout::{Access, Mapping, Store};
+
+use super::{Model, Tensor};
+use crate::BenchError;
+
+/// Longest header that the format allows.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+/// What a safetensors file says of itself.
+#[derive(Debug)]
+pub(crate) struct Header {
+    pub path: PathBuf,
+    pub file: File,
+    /// Where tensor data begins.
+    pub data_start: u64,
+    /// Those that are not empty, in the order of their bytes.
+    pub tensors: Vec<(String, TensorInfo)>,
+}
+
+impl Header {
+    /// Reads the header of the file at `path`.
+    pub fn read(path: &Path) -> Result<Self, BenchError> {
+        let wrong = |reason: String| BenchError::Model {
+            path: path.to_owned(),
+            reason,
+        };
+        let file = File::open(path).map_err(BenchError::io("open", path))?;
+        let found = file.metadata().map_err(BenchError::io("stat", path))?.len();
+        let mut length = [0; 8];
+        let read = file.read_exact_at(&mut length, 0);
+        read.map_err(|_| wrong("expected a safetensors file, found less than 8 bytes".to_owned()))?;
+        let length = u64::from_le_bytes(length);
+        if length > MAX_HEADER_BYTES.min(found.saturating_sub(8)) {
+            return Err(wrong(format!(
+                "expected a safetensors file, found a header of {length} bytes in {found}"
+            )));
+        }
+        let mut header = vec![0; length as usize];
+        file.read_exact_at(&mut header, 8)
+            .map_err(BenchError::io("read", path))?;
+        let metadata: Metadata =
+            serde_json::from_slice(&header).map_err(|error| wrong(error.to_string()))?;
+        let data_start = 8 + length;
+        if found != data_start + metadata.data_len() as u64 {
+            return Err(wrong(format!(
+                "expected {} bytes, found {found}",
+                data_start + metadata.data_len() as u64
+            )));
+        }
+        let tensors = metadata.tensors().into_iter();
+        let mut tensors: Vec<_> = tensors.map(|(name, info)| (name, info.clone())).collect();
+        tensors.retain(|(_, info)| info.data_offsets.1 > info.data_offsets.0);
+        tensors.sort_by_key(|(_, info)| info.data_offsets);
+        if tensors.is_empty() {
+            return Err(wrong(
+                "expected tensors, found none that are not empty".to_owned(),
+            ));
+        }
+        let path = path.to_owned();
+        Ok(Self {
+            path,
+            file,
+            data_start,
+            tensors,
+        })
+    }
+
+    /// Bytes of all tensors.
+    pub fn bytes(&self) -> u64 {
+        let lengths = self
+            .tensors
+            .iter()
+            .map(|(_, info)| info.data_offsets.1 - info.data_offsets.0);
+        lengths.sum::<usize>() as u64
+    }
+}
+
+/// A tensor in the store, as a file's writer wants it.
+struct Stored<'a> {
+    tensor: &'a Tensor,
+    dtype: Dtype,
+    mapping: Mapping,
+}
+
+impl View for Stored<'_> {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.tensor.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.mapping)
+    }
+
+    fn data_len(&self) -> usize {
+        self.mapping.len()
+    }
+}
+
+/// Writes a model as a safetensors file.
+pub(crate) fn write_file(store: &Store, model: &Model, path: &Path) -> Result<(), BenchError> {
+    let views = model.tensors.iter().map(|tensor| stored(store, tensor));
+    let views = views.collect::<Result<Vec<_>, _>>()?;
+    let written = serialize_to_file(views, None, path);
+    written.map_err(|error| BenchError::io("write", path)(std::io::Error::other(error)))
+}
+
+fn stored<'a>(store: &Store, tensor: &'a Tensor) -> Result<(&'a str, Stored<'a>), BenchError> {
+    let mapping = store.map(&tensor.object, Access::ReadOnly)?;
+    let mapping = mapping.ok_or(BenchError::NoObject(tensor.object.id))?;
+    let dtype = serde_json::from_value(tensor.dtype.as_str().into());
+    let stored = Stored {
+        tensor,
+        dtype: dtype.map_err(|error| BenchError::Bug(error.to_string()))?,
+        mapping,
+    };
+    Ok((&tensor.name, stored))
+}

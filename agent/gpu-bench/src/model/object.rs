@@ -1,0 +1,15 @@
+//! An object in an order for a child: the name of its file, and its length.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tetris_store_layout::ObjectRef;
+
+pub(super) fn serialize<S: Serializer>(object: &ObjectRef, to: S) -> Result<S::Ok, S::Error> {
+    (object.id.to_string(), object.crc, object.len).serialize(to)
+}
+
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectRef, D::Error> {
+    let (id, crc, len) = <(String, u32, u64)>::deserialize(from)?;
+    let id = id.parse().map_err(D::Error::custom)?;
+    Ok(ObjectRef { id, crc, len })
+}

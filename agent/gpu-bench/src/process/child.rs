@@ -1,0 +1,64 @@
+//! The child's side.
+
+use std::io::{self, BufRead, Write};
+
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use serde::Serialize;
+
+use super::{Said, clean};
+use crate::BenchError;
+use crate::role::{Job, Order};
+
+/// The process that started this one.
+#[derive(Debug)]
+pub struct Parent(());
+
+impl Parent {
+    /// Says what was found.
+    pub fn tell(&mut self, result: &impl Serialize) -> Result<(), BenchError> {
+        let value =
+            serde_json::to_value(result).map_err(|error| BenchError::Bug(error.to_string()))?;
+        say(&Said::Result(value))
+    }
+
+    /// Waits until the parent lets this process go on. Returns whether it did: otherwise it has ended, or has no use for this
+    /// process any more.
+    pub fn wait(&mut self) -> bool {
+        matches!(io::stdin().lock().read_line(&mut String::new()), Ok(bytes) if bytes > 0)
+    }
+}
+
+fn say(said: &Said) -> Result<(), BenchError> {
+    let line = serde_json::to_string(said).map_err(|error| BenchError::Bug(error.to_string()))?;
+    let mut output = io::stdout().lock();
+    writeln!(output, "{line}")
+        .and_then(|()| output.flush())
+        .map_err(BenchError::io("write to", "the parent".as_ref()))
+}
+
+/// Does what the parent says on standard input. What goes wrong is said on standard output.
+pub(crate) fn serve(
+    run: impl FnOnce(Order, &mut Parent) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    if !matches!(read, Ok(bytes) if bytes > 0) {
+        return Ok(());
+    }
+    let order: Order = serde_json::from_str(&line)
+        .map_err(|error| BenchError::Bug(format!("no order of a parent: {error}")))?;
+    if let Job::Janitor { folder } = &order.job {
+        return clean(folder, &mut Parent(()));
+    }
+    let killed = set_parent_process_death_signal(Some(Signal::KILL));
+    killed.map_err(BenchError::io(
+        "ask to be killed with",
+        "the parent".as_ref(),
+    ))?;
+    // It may have ended before.
+    if getppid().map(|parent| parent.as_raw_nonzero().get().cast_unsigned()) != Some(order.parent) {
+        return Ok(());
+    }
+    let outcome = run(order, &mut Parent(()));
+    outcome.or_else(|error| say(&Said::Error(error.to_string())))
+}

@@ -1,0 +1,82 @@
+//! Removes what a run has written, however it ends.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::{Launcher, Parent, Process};
+use crate::BenchError;
+use crate::backend::DeviceChoice;
+use crate::role::{Job, Order};
+
+/// How long the last writers may take to die.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The run's directory, and the process that removes it when this one ends.
+#[derive(Debug)]
+pub(crate) struct Janitor {
+    pub folder: PathBuf,
+    process: Process,
+}
+
+impl Janitor {
+    /// Makes a fresh directory in `parent`.
+    pub fn start(launcher: &Launcher, place: &Path) -> Result<Self, BenchError> {
+        let folder = tempfile::Builder::new()
+            .prefix("tetris-gpu-bench-")
+            .tempdir_in(place);
+        let folder = folder.map_err(BenchError::io("make a directory in", place))?;
+        let job = Job::Janitor {
+            folder: folder.path().to_owned(),
+        };
+        let device = DeviceChoice::StandIn { bytes: 0 };
+        let parent = std::process::id();
+        let order = Order {
+            parent,
+            device,
+            job,
+        };
+        let mut process = launcher.start_apart(&order)?;
+        process.hear::<()>()?;
+        // From here on it is the janitor's.
+        let folder = folder.keep();
+        Ok(Self { folder, process })
+    }
+
+    /// Removes the directory now.
+    pub fn end(self) -> Result<(), BenchError> {
+        self.process.end()
+    }
+}
+
+impl Launcher {
+    /// Starts a child that signals of the terminal do not reach.
+    fn start_apart(&self, order: &Order) -> Result<Process, BenchError> {
+        let mut command: Command = self.command();
+        command.process_group(0);
+        Process::start(&mut command, order.job.name(), Some(order))
+    }
+}
+
+/// Waits for the end of the parent, and removes `folder`.
+pub(crate) fn clean(folder: &Path, parent: &mut Parent) -> Result<(), BenchError> {
+    parent.tell(&())?;
+    while parent.wait() {}
+    let deadline = Instant::now() + GRACE;
+    loop {
+        // A server that is being killed may still make its socket.
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                if Instant::now() > deadline {
+                    return Err(BenchError::io("remove", folder)(error));
+                }
+                sleep(Duration::from_millis(20));
+            }
+            _ => return Ok(()),
+        }
+    }
+}

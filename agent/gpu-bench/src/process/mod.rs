@@ -1,0 +1,30 @@
+//! Processes of a measure: this program once more.
+//!
+//! A child gets an [`Order`](crate::role::Order) as a line of JSON on standard input, and says what it has to say in lines of JSON on standard
+//! output ([`Said`]). After that every line on its input lets it go on. It ends when its input does, and the kernel
+//! kills it when the thread that started it ends, so no child outlives its parent.
+//!
+//! The janitor is a child that the kernel does not kill: it removes the run's directory when its input ends.
+
+mod child;
+mod janitor;
+mod parent;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use child::Parent;
+pub(crate) use child::serve;
+pub(crate) use janitor::Janitor;
+pub(crate) use janitor::clean;
+pub use parent::{Launcher, Process};
+
+/// What a child says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Said {
+    /// What the role is there for.
+    Result(Value),
+    /// It ends, and why.
+    Error(String),
+}

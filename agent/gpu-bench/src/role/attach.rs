@@ -1,0 +1,109 @@
+//! A process that attaches a model, and copies as much for comparison.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tetris_gpu_mirror::client::Acquired;
+use tetris_gpu_mirror::memory::{HostSlice, Protection};
+use tetris_store_layout::ObjectRef;
+
+use super::turns::{LONG, Turn, attach};
+use crate::BenchError;
+use crate::backend::{Backend, DeviceChoice};
+use crate::model::Model;
+use crate::process::Parent;
+
+/// Pinned memory and its destination are at most this long, and are used again for the rest of the model.
+pub const BUFFER_BYTES: u64 = 1 << 30;
+const GRANULE_BYTES: u64 = 2 << 20;
+
+/// What such a process needs to know.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AttachJob {
+    /// The server.
+    pub socket: PathBuf,
+    /// What it attaches.
+    pub model: Model,
+}
+
+/// How long it took.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Attached {
+    /// Loading the driver and making the process's context.
+    pub context_s: f64,
+    /// The first model of the process.
+    pub first: Turn,
+    /// The same model, after it was released.
+    pub again: Turn,
+    /// Copying as many bytes from pinned memory.
+    pub copy_s: f64,
+}
+
+/// Bytes of the buffers for copying a model.
+pub fn buffer_bytes(model_bytes: u64) -> u64 {
+    let bytes = model_bytes.min(BUFFER_BYTES);
+    bytes.next_multiple_of(GRANULE_BYTES)
+}
+
+/// Attaches and copies.
+pub fn run<D: Backend>(
+    choice: DeviceChoice,
+    job: &AttachJob,
+    parent: &mut Parent,
+) -> Result<(), BenchError> {
+    let start = Instant::now();
+    let device = Arc::new(D::open(choice)?);
+    // The context exists only once something is asked of it.
+    device.info()?;
+    let context_s = start.elapsed().as_secs_f64();
+    let (held, first) = attach(&device, &job.socket, &job.model)?;
+    check(&held, &job.model)?;
+    held.release()?;
+    let (held, again) = attach(&device, &job.socket, &job.model)?;
+    held.release()?;
+    let copy_s = copy(&*device, job.model.bytes())?.as_secs_f64();
+    parent.tell(&Attached {
+        context_s,
+        first,
+        again,
+        copy_s,
+    })
+}
+
+/// Reads the smallest object back: what is mapped is the model.
+fn check<D: Backend>(held: &Acquired<D>, model: &Model) -> Result<(), BenchError> {
+    let objects = model.tensors.iter().map(|tensor| tensor.object);
+    let Some(smallest) = objects.min_by_key(|object| object.len) else {
+        return Ok(());
+    };
+    if ObjectRef::of(&held.read(&smallest.id, LONG)?) == smallest {
+        return Ok(());
+    }
+    let id = smallest.id;
+    Err(BenchError::Bug(format!(
+        "expected the bytes of {id} on the device, found others"
+    )))
+}
+
+/// Copies `bytes` from pinned memory. Memory is taken before, and touched once, so that nothing but copying is measured.
+fn copy<D: Backend>(device: &D, bytes: u64) -> Result<Duration, BenchError> {
+    let length = buffer_bytes(bytes);
+    let from = HostSlice::whole(Arc::new(device.pinned(length as usize)?));
+    let chunk = device.create(length)?;
+    let to = device.map(device.reserve(length)?, &chunk, Protection::ReadWrite)?;
+    let to = Arc::new(to);
+    let mut stream = device.stream()?;
+    device.copy_in(&mut stream, &to, 0, from.clone())?;
+    device.synchronise(&mut stream)?;
+    let start = Instant::now();
+    let mut left = bytes;
+    while left > 0 {
+        let part = left.min(length);
+        device.copy_in(&mut stream, &to, 0, from.part(0, part)?)?;
+        left -= part;
+    }
+    device.synchronise(&mut stream)?;
+    Ok(start.elapsed())
+}

@@ -1,0 +1,86 @@
+//! What the processes of a measure do.
+//!
+//! A role that a measure adds is a variant of [`Job`] and an arm of [`run`]; its code belongs into a module beside the measure's.
+
+pub mod attach;
+pub mod hold;
+pub mod serve;
+pub mod transfers;
+pub mod turns;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tetris_gpu_mirror::memory::cuda::VmmDevice;
+use tetris_gpu_mirror::memory::host::HostDevice;
+
+use crate::BenchError;
+use crate::backend::{Backend, DeviceChoice};
+use crate::process::Parent;
+
+/// What a child is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// Process id of the one that tells it.
+    pub parent: u32,
+    /// The device to open.
+    pub device: DeviceChoice,
+    /// What to do.
+    pub job: Job,
+}
+
+/// What a child does.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Job {
+    /// Removes a directory when the parent has ended.
+    Janitor {
+        /// The directory.
+        folder: PathBuf,
+    },
+    /// Serves a store's clients.
+    Serve(serve::ServeJob),
+    /// Asks for one model after the other.
+    Turns(turns::TurnsJob),
+    /// Attaches a model, and copies as much.
+    Attach(attach::AttachJob),
+    /// Holds a context, and perhaps a model.
+    Hold(hold::HoldJob),
+    /// Copies to the device in several ways.
+    Transfers(transfers::TransfersJob),
+}
+
+impl Job {
+    /// Its name, for messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Janitor { .. } => "janitor",
+            Self::Serve(_) => "server",
+            Self::Turns(_) => "client",
+            Self::Attach(_) => "attach",
+            Self::Hold(_) => "hold",
+            Self::Transfers(_) => "transfers",
+        }
+    }
+}
+
+/// Does what an order says, on the device that it names.
+pub(crate) fn run(order: Order, parent: &mut Parent) -> Result<(), BenchError> {
+    match order.device {
+        DeviceChoice::Cuda(_) => run_on::<VmmDevice>(order, parent),
+        DeviceChoice::StandIn { .. } => run_on::<HostDevice>(order, parent),
+    }
+}
+
+fn run_on<D: Backend>(order: Order, parent: &mut Parent) -> Result<(), BenchError> {
+    let device = order.device;
+    match order.job {
+        // It has no device: see `process::serve`.
+        Job::Janitor { .. } => Ok(()),
+        Job::Serve(job) => serve::run::<D>(device, &job, parent),
+        Job::Turns(job) => turns::run::<D>(device, &job, parent),
+        Job::Attach(job) => attach::run::<D>(device, &job, parent),
+        Job::Hold(job) => hold::run::<D>(device, &job, parent),
+        Job::Transfers(job) => transfers::run::<D>(device, &job, parent),
+    }
+}

@@ -1,0 +1,103 @@
+//! Copies to the device: as the mirror makes them, and plain ones from pinned memory.
+
+mod target;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use tetris_gpu_mirror::copy::{Executor, Report};
+use tetris_store_layout::Store;
+
+use self::target::Target;
+use super::serve::executor;
+use crate::BenchError;
+use crate::backend::{Backend, DeviceChoice};
+use crate::model::Model;
+use crate::process::Parent;
+
+/// What such a process needs to know.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TransfersJob {
+    /// The store.
+    pub store: PathBuf,
+    /// What is copied.
+    pub model: Model,
+    /// Length of chunks.
+    pub chunk_bytes: u64,
+    /// Size of groups.
+    pub group_bytes: u64,
+}
+
+/// Before the rounds.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct First {
+    /// The first copy from the store, which registers its pages.
+    pub copy_s: f64,
+    /// How much of it came from the store's own pages; the rest went through pinned buffers.
+    pub direct_bytes: u64,
+}
+
+/// How long each kind of copy took, in seconds.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Round {
+    /// From pinned memory: nothing but `cuMemcpyHtoDAsync`.
+    pub pinned_s: f64,
+    /// From the store's pages, which are registered.
+    pub direct_s: f64,
+    /// The same, with registering them before and giving that up after.
+    pub registering_s: f64,
+    /// Through the ring of pinned buffers.
+    pub staged_s: f64,
+}
+
+/// Copies a round each time the parent wants one.
+pub fn run<D: Backend>(
+    choice: DeviceChoice,
+    job: &TransfersJob,
+    parent: &mut Parent,
+) -> Result<(), BenchError> {
+    let device = Arc::new(D::open(choice)?);
+    let store = Store::open(&job.store)?;
+    let target = Target::new(Arc::clone(&device), &store, job)?;
+    let all = job.model.bytes();
+    let new = |limit| {
+        executor(job.group_bytes, limit).map(|config| Executor::new(Arc::clone(&device), config))
+    };
+    let (mut direct, mut registering) = (new(all)?, new(all)?);
+    let mut staged = new(0)?;
+    let (copy_s, report) = timed(|| target.load(&mut direct))?;
+    // The other two make their streams and buffers; plain copies make theirs.
+    target.load(&mut staged)?;
+    target.load(&mut registering)?;
+    registering.unpin();
+    target.copy_pinned()?;
+    parent.tell(&First {
+        copy_s,
+        direct_bytes: report.direct_bytes,
+    })?;
+    while parent.wait() {
+        let (pinned_s, ()) = timed(|| target.copy_pinned())?;
+        let (direct_s, _) = timed(|| target.load(&mut direct))?;
+        let (staged_s, _) = timed(|| target.load(&mut staged))?;
+        let (registering_s, _) = timed(|| -> Result<Report, BenchError> {
+            let report = target.load(&mut registering)?;
+            registering.unpin();
+            Ok(report)
+        })?;
+        parent.tell(&Round {
+            pinned_s,
+            direct_s,
+            registering_s,
+            staged_s,
+        })?;
+    }
+    Ok(())
+}
+
+fn timed<T>(run: impl FnOnce() -> Result<T, BenchError>) -> Result<(f64, T), BenchError> {
+    let start = Instant::now();
+    let done = run()?;
+    Ok((start.elapsed().as_secs_f64(), done))
+}

@@ -1,0 +1,87 @@
+//! A model's place on the device, and where it comes from.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tetris_gpu_mirror::arena::{Arena, ChunkId};
+use tetris_gpu_mirror::copy::{Executor, Report, TransferPlan};
+use tetris_gpu_mirror::memory::{HostSlice, Mapped, Protection};
+use tetris_gpu_mirror::residency::Copy;
+use tetris_store_layout::{Access, ObjectId, Store};
+
+use super::TransfersJob;
+use crate::BenchError;
+use crate::backend::Backend;
+use crate::role::serve::arena;
+
+/// Chunks in which a model has its places, as the mirror gives them, and the bytes that belong there.
+pub(super) struct Target<D: Backend> {
+    device: Arc<D>,
+    plan: TransferPlan,
+    chunks: BTreeMap<ChunkId, Arc<D::Mapping>>,
+    sources: BTreeMap<ObjectId, HostSlice>,
+    /// As long as the model.
+    pinned: HostSlice,
+    stream: Mutex<D::Stream>,
+}
+
+impl<D: Backend> Target<D> {
+    pub fn new(device: Arc<D>, store: &Store, job: &TransfersJob) -> Result<Self, BenchError> {
+        let objects = job.model.tensors.iter().map(|tensor| tensor.object);
+        let wanted: Vec<_> = objects
+            .clone()
+            .map(|object| (object.id, object.len))
+            .collect();
+        let placement = Arena::new(arena(job.chunk_bytes)?).place(&wanted, u64::MAX);
+        let placement = placement.map_err(|error| BenchError::Bug(error.to_string()))?;
+        let places = wanted.iter().zip(&placement.places);
+        let copies = places.map(|((object, _), place)| Copy {
+            object: *object,
+            place: *place,
+        });
+        let plan = TransferPlan::new(&copies.collect::<Vec<_>>(), job.group_bytes);
+        let mut chunks = BTreeMap::new();
+        for new in &placement.created {
+            let chunk = device.create(new.bytes)?;
+            let range = device.reserve(new.bytes)?;
+            let mapping = device.map(range, &chunk, Protection::ReadWrite)?;
+            chunks.insert(new.id, Arc::new(mapping));
+        }
+        let mut sources = BTreeMap::new();
+        for object in objects {
+            let mapping = store.map(&object, Access::ReadOnly)?;
+            let mapping = mapping.ok_or(BenchError::NoObject(object.id))?;
+            sources.insert(object.id, HostSlice::whole(Arc::new(mapping)));
+        }
+        let pinned = device.pinned(job.model.bytes() as usize)?;
+        let stream = Mutex::new(device.stream()?);
+        Ok(Self {
+            device,
+            plan,
+            chunks,
+            sources,
+            pinned: HostSlice::whole(Arc::new(pinned)),
+            stream,
+        })
+    }
+
+    /// Copies the model as the mirror does.
+    pub fn load(&self, executor: &mut Executor<D>) -> Result<Report, BenchError> {
+        let source = |id: &ObjectId| self.sources.get(id).cloned();
+        Ok(executor.run(&self.plan, &source, &self.chunks, &mut |_| {})?)
+    }
+
+    /// Copies as many bytes from pinned memory to the same chunks, with as few calls as there are chunks.
+    pub fn copy_pinned(&self) -> Result<(), BenchError> {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = self.pinned.bytes().len() as u64;
+        let mut at = 0;
+        for chunk in self.chunks.values() {
+            let len = chunk.bytes().min(total - at);
+            self.device
+                .copy_in(&mut stream, chunk, 0, self.pinned.part(at, len)?)?;
+            at += len;
+        }
+        Ok(self.device.synchronise(&mut stream)?)
+    }
+}

@@ -1,0 +1,83 @@
+//! A client that asks for one model after the other, each when it is told to.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tetris_gpu_mirror::client::{Acquired, Client, Wanted};
+
+use crate::BenchError;
+use crate::backend::{Backend, DeviceChoice};
+use crate::model::Model;
+use crate::process::Parent;
+
+/// Longer than any copy takes: who waits as long has found a fault.
+pub const LONG: Duration = Duration::from_mins(10);
+
+/// What such a client needs to know.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TurnsJob {
+    /// The server.
+    pub socket: PathBuf,
+    /// What it asks for, in turn.
+    pub models: Vec<Model>,
+}
+
+/// How long a turn took, in seconds since it began.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Turn {
+    /// Until the server was there.
+    pub connected_s: f64,
+    /// Until everything was mapped.
+    pub mapped_s: f64,
+    /// Until all of it had arrived.
+    pub arrived_s: f64,
+    /// Bytes of the chunks that are mapped.
+    pub mapped_bytes: u64,
+}
+
+/// Gets a model, all of it, and says how long that took.
+pub fn attach<D: Backend>(
+    device: &Arc<D>,
+    socket: &std::path::Path,
+    model: &Model,
+) -> Result<(Acquired<D>, Turn), BenchError> {
+    let wanted = Wanted {
+        wait: LONG,
+        ..Wanted::new(model.wanted())
+    };
+    let start = Instant::now();
+    let client = Client::connect(socket, D::KIND, LONG)?;
+    let connected = start.elapsed();
+    let held = client.acquire(Arc::clone(device), &wanted, &mut |_| {})?;
+    let mapped = start.elapsed();
+    held.wait_all(LONG)?;
+    let arrived = start.elapsed();
+    let turn = Turn {
+        connected_s: connected.as_secs_f64(),
+        mapped_s: mapped.as_secs_f64(),
+        arrived_s: arrived.as_secs_f64(),
+        mapped_bytes: held.mapped_bytes(),
+    };
+    Ok((held, turn))
+}
+
+/// Takes turns until the parent has enough.
+pub fn run<D: Backend>(
+    device: DeviceChoice,
+    job: &TurnsJob,
+    parent: &mut Parent,
+) -> Result<(), BenchError> {
+    let device = Arc::new(D::open(device)?);
+    parent.tell(&())?;
+    for model in job.models.iter().cycle() {
+        if !parent.wait() {
+            break;
+        }
+        let (held, turn) = attach(&device, &job.socket, model)?;
+        held.release()?;
+        parent.tell(&turn)?;
+    }
+    Ok(())
+}

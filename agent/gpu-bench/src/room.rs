@@ -1,0 +1,91 @@
+//! Whether there is room for a run, before it begins.
+
+use std::path::Path;
+
+use rustix::fs::statvfs;
+
+use crate::BenchError;
+use crate::machine::meminfo;
+use crate::measure::Needs;
+use crate::units::bytes;
+
+/// What the kernel and other programs need besides.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// Checks that a model of `model_bytes` fits into `folder`, and what the measures need into host memory and device. On the
+/// stand-in, device memory is host memory too.
+pub(crate) fn check(
+    folder: &Path,
+    model_bytes: u64,
+    needs: Needs,
+    device_free_bytes: Option<u64>,
+) -> Result<(), BenchError> {
+    let files = model_bytes + needs.file_bytes;
+    let found = statvfs(folder).map_err(BenchError::io("look at", folder))?;
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let place = format!("free space in `{}`", folder.display());
+    expect(
+        place,
+        files + files / 64,
+        free,
+        "choose a smaller --bytes or another --store-dir",
+    )?;
+    let device = match device_free_bytes {
+        Some(free) => {
+            expect(
+                "free device memory".to_owned(),
+                needs.device_bytes,
+                free,
+                "choose a smaller --bytes, or --only what needs less",
+            )?;
+            0
+        }
+        None => needs.device_bytes,
+    };
+    let host = files + needs.host_bytes + device + SPARE_BYTES;
+    let free = meminfo("MemAvailable").unwrap_or(u64::MAX);
+    expect(
+        "available host memory".to_owned(),
+        host,
+        free,
+        "choose a smaller --bytes, or --only what needs less",
+    )
+}
+
+fn expect(what: String, needed: u64, found: u64, next: &'static str) -> Result<(), BenchError> {
+    if found >= needed {
+        return Ok(());
+    }
+    Err(BenchError::Room {
+        what,
+        needed: bytes(needed as f64),
+        found: bytes(found as f64),
+        next,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let folder = Path::new("/dev/shm");
+        let found =
+            |model, needs, device| check(folder, model, needs, device).unwrap_err().to_string();
+        let none = Needs::default();
+        assert!(check(folder, 1, none, None).is_ok());
+        assert!(found(1 << 60, none, None).contains("`/dev/shm`"));
+        let device = Needs {
+            device_bytes: 11,
+            ..none
+        };
+        assert!(check(folder, 1, device, Some(11)).is_ok());
+        assert!(found(1, device, Some(10)).contains("device memory"));
+        let device = Needs {
+            device_bytes: 1 << 60,
+            ..none
+        };
+        assert!(found(1, device, None).contains("host memory"));
+    }
+}

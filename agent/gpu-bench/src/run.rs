@@ -1,0 +1,229 @@
+//! A run from its beginning to its end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use tetris_gpu_mirror::memory::cuda::VmmDevice;
+use tetris_gpu_mirror::memory::host::HostDevice;
+use tetris_gpu_mirror::memory::{DeviceInfo, MemoryError};
+use tetris_store_layout::{CreateOptions, Store};
+
+use crate::backend::{Backend, DeviceChoice};
+use crate::bench::{Bench, capacity_for};
+use crate::calibrate::group_bytes;
+use crate::machine::machine;
+use crate::measure::{Name, Needs};
+use crate::model::{Header, Model, import, make, shapes};
+use crate::process::{Janitor, Launcher, serve};
+use crate::report::{Device, Measured, ModelReport, Outcome, Report, SCHEMA, STAND_IN, Settings};
+use crate::{BenchError, GpuBenchArgs, role, room};
+
+/// Measures, and removes what it wrote. `leading` are the arguments of this program before those of `args`: the names
+/// of subcommands. A process of a measure returns no report.
+pub fn run(args: &GpuBenchArgs, leading: &[&str]) -> Result<Option<Report>, BenchError> {
+    if args.role {
+        serve(role::run)?;
+        return Ok(None);
+    }
+    let source = Source::of(args)?;
+    let report = if args.stand_in {
+        // Enough for two models; memory that nothing is in costs nothing.
+        let bytes = 4 * capacity_for(source.bytes(), args.chunk_bytes);
+        measure::<HostDevice>(args, &source, leading, DeviceChoice::StandIn { bytes })
+    } else {
+        measure::<VmmDevice>(args, &source, leading, DeviceChoice::Cuda(args.device))
+    };
+    report.map(Some)
+}
+
+/// Where the model comes from.
+enum Source {
+    Made(Vec<(String, Vec<usize>)>),
+    File(Header),
+}
+
+impl Source {
+    fn of(args: &GpuBenchArgs) -> Result<Self, BenchError> {
+        match &args.model {
+            Some(path) => Header::read(path).map(Self::File),
+            None => Ok(Self::Made(shapes(args.bytes))),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Made(shapes) => {
+                let elements = shapes
+                    .iter()
+                    .map(|(_, shape)| shape.iter().product::<usize>());
+                elements.sum::<usize>() as u64 * 2
+            }
+            Self::File(header) => header.bytes(),
+        }
+    }
+
+    fn publish(&self, store: &Store) -> Result<Model, BenchError> {
+        let bar = ProgressBar::new(self.bytes());
+        let template = "writing the model [{bar:30}] {bytes}/{total_bytes}, {bytes_per_sec}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        let done = |bytes| bar.inc(bytes);
+        let model = match self {
+            Self::Made(shapes) => make(store, shapes, &done),
+            Self::File(header) => import(store, header, &done),
+        };
+        bar.finish_and_clear();
+        model
+    }
+
+    fn path(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Made(_) => None,
+            Self::File(header) => Some(&header.path),
+        }
+    }
+}
+
+fn open<D: Backend>(choice: DeviceChoice) -> Result<Arc<D>, BenchError> {
+    match D::open(choice) {
+        Ok(device) => Ok(Arc::new(device)),
+        Err(error @ MemoryError::NoDriver { .. }) => Err(BenchError::NoDevice(error)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn measure<D: Backend>(
+    args: &GpuBenchArgs,
+    source: &Source,
+    leading: &[&str],
+    choice: DeviceChoice,
+) -> Result<Report, BenchError> {
+    let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let device = open::<D>(choice)?;
+    let info = device.info()?;
+    let names = match args.only.as_slice() {
+        [] => Name::value_variants(),
+        some => some,
+    };
+    let mut settings = settings(args);
+    let needs = needs::<D>(names, source.bytes(), &settings);
+    let free = (!D::STAND_IN).then_some(info.free_bytes);
+    room::check(&args.store_dir, source.bytes(), needs, free)?;
+    settings.group_bytes = group_bytes(&*device)?;
+    let launcher = Launcher::new(leading);
+    let janitor = Janitor::start(&launcher, &args.store_dir)?;
+    let root = janitor.folder.join("store");
+    let store = Arc::new(Store::create(root, &CreateOptions::default())?);
+    let bench = Bench {
+        device,
+        info,
+        choice,
+        model: source.publish(&store)?,
+        store,
+        folder: janitor.folder.clone(),
+        settings,
+        python: args.python.clone(),
+        launcher,
+    };
+    let measures = names.iter().map(|name| take(*name, &bench)).collect();
+    let report = report(date, &bench, source, measures);
+    janitor.end()?;
+    Ok(report)
+}
+
+fn settings(args: &GpuBenchArgs) -> Settings {
+    Settings {
+        rounds: args.rounds,
+        processes: args.processes,
+        transfer_bytes: args.transfer_bytes,
+        chunk_bytes: args.chunk_bytes,
+        group_bytes: 0,
+    }
+}
+
+/// The most that any of the measures needs, of each kind; files stay until the end.
+fn needs<D: Backend>(names: &[Name], model_bytes: u64, settings: &Settings) -> Needs {
+    let each = names
+        .iter()
+        .map(|name| name.measure::<D>().needs(model_bytes, settings));
+    each.fold(Needs::default(), |all, one| Needs {
+        device_bytes: all.device_bytes.max(one.device_bytes),
+        host_bytes: all.host_bytes.max(one.host_bytes),
+        file_bytes: all.file_bytes + one.file_bytes,
+    })
+}
+
+fn take<D: Backend>(name: Name, bench: &Bench<D>) -> Measured {
+    let measure = name.measure::<D>();
+    say(&format!("measuring {}: {}", name.text(), measure.about()));
+    let outcome = match measure.skip(bench) {
+        Some(reason) => Outcome::Skipped { reason },
+        None => match measure.take(bench) {
+            Ok(mut findings) => {
+                if !D::STAND_IN {
+                    findings.judge();
+                }
+                Outcome::Measured(findings)
+            }
+            Err(error) => Outcome::Failed {
+                reason: error.to_string(),
+            },
+        },
+    };
+    Measured {
+        name: name.text(),
+        about: measure.about(),
+        outcome,
+    }
+}
+
+fn report<D: Backend>(
+    date: String,
+    bench: &Bench<D>,
+    source: &Source,
+    measures: Vec<Measured>,
+) -> Report {
+    let DeviceInfo {
+        uuid,
+        name,
+        total_bytes,
+        ..
+    } = bench.info.clone();
+    let sizes = bench.model.tensors.iter().map(|tensor| tensor.object.len);
+    Report {
+        schema: SCHEMA,
+        date,
+        version: env!("CARGO_PKG_VERSION"),
+        machine: machine(),
+        device: Device {
+            stand_in: D::STAND_IN,
+            name,
+            uuid: uuid.to_string(),
+            total_bytes,
+            driver: D::driver_version(),
+        },
+        model: ModelReport {
+            file: source.path().map(|path| path.display().to_string()),
+            bytes: bench.model.bytes(),
+            tensors: bench.model.tensors.len(),
+            largest_bytes: sizes.max().unwrap_or(0),
+        },
+        settings: bench.settings.clone(),
+        measures,
+        notes: if D::STAND_IN {
+            vec![STAND_IN.to_owned()]
+        } else {
+            Vec::new()
+        },
+    }
+}
+
+/// Says on standard error what is being done.
+#[expect(clippy::print_stderr, reason = "progress of a command")]
+pub(crate) fn say(what: &str) {
+    eprintln!("{what}");
+}
