@@ -1,8 +1,8 @@
 //! The same rules on real devices. On a machine with one:
 //!
-//!     cargo test -p tetris-gpu-mirror --test cuda -- --ignored cuda_
+//!     cargo test -p tetris-gpu-mirror --test cuda --test compute -- --ignored --nocapture cuda_
 //!
-//! `TETRIS_CUDA_DEVICE` chooses the device (0). Without a driver only the first test has something to say.
+//! `TETRIS_CUDA_DEVICE` chooses the device (0). Without a device the same tests run with the fake driver (`fake-driver/README.md`).
 
 #![allow(
     clippy::print_stdout,

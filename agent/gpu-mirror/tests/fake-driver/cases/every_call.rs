@@ -11,7 +11,7 @@ use crate::fake_driver::FakeDriver;
 use crate::mirror::MIB;
 
 /// What ends the life of something.
-const CLEAN_UP: [&str; 13] = [
+pub const CLEAN_UP: [&str; 13] = [
     "cuCtxPopCurrent_v2",
     "cuCtxPushCurrent_v2",
     "cuDevicePrimaryCtxRelease_v2",
@@ -27,7 +27,7 @@ const CLEAN_UP: [&str; 13] = [
     "cuStreamSynchronize",
 ];
 
-const OTHERS: [&str; 25] = [
+pub const OTHERS: [&str; 25] = [
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",
     "cuDeviceGetName",
