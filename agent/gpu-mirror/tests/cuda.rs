@@ -268,7 +268,7 @@ fn with_the_fake_driver(options: &[(&str, i32)]) -> String {
     let driver = options
         .iter()
         .fold(FakeDriver::new(), |driver, (name, value)| {
-            driver.with(name, value)
+            driver.with(name, *value)
         });
     let said = driver.run(&["cuda_"]);
     driver.check();

@@ -82,10 +82,13 @@ impl FakeDriver {
     }
 
     /// Sets an option: see README.md beside this file.
-    pub fn with(mut self, option: &str, value: impl ToString) -> Self {
-        self.options
-            .push((format!("FAKE_CUDA_{option}"), value.to_string()));
-        self
+    pub fn with(self, option: &str, value: i32) -> Self {
+        self.with_variable(&format!("FAKE_CUDA_{option}"), &value.to_string())
+    }
+
+    /// Makes calls fail: `NAME:CODE[:FIRST[:COUNT]]`.
+    pub fn failing(self, calls: &str) -> Self {
+        self.with_variable("FAKE_CUDA_FAIL", calls)
     }
 
     /// Sets a variable of the environment for the tests themselves.

@@ -33,7 +33,7 @@ fn says(driver: FakeDriver, text: &str) {
 
 #[test]
 fn a_driver_that_cannot_start_says_why() {
-    let broken = |code: u32| FakeDriver::new().with("INIT", code);
+    let broken = |code: i32| FakeDriver::new().with("INIT", code);
     says(broken(100), "cuInit answered CUDA_ERROR_NO_DEVICE (100)");
     says(broken(803), "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)");
     says(broken(34), "CUDA_ERROR_STUB_LIBRARY (34)");

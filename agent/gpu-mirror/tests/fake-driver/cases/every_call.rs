@@ -124,7 +124,7 @@ const TIMES: u32 = 4;
 fn fails_once(call: &str) {
     for at in 1..=TIMES {
         let driver = FakeDriver::new()
-            .with("FAIL", format!("{call}:999:{at}:1"))
+            .failing(&format!("{call}:999:{at}:1"))
             .with("READ_ONLY_REGISTER", 1)
             .with("DELAY_US", 0);
         let said = driver.run_one("every_call::all_calls");

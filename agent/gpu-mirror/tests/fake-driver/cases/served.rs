@@ -225,7 +225,7 @@ fn what_cannot_be_registered_is_staged() {
             // No memory may be locked.
             FakeDriver::new()
                 .with("READ_ONLY_REGISTER", 1)
-                .with("FAIL", "cuMemHostRegister_v2:2"),
+                .failing("cuMemHostRegister_v2:2"),
             format!("direct 0 staged {all}"),
         ),
     ] {
@@ -369,7 +369,7 @@ fn a_server_loads_after_a_call_that_failed() {
     for call in every_call::OTHERS.iter().chain(&every_call::CLEAN_UP) {
         for at in 1..=3 {
             let fail = format!("{call}:999:{at}:1");
-            let driver = FakeDriver::new().with("FAIL", fail).with("DELAY_US", 0);
+            let driver = FakeDriver::new().failing(&fail).with("DELAY_US", 0);
             let said = driver.run_one("served::server_with_a_driver_that_fails_once");
             assert_eq!(driver.remembers("misuse"), "", "{call} {at}: {said}");
             if !every_call::CLEAN_UP.contains(call) {
