@@ -6,6 +6,8 @@
 
 #[path = "compute/mod.rs"]
 mod cases;
+#[path = "fake-driver/harness.rs"]
+mod fake_driver;
 
 use std::sync::Arc;
 
@@ -228,4 +230,14 @@ fn cuda_products_with_descriptors_are_those_of_exact_arithmetic_but_for_rounding
 fn cuda_products_with_legacy_memory_are_those_of_exact_arithmetic_but_for_rounding() {
     check_many(IpcDevice::open(number()).unwrap());
     products_follow_each_other(IpcDevice::open(number()).unwrap());
+}
+
+/// The two above with the fake driver: the kernels are C there, so it shows what we tell the driver and not what the assembler's text does.
+#[test]
+fn the_tests_for_gpus_pass_with_the_fake_driver() {
+    for delay in [0, -1] {
+        let driver = fake_driver::FakeDriver::new().with("DELAY_US", delay);
+        driver.run(&["cuda_"]);
+        driver.check();
+    }
 }
