@@ -55,7 +55,7 @@ fn a_function_more_takes_what_differs_and_no_base() {
 /// Three matrices of F32, 6 MB each.
 fn write_model(path: &Path) {
     let bytes = |seed: u32| -> Vec<u8> {
-        let number = |at: u32| ((at * seed) % 1000) as f32 / 1000.0 - 0.5;
+        let number = |at: u32| (at.wrapping_mul(seed) % 1000) as f32 / 1000.0 - 0.5;
         (0..1_500_000u32)
             .map(number)
             .flat_map(f32::to_le_bytes)
