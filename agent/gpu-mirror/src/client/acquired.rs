@@ -81,6 +81,14 @@ impl<D: DeviceMemory> Acquired<D> {
         object.ok_or(ClientError::NoObject(*id))
     }
 
+    /// The mapping that an object lies in, and its offset there: for kernels.
+    pub fn mapping(&self, id: &ObjectId) -> Result<(&D::Mapping, u64), ClientError> {
+        let (_, chunk, offset) = self.find(id)?;
+        let mapping = self.mappings.get(chunk);
+        let mapping = mapping.ok_or(ClientError::NoObject(*id))?;
+        Ok((mapping, offset))
+    }
+
     fn find(&self, id: &ObjectId) -> Result<(usize, usize, u64), ClientError> {
         let found = self.index.get(id).copied();
         found.ok_or(ClientError::NoObject(*id))
@@ -130,9 +138,7 @@ impl<D: DeviceMemory> Acquired<D> {
 
     /// Copies a part of an object from the device, and does not wait for the object: for checks.
     pub fn read_part(&self, id: &ObjectId, begin: u64, to: &mut [u8]) -> Result<(), ClientError> {
-        let (_, chunk, offset) = self.find(id)?;
-        let mapping = self.mappings.get(chunk);
-        let mapping = mapping.ok_or(ClientError::NoObject(*id))?;
+        let (mapping, offset) = self.mapping(id)?;
         let begin = offset.saturating_add(begin);
         Ok(self.device().read_back(mapping, begin, to)?)
     }
