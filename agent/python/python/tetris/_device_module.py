@@ -152,8 +152,9 @@ def _like(old: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
 
 
 def _move(module: torch.nn.Module, device: Any) -> None:
-    """Move what is not there yet, as ``module.to(device)`` does. What is on the meta device stays, since it has no
-    values.""" target = torch.device(device) with torch.no_grad():
+    """Move what is not there yet, as ``module.to(device)`` does. What has no values, on the meta device, stays."""
+    target = torch.device(device)
+    with torch.no_grad():
         for _, tensor in named_tensors(module):
             if not tensor.is_meta and tensor.device != target:
                 tensor.data = tensor.data.to(target)
