@@ -12,6 +12,7 @@ import torch
 from tetris import _native
 from tetris._agent import agent, logger
 from tetris._order import Order, order_for
+from tetris._safe_open import may_be_file
 from tetris.errors import GpuUnavailable, LoadError
 
 #: The device whose memory is the host's, of a mirror that runs without a GPU.
@@ -84,20 +85,39 @@ def mirror_device(device: Any) -> str | None:
     return f"cuda:{torch.cuda.current_device() if known.index is None else known.index}"
 
 
+def is_adapter(path: Any) -> bool:
+    """Whether a file is an adapter as PEFT names it: each process has its own, and may train it."""
+    return os.path.basename(os.fspath(path)) == "adapter_model.safetensors"
+
+
+def mirror_for(filename: Any, device: Any, private: Any = None) -> str | None:
+    """Return the device of the mirror's where a file is to be; `None` if it is to be loaded without the mirror.
+
+    Args:
+        filename: The file.
+        device: Where it is wanted.
+        private: Of which tensors copies are to be made; by default only of an adapter.
+    """
+    name = mirror_device(device)
+    if name is None or private is True or not may_be_file(filename):
+        return None
+    return None if private is None and is_adapter(filename) else name
+
+
 def open_mirrored(path: Any, device: str, order: Order = None) -> _native.DeviceModel | None:
     """Return the mirror's model for a file or directory; `None` if it is to be loaded without the mirror.
 
     The log says why, once for each device, and :func:`device_loads` counts it.
     """
-    from tetris import gpu
-
     try:
+        from tetris import gpu
+
         model = gpu.load(path, device, order=order_for(path, _names(path), order))
     except (LoadError, TypeError, ValueError) as error:
         # Whoever loads it otherwise says what is wrong.
         logger.debug("%s does not come from the GPU mirror: %s", path, error)
         return None
-    except (GpuUnavailable, OSError, RuntimeError) as error:
+    except (GpuUnavailable, OSError, RuntimeError, ImportError, AttributeError) as error:
         count_copied(path, device, error)
         return None
     with _lock:

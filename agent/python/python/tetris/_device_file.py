@@ -11,7 +11,7 @@ import torch
 
 from tetris import _native
 from tetris._agent import Mode
-from tetris._device import count_copied, mirror_device, open_mirrored, torch_device
+from tetris._device import count_copied, mirror_device, mirror_for, open_mirrored, torch_device
 from tetris._device_tensor import as_device_torch
 from tetris._order import Order
 from tetris.errors import GpuUnavailable
@@ -28,9 +28,9 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def mirrored_file(device: Any, order: Order) -> MirroredFile | None:
-    """Return what gives a file's tensors on a device; `None` if the device is none of the mirror's."""
-    name = mirror_device(device)
+def mirrored_file(filename: Any, device: Any, order: Order, private: bool | None) -> MirroredFile | None:
+    """Return what gives a file's tensors on a device; `None` if they are to be had without the mirror."""
+    name = mirror_for(filename, device, private)
     return None if name is None else MirroredFile(name, order)
 
 

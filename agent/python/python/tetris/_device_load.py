@@ -8,20 +8,19 @@ import torch
 
 from tetris import _native
 from tetris._agent import Mode
-from tetris._device import count_copied, mirror_device, open_mirrored, torch_device
+from tetris._device import count_copied, mirror_for, open_mirrored, torch_device
 from tetris._device_module import Arriving, named_tensors, place
 from tetris._device_tensor import WAIT_S, Private, as_device_torch, is_private
 from tetris._order import Order
-from tetris._safe_open import may_be_file
 from tetris.errors import GpuUnavailable
 
 
 def load_mirrored(
-    filename: Any, device: Any, mode: Mode, order: Order, private: Private
+    filename: Any, device: Any, mode: Mode, order: Order, private: Private | None
 ) -> dict[str, torch.Tensor] | None:
     """Return the tensors of a file in the mirror's memory; `None` if they are to be loaded without it."""
-    name = mirror_device(device)
-    if name is None or private is True or not may_be_file(filename):
+    name = mirror_for(filename, device, private)
+    if name is None:
         return None
     model = open_mirrored(filename, name, order)
     if model is None:
@@ -50,7 +49,7 @@ def load_model_mirrored(
     strict: bool,
     device: Any,
     order: Order,
-    private: Private,
+    private: Private | None,
     overlap: bool,
 ) -> tuple[list[str], list[str]] | None:
     """Load a file into a module that goes to a device; `None` if it is to be loaded without the mirror.
@@ -58,8 +57,8 @@ def load_model_mirrored(
     Raises:
         RuntimeError: Names are missing or unexpected, or shapes differ.
     """
-    name = mirror_device(device)
-    if name is None or private is True or not may_be_file(filename):
+    name = mirror_for(filename, device, private)
+    if name is None:
         return None
     model = open_mirrored(filename, name, order)
     if model is None:
@@ -82,7 +81,7 @@ def _place(
     filename: Any,
     model: _native.DeviceModel,
     tensors: dict[str, torch.Tensor],
-    private: Private,
+    private: Private | None,
     overlap: bool,
 ) -> tuple[list[str], list[str]]:
     target = torch_device(model.device)

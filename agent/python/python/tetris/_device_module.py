@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -43,15 +44,16 @@ class Arriving:
         self._module = weakref.ref(module)
         self._model = model
         self._filename = filename
+        self._lock = threading.Lock()
         # Tied tensors have several names, of which the file has one.
         watched = [(tensor, name) for name, tensor in named_tensors(module)]
         mirrored = {id(tensor) for tensor, name in watched if name in names}
         self._tensors = {name: tensor for tensor, name in watched if id(tensor) in mirrored and name in model}
         watched = [(tensor, name) for tensor, name in watched if name in self._tensors]
-        self._first_use = FirstUse(module, watched, self._wait_for)
+        self._first_use = FirstUse(module, watched, self._wait_for, self.wait_for_all)
         _arriving[module] = self
 
-    def wait_for_all(self, timeout: float) -> None:
+    def wait_for_all(self, timeout: float = WAIT_S) -> None:
         """Wait for what has not been used yet."""
         try:
             self._model.wait(timeout=timeout)
@@ -80,12 +82,16 @@ class Arriving:
         """Load what the mirror does not give without it."""
         from tetris.torch import load_file
 
-        count_copied(self._filename, self._model.device, reason)
-        device = torch_device(self._model.device)
-        loaded = load_file(self._filename, device=device, private=True)
-        with torch.no_grad():
-            for name, tensor in self._tensors.items():
-                tensor.data = loaded[name]
+        with self._lock:
+            tensors, self._tensors = self._tensors, {}
+            if not tensors:
+                return
+            count_copied(self._filename, self._model.device, reason)
+            device = torch_device(self._model.device)
+            loaded = load_file(self._filename, device=device, private=True)
+            with torch.no_grad():
+                for name, tensor in tensors.items():
+                    tensor.data = loaded[name]
 
 
 def named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -13,11 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-import torch
-
 from tetris import _native
 from tetris._agent import agent, logger
-from tetris._device import mirror_device
+from tetris._device import is_adapter, mirror_device
 from tetris._device_file import MirroredFile
 from tetris._torch_tensor import DTYPES
 from tetris.errors import LoadError
@@ -55,11 +53,17 @@ def planned(files: Sequence[str] | None, load_config: Any) -> Iterator[None]:
 def _plan_of(files: Sequence[str], load_config: Any) -> dict[str, MirroredFile]:
     device = _only_device(load_config.device_map)
     quantizer = load_config.hf_quantizer
-    if device is None or (quantizer is not None and not quantizer.pre_quantized) or agent().store is None:
+    # With a mesh of devices, each gets a part of each tensor.
+    if (
+        device is None
+        or load_config.device_mesh is not None
+        or (quantizer is not None and not quantizer.pre_quantized)
+        or agent().store is None
+    ):
         return {}
     plan = {}
     for path in files:
-        if not path.endswith(".safetensors"):
+        if not path.endswith(".safetensors") or is_adapter(path):
             return {}
         try:
             file = agent().open(path)
@@ -77,8 +81,8 @@ def _plan_of(files: Sequence[str], load_config: Any) -> dict[str, MirroredFile]:
 
 def _only_device(device_map: Any) -> str | None:
     """The device of the mirror's where the whole model goes, if there is one."""
-    devices = {str(device) if isinstance(device, torch.device) else device for device in (device_map or {}).values()}
-    return mirror_device(devices.pop()) if len(devices) == 1 else None
+    devices = {mirror_device(device) for device in (device_map or {}).values()}
+    return devices.pop() if len(devices) == 1 else None
 
 
 def _is_kept(file: _native.File, load_config: Any) -> bool:

@@ -63,16 +63,17 @@ def is_mirrored(tensor: torch.Tensor) -> bool:
     return _made.get(storage.data_ptr()) == storage.nbytes() > 0 and not storage.resizable()
 
 
-def is_private(name: str, private: Private) -> bool:
+def is_private(name: str, private: Private | None) -> bool:
     """Return whether a copy is to be made of the tensor of this name."""
-    if isinstance(private, bool):
-        return private
+    if private is None or isinstance(private, bool):
+        return bool(private)
     return private(name) if callable(private) else name in private
 
 
 def require_private(private: Any) -> None:
     """Raise TypeError if this does not choose tensors."""
-    if isinstance(private, str) or not (callable(private) or isinstance(private, (bool, Collection))):
+    known = private is None or callable(private) or isinstance(private, (bool, Collection))
+    if not known or isinstance(private, (str, bytes)):
         raise TypeError(f"private must be a bool, names, or a function of a name, found {private!r}")
 
 

@@ -11,20 +11,19 @@ from torch.overrides import TorchFunctionMode
 
 from tetris._torch_tensor import _flat
 
-#: What asks for no bytes.
+#: Properties and methods that ask for no bytes.
+_PROPERTIES = (
+    "_version device dtype grad grad_fn is_cuda is_leaf is_meta is_quantized is_sparse itemsize layout nbytes ndim "
+    "requires_grad shape"
+)
+_METHODS = (
+    "__len__ dim element_size get_device is_complex is_contiguous is_floating_point is_signed ndimension nelement numel "
+    "requires_grad_ size storage_offset stride"
+)
 _METADATA = frozenset(
-    getattr(torch.Tensor, name).__get__
-    for name in ("device", "dtype", "grad", "is_cuda", "is_leaf", "is_meta", "itemsize", "layout", "nbytes")
-) | frozenset(
-    getattr(torch.Tensor, name).__get__
-    for name in ("names", "ndim", "requires_grad", "shape", "grad_fn", "is_quantized", "is_sparse", "_version")
-) | frozenset(
-    getattr(torch.Tensor, name)
-    for name in (
-        "dim", "element_size", "get_device", "is_complex", "is_contiguous", "is_floating_point", "is_signed",
-        "ndimension", "nelement", "numel", "requires_grad_", "size", "storage_offset", "stride", "__len__",
-    )
-)  # fmt: skip
+    [getattr(torch.Tensor, name).__get__ for name in _PROPERTIES.split() if hasattr(torch.Tensor, name)]
+    + [getattr(torch.Tensor, name) for name in _METHODS.split() if hasattr(torch.Tensor, name)]
+)
 
 
 class FirstUse:
@@ -34,7 +33,8 @@ class FirstUse:
     function of torch takes it, as those do that use the weights of another module. Questions for the shape and the
     like are none.
 
-    Whatever a module does with its weights without being called is not seen.
+    Whatever a module does with its weights without being called is not seen, nor what compiled code does: when
+    torch.compile comes upon the module, another function is called, once.
     """
 
     def __init__(
@@ -42,8 +42,10 @@ class FirstUse:
         module: torch.nn.Module,
         watched: Iterable[tuple[torch.Tensor, str]],
         on_use: Callable[[list[str]], object],
+        on_compilation: Callable[[], object],
     ) -> None:
         self._on_use = on_use
+        self._on_compilation = on_compilation
         #: By the identity of tensors, which are kept so that it stays theirs.
         self._unused: dict[int, tuple[torch.Tensor, list[str]]] = {}
         for tensor, name in watched:
@@ -78,17 +80,26 @@ class FirstUse:
 
     def used(self, tensors: Iterable[Any]) -> None:
         """Say that tensors, or whatever else is among them, are used."""
+        running = self._running
+        if running.in_call:
+            return
         for tensor in tensors:
             found = self._unused.get(id(tensor))
             if found is not None:
-                # First the call, which may fail: then it is not used yet.
-                self._on_use(found[1])
+                running.in_call = True
+                try:
+                    # Before it counts as used: other threads are to come here too until this has returned.
+                    self._on_use(found[1])
+                finally:
+                    running.in_call = False
                 self._unused.pop(id(tensor), None)
 
     def _before(self, module: torch.nn.Module, _: Any) -> None:
         if torch.compiler.is_compiling():
-            # What happens here is not for a graph.
+            # What happens here is not for a graph: in the program's own terms, from here on.
             torch._dynamo.graph_break()
+            self._on_compilation()
+            return
         self.used([*module._parameters.values(), *module._buffers.values()])
         running = self._running
         if running.outermost is None:
@@ -121,6 +132,8 @@ class _Running(threading.local):
     outermost: torch.nn.Module | None = None
     mode: _Watch | None = None
     depth = 0
+    #: Whether it is `on_use` that uses tensors.
+    in_call = False
 
 
 class _Watch(TorchFunctionMode):

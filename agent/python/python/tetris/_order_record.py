@@ -46,10 +46,15 @@ def record_order(
 
     Raises:
         OSError: The order file cannot be written.
+        RuntimeError: The module is compiled.
     """
     recording = Recording()
+
+    def refuse() -> None:
+        raise RuntimeError("compiled code does not say what it uses: record the order of a module that is not compiled")
+
     named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    watch = FirstUse(module, [(tensor, name) for name, tensor in named], recording.names.extend)
+    watch = FirstUse(module, [(tensor, name) for name, tensor in named], recording.names.extend, refuse)
     try:
         yield recording
     finally:

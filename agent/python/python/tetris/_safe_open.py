@@ -75,7 +75,8 @@ class safe_open:
         mode: ``"copy_on_write"``, or ``"read_only"`` for tensors that cannot be written to
             (:class:`tetris.torch.ReadOnlyTensor`; read-only arrays for NumPy).
         order: In which order tensors come to a device; as of :func:`tetris.torch.load_file`.
-        private: Make copies on the device, without the node's GPU mirror.
+        private: Make copies on the device, without the node's GPU mirror. By default only of adapters, as of
+            :func:`tetris.torch.load_file`.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -100,7 +101,7 @@ class safe_open:
         backend: str = "mmap",
         mode: Mode = "copy_on_write",
         order: Order = None,
-        private: bool = False,
+        private: bool | None = None,
     ) -> None:
         require_mode(mode)
         self._device: MirroredFile | None = None
@@ -108,7 +109,7 @@ class safe_open:
             from tetris._device import torch_device
             from tetris._device_file import mirrored_file
 
-            self._device = None if private else mirrored_file(device, order)
+            self._device = mirrored_file(filename, device, order, private)
             device = torch_device(device)
         self._arguments = (framework, device, backend)
         self._mode = mode

@@ -67,7 +67,7 @@ def load_file(
     backend: str = "mmap",
     mode: Mode = "copy_on_write",
     order: Order = None,
-    private: Private = False,
+    private: Private | None = None,
 ) -> dict[str, torch.Tensor]:
     """Load a safetensors file, as ``safetensors.torch.load_file`` does, into shared memory.
 
@@ -85,8 +85,9 @@ def load_file(
             devices as well.
         order: In which order tensors come to the device: an order file, or names. By default that of
             :func:`record_order`, if there is one.
-        private: ``True``: copies for this process alone, without the mirror, as for adapters. Names, or a function of
-            a name: copies of these tensors. Without effect on the CPU, where a write makes copies.
+        private: ``True``: copies for this process alone, without the mirror. Names, or a function of a name: copies of
+            these tensors. By default all of PEFT's ``adapter_model.safetensors``, and nothing else. Without effect on
+            the CPU, where a write makes copies.
 
     Returns:
         The tensors by name, in the order of the file.
@@ -128,7 +129,7 @@ def load_model(
     backend: str = "mmap",
     overlap: bool = False,
     order: Order = None,
-    private: Private = False,
+    private: Private | None = None,
 ) -> tuple[list[str], list[str]]:
     """Load a file into a module, as ``safetensors.torch.load_model`` does, and let the module share its memory.
 
