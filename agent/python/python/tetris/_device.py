@@ -112,7 +112,7 @@ def open_mirrored(path: Any, device: str, order: Order = None) -> _native.Device
     try:
         from tetris import gpu
 
-        model = gpu.load(path, device, order=order_for(path, _names(path), order))
+        model = gpu.load(path, device, order=order_for(path, lambda: agent().open(path).tensors(), order))
     except (LoadError, TypeError, ValueError) as error:
         # Whoever loads it otherwise says what is wrong.
         logger.debug("%s does not come from the GPU mirror: %s", path, error)
@@ -123,7 +123,7 @@ def open_mirrored(path: Any, device: str, order: Order = None) -> _native.Device
     with _lock:
         _loads.mirrored += 1
         _loads.mirrored_bytes += model.nbytes
-    logger.debug("%s is on %s: %d of %d bytes are there", path, device, model.resident_bytes, model.nbytes)
+    logger.debug("%s is on %s: %d bytes", path, device, model.nbytes)
     return model
 
 
@@ -138,10 +138,3 @@ def count_copied(path: Any, device: str, reason: object) -> None:
         logger.warning("models are copied to %s, nothing is shared there: %s", device, reason)
     else:
         logger.info("%s is copied to %s: %s", path, device, reason)
-
-
-def _names(path: Any) -> list[str]:
-    """The names of a model's tensors, to choose from an order; empty if they are not to be had cheaply."""
-    if os.path.isdir(path):
-        return []
-    return list(agent().open(path).tensors())

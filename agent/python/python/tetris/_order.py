@@ -16,7 +16,7 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tetris._agent import logger
 
@@ -36,12 +36,14 @@ class OrderError(ValueError):
     """An order file that is none; the message says why."""
 
 
-def order_for(model: str | os.PathLike[str], names: Iterable[str], order: Order = None) -> list[str] | None:
+def order_for(
+    model: str | os.PathLike[str], names: Iterable[str] | Callable[[], Iterable[str]], order: Order = None
+) -> list[str] | None:
     """Return the names of a model's tensors in the order of their use, as far as it is known; `None` if it is not.
 
     Args:
         model: The model's file or directory.
-        names: The names of its tensors.
+        names: The names of its tensors, or a function that returns them if they are needed.
         order: Where to find the order. With `None` or `True`, in the places of :func:`places`.
 
     Never fails because of an order file.
@@ -56,7 +58,7 @@ def order_for(model: str | os.PathLike[str], names: Iterable[str], order: Order 
         wanted = [name for name in order if isinstance(name, str)]
     if wanted is None:
         return None
-    known = set(names)
+    known = set(names() if callable(names) else names)
     return [name for name in dict.fromkeys(wanted) if name in known] or None
 
 
