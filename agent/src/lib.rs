@@ -39,6 +39,8 @@ mod unknown;
 mod worker;
 
 pub mod daemon;
+#[cfg(feature = "gpu")]
+pub mod device;
 pub mod gc;
 pub mod header;
 pub mod hub;

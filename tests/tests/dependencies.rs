@@ -36,8 +36,8 @@ const LAYOUT_MAY: [&str; 7] = [
 /// Who may depend directly on which packages of this workspace, besides the store's layout.
 const MAY: [(&str, &[&str]); 16] = [
     ("tetris-store-layout", &[]),
-    ("tetris-agent", &[]),
-    ("tetris-python", &["tetris-agent", "tetris-gpu-mirror"]),
+    ("tetris-agent", &["tetris-gpu-mirror"]),
+    ("tetris-python", &["tetris-agent"]),
     ("tetris-gpu-mirror", &[]),
     ("tetris-reclaimer-core", &[]),
     (

@@ -162,6 +162,10 @@ impl DeviceMemory for Defective {
         self.inner.read_back(from, offset, to)
     }
 
+    fn finish(&self) -> Result<(), MemoryError> {
+        self.inner.finish()
+    }
+
     fn pinned(&self, bytes: usize) -> Result<HostPinned, MemoryError> {
         self.inner.pinned(bytes)
     }

@@ -2,6 +2,7 @@
 //! memory over without another binding.
 #![expect(unsafe_code, reason = "DLPack is C structures behind a capsule")]
 
+use std::any::Any;
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -18,10 +19,13 @@ pub(crate) const CPU: (i32, i32) = (1, 0);
 
 const UNVERSIONED: &CStr = c"dltensor";
 const VERSIONED: &CStr = c"dltensor_versioned";
+/// `kDLCUDA`; the number is the driver's.
+pub(crate) const CUDA: i32 = 2;
+
 /// `DLPACK_FLAG_BITMASK_READ_ONLY`
-const READ_ONLY: u64 = 1;
+pub(crate) const READ_ONLY: u64 = 1;
 /// `DLPACK_FLAG_BITMASK_IS_COPIED`
-const IS_COPIED: u64 = 2;
+pub(crate) const IS_COPIED: u64 = 2;
 
 /// What the consumer asks for.
 pub(crate) struct Request<'py> {
@@ -83,8 +87,20 @@ struct Export<M> {
     managed: M,
     shape: Vec<i64>,
     strides: Vec<i64>,
-    /// The memory, and with it the reference to the store.
-    _region: Option<Arc<Region>>,
+    _memory: Memory,
+}
+
+/// What keeps memory, and with it the reference to the store or the hold at the mirror.
+pub(crate) type Memory = Option<Arc<dyn Any + Send + Sync>>;
+
+/// What is exported.
+pub(crate) struct Source<'a> {
+    pub(crate) address: usize,
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: &'a [u64],
+    /// `DLDevice`: kind and number.
+    pub(crate) device: (i32, i32),
+    pub(crate) memory: Memory,
 }
 
 /// A capsule over the tensor's memory.
@@ -115,13 +131,31 @@ pub(crate) fn export<'py>(
     } else {
         (tensor, false)
     };
-    if request.max_version.is_some_and(|(major, _)| major >= 1) {
-        let flags = match (copied, request.read_only) {
-            (true, _) => IS_COPIED,
-            (false, true) => READ_ONLY,
-            (false, false) => 0,
-        };
-        let export = Export::new(tensor, |array| ManagedVersioned {
+    let flags = match (copied, request.read_only) {
+        (true, _) => IS_COPIED,
+        (false, true) => READ_ONLY,
+        (false, false) => 0,
+    };
+    let region = tensor.region.clone();
+    let source = Source {
+        address: tensor.address().get(),
+        dtype: tensor.dtype,
+        shape: &tensor.shape,
+        device: CPU,
+        memory: region.map(|region| region as Arc<dyn Any + Send + Sync>),
+    };
+    capsule_of(py, &source, request.max_version, flags)
+}
+
+/// A capsule, versioned if the consumer knows that.
+pub(crate) fn capsule_of<'py>(
+    py: Python<'py>,
+    source: &Source<'_>,
+    max_version: Option<(u32, u32)>,
+    flags: u64,
+) -> PyResult<Bound<'py, PyAny>> {
+    if max_version.is_some_and(|(major, _)| major >= 1) {
+        let export = Export::new(source, |array| ManagedVersioned {
             major: 1,
             minor: 0,
             context: ptr::null_mut(),
@@ -133,7 +167,7 @@ pub(crate) fn export<'py>(
     }
     // Before version 1.0 there is no way to say that memory is read-only. Those who ask so, such as JAX, do not write;
     // a write would copy the page for this process.
-    let export = Export::new(tensor, |array| Managed {
+    let export = Export::new(source, |array| Managed {
         array,
         context: ptr::null_mut(),
         deleter: Some(delete),
@@ -141,33 +175,46 @@ pub(crate) fn export<'py>(
     capsule(py, export, UNVERSIONED, drop_unversioned)
 }
 
+/// Private memory of `len` bytes, after `fill` has written all of them.
+pub(crate) fn filled(
+    len: usize,
+    fill: impl FnOnce(&mut [u8]) -> PyResult<()>,
+) -> PyResult<Arc<Region>> {
+    let region = Region::zeroed(len);
+    let region = region.ok_or_else(|| PyMemoryError::new_err("no memory for a copy"))?;
+    let begin = ptr::with_exposed_provenance_mut::<u8>(region.address().get());
+    // SAFETY: these are the region's initialised bytes, and nobody else knows it yet.
+    fill(unsafe { std::slice::from_raw_parts_mut(begin, len) })?;
+    Ok(Arc::new(region))
+}
+
 /// The tensor in private memory.
 fn copy_of(tensor: &DetachedTensor) -> PyResult<DetachedTensor> {
-    let no_memory = || PyMemoryError::new_err("no memory for a copy");
-    let region = Region::zeroed(tensor.len).ok_or_else(no_memory)?;
-    let source = ptr::with_exposed_provenance::<u8>(tensor.address().get());
-    let target = ptr::with_exposed_provenance_mut::<u8>(region.address().get());
-    // SAFETY: both are `len` bytes: the tensor's, which `tensor` keeps, and those of a region that nobody else
-    // knows yet, so they do not overlap.
-    unsafe { ptr::copy_nonoverlapping(source, target, tensor.len) };
+    let region = filled(tensor.len, |target| {
+        let source = ptr::with_exposed_provenance::<u8>(tensor.address().get());
+        // SAFETY: both are `len` bytes: the tensor's, which `tensor` keeps, and those of a region that nobody else
+        // knows yet, so they do not overlap.
+        unsafe { ptr::copy_nonoverlapping(source, target.as_mut_ptr(), tensor.len) };
+        Ok(())
+    })?;
     Ok(DetachedTensor {
         id: None,
         origin: region.origin(),
         offset: 0,
-        region: Some(Arc::new(region)),
+        region: Some(region),
         ..tensor.clone()
     })
 }
 
 impl<M> Export<M> {
-    fn new(tensor: &DetachedTensor, managed: impl FnOnce(Array) -> M) -> PyResult<Box<Self>> {
-        let dims = tensor.shape.iter().map(|&dim| i64::try_from(dim).ok());
+    fn new(source: &Source<'_>, managed: impl FnOnce(Array) -> M) -> PyResult<Box<Self>> {
+        let dims = source.shape.iter().map(|&dim| i64::try_from(dim).ok());
         let (Some(mut shape), Some(dtype)) =
-            (dims.collect::<Option<Vec<_>>>(), data_type(tensor.dtype))
+            (dims.collect::<Option<Vec<_>>>(), data_type(source.dtype))
         else {
             return Err(PyBufferError::new_err(format!(
                 "DLPack has no {} {:?}",
-                tensor.dtype, tensor.shape
+                source.dtype, source.shape
             )));
         };
         let mut strides = vec![1; shape.len()];
@@ -177,10 +224,10 @@ impl<M> Export<M> {
             step = step.saturating_mul(dim.max(1));
         }
         let array = Array {
-            data: ptr::with_exposed_provenance_mut(tensor.address().get()),
+            data: ptr::with_exposed_provenance_mut(source.address),
             device: Device {
-                kind: CPU.0,
-                id: CPU.1,
+                kind: source.device.0,
+                id: source.device.1,
             },
             ndim: i32::try_from(shape.len()).unwrap_or(i32::MAX),
             dtype,
@@ -193,7 +240,7 @@ impl<M> Export<M> {
             managed: managed(array),
             shape,
             strides,
-            _region: tensor.region.clone(),
+            _memory: source.memory.clone(),
         }))
     }
 }

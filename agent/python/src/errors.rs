@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use pyo3::PyErr;
+use tetris_agent::device::DeviceError;
 use tetris_agent::place::PlaceError;
 use tetris_agent::{LoadError, ShareError};
 use tetris_store_layout::{MapError, PublishError, StoreError};
@@ -34,6 +35,7 @@ mod python {
     import_exception!(tetris.errors, MissingTensorError);
     import_exception!(tetris.errors, DtypeError);
     import_exception!(tetris.errors, OutOfMemoryError);
+    import_exception!(tetris.errors, GpuUnavailable);
 }
 
 pub(crate) fn load(error: LoadError) -> PyErr {
@@ -52,6 +54,13 @@ pub(crate) fn load(error: LoadError) -> PyErr {
         LoadError::Dtype { .. } => python::DtypeError::new_err(text),
         LoadError::OutOfMemory { .. } => python::OutOfMemoryError::new_err(text),
         _ => python::LoadError::new_err(text),
+    }
+}
+
+pub(crate) fn device(error: DeviceError) -> PyErr {
+    match error {
+        DeviceError::Load(error) => load(error),
+        error => python::GpuUnavailable::new_err(error.to_string()),
     }
 }
 

@@ -17,6 +17,11 @@
 
 mod agent;
 mod buffer;
+mod device;
+mod device_export;
+mod device_model;
+mod device_tensor;
+mod device_wait;
 mod dlpack;
 mod errors;
 mod file;
@@ -36,6 +41,12 @@ mod _native {
 
     #[pymodule_export]
     use crate::agent::{Agent, content_id, create_store};
+    #[pymodule_export]
+    use crate::device::DeviceRegistry;
+    #[pymodule_export]
+    use crate::device_model::DeviceModel;
+    #[pymodule_export]
+    use crate::device_tensor::DeviceTensor;
     #[pymodule_export]
     use crate::file::File;
     #[pymodule_export]

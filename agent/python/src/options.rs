@@ -36,11 +36,7 @@ pub(crate) fn load(
     };
     let wait = match wait {
         None => DEFAULT_WAIT,
-        Some(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| {
-            PyValueError::new_err(format!(
-                "wait must be a number of seconds from 0 on, found {seconds}"
-            ))
-        })?,
+        Some(seconds) => time("wait", seconds)?,
     };
     Ok(LoadOptions {
         prefault,
@@ -48,6 +44,15 @@ pub(crate) fn load(
         wait,
         progress: progress.map(report_to),
         ..default()
+    })
+}
+
+/// A time in seconds.
+pub(crate) fn time(name: &str, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        PyValueError::new_err(format!(
+            "{name} must be a number of seconds from 0 on, found {seconds}"
+        ))
     })
 }
 

@@ -9,6 +9,7 @@ use tetris_store_layout::ObjectId;
 use super::ClientError;
 use super::acquire::unexpected;
 use super::events::Events;
+use super::mapped::Mappings;
 use crate::memory::{DeviceMemory, Mapped};
 use crate::protocol::PlaceEntry;
 
@@ -26,9 +27,8 @@ pub struct OnDevice {
 /// A model in device memory, mapped here and held at the server as long as this lives.
 #[derive(Debug)]
 pub struct Acquired<D: DeviceMemory> {
-    device: Arc<D>,
     /// Unmapped before the connection, in `events`, is closed.
-    mappings: Vec<D::Mapping>,
+    mappings: Mappings<D>,
     objects: Vec<OnDevice>,
     /// By object: index in `objects`, number of the mapping, offset there.
     index: BTreeMap<ObjectId, (usize, usize, u64)>,
@@ -39,11 +39,12 @@ impl<D: DeviceMemory> Acquired<D> {
     /// Checks that every object lies in its chunk.
     pub(super) fn new(
         device: Arc<D>,
-        mappings: Vec<D::Mapping>,
+        chunks: Vec<D::Mapping>,
         places: &[PlaceEntry],
         events: Events,
     ) -> Result<Self, ClientError> {
         let (mut objects, mut index) = (Vec::new(), BTreeMap::new());
+        let mappings = Mappings::new(device, chunks);
         for (at, place) in places.iter().enumerate() {
             let chunk = place.chunk as usize;
             let end = place.offset.checked_add(place.len);
@@ -56,7 +57,6 @@ impl<D: DeviceMemory> Acquired<D> {
             index.insert(id, (at, chunk, place.offset));
         }
         Ok(Self {
-            device,
             mappings,
             objects,
             index,
@@ -66,7 +66,7 @@ impl<D: DeviceMemory> Acquired<D> {
 
     /// The device.
     pub fn device(&self) -> &Arc<D> {
-        &self.device
+        self.mappings.device()
     }
 
     /// The model's objects, in the order in which they arrive if all of them are copied.
@@ -88,7 +88,7 @@ impl<D: DeviceMemory> Acquired<D> {
 
     /// Device memory that is mapped for the model, in bytes. It is shared, and more of the tenant's may lie in it.
     pub fn mapped_bytes(&self) -> u64 {
-        self.mappings.iter().map(Mapped::bytes).sum()
+        self.mappings.bytes()
     }
 
     /// Waits until an object has arrived, for at most `limit`.
@@ -123,12 +123,38 @@ impl<D: DeviceMemory> Acquired<D> {
     /// Copies an object's bytes from the device, once it has arrived, and waits for that: for checks.
     pub fn read(&self, id: &ObjectId, limit: Duration) -> Result<Vec<u8>, ClientError> {
         self.wait(id, limit)?;
-        let (_, chunk, offset) = self.find(id)?;
         let mut bytes = vec![0; self.object(id)?.len as usize];
+        self.read_part(id, 0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Copies a part of an object from the device, and does not wait for the object: for checks.
+    pub fn read_part(&self, id: &ObjectId, begin: u64, to: &mut [u8]) -> Result<(), ClientError> {
+        let (_, chunk, offset) = self.find(id)?;
         let mapping = self.mappings.get(chunk);
         let mapping = mapping.ok_or(ClientError::NoObject(*id))?;
-        self.device.read_back(mapping, offset, &mut bytes)?;
-        Ok(bytes)
+        let begin = offset.saturating_add(begin);
+        Ok(self.device().read_back(mapping, begin, to)?)
+    }
+
+    /// Whether the server still holds the model for this client, as far as it has said. Does not wait.
+    pub fn is_held(&self) -> bool {
+        self.events.is_alive()
+    }
+
+    /// What dropping does; a child process that has the connection too holds the model no longer either.
+    pub fn hang_up(self) {
+        let Self {
+            mappings, events, ..
+        } = self;
+        drop(mappings);
+        events.hang_up();
+    }
+
+    /// Closes this process's end of the connection, and calls the driver for nothing: for the child of a process that had
+    /// the model, where the driver's calls fail. What is mapped stays so until this process ends.
+    pub fn abandon(self) {
+        std::mem::forget(self.mappings);
     }
 
     /// What dropping does, and waits until the server has noticed.

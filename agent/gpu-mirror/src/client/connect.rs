@@ -1,6 +1,7 @@
 //! A connection to the server.
 
 use std::io;
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 use super::ClientError;
 use crate::memory::MemoryKind;
-use crate::protocol::{DeviceEntry, Reply, Request, StatusReport};
+use crate::protocol::{DeviceEntry, ErrorCode, Reply, Request, StatusReport};
 use crate::wire::{Frame, Wire, after};
 
 /// A connection to the server that holds nothing.
@@ -18,6 +19,18 @@ use crate::wire::{Frame, Wire, after};
 pub struct Client {
     pub(super) wire: Wire,
     pub(super) timeout: Duration,
+}
+
+/// Ends a connection, whoever uses it; they find it closed.
+#[derive(Debug)]
+pub struct HangUp(UnixStream);
+
+impl HangUp {
+    /// Ends the connection.
+    pub fn now(&self) {
+        // It fails only when the connection has ended already.
+        let _ended = self.0.shutdown(Shutdown::Both);
+    }
 }
 
 impl Client {
@@ -46,6 +59,36 @@ impl Client {
         let client = Self { wire, timeout };
         client.greet(memory, deadline)?;
         Ok(client)
+    }
+
+    /// As [`Self::connect`], to a server of any of `kinds`: asks for one after the other. Returns the one that it is.
+    pub fn connect_any(
+        path: &Path,
+        kinds: &[MemoryKind],
+        timeout: Duration,
+    ) -> Result<(Self, MemoryKind), ClientError> {
+        let mut refused = ClientError::Unexpected {
+            expected: "a kind of memory to ask for",
+        };
+        for kind in kinds {
+            match Self::connect(path, *kind, timeout) {
+                Ok(client) => return Ok((client, *kind)),
+                Err(
+                    error @ ClientError::Server {
+                        code: ErrorCode::OTHER_MEMORY,
+                        ..
+                    },
+                ) => refused = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(refused)
+    }
+
+    /// Something that ends this connection from elsewhere, also while it is waited for.
+    pub fn hang_up(&self) -> Result<HangUp, ClientError> {
+        let stream = self.wire.duplicate().map_err(ClientError::Io)?;
+        Ok(HangUp(stream))
     }
 
     fn greet(&self, memory: MemoryKind, deadline: Instant) -> Result<(), ClientError> {

@@ -98,6 +98,36 @@ impl Events {
         }
     }
 
+    /// Whether the server has said nothing that ends the connection. Does not wait, but for the rest of a message.
+    pub fn is_alive(&self) -> bool {
+        let mut known = self.lock();
+        while known.ended.is_none() {
+            // Whoever reads it will learn.
+            let Some(client) = known.client.take() else {
+                break;
+            };
+            drop(known);
+            let news = next(&client, Instant::now(), self.timeout);
+            known = self.lock();
+            let over = matches!(news, Ok(None));
+            known.learn(client, news);
+            self.changed.notify_all();
+            if over {
+                break;
+            }
+        }
+        known.ended.is_none()
+    }
+
+    /// Ends the connection, also for processes that share it.
+    pub fn hang_up(self) {
+        let known = self.known.into_inner();
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = known.client {
+            client.wire.hang_up();
+        }
+    }
+
     /// Tells the server that the model is unmapped, and waits until it knows.
     pub fn release(self) -> Result<(), ClientError> {
         let known = self.known.into_inner();

@@ -20,16 +20,21 @@
 //! **Guarantees.** Every call ends by its deadline. What is mapped is read-only where the device has that, and stays mapped until
 //! [`Acquired`] is dropped, also when the server ends. Dropping it unmaps first and releases then.
 //!
+//! Before it unmaps, it waits for what this process has queued on the device.
+//!
 //! **Caveats.** Nothing may use an address after [`Acquired`] is gone: the server may put something else there. A child process has
-//! the connection too, and keeps the model held.
+//! the connection too, and keeps the model held until it ends or closes it; it must not wait for objects, which would take its
+//! parent's messages. [`Acquired::hang_up`] ends the connection for children too, and [`Acquired::abandon`] is how a
+//! child lets go of what CUDA does not let it use.
 
 mod acquire;
 mod acquired;
 mod connect;
 mod error;
 mod events;
+mod mapped;
 
 pub use acquire::{Model, Waiting, Wanted};
 pub use acquired::{Acquired, OnDevice};
-pub use connect::Client;
+pub use connect::{Client, HangUp};
 pub use error::ClientError;

@@ -103,6 +103,10 @@ pub trait DeviceMemory: Send + Sync {
         to: &mut [u8],
     ) -> Result<(), MemoryError>;
 
+    /// Waits for everything that this process has queued on the device, by whatever library: kernels may still read what
+    /// is about to be unmapped.
+    fn finish(&self) -> Result<(), MemoryError>;
+
     /// Pinned host memory of the mirror's own.
     fn pinned(&self, bytes: usize) -> Result<Self::Pinned, MemoryError>;
     /// Pins the pages that the owner of `memory` has, all of them.

@@ -69,6 +69,11 @@ impl Wire {
         let _ended = self.stream.shutdown(std::net::Shutdown::Both);
     }
 
+    /// The same connection once more.
+    pub fn duplicate(&self) -> io::Result<UnixStream> {
+        self.stream.try_clone()
+    }
+
     /// Sends the preamble.
     pub fn send_preamble(&self, deadline: Instant) -> Result<(), WireError> {
         self.send(&preamble(), deadline)

@@ -113,6 +113,14 @@ impl CudaContext {
         Ok(value)
     }
 
+    /// Waits for everything that this process has queued on the device.
+    pub(super) fn synchronise(&self) -> Result<(), MemoryError> {
+        let current = self.enter()?;
+        // SAFETY: a context is current.
+        let code = unsafe { (current.driver.context_synchronise)() };
+        check(code, "wait for a device")
+    }
+
     /// Free and total bytes.
     pub(super) fn memory(&self) -> Result<(u64, u64), MemoryError> {
         let current = self.enter()?;

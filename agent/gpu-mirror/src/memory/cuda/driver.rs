@@ -56,6 +56,7 @@ driver_table! {
     primary_release = cuDevicePrimaryCtxRelease_v2(sys::CUdevice);
     context_push = cuCtxPushCurrent_v2(sys::CUcontext);
     context_pop = cuCtxPopCurrent_v2(*mut sys::CUcontext);
+    context_synchronise = cuCtxSynchronize();
     memory_info = cuMemGetInfo_v2(*mut usize, *mut usize);
     granularity = cuMemGetAllocationGranularity(*mut usize, *const sys::CUmemAllocationProp, sys::CUmemAllocationGranularity_flags);
     address_reserve = cuMemAddressReserve(*mut sys::CUdeviceptr, usize, usize, sys::CUdeviceptr, c_ulonglong);

@@ -287,6 +287,10 @@ impl DeviceMemory for IpcDevice {
         copy_out(&self.context, from.chunk.address + offset, to)
     }
 
+    fn finish(&self) -> Result<(), MemoryError> {
+        self.context.synchronise()
+    }
+
     fn pinned(&self, bytes: usize) -> Result<CudaPinned, MemoryError> {
         CudaPinned::new(&self.context, bytes)
     }

@@ -238,6 +238,10 @@ impl DeviceMemory for VmmDevice {
         copy_out(&self.context, from.address + offset, to)
     }
 
+    fn finish(&self) -> Result<(), MemoryError> {
+        self.context.synchronise()
+    }
+
     fn pinned(&self, bytes: usize) -> Result<CudaPinned, MemoryError> {
         CudaPinned::new(&self.context, bytes)
     }

@@ -1,0 +1,54 @@
+//! Serves a store over the stand-in, to try the mirror out on a machine without a GPU, until it is killed:
+//!
+//!     cargo run -p tetris-gpu-mirror --example stand_in -- STORE SOCKET DEVICE_BYTES [STORE_BYTES]
+//!
+//! Chunks are 4 MiB, so that models of some MiB have several. Prints a line once clients can connect.
+#![allow(clippy::print_stdout, reason = "whoever started it waits for the line")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tetris_gpu_mirror::arena::ArenaConfig;
+use tetris_gpu_mirror::copy::ExecutorConfig;
+use tetris_gpu_mirror::memory::host::HostDevice;
+use tetris_gpu_mirror::residency::{self, DeviceId, TenantId};
+use tetris_gpu_mirror::server::{Limits, ServedDevice, Server, ServerConfig};
+use tetris_store_layout::Store;
+
+const CHUNK_BYTES: u64 = 4 << 20;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (store, socket, device_bytes, store_bytes) = match arguments.as_slice() {
+        [store, socket, device] => (store, socket, device.parse()?, None),
+        [store, socket, device, quota] => (store, socket, device.parse()?, Some(quota.parse()?)),
+        _ => return Err("expected STORE SOCKET DEVICE_BYTES [STORE_BYTES]".into()),
+    };
+    let device = ServedDevice {
+        id: DeviceId(0),
+        device: Arc::new(HostDevice::new(device_bytes)),
+        capacity_bytes: device_bytes,
+    };
+    let standard = ArenaConfig::default();
+    let arena = ArenaConfig::try_new(
+        standard.granule_bytes(),
+        CHUNK_BYTES,
+        standard.align_bytes(),
+        standard.waste_percent(),
+    )?;
+    let config = ServerConfig {
+        residency: residency::Config {
+            arena,
+            ..residency::Config::default()
+        },
+        executor: ExecutorConfig::default(),
+        limits: Limits::default(),
+    };
+    let server = Server::start(vec![device], &config)?;
+    let store = Arc::new(Store::open(store)?);
+    server.serve(TenantId(0), store, store_bytes, Path::new(socket))?;
+    println!("serving");
+    loop {
+        std::thread::park();
+    }
+}

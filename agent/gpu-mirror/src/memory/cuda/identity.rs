@@ -1,0 +1,45 @@
+//! The identity of a device, without a context in it: a context costs hundreds of MiB.
+#![expect(unsafe_code, reason = "calls into the driver")]
+
+use std::ffi::c_int;
+
+use cudarc::driver::sys;
+
+use super::context::device_count;
+use super::driver::Driver;
+use super::result::check;
+use crate::memory::{DeviceUuid, MemoryError};
+
+/// The identity of the device with this number.
+pub fn device_uuid(number: u32) -> Result<DeviceUuid, MemoryError> {
+    let found = device_count()?;
+    let missing = MemoryError::NoSuchDevice {
+        asked: number,
+        found,
+    };
+    let ordinal = match c_int::try_from(number) {
+        Ok(ordinal) if number < found => ordinal,
+        _ => return Err(missing),
+    };
+    let driver = Driver::get()?;
+    let mut device = 0;
+    // SAFETY: `device` may be written, and the driver is initialised.
+    let code = unsafe { (driver.device_get)(&raw mut device, ordinal) };
+    check(code, "open a device")?;
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: `uuid` may be written; the device is the driver's.
+    let code = unsafe { (driver.device_uuid)(&raw mut uuid, device) };
+    check(code, "ask for a device's identity")?;
+    Ok(DeviceUuid(uuid.bytes.map(|byte| byte as u8)))
+}
+
+/// The number that the device with this identity has in this process; `None` if the process does not see it
+/// (`CUDA_VISIBLE_DEVICES`, or a container that was not given it).
+pub fn device_number(uuid: DeviceUuid) -> Result<Option<u32>, MemoryError> {
+    for number in 0..device_count()? {
+        if device_uuid(number)? == uuid {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,170 @@
+//! Loading into device memory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use tetris_agent::device::{self, DEFAULT_TIMEOUT, DeviceOptions, Registry, Target};
+
+use crate::agent::Agent;
+use crate::device_model::DeviceModel;
+use crate::device_wait::SLICE;
+use crate::{errors, options};
+
+/// The models that this process has in device memory.
+#[pyclass(frozen, module = "tetris")]
+pub(crate) struct DeviceRegistry {
+    registry: Arc<Registry>,
+}
+
+#[pymethods]
+impl DeviceRegistry {
+    #[new]
+    fn new() -> Self {
+        Self {
+            registry: Arc::default(),
+        }
+    }
+
+    /// Map a model in the device memory that the node's mirror holds. Raises LoadError and GpuUnavailable.
+    #[pyo3(signature = (agent, path, device, *, order=None, wait=None, timeout=None, keep=false))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn load(
+        &self,
+        py: Python<'_>,
+        agent: &Agent,
+        path: PathBuf,
+        device: &str,
+        order: Option<Vec<String>>,
+        wait: Option<f64>,
+        timeout: Option<f64>,
+        keep: bool,
+    ) -> PyResult<DeviceModel> {
+        let target = device.parse::<Target>();
+        let target = target.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let wait = wait.map(|seconds| options::time("wait", seconds));
+        let options = DeviceOptions {
+            order: order.unwrap_or_default(),
+            wait: wait.transpose()?.unwrap_or_default(),
+            timeout: answer_within(timeout)?,
+            keep,
+            ..DeviceOptions::new(target)
+        };
+        let agent = agent.agent().clone();
+        self.loaded(py, agent, path, options).map(DeviceModel::new)
+    }
+
+    /// Give kept models back that nobody uses; return the bytes that are no longer mapped.
+    fn release(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.registry.release())
+    }
+
+    /// Return the mirror's devices. Raises GpuUnavailable.
+    #[pyo3(signature = (agent, timeout=None))]
+    #[expect(clippy::unused_self, reason = "a method in Python")]
+    fn devices<'py>(
+        &self,
+        py: Python<'py>,
+        agent: &Agent,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let timeout = answer_within(timeout)?;
+        let devices = py.detach(|| device::devices(agent.agent(), timeout));
+        let list = PyList::empty(py);
+        for device in devices.map_err(errors::device)? {
+            let dict = PyDict::new(py);
+            dict.set_item("device", device.location.map(|place| place.to_string()))?;
+            dict.set_item("uuid", device.uuid)?;
+            dict.set_item("name", device.name)?;
+            dict.set_item("total_bytes", device.total_bytes)?;
+            dict.set_item("free_bytes", device.free_bytes)?;
+            dict.set_item("capacity_bytes", device.capacity_bytes)?;
+            list.append(dict)?;
+        }
+        Ok(list)
+    }
+
+    /// Return what the mirror is doing. Raises GpuUnavailable.
+    #[pyo3(signature = (agent, timeout=None))]
+    #[expect(clippy::unused_self, reason = "a method in Python")]
+    fn status<'py>(
+        &self,
+        py: Python<'py>,
+        agent: &Agent,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let timeout = answer_within(timeout)?;
+        let status = py.detach(|| device::status(agent.agent(), timeout));
+        let status = status.map_err(errors::device)?;
+        let devices = PyList::empty(py);
+        for device in &status.devices {
+            devices.append(device_status(py, device)?)?;
+        }
+        let dict = PyDict::new(py);
+        dict.set_item("connections", status.connections)?;
+        dict.set_item("leases", status.leases)?;
+        dict.set_item("waiting", status.waiting)?;
+        dict.set_item("devices", devices)?;
+        Ok(dict)
+    }
+}
+
+impl DeviceRegistry {
+    /// Loads in a thread of its own, so that a signal ends the wait here; the thread ends by itself then.
+    fn loaded(
+        &self,
+        py: Python<'_>,
+        agent: tetris_agent::Agent,
+        path: PathBuf,
+        options: DeviceOptions,
+    ) -> PyResult<device::DeviceModel> {
+        let registry = Arc::clone(&self.registry);
+        let cancelled = Arc::clone(&options.cancelled);
+        let (sender, mut receiver) = mpsc::sync_channel(1);
+        let load = move || {
+            // Whoever waited may have been interrupted: then the model is let go of here.
+            let _heard = sender.send(registry.load(&agent, path, &options));
+        };
+        let thread = thread::Builder::new().name("tetris-load".to_owned());
+        thread.spawn(load)?;
+        loop {
+            let (model, back) = py.detach(move || (receiver.recv_timeout(SLICE), receiver));
+            receiver = back;
+            match model {
+                Ok(model) => return model.map_err(errors::device),
+                Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| {
+                    cancelled.store(true, Ordering::Relaxed);
+                })?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(PyRuntimeError::new_err("the load ended without a result"));
+                }
+            }
+        }
+    }
+}
+
+fn answer_within(timeout: Option<f64>) -> PyResult<Duration> {
+    let timeout = timeout.map(|seconds| options::time("timeout", seconds));
+    Ok(timeout.transpose()?.unwrap_or(DEFAULT_TIMEOUT))
+}
+
+fn device_status<'py>(
+    py: Python<'py>,
+    device: &device::DeviceStatus,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("uuid", device.uuid.to_string())?;
+    dict.set_item("capacity_bytes", device.capacity_bytes)?;
+    dict.set_item("created_bytes", device.created_bytes)?;
+    dict.set_item("live_bytes", device.live_bytes)?;
+    dict.set_item("held_bytes", device.held_bytes)?;
+    dict.set_item("models", device.models)?;
+    dict.set_item("held_models", device.held_models)?;
+    Ok(dict)
+}

@@ -1,0 +1,65 @@
+//! A model of whatever implementation of device memory.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use tetris_gpu_mirror::client::{Acquired, ClientError, OnDevice};
+use tetris_gpu_mirror::memory::{DeviceMemory, MemoryKind};
+use tetris_store_layout::ObjectId;
+
+/// Objects in device memory that one connection holds.
+pub(super) trait Held: Debug + Send + Sync {
+    fn kind(&self) -> MemoryKind;
+    fn objects(&self) -> &[OnDevice];
+    /// Waits until an object, or everything, has arrived; returns whether that is so.
+    fn wait(&self, id: Option<&ObjectId>, limit: Duration) -> Result<bool, ClientError>;
+    fn is_held(&self) -> bool;
+    fn mapped_bytes(&self) -> u64;
+    fn read(&self, id: &ObjectId, begin: u64, to: &mut [u8]) -> Result<(), ClientError>;
+    /// Unmaps, and ends the connection for everybody who has it.
+    fn hang_up(self: Box<Self>);
+    /// Closes the connection here, and calls no driver.
+    fn abandon(self: Box<Self>);
+}
+
+impl<D: DeviceMemory + Debug> Held for Acquired<D> {
+    fn kind(&self) -> MemoryKind {
+        D::KIND
+    }
+
+    fn objects(&self) -> &[OnDevice] {
+        self.objects()
+    }
+
+    fn wait(&self, id: Option<&ObjectId>, limit: Duration) -> Result<bool, ClientError> {
+        let waited = match id {
+            Some(id) => self.wait(id, limit),
+            None => self.wait_all(limit),
+        };
+        match waited {
+            Ok(()) => Ok(true),
+            Err(ClientError::TimedOut { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        self.is_held()
+    }
+
+    fn mapped_bytes(&self) -> u64 {
+        self.mapped_bytes()
+    }
+
+    fn read(&self, id: &ObjectId, begin: u64, to: &mut [u8]) -> Result<(), ClientError> {
+        self.read_part(id, begin, to)
+    }
+
+    fn hang_up(self: Box<Self>) {
+        (*self).hang_up();
+    }
+
+    fn abandon(self: Box<Self>) {
+        (*self).abandon();
+    }
+}

@@ -1,0 +1,145 @@
+//! From a file to device memory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tetris_gpu_mirror::client::{ClientError, Wanted};
+use tetris_gpu_mirror::protocol::MAX_MODEL_OBJECTS;
+use tetris_store_layout::ObjectRef;
+
+use super::held::Held;
+use super::lease::Lease;
+use super::open::{acquire, connect};
+use super::registry::Key;
+use super::{
+    DeviceError, DeviceModel, DeviceOptions, DeviceTensor, Location, Registry, Target, socket,
+    split, watch,
+};
+use crate::Agent;
+use crate::foreign::DetachedTensor;
+
+/// Most objects that one connection asks for.
+const MOST: usize = MAX_MODEL_OBJECTS as usize;
+
+impl Registry {
+    /// Maps a model in device memory: a safetensors file, or a directory as Hugging Face lays it out. Returns when it is mapped, while
+    /// tensors still arrive.
+    ///
+    /// A model of more than 16,384 objects takes several connections, and holds all of them or none.
+    ///
+    /// # Errors
+    /// Whatever keeps it out of device memory. Nothing is held then.
+    pub fn load(
+        &self,
+        agent: &Agent,
+        path: impl AsRef<Path>,
+        options: &DeviceOptions,
+    ) -> Result<DeviceModel, DeviceError> {
+        self.load_in_parts(agent, path.as_ref(), options, MOST)
+    }
+
+    pub(super) fn load_in_parts(
+        &self,
+        agent: &Agent,
+        path: &Path,
+        options: &DeviceOptions,
+        most: usize,
+    ) -> Result<DeviceModel, DeviceError> {
+        let socket = socket(agent)?;
+        // Without a mirror nothing is to be read first. The store may take long, and the mirror waits for nobody.
+        drop(connect(&socket, options.target, options.timeout)?);
+        options.check_wanted()?;
+        let host = agent.load_with(path, &options.host)?;
+        let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let metadata = host.metadata().map(own).collect();
+        let (tensors, report) = host.detach();
+        let objects = split::objects(&tensors, &report)?;
+        let key = Key::new(&socket, &objects);
+        let asked = Asked {
+            socket,
+            options,
+            objects: &objects,
+        };
+        let known = self.find(&key, options.target, options.keep);
+        let lease = if let Some(lease) = known {
+            lease
+        } else {
+            let wanted = split::wanted(&objects, &tensors, options, most);
+            let lease = asked.lease(&wanted, tensors.clone())?;
+            self.enter(key, lease, options.keep)
+        };
+        let tensors = tensors.iter().map(|tensor| placed(tensor, &lease));
+        Ok(DeviceModel::new(tensors.collect(), metadata, report, lease))
+    }
+}
+
+/// A tensor where its object is.
+fn placed(tensor: &DetachedTensor, lease: &Arc<Lease>) -> DeviceTensor {
+    let object = tensor.region.as_ref().and_then(|region| region.object());
+    let place = object.map(|object| (object.id, tensor.offset as u64));
+    DeviceTensor::new(tensor, place, Arc::clone(lease))
+}
+
+/// A model that is to be got from a mirror.
+struct Asked<'a> {
+    socket: PathBuf,
+    options: &'a DeviceOptions,
+    objects: &'a [ObjectRef],
+}
+
+impl Asked<'_> {
+    /// Gets all parts, or none.
+    fn lease(
+        &self,
+        wanted: &[Wanted],
+        host: Vec<DetachedTensor>,
+    ) -> Result<Arc<Lease>, DeviceError> {
+        let mut location = match self.options.target {
+            Target::StandIn => Location::StandIn,
+            Target::Cuda(number) => Location::Cuda(number),
+            Target::AnyCuda => Location::Cuda(0),
+        };
+        let mut held: Vec<Box<dyn Held>> = Vec::with_capacity(wanted.len());
+        for wanted in wanted {
+            // All parts go where the first one went.
+            let first = held.is_empty();
+            let target = if first {
+                self.options.target
+            } else {
+                location.into()
+            };
+            let (part, on) = self.part(wanted, target)?;
+            held.push(part);
+            location = on;
+        }
+        let lease = Arc::new(Lease::new(held, location, self.objects, host)?);
+        watch::watch(&lease)?;
+        Ok(lease)
+    }
+
+    fn part(
+        &self,
+        wanted: &Wanted,
+        target: Target,
+    ) -> Result<(Box<dyn Held>, Location), DeviceError> {
+        let options = self.options;
+        let (client, kind) = connect(&self.socket, target, options.timeout)?;
+        options.check_wanted()?;
+        let hang_up = client.hang_up()?;
+        let cancelled = &options.cancelled;
+        let mut waiting = |_| {
+            if cancelled.load(Ordering::Relaxed) {
+                hang_up.now();
+            }
+        };
+        let part = acquire(client, kind, target, wanted, &mut waiting);
+        match part {
+            Err(DeviceError::Mirror(ClientError::Closed | ClientError::Io(_))) => {
+                options.check_wanted()?;
+                part
+            }
+            part => part,
+        }
+    }
+}

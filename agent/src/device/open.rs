@@ -1,0 +1,88 @@
+//! The mirror's devices, opened here.
+
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tetris_gpu_mirror::client::{Client, Waiting, Wanted};
+use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice, device_number};
+use tetris_gpu_mirror::memory::host::HostDevice;
+use tetris_gpu_mirror::memory::{DeviceMemory, DeviceUuid, MemoryError, MemoryKind};
+
+use super::held::Held;
+use super::{DeviceError, Location, Target};
+
+/// Connects to a mirror that has what is asked for, and says which kind of memory that is.
+pub(super) fn connect(
+    socket: &Path,
+    target: Target,
+    timeout: Duration,
+) -> Result<(Client, MemoryKind), DeviceError> {
+    use MemoryKind::{CudaDescriptors, CudaHandles, Host};
+    let kinds = match target {
+        Target::StandIn => [Host, CudaDescriptors, CudaHandles],
+        Target::AnyCuda | Target::Cuda(_) => [CudaDescriptors, Host, CudaHandles],
+    };
+    let (client, kind) = Client::connect_any(socket, &kinds, timeout)?;
+    let found = match (kind, target) {
+        (Host, Target::StandIn) => return Ok((client, kind)),
+        (Host, _) => "host memory (\"stand-in\")",
+        (_, Target::StandIn) => "GPUs (\"cuda\")",
+        _ => return Ok((client, kind)),
+    };
+    Err(DeviceError::OtherDevice {
+        socket: socket.to_owned(),
+        asked: target,
+        found,
+    })
+}
+
+/// Gets objects from a mirror of this kind of memory.
+pub(super) fn acquire(
+    client: Client,
+    kind: MemoryKind,
+    target: Target,
+    wanted: &Wanted,
+    waiting: &mut dyn FnMut(Waiting),
+) -> Result<(Box<dyn Held>, Location), DeviceError> {
+    match kind {
+        MemoryKind::Host => {
+            // Its memory is the mirror's: nothing is created here.
+            let device = Arc::new(HostDevice::new(0));
+            let held = client.acquire(device, wanted, waiting)?;
+            Ok((Box::new(held), Location::StandIn))
+        }
+        MemoryKind::CudaDescriptors => on_cuda(client, target, VmmDevice::open, wanted, waiting),
+        MemoryKind::CudaHandles => on_cuda(client, target, IpcDevice::open, wanted, waiting),
+    }
+}
+
+fn on_cuda<D: DeviceMemory + Debug + 'static>(
+    client: Client,
+    target: Target,
+    open: fn(u32) -> Result<D, MemoryError>,
+    wanted: &Wanted,
+    waiting: &mut dyn FnMut(Waiting),
+) -> Result<(Box<dyn Held>, Location), DeviceError> {
+    if let Target::Cuda(number) = target {
+        let device = Arc::new(open(number)?);
+        let held = client.acquire(device, wanted, waiting)?;
+        return Ok((Box::new(held), Location::Cuda(number)));
+    }
+    let mut number = 0;
+    let mut chosen = |uuid: DeviceUuid| {
+        number = seen(uuid)?;
+        open(number).map(Arc::new)
+    };
+    let held = client.acquire_anywhere(&mut chosen, wanted, waiting)?;
+    Ok((Box::new(held), Location::Cuda(number)))
+}
+
+/// The number of a device that the mirror has chosen.
+fn seen(uuid: DeviceUuid) -> Result<u32, MemoryError> {
+    device_number(uuid)?.ok_or(MemoryError::Unsupported {
+        what: "a device that the mirror has chosen, and that this process does not see,",
+        next: "name one that it sees, such as \"cuda:0\"",
+    })
+}

@@ -1,0 +1,103 @@
+//! The models that a process has in device memory.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tetris_store_layout::{Digest, ObjectRef};
+
+use super::Target;
+use super::lease::Lease;
+
+/// The models that a process has in device memory: who loads one a second time gets the same mappings.
+///
+/// A process needs one; a child of a fork makes its own.
+#[derive(Debug, Default)]
+pub struct Registry {
+    known: Mutex<Vec<Known>>,
+}
+
+/// A model's identity: which objects, from which mirror.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Key {
+    socket: PathBuf,
+    objects: Digest,
+}
+
+#[derive(Debug)]
+struct Known {
+    key: Key,
+    lease: Weak<Lease>,
+    kept: Option<Arc<Lease>>,
+}
+
+impl Key {
+    pub(super) fn new(socket: &Path, objects: &[ObjectRef]) -> Self {
+        let mut ids: Vec<_> = objects.iter().map(|object| object.id.0).collect();
+        // Files of the same tensors in another order are the same memory.
+        ids.sort_unstable();
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| id.0).collect();
+        Self {
+            socket: socket.to_owned(),
+            objects: Digest::of(&bytes),
+        }
+    }
+}
+
+impl Registry {
+    /// Gives models back that were kept and that nobody uses. Returns how many bytes of device memory are no longer mapped.
+    pub fn release(&self) -> u64 {
+        let kept: Vec<_> = {
+            let mut known = self.lock();
+            known
+                .iter_mut()
+                .filter_map(|known| known.kept.take())
+                .collect()
+        };
+        // Unmapping waits for the device, so nobody else waits for this.
+        let last = kept.into_iter().filter_map(Arc::into_inner);
+        let bytes = last.map(|lease| lease.mapped_bytes()).sum();
+        self.lock().retain(Known::is_alive);
+        bytes
+    }
+
+    /// A lease of these objects that can be shared.
+    pub(super) fn find(&self, key: &Key, target: Target, keep: bool) -> Option<Arc<Lease>> {
+        let mut known = self.lock();
+        let mut same = known.iter_mut().filter(|known| known.key == *key);
+        same.find_map(|known| {
+            let lease = known.lease.upgrade()?;
+            if !target.is_met_by(lease.location()) || !lease.is_usable() {
+                return None;
+            }
+            if keep {
+                known.kept = Some(Arc::clone(&lease));
+            }
+            Some(lease)
+        })
+    }
+
+    /// Makes a lease known, unless another thread was faster: then that one is to be used.
+    pub(super) fn enter(&self, key: Key, lease: Arc<Lease>, keep: bool) -> Arc<Lease> {
+        if let Some(found) = self.find(&key, lease.location().into(), keep) {
+            return found;
+        }
+        let mut known = self.lock();
+        known.retain(Known::is_alive);
+        known.push(Known {
+            key,
+            lease: Arc::downgrade(&lease),
+            kept: keep.then(|| Arc::clone(&lease)),
+        });
+        lease
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn is_alive(&self) -> bool {
+        self.lease.strong_count() > 0
+    }
+}

@@ -1,0 +1,97 @@
+//! A tensor in device memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tetris_store_layout::{Dtype, ObjectId, TensorId};
+
+use super::lease::Lease;
+use super::{DeviceError, Location};
+use crate::foreign::DetachedTensor;
+
+/// A tensor in device memory. It keeps its model there; clones are the same memory.
+#[derive(Debug, Clone)]
+pub struct DeviceTensor {
+    name: String,
+    dtype: Dtype,
+    shape: Vec<u64>,
+    id: Option<TensorId>,
+    len: u64,
+    /// Object, and offset there; `None` for a tensor without bytes.
+    place: Option<(ObjectId, u64)>,
+    lease: Arc<Lease>,
+}
+
+impl DeviceTensor {
+    pub(super) fn new(
+        tensor: &DetachedTensor,
+        place: Option<(ObjectId, u64)>,
+        lease: Arc<Lease>,
+    ) -> Self {
+        Self {
+            name: tensor.name.clone(),
+            dtype: tensor.dtype,
+            shape: tensor.shape.clone(),
+            id: tensor.id,
+            len: tensor.len as u64,
+            place,
+            lease,
+        }
+    }
+
+    /// The tensor's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Type of the elements.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Dimensions, outermost first; empty for a scalar.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// Identity of the bytes.
+    pub fn id(&self) -> Option<TensorId> {
+        self.id
+    }
+
+    /// Length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.len
+    }
+
+    /// The device.
+    pub fn location(&self) -> Location {
+        self.lease.location()
+    }
+
+    /// The device address of the first byte, a multiple of 64, for as long as this value lives; 0 for a tensor without bytes. The
+    /// bytes are there once [`Self::wait`] says so, on every stream.
+    pub fn address(&self) -> u64 {
+        let address = |(id, offset): (ObjectId, u64)| Some(self.lease.address(&id)? + offset);
+        self.place.and_then(address).unwrap_or(0)
+    }
+
+    /// Waits for the bytes, for at most `limit`. Returns whether they are there.
+    ///
+    /// # Errors
+    /// When they will never be.
+    pub fn wait(&self, limit: Duration) -> Result<bool, DeviceError> {
+        match &self.place {
+            Some((id, _)) => self.lease.wait(Some(id), limit),
+            None => Ok(true),
+        }
+    }
+
+    /// Copies the bytes, once they are there, from the device into `to`, which is as long.
+    pub fn read(&self, to: &mut [u8]) -> Result<(), DeviceError> {
+        match &self.place {
+            Some((id, offset)) => self.lease.read(id, *offset, to),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What needs no mirror; the rest is in `tests/device.rs`.
+
+use super::Target;
+
+#[test]
+fn a_device_has_one_name() {
+    for (name, target) in [
+        ("cuda", Target::AnyCuda),
+        ("cuda:0", Target::Cuda(0)),
+        ("cuda:17", Target::Cuda(17)),
+        ("stand-in", Target::StandIn),
+    ] {
+        assert_eq!(name.parse(), Ok(target));
+        assert_eq!(target.to_string(), name);
+    }
+}
+
+#[test]
+fn other_names_are_refused_and_said() {
+    let long = "cuda:".repeat(1000);
+    for name in [
+        "",
+        "cpu",
+        "CUDA:0",
+        "cuda:",
+        "cuda:-1",
+        "cuda:+1",
+        "cuda:01",
+        "cuda: 0",
+        "cuda:0 ",
+        "cuda:0:1",
+        "cuda:4294967296",
+        "cuda:\u{661}",
+        "stand-in:0",
+        "cuda\0",
+        "gpu:0",
+        &long,
+    ] {
+        let error = name.parse::<Target>().unwrap_err();
+        let found: String = name.chars().take(64).collect();
+        assert_eq!(error.found, found);
+        assert!(error.to_string().contains("cuda:N"), "{error}");
+    }
+}
