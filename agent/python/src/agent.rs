@@ -199,6 +199,11 @@ impl Agent {
 }
 
 impl Agent {
+    /// Why there is no store, if there should be one.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.unavailable.as_deref()
+    }
+
     pub(crate) fn agent(&self) -> &tetris_agent::Agent {
         &self.agent
     }

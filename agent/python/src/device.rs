@@ -56,7 +56,6 @@ impl DeviceRegistry {
             keep,
             ..DeviceOptions::new(target)
         };
-        let agent = agent.agent().clone();
         self.loaded(py, agent, path, options).map(DeviceModel::new)
     }
 
@@ -77,7 +76,7 @@ impl DeviceRegistry {
         let timeout = answer_within(timeout)?;
         let devices = py.detach(|| device::devices(agent.agent(), timeout));
         let list = PyList::empty(py);
-        for device in devices.map_err(errors::device)? {
+        for device in devices.map_err(|error| errors::device_of(error, agent.reason()))? {
             let dict = PyDict::new(py);
             dict.set_item("device", device.location.map(|place| place.to_string()))?;
             dict.set_item("uuid", device.uuid)?;
@@ -101,7 +100,7 @@ impl DeviceRegistry {
     ) -> PyResult<Bound<'py, PyDict>> {
         let timeout = answer_within(timeout)?;
         let status = py.detach(|| device::status(agent.agent(), timeout));
-        let status = status.map_err(errors::device)?;
+        let status = status.map_err(|error| errors::device_of(error, agent.reason()))?;
         let devices = PyList::empty(py);
         for device in &status.devices {
             devices.append(device_status(py, device)?)?;
@@ -120,10 +119,12 @@ impl DeviceRegistry {
     fn loaded(
         &self,
         py: Python<'_>,
-        agent: tetris_agent::Agent,
+        agent: &Agent,
         path: PathBuf,
         options: DeviceOptions,
     ) -> PyResult<device::DeviceModel> {
+        let unavailable = agent.reason();
+        let agent = agent.agent().clone();
         let registry = Arc::clone(&self.registry);
         let cancelled = Arc::clone(&options.cancelled);
         let (sender, mut receiver) = mpsc::sync_channel(1);
@@ -137,7 +138,7 @@ impl DeviceRegistry {
             let (model, back) = py.detach(move || (receiver.recv_timeout(SLICE), receiver));
             receiver = back;
             match model {
-                Ok(model) => return model.map_err(errors::device),
+                Ok(model) => return model.map_err(|error| errors::device_of(error, unavailable)),
                 Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| {
                     cancelled.store(true, Ordering::Relaxed);
                 })?,

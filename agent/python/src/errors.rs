@@ -64,6 +64,17 @@ pub(crate) fn device(error: DeviceError) -> PyErr {
     }
 }
 
+/// As [`device`], for an agent that has no store for a reason.
+pub(crate) fn device_of(error: DeviceError, unavailable: Option<&str>) -> PyErr {
+    match (error, unavailable) {
+        (DeviceError::NoStore { .. }, Some(reason)) => {
+            let reason = reason.to_owned();
+            device(DeviceError::NoStore { reason })
+        }
+        (error, _) => device(error),
+    }
+}
+
 pub(crate) fn place(error: PlaceError) -> PyErr {
     let text = error.to_string();
     match error {

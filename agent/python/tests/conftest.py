@@ -14,7 +14,9 @@ import pytest
 import tetris
 
 # Their assertions are to say what they found.
-pytest.register_assert_rewrite("differential", "process")
+pytest.register_assert_rewrite("differential", "gpu_mirror", "process")
+
+from gpu_mirror import Mirror
 
 #: Room of the mounted tmpfs: a limit, not an allocation.
 MOUNT_BYTES = 256 << 20
@@ -24,6 +26,7 @@ MOUNT_BYTES = 256 << 20
 def _environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that names no store has none: that of the machine is not the tests' to fill."""
     monkeypatch.delenv("TETRIS_PATCH", raising=False)
+    monkeypatch.delenv("TETRIS_GPU_SOCKET", raising=False)
     monkeypatch.setenv("TETRIS_STORE", str(tmp_path_factory.getbasetemp() / "there-is-no-store"))
 
 
@@ -42,6 +45,13 @@ def store(empty_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tetris.create_store(directory)
     monkeypatch.setenv("TETRIS_STORE", str(directory))
     return directory
+
+
+@pytest.fixture
+def mirror(store: Path) -> Iterator[Mirror]:
+    """A GPU mirror of the store, with 64 MiB of the stand-in's memory."""
+    with Mirror(store) as mirror:
+        yield mirror
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ import tetris.errors
 import tetris.torch
 import torch
 from differential import bits
-from mirror_daemon import Daemon, daemon_bin
+from gpu_mirror import CHUNK, Mirror
 from model_files import BITS, floats, stored
 from process import HANGS_S, python
 from safetensors.torch import load_file as load_copied
@@ -50,15 +50,6 @@ def safe_open(*arguments: Any, **others: Any) -> Any:
     return tetris.torch.safe_open(*arguments, **others)
 
 
-@pytest.fixture
-def mirror(store: Path, tmp_path: Path) -> Iterator[Daemon]:
-    """A mirror over host memory, for the store that `TETRIS_STORE` names."""
-    if daemon_bin() is None:
-        pytest.skip("needs the node's daemon: name it in TETRIS_RECLAIMER_BIN")
-    with Daemon(store, tmp_path, DEVICE_BYTES) as daemon:
-        yield daemon
-
-
 @pytest.fixture(autouse=True)
 def _said() -> None:
     """What the log says once, it says once in each test."""
@@ -78,7 +69,7 @@ def mapped() -> int:
     """The bytes of device memory that this process maps: memfds of the stand-in."""
     total = 0
     for line in Path("/proc/self/maps").read_text().splitlines():
-        if "/memfd:tetris" in line:
+        if CHUNK in line:
             begin, end = (int(number, 16) for number in line.split()[0].split("-"))
             total += end - begin
     return total
@@ -90,7 +81,7 @@ def path(tmp_path: Path) -> Path:
     return model_files.write(tmp_path / "model.safetensors", tensors)
 
 
-def test_every_element_type_has_the_bytes_of_the_file(mirror: Daemon, tmp_path: Path) -> None:
+def test_every_element_type_has_the_bytes_of_the_file(mirror: Mirror, tmp_path: Path) -> None:
     tensors = {name: stored(name, [3, 4, 8]) for name in BITS if name in DTYPES}
     path = model_files.write(tmp_path / "types", tensors)
     before = device_loads()
@@ -106,14 +97,14 @@ def test_every_element_type_has_the_bytes_of_the_file(mirror: Daemon, tmp_path: 
     assert after.mirrored_bytes > before.mirrored_bytes
 
 
-def test_tensors_without_bytes_and_without_dimensions(mirror: Daemon, path: Path) -> None:
+def test_tensors_without_bytes_and_without_dimensions(mirror: Mirror, path: Path) -> None:
     loaded = load_file(path, device="stand-in")
     for name, tensor in load_copied(path).items():
         assert torch.equal(loaded[name], tensor) and loaded[name].shape == tensor.shape
         assert loaded[name].is_contiguous()
 
 
-def test_two_loads_and_two_processes_have_one_copy(mirror: Daemon, path: Path) -> None:
+def test_two_loads_and_two_processes_have_one_copy(mirror: Mirror, path: Path) -> None:
     one = load_file(path, device="stand-in")
     other = load_file(path, device="stand-in")
     assert one["a"].data_ptr() == other["a"].data_ptr()
@@ -127,12 +118,12 @@ def test_two_loads_and_two_processes_have_one_copy(mirror: Daemon, path: Path) -
     """
     values, inodes = python(program, path)
     assert values == one["a"].tolist()
-    ours = {line.split()[4] for line in Path("/proc/self/maps").read_text().splitlines() if "/memfd:tetris" in line}
+    ours = {line.split()[4] for line in Path("/proc/self/maps").read_text().splitlines() if CHUNK in line}
     assert inodes and set(inodes) <= ours
 
 
 @pytest.mark.parametrize("keep", ["tensor", "view", "slice", "storage", "parameter", "numpy"])
-def test_memory_is_held_as_long_as_anything_over_it_lives(mirror: Daemon, path: Path, keep: str) -> None:
+def test_memory_is_held_as_long_as_anything_over_it_lives(mirror: Mirror, path: Path, keep: str) -> None:
     expected = load_copied(path)["a"]
     assert mapped() == 0
     loaded = load_file(path, device="stand-in")
@@ -175,7 +166,7 @@ def test_without_a_mirror_tensors_are_copied_and_the_log_says_so_once(
     loaded["a"].add_(1)
 
 
-def test_a_model_that_has_no_room_is_copied(mirror: Daemon, tmp_path: Path) -> None:
+def test_a_model_that_has_no_room_is_copied(mirror: Mirror, tmp_path: Path) -> None:
     path = tmp_path / "large"
     save_file({"a": torch.zeros(DEVICE_BYTES + 4096, dtype=torch.uint8)}, str(path))
     assert not is_mirrored(load_file(path, device="stand-in")["a"])
@@ -185,7 +176,7 @@ def test_a_model_that_has_no_room_is_copied(mirror: Daemon, tmp_path: Path) -> N
     assert not module.a.any()
 
 
-def test_the_environment_can_do_without(mirror: Daemon, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_can_do_without(mirror: Mirror, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TETRIS_GPU", "0")
     assert not is_mirrored(load_file(path, device="stand-in")["a"])
     monkeypatch.setenv("TETRIS_GPU", "1")
@@ -193,7 +184,7 @@ def test_the_environment_can_do_without(mirror: Daemon, path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("device", ["nonsense", "cuda:nonsense", "stand-in:0", "meta:x"])
-def test_errors_are_those_of_safetensors(mirror: Daemon, path: Path, tmp_path: Path, device: str) -> None:
+def test_errors_are_those_of_safetensors(mirror: Mirror, path: Path, tmp_path: Path, device: str) -> None:
     with pytest.raises(Exception) as ours:
         load_file(path, device=device)
     with pytest.raises(Exception) as theirs:
@@ -210,7 +201,7 @@ def test_errors_are_those_of_safetensors(mirror: Daemon, path: Path, tmp_path: P
 # What is written to, and what must not be.
 
 
-def test_read_only_tensors_refuse_writes(mirror: Daemon, path: Path) -> None:
+def test_read_only_tensors_refuse_writes(mirror: Mirror, path: Path) -> None:
     loaded = load_file(path, device="stand-in", mode="read_only")
     expected = load_copied(path)
     for write in (lambda t: t.add_(1), lambda t: t[0].zero_(), lambda t: torch.add(t, 1, out=t)):
@@ -220,7 +211,7 @@ def test_read_only_tensors_refuse_writes(mirror: Daemon, path: Path) -> None:
     assert type(loaded["a"].clone()) is torch.Tensor
 
 
-def test_chosen_tensors_are_private(mirror: Daemon, path: Path) -> None:
+def test_chosen_tensors_are_private(mirror: Mirror, path: Path) -> None:
     expected = load_copied(path)
     for private in (["a"], {"a": None}, lambda name: name == "a"):
         for mode in ("copy_on_write", "read_only"):
@@ -282,7 +273,7 @@ def weights(module: torch.nn.Module) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-def test_a_modules_parameters_stay_the_same_objects(mirror: Daemon, net: Net, saved: Path, overlap: bool) -> None:
+def test_a_modules_parameters_stay_the_same_objects(mirror: Mirror, net: Net, saved: Path, overlap: bool) -> None:
     module = fresh()
     before = weights(module)
     assert load_model(module, saved, device="stand-in", overlap=overlap) == ([], [])
@@ -295,7 +286,7 @@ def test_a_modules_parameters_stay_the_same_objects(mirror: Daemon, net: Net, sa
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_a_module_on_the_meta_device_takes_no_memory_of_its_own(
-    mirror: Daemon, net: Net, saved: Path, overlap: bool
+    mirror: Mirror, net: Net, saved: Path, overlap: bool
 ) -> None:
     with torch.device("meta"):
         module = fresh()
@@ -308,7 +299,7 @@ def test_a_module_on_the_meta_device_takes_no_memory_of_its_own(
     assert all(is_mirrored(tensor) for tensor in weights(module))
 
 
-def test_another_element_type_is_cast(mirror: Daemon, net: Net, saved: Path) -> None:
+def test_another_element_type_is_cast(mirror: Mirror, net: Net, saved: Path) -> None:
     for overlap in (False, True):
         module = fresh().to(torch.float64)
         load_model(module, saved, device="stand-in", overlap=overlap)
@@ -316,7 +307,7 @@ def test_another_element_type_is_cast(mirror: Daemon, net: Net, saved: Path) -> 
         assert torch.equal(module.first.weight, net.first.weight.double())
 
 
-def test_names_and_shapes_are_checked_as_safetensors_does(mirror: Daemon, saved: Path) -> None:
+def test_names_and_shapes_are_checked_as_safetensors_does(mirror: Mirror, saved: Path) -> None:
     class Other(Net):
         def __init__(self) -> None:
             super().__init__()
@@ -395,7 +386,7 @@ def hooks(module: torch.nn.Module) -> int:
     return sum(len(part._forward_pre_hooks) + len(part._forward_hooks) for part in module.modules())
 
 
-def test_each_layer_waits_for_its_own_weights(mirror: Daemon, net: Net, saved: Path, slow: list[Slow]) -> None:
+def test_each_layer_waits_for_its_own_weights(mirror: Mirror, net: Net, saved: Path, slow: list[Slow]) -> None:
     module = fresh()
     load_model(module, saved, device="stand-in", overlap=True)
     waited = slow[-1].waited
@@ -416,7 +407,7 @@ def test_each_layer_waits_for_its_own_weights(mirror: Daemon, net: Net, saved: P
     assert waited == before
 
 
-def test_hooks_go_as_soon_as_everything_is_there(mirror: Daemon, net: Net, saved: Path, slow: list[Slow]) -> None:
+def test_hooks_go_as_soon_as_everything_is_there(mirror: Mirror, net: Net, saved: Path, slow: list[Slow]) -> None:
     module = fresh()
     load_model(module, saved, device="stand-in", overlap=True)
     slow[-1].arrived = True
@@ -424,7 +415,7 @@ def test_hooks_go_as_soon_as_everything_is_there(mirror: Daemon, net: Net, saved
     assert hooks(module) == 0
 
 
-def test_a_part_can_be_called_by_itself(mirror: Daemon, net: Net, saved: Path, slow: list[Slow]) -> None:
+def test_a_part_can_be_called_by_itself(mirror: Mirror, net: Net, saved: Path, slow: list[Slow]) -> None:
     module = fresh()
     load_model(module, saved, device="stand-in", overlap=True)
     x = torch.ones(1, 2, 8)
@@ -432,7 +423,7 @@ def test_a_part_can_be_called_by_itself(mirror: Daemon, net: Net, saved: Path, s
     assert set(slow[-1].waited) == {name for name in load_file(saved) if name.startswith("attention")}
 
 
-def test_everything_can_be_waited_for(mirror: Daemon, net: Net, saved: Path, slow: list[Slow]) -> None:
+def test_everything_can_be_waited_for(mirror: Mirror, net: Net, saved: Path, slow: list[Slow]) -> None:
     module = fresh()
     load_model(module, saved, device="stand-in", overlap=True)
     wait(module)
@@ -444,7 +435,7 @@ def test_everything_can_be_waited_for(mirror: Daemon, net: Net, saved: Path, slo
 
 @pytest.mark.parametrize("error", [tetris.errors.GpuUnavailable("the copy failed"), TimeoutError("too long")])
 def test_weights_that_do_not_arrive_are_copied(
-    mirror: Daemon, net: Net, saved: Path, slow: list[Slow], error: Exception
+    mirror: Mirror, net: Net, saved: Path, slow: list[Slow], error: Exception
 ) -> None:
     module = fresh()
     before = weights(module)
@@ -457,7 +448,7 @@ def test_weights_that_do_not_arrive_are_copied(
     assert all(one is other for one, other in zip(before, weights(module), strict=True))
 
 
-def test_a_failed_call_leaves_nothing_behind(mirror: Daemon, net: Net, saved: Path, slow: list[Slow]) -> None:
+def test_a_failed_call_leaves_nothing_behind(mirror: Mirror, net: Net, saved: Path, slow: list[Slow]) -> None:
     module = fresh()
     load_model(module, saved, device="stand-in", overlap=True)
     with pytest.raises(IndexError):
@@ -466,7 +457,7 @@ def test_a_failed_call_leaves_nothing_behind(mirror: Daemon, net: Net, saved: Pa
     assert torch.equal(module(INDEXES), net(INDEXES))
 
 
-def test_compiled_modules_wait_for_everything(mirror: Daemon, net: Net, saved: Path, slow: list[Slow]) -> None:
+def test_compiled_modules_wait_for_everything(mirror: Mirror, net: Net, saved: Path, slow: list[Slow]) -> None:
     module = fresh()
     load_model(module, saved, device="stand-in", overlap=True)
     compiled: Any = torch.compile(module, backend="eager")
@@ -475,7 +466,7 @@ def test_compiled_modules_wait_for_everything(mirror: Daemon, net: Net, saved: P
     assert None in slow[-1].waited and hooks(module) == 0
 
 
-def test_weights_are_waited_for_in_fact(mirror: Daemon, tmp_path: Path) -> None:
+def test_weights_are_waited_for_in_fact(mirror: Mirror, tmp_path: Path) -> None:
     """With the real mirror, many layers, and all of them used at once by the first call."""
     net = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(24)])
     path = tmp_path / "deep.safetensors"
@@ -489,7 +480,7 @@ def test_weights_are_waited_for_in_fact(mirror: Daemon, tmp_path: Path) -> None:
 
 
 def test_a_module_that_changes_its_weights_while_it_loads_reads_what_has_arrived(
-    mirror: Daemon, tmp_path: Path, slow: list[Slow]
+    mirror: Mirror, tmp_path: Path, slow: list[Slow]
 ) -> None:
     class Doubled(torch.nn.Linear):
         def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
@@ -507,7 +498,7 @@ def test_a_module_that_changes_its_weights_while_it_loads_reads_what_has_arrived
 
 
 def test_an_order_file_is_used_by_every_load(
-    mirror: Daemon, net: Net, saved: Path, monkeypatch: pytest.MonkeyPatch
+    mirror: Mirror, net: Net, saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tetris import gpu
 
@@ -540,7 +531,7 @@ def test_an_order_file_is_used_by_every_load(
 # safe_open, the patch, transformers.
 
 
-def test_safe_open_waits_for_one_tensor_and_slices(mirror: Daemon, path: Path) -> None:
+def test_safe_open_waits_for_one_tensor_and_slices(mirror: Mirror, path: Path) -> None:
     expected = load_copied(path)
     with safe_open(path, "pt", device="stand-in") as opened:
         assert opened.keys() == sorted(expected) and opened.metadata() == safetensors.safe_open(path, "pt").metadata()
@@ -557,7 +548,7 @@ def test_safe_open_waits_for_one_tensor_and_slices(mirror: Daemon, path: Path) -
         assert not is_mirrored(opened.get_tensor("a"))
 
 
-def test_safe_open_gives_the_file_that_it_has_opened(mirror: Daemon, path: Path, tmp_path: Path) -> None:
+def test_safe_open_gives_the_file_that_it_has_opened(mirror: Mirror, path: Path, tmp_path: Path) -> None:
     expected = load_copied(path)["a"]
     with safe_open(path, "pt", device="stand-in") as opened:
         os.replace(model_files.write(tmp_path / "new", {"a": stored("F32", [4, 6], seed=9)}), path)
@@ -607,7 +598,7 @@ def same_weights(one: torch.nn.Module, other: torch.nn.Module) -> bool:
     return all(torch.equal(*pair) for pair in zip(one.parameters(), other.parameters(), strict=True))
 
 
-def test_from_pretrained_uses_the_mirror(mirror: Daemon, warmed_up: list[Any], llama: Any, tmp_path: Path) -> None:
+def test_from_pretrained_uses_the_mirror(mirror: Mirror, warmed_up: list[Any], llama: Any, tmp_path: Path) -> None:
     model = from_pretrained(tmp_path)
     assert all(is_mirrored(parameter) for parameter in model.parameters())
     assert same_weights(model, llama) and model(INDEXES).logits.isfinite().all()
@@ -618,7 +609,7 @@ def test_from_pretrained_uses_the_mirror(mirror: Daemon, warmed_up: list[Any], l
 
 
 def test_a_model_that_is_cast_does_not_go_through_the_mirror(
-    mirror: Daemon, warmed_up: list[Any], llama: Any, tmp_path: Path
+    mirror: Mirror, warmed_up: list[Any], llama: Any, tmp_path: Path
 ) -> None:
     before = device_loads().mirrored
     model = from_pretrained(tmp_path, torch.float32)
@@ -653,14 +644,14 @@ def test_unpatching_takes_everything_back(warmed_up: list[Any]) -> None:
     tetris.patch()
 
 
-def test_patched_safetensors_uses_the_mirror(mirror: Daemon, warmed_up: list[Any], path: Path) -> None:
+def test_patched_safetensors_uses_the_mirror(mirror: Mirror, warmed_up: list[Any], path: Path) -> None:
     assert is_mirrored(safetensors.torch.load_file(path, device="stand-in")["a"])
     with safetensors.safe_open(path, "pt", device="stand-in") as opened:
         assert is_mirrored(opened.get_tensor("a"))
 
 
 def test_loading_a_state_into_a_mirrored_module_writes_to_memory_of_its_own(
-    mirror: Daemon, warmed_up: list[Any], net: Net, saved: Path
+    mirror: Mirror, warmed_up: list[Any], net: Net, saved: Path
 ) -> None:
     module = fresh()
     load_model(module, saved, device="stand-in")
@@ -674,7 +665,7 @@ def test_loading_a_state_into_a_mirrored_module_writes_to_memory_of_its_own(
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
-def test_optimizers_train_copies(mirror: Daemon, net: Net, saved: Path, optimizer: Any) -> None:
+def test_optimizers_train_copies(mirror: Mirror, net: Net, saved: Path, optimizer: Any) -> None:
     module, reference = fresh(), net
     load_model(module, saved, device="stand-in")
     for trained in (module, reference):
@@ -690,7 +681,7 @@ def test_optimizers_train_copies(mirror: Daemon, net: Net, saved: Path, optimize
     assert is_mirrored(module.unused.weight)
 
 
-def test_a_module_gets_copies_of_its_own(mirror: Daemon, net: Net, saved: Path) -> None:
+def test_a_module_gets_copies_of_its_own(mirror: Mirror, net: Net, saved: Path) -> None:
     module = fresh()
     load_model(module, saved, device="stand-in")
     parameter = module.first.weight
@@ -718,7 +709,7 @@ class Adapted(torch.nn.Module):
         return self.base(x) + x @ self.down.T @ self.up.T
 
 
-def test_adapters_are_private_and_the_base_is_shared(mirror: Daemon, net: Net, saved: Path, tmp_path: Path) -> None:
+def test_adapters_are_private_and_the_base_is_shared(mirror: Mirror, net: Net, saved: Path, tmp_path: Path) -> None:
     adapter = tmp_path / "adapter_model.safetensors"
     save_file({"down": torch.full([2, 8], 0.1), "up": torch.full([8, 2], 0.2)}, str(adapter))
     before = device_loads()
@@ -750,7 +741,7 @@ def test_adapters_are_private_and_the_base_is_shared(mirror: Daemon, net: Net, s
     assert torch.equal(other.first.base.weight, net.first.weight)
 
 
-def test_peft_over_the_mirror(mirror: Daemon, warmed_up: list[Any], llama: Any, tmp_path: Path) -> None:
+def test_peft_over_the_mirror(mirror: Mirror, warmed_up: list[Any], llama: Any, tmp_path: Path) -> None:
     peft = pytest.importorskip("peft", reason="needs peft")
     model = peft.get_peft_model(
         from_pretrained(tmp_path), peft.LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False)
@@ -775,7 +766,7 @@ def test_peft_over_the_mirror(mirror: Daemon, warmed_up: list[Any], llama: Any, 
 # Giving back.
 
 
-def test_a_module_is_released_and_filled_again(mirror: Daemon, net: Net, saved: Path) -> None:
+def test_a_module_is_released_and_filled_again(mirror: Mirror, net: Net, saved: Path) -> None:
     module = fresh()
     load_model(module, saved, device="stand-in", overlap=True)
     assert mapped() > 0
@@ -788,7 +779,7 @@ def test_a_module_is_released_and_filled_again(mirror: Daemon, net: Net, saved: 
     assert torch.equal(module(INDEXES), net(INDEXES)) and module.head.weight.requires_grad
 
 
-def test_a_state_dict_is_released(mirror: Daemon, path: Path) -> None:
+def test_a_state_dict_is_released(mirror: Mirror, path: Path) -> None:
     loaded = load_file(path, device="stand-in", private=["b"])
     view = loaded["a"][1:]
     expected = load_copied(path)
@@ -801,7 +792,7 @@ def test_a_state_dict_is_released(mirror: Daemon, path: Path) -> None:
     eventually(lambda: mapped() == 0)
 
 
-def test_a_daemon_that_is_killed_harms_nobody(mirror: Daemon, net: Net, saved: Path) -> None:
+def test_a_daemon_that_is_killed_harms_nobody(mirror: Mirror, net: Net, saved: Path) -> None:
     module = fresh()
     load_model(module, saved, device="stand-in")
     mirror.kill()
@@ -814,7 +805,7 @@ def test_a_daemon_that_is_killed_harms_nobody(mirror: Daemon, net: Net, saved: P
 # Other frameworks.
 
 
-def test_jax_takes_a_tensor_by_dlpack(mirror: Daemon, path: Path) -> None:
+def test_jax_takes_a_tensor_by_dlpack(mirror: Mirror, path: Path) -> None:
     jax = pytest.importorskip("jax", reason="needs jax")
     from tetris import gpu
 
@@ -828,7 +819,7 @@ def test_jax_takes_a_tensor_by_dlpack(mirror: Daemon, path: Path) -> None:
     eventually(lambda: mapped() == 0)
 
 
-def test_numpy_takes_a_tensor_by_dlpack(mirror: Daemon, path: Path) -> None:
+def test_numpy_takes_a_tensor_by_dlpack(mirror: Mirror, path: Path) -> None:
     import numpy
     from tetris import gpu
 

@@ -315,8 +315,8 @@ class DeviceRegistry:
 class DeviceModel:
     """Tensors in device memory by name, in the order of the files.
 
-    The memory stays mapped, and held at the mirror, as long as this, a tensor of it, or anything that a framework made of
-    one lives.
+    The memory stays mapped, and held at the mirror, as long as this, a tensor of it, or anything that a framework made
+    of one lives.
     """
 
     @property

@@ -102,7 +102,7 @@ class OutOfMemoryError(LoadError, MemoryError):
 
 
 class GpuUnavailable(Error, RuntimeError):
-    """The GPU mirror does not give device memory; the message says why. The weights can be loaded as without it."""
+    """The node's GPU mirror gives no device memory; the message says why. The weights can be loaded as without it."""
 
 
 class ReadOnlyTensorError(Error, RuntimeError):

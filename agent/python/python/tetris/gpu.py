@@ -7,8 +7,8 @@ The node's daemon holds them (its *GPU mirror*, table ``[gpu_mirror]``)::
     model = tetris.gpu.load("model.safetensors", "cuda:0")     # returns when it is mapped; tensors may still come
     weight = torch.from_dlpack(model["weight"])                # waits for this tensor alone
 
-The memory stays mapped, and cannot be evicted, as long as the model, one of its tensors or anything that a framework made of
-them lives. It is not the framework's: ``torch.cuda.empty_cache`` does not touch it. Nothing may write to it.
+The memory stays mapped, and cannot be evicted, as long as the model, one of its tensors or anything that a framework made
+of them lives. It is not the framework's: ``torch.cuda.empty_cache`` does not touch it. Nothing may write to it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def load(
         device: ``"cuda:1"`` or 1 is the second device that this process sees; ``"cuda"`` one that the mirror chooses,
             where most of the model is already; ``"stand-in"`` the host memory of a mirror that runs without a GPU, for
             tests and for trying it out.
-        order: Names of tensors in the order of their use. They are copied first, in this order. Unknown names are ignored.
+        order: Names of tensors in the order of their use. They are copied first, in this order. Unknown names are
+            ignored.
         wait: Longest wait, in seconds, for room on the device; 0 by default.
         timeout: Longest wait, in seconds, for an answer of the mirror; 10 by default.
         keep: Keep the model for a later load in this process, until :func:`release`.
@@ -91,7 +92,7 @@ def release() -> int:
     """Give models back that were loaded with ``keep=True`` and that nobody uses any more.
 
     Returns:
-        The bytes of device memory that are no longer mapped here. The mirror may keep the model until it needs the room.
+        The bytes of device memory that are no longer mapped here. The mirror may keep the model until it needs room.
     """
     return _registry.release()
 
