@@ -91,7 +91,8 @@ fn check_stream(request: &Request<'_>, device: (i32, i32)) -> PyResult<()> {
     }
 }
 
-fn address(tensor: &DeviceTensor, device: (i32, i32)) -> usize {
+/// The address of the first byte, for `DLTensor`.
+pub(crate) fn address(tensor: &DeviceTensor, device: (i32, i32)) -> usize {
     if tensor.bytes() == 0 && device == CPU {
         return NOWHERE;
     }

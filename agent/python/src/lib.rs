@@ -18,6 +18,7 @@
 mod agent;
 mod buffer;
 mod device;
+mod device_bytes;
 mod device_export;
 mod device_model;
 mod device_tensor;
@@ -43,6 +44,8 @@ mod _native {
     use crate::agent::{Agent, content_id, create_store};
     #[pymodule_export]
     use crate::device::DeviceRegistry;
+    #[pymodule_export]
+    use crate::device_bytes::DeviceBytes;
     #[pymodule_export]
     use crate::device_model::DeviceModel;
     #[pymodule_export]

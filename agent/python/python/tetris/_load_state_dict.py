@@ -3,12 +3,16 @@
 torch copies each tensor into the module's own memory. When it has done so, and the tensor came from the store as it
 is, the module takes a mapping of the same object instead: one of its own, so that nothing that is done to the
 module's weights is seen in the state dict, or the other way round.
+
+A module whose weights are in the GPU mirror's memory gets memory of its own first: torch would write to what nobody may
+write to.
 """
 
 # Imported while torch is, so torch is imported where it is needed.
 from __future__ import annotations
 
 import functools
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +30,8 @@ def hook(module: ModuleType) -> None:
     def load_state_dict(
         self: torch.nn.Module, state_dict: Any, strict: bool = True, assign: bool = False, **others: Any
     ) -> Any:
+        if not assign:
+            _make_private(self, state_dict)
         result = original(self, state_dict, strict, assign, **others)
         if not assign:
             _share_copied(self, state_dict)
@@ -40,6 +46,13 @@ def unhook(module: ModuleType) -> None:
     original = getattr(module.Module.load_state_dict, "_tetris_original", None)
     if original is not None:
         module.Module.load_state_dict = original
+
+
+def _make_private(module: torch.nn.Module, state_dict: Any) -> None:
+    """Give a module memory of its own where torch is about to write to that of the GPU mirror."""
+    mirror = sys.modules.get("tetris._device_tensor")
+    if mirror is not None and hasattr(state_dict, "__contains__"):
+        mirror.private_(module, lambda name: name in state_dict)
 
 
 def _share_copied(module: torch.nn.Module, state_dict: Any) -> None:

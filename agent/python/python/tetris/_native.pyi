@@ -419,6 +419,9 @@ class DeviceTensor:
             GpuUnavailable: They will not arrive.
         """
 
+    def unwaited_bytes(self) -> DeviceBytes:
+        """Return the bytes without waiting for them, for who waits before they are used."""
+
     def tobytes(self) -> bytes:
         """Wait for the bytes, and return a copy of them in host memory: for checks.
 
@@ -444,6 +447,22 @@ class DeviceTensor:
             BufferError: The consumer asks for another device, or for a copy on the device, or DLPack has no such type.
             GpuUnavailable: The bytes will not arrive.
         """
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class DeviceBytes:
+    """The bytes of a tensor in device memory, in one dimension, which may still be on their way. It keeps the memory."""
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a capsule over the bytes, as they are: no stream, device or copy makes a difference."""
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
 

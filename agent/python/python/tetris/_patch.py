@@ -17,7 +17,10 @@ from typing import Any
 #: Replaced as soon as they are imported: module, attribute, and where the replacement is.
 _REPLACED = {
     "safetensors": (("safe_open", "tetris._safe_open", "safe_open"),),
-    "safetensors.torch": (("load_file", "tetris.torch", "load_file"), ("load_model", "tetris.torch", "load_model")),
+    "safetensors.torch": (
+        ("load_file", "tetris.torch", "load_file"),
+        ("load_model", "tetris.torch", "_load_model_in_place"),
+    ),
 }
 #: Where libraries copy what they have loaded: modules whose hook is called as soon as they are imported. Not with
 #: ``TETRIS_PATCH=files``.

@@ -7,17 +7,24 @@ safetensors itself. So errors are its errors, and a file that only it can read i
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import safetensors
 
 from tetris import _native
 from tetris._agent import Mode, agent, log_load
+from tetris._order import Order
 from tetris.errors import LoadError
+
+if TYPE_CHECKING:
+    import torch
+
+    from tetris._device_file import MirroredFile
 
 #: Taken before `tetris.patch` replaces it.
 _Original = getattr(safetensors.safe_open, "_tetris_original", safetensors.safe_open)
@@ -62,10 +69,14 @@ class safe_open:
     Args:
         filename: The file.
         framework: ``"pt"`` or ``"numpy"``.
-        device: Where the tensors are to be; moving to another device than ``"cpu"`` copies.
+        device: Where the tensors are to be. On a CUDA device they are in the memory that the node's GPU mirror holds
+            for all processes, where nothing may write to them; moving to others copies.
         backend: ``"mmap"`` or ``"pread"``, without effect: nothing of a known file is read.
         mode: ``"copy_on_write"``, or ``"read_only"`` for tensors that cannot be written to
             (:class:`tetris.torch.ReadOnlyTensor`; read-only arrays for NumPy).
+        order: In which order tensors come to a device; as of :func:`tetris.torch.load_file`.
+        private: Make copies on the device, without the node's GPU mirror. By default only of adapters, as of
+            :func:`tetris.torch.load_file`.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -85,12 +96,21 @@ class safe_open:
         self,
         filename: str | os.PathLike[str],
         framework: str,
-        device: str | int = "cpu",
+        device: str | int | torch.device = "cpu",
         *,
         backend: str = "mmap",
         mode: Mode = "copy_on_write",
+        order: Order = None,
+        private: bool | None = None,
     ) -> None:
         require_mode(mode)
+        self._device: MirroredFile | None = None
+        if framework in _TORCH and device != "cpu":
+            from tetris._device import torch_device
+            from tetris._device_file import mirrored_file
+
+            self._device = mirrored_file(filename, device, order, private)
+            device = torch_device(device)
         self._arguments = (framework, device, backend)
         self._mode = mode
         self._closed = False
@@ -101,6 +121,8 @@ class safe_open:
         self._lock = threading.RLock()
         _handles.add(self)
         self._filename = filename
+        if framework in _TORCH and not private and (planned := sys.modules.get("tetris._device_plan")) is not None:
+            self._device = planned.file_of(filename) or self._device
         self._file = self._open()
         if self._file is None:
             self._original = self._open_original(filename)
@@ -186,6 +208,7 @@ class safe_open:
                 self._original = None
         # They keep what they need.
         self._loaded = None
+        self._device = None
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the tensors, in the order of the file."""
@@ -257,7 +280,22 @@ class safe_open:
     def _has_numpy(self, dtype: str) -> bool:
         return self._numpy_types is None or dtype in self._numpy_types
 
+    def _on_device(self, name: str, device: Any = None) -> Any:
+        """Return a tensor in the GPU mirror's memory; `None` if it is to be had without the mirror.
+
+        Args:
+            name: The tensor.
+            device: Where it is wanted, if not where the file was opened for.
+        """
+        mirrored = self._device
+        if mirrored is None or self._file is None:
+            return None
+        return mirrored.tensor(self._filename, self._file, name, self._mode, device)
+
     def _convert(self, name: str) -> Any:
+        on_device = self._on_device(name)
+        if on_device is not None:
+            return on_device
         tensor = self._give(name)
         if tensor is None:
             # Changed in place since it was opened.
@@ -294,6 +332,10 @@ class Slice:
     def get_dtype(self) -> str:
         """Return the element type as safetensors spells it, such as ``"BF16"``."""
         return self._dtype
+
+    def on_device(self, device: Any) -> Any:
+        """Return the tensor in the GPU mirror's memory, if the file is on this device; `None` if not."""
+        return self._opened._on_device(self._name, device)
 
     def __getitem__(self, index: Any) -> Any:
         """Return a part of the tensor: a view of shared memory wherever the framework has views."""

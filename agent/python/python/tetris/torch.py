@@ -20,6 +20,12 @@ import torch
 from safetensors.torch import load, save, save_file, save_model
 
 from tetris._agent import Mode, agent, log_load
+from tetris._device import DeviceLoads, device_loads, mirror_device, torch_device
+from tetris._device_load import load_mirrored, load_model_mirrored, require_names
+from tetris._device_module import named_tensors, place, release, wait
+from tetris._device_tensor import Private, is_mirrored, private_, require_private
+from tetris._order import Order
+from tetris._order_record import Recording, record_order
 from tetris._safe_open import may_be_file, require_mode, safe_open
 from tetris._share import ShareReport, share_loaded, share_module_, share_state_dict
 from tetris._torch_derived import derived
@@ -31,36 +37,57 @@ _load_file = getattr(_safetensors.load_file, "_tetris_original", _safetensors.lo
 _load_model = getattr(_safetensors.load_model, "_tetris_original", _safetensors.load_model)
 
 __all__ = [
+    "DeviceLoads",
     "ReadOnlyTensor",
+    "Recording",
     "ShareReport",
     "derived",
+    "device_loads",
+    "is_mirrored",
     "load",
     "load_file",
     "load_model",
+    "private_",
+    "record_order",
+    "release",
     "safe_open",
     "save",
     "save_file",
     "save_model",
     "share_module_",
     "share_state_dict",
+    "wait",
 ]
 
 
 def load_file(
     filename: str | os.PathLike[str],
-    device: str | int = "cpu",
+    device: str | int | torch.device = "cpu",
     *,
     backend: str = "mmap",
     mode: Mode = "copy_on_write",
+    order: Order = None,
+    private: Private | None = None,
 ) -> dict[str, torch.Tensor]:
     """Load a safetensors file, as ``safetensors.torch.load_file`` does, into shared memory.
 
+    On a CUDA device, tensors are in the memory that the node's GPU mirror holds for all processes. Nothing may write
+    to it: see `docs/gpu.md`. Without a mirror, or if it has no room, they are copied to the device; the log
+    ``tetris`` says so once, and :func:`device_loads` counts it.
+
     Args:
         filename: The file.
-        device: Where the tensors are to be; moving to another device than ``"cpu"`` copies.
+        device: Where the tensors are to be: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, a number, a ``torch.device``; or
+            ``"stand-in"`` for the host memory of a mirror that runs without a GPU. Moving to others copies.
         backend: ``"mmap"`` or ``"pread"``, without effect: nothing of a known file is read.
-        mode: ``"copy_on_write"``: a write copies the page, 4 KiB or 2 MiB, for this process alone.
-            ``"read_only"``: a write raises an error (:class:`ReadOnlyTensor`).
+        mode: ``"copy_on_write"``: a write copies the page, 4 KiB or 2 MiB, for this process alone; on a device of the
+            mirror nothing may be written to. ``"read_only"``: a write raises an error (:class:`ReadOnlyTensor`), on
+            devices as well.
+        order: In which order tensors come to the device: an order file, or names. By default that of
+            :func:`record_order`, if there is one.
+        private: ``True``: copies for this process alone, without the mirror. Names, or a function of a name: copies of
+            these tensors. By default all of PEFT's ``adapter_model.safetensors``, and nothing else. Without effect on
+            the CPU, where a write makes copies.
 
     Returns:
         The tensors by name, in the order of the file.
@@ -70,6 +97,11 @@ def load_file(
         safetensors.SafetensorError: The file or an argument is invalid.
     """
     require_mode(mode)
+    require_private(private)
+    on_device = load_mirrored(filename, device, mode, order, private) if backend in ("mmap", "pread") else None
+    if on_device is not None:
+        return on_device
+    device = torch_device(device)
     loader = agent()
     # A directory is not a file to safetensors either; everything unusual goes its way.
     if device == "cpu" and backend in ("mmap", "pread") and loader.store is not None and may_be_file(filename):
@@ -84,7 +116,7 @@ def load_file(
             tensors = {name: as_torch(tensor, mode) for name, tensor in names_and_tensors}
             if all(tensor is not None for tensor in tensors.values()):
                 return tensors  # type: ignore[return-value]
-    with safe_open(filename, "pt", device, backend=backend, mode=mode) as opened:
+    with safe_open(filename, "pt", device, backend=backend, mode=mode, private=True) as opened:
         return opened.get_tensors()
 
 
@@ -92,9 +124,12 @@ def load_model(
     model: torch.nn.Module,
     filename: str | os.PathLike[str],
     strict: bool = True,
-    device: str | int = "cpu",
+    device: str | int | torch.device = "cpu",
     *,
     backend: str = "mmap",
+    overlap: bool = False,
+    order: Order = None,
+    private: Private | None = None,
 ) -> tuple[list[str], list[str]]:
     """Load a file into a module, as ``safetensors.torch.load_model`` does, and let the module share its memory.
 
@@ -102,12 +137,20 @@ def load_model(
     what is in the file, in the same element type, gives its own memory back and takes the shared one. Parameters
     stay the same objects. What differs, such as a cast parameter, stays as it is: see :func:`share_module_`.
 
+    With another device than ``"cpu"`` the module goes there; it may be on the meta device before. On a CUDA device, its
+    parameters and buffers use the memory that the node's GPU mirror holds for all processes, or copies if that cannot
+    be.
+
     Args:
         model: The module, which is changed.
         filename: The file.
         strict: Raise an error if names are missing or unexpected.
-        device: Where the tensors are to be loaded.
+        device: Where the module is to be; as of :func:`load_file`.
         backend: As of :func:`load_file`.
+        overlap: Return before all weights have come to the device. A call of the module waits for each when it is used
+            first; call :func:`wait` before anything else uses them.
+        order: In which order tensors come to the device; as of :func:`load_file`.
+        private: Of which tensors the module is to have copies of its own; as of :func:`load_file`.
 
     Returns:
         The missing and the unexpected names.
@@ -117,11 +160,38 @@ def load_model(
         FileNotFoundError: There is no such file.
         safetensors.SafetensorError: The file is invalid.
     """
-    names = _load_model(model, filename, strict, device, backend=backend)
-    if device == "cpu" and agent().store is not None:
+    require_private(private)
+    wait(model)
+    if device not in ("cpu", torch.device("cpu")):
+        names = load_model_mirrored(model, filename, strict, device, order, private, overlap)
+        if names is None:
+            loaded = load_file(filename, device, backend=backend, private=True)
+            names = place(model, loaded, torch_device(device))
+            require_names(model, strict, *names)
+        return names
+    names = _load_model(model, filename, strict, "cpu", backend=backend)
+    if agent().store is not None:
         share_loaded(model, load_file(filename))
     return names
 
 
+def _load_model_in_place(
+    model: torch.nn.Module,
+    filename: str | os.PathLike[str],
+    strict: bool = True,
+    device: str | int = "cpu",
+    *,
+    backend: str = "mmap",
+) -> tuple[list[str], list[str]]:
+    """What :func:`tetris.patch` makes of ``safetensors.torch.load_model``: the module stays where it is."""
+    target = mirror_device(device)
+    if device == "cpu" or (
+        target is not None and all(str(tensor.device) == target for _, tensor in named_tensors(model))
+    ):
+        return load_model(model, filename, strict, device, backend=backend)
+    return _load_model(model, filename, strict, device, backend=backend)
+
+
 load_file._tetris_original = _load_file  # type: ignore[attr-defined]
 load_model._tetris_original = _load_model  # type: ignore[attr-defined]
+_load_model_in_place._tetris_original = _load_model  # type: ignore[attr-defined]

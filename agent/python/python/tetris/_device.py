@@ -1,0 +1,140 @@
+"""Which devices are the GPU mirror's, and its model for a file, if it has room."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from tetris import _native
+from tetris._agent import agent, logger
+from tetris._order import Order, order_for
+from tetris._safe_open import may_be_file
+from tetris.errors import GpuUnavailable, LoadError
+
+#: The device whose memory is the host's, of a mirror that runs without a GPU.
+STAND_IN = "stand-in"
+
+
+@dataclass
+class DeviceLoads:
+    """How models came to devices in this process."""
+
+    #: Models that were mapped from the mirror, and their bytes.
+    mirrored: int = 0
+    mirrored_bytes: int = 0
+    #: Models that the mirror should have had, and that were copied from the host instead, a copy for this process.
+    copied: int = 0
+    #: Why the last of them was copied.
+    reason: str | None = None
+
+
+_lock = threading.Lock()
+_loads = DeviceLoads()
+#: Devices of which the log has said that models are copied to them.
+_said: set[str] = set()
+
+
+def _after_fork() -> None:
+    """Whichever thread of the parent held the lock is not in the child."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def device_loads() -> DeviceLoads:
+    """Return how models came to devices in this process so far: from the GPU mirror, or by copies of its own."""
+    with _lock:
+        return replace(_loads)
+
+
+def name_of(device: Any) -> Any:
+    """Return a device as safetensors names it: ``torch.device("cuda", 1)`` is ``"cuda:1"``."""
+    return str(device) if isinstance(device, torch.device) else device
+
+
+def torch_device(device: Any) -> Any:
+    """Return a device as torch and safetensors know it: the stand-in's tensors are on the CPU."""
+    return "cpu" if device == STAND_IN else name_of(device)
+
+
+def mirror_device(device: Any) -> str | None:
+    """Return a device as :mod:`tetris.gpu` names it; `None` if it is none of the mirror's.
+
+    ``"cuda"`` is torch's current device, as everywhere in torch. With ``TETRIS_GPU=0`` in the environment there is
+    none.
+    """
+    if os.environ.get("TETRIS_GPU") == "0":
+        return None
+    if device == STAND_IN:
+        return STAND_IN
+    if isinstance(device, int) and not isinstance(device, bool):
+        device = f"cuda:{device}"
+    try:
+        known = torch.device(device)
+    except (RuntimeError, TypeError):
+        return None
+    # Without a driver, torch says so when it copies.
+    if known.type != "cuda" or torch.version.cuda is None or not torch.cuda.is_available():
+        return None
+    return f"cuda:{torch.cuda.current_device() if known.index is None else known.index}"
+
+
+def is_adapter(path: Any) -> bool:
+    """Whether a file is an adapter as PEFT names it: each process has its own, and may train it."""
+    return os.path.basename(os.fspath(path)) == "adapter_model.safetensors"
+
+
+def mirror_for(filename: Any, device: Any, private: Any = None) -> str | None:
+    """Return the device of the mirror's where a file is to be; `None` if it is to be loaded without the mirror.
+
+    Args:
+        filename: The file.
+        device: Where it is wanted.
+        private: Of which tensors copies are to be made; by default only of an adapter.
+    """
+    name = mirror_device(device)
+    if name is None or private is True or not may_be_file(filename):
+        return None
+    return None if private is None and is_adapter(filename) else name
+
+
+def open_mirrored(path: Any, device: str, order: Order = None) -> _native.DeviceModel | None:
+    """Return the mirror's model for a file or directory; `None` if it is to be loaded without the mirror.
+
+    The log says why, once for each device, and :func:`device_loads` counts it.
+    """
+    try:
+        from tetris import gpu
+
+        model = gpu.load(path, device, order=order_for(path, lambda: agent().open(path).tensors(), order))
+    except (LoadError, TypeError, ValueError) as error:
+        # Whoever loads it otherwise says what is wrong.
+        logger.debug("%s does not come from the GPU mirror: %s", path, error)
+        return None
+    except (GpuUnavailable, OSError, RuntimeError, ImportError, AttributeError) as error:
+        count_copied(path, device, error)
+        return None
+    with _lock:
+        _loads.mirrored += 1
+        _loads.mirrored_bytes += model.nbytes
+    logger.debug("%s is on %s: %d bytes", path, device, model.nbytes)
+    return model
+
+
+def count_copied(path: Any, device: str, reason: object) -> None:
+    """Count, and say, that a model is copied to a device because the mirror does not give it."""
+    with _lock:
+        _loads.copied += 1
+        _loads.reason = str(reason)
+        first = device not in _said
+        _said.add(device)
+    if first:
+        logger.warning("models are copied to %s, nothing is shared there: %s", device, reason)
+    else:
+        logger.info("%s is copied to %s: %s", path, device, reason)

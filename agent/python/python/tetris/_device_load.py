@@ -1,0 +1,120 @@
+"""Loading a file to a device: from the mirror, or by a copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tetris import _native
+from tetris._agent import Mode
+from tetris._device import count_copied, mirror_for, open_mirrored, torch_device
+from tetris._device_module import Arriving, named_tensors, place
+from tetris._device_tensor import WAIT_S, Private, as_device_torch, is_private
+from tetris._order import Order
+from tetris.errors import GpuUnavailable
+
+
+def load_mirrored(
+    filename: Any, device: Any, mode: Mode, order: Order, private: Private | None
+) -> dict[str, torch.Tensor] | None:
+    """Return the tensors of a file in the mirror's memory; `None` if they are to be loaded without it."""
+    name = mirror_for(filename, device, private)
+    if name is None:
+        return None
+    model = open_mirrored(filename, name, order)
+    if model is None:
+        return None
+    tensors = {}
+    try:
+        for key, tensor in zip(model, model.values(), strict=True):
+            found = as_device_torch(tensor, mode)
+            if found is None:
+                return None
+            # A copy is for being written to.
+            tensors[key] = _copy(found) if is_private(key, private) else found
+    except (GpuUnavailable, TimeoutError) as error:
+        count_copied(filename, name, error)
+        return None
+    return tensors
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.as_subclass(torch.Tensor).clone()
+
+
+def load_model_mirrored(
+    module: torch.nn.Module,
+    filename: Any,
+    strict: bool,
+    device: Any,
+    order: Order,
+    private: Private | None,
+    overlap: bool,
+) -> tuple[list[str], list[str]] | None:
+    """Load a file into a module that goes to a device; `None` if it is to be loaded without the mirror.
+
+    Raises:
+        RuntimeError: Names are missing or unexpected, or shapes differ.
+    """
+    name = mirror_for(filename, device, private)
+    if name is None:
+        return None
+    model = open_mirrored(filename, name, order)
+    if model is None:
+        return None
+    try:
+        found = {key: as_device_torch(tensor, "copy_on_write", wait=False) for key, tensor in model.items()}
+        tensors = {key: tensor for key, tensor in found.items() if tensor is not None}
+        if len(tensors) < len(found):
+            return None
+        result = _place(module, filename, model, tensors, private, overlap)
+    except (GpuUnavailable, TimeoutError) as error:
+        count_copied(filename, name, error)
+        return None
+    require_names(module, strict, *result)
+    return result
+
+
+def _place(
+    module: torch.nn.Module,
+    filename: Any,
+    model: _native.DeviceModel,
+    tensors: dict[str, torch.Tensor],
+    private: Private | None,
+    overlap: bool,
+) -> tuple[list[str], list[str]]:
+    target = torch_device(model.device)
+    types = {name: tensor.dtype for name, tensor in named_tensors(module)}
+    for key, tensor in tensors.items():
+        # What is read now has to be there.
+        if not overlap or is_private(key, private) or types.get(key, tensor.dtype) != tensor.dtype:
+            model[key].wait(WAIT_S)
+    given = {key: _copy(tensor) if is_private(key, private) else tensor for key, tensor in tensors.items()}
+    result = place(module, given, target)
+    placed = dict(named_tensors(module))
+    as_they_are = {key for key, tensor in given.items() if key in placed and _same_memory(placed[key], tensor)}
+    made = [key for key in given if key in placed and key not in as_they_are and types[key] == given[key].dtype]
+    if overlap and made and not model.is_ready():
+        # The module makes something else of its weights while it loads them: once more, when they are there.
+        model.wait(timeout=WAIT_S)
+        result = place(module, given, target)
+    if overlap and not model.is_ready():
+        Arriving(module, model, filename, as_they_are)
+    return result
+
+
+def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.data_ptr() == other.data_ptr() and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
+def require_names(module: torch.nn.Module, strict: bool, missing: list[str], unexpected: list[str]) -> None:
+    """Raise the RuntimeError of safetensors if names are missing or unexpected, and may not be."""
+    if not strict or not (missing or unexpected):
+        return
+    lines = [f"Error(s) in loading state_dict for {type(module).__name__}:"]
+    for what, names in (("Missing", missing), ("Unexpected", unexpected)):
+        if names:
+            listed = ", ".join(f'"{name}"' for name in sorted(names))
+            lines.append(f"    {what} key(s) in state_dict: {listed}")
+    raise RuntimeError("\n".join(lines))

@@ -1,0 +1,213 @@
+"""Modules whose parameters are in the mirror's memory, and that may run before all of it has arrived."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from tetris import _native
+from tetris._device import count_copied, torch_device
+from tetris._device_tensor import WAIT_S, is_mirrored
+from tetris._first_use import FirstUse
+from tetris.errors import GpuUnavailable
+
+#: What is still to come, by module.
+_arriving: weakref.WeakKeyDictionary[torch.nn.Module, Arriving] = weakref.WeakKeyDictionary()
+
+
+def wait(module: torch.nn.Module, timeout: float | None = None) -> None:
+    """Wait until all weights of a module that was loaded with ``overlap=True`` have arrived.
+
+    Needed before anything but calls of the module and its parts uses the weights: ``torch.compile``, the capture of a
+    CUDA graph, ``state_dict``, ``copy.deepcopy``.
+
+    Args:
+        module: The module.
+        timeout: Longest wait, in seconds; 600 by default.
+
+    Raises:
+        TimeoutError: They have not all arrived in time.
+    """
+    arriving = _arriving.get(module)
+    if arriving is not None:
+        arriving.wait_for_all(WAIT_S if timeout is None else timeout)
+
+
+class Arriving:
+    """A module's weights of which some are on their way. Each is waited for when it is first used."""
+
+    def __init__(self, module: torch.nn.Module, model: _native.DeviceModel, filename: Any, names: set[str]) -> None:
+        self._module = weakref.ref(module)
+        self._model = model
+        self._filename = filename
+        self._lock = threading.Lock()
+        # Tied tensors have several names, of which the file has one.
+        watched = [(tensor, name) for name, tensor in named_tensors(module)]
+        mirrored = {id(tensor) for tensor, name in watched if name in names}
+        self._tensors = {name: tensor for tensor, name in watched if id(tensor) in mirrored and name in model}
+        watched = [(tensor, name) for tensor, name in watched if name in self._tensors]
+        self._first_use = FirstUse(module, watched, self._wait_for, self.wait_for_all)
+        _arriving[module] = self
+
+    def wait_for_all(self, timeout: float = WAIT_S) -> None:
+        """Wait for what has not been used yet."""
+        try:
+            self._model.wait(timeout=timeout)
+        except GpuUnavailable as error:
+            self._copy(error)
+        self._stop()
+
+    def _wait_for(self, names: list[str]) -> None:
+        try:
+            for name in names:
+                self._model.wait(name, timeout=WAIT_S)
+            complete = self._model.is_ready()
+        except (GpuUnavailable, TimeoutError) as error:
+            self._copy(error)
+            complete = True
+        if complete:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._first_use.stop()
+        module = self._module()
+        if module is not None:
+            _arriving.pop(module, None)
+
+    def _copy(self, reason: Exception) -> None:
+        """Load what the mirror does not give without it."""
+        from tetris.torch import load_file
+
+        with self._lock:
+            tensors, self._tensors = self._tensors, {}
+            if not tensors:
+                return
+            count_copied(self._filename, self._model.device, reason)
+            device = torch_device(self._model.device)
+            loaded = load_file(self._filename, device=device, private=True)
+            with torch.no_grad():
+                for name, tensor in tensors.items():
+                    tensor.data = loaded[name]
+
+
+def named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield all parameters and buffers, tied ones under each of their names."""
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
+
+
+def place(
+    module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], move_to: Any = None
+) -> tuple[list[str], list[str]]:
+    """Let a module use tensors as its own, without a copy.
+
+    Parameters stay the same objects, those on the meta device excepted, and ties stay ties. A tensor of another
+    element type than the module's is cast, which is a copy.
+
+    Args:
+        module: The module, which is changed in place.
+        tensors: Its state, by name.
+        move_to: Where the rest of the module goes, if it is to go anywhere.
+
+    Returns:
+        The missing and the unexpected names.
+
+    Raises:
+        RuntimeError: A shape differs.
+    """
+    before = dict(named_tensors(module))
+    try:
+        missing, unexpected = module.load_state_dict(tensors, strict=False, assign=True)
+        after = dict(named_tensors(module))
+    except BaseException:
+        for name, tensor in before.items():
+            _set(module, name, tensor)
+        raise
+    by_object: dict[int, list[str]] = {}
+    for name, tensor in before.items():
+        by_object.setdefault(id(tensor), []).append(name)
+    loaded: set[str] = set()
+    for names in by_object.values():
+        new = [name for name in names if after.get(name) is not before[name]]
+        if new:
+            loaded.update(names)
+            tensor = _merged(before[names[0]], after[new[0]])
+            for name in names:
+                _set(module, name, tensor)
+    if move_to is not None:
+        _move(module, move_to)
+    return [name for name in missing if name not in loaded], list(unexpected)
+
+
+def _merged(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """Return the old object with the new memory, or the new one where torch cannot do that."""
+    with torch.no_grad():
+        data = new.data if new.dtype == old.dtype else new.data.to(old.dtype)
+        if old.is_meta:
+            return new if data.dtype == new.dtype else _like(old, data)
+        old.data = data
+    return old
+
+
+def _like(old: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+    return torch.nn.Parameter(data, requires_grad=old.requires_grad) if isinstance(old, torch.nn.Parameter) else data
+
+
+def _move(module: torch.nn.Module, device: Any) -> None:
+    """Move what is not there yet, as ``module.to(device)`` does. What has no values, on the meta device, stays."""
+    target = torch.device(device)
+    with torch.no_grad():
+        for _, tensor in named_tensors(module):
+            if not tensor.is_meta and tensor.device != target:
+                tensor.data = tensor.data.to(target)
+
+
+def _set(module: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
+    path, _, last = name.rpartition(".")
+    owner = module.get_submodule(path)
+    (owner._parameters if last in owner._parameters else owner._buffers)[last] = tensor  # type: ignore[assignment]
+
+
+def release(weights: torch.nn.Module | dict[str, torch.Tensor]) -> int:
+    """Give back the mirror's memory that a module or a state dict uses.
+
+    A module's parameters and buffers that are in the mirror go to the meta device: the module stays as it is
+    otherwise, and :func:`load_model` fills it again. From a state dict such tensors are removed. Other tensors, also
+    views, go on to hold what they are over, and an optimizer the parameters that it was made with.
+
+    The mirror may keep the model until it needs the room: loading it again takes no copy then.
+
+    Returns:
+        The bytes that were let go of.
+    """
+    from tetris import gpu
+
+    if isinstance(weights, torch.nn.Module):
+        wait(weights)
+        released = _release_module(weights)
+    else:
+        held = {name: tensor for name, tensor in weights.items() if is_mirrored(tensor)}
+        released = sum({tensor.untyped_storage().data_ptr(): tensor.nbytes for tensor in held.values()}.values())
+        for name in held:
+            del weights[name]
+        held.clear()
+    gpu.release()
+    return released
+
+
+def _release_module(module: torch.nn.Module) -> int:
+    empty: dict[int, torch.Tensor] = {}
+    released = 0
+    for name, tensor in list(named_tensors(module)):
+        if id(tensor) not in empty:
+            if not is_mirrored(tensor):
+                continue
+            released += tensor.nbytes
+            data = torch.empty_like(tensor.data.as_subclass(torch.Tensor), device="meta")
+            empty[id(tensor)] = _like(tensor, data)
+        _set(module, name, empty[id(tensor)])
+    return released

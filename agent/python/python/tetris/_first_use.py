@@ -1,0 +1,152 @@
+"""When a module's tensors are used first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from tetris._torch_tensor import _flat
+
+#: Properties and methods that ask for no bytes.
+_PROPERTIES = (
+    "_version device dtype grad grad_fn is_cuda is_leaf is_meta is_quantized is_sparse itemsize layout nbytes ndim "
+    "requires_grad shape"
+)
+_METHODS = (
+    "__len__ dim element_size get_device is_complex is_contiguous is_floating_point is_signed ndimension nelement numel "
+    "requires_grad_ size storage_offset stride"
+)
+_METADATA = frozenset(
+    [getattr(torch.Tensor, name).__get__ for name in _PROPERTIES.split() if hasattr(torch.Tensor, name)]
+    + [getattr(torch.Tensor, name) for name in _METHODS.split() if hasattr(torch.Tensor, name)]
+)
+
+
+class FirstUse:
+    """Calls a function with the names of tensors before they are used for the first time.
+
+    A use is that the module which owns a tensor is called; or, while the module or one of its parts runs, that a
+    function of torch takes it, as those do that use the weights of another module. Questions for the shape and the
+    like are none.
+
+    Whatever a module does with its weights without being called is not seen, nor what compiled code does: when
+    torch.compile comes upon the module, another function is called, once.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        watched: Iterable[tuple[torch.Tensor, str]],
+        on_use: Callable[[list[str]], object],
+        on_compilation: Callable[[], object],
+    ) -> None:
+        self._on_use = on_use
+        self._on_compilation = on_compilation
+        #: By the identity of tensors, which are kept so that it stays theirs.
+        self._unused: dict[int, tuple[torch.Tensor, list[str]]] = {}
+        for tensor, name in watched:
+            self._unused.setdefault(id(tensor), (tensor, []))[1].append(name)
+        self._running = _Running()
+        self._lock = threading.Lock()
+        #: Outermost calls that are under way, in all threads.
+        self._calls = 0
+        self._handles: list[Any] = []
+        for part in module.modules():
+            self._handles.append(part.register_forward_pre_hook(self._before, prepend=True))
+            self._handles.append(part.register_forward_hook(self._after, always_call=True))
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._unused.clear()
+        self._remove_hooks()
+
+    def _remove_hooks(self) -> None:
+        with self._lock:
+            # Calls that are under way end with a hook.
+            if self._calls > 0:
+                return
+            handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all tensors have been used."""
+        return not self._unused
+
+    def used(self, tensors: Iterable[Any]) -> None:
+        """Say that tensors, or whatever else is among them, are used."""
+        running = self._running
+        if running.in_call:
+            return
+        for tensor in tensors:
+            found = self._unused.get(id(tensor))
+            if found is not None:
+                running.in_call = True
+                try:
+                    # Before it counts as used: other threads are to come here too until this has returned.
+                    self._on_use(found[1])
+                finally:
+                    running.in_call = False
+                self._unused.pop(id(tensor), None)
+
+    def _before(self, module: torch.nn.Module, _: Any) -> None:
+        if torch.compiler.is_compiling():
+            # What happens here is not for a graph: in the program's own terms, from here on.
+            torch._dynamo.graph_break()
+            self._on_compilation()
+            return
+        self.used([*module._parameters.values(), *module._buffers.values()])
+        running = self._running
+        if running.outermost is None:
+            with self._lock:
+                self._calls += 1
+            running.outermost = module
+            running.mode = _Watch(self)
+            running.mode.__enter__()
+        if running.outermost is module:
+            running.depth += 1
+
+    def _after(self, module: torch.nn.Module, _: Any, __: Any) -> None:
+        running = self._running
+        if running.outermost is not module:
+            return
+        running.depth -= 1
+        if running.depth == 0:
+            mode, running.mode, running.outermost = running.mode, None, None
+            if mode is not None:
+                mode.__exit__(None, None, None)
+            with self._lock:
+                self._calls -= 1
+            if self.is_over:
+                self._remove_hooks()
+
+
+class _Running(threading.local):
+    """The call that this thread is in."""
+
+    outermost: torch.nn.Module | None = None
+    mode: _Watch | None = None
+    depth = 0
+    #: Whether it is `on_use` that uses tensors.
+    in_call = False
+
+
+class _Watch(TorchFunctionMode):
+    """Sees the arguments of torch's functions."""
+
+    def __init__(self, first_use: FirstUse) -> None:
+        super().__init__()
+        self._first_use = first_use
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func not in _METADATA and not self._first_use.is_over:
+            self._first_use.used(_flat((args, kwargs)))
+        return func(*args, **kwargs)
