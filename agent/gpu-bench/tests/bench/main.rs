@@ -1,5 +1,6 @@
 //! The benchmark on host memory, run as its users run it.
 
+mod fake;
 mod family;
 mod interrupted;
 mod overlap;
