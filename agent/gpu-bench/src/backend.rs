@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use serde::{Deserialize, Serialize};
+use tetris_gpu_mirror::compute::Compute;
 use tetris_gpu_mirror::memory::cuda::VmmDevice;
 use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
@@ -23,7 +24,7 @@ pub enum DeviceChoice {
 }
 
 /// What is measured on.
-pub trait Backend: DeviceMemory + Sized + 'static {
+pub trait Backend: Compute + Sized + 'static {
     /// Its memory is the host's, and its figures say nothing of a GPU.
     const STAND_IN: bool;
     /// What a process's context takes of the device, in bytes: an estimate, for the check whether there is room.

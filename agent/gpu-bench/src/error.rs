@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tetris_gpu_mirror::client::ClientError;
+use tetris_gpu_mirror::compute::ComputeError;
 use tetris_gpu_mirror::copy::CopyError;
 use tetris_gpu_mirror::memory::MemoryError;
 use tetris_gpu_mirror::server::ServerError;
@@ -78,6 +79,9 @@ pub enum BenchError {
     /// The mirror's client.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// Products.
+    #[error(transparent)]
+    Compute(#[from] ComputeError),
     /// Copies.
     #[error(transparent)]
     Copy(#[from] CopyError),

@@ -9,6 +9,7 @@
 //! | [`protocol`] | what the server and its clients say to each other, byte by byte (`PROTOCOL.md`) | yes |
 //! | [`server`] | hands the memory out to other processes | no |
 //! | [`client`] | gets it from there and maps it | no |
+//! | [`compute`] | a matrix times a vector, where the matrix lies: for benchmarks | no |
 //! | [`conformance`] | what every implementation of [`memory::DeviceMemory`] has to do | no |
 //!
 //! Host copies stay in the store (`LAYOUT.md`), so leaving a device copies nothing back. Time is an argument, and nothing
@@ -23,6 +24,7 @@
 
 pub mod arena;
 pub mod client;
+pub mod compute;
 pub mod conformance;
 pub mod copy;
 pub mod memory;

@@ -1,14 +1,16 @@
 //! The same rules on real devices. On a machine with one:
 //!
-//!     cargo test -p tetris-gpu-mirror --test cuda -- --ignored cuda_
+//!     cargo test -p tetris-gpu-mirror --test cuda --test compute -- --ignored --nocapture cuda_
 //!
-//! `TETRIS_CUDA_DEVICE` chooses the device (0). Without a driver only the first test has something to say.
+//! `TETRIS_CUDA_DEVICE` chooses the device (0). Without a device the same tests run with the fake driver (`fake-driver/README.md`).
 
 #![allow(
     clippy::print_stdout,
     reason = "tests that need a GPU say what they found"
 )]
 
+#[path = "fake-driver/harness.rs"]
+mod fake_driver;
 mod mirror;
 mod support;
 
@@ -16,13 +18,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use fake_driver::FakeDriver;
 use mirror::process::{Process, tell, variable, wait};
 use mirror::{DEVICE, LONG, MIB, content, manifest, publish};
 use tetris_gpu_mirror::client::{Client, Model, Wanted};
 use tetris_gpu_mirror::conformance;
 use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice, device_count};
 use tetris_gpu_mirror::memory::host::HostDevice;
-use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
+use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError, Protection};
 use tetris_gpu_mirror::residency::TenantId;
 use tetris_gpu_mirror::server::{Limits, ServedDevice, Server};
 use tetris_store_layout::{CreateOptions, ManifestId, Store};
@@ -82,6 +85,50 @@ fn cuda_legacy_handles_conform() {
 #[ignore = "needs a GPU"]
 fn cuda_pages_of_the_store_reach_the_device() {
     support::store_pages_reach_the_device(&VmmDevice::open(number()).unwrap());
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn cuda_pages_of_the_store_reach_the_device_by_legacy_handles() {
+    support::store_pages_reach_the_device(&IpcDevice::open(number()).unwrap());
+}
+
+/// A write through a read-only mapping fails, in a process of its own, and changes nothing.
+#[test]
+#[ignore = "needs a GPU"]
+fn cuda_read_only_mappings_stop_writes() {
+    let device = VmmDevice::open(number()).unwrap();
+    let bytes = device.capabilities().granule_bytes;
+    let chunk = device.create(bytes).unwrap();
+    let range = device.reserve(bytes).unwrap();
+    let mapping = device.map(range, &chunk, Protection::ReadWrite).unwrap();
+    device.overwrite(&mapping, 1).unwrap();
+    let mut child = support::start("writer", device.export(&chunk).unwrap(), bytes);
+    let answer = support::answer(&mut child).unwrap();
+    println!("{answer}");
+    child.wait().unwrap();
+    let mut found = vec![0; bytes as usize];
+    device.read_back(&mapping, 0, &mut found).unwrap();
+    let expected = if answer == "not held" { 2 } else { 1 };
+    assert!(found.iter().all(|byte| *byte == expected), "{answer}");
+}
+
+/// Maps what it was started with read-only, and writes.
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn writer() {
+    let device = VmmDevice::open(number()).unwrap();
+    let (exported, bytes) = support::inherited();
+    let chunk = device.import(exported, bytes).unwrap();
+    let range = device.reserve(bytes).unwrap();
+    let mapping = device.map(range, &chunk, Protection::ReadOnly).unwrap();
+    let written = device.overwrite(&mapping, 2);
+    if mapping.is_held() {
+        tell(&format!("refused: {}", written.unwrap_err()));
+    } else {
+        written.unwrap();
+        tell("not held");
+    }
 }
 
 #[test]
@@ -214,4 +261,43 @@ fn processes_hold_one_copy_in_the_stand_in() {
 #[ignore = "other tests run it in a process of its own"]
 fn client_of_the_stand_in() {
     client_of_a_server(HostDevice::new(0));
+}
+
+/// The list above, with a driver that has rules and no device: it shows that our calls are in order, not what a GPU does.
+fn with_the_fake_driver(options: &[(&str, i32)]) -> String {
+    let driver = options
+        .iter()
+        .fold(FakeDriver::new(), |driver, (name, value)| {
+            driver.with(name, *value)
+        });
+    let said = driver.run(&["cuda_"]);
+    driver.check();
+    said
+}
+
+#[test]
+fn the_tests_for_gpus_pass_with_the_fake_driver() {
+    let said = with_the_fake_driver(&[]);
+    assert!(said.contains("not registered: "), "{said}");
+    assert!(said.contains("refused: "), "{said}");
+}
+
+#[test]
+fn the_tests_for_gpus_pass_where_read_only_pages_can_be_registered() {
+    let said = with_the_fake_driver(&[("READ_ONLY_REGISTER", 1), ("DELAY_US", 0)]);
+    assert!(!said.contains("not registered: "), "{said}");
+}
+
+/// Nothing is copied before somebody waits for it: whoever reads without waiting finds other bytes.
+#[test]
+fn the_tests_for_gpus_pass_where_copies_come_late() {
+    with_the_fake_driver(&[("DELAY_US", -1)]);
+}
+
+/// Devices 0 and 1 share nothing, chunks lie in blocks with others, and the driver has no read-only mappings.
+#[test]
+fn the_tests_for_gpus_pass_where_the_driver_can_less() {
+    let options = [("READ_ONLY_ACCESS", 0), ("BLOCK_MIB", 16), ("DEVICES", 2)];
+    let said = with_the_fake_driver(&options);
+    assert!(said.contains("not held"), "{said}");
 }

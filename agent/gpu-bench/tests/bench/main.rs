@@ -1,6 +1,9 @@
 //! The benchmark on host memory, run as its users run it.
 
+mod fake;
+mod family;
 mod interrupted;
+mod overlap;
 mod refused;
 mod site;
 mod taken;

@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::site::{Site, run};
 
-fn list(value: &Value) -> &[Value] {
+pub fn list(value: &Value) -> &[Value] {
     value.as_array().unwrap()
 }
 
-fn named<'a>(all: &'a Value, name: &str) -> &'a Value {
+pub fn named<'a>(all: &'a Value, name: &str) -> &'a Value {
     let found = list(all).iter().find(|one| one["name"] == name);
     found.unwrap_or_else(|| panic!("no `{name}` in {all}"))
 }
@@ -160,7 +160,7 @@ fn text_says_what_json_says() {
     assert!(run.stderr.contains("measuring eviction"), "{}", run.stderr);
 }
 
-fn write_model(path: &Path) {
+pub fn write_model(path: &Path) {
     let bytes = |seed: u32| -> Vec<u8> {
         let words = (0..1_500_000u32).map(|at| at.wrapping_mul(2_654_435_761) ^ seed);
         words.flat_map(u32::to_le_bytes).collect()

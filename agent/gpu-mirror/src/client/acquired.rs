@@ -81,6 +81,14 @@ impl<D: DeviceMemory> Acquired<D> {
         object.ok_or(ClientError::NoObject(*id))
     }
 
+    /// The mapping that an object lies in, and its offset there: for kernels.
+    pub fn mapping(&self, id: &ObjectId) -> Result<(&D::Mapping, u64), ClientError> {
+        let (_, chunk, offset) = self.find(id)?;
+        let mapping = self.mappings.get(chunk);
+        let mapping = mapping.ok_or(ClientError::NoObject(*id))?;
+        Ok((mapping, offset))
+    }
+
     fn find(&self, id: &ObjectId) -> Result<(usize, usize, u64), ClientError> {
         let found = self.index.get(id).copied();
         found.ok_or(ClientError::NoObject(*id))
@@ -123,10 +131,8 @@ impl<D: DeviceMemory> Acquired<D> {
     /// Copies an object's bytes from the device, once it has arrived, and waits for that: for checks.
     pub fn read(&self, id: &ObjectId, limit: Duration) -> Result<Vec<u8>, ClientError> {
         self.wait(id, limit)?;
-        let (_, chunk, offset) = self.find(id)?;
+        let (mapping, offset) = self.mapping(id)?;
         let mut bytes = vec![0; self.object(id)?.len as usize];
-        let mapping = self.mappings.get(chunk);
-        let mapping = mapping.ok_or(ClientError::NoObject(*id))?;
         self.device.read_back(mapping, offset, &mut bytes)?;
         Ok(bytes)
     }

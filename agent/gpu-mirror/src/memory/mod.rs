@@ -19,7 +19,7 @@ mod error;
 mod host_bytes;
 mod types;
 
-pub(crate) use bounds::{check_chunk_size, check_copy};
+pub(crate) use bounds::{check_chunk_size, check_copy, check_inside};
 pub use device::{DeviceMemory, Mapped};
 pub use error::MemoryError;
 pub use host_bytes::{HostBytes, HostSlice};

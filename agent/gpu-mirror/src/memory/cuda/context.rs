@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cudarc::driver::sys;
 
 use super::driver::Driver;
-use super::result::{OUT_OF_MEMORY, check, note};
+use super::result::{INVALID_VALUE, OUT_OF_MEMORY, check, note};
 use crate::memory::{DeviceInfo, DeviceUuid, MemoryError};
 
 /// How many devices the driver shows to this process.
@@ -40,7 +40,7 @@ impl std::fmt::Debug for CudaContext {
 }
 
 /// While it lives, its context is the calling thread's.
-pub(super) struct Current<'a> {
+pub(crate) struct Current<'a> {
     pub driver: &'static Driver,
     _context: &'a CudaContext,
     /// The context belongs to this thread's stack: the value must not leave the thread.
@@ -89,7 +89,7 @@ impl CudaContext {
     }
 
     /// Makes the context the calling thread's.
-    pub(super) fn enter(&self) -> Result<Current<'_>, MemoryError> {
+    pub(crate) fn enter(&self) -> Result<Current<'_>, MemoryError> {
         // SAFETY: the handle is retained as long as `self` lives.
         let code = unsafe { (self.driver.context_push)(self.handle) };
         check(code, "enter a device's context")?;
@@ -104,13 +104,16 @@ impl CudaContext {
         self.device
     }
 
-    /// An attribute of the device.
-    pub(super) fn attribute(&self, which: sys::CUdevice_attribute) -> Result<i32, MemoryError> {
+    /// Whether the device can do something. What the driver is too old to know of, it cannot.
+    pub(super) fn can(&self, which: sys::CUdevice_attribute) -> Result<bool, MemoryError> {
         let mut value = 0;
         // SAFETY: `value` may be written; the device is the driver's.
         let code = unsafe { (self.driver.device_attribute)(&raw mut value, which, self.device) };
+        if code == INVALID_VALUE {
+            return Ok(false);
+        }
         check(code, "ask for an attribute of a device")?;
-        Ok(value)
+        Ok(value != 0)
     }
 
     /// Free and total bytes.
@@ -144,10 +147,15 @@ impl CudaContext {
         })
     }
 
-    /// The result of taking `asked_bytes` of device memory.
-    pub(super) fn check_taken(&self, code: u32, asked_bytes: u64) -> Result<(), MemoryError> {
+    /// The result of an `action` that takes device memory, for `asked_bytes` of it.
+    pub(super) fn check_taken(
+        &self,
+        code: u32,
+        action: &'static str,
+        asked_bytes: u64,
+    ) -> Result<(), MemoryError> {
         if code != OUT_OF_MEMORY {
-            return check(code, "create device memory");
+            return check(code, action);
         }
         let (free_bytes, total_bytes) = self.memory().unwrap_or_default();
         Err(MemoryError::OutOfMemory {

@@ -10,7 +10,7 @@ use cudarc::driver::sys;
 
 use super::context::CudaContext;
 use super::result::{NOT_READY, check, note};
-use crate::memory::{HostSlice, MemoryError};
+use crate::memory::{HostSlice, Mapped, MemoryError};
 
 /// `CU_STREAM_NON_BLOCKING`: does not wait for the default stream, nor it for this one.
 const NON_BLOCKING: u32 = 1;
@@ -73,6 +73,11 @@ impl CudaStream {
         })
     }
 
+    /// The driver's handle, valid as long as this value lives.
+    pub(crate) fn handle(&self) -> sys::CUstream {
+        self.handle
+    }
+
     /// Queues a copy to a device address inside the mapping `to`, which the caller has checked.
     pub(super) fn copy_in(
         &mut self,
@@ -80,8 +85,11 @@ impl CudaStream {
         address: u64,
         from: HostSlice,
     ) -> Result<(), MemoryError> {
-        let current = self.context.enter()?;
         let bytes = from.bytes();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let current = self.context.enter()?;
         let source = bytes.as_ptr().cast();
         // SAFETY: the address and as many bytes behind it are inside a mapping that this stream keeps until the copy is
         // done, and so it keeps the owner of the bytes: they stay where they are and unchanged, since an
@@ -95,6 +103,17 @@ impl CudaStream {
         // Also after an error, which may be of an earlier copy.
         self.open.push(kept);
         check(code, "copy to the device")
+    }
+
+    /// Makes all of a mapping the same byte, whatever its protection, and waits.
+    pub(super) fn fill(&mut self, to: &impl Mapped, byte: u8) -> Result<(), MemoryError> {
+        let current = self.context.enter()?;
+        let (address, bytes) = (to.address(), to.bytes() as usize);
+        // SAFETY: the addresses are those of a mapping, which stays borrowed until the call below has waited.
+        let code = unsafe { (current.driver.fill)(address, byte, bytes, self.handle) };
+        drop(current);
+        check(code, "fill device memory")?;
+        self.synchronise()
     }
 
     pub(super) fn record(&mut self) -> Result<CudaEvent, MemoryError> {
@@ -125,7 +144,7 @@ impl CudaStream {
         Ok(())
     }
 
-    pub(super) fn synchronise(&mut self) -> Result<(), MemoryError> {
+    pub(crate) fn synchronise(&mut self) -> Result<(), MemoryError> {
         let current = self.context.enter()?;
         // SAFETY: the stream lives.
         let code = unsafe { (current.driver.stream_synchronise)(self.handle) };
@@ -197,6 +216,9 @@ pub(super) fn copy_out(
     address: u64,
     to: &mut [u8],
 ) -> Result<(), MemoryError> {
+    if to.is_empty() {
+        return Ok(());
+    }
     let current = context.enter()?;
     let into = to.as_mut_ptr().cast();
     // SAFETY: `to` may be written for its whole length; the address is inside a mapping that the caller holds. The

@@ -4,18 +4,22 @@
     reason = "the driver is a C library that is loaded at run time"
 )]
 
-use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
 
 use cudarc::driver::sys;
+use libloading::Library;
 
 use super::result;
 use crate::memory::MemoryError;
 
+/// The name that programs are meant to load comes first: the other one is where development files put a stub that does nothing.
+const LIBRARY_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+
 macro_rules! driver_table {
     ($($field:ident = $symbol:ident($($argument:ty),*);)*) => {
         /// The functions that are called. Results are numbers: see the module `cuda`.
-        pub(super) struct Driver {
+        pub(crate) struct Driver {
             $(pub $field: unsafe extern "C" fn($($argument),*) -> u32,)*
         }
 
@@ -25,10 +29,8 @@ macro_rules! driver_table {
         };
 
         impl Driver {
-            /// Looks every function up. The library must be there: `culib` panics otherwise.
-            fn find() -> Result<Self, String> {
-                // SAFETY: loading NVIDIA's driver runs its constructors, which ask nothing of the program.
-                let library = unsafe { sys::culib() };
+            /// Looks every function up.
+            fn find(library: &Library) -> Result<Self, String> {
                 Ok(Self {
                     $($field: {
                         let name = concat!(stringify!($symbol), "\0").as_bytes();
@@ -78,6 +80,7 @@ driver_table! {
     host_register = cuMemHostRegister_v2(*mut c_void, usize, c_uint);
     host_unregister = cuMemHostUnregister(*mut c_void);
     copy_in = cuMemcpyHtoDAsync_v2(sys::CUdeviceptr, *const c_void, usize, sys::CUstream);
+    fill = cuMemsetD8Async(sys::CUdeviceptr, c_uchar, usize, sys::CUstream);
     copy_out = cuMemcpyDtoH_v2(*mut c_void, sys::CUdeviceptr, usize);
     stream_create = cuStreamCreate(*mut sys::CUstream, c_uint);
     stream_destroy = cuStreamDestroy_v2(sys::CUstream);
@@ -87,6 +90,10 @@ driver_table! {
     event_query = cuEventQuery(sys::CUevent);
     event_synchronise = cuEventSynchronize(sys::CUevent);
     event_destroy = cuEventDestroy_v2(sys::CUevent);
+    module_load = cuModuleLoadData(*mut sys::CUmodule, *const c_void);
+    module_unload = cuModuleUnload(sys::CUmodule);
+    module_function = cuModuleGetFunction(*mut sys::CUfunction, sys::CUmodule, *const c_char);
+    launch = cuLaunchKernel(sys::CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, sys::CUstream, *mut *mut c_void, *mut *mut c_void);
 }
 
 impl Driver {
@@ -100,16 +107,28 @@ impl Driver {
     }
 
     fn load() -> Result<Self, String> {
-        // SAFETY: opening a library runs its constructors; the names tried are those of NVIDIA's driver.
-        let present = unsafe { sys::is_culib_present() };
-        if !present {
-            return Err("expected libcuda.so.1, found none that can be loaded".to_owned());
-        }
-        let driver = Self::find()?;
+        let driver = Self::find(Self::library()?)?;
         // SAFETY: 0 is the only flag there is, and the call may be made at any time.
         match unsafe { (driver.init)(0) } {
             0 => Ok(driver),
             code => Err(format!("cuInit answered {} ({code})", result::name(code))),
         }
+    }
+
+    /// The library. It stays loaded until the process ends: its functions are called until then.
+    fn library() -> Result<&'static Library, String> {
+        let mut reasons = Vec::new();
+        for name in LIBRARY_NAMES {
+            // SAFETY: opening a library runs its constructors; the names are those of NVIDIA's driver, which ask nothing of the program.
+            match unsafe { Library::new(name) } {
+                Ok(library) => return Ok(Box::leak(Box::new(library))),
+                Err(error) => reasons.push(error.to_string()),
+            }
+        }
+        let reasons = reasons.join("; ");
+        Err(format!(
+            "expected {}, found none that can be loaded ({reasons})",
+            LIBRARY_NAMES[0]
+        ))
     }
 }

@@ -58,14 +58,25 @@ pub struct IpcMapping {
 impl IpcDevice {
     /// The device with this number.
     pub fn open(number: u32) -> Result<Self, MemoryError> {
+        use sys::CUdevice_attribute as Attribute;
         let context = CudaContext::open(number)?;
-        let read_only =
-            sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED;
-        let registers_read_only = context.attribute(read_only)? != 0;
+        if !context.can(Attribute::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)? {
+            return Err(MemoryError::Unsupported {
+                what: "sharing device memory by legacy IPC handles",
+                next: "load into host memory",
+            });
+        }
+        let read_only = Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED;
+        let registers_read_only = context.can(read_only)?;
         Ok(Self {
             context,
             registers_read_only,
         })
+    }
+
+    /// The context that kernels run in.
+    pub(crate) fn context(&self) -> &Arc<CudaContext> {
+        &self.context
     }
 
     /// What was opened is as long as whoever sent it says.
@@ -167,7 +178,8 @@ impl DeviceMemory for IpcDevice {
         let mut address = 0;
         // SAFETY: `address` may be written, and a context is current. Freed on drop.
         let code = unsafe { (current.driver.alloc)(&raw mut address, bytes as usize) };
-        self.context.check_taken(code, bytes)?;
+        self.context
+            .check_taken(code, "create device memory", bytes)?;
         Ok(self.own(address, bytes, false))
     }
 

@@ -4,13 +4,17 @@ use crate::memory::MemoryError;
 
 /// `CUDA_ERROR_NOT_READY`: an event has not happened yet.
 pub(super) const NOT_READY: u32 = 600;
+/// `CUDA_ERROR_INVALID_VALUE`.
+pub(super) const INVALID_VALUE: u32 = 1;
+/// `CUDA_ERROR_NOT_SUPPORTED`.
+pub(super) const NOT_SUPPORTED: u32 = 801;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(super) const OUT_OF_MEMORY: u32 = 2;
 
 /// The name of a `CUresult`, of those that the calls made here may return.
 pub(super) fn name(code: u32) -> &'static str {
     match code {
-        1 => "CUDA_ERROR_INVALID_VALUE",
+        INVALID_VALUE => "CUDA_ERROR_INVALID_VALUE",
         OUT_OF_MEMORY => "CUDA_ERROR_OUT_OF_MEMORY",
         3 => "CUDA_ERROR_NOT_INITIALIZED",
         4 => "CUDA_ERROR_DEINITIALIZED",
@@ -18,27 +22,38 @@ pub(super) fn name(code: u32) -> &'static str {
         46 => "CUDA_ERROR_DEVICE_UNAVAILABLE",
         100 => "CUDA_ERROR_NO_DEVICE",
         101 => "CUDA_ERROR_INVALID_DEVICE",
+        200 => "CUDA_ERROR_INVALID_IMAGE",
         201 => "CUDA_ERROR_INVALID_CONTEXT",
         205 => "CUDA_ERROR_MAP_FAILED",
+        208 => "CUDA_ERROR_ALREADY_MAPPED",
+        209 => "CUDA_ERROR_NO_BINARY_FOR_GPU",
         214 => "CUDA_ERROR_ECC_UNCORRECTABLE",
+        217 => "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+        218 => "CUDA_ERROR_INVALID_PTX",
+        222 => "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
         304 => "CUDA_ERROR_OPERATING_SYSTEM",
         400 => "CUDA_ERROR_INVALID_HANDLE",
+        500 => "CUDA_ERROR_NOT_FOUND",
         NOT_READY => "CUDA_ERROR_NOT_READY",
         700 => "CUDA_ERROR_ILLEGAL_ADDRESS",
+        701 => "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+        709 => "CUDA_ERROR_CONTEXT_IS_DESTROYED",
+        711 => "CUDA_ERROR_TOO_MANY_PEERS",
         712 => "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
         713 => "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
         719 => "CUDA_ERROR_LAUNCH_FAILED",
         800 => "CUDA_ERROR_NOT_PERMITTED",
-        801 => "CUDA_ERROR_NOT_SUPPORTED",
+        NOT_SUPPORTED => "CUDA_ERROR_NOT_SUPPORTED",
         802 => "CUDA_ERROR_SYSTEM_NOT_READY",
         803 => "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
         804 => "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+        999 => "CUDA_ERROR_UNKNOWN",
         _ => "an error that cuda.h of the driver's version names",
     }
 }
 
 /// The result of `action`.
-pub(super) fn check(code: u32, action: &'static str) -> Result<(), MemoryError> {
+pub(crate) fn check(code: u32, action: &'static str) -> Result<(), MemoryError> {
     if code == 0 {
         return Ok(());
     }
@@ -50,7 +65,7 @@ pub(super) fn check(code: u32, action: &'static str) -> Result<(), MemoryError> 
 }
 
 /// The result of a clean-up that nobody can be told of.
-pub(super) fn note(code: u32, action: &'static str) {
+pub(crate) fn note(code: u32, action: &'static str) {
     if code != 0 {
         tracing::debug!(code, name = name(code), "cannot {action}");
     }

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use cudarc::driver::sys;
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use super::parts::{
-    DESCRIPTOR, Inner, VmmChunk, VmmMapping, VmmRange, granule, properties, set_access, unmap,
-};
+use super::parts::{DESCRIPTOR, Inner, VmmChunk, VmmMapping, VmmRange, granule, properties, unmap};
 use crate::memory::bounds::check_inside;
 use crate::memory::cuda::context::CudaContext;
 use crate::memory::cuda::copies::{CudaEvent, CudaStream, copy_out};
@@ -38,7 +36,7 @@ impl VmmDevice {
             Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED,
             Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
         ] {
-            if context.attribute(needed)? == 0 {
+            if !context.can(needed)? {
                 return Err(MemoryError::Unsupported {
                     what: "sharing device memory by descriptors",
                     next: "share it by legacy IPC handles",
@@ -46,13 +44,24 @@ impl VmmDevice {
             }
         }
         let read_only = Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED;
-        let registers_read_only = context.attribute(read_only)? != 0;
+        let registers_read_only = context.can(read_only)?;
         let granule_bytes = granule(&context)?;
         Ok(Self {
             context,
             granule_bytes,
             registers_read_only,
         })
+    }
+
+    /// Writes to a mapping whatever its protection, as a program with a fault would, and waits. For trying out whether the driver
+    /// stops it; where it does, the device is of no more use to this process.
+    pub fn overwrite(&self, mapping: &VmmMapping, byte: u8) -> Result<(), MemoryError> {
+        CudaStream::new(&self.context)?.fill(mapping, byte)
+    }
+
+    /// The context that kernels run in.
+    pub(crate) fn context(&self) -> &Arc<CudaContext> {
+        &self.context
     }
 
     fn own(&self, handle: sys::CUmemGenericAllocationHandle, bytes: u64) -> VmmChunk {
@@ -93,9 +102,11 @@ impl DeviceMemory for VmmDevice {
         check_chunk_size(bytes, self.granule_bytes)?;
         let current = self.context.enter()?;
         let mut address = 0;
+        let (len, granule) = (bytes as usize, self.granule_bytes as usize);
+        // The default alignment need not be that of mappings.
         // SAFETY: `address` may be written. Freed on drop.
         let code =
-            unsafe { (current.driver.address_reserve)(&raw mut address, bytes as usize, 0, 0, 0) };
+            unsafe { (current.driver.address_reserve)(&raw mut address, len, granule, 0, 0) };
         check(code, "reserve device addresses")?;
         Ok(VmmRange {
             context: Arc::clone(&self.context),
@@ -113,7 +124,8 @@ impl DeviceMemory for VmmDevice {
         let code = unsafe {
             (current.driver.create)(&raw mut handle, bytes as usize, &raw const properties, 0)
         };
-        self.context.check_taken(code, bytes)?;
+        self.context
+            .check_taken(code, "create device memory", bytes)?;
         Ok(self.own(handle, bytes))
     }
 
@@ -166,16 +178,18 @@ impl DeviceMemory for VmmDevice {
         // SAFETY: the range is reserved, as long as the chunk, and nothing is mapped there; the driver checks the length of
         // what was imported.
         let code = unsafe { (current.driver.map)(address, bytes as usize, 0, chunk.0.handle, 0) };
-        check(code, "map device memory")?;
+        // The tables of addresses are device memory too.
+        self.context.check_taken(code, "map device memory", bytes)?;
         // From here on dropping the mapping takes it down.
-        let mapping = VmmMapping {
+        let mut mapping = VmmMapping {
             range: Some(range),
             address,
             bytes,
             protection,
+            held: true,
             _chunk: Arc::clone(&chunk.0),
         };
-        set_access(&self.context, &mapping)?;
+        mapping.protect(&self.context)?;
         Ok(mapping)
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cudarc::driver::sys;
 
 use crate::memory::cuda::context::CudaContext;
-use crate::memory::cuda::result::{check, note};
+use crate::memory::cuda::result::{NOT_SUPPORTED, check, note};
 use crate::memory::{Mapped, MemoryError, Protection};
 
 /// How chunks are handed out.
@@ -41,6 +41,8 @@ pub struct VmmMapping {
     pub(super) address: u64,
     pub(super) bytes: u64,
     pub(super) protection: Protection,
+    /// Whether the driver holds the protection too.
+    pub(super) held: bool,
     pub(super) _chunk: Arc<Inner>,
 }
 
@@ -101,20 +103,46 @@ impl Drop for VmmRange {
     }
 }
 
-/// Gives a mapping its protection, without which nothing may be done through it.
-pub(super) fn set_access(context: &CudaContext, mapping: &VmmMapping) -> Result<(), MemoryError> {
-    let current = context.enter()?;
-    let access = sys::CUmemAccessDesc {
-        location: location(context),
-        flags: match mapping.protection {
-            Protection::ReadOnly => sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ,
-            Protection::ReadWrite => sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        },
-    };
-    let (address, bytes) = (mapping.address, mapping.bytes as usize);
-    // SAFETY: all of the range is mapped; one description is passed.
-    let code = unsafe { (current.driver.set_access)(address, bytes, &raw const access, 1) };
-    check(code, "set the protection of device memory")
+impl VmmMapping {
+    /// Gives a mapping its protection, without which nothing may be done through it. A driver may have no read-only mappings
+    /// ([cuMemSetAccess] may answer that it does not support what it is asked for): then this library alone keeps to it.
+    ///
+    /// [cuMemSetAccess]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
+    pub(super) fn protect(&mut self, context: &CudaContext) -> Result<(), MemoryError> {
+        use sys::CUmemAccess_flags::{
+            CU_MEM_ACCESS_FLAGS_PROT_READ as READ, CU_MEM_ACCESS_FLAGS_PROT_READWRITE as READ_WRITE,
+        };
+        let code = match self.protection {
+            Protection::ReadWrite => self.set_access(context, READ_WRITE)?,
+            Protection::ReadOnly => match self.set_access(context, READ)? {
+                NOT_SUPPORTED => {
+                    self.held = false;
+                    tracing::debug!("the driver has no read-only mappings");
+                    self.set_access(context, READ_WRITE)?
+                }
+                code => code,
+            },
+        };
+        check(code, "set the protection of device memory")
+    }
+
+    fn set_access(
+        &self,
+        context: &CudaContext,
+        flags: sys::CUmemAccess_flags,
+    ) -> Result<u32, MemoryError> {
+        let current = context.enter()?;
+        let location = location(context);
+        let access = sys::CUmemAccessDesc { location, flags };
+        let (address, bytes) = (self.address, self.bytes as usize);
+        // SAFETY: all of the range is mapped; one description is passed.
+        Ok(unsafe { (current.driver.set_access)(address, bytes, &raw const access, 1) })
+    }
+
+    /// Whether the driver holds the protection, so that no kernel of this process can write to a read-only mapping either.
+    pub fn is_held(&self) -> bool {
+        self.held
+    }
 }
 
 /// Takes away what is mapped in `range`.

@@ -1,0 +1,108 @@
+//! The kernels, as the driver has compiled them.
+#![expect(unsafe_code, reason = "calls into the driver")]
+
+use std::ffi::CStr;
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+
+use super::PTX;
+use crate::compute::{Element, Product};
+use crate::memory::cuda::{CudaContext, check, note};
+use crate::memory::{Mapped, MemoryError};
+
+/// The wide kernels read so many bytes at a time.
+const WIDE_BYTES: u64 = 16;
+
+/// The kernels of one device.
+#[derive(Debug)]
+pub struct CudaKernels {
+    pub(super) context: Arc<CudaContext>,
+    /// What the functions are of.
+    _module: Module,
+    f32: sys::CUfunction,
+    f32_wide: sys::CUfunction,
+    bf16: sys::CUfunction,
+    bf16_wide: sys::CUfunction,
+}
+
+// SAFETY: a function is a handle that any thread may use in the module's context; the driver locks by itself.
+unsafe impl Send for CudaKernels {}
+// SAFETY: as above.
+unsafe impl Sync for CudaKernels {}
+
+/// What was loaded, until it is dropped.
+#[derive(Debug)]
+struct Module {
+    context: Arc<CudaContext>,
+    handle: sys::CUmodule,
+}
+
+impl Module {
+    fn load(context: &Arc<CudaContext>) -> Result<Self, MemoryError> {
+        let current = context.enter()?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: `handle` may be written, a context is current, and the text ends with 0. Unloaded on drop.
+        let code = unsafe { (current.driver.module_load)(&raw mut handle, PTX.as_ptr().cast()) };
+        check(code, "compile the kernels")?;
+        Ok(Self {
+            context: Arc::clone(context),
+            handle,
+        })
+    }
+
+    fn function(&self, name: &CStr) -> Result<sys::CUfunction, MemoryError> {
+        let current = self.context.enter()?;
+        let mut function = ptr::null_mut();
+        // SAFETY: `function` may be written, the module is loaded, and the name ends with 0.
+        let code = unsafe {
+            (current.driver.module_function)(&raw mut function, self.handle, name.as_ptr())
+        };
+        check(code, "find a kernel")?;
+        Ok(function)
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if let Ok(current) = self.context.enter() {
+            // SAFETY: loaded by `load`, unloaded once, here; no kernel runs, since whoever starts them waits for them.
+            let code = unsafe { (current.driver.module_unload)(self.handle) };
+            note(code, "unload the kernels");
+        }
+    }
+}
+
+impl CudaKernels {
+    pub(super) fn load(context: &Arc<CudaContext>) -> Result<Self, MemoryError> {
+        let module = Module::load(context)?;
+        Ok(Self {
+            context: Arc::clone(context),
+            f32: module.function(c"tetris_matvec_f32")?,
+            f32_wide: module.function(c"tetris_matvec_f32x4")?,
+            bf16: module.function(c"tetris_matvec_bf16")?,
+            bf16_wide: module.function(c"tetris_matvec_bf16x8")?,
+            _module: module,
+        })
+    }
+
+    /// The fastest kernel that can make this product.
+    pub(super) fn choose<M: Mapped>(&self, product: &Product<'_, M>) -> sys::CUfunction {
+        let wide = is_wide(product);
+        match (product.matrix.element, wide) {
+            (Element::F32, false) => self.f32,
+            (Element::F32, true) => self.f32_wide,
+            (Element::Bf16, false) => self.bf16,
+            (Element::Bf16, true) => self.bf16_wide,
+        }
+    }
+}
+
+/// Whether rows and input can be read 16 bytes at a time.
+fn is_wide<M: Mapped>(product: &Product<'_, M>) -> bool {
+    let matrix = &product.matrix;
+    let row_bytes = u64::from(matrix.columns) * matrix.element.bytes();
+    let addresses = [matrix.address(), product.input.address(), row_bytes];
+    addresses.iter().all(|one| one.is_multiple_of(WIDE_BYTES))
+}

@@ -1,0 +1,72 @@
+//! Kernels on a stream.
+#![expect(unsafe_code, reason = "calls into the driver")]
+
+use std::ffi::c_void;
+use std::ptr;
+
+use super::CudaKernels;
+use crate::compute::{ComputeError, Product};
+use crate::memory::cuda::{CudaStream, check};
+use crate::memory::{Mapped, MemoryError};
+
+/// As the kernels are written: eight warps, and a warp for each row.
+const THREADS: u32 = 256;
+const ROWS_PER_BLOCK: u32 = 8;
+
+/// A stream on which kernels run. Dropping it waits for them, in whatever way the caller is left: they use memory that the
+/// caller only borrows.
+struct Busy<'a>(&'a mut CudaStream);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.synchronise() {
+            // Then the context is of no use any more, and nothing runs in it.
+            tracing::debug!(%error, "kernels have failed");
+        }
+    }
+}
+
+/// Queues all products and waits for them.
+pub(super) fn all<M: Mapped, E: From<ComputeError>>(
+    kernels: &CudaKernels,
+    stream: &mut CudaStream,
+    products: &[Product<'_, M>],
+    ready: &mut dyn FnMut(usize) -> Result<(), E>,
+) -> Result<(), E> {
+    let busy = Busy(stream);
+    for (index, product) in products.iter().enumerate() {
+        ready(index)?;
+        queue(kernels, busy.0, product).map_err(ComputeError::from)?;
+    }
+    let finished = busy.0.synchronise();
+    Ok(finished.map_err(ComputeError::from)?)
+}
+
+fn queue<M: Mapped>(
+    kernels: &CudaKernels,
+    stream: &CudaStream,
+    product: &Product<'_, M>,
+) -> Result<(), MemoryError> {
+    let matrix = &product.matrix;
+    let mut addresses = [
+        matrix.address(),
+        product.input.address(),
+        product.output.address(),
+    ];
+    let mut numbers = [matrix.rows, matrix.columns, u32::from(product.accumulate)];
+    let [weights, input, output] = addresses.each_mut().map(|one| ptr::from_mut(one).cast());
+    let [rows, columns, accumulate] = numbers.each_mut().map(|one| ptr::from_mut(one).cast());
+    let mut arguments: [*mut c_void; 6] = [weights, input, output, rows, columns, accumulate];
+    let blocks = matrix.rows.div_ceil(ROWS_PER_BLOCK);
+    let (function, into) = (kernels.choose(product), arguments.as_mut_ptr());
+    let (handle, no_more) = (stream.handle(), ptr::null_mut());
+    let current = kernels.context.enter()?;
+    // SAFETY: the kernel takes three addresses and three numbers, in this order, which are read before the call returns. It reads the
+    // matrix and the input and writes the output, which are inside mappings that outlive the kernel: `Busy` waits for it.
+    let code = unsafe {
+        (current.driver.launch)(
+            function, blocks, 1, 1, THREADS, 1, 1, 0, handle, into, no_more,
+        )
+    };
+    check(code, "start a kernel")
+}

@@ -1,0 +1,380 @@
+//! A server and its clients, with a driver that fails.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tetris_gpu_mirror::client::{Acquired, Client, ClientError, Model, Wanted};
+use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice};
+use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
+use tetris_gpu_mirror::protocol::Reason;
+use tetris_gpu_mirror::residency::TenantId;
+use tetris_gpu_mirror::server::{Counters, Limits, ServedDevice, Server, ServerError};
+use tetris_store_layout::{CreateOptions, ObjectRef, Store};
+
+use crate::every_call;
+use crate::fake_driver::FakeDriver;
+use crate::mirror::process::{Process, tell, variable, wait};
+use crate::mirror::{self, DEVICE, LONG, MIB, content, eventually};
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+const KIB: usize = 3000;
+const SOCKET: &str = "TETRIS_MIRROR_SOCKET";
+const FOLDER: &str = "TETRIS_MIRROR_FOLDER";
+const OBJECTS: &str = "TETRIS_MIRROR_OBJECTS";
+
+/// A server in this process, with one model in its store.
+struct Served<D: DeviceMemory + 'static> {
+    /// Removed with the rest, unless another process made it.
+    _directory: Option<TempDir>,
+    store: Arc<Store>,
+    device: D,
+    server: Server<D>,
+    socket: PathBuf,
+    model: Vec<ObjectRef>,
+}
+
+impl<D: DeviceMemory + Clone + 'static> Served<D> {
+    fn new(device: D) -> Self {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut served = Self::in_folder(device, directory.path()).unwrap();
+        served._directory = Some(directory);
+        served
+    }
+
+    fn in_folder(device: D, folder: &Path) -> Result<Self, ServerError> {
+        let root = folder.join("store");
+        let store = Arc::new(Store::create(root, &CreateOptions::default()).unwrap());
+        let served = ServedDevice {
+            id: DEVICE,
+            device: Arc::new(device.clone()),
+            capacity_bytes: u64::MAX,
+        };
+        let server = Server::start(vec![served], &mirror::config(Limits::default()))?;
+        let socket = folder.join("gpu");
+        let tenant = TenantId(0);
+        server
+            .serve(tenant, Arc::clone(&store), None, &socket)
+            .unwrap();
+        let model = mirror::publish(&store, &NAMES, KIB);
+        Ok(Self {
+            _directory: None,
+            store,
+            device,
+            server,
+            socket,
+            model,
+        })
+    }
+
+    /// Acquires the model in this process and waits for it.
+    fn load(&self) -> Result<Acquired<D>, ClientError> {
+        let model = acquire(&self.socket, &self.model, self.device.clone())?;
+        model.wait_all(LONG)?;
+        Ok(model)
+    }
+
+    fn counters(&self) -> Counters {
+        self.server.counters()
+    }
+
+    /// The model, for another process.
+    fn objects(&self) -> String {
+        let objects = self.model.iter();
+        let objects: Vec<_> = objects
+            .map(|object| format!("{} {}", object.file_name(), object.len))
+            .collect();
+        objects.join(",")
+    }
+
+    fn client(&self, test: &str, more: &[(&'static str, String)]) -> Process {
+        let mut environment = vec![
+            (SOCKET, self.socket.display().to_string()),
+            (OBJECTS, self.objects()),
+        ];
+        environment.extend(more.iter().cloned());
+        Process::start(test, &environment)
+    }
+}
+
+fn acquire<D: DeviceMemory>(
+    socket: &Path,
+    objects: &[ObjectRef],
+    device: D,
+) -> Result<Acquired<D>, ClientError> {
+    let client = Client::connect(socket, D::KIND, LONG)?;
+    let wanted = Wanted::new(Model::Objects(objects.to_vec()));
+    client.acquire(Arc::new(device), &wanted, &mut |_| {})
+}
+
+fn check<D: DeviceMemory>(model: &Acquired<D>) {
+    for (object, name) in model.objects().iter().zip(NAMES) {
+        assert!(model.read(&object.id, LONG).unwrap() == content(name, KIB));
+    }
+}
+
+fn total() -> u64 {
+    (NAMES.len() * KIB * 1024) as u64
+}
+
+/// Says what it found, and waits.
+fn client<D: DeviceMemory>(device: D) {
+    let socket = PathBuf::from(variable(SOCKET));
+    let parse = |entry: &str| {
+        let (name, len) = entry.split_once(' ').unwrap();
+        let (id, crc) = name.split_once('-').unwrap();
+        ObjectRef {
+            id: id.parse().unwrap(),
+            crc: u32::from_str_radix(crc, 16).unwrap(),
+            len: len.parse().unwrap(),
+        }
+    };
+    let objects: Vec<_> = variable(OBJECTS).split(',').map(parse).collect();
+    match acquire(&socket, &objects, device) {
+        Ok(model) => {
+            model.wait_all(LONG).unwrap();
+            check(&model);
+            tell("as it should be");
+            wait();
+            check(&model);
+            tell("as it was");
+        }
+        Err(error) => tell(&format!("{error}")),
+    }
+}
+
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn client_by_descriptor() {
+    client(VmmDevice::open(0).unwrap());
+}
+
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn client_by_handle() {
+    client(IpcDevice::open(0).unwrap());
+}
+
+/// One client cannot import, which is no harm to another; a third is killed.
+fn imports<D: DeviceMemory + Clone + 'static>(device: D, test: &str, import: &str) {
+    let free = device.info().unwrap().free_bytes;
+    let served = Served::new(device);
+    let fail = ("FAKE_CUDA_FAIL", format!("{import}:800:2"));
+    let mut refused = served.client(test, &[fail]);
+    let said = refused.hear();
+    assert!(said.starts_with("cannot import device memory"), "{said}");
+    assert!(said.contains("CUDA_ERROR_NOT_PERMITTED (800)"), "{said}");
+    let mut killed = served.client(test, &[]);
+    let mut stays = served.client(test, &[]);
+    assert_eq!(killed.hear(), "as it should be");
+    assert_eq!(stays.hear(), "as it should be");
+    killed.kill();
+    eventually("one client is left", || served.server.connections() == 1);
+    let usage = served.server.usage(DEVICE).unwrap();
+    assert_eq!((usage.held_bytes, usage.held_models), (total(), 1));
+    stays.go_on();
+    assert_eq!(stays.hear(), "as it was");
+    drop(stays);
+    let Served { device, server, .. } = served;
+    drop(server);
+    eventually("all memory is free again", || {
+        device.info().unwrap().free_bytes == free
+    });
+}
+
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn server_of_importers() {
+    let descriptors = VmmDevice::open(0).unwrap();
+    let import = "cuMemImportFromShareableHandle";
+    imports(descriptors, "served::client_by_descriptor", import);
+    let handles = IpcDevice::open(0).unwrap();
+    imports(handles, "served::client_by_handle", "cuIpcOpenMemHandle_v2");
+}
+
+#[test]
+fn a_client_that_cannot_import_or_is_killed_harms_nobody() {
+    let driver = FakeDriver::new();
+    driver.run_one("served::server_of_importers");
+    driver.check();
+}
+
+/// Loads the model and says how its bytes went.
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn server_of_copies() {
+    let served = Served::new(VmmDevice::open(0).unwrap());
+    check(&served.load().unwrap());
+    let counters = served.counters();
+    println!(
+        "\ndirect {} staged {}",
+        counters.direct_bytes, counters.staged_bytes
+    );
+}
+
+#[test]
+fn what_cannot_be_registered_is_staged() {
+    let all = total();
+    for (driver, expected) in [
+        (FakeDriver::new(), format!("direct 0 staged {all}")),
+        (
+            FakeDriver::new().with("READ_ONLY_REGISTER", 1),
+            format!("direct {all} staged 0"),
+        ),
+        (
+            // No memory may be locked.
+            FakeDriver::new()
+                .with("READ_ONLY_REGISTER", 1)
+                .failing("cuMemHostRegister_v2:2"),
+            format!("direct 0 staged {all}"),
+        ),
+    ] {
+        let said = driver.run_one("served::server_of_copies");
+        assert!(said.contains(&expected), "expected {expected}: {said}");
+        driver.check();
+    }
+}
+
+/// Another program takes the memory after the server has counted it.
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn server_of_a_full_device() {
+    let device = VmmDevice::open(0).unwrap();
+    let served = Served::new(device.clone());
+    let free = device.info().unwrap().free_bytes;
+    let another = device.create(free - 4 * MIB).unwrap();
+    let error = served.load().unwrap_err();
+    match &error {
+        ClientError::Failed { reason, text } => {
+            assert_eq!(*reason, Reason::DEVICE_FULL, "{text}");
+            assert!(text.contains("device memory is full"), "{text}");
+        }
+        other => panic!("expected a failure, found {other:?}"),
+    }
+    drop(another);
+    check(&served.load().unwrap());
+    // What is larger than the device is refused at once.
+    let more: Vec<String> = (0..24).map(|number| format!("more {number}")).collect();
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    let large = mirror::publish(&served.store, &more, KIB);
+    let refused = acquire(&served.socket, &large, device).unwrap_err();
+    assert!(matches!(refused, ClientError::Refused(_)), "{refused:?}");
+    check(&served.load().unwrap());
+}
+
+#[test]
+fn a_device_that_is_full_is_told_and_used_again() {
+    let driver = FakeDriver::new().with("MEMORY_MIB", 64);
+    driver.run_one("served::server_of_a_full_device");
+    driver.check();
+}
+
+/// An illegal access ends the use of the device by this process: every load fails with a reason, and nothing hangs.
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn server_that_cannot_go_on() {
+    let served = Served::new(VmmDevice::open(0).unwrap());
+    for _ in 0..2 {
+        let error = served.load().unwrap_err();
+        assert!(!matches!(error, ClientError::TimedOut { .. }), "{error}");
+        println!("{error}");
+    }
+    let error = served.device.info().unwrap_err();
+    assert!(
+        matches!(error, MemoryError::Driver { code: 700, .. }),
+        "{error}"
+    );
+    assert!(served.counters().failed_transfers > 0);
+}
+
+#[test]
+fn an_illegal_access_fails_every_load_and_hangs_none() {
+    let driver = FakeDriver::new().with("FAULT_AT_COPY", 20);
+    let said = driver.run_one("served::server_that_cannot_go_on");
+    assert!(said.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{said}");
+    driver.check();
+}
+
+/// Serves in a folder that another process made, until it is killed.
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn server_to_be_killed() {
+    let folder = PathBuf::from(variable(FOLDER));
+    let served = Served::in_folder(VmmDevice::open(0).unwrap(), &folder).unwrap();
+    tell(&served.objects());
+    wait();
+}
+
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn clients_without_a_server() {
+    let device = VmmDevice::open(0).unwrap();
+    let free = || device.info().unwrap().free_bytes;
+    let before = free();
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = folder.path().display().to_string();
+    let mut server = Process::start("served::server_to_be_killed", &[(FOLDER, path)]);
+    let environment = [
+        (SOCKET, folder.path().join("gpu").display().to_string()),
+        (OBJECTS, server.hear()),
+    ];
+    let mut client = Process::start("served::client_by_descriptor", &environment);
+    assert_eq!(client.hear(), "as it should be");
+    let taken = before - free();
+    assert!(taken >= total(), "{taken}");
+    server.kill();
+    client.go_on();
+    // Still mapped when it says so, and until it has heard the next word.
+    assert_eq!(client.hear(), "as it was");
+    drop(client);
+    eventually("the last client's end frees it", || free() == before);
+}
+
+#[test]
+fn a_server_that_is_killed_leaves_clients_their_memory() {
+    let driver = FakeDriver::new();
+    driver.run_one("served::clients_without_a_server");
+    driver.check();
+}
+
+/// Loads until it works, which it does once the driver has failed as often as it is to.
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn server_with_a_driver_that_fails_once() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let served = VmmDevice::open(0).map(|device| Served::in_folder(device, folder.path()));
+    let Ok(Ok(served)) = served else {
+        println!("does not start");
+        return;
+    };
+    let outcomes = (0..3).map(|_| {
+        let outcome = served.load();
+        if let Ok(model) = &outcome
+            && let Ok(found) = model.read(&served.model[0].id, LONG)
+        {
+            assert!(found == content(NAMES[0], KIB), "no error and other bytes");
+        }
+        outcome.map(drop)
+    });
+    let outcomes: Vec<_> = outcomes.collect();
+    println!("{outcomes:?}");
+    let timed_out =
+        |outcome: &Result<(), ClientError>| matches!(outcome, Err(ClientError::TimedOut { .. }));
+    assert!(!outcomes.iter().any(timed_out));
+    assert!(outcomes[2].is_ok(), "the driver works again");
+}
+
+#[test]
+fn a_server_loads_after_a_call_that_failed() {
+    for call in every_call::OTHERS.iter().chain(&every_call::CLEAN_UP) {
+        for at in 1..=3 {
+            let fail = format!("{call}:999:{at}:1");
+            let driver = FakeDriver::new().failing(&fail).with("DELAY_US", 0);
+            let said = driver.run_one("served::server_with_a_driver_that_fails_once");
+            assert_eq!(driver.remembers("misuse"), "", "{call} {at}: {said}");
+            if !every_call::CLEAN_UP.contains(call) {
+                assert_eq!(driver.remembers("leaks"), "", "{call} {at}: {said}");
+            }
+        }
+    }
+}

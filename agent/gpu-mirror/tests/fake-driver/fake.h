@@ -1,0 +1,105 @@
+/* What the files of the fake driver share. Everything below is used under `fake_lock`, which the exported functions take. */
+#ifndef FAKE_H
+#define FAKE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "cuda_subset.h"
+
+enum { MAX_DEVICES = 8 };
+
+/* What the environment asks for: README.md. */
+struct options {
+    const char *state; /* the directory that all processes of a test share */
+    int devices;
+    size_t memory_bytes, granule_bytes, block_bytes;
+    bool virtual_memory, descriptors, read_only_register, read_only_access, peer_access, leaks;
+    long delay_us, fault_at_copy;
+    int init_code;
+    const char *fail;
+};
+
+extern struct options options;
+extern pthread_mutex_t fake_lock;
+/* Signalled whenever a stream has done something. */
+extern pthread_cond_t fake_progress;
+
+void options_read(void);
+
+/* Begins a call: what every function checks. Takes the lock if the answer is 0. */
+CUresult call_begin(const char *name);
+CUresult call_end(CUresult code);
+/* The caller broke a documented rule: remembered in the file `misuse` of the shared directory. Returns `code`. */
+CUresult misuse(CUresult code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Appends a line to a file of the shared directory. */
+void remember(const char *file, const char *line);
+
+#define BEGIN(name)                                                                                                    \
+    do {                                                                                                               \
+        CUresult begun_ = call_begin(#name);                                                                           \
+        if (begun_ != CUDA_SUCCESS)                                                                                    \
+            return begun_;                                                                                             \
+    } while (0)
+#define END(code) return call_end(code)
+
+/* context.c */
+struct fake_context {
+    int device, retained;
+    /* After an illegal access nothing works any more in this process. */
+    CUresult sticky;
+};
+/* The calling thread's context, or NULL and a report: the call needs one. */
+struct fake_context *context_current(const char *name);
+bool device_exists(CUdevice device);
+int contexts_retained(void);
+bool context_any_sticky(void);
+
+#define CONTEXT(name)                                                                                                  \
+    struct fake_context *context = context_current(#name);                                                             \
+    if (context == NULL)                                                                                               \
+        END(CUDA_ERROR_INVALID_CONTEXT);                                                                               \
+    if (context->sticky != CUDA_SUCCESS)                                                                               \
+    END(context->sticky)
+
+/* account.c: device memory is a file in the shared directory, alive while anybody holds its open description. */
+enum { NAME_BYTES = 48 };
+CUresult account_take(int device, size_t bytes, int *file, char name[NAME_BYTES]);
+size_t account_used(int device);
+/* Whether a descriptor is of device memory; a descriptor of our own for it. */
+bool account_adopt(int file, int *own, int *device, size_t *bytes);
+bool account_open(const char *name, int *own, int *device, size_t *bytes);
+/* Nobody can open it any more; it counts until the last holder lets go. */
+void account_close_to_others(const char *name);
+
+/* mappings.c: what is at which device address. */
+struct mapping {
+    CUdeviceptr address;
+    size_t bytes;
+    int device;
+    int access[MAX_DEVICES];
+    bool virtual;
+    struct mapping *next;
+};
+struct mapping *mapping_add(CUdeviceptr address, size_t bytes, int device, bool virtual);
+struct mapping *mapping_at(CUdeviceptr address, size_t bytes);
+bool mapping_overlaps(CUdeviceptr address, size_t bytes);
+void mapping_remove(struct mapping *mapping);
+/* How many are of virtual memory: those of legacy memory are counted as allocations. */
+int mappings_virtual(void);
+
+/* stream.c: whether queued work still reads or writes there. */
+bool work_touches_host(const void *start, size_t bytes);
+bool work_touches_device(CUdeviceptr start, size_t bytes);
+/* A copy that survives bad addresses; false if there was one. */
+bool copy_bytes(void *to, const void *from, size_t bytes);
+
+/* How many objects live, for the report at exit. */
+int virtual_live(int *reservations, int *handles);
+int legacy_live(int *opened);
+int host_live(int *registrations);
+bool host_range_fine(const void *start, size_t bytes);
+int streams_live(int *events);
+int modules_live(void);
+
+#endif

@@ -1,0 +1,46 @@
+/* What is at which device address. Device addresses are addresses of the process. */
+#include <stdlib.h>
+
+#include "fake.h"
+
+static struct mapping *mappings;
+
+struct mapping *mapping_add(CUdeviceptr address, size_t bytes, int device, bool virtual) {
+    struct mapping *mapping = calloc(1, sizeof *mapping);
+    if (mapping == NULL)
+        abort();
+    *mapping = (struct mapping){.address = address, .bytes = bytes, .device = device, .virtual = virtual, .next = mappings};
+    mappings = mapping;
+    return mapping;
+}
+
+struct mapping *mapping_at(CUdeviceptr address, size_t bytes) {
+    for (struct mapping *mapping = mappings; mapping != NULL; mapping = mapping->next) {
+        bool begins = address >= mapping->address && address < mapping->address + mapping->bytes;
+        if (begins && bytes <= mapping->bytes - (address - mapping->address))
+            return mapping;
+    }
+    return NULL;
+}
+
+bool mapping_overlaps(CUdeviceptr address, size_t bytes) {
+    for (struct mapping *mapping = mappings; mapping != NULL; mapping = mapping->next)
+        if (address < mapping->address + mapping->bytes && mapping->address < address + bytes)
+            return true;
+    return false;
+}
+
+void mapping_remove(struct mapping *mapping) {
+    struct mapping **at = &mappings;
+    while (*at != mapping)
+        at = &(*at)->next;
+    *at = mapping->next;
+    free(mapping);
+}
+
+int mappings_virtual(void) {
+    int live = 0;
+    for (struct mapping *mapping = mappings; mapping != NULL; mapping = mapping->next)
+        live += mapping->virtual;
+    return live;
+}

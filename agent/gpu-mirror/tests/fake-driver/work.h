@@ -1,0 +1,27 @@
+/* What is queued on a stream. */
+#ifndef WORK_H
+#define WORK_H
+
+#include "fake.h"
+
+struct work {
+    CUdeviceptr to;
+    const char *from; /* NULL: all bytes become `value` */
+    unsigned char value;
+    size_t bytes;
+    bool wrong; /* as if the address were bad */
+    /* A kernel, with a copy of its parameters. */
+    CUresult (*run)(struct fake_context *context, struct work *work);
+    void *parameters;
+    char kernel[64];
+    uint64_t threads;
+    struct work *next;
+};
+
+bool work_runs_kernels(void);
+/* Whether the context's device may do so at all of the addresses. */
+bool device_accessible(const struct fake_context *context, CUdeviceptr address, size_t bytes, bool write);
+/* Takes the work over, also when it is refused. */
+CUresult work_queue(struct fake_context *context, CUstream stream, struct work *work);
+
+#endif
