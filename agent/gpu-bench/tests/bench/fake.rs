@@ -53,7 +53,7 @@ fn products_and_families_keep_the_rules_of_the_driver() {
         assert_eq!(measure["outcome"], "measured", "{measure}");
     }
     let family = &report["measures"][1]["figures"];
-    let value = |name: &str| named(family, name)["value"].as_f64().unwrap();
+    let value = |name: &str| named(family, name)["value"].as_f64().unwrap() as u64;
     // The driver gives memory in granules of 2 MiB.
     assert_eq!(
         value("a function more with an adapter, without its context"),
