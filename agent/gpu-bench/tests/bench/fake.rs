@@ -12,7 +12,7 @@ const SOURCES: &str = concat!(
 );
 
 /// Builds the fake driver into `folder`.
-fn build(folder: &Path) {
+pub fn build(folder: &Path) {
     let files = std::fs::read_dir(SOURCES).unwrap();
     let files = files.map(|file| file.unwrap().path());
     let sources = files.filter(|file| file.extension().is_some_and(|end| end == "c"));
