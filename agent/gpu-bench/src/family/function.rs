@@ -102,20 +102,21 @@ pub fn run<D: Backend>(
     Ok(())
 }
 
+/// Room for the vectors of these matrices, and for their adapters.
+fn room<D: Backend>(used: &[ModelMatrix], rank: u32, widest: u32, longest: u32) -> u64 {
+    let side = |side: u32| Workspace::<D>::room_for(u64::from(side) * 4);
+    let adapters = used.iter().map(|one| adapter_room::<D>(one, rank));
+    [widest, longest, rank].map(side).iter().sum::<u64>() + adapters.sum::<u64>()
+}
+
 impl<'a, D: Backend> Function<'a, D> {
     fn new(job: &'a FunctionJob, device: Arc<D>, used: &[ModelMatrix]) -> Result<Self, BenchError> {
         let rank = job.rank;
         let widest = used.iter().map(|one| one.columns).max().unwrap_or(1);
         let longest = used.iter().map(|one| one.rows).max().unwrap_or(1);
-        let vectors =
-            [widest, longest, rank].map(|side| Workspace::<D>::room_for(u64::from(side) * 4));
-        let adapters = used.iter().map(|one| adapter_room::<D>(one, rank));
-        let room = vectors.iter().sum::<u64>() + adapters.sum::<u64>();
+        let room = room::<D>(used, rank, widest, longest);
         let mut space = Workspace::new(Arc::clone(&device), room)?;
         let numbers = numbers(job.seed, widest as usize);
-        let input = space.vector_of(&numbers)?;
-        let output = space.vector(longest)?;
-        let inner = (rank > 0).then(|| space.vector(rank)).transpose()?;
         let mut adapters = Vec::new();
         for (number, matrix) in used.iter().enumerate() {
             let seed = (job.seed << 32) + number as u64;
@@ -126,12 +127,12 @@ impl<'a, D: Backend> Function<'a, D> {
             job,
             kernels: device.kernels()?,
             device,
+            input: space.vector_of(&numbers)?,
+            output: space.vector(longest)?,
+            inner: (rank > 0).then(|| space.vector(rank)).transpose()?,
             space,
             adapters,
             numbers,
-            input,
-            output,
-            inner,
         })
     }
 
@@ -190,23 +191,16 @@ impl<'a, D: Backend> Function<'a, D> {
         adapter: Option<&Adapter>,
         found: &[f32],
     ) -> Result<bool, BenchError> {
-        let bytes = store.map(&matrix.object, Access::ReadOnly)?;
-        let bytes = bytes.ok_or(BenchError::NoObject(matrix.object.id))?;
-        let weights = Rows {
-            bytes: &bytes,
-            columns: matrix.columns,
-            element: matrix.element,
-        };
+        let rows = [0, matrix.rows / 2, matrix.rows - 1];
         let input = self.numbers.iter().copied().map(Expected::from);
         let input: Vec<_> = input.take(matrix.columns as usize).collect();
-        let rows = [0, matrix.rows / 2, matrix.rows - 1];
+        let base = base(store, matrix, &rows, &input)?;
         let added = match adapter {
             Some(adapter) => adapter.adds(&rows, &input),
             None => vec![Some(Expected::from(0.0)); rows.len()],
         };
         let mut differs = false;
-        for (row, added) in rows.into_iter().zip(added) {
-            let base = weights.times(row, &input);
+        for (row, (base, added)) in rows.into_iter().zip(base.into_iter().zip(added)) {
             let found = found.get(row as usize).copied();
             let expected = base.zip(added).map(|(base, added)| base.plus(added));
             check(&matrix.name, row, expected, found)?;
@@ -216,4 +210,21 @@ impl<'a, D: Backend> Function<'a, D> {
         }
         Ok(differs)
     }
+}
+
+/// What these rows of a matrix in the store come to.
+fn base(
+    store: &Store,
+    matrix: &ModelMatrix,
+    rows: &[u32],
+    input: &[Expected],
+) -> Result<Vec<Option<Expected>>, BenchError> {
+    let bytes = store.map(&matrix.object, Access::ReadOnly)?;
+    let bytes = bytes.ok_or(BenchError::NoObject(matrix.object.id))?;
+    let weights = Rows {
+        bytes: &bytes,
+        columns: matrix.columns,
+        element: matrix.element,
+    };
+    Ok(rows.iter().map(|row| weights.times(*row, input)).collect())
 }

@@ -57,92 +57,83 @@ impl<D: Backend> Measure<D> for Family {
     }
 
     fn take(&self, bench: &Bench<D>) -> Result<Findings, BenchError> {
-        let count = functions(&bench.settings);
-        let used = Used::new(bench);
+        let (count, used) = (functions(&bench.settings), Used::new(bench));
         let idle = used.bytes(&[])?;
-        let adapted: Vec<_> = adapted(&bench.model);
-        let names: Vec<_> = adapted.iter().map(|one| one.name.clone()).collect();
-        let job = |base, number| FunctionJob {
-            store: bench.store.root().to_owned(),
-            base,
-            model: bench.model.clone(),
-            used: names.clone(),
-            rank: RANK,
-            seed: u64::from(number),
-        };
         let context = contexts(bench, &used, count)?;
         freed(&used, idle)?;
-        let server = bench.serve(capacity_for(
-            bench.model.bytes(),
-            bench.settings.chunk_bytes,
-        ))?;
-        let socket = &server.socket;
-        let shared = |number| job(Base::Mirror(socket.clone()), number);
-        let adapters = extra(bench, &used, Some(&server), (0..count).map(shared))?;
-        server.end()?;
+        let adapters = adapters(bench, &used, count)?;
         freed(&used, idle)?;
         let own = extra(
             bench,
             &used,
             None,
-            (0..2).map(|number| job(Base::Own, number)),
+            (0..2).map(|seed| adapted(bench, Base::Own, seed)),
         )?;
         freed(&used, idle)?;
-        let heads = heads(bench, &used, count.min(HEADS))?;
-        let mut findings = Findings::default();
-        findings.figure("functions with an adapter", Unit::Count, f64::from(count));
-        findings.figure("matrices that are adapted", Unit::Count, names.len() as f64);
-        report(
-            &mut findings,
-            bench.model.bytes(),
-            context,
-            &adapters,
-            &own,
-            &heads,
-        );
-        findings.note(format!("adapters have rank {RANK}; every function computes W x + B (A x), or W x, and compares it with exact arithmetic"));
-        if !D::STAND_IN {
-            findings.note("device memory is what the driver counts, in the granules that it gives out; other programs on the device would disturb these figures");
-        }
-        Ok(findings)
+        let (heads, head_bytes) = heads(bench, &used, count.min(HEADS))?;
+        Ok(findings(
+            bench,
+            &Found {
+                context,
+                adapters,
+                own,
+                heads,
+                head_bytes,
+            },
+        ))
     }
 }
 
-fn report(
-    findings: &mut Findings,
-    model_bytes: u64,
+/// What all functions took.
+struct Found {
     context: f64,
-    adapters: &Extra,
-    own: &Extra,
-    heads: &(Extra, u64),
-) {
-    let mut figure = |name: &str, value| findings.figure(name, Unit::Bytes, value);
-    figure("base", model_bytes as f64);
-    figure("context of a function", context);
-    figure("adapter", adapters.first.adapter_bytes as f64);
-    figure(
+    adapters: Extra,
+    own: Extra,
+    heads: Extra,
+    head_bytes: u64,
+}
+
+fn findings<D: Backend>(bench: &Bench<D>, found: &Found) -> Findings {
+    let mut findings = Findings::default();
+    let mut count = |name, value| findings.figure(name, Unit::Count, value);
+    count(
+        "functions with an adapter",
+        f64::from(functions(&bench.settings)),
+    );
+    count(
+        "matrices that are adapted",
+        adapted_matrices(&bench.model).len() as f64,
+    );
+    let mut bytes = |name: &str, value| findings.figure(name, Unit::Bytes, value);
+    let more = |extra: &Extra| extra.bytes - found.context;
+    let (adapters, heads, own) = (more(&found.adapters), more(&found.heads), more(&found.own));
+    bytes("base", bench.model.bytes() as f64);
+    bytes("context of a function", found.context);
+    bytes("adapter", found.adapters.first.adapter_bytes as f64);
+    bytes(
         "private memory with an adapter",
-        adapters.first.private_bytes as f64,
+        found.adapters.first.private_bytes as f64,
     );
-    figure(
+    bytes(
         "a function more with an adapter, without its context",
-        adapters.bytes - context,
+        adapters,
     );
-    figure("head", heads.1 as f64);
-    figure(
-        "a function more with a head, without its context",
-        heads.0.bytes - context,
-    );
-    figure(
+    bytes("head", found.head_bytes as f64);
+    bytes("a function more with a head, without its context", heads);
+    bytes(
         "a function more with a base of its own, without its context",
-        own.bytes - context,
+        own,
     );
-    for (what, shared) in [("adapter", adapters.bytes), ("head", heads.0.bytes)] {
-        if let Some(times) = ratio(own.bytes - context, shared - context) {
-            let name = format!("a base of its own over an {what}").replace("an head", "a head");
-            findings.figure(name, Unit::Ratio, times);
+    for (what, shared) in [("an adapter", adapters), ("a head", heads)] {
+        if let Some(times) = ratio(own, shared) {
+            findings.figure(format!("a base of its own over {what}"), Unit::Ratio, times);
         }
     }
+    findings.note(format!("adapters have rank {RANK}; every function computes W x + B (A x), or W x, and compares it with exact arithmetic"));
+    if !D::STAND_IN {
+        findings.note("device memory is what the driver counts, in the granules that it gives out; other programs on the device would disturb these figures");
+    }
+    findings
 }
 
 /// There is one more than the first.
@@ -151,11 +142,40 @@ fn functions(settings: &Settings) -> u32 {
 }
 
 /// The matrices that adapters are for: projections of queries and values, as is usual, or all where none is called so.
-fn adapted(model: &Model) -> Vec<ModelMatrix> {
+fn adapted_matrices(model: &Model) -> Vec<ModelMatrix> {
     let all = matrices(model);
     let usual = |one: &&ModelMatrix| one.name.contains("q_proj") || one.name.contains("v_proj");
     let some: Vec<_> = all.iter().filter(usual).cloned().collect();
     if some.is_empty() { all } else { some }
+}
+
+/// A function with adapters.
+fn adapted<D: Backend>(bench: &Bench<D>, base: Base, seed: u32) -> FunctionJob {
+    let matrices = adapted_matrices(&bench.model).into_iter();
+    FunctionJob {
+        store: bench.store.root().to_owned(),
+        base,
+        model: bench.model.clone(),
+        used: matrices.map(|one| one.name).collect(),
+        rank: RANK,
+        seed: u64::from(seed),
+    }
+}
+
+/// Functions that share the base and have adapters.
+fn adapters<D: Backend>(
+    bench: &Bench<D>,
+    used: &Used<'_, D>,
+    count: u32,
+) -> Result<Extra, BenchError> {
+    let server = bench.serve(capacity_for(
+        bench.model.bytes(),
+        bench.settings.chunk_bytes,
+    ))?;
+    let job = |seed| adapted(bench, Base::Mirror(server.socket.clone()), seed);
+    let found = extra(bench, used, Some(&server), (0..count).map(job))?;
+    server.end()?;
+    Ok(found)
 }
 
 /// What a process takes that has everything but weights.

@@ -7,6 +7,7 @@ use crate::BenchError;
 use crate::backend::Backend;
 use crate::bench::{Bench, Serving, capacity_for};
 use crate::measure::{Measure, Needs};
+use crate::model::Model;
 use crate::process::Process;
 use crate::products::matrices;
 use crate::report::{Findings, Settings, Unit, middle, ratio};
@@ -84,40 +85,46 @@ fn round(client: &mut Process, server: &mut Serving) -> Result<(Round, u64), Ben
     Ok((round, copied()?.saturating_sub(before)))
 }
 
-fn findings(model: &crate::model::Model, rounds: &[Round]) -> Findings {
+/// A way of waiting, and its times.
+type Way = (&'static str, fn(&Round) -> Times);
+
+const WAYS: [Way; 3] = [
+    ("each matrix in its turn", |round| round.overlapped),
+    ("after all has arrived", |round| round.loaded),
+    ("resident", |round| round.resident),
+];
+
+fn findings(model: &Model, rounds: &[Round]) -> Findings {
     let mut findings = Findings::default();
-    let mut series = |name: &str, of: &dyn Fn(&Round) -> f64| {
-        let samples: Vec<f64> = rounds.iter().map(of).collect();
-        let median = middle(&samples);
-        findings.series(name, Unit::Seconds, samples);
-        median
-    };
-    let ways: [(&str, &dyn Fn(&Round) -> Times); 3] = [
-        ("each matrix in its turn", &|round| round.overlapped),
-        ("after all has arrived", &|round| round.loaded),
-        ("resident", &|round| round.resident),
-    ];
     let mut medians = Vec::new();
-    for (way, of) in ways {
-        let first = series(&format!("first product, {way}"), &|round| of(round).first_s);
-        let last = series(&format!("whole pass, {way}"), &|round| of(round).last_s);
+    for (way, of) in WAYS {
+        let mut series = |what: &str, time: fn(Times) -> f64| {
+            let samples: Vec<f64> = rounds.iter().map(|round| time(of(round))).collect();
+            let median = middle(&samples);
+            findings.series(format!("{what}, {way}"), Unit::Seconds, samples);
+            median
+        };
+        let first = series("first product", |times| times.first_s);
+        let last = series("whole pass", |times| times.last_s);
         medians.push((first, last));
     }
-    series("all has arrived", &|round| round.loaded.arrived_s);
+    let arrived = rounds.iter().map(|round| round.loaded.arrived_s);
+    findings.series("all has arrived", Unit::Seconds, arrived.collect());
     if let [overlapped, loaded, _] = medians.as_slice() {
-        for (what, with, without) in [
-            ("first product", overlapped.0, loaded.0),
-            ("whole pass", overlapped.1, loaded.1),
-        ] {
-            if let Some(times) = ratio(without, with) {
-                let name = format!("{what}: waiting for all takes so many times as long");
-                findings.figure(name, Unit::Ratio, times);
-            }
-        }
+        gain(&mut findings, "first product", overlapped.0, loaded.0);
+        gain(&mut findings, "whole pass", overlapped.1, loaded.1);
     }
     let first = matrices(model).first().map_or(0, |one| one.object.len);
     findings.figure("size of the model", Unit::Bytes, model.bytes() as f64);
     findings.figure("size of the first matrix", Unit::Bytes, first as f64);
     findings.note("times begin before connecting; kernels are compiled before; copies come in the order of use, and which way of waiting comes first alternates");
     findings
+}
+
+/// How much longer it takes to wait for all.
+fn gain(findings: &mut Findings, what: &str, overlapped: f64, loaded: f64) {
+    if let Some(times) = ratio(loaded, overlapped) {
+        let name = format!("{what}: waiting for all takes so many times as long");
+        findings.figure(name, Unit::Ratio, times);
+    }
 }

@@ -61,20 +61,21 @@ pub fn run<D: Backend>(
     let device = Arc::new(D::open(choice)?);
     let store = Store::open(&job.store)?;
     let target = Target::new(Arc::clone(&device), &store, job)?;
-    let all = job.model.bytes();
-    let new = |limit| {
-        executor(job.group_bytes, limit).map(|config| Executor::new(Arc::clone(&device), config))
+    let new = |limit| -> Result<_, BenchError> {
+        let config = executor(job.group_bytes, limit)?;
+        Ok(Executor::new(Arc::clone(&device), config))
     };
-    let (mut direct, mut registering) = (new(all)?, new(all)?);
-    let mut staged = new(0)?;
+    let all = job.model.bytes();
+    let (mut direct, mut registering, mut staged) = (new(all)?, new(all)?, new(0)?);
     let (copy_s, report) = timed(|| target.load(&mut direct))?;
     // The other two make their streams and buffers; plain copies make theirs.
     target.load(&mut staged)?;
     target.load_mapping(&mut registering, &store, job)?;
     target.copy_pinned()?;
+    let direct_bytes = report.direct_bytes;
     parent.tell(&First {
         copy_s,
-        direct_bytes: report.direct_bytes,
+        direct_bytes,
     })?;
     while parent.wait() {
         let (pinned_s, ()) = timed(|| target.copy_pinned())?;

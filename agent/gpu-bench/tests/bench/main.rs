@@ -1,5 +1,7 @@
 //! The benchmark on host memory, run as its users run it.
 
+mod device;
+mod fake;
 mod family;
 mod interrupted;
 mod overlap;

@@ -37,9 +37,11 @@ struct Served<D: DeviceMemory + 'static> {
 impl<D: DeviceMemory + Clone + 'static> Served<D> {
     fn new(device: D) -> Self {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
-        let mut served = Self::in_folder(device, directory.path()).unwrap();
-        served._directory = Some(directory);
-        served
+        let served = Self::in_folder(device, directory.path()).unwrap();
+        Self {
+            _directory: Some(directory),
+            ..served
+        }
     }
 
     fn in_folder(device: D, folder: &Path) -> Result<Self, ServerError> {
