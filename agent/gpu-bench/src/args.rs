@@ -37,7 +37,7 @@ pub struct GpuBenchArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=MOST))]
     pub processes: u32,
     /// How much of the model the transfers copy in each round
-    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = some_bytes)]
     pub transfer_bytes: u64,
     /// The length that chunks of device memory are made up to: a multiple of 2 MiB
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = chunk_bytes)]
@@ -62,6 +62,13 @@ fn model_bytes(text: &str) -> Result<u64, String> {
     let fits = (2 << 20..=1 << 40).contains(&bytes);
     fits.then_some(bytes)
         .ok_or_else(|| format!("expected 2MiB to 1TiB, found `{text}`"))
+}
+
+fn some_bytes(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    (bytes > 0)
+        .then_some(bytes)
+        .ok_or_else(|| format!("expected at least 1 byte, found `{text}`"))
 }
 
 fn chunk_bytes(text: &str) -> Result<u64, String> {

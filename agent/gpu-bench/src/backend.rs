@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use serde::{Deserialize, Serialize};
+use tetris_gpu_mirror::compute::Compute;
 use tetris_gpu_mirror::memory::cuda::VmmDevice;
 use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
@@ -23,9 +24,11 @@ pub enum DeviceChoice {
 }
 
 /// What is measured on.
-pub trait Backend: DeviceMemory + Sized + 'static {
+pub trait Backend: Compute + Sized + 'static {
     /// Its memory is the host's, and its figures say nothing of a GPU.
     const STAND_IN: bool;
+    /// What a process's context takes of the device, in bytes: an estimate, for the check whether there is room.
+    const CONTEXT_BYTES: u64;
 
     /// Opens the device in this process.
     fn open(choice: DeviceChoice) -> Result<Self, MemoryError>;
@@ -40,6 +43,7 @@ pub trait Backend: DeviceMemory + Sized + 'static {
 
 impl Backend for VmmDevice {
     const STAND_IN: bool = false;
+    const CONTEXT_BYTES: u64 = 640 << 20;
 
     fn open(choice: DeviceChoice) -> Result<Self, MemoryError> {
         match choice {
@@ -61,6 +65,7 @@ impl Backend for VmmDevice {
 
 impl Backend for HostDevice {
     const STAND_IN: bool = true;
+    const CONTEXT_BYTES: u64 = 0;
 
     fn open(choice: DeviceChoice) -> Result<Self, MemoryError> {
         match choice {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tetris_gpu_mirror::client::ClientError;
+use tetris_gpu_mirror::compute::ComputeError;
 use tetris_gpu_mirror::copy::CopyError;
 use tetris_gpu_mirror::memory::MemoryError;
 use tetris_gpu_mirror::server::ServerError;
@@ -18,7 +19,7 @@ pub enum BenchError {
     #[error(
         "{0}\nnothing was measured: run this on a machine with an NVIDIA GPU, or try it out on host memory with --stand-in"
     )]
-    NoDevice(#[source] MemoryError),
+    NoDevice(MemoryError),
     /// Not enough memory.
     #[error("expected {needed} of {what}, found {found}; {next}")]
     Room {
@@ -78,6 +79,9 @@ pub enum BenchError {
     /// The mirror's client.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// Products.
+    #[error(transparent)]
+    Compute(#[from] ComputeError),
     /// Copies.
     #[error(transparent)]
     Copy(#[from] CopyError),

@@ -6,6 +6,8 @@
 //! | [`backend`] | a device, or the stand-in for one |
 //! | [`bench`](mod@bench) | what every measure finds prepared: store, model, device, settings, processes |
 //! | [`measure`] | the measures and their registry |
+//! | [`overlap`] | first product and whole pass while a model is still copied |
+//! | [`family`] | a base with adapters, or a backbone with heads: what an extra function takes |
 //! | [`role`] | what the processes of a measure do |
 //! | [`process`] | starting them, talking to them, and their end |
 //! | [`model`] | a model in a store: made up, or from a file |
@@ -25,8 +27,10 @@
 pub mod args;
 pub mod backend;
 pub mod bench;
+pub mod family;
 pub mod measure;
 pub mod model;
+pub mod overlap;
 pub mod process;
 pub mod report;
 pub mod role;
@@ -34,6 +38,7 @@ pub mod role;
 mod calibrate;
 mod error;
 mod machine;
+mod products;
 mod room;
 mod run;
 mod stats;

@@ -12,6 +12,9 @@ use crate::units::bytes;
 /// What the kernel and other programs need besides.
 const SPARE_BYTES: u64 = 64 << 20;
 
+const LESS: &str = "choose a smaller --bytes, or --only what needs less";
+const OTHER_PLACE: &str = "choose a smaller --bytes or another --store-dir";
+
 /// Checks that a model of `model_bytes` fits into `folder`, and what the measures need into host memory and device. On the
 /// stand-in, device memory is host memory too.
 pub(crate) fn check(
@@ -24,40 +27,22 @@ pub(crate) fn check(
     let found = statvfs(folder).map_err(BenchError::io("look at", folder))?;
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     let place = format!("free space in `{}`", folder.display());
-    expect(
-        place,
-        files + files / 64,
-        free,
-        "choose a smaller --bytes or another --store-dir",
-    )?;
-    let device = match device_free_bytes {
-        Some(free) => {
-            expect(
-                "free device memory".to_owned(),
-                needs.device_bytes,
-                free,
-                "choose a smaller --bytes, or --only what needs less",
-            )?;
-            0
-        }
-        None => needs.device_bytes,
-    };
-    let host = files + needs.host_bytes + device + SPARE_BYTES;
+    expect(&place, files + files / 64, free, OTHER_PLACE)?;
+    let mut host = files + needs.host_bytes + SPARE_BYTES;
+    match device_free_bytes {
+        Some(free) => expect("free device memory", needs.device_bytes, free, LESS)?,
+        None => host += needs.device_bytes,
+    }
     let free = meminfo("MemAvailable").unwrap_or(u64::MAX);
-    expect(
-        "available host memory".to_owned(),
-        host,
-        free,
-        "choose a smaller --bytes, or --only what needs less",
-    )
+    expect("available host memory", host, free, LESS)
 }
 
-fn expect(what: String, needed: u64, found: u64, next: &'static str) -> Result<(), BenchError> {
+fn expect(what: &str, needed: u64, found: u64, next: &'static str) -> Result<(), BenchError> {
     if found >= needed {
         return Ok(());
     }
     Err(BenchError::Room {
-        what,
+        what: what.to_owned(),
         needed: bytes(needed as f64),
         found: bytes(found as f64),
         next,

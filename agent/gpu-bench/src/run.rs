@@ -1,6 +1,6 @@
 //! A run from its beginning to its end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -115,15 +115,15 @@ fn measure<D: Backend>(
     room::check(&args.store_dir, source.bytes(), needs, free)?;
     settings.group_bytes = group_bytes(&*device)?;
     let launcher = Launcher::new(leading);
+    // Dropped after the run's processes.
     let janitor = Janitor::start(&launcher, &args.store_dir)?;
-    let root = janitor.folder.join("store");
-    let store = Arc::new(Store::create(root, &CreateOptions::default())?);
+    let (store, model) = publish(source, &janitor.folder)?;
     let bench = Bench {
         device,
         info,
         choice,
-        model: source.publish(&store)?,
-        store,
+        store: Arc::new(store),
+        model,
         folder: janitor.folder.clone(),
         settings,
         python: args.python.clone(),
@@ -133,6 +133,12 @@ fn measure<D: Backend>(
     let report = report(date, &bench, source, measures);
     janitor.end()?;
     Ok(report)
+}
+
+fn publish(source: &Source, folder: &Path) -> Result<(Store, Model), BenchError> {
+    let store = Store::create(folder.join("store"), &CreateOptions::default())?;
+    let model = source.publish(&store)?;
+    Ok((store, model))
 }
 
 fn settings(args: &GpuBenchArgs) -> Settings {
@@ -145,15 +151,20 @@ fn settings(args: &GpuBenchArgs) -> Settings {
     }
 }
 
-/// The most that any of the measures needs, of each kind; files stay until the end.
+/// Processes of a measure that have a context each, besides those that it is about.
+const CONTEXTS: u64 = 3;
+
+/// The most that any of the measures needs, of each kind.
 fn needs<D: Backend>(names: &[Name], model_bytes: u64, settings: &Settings) -> Needs {
     let each = names
         .iter()
         .map(|name| name.measure::<D>().needs(model_bytes, settings));
     each.fold(Needs::default(), |all, one| Needs {
-        device_bytes: all.device_bytes.max(one.device_bytes),
+        device_bytes: all
+            .device_bytes
+            .max(one.device_bytes + CONTEXTS * D::CONTEXT_BYTES),
         host_bytes: all.host_bytes.max(one.host_bytes),
-        file_bytes: all.file_bytes + one.file_bytes,
+        file_bytes: all.file_bytes.max(one.file_bytes),
     })
 }
 
@@ -187,25 +198,14 @@ fn report<D: Backend>(
     source: &Source,
     measures: Vec<Measured>,
 ) -> Report {
-    let DeviceInfo {
-        uuid,
-        name,
-        total_bytes,
-        ..
-    } = bench.info.clone();
     let sizes = bench.model.tensors.iter().map(|tensor| tensor.object.len);
+    let notes = D::STAND_IN.then(|| STAND_IN.to_owned());
     Report {
         schema: SCHEMA,
         date,
         version: env!("CARGO_PKG_VERSION"),
         machine: machine(),
-        device: Device {
-            stand_in: D::STAND_IN,
-            name,
-            uuid: uuid.to_string(),
-            total_bytes,
-            driver: D::driver_version(),
-        },
+        device: described::<D>(&bench.info),
         model: ModelReport {
             file: source.path().map(|path| path.display().to_string()),
             bytes: bench.model.bytes(),
@@ -214,11 +214,17 @@ fn report<D: Backend>(
         },
         settings: bench.settings.clone(),
         measures,
-        notes: if D::STAND_IN {
-            vec![STAND_IN.to_owned()]
-        } else {
-            Vec::new()
-        },
+        notes: notes.into_iter().collect(),
+    }
+}
+
+fn described<D: Backend>(info: &DeviceInfo) -> Device {
+    Device {
+        stand_in: D::STAND_IN,
+        name: info.name.clone(),
+        uuid: info.uuid.to_string(),
+        total_bytes: info.total_bytes,
+        driver: D::driver_version(),
     }
 }
 

@@ -76,17 +76,19 @@ fn products_follow_each_other<D: Compute>(device: D) {
             .flat_map(|x| x.to_le_bytes())
             .collect::<Vec<u8>>()
     };
-    let w = space.put(Arc::new(f32s(&[1.0, 2.0, 3.0, 4.0]))).unwrap();
-    let a = space.put(Arc::new(f32s(&[0.5, 0.25]))).unwrap();
-    let b = space.put(Arc::new(f32s(&[100.0, 10.0]))).unwrap();
-    let x = space.vector_of(&[2.0, 4.0]).unwrap();
-    let t = space.vector(1).unwrap();
-    let y = space.vector(2).unwrap();
+    let base = space.put(Arc::new(f32s(&[1.0, 2.0, 3.0, 4.0]))).unwrap();
+    let down = space.put(Arc::new(f32s(&[0.5, 0.25]))).unwrap();
+    let up = space.put(Arc::new(f32s(&[100.0, 10.0]))).unwrap();
+    let input = space.vector_of(&[2.0, 4.0]).unwrap();
+    let inner = space.vector(1).unwrap();
+    let output = space.vector(2).unwrap();
     let matrix = |at, rows, columns| space.matrix(at, rows, columns, Element::F32).unwrap();
     let products = [
-        Product::try_new(matrix(w, 2, 2), &x, &y).unwrap(),
-        Product::try_new(matrix(a, 1, 2), &x, &t).unwrap(),
-        Product::try_new(matrix(b, 2, 1), &t, &y).unwrap().added(),
+        Product::try_new(matrix(base, 2, 2), &input, &output).unwrap(),
+        Product::try_new(matrix(down, 1, 2), &input, &inner).unwrap(),
+        Product::try_new(matrix(up, 2, 1), &inner, &output)
+            .unwrap()
+            .added(),
     ];
     let mut stream = device.stream().unwrap();
     let mut asked = Vec::new();
@@ -99,7 +101,7 @@ fn products_follow_each_other<D: Compute>(device: D) {
         .unwrap();
     assert_eq!(asked, [0, 1, 2]);
     // 2 + 8 + 200, 6 + 16 + 20: exact in f32
-    assert_eq!(space.read(&y).unwrap(), [210.0, 42.0]);
+    assert_eq!(space.read(&output).unwrap(), [210.0, 42.0]);
 }
 
 #[test]

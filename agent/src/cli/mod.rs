@@ -4,6 +4,7 @@ mod error;
 mod exec;
 mod exit;
 mod gc;
+mod gpu_bench;
 mod hash;
 mod hold;
 mod init;
@@ -141,6 +142,12 @@ Examples:
     ///
     /// theta(A, B) is the share of A's distinct tensor bytes that B has as well.
     Similarity(similarity::SimilarityArgs),
+    /// Measure what the GPU mirror costs and saves on this machine's device
+    ///
+    /// Makes a model up in a store of its own, serves it, and measures attaching, copying, device memory, eviction and start
+    /// in processes of this program. Needs as much host and device memory as the model has (--bytes), and removes
+    /// what it writes. Ends with code 0 when it has measured, whatever the figures are.
+    GpuBench(tetris_gpu_bench::GpuBenchArgs),
     /// Hold references for `exec`
     #[command(name = hold::HOLD, hide = true)]
     Hold(hold::HoldArgs),
@@ -183,6 +190,7 @@ fn run(cli: Cli) -> Result {
         Command::Verify(args) => verify::run(&args, &place, out),
         Command::Gc(args) => gc::run(&args, &place, out),
         Command::Similarity(args) => similarity::run(&args, &place, out),
+        Command::GpuBench(args) => gpu_bench::run(&args, out),
         Command::Hold(args) => hold::run(&args, &place),
     }?;
     out.flush()

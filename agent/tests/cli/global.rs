@@ -50,6 +50,7 @@ fn help_documents_subcommands_options_and_exit_codes() {
         "verify",
         "gc",
         "similarity",
+        "gpu-bench",
     ] {
         assert!(help.contains(&format!("\n  {verb} ")), "{verb}");
         let own = run(tetris().args([verb, "--help"])).expect(0).stdout;

@@ -8,6 +8,7 @@ mod exec_paths;
 mod fill;
 mod gc;
 mod global;
+mod gpu_bench;
 mod init;
 mod inspect;
 mod similarity;

@@ -3,10 +3,15 @@
 use super::{Measure, Needs};
 use crate::BenchError;
 use crate::backend::Backend;
-use crate::bench::{Bench, capacity_for};
+use crate::bench::{Bench, Serving, capacity_for};
+use crate::model::Model;
 use crate::report::{Findings, Settings, Unit};
 use crate::role::Job;
+use crate::role::attach::GRANULE_BYTES;
 use crate::role::turns::{Turn, TurnsJob};
+
+/// Halves have at least two granules of device memory, so that one and a half of them are less than both.
+const LEAST_BYTES: u64 = 2 * GRANULE_BYTES;
 
 /// The model's halves take turns on a device with room for one of them.
 pub struct Eviction;
@@ -18,40 +23,26 @@ impl<D: Backend> Measure<D> for Eviction {
 
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
         Needs {
-            device_bytes: capacity_for(model_bytes / 2, settings.chunk_bytes),
+            device_bytes: capacity_for(model_bytes, settings.chunk_bytes),
             ..Needs::default()
         }
     }
 
+    fn skip(&self, bench: &Bench<D>) -> Option<String> {
+        let none = bench.model.halves(LEAST_BYTES).is_none();
+        none.then(|| {
+            "the model's tensors do not make two models of similar size, 4 MiB at least".to_owned()
+        })
+    }
+
     fn take(&self, bench: &Bench<D>) -> Result<Findings, BenchError> {
-        let (one, other) = bench.model.halves();
+        let halves = bench.model.halves(LEAST_BYTES);
+        let (one, other) = halves.ok_or_else(|| BenchError::Bug("no halves".to_owned()))?;
         let larger = one.bytes().max(other.bytes());
         // Room for one and a half: both do not fit, however chunks are filled.
-        let mut server = bench.serve(larger + larger / 2)?;
-        let mut client = bench.start(Job::Turns(TurnsJob {
-            socket: server.socket.clone(),
-            models: vec![one.clone(), other.clone()],
-        }))?;
-        client.hear::<()>()?;
-        // The device fills.
-        let mut turn = || -> Result<Turn, BenchError> {
-            client.go_on()?;
-            client.hear()
-        };
-        turn()?;
-        let (mut mapped, mut arrived, mut rates) = (Vec::new(), Vec::new(), Vec::new());
-        for round in 0..bench.settings.rounds {
-            let taken = turn()?;
-            let bytes = if round % 2 == 0 {
-                other.bytes()
-            } else {
-                one.bytes()
-            };
-            mapped.push(taken.mapped_s);
-            arrived.push(taken.arrived_s);
-            rates.push(bytes as f64 / taken.arrived_s.max(1e-9));
-        }
-        client.end()?;
+        let room = larger + one.bytes().min(other.bytes()) / 2;
+        let mut server = bench.serve(room.next_multiple_of(GRANULE_BYTES))?;
+        let turns = turns(bench, &server, &one, &other)?;
         let usage = server.usage()?;
         server.end()?;
         if usage.evicted < u64::from(bench.settings.rounds) {
@@ -61,10 +52,40 @@ impl<D: Backend> Measure<D> for Eviction {
             )));
         }
         let mut findings = Findings::default();
-        findings.series("mapped", Unit::Seconds, mapped);
-        findings.series("evicted, copied and ready", Unit::Seconds, arrived);
-        findings.series("reload rate", Unit::BytesPerSecond, rates);
+        let mut series = |name: &str, unit: Unit, of: &dyn Fn(&(u64, Turn)) -> f64| {
+            findings.series(name, unit, turns.iter().map(of).collect());
+        };
+        series("mapped", Unit::Seconds, &|(_, turn)| turn.mapped_s);
+        series("evicted, copied and ready", Unit::Seconds, &|(_, turn)| {
+            turn.arrived_s
+        });
+        series("reload rate", Unit::BytesPerSecond, &|(bytes, turn)| {
+            *bytes as f64 / turn.arrived_s.max(1e-9)
+        });
         findings.figure("size of each model", Unit::Bytes, larger as f64);
         Ok(findings)
     }
+}
+
+/// Bytes of the model that came, and how long it took, of each round. The first, onto an empty device, is left out.
+fn turns<D: Backend>(
+    bench: &Bench<D>,
+    server: &Serving,
+    one: &Model,
+    other: &Model,
+) -> Result<Vec<(u64, Turn)>, BenchError> {
+    let mut client = bench.start(Job::Turns(TurnsJob {
+        socket: server.socket.clone(),
+        models: vec![one.clone(), other.clone()],
+    }))?;
+    client.hear::<()>()?;
+    let sizes = [one.bytes(), other.bytes()].into_iter().cycle();
+    let mut turns = Vec::new();
+    for bytes in sizes.take(1 + bench.settings.rounds as usize) {
+        client.go_on()?;
+        turns.push((bytes, client.hear()?));
+    }
+    client.end()?;
+    turns.remove(0);
+    Ok(turns)
 }

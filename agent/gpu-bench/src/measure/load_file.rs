@@ -130,10 +130,17 @@ fn python<D: Backend>(bench: &Bench<D>) -> Result<(Process, Hello), BenchError> 
         DeviceChoice::Cuda(number) => format!("cuda:{number}"),
         DeviceChoice::StandIn { .. } => "cpu".to_owned(),
     };
-    let mut command = Command::new(&bench.python);
-    command.arg("-c").arg(SCRIPT).arg(file(bench)).arg(device);
-    command.arg(std::process::id().to_string());
-    let mut process = Process::start(&mut command, "python", None)?;
+    start(&mut Command::new(&bench.python), &file(bench), &device)
+}
+
+fn start(
+    python: &mut Command,
+    file: &std::path::Path,
+    device: &str,
+) -> Result<(Process, Hello), BenchError> {
+    python.arg("-c").arg(SCRIPT).arg(file).arg(device);
+    python.arg(std::process::id().to_string());
+    let mut process = Process::start(python, "python", None)?;
     let hello = process.hear()?;
     Ok((process, hello))
 }
@@ -164,4 +171,121 @@ fn from_store<D: Backend>(bench: &Bench<D>) -> Result<Turn, BenchError> {
     client.end()?;
     server.end()?;
     turn.ok_or_else(|| BenchError::Bug("expected two turns, found none".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    const TORCH: &str = "
+__version__ = '2.0'
+class version: cuda = '13.0'
+class cuda:
+    is_available = staticmethod(lambda: True)
+    synchronize = empty_cache = staticmethod(lambda: None)
+def zeros(count, device): pass
+";
+    const LOADS: &str = "
+def load_file(file, device):
+    if 'bad' in file:
+        raise ValueError('no such file')
+    return {'device': device}
+";
+
+    /// A Python with modules that look like torch and safetensors, if there is a Python.
+    fn python(folder: &Path) -> Option<Command> {
+        Command::new("python3").arg("-V").output().ok()?;
+        fs::create_dir(folder.join("safetensors")).unwrap();
+        fs::write(folder.join("torch.py"), TORCH).unwrap();
+        fs::write(folder.join("safetensors/torch.py"), LOADS).unwrap();
+        fs::write(
+            folder.join("safetensors/__init__.py"),
+            "__version__ = '1.0'",
+        )
+        .unwrap();
+        let mut command = Command::new("python3");
+        command.env("PYTHONPATH", folder);
+        Some(command)
+    }
+
+    #[test]
+    fn the_script_loads_each_time_it_is_told_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(mut python) = python(folder.path()) else {
+            println!("SKIPPED: the_script_loads_each_time_it_is_told_to: no python3");
+            return;
+        };
+        let (mut process, hello) = start(&mut python, Path::new("/file"), "cuda:0").unwrap();
+        let Hello::Ready {
+            torch,
+            cuda,
+            safetensors,
+        } = hello
+        else {
+            panic!("expected it to be ready, found {hello:?}");
+        };
+        assert_eq!(
+            (torch.as_str(), cuda.as_str(), safetensors.as_str()),
+            ("2.0", "13.0", "1.0")
+        );
+        for _ in 0..2 {
+            process.go_on().unwrap();
+            assert!(process.hear::<f64>().unwrap() >= 0.0);
+        }
+        process.end().unwrap();
+    }
+
+    #[test]
+    fn what_the_script_cannot_do_it_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(mut command) = python(folder.path()) else {
+            println!("SKIPPED: what_the_script_cannot_do_it_says: no python3");
+            return;
+        };
+        let (mut process, _) = start(&mut command, Path::new("/bad"), "cuda:0").unwrap();
+        process.go_on().unwrap();
+        let error = process.hear::<f64>().unwrap_err().to_string();
+        assert!(
+            error.contains("python") && error.contains("no such file"),
+            "{error}"
+        );
+        fs::write(
+            folder.path().join("torch.py"),
+            TORCH.replace("True", "False"),
+        )
+        .unwrap();
+        let mut command = Command::new("python3");
+        command.env("PYTHONPATH", folder.path());
+        let (_, hello) = start(&mut command, Path::new("/file"), "cuda:0").unwrap();
+        assert!(
+            matches!(&hello, Hello::Missing(why) if why.contains("no CUDA device")),
+            "{hello:?}"
+        );
+        fs::remove_file(folder.path().join("safetensors/__init__.py")).unwrap();
+        fs::write(folder.path().join("torch.py"), "import no_such_module").unwrap();
+        let mut command = Command::new("python3");
+        command.env("PYTHONPATH", folder.path());
+        let (_, hello) = start(&mut command, Path::new("/file"), "cuda:0").unwrap();
+        assert!(
+            matches!(&hello, Hello::Missing(why) if why.contains("no torch")),
+            "{hello:?}"
+        );
+    }
+
+    #[test]
+    fn a_python_that_is_not_there_is_named() {
+        let mut command = Command::new("/no/such/python");
+        let error = start(&mut command, Path::new("/file"), "cuda:0").unwrap_err();
+        assert!(error.to_string().contains("does not start"), "{error}");
+    }
+
+    #[test]
+    fn the_mirror_is_compared_by_medians() {
+        let findings = findings(12, 9.0, vec![6.0, 6.0, 90.0], vec![2.0, 1.0, 2.0]);
+        let times = findings.figures.iter().find(|figure| figure.bar.is_some());
+        assert!((times.unwrap().value - 3.0).abs() < 1e-9);
+    }
 }

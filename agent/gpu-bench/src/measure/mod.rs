@@ -28,6 +28,10 @@ pub enum Name {
     Processes,
     /// A model leaves the device for another one, and comes back
     Eviction,
+    /// Products with a model that is still being copied
+    Overlap,
+    /// Device memory of functions that share a base
+    Family,
 }
 
 /// What a measure needs at a time, in bytes, besides the model in the store.
@@ -67,6 +71,8 @@ impl Name {
             Self::LoadFile => Box::new(load_file::LoadFile),
             Self::Processes => Box::new(processes::Processes),
             Self::Eviction => Box::new(eviction::Eviction),
+            Self::Overlap => Box::new(crate::overlap::Overlap),
+            Self::Family => Box::new(crate::family::Family),
         }
     }
 

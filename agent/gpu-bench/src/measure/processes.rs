@@ -14,8 +14,6 @@ use crate::role::hold::HoldJob;
 
 /// Device memory without contexts over one copy (requirement of the mirror).
 const BAR: f64 = 1.02;
-/// What a context takes at most, on devices known so far.
-const CONTEXT_BYTES: u64 = 1 << 30;
 /// Device memory that may stay in use when processes have ended.
 const SLACK_BYTES: u64 = 16 << 20;
 /// How long the driver may take to free what they had.
@@ -30,11 +28,7 @@ impl<D: Backend> Measure<D> for Processes {
     }
 
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
-        let contexts = if D::STAND_IN {
-            0
-        } else {
-            CONTEXT_BYTES * u64::from(settings.processes + 1)
-        };
+        let contexts = D::CONTEXT_BYTES * u64::from(settings.processes);
         Needs {
             device_bytes: capacity_for(model_bytes, settings.chunk_bytes) + contexts,
             ..Needs::default()
@@ -43,7 +37,7 @@ impl<D: Backend> Measure<D> for Processes {
 
     fn take(&self, bench: &Bench<D>) -> Result<Findings, BenchError> {
         let bytes = bench.model.bytes();
-        let server = bench.serve(capacity_for(bytes, bench.settings.chunk_bytes))?;
+        let mut server = bench.serve(capacity_for(bytes, bench.settings.chunk_bytes))?;
         let before = used(bench, &server, &[])?;
         let contexts = start(bench, None)?;
         let with_contexts = used(bench, &server, &contexts)?;
@@ -53,17 +47,18 @@ impl<D: Backend> Measure<D> for Processes {
         freed(bench, &server, before + SLACK_BYTES)?;
         let models = start(bench, Some(&server))?;
         let with_models = used(bench, &server, &models)?;
+        let chunks = server.usage()?.created_bytes as f64;
         for process in models {
             process.end()?;
         }
         server.end()?;
         let contexts = with_contexts.saturating_sub(before) as f64;
         let all = with_models.saturating_sub(before) as f64;
-        Ok(findings(bench, contexts, all))
+        Ok(findings(bench, contexts, all, chunks))
     }
 }
 
-fn findings<D: Backend>(bench: &Bench<D>, contexts: f64, all: f64) -> Findings {
+fn findings<D: Backend>(bench: &Bench<D>, contexts: f64, all: f64, chunks: f64) -> Findings {
     let (one, count) = (
         bench.model.bytes() as f64,
         f64::from(bench.settings.processes),
@@ -78,6 +73,10 @@ fn findings<D: Backend>(bench: &Bench<D>, contexts: f64, all: f64) -> Findings {
         Unit::Bytes,
         count * one + contexts,
     );
+    if let Some(copies) = ratio(chunks, one) {
+        let name = "the mirror's chunks, over one copy";
+        findings.figure(name, Unit::Ratio, copies);
+    }
     if let Some(copies) = ratio(all - contexts, one) {
         findings.judged(
             "without contexts, over one copy",

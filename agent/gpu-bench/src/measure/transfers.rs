@@ -66,31 +66,37 @@ fn findings(bytes: u64, first: First, rounds: &[Round]) -> Findings {
     let pinned = series("pinned memory, plain copies", &|round| round.pinned_s);
     let direct = series("store, pages registered before", &|round| round.direct_s);
     let staged = series("store, through pinned buffers", &|round| round.staged_s);
-    series("store, registered for each load", &|round| {
+    let each = series("store, mapped and registered for each load", &|round| {
         round.registering_s
     });
+    let first_rates = vec![rate(first.copy_s)];
     findings.series(
         "first load, with registration",
         Unit::BytesPerSecond,
-        vec![rate(first.copy_s)],
+        first_rates,
     );
     findings.figure("size of a copy", Unit::Bytes, bytes_f);
     if let Some(part) = ratio(direct, pinned) {
-        findings.judged(
-            "store over pinned memory",
-            Unit::Ratio,
-            part,
-            Limit::AtLeast(BAR),
-        );
+        let (name, bar) = ("store over pinned memory", Limit::AtLeast(BAR));
+        findings.judged(name, Unit::Ratio, part, bar);
     }
-    if let Some(part) = ratio(staged, pinned) {
-        findings.figure("pinned buffers over pinned memory", Unit::Ratio, part);
-    }
-    if first.direct_bytes < bytes {
-        findings.note(format!(
-            "only {} of {bytes} bytes came from registered pages; the driver or a limit on locked memory refused the others, which went through pinned buffers",
-            first.direct_bytes
-        ));
+    for (name, rate) in [
+        ("the same, registered for each load", each),
+        ("pinned buffers over pinned memory", staged),
+    ] {
+        if let Some(part) = ratio(rate, pinned) {
+            findings.figure(name, Unit::Ratio, part);
+        }
     }
     findings
+        .notes
+        .extend(unregistered(bytes, first.direct_bytes));
+    findings
+}
+
+/// What became of pages that could not be registered.
+fn unregistered(bytes: u64, direct_bytes: u64) -> Option<String> {
+    (direct_bytes < bytes).then(|| format!(
+        "only {direct_bytes} of {bytes} bytes came from registered pages; the driver or a limit on locked memory refused the others, which went through pinned buffers"
+    ))
 }

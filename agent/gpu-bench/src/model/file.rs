@@ -35,35 +35,18 @@ impl Header {
         };
         let file = File::open(path).map_err(BenchError::io("open", path))?;
         let found = file.metadata().map_err(BenchError::io("stat", path))?.len();
-        let mut length = [0; 8];
-        let read = file.read_exact_at(&mut length, 0);
-        read.map_err(|_| wrong("expected a safetensors file, found less than 8 bytes".to_owned()))?;
-        let length = u64::from_le_bytes(length);
-        if length > MAX_HEADER_BYTES.min(found.saturating_sub(8)) {
-            return Err(wrong(format!(
-                "expected a safetensors file, found a header of {length} bytes in {found}"
-            )));
-        }
-        let mut header = vec![0; length as usize];
-        file.read_exact_at(&mut header, 8)
-            .map_err(BenchError::io("read", path))?;
+        let header = header_bytes(&file, found).map_err(wrong)?;
+        let data_start = 8 + header.len() as u64;
         let metadata: Metadata =
             serde_json::from_slice(&header).map_err(|error| wrong(error.to_string()))?;
-        let data_start = 8 + length;
-        if found != data_start + metadata.data_len() as u64 {
-            return Err(wrong(format!(
-                "expected {} bytes, found {found}",
-                data_start + metadata.data_len() as u64
-            )));
+        let expected = data_start + metadata.data_len() as u64;
+        if found != expected {
+            return Err(wrong(format!("expected {expected} bytes, found {found}")));
         }
-        let tensors = metadata.tensors().into_iter();
-        let mut tensors: Vec<_> = tensors.map(|(name, info)| (name, info.clone())).collect();
-        tensors.retain(|(_, info)| info.data_offsets.1 > info.data_offsets.0);
-        tensors.sort_by_key(|(_, info)| info.data_offsets);
+        let tensors = tensors(&metadata);
         if tensors.is_empty() {
-            return Err(wrong(
-                "expected tensors, found none that are not empty".to_owned(),
-            ));
+            let reason = "expected tensors, found none that are not empty";
+            return Err(wrong(reason.to_owned()));
         }
         let path = path.to_owned();
         Ok(Self {
@@ -82,6 +65,32 @@ impl Header {
             .map(|(_, info)| info.data_offsets.1 - info.data_offsets.0);
         lengths.sum::<usize>() as u64
     }
+}
+
+/// The header, without its length.
+fn header_bytes(file: &File, file_bytes: u64) -> Result<Vec<u8>, String> {
+    let mut length = [0; 8];
+    let read = file.read_exact_at(&mut length, 0);
+    read.map_err(|_| "expected a safetensors file, found less than 8 bytes".to_owned())?;
+    let length = u64::from_le_bytes(length);
+    if length > MAX_HEADER_BYTES.min(file_bytes.saturating_sub(8)) {
+        return Err(format!(
+            "expected a safetensors file, found a header of {length} bytes in {file_bytes}"
+        ));
+    }
+    let mut header = vec![0; length as usize];
+    let read = file.read_exact_at(&mut header, 8);
+    read.map_err(|error| error.to_string())?;
+    Ok(header)
+}
+
+/// Tensors that are not empty, in the order of their bytes.
+fn tensors(metadata: &Metadata) -> Vec<(String, TensorInfo)> {
+    let tensors = metadata.tensors().into_iter();
+    let mut tensors: Vec<_> = tensors.map(|(name, info)| (name, info.clone())).collect();
+    tensors.retain(|(_, info)| info.data_offsets.1 > info.data_offsets.0);
+    tensors.sort_by_key(|(_, info)| info.data_offsets);
+    tensors
 }
 
 /// A tensor in the store, as a file's writer wants it.

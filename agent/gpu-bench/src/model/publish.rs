@@ -12,6 +12,9 @@ use super::content::fill;
 use super::{Header, Model, Tensor};
 use crate::BenchError;
 
+/// Puts an object's bytes from an offset into a buffer.
+type Fill<'a> = dyn Fn(&mut [u8], u64) -> Result<(), BenchError> + 'a;
+
 /// What is made at a time.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -69,11 +72,7 @@ pub(crate) fn import(
 }
 
 /// Publishes an object of `len` bytes, which `read` puts into a buffer for each place.
-fn publish_parts(
-    store: &Store,
-    len: u64,
-    read: &dyn Fn(&mut [u8], u64) -> Result<(), BenchError>,
-) -> Result<ObjectRef, BenchError> {
+fn publish_parts(store: &Store, len: u64, read: &Fill<'_>) -> Result<ObjectRef, BenchError> {
     let staging = store.stage(len)?;
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut digests = Vec::new();

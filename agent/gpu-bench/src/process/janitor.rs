@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Janitor {
     pub folder: PathBuf,
-    process: Process,
+    process: Option<Process>,
 }
 
 impl Janitor {
@@ -44,12 +44,20 @@ impl Janitor {
         process.hear::<()>()?;
         // From here on it is the janitor's.
         let folder = folder.keep();
+        let process = Some(process);
         Ok(Self { folder, process })
     }
 
     /// Removes the directory now.
-    pub fn end(self) -> Result<(), BenchError> {
-        self.process.end()
+    pub fn end(mut self) -> Result<(), BenchError> {
+        self.process.take().map_or(Ok(()), Process::end)
+    }
+}
+
+impl Drop for Janitor {
+    fn drop(&mut self) {
+        // After an error, which is what there is to say.
+        let _removed = self.process.take().map(Process::end);
     }
 }
 

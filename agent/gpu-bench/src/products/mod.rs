@@ -82,7 +82,10 @@ mod tests {
         let found = matrices(&Model {
             tensors: tensors.to_vec(),
         });
-        let found: Vec<_> = found.iter().map(|one| (one.rows, one.columns, one.element)).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|one| (one.rows, one.columns, one.element))
+            .collect();
         assert_eq!(found, [(3, 4, Element::Bf16), (5, 2, Element::F32)]);
     }
 }

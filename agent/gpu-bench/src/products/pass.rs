@@ -118,3 +118,43 @@ pub(crate) fn check(
         ))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tetris_gpu_mirror::memory::host::HostDevice;
+    use tetris_store_layout::CreateOptions;
+
+    use super::*;
+    use crate::model::make;
+    use crate::products::matrices;
+
+    /// A store with three matrices, a pass over them, and the weights.
+    fn prepared(root: &std::path::Path) -> (Store, Pass<HostDevice>, Weights<HostDevice>) {
+        let store = Store::create(root, &CreateOptions::default()).unwrap();
+        let shape = |name: &str, rows, columns| (name.to_owned(), vec![rows, columns]);
+        let shapes = [shape("a", 24, 40), shape("b", 8, 64), shape("c", 16, 16)];
+        let model = make(&store, &shapes, &|_| {}).unwrap();
+        let device = Arc::new(HostDevice::new(64 << 20));
+        let pass = Pass::new(Arc::clone(&device), matrices(&model)).unwrap();
+        let weights = Weights::copy(device, &store, &model).unwrap();
+        (store, pass, weights)
+    }
+
+    #[test]
+    fn a_pass_that_was_made_is_right_and_only_that_one() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (store, mut pass, weights) = prepared(&folder.path().join("store"));
+        pass.renew(1).unwrap();
+        pass.first(&weights).unwrap();
+        pass.rest(&weights).unwrap();
+        pass.check(&store).unwrap();
+        // With another input the outputs are those of an earlier pass, until all are made again.
+        pass.renew(2).unwrap();
+        assert!(pass.check(&store).is_err());
+        pass.first(&weights).unwrap();
+        let error = pass.check(&store).unwrap_err().to_string();
+        assert!(error.contains("a product with b"), "{error}");
+        pass.rest(&weights).unwrap();
+        pass.check(&store).unwrap();
+    }
+}

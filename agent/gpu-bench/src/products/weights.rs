@@ -47,6 +47,22 @@ impl<D: Backend> Weights<D> {
         }
     }
 
+    /// Waits until all is there.
+    pub fn wait_all(&self) -> Result<(), BenchError> {
+        match self {
+            Self::Shared(held) => Ok(held.wait_all(LONG)?),
+            Self::Own { .. } => Ok(()),
+        }
+    }
+
+    /// What dropping does, and waits until the mirror has noticed.
+    pub fn release(self) -> Result<(), BenchError> {
+        match self {
+            Self::Shared(held) => Ok(held.release()?),
+            Self::Own { .. } => Ok(()),
+        }
+    }
+
     /// Where a matrix is, or will be.
     pub fn matrix(&self, matrix: &ModelMatrix) -> Result<Matrix<'_, D::Mapping>, BenchError> {
         let id = matrix.object.id;

@@ -297,3 +297,41 @@ impl Report {
         Err(BenchError::Failed { names })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_judged_by_their_own_side() {
+        let mut findings = Findings::default();
+        findings.judged("a", Unit::Seconds, 0.05, Limit::AtMost(0.05));
+        findings.judged("b", Unit::Ratio, 0.94, Limit::AtLeast(0.95));
+        findings.figure("c", Unit::Count, 1.0);
+        let met = |findings: &Findings| -> Vec<_> {
+            let bars = findings
+                .figures
+                .iter()
+                .map(|one| one.bar.and_then(|bar| bar.met));
+            bars.collect()
+        };
+        assert_eq!(met(&findings), [None, None, None]);
+        findings.judge();
+        assert_eq!(met(&findings), [Some(true), Some(false), None]);
+    }
+
+    #[test]
+    fn a_series_needs_a_sample() {
+        let mut findings = Findings::default();
+        findings.series("none", Unit::Seconds, Vec::new());
+        findings.series("one", Unit::Seconds, vec![2.0]);
+        let names: Vec<_> = findings
+            .series
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect();
+        assert_eq!(names, ["one"]);
+        assert_eq!(ratio(1.0, 0.0), None);
+        assert_eq!(ratio(1.0, 2.0), Some(0.5));
+    }
+}

@@ -17,7 +17,8 @@ use crate::process::Parent;
 
 /// Pinned memory and its destination are at most this long, and are used again for the rest of the model.
 pub const BUFFER_BYTES: u64 = 1 << 30;
-const GRANULE_BYTES: u64 = 2 << 20;
+/// Device memory is taken in multiples of this, on every device known so far.
+pub const GRANULE_BYTES: u64 = 2 << 20;
 
 /// What such a process needs to know.
 #[derive(Debug, Serialize, Deserialize)]

@@ -16,6 +16,8 @@ use tetris_gpu_mirror::memory::host::HostDevice;
 
 use crate::BenchError;
 use crate::backend::{Backend, DeviceChoice};
+use crate::family::function;
+use crate::overlap::consumer as overlap;
 use crate::process::Parent;
 
 /// What a child is told.
@@ -48,6 +50,10 @@ pub enum Job {
     Hold(hold::HoldJob),
     /// Copies to the device in several ways.
     Transfers(transfers::TransfersJob),
+    /// Multiplies with a model while it arrives.
+    Overlap(overlap::OverlapJob),
+    /// Is a function of a family.
+    Function(function::FunctionJob),
 }
 
 impl Job {
@@ -60,6 +66,8 @@ impl Job {
             Self::Attach(_) => "attach",
             Self::Hold(_) => "hold",
             Self::Transfers(_) => "transfers",
+            Self::Overlap(_) => "overlap",
+            Self::Function(_) => "function",
         }
     }
 }
@@ -82,5 +90,7 @@ fn run_on<D: Backend>(order: Order, parent: &mut Parent) -> Result<(), BenchErro
         Job::Attach(job) => attach::run::<D>(device, &job, parent),
         Job::Hold(job) => hold::run::<D>(device, &job, parent),
         Job::Transfers(job) => transfers::run::<D>(device, &job, parent),
+        Job::Overlap(job) => overlap::run::<D>(device, &job, parent),
+        Job::Function(job) => function::run::<D>(device, &job, parent),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::copy::{Executor, Report};
+use tetris_gpu_mirror::copy::Executor;
 use tetris_store_layout::Store;
 
 use self::target::Target;
@@ -46,7 +46,7 @@ pub struct Round {
     pub pinned_s: f64,
     /// From the store's pages, which are registered.
     pub direct_s: f64,
-    /// The same, with registering them before and giving that up after.
+    /// The same, with mapping and registering them before and giving that up after: what the mirror does for each load.
     pub registering_s: f64,
     /// Through the ring of pinned buffers.
     pub staged_s: f64,
@@ -61,31 +61,27 @@ pub fn run<D: Backend>(
     let device = Arc::new(D::open(choice)?);
     let store = Store::open(&job.store)?;
     let target = Target::new(Arc::clone(&device), &store, job)?;
-    let all = job.model.bytes();
-    let new = |limit| {
-        executor(job.group_bytes, limit).map(|config| Executor::new(Arc::clone(&device), config))
+    let new = |limit| -> Result<_, BenchError> {
+        let config = executor(job.group_bytes, limit)?;
+        Ok(Executor::new(Arc::clone(&device), config))
     };
-    let (mut direct, mut registering) = (new(all)?, new(all)?);
-    let mut staged = new(0)?;
+    let all = job.model.bytes();
+    let (mut direct, mut registering, mut staged) = (new(all)?, new(all)?, new(0)?);
     let (copy_s, report) = timed(|| target.load(&mut direct))?;
     // The other two make their streams and buffers; plain copies make theirs.
     target.load(&mut staged)?;
-    target.load(&mut registering)?;
-    registering.unpin();
+    target.load_mapping(&mut registering, &store, job)?;
     target.copy_pinned()?;
+    let direct_bytes = report.direct_bytes;
     parent.tell(&First {
         copy_s,
-        direct_bytes: report.direct_bytes,
+        direct_bytes,
     })?;
     while parent.wait() {
         let (pinned_s, ()) = timed(|| target.copy_pinned())?;
         let (direct_s, _) = timed(|| target.load(&mut direct))?;
         let (staged_s, _) = timed(|| target.load(&mut staged))?;
-        let (registering_s, _) = timed(|| -> Result<Report, BenchError> {
-            let report = target.load(&mut registering)?;
-            registering.unpin();
-            Ok(report)
-        })?;
+        let (registering_s, ()) = timed(|| target.load_mapping(&mut registering, &store, job))?;
         parent.tell(&Round {
             pinned_s,
             direct_s,

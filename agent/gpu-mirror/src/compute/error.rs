@@ -19,7 +19,9 @@ pub enum ComputeError {
         found: u32,
     },
     /// An address that the device cannot read elements from.
-    #[error("expected {what} at a multiple of {align_bytes} bytes, found it at {address:#x}")]
+    #[error(
+        "expected {what} at a multiple of {align_bytes} bytes, found it at {address:#x}; put it elsewhere"
+    )]
     Alignment {
         /// What lies there.
         what: &'static str,
@@ -30,7 +32,7 @@ pub enum ComputeError {
     },
     /// A vector that does not fit the matrix.
     #[error(
-        "expected a vector of {expected} elements as the {what} of a matrix of {rows} rows and {columns} columns, found {found}"
+        "expected a vector of {expected} elements as the {what} of a matrix of {rows} rows and {columns} columns, found {found}; take as many elements"
     )]
     Shape {
         /// `input` or `output`.
@@ -45,7 +47,9 @@ pub enum ComputeError {
         columns: u32,
     },
     /// An output that lies over what is read.
-    #[error("expected an output apart from the matrix and the input, found it over one of them")]
+    #[error(
+        "expected an output apart from the matrix and the input, found it over one of them; give it memory of its own"
+    )]
     Overlap,
     /// Device memory, a copy or a kernel failed.
     #[error(transparent)]

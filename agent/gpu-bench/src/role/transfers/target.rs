@@ -28,10 +28,7 @@ pub(super) struct Target<D: Backend> {
 impl<D: Backend> Target<D> {
     pub fn new(device: Arc<D>, store: &Store, job: &TransfersJob) -> Result<Self, BenchError> {
         let objects = job.model.tensors.iter().map(|tensor| tensor.object);
-        let wanted: Vec<_> = objects
-            .clone()
-            .map(|object| (object.id, object.len))
-            .collect();
+        let wanted: Vec<_> = objects.map(|object| (object.id, object.len)).collect();
         let placement = Arena::new(arena(job.chunk_bytes)?).place(&wanted, u64::MAX);
         let placement = placement.map_err(|error| BenchError::Bug(error.to_string()))?;
         let places = wanted.iter().zip(&placement.places);
@@ -47,27 +44,41 @@ impl<D: Backend> Target<D> {
             let mapping = device.map(range, &chunk, Protection::ReadWrite)?;
             chunks.insert(new.id, Arc::new(mapping));
         }
-        let mut sources = BTreeMap::new();
-        for object in objects {
-            let mapping = store.map(&object, Access::ReadOnly)?;
-            let mapping = mapping.ok_or(BenchError::NoObject(object.id))?;
-            sources.insert(object.id, HostSlice::whole(Arc::new(mapping)));
-        }
         let pinned = device.pinned(job.model.bytes() as usize)?;
         let stream = Mutex::new(device.stream()?);
         Ok(Self {
             device,
             plan,
             chunks,
-            sources,
+            sources: sources(store, job)?,
             pinned: HostSlice::whole(Arc::new(pinned)),
             stream,
         })
     }
 
-    /// Copies the model as the mirror does.
+    /// Copies the model as the mirror does, from pages that stay mapped and registered.
     pub fn load(&self, executor: &mut Executor<D>) -> Result<Report, BenchError> {
-        let source = |id: &ObjectId| self.sources.get(id).cloned();
+        self.load_from(executor, &self.sources)
+    }
+
+    /// The same from mappings of its own, which it gives up again.
+    pub fn load_mapping(
+        &self,
+        executor: &mut Executor<D>,
+        store: &Store,
+        job: &TransfersJob,
+    ) -> Result<(), BenchError> {
+        let loaded = self.load_from(executor, &sources(store, job)?);
+        executor.unpin();
+        loaded.map(|_| ())
+    }
+
+    fn load_from(
+        &self,
+        executor: &mut Executor<D>,
+        sources: &BTreeMap<ObjectId, HostSlice>,
+    ) -> Result<Report, BenchError> {
+        let source = |id: &ObjectId| sources.get(id).cloned();
         Ok(executor.run(&self.plan, &source, &self.chunks, &mut |_| {})?)
     }
 
@@ -84,4 +95,15 @@ impl<D: Backend> Target<D> {
         }
         Ok(self.device.synchronise(&mut stream)?)
     }
+}
+
+/// The model's objects, mapped.
+fn sources(store: &Store, job: &TransfersJob) -> Result<BTreeMap<ObjectId, HostSlice>, BenchError> {
+    let mut sources = BTreeMap::new();
+    for tensor in &job.model.tensors {
+        let mapping = store.map(&tensor.object, Access::ReadOnly)?;
+        let mapping = mapping.ok_or(BenchError::NoObject(tensor.object.id))?;
+        sources.insert(tensor.object.id, HostSlice::whole(Arc::new(mapping)));
+    }
+    Ok(sources)
 }

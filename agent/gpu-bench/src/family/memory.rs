@@ -1,0 +1,44 @@
+//! Device memory in use.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::BenchError;
+use crate::backend::Backend;
+use crate::bench::Bench;
+
+/// Device memory that may stay in use when processes have ended.
+const SLACK_BYTES: u64 = 16 << 20;
+/// How long the driver may take to free what they had.
+const FREE: Duration = Duration::from_secs(30);
+
+/// Looks at what is in use.
+pub(super) struct Used<'a, D: Backend> {
+    bench: &'a Bench<D>,
+}
+
+impl<'a, D: Backend> Used<'a, D> {
+    pub fn new(bench: &'a Bench<D>) -> Self {
+        Self { bench }
+    }
+
+    /// Bytes in use; on the stand-in, by these processes.
+    pub fn bytes(&self, processes: &[u32]) -> Result<u64, BenchError> {
+        Ok(self.bench.device.used_bytes(processes)?)
+    }
+}
+
+/// Waits until no more is in use than at the beginning.
+pub(super) fn freed<D: Backend>(used: &Used<'_, D>, idle: u64) -> Result<(), BenchError> {
+    let deadline = Instant::now() + FREE;
+    while used.bytes(&[])? > idle + SLACK_BYTES {
+        if Instant::now() > deadline {
+            return Err(BenchError::Slow {
+                what: "the driver frees what ended processes had".to_owned(),
+                seconds: FREE.as_secs(),
+            });
+        }
+        sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! The process that multiplies.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use tetris_gpu_mirror::client::{Client, Wanted};
+use tetris_store_layout::Store;
+
+use crate::BenchError;
+use crate::backend::{Backend, DeviceChoice};
+use crate::model::Model;
+use crate::process::Parent;
+use crate::products::{Pass, Weights, matrices};
+use crate::role::turns::{LONG, attach};
+
+/// What such a process needs to know.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct OverlapJob {
+    /// The store, with which results are checked.
+    pub store: PathBuf,
+    /// The server.
+    pub socket: PathBuf,
+    /// The model that is multiplied with.
+    pub measured: Model,
+    /// The model that takes its room in between.
+    pub other: Model,
+}
+
+/// Seconds since the model was asked for.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Times {
+    /// Until all of it had arrived; after the pass where nothing waits for that.
+    pub arrived_s: f64,
+    /// Until the first product was there.
+    pub first_s: f64,
+    /// Until the last product was there.
+    pub last_s: f64,
+}
+
+/// Each way of waiting, once.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Round {
+    /// The model has to be copied, and each product waits for its matrix.
+    pub overlapped: Times,
+    /// The model has to be copied, and all products wait for all of it.
+    pub loaded: Times,
+    /// The model is on the device.
+    pub resident: Times,
+}
+
+/// What a pass waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    ForEach,
+    ForAll,
+}
+
+/// What does not change.
+struct Consumer<'a, D: Backend> {
+    device: Arc<D>,
+    store: Store,
+    job: &'a OverlapJob,
+    pass: Pass<D>,
+    passes: u64,
+}
+
+/// Takes rounds until the parent has enough.
+pub fn run<D: Backend>(
+    choice: DeviceChoice,
+    job: &OverlapJob,
+    parent: &mut Parent,
+) -> Result<(), BenchError> {
+    let device = Arc::new(D::open(choice)?);
+    let mut consumer = Consumer {
+        pass: Pass::new(Arc::clone(&device), matrices(&job.measured))?,
+        store: Store::open(&job.store)?,
+        device,
+        job,
+        passes: 0,
+    };
+    parent.tell(&())?;
+    let mut each_first = true;
+    while parent.wait() {
+        parent.tell(&consumer.round(each_first)?)?;
+        each_first = !each_first;
+    }
+    Ok(())
+}
+
+impl<D: Backend> Consumer<'_, D> {
+    fn round(&mut self, each_first: bool) -> Result<Round, BenchError> {
+        let (overlapped, loaded, resident);
+        if each_first {
+            overlapped = self.copied(Wait::ForEach)?;
+            loaded = self.copied(Wait::ForAll)?;
+            resident = self.pass(Wait::ForAll)?;
+        } else {
+            loaded = self.copied(Wait::ForAll)?;
+            overlapped = self.copied(Wait::ForEach)?;
+            resident = self.pass(Wait::ForAll)?;
+        }
+        Ok(Round {
+            overlapped,
+            loaded,
+            resident,
+        })
+    }
+
+    /// A pass over the model after the other one has taken its room.
+    fn copied(&mut self, wait: Wait) -> Result<Times, BenchError> {
+        let (other, _) = attach(&self.device, &self.job.socket, &self.job.other)?;
+        other.release()?;
+        self.pass(wait)
+    }
+
+    /// A pass from asking for the model to the last result, which is checked afterwards.
+    fn pass(&mut self, wait: Wait) -> Result<Times, BenchError> {
+        self.passes += 1;
+        self.pass.renew(self.passes)?;
+        let objects = self.job.measured.tensors.len() as u32;
+        let wanted = Wanted {
+            // Objects are used in the order of the file.
+            order: (0..objects).collect(),
+            wait: LONG,
+            ..Wanted::new(self.job.measured.wanted())
+        };
+        let start = Instant::now();
+        let client = Client::connect(&self.job.socket, D::KIND, LONG)?;
+        let held = client.acquire(Arc::clone(&self.device), &wanted, &mut |_| {})?;
+        if wait == Wait::ForAll {
+            held.wait_all(LONG)?;
+        }
+        let waited = start.elapsed();
+        let weights = Weights::Shared(held);
+        self.pass.first(&weights)?;
+        let first = start.elapsed();
+        self.pass.rest(&weights)?;
+        let last = start.elapsed();
+        weights.wait_all()?;
+        let arrived = match wait {
+            Wait::ForAll => waited,
+            Wait::ForEach => start.elapsed(),
+        };
+        self.pass.check(&self.store)?;
+        weights.release()?;
+        Ok(Times {
+            arrived_s: arrived.as_secs_f64(),
+            first_s: first.as_secs_f64(),
+            last_s: last.as_secs_f64(),
+        })
+    }
+}

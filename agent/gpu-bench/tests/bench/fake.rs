@@ -1,0 +1,64 @@
+//! The measures that compute, through the code for CUDA and the mirror's fake driver.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::site::{Site, run};
+use crate::taken::{list, named};
+
+const SOURCES: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../gpu-mirror/tests/fake-driver"
+);
+
+/// Builds the fake driver into `folder`.
+pub fn build(folder: &Path) {
+    let files = std::fs::read_dir(SOURCES).unwrap();
+    let files = files.map(|file| file.unwrap().path());
+    let sources = files.filter(|file| file.extension().is_some_and(|end| end == "c"));
+    let mut command = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".to_owned()));
+    command.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC"]);
+    command.args([
+        "-fvisibility=hidden",
+        "-pthread",
+        "-Wl,-soname,libcuda.so.1",
+    ]);
+    command.args(sources).arg("-o");
+    let status = command.arg(folder.join("libcuda.so.1")).status();
+    assert!(status.unwrap().success(), "the fake driver is not built");
+}
+
+/// Results are compared by the processes themselves, the order and the arguments of calls by the driver.
+#[test]
+fn products_and_families_keep_the_rules_of_the_driver() {
+    let (site, driver) = (Site::new(), tempfile::tempdir().unwrap());
+    build(driver.path());
+    let state = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mut command = site.command();
+    command.args([
+        "--bytes=16M",
+        "--chunk-bytes=2M",
+        "--rounds=1",
+        "--processes=2",
+    ]);
+    command.args(["--only=overlap,family", "--json"]);
+    command
+        .env("LD_LIBRARY_PATH", driver.path())
+        .env("FAKE_CUDA_STATE", state.path())
+        .env("FAKE_CUDA_MEMORY_MIB", "16384");
+    let report = run(&mut command).expect(0).json();
+    assert_eq!(report["device"]["name"], "Fake GPU 0");
+    assert_eq!(report["device"]["stand_in"], false);
+    for measure in list(&report["measures"]) {
+        assert_eq!(measure["outcome"], "measured", "{measure}");
+    }
+    let family = &report["measures"][1]["figures"];
+    let value = |name: &str| named(family, name)["value"].as_f64().unwrap() as u64;
+    // The driver gives memory in granules of 2 MiB.
+    assert_eq!(
+        value("a function more with an adapter, without its context"),
+        value("private memory with an adapter")
+    );
+    let misuse = std::fs::read_to_string(state.path().join("misuse"));
+    assert!(misuse.is_err(), "{misuse:?}");
+}

@@ -1,0 +1,88 @@
+//! A run that is interrupted or killed takes its processes along, and what it wrote.
+
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::site::{Site, children, eventually, lives};
+
+/// A run that never ends by itself within a test, and its children: at least the janitor, a server and a client.
+fn long_run(site: &Site, only: &str, least: usize) -> (Child, Vec<u32>) {
+    let mut command = site.with_rounds(1000);
+    command.arg(only);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let run = command.spawn().unwrap();
+    let mut found = Vec::new();
+    eventually("the run has its processes", || {
+        found = children(run.id());
+        found.len() >= least
+    });
+    assert_eq!(site.files().len(), 1, "the directory is there");
+    (run, found)
+}
+
+fn ends_with(site: &Site, mut run: Child, children: &[u32], signal: Signal) {
+    let id = Pid::from_child(&run);
+    kill_process(id, signal).unwrap();
+    let status = run.wait().unwrap();
+    assert!(!status.success(), "{status}");
+    eventually("all processes end", || {
+        !children.iter().any(|id| lives(*id))
+    });
+    eventually("nothing is left", || site.files().is_empty());
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing_behind() {
+    let site = Site::new();
+    let (run, children) = long_run(&site, "--only=eviction", 3);
+    ends_with(&site, run, &children, Signal::INT);
+}
+
+#[test]
+fn a_killed_run_leaves_nothing_behind() {
+    let site = Site::new();
+    let (run, children) = long_run(&site, "--only=attach", 4);
+    ends_with(&site, run, &children, Signal::KILL);
+}
+
+#[test]
+fn a_server_that_dies_ends_the_measure_with_its_reason_and_not_the_run() {
+    let site = Site::new();
+    let mut command = site.with_rounds(1000);
+    command.args(["--only=eviction", "--json"]);
+    let run = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut server = None;
+    eventually("there is a server", || {
+        let socket = site.files().first().map(|folder| folder.join("gpu"));
+        server = children(run.id()).into_iter().find(|id| listens(*id));
+        socket.is_some_and(|socket| socket.exists()) && server.is_some()
+    });
+    let pid = Pid::from_raw(server.unwrap().cast_signed()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["measures"][0]["outcome"], "failed", "{report}");
+    assert!(
+        report["measures"][0]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("process"),
+        "{report}"
+    );
+    assert!(site.files().is_empty());
+}
+
+/// Whether a process has the mirror's threads.
+fn listens(id: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{id}/task"));
+    threads.into_iter().flatten().flatten().any(|thread| {
+        let name = std::fs::read_to_string(thread.path().join("comm"));
+        name.is_ok_and(|name| name.trim() == "mirror-socket")
+    })
+}
