@@ -17,5 +17,7 @@ mod drivers;
 mod every_call;
 #[path = "fake-driver/cases/memory.rs"]
 mod memory;
+#[path = "fake-driver/cases/outlives.rs"]
+mod outlives;
 #[path = "fake-driver/cases/served.rs"]
 mod served;

@@ -45,15 +45,7 @@ fn build(name: &str, more: &[&str]) -> PathBuf {
         .filter(|path| path.extension().is_some_and(|end| end == "c"))
         .collect();
     let made = folder.join(format!("libcuda.{}", std::process::id()));
-    let mut command = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".to_owned()));
-    command.args([
-        "-std=c11",
-        "-D_GNU_SOURCE",
-        "-O1",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-    ]);
+    let mut command = compiler();
     command.args(["-shared", "-fPIC", "-fvisibility=hidden", "-pthread"]);
     command.args(more).arg("-Wl,-soname,libcuda.so.1");
     command.args(sources).arg("-o").arg(&made);

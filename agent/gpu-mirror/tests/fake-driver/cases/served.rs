@@ -12,26 +12,24 @@ use tetris_gpu_mirror::residency::TenantId;
 use tetris_gpu_mirror::server::{Counters, Limits, ServedDevice, Server, ServerError};
 use tetris_store_layout::{CreateOptions, ObjectRef, Store};
 
-use crate::every_call;
 use crate::fake_driver::FakeDriver;
 use crate::mirror::process::{Process, tell, variable, wait};
 use crate::mirror::{self, DEVICE, LONG, MIB, content, eventually};
 
-const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-const KIB: usize = 3000;
-const SOCKET: &str = "TETRIS_MIRROR_SOCKET";
-const FOLDER: &str = "TETRIS_MIRROR_FOLDER";
-const OBJECTS: &str = "TETRIS_MIRROR_OBJECTS";
+pub const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+pub const KIB: usize = 3000;
+pub const SOCKET: &str = "TETRIS_MIRROR_SOCKET";
+pub const OBJECTS: &str = "TETRIS_MIRROR_OBJECTS";
 
 /// A server in this process, with one model in its store.
-struct Served<D: DeviceMemory + 'static> {
+pub struct Served<D: DeviceMemory + 'static> {
     /// Removed with the rest, unless another process made it.
     _directory: Option<TempDir>,
     store: Arc<Store>,
     device: D,
     server: Server<D>,
     socket: PathBuf,
-    model: Vec<ObjectRef>,
+    pub model: Vec<ObjectRef>,
 }
 
 impl<D: DeviceMemory + Clone + 'static> Served<D> {
@@ -44,7 +42,7 @@ impl<D: DeviceMemory + Clone + 'static> Served<D> {
         }
     }
 
-    fn in_folder(device: D, folder: &Path) -> Result<Self, ServerError> {
+    pub fn in_folder(device: D, folder: &Path) -> Result<Self, ServerError> {
         let root = folder.join("store");
         let store = Arc::new(Store::create(root, &CreateOptions::default()).unwrap());
         let served = ServedDevice {
@@ -70,7 +68,7 @@ impl<D: DeviceMemory + Clone + 'static> Served<D> {
     }
 
     /// Acquires the model in this process and waits for it.
-    fn load(&self) -> Result<Acquired<D>, ClientError> {
+    pub fn load(&self) -> Result<Acquired<D>, ClientError> {
         let model = acquire(&self.socket, &self.model, self.device.clone())?;
         model.wait_all(LONG)?;
         Ok(model)
@@ -81,7 +79,7 @@ impl<D: DeviceMemory + Clone + 'static> Served<D> {
     }
 
     /// The model, for another process.
-    fn objects(&self) -> String {
+    pub fn objects(&self) -> String {
         let objects = self.model.iter();
         let objects: Vec<_> = objects
             .map(|object| format!("{} {}", object.file_name(), object.len))
@@ -115,7 +113,7 @@ fn check<D: DeviceMemory>(model: &Acquired<D>) {
     }
 }
 
-fn total() -> u64 {
+pub fn total() -> u64 {
     (NAMES.len() * KIB * 1024) as u64
 }
 
@@ -295,88 +293,4 @@ fn an_illegal_access_fails_every_load_and_hangs_none() {
     let said = driver.run_one("served::server_that_cannot_go_on");
     assert!(said.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{said}");
     driver.check();
-}
-
-/// Serves in a folder that another process made, until it is killed.
-#[test]
-#[ignore = "other tests run it in a process of its own"]
-fn server_to_be_killed() {
-    let folder = PathBuf::from(variable(FOLDER));
-    let served = Served::in_folder(VmmDevice::open(0).unwrap(), &folder).unwrap();
-    tell(&served.objects());
-    wait();
-}
-
-#[test]
-#[ignore = "other tests run it in a process of its own"]
-fn clients_without_a_server() {
-    let device = VmmDevice::open(0).unwrap();
-    let free = || device.info().unwrap().free_bytes;
-    let before = free();
-    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-    let path = folder.path().display().to_string();
-    let mut server = Process::start("served::server_to_be_killed", &[(FOLDER, path)]);
-    let environment = [
-        (SOCKET, folder.path().join("gpu").display().to_string()),
-        (OBJECTS, server.hear()),
-    ];
-    let mut client = Process::start("served::client_by_descriptor", &environment);
-    assert_eq!(client.hear(), "as it should be");
-    let taken = before - free();
-    assert!(taken >= total(), "{taken}");
-    server.kill();
-    client.go_on();
-    // Still mapped when it says so, and until it has heard the next word.
-    assert_eq!(client.hear(), "as it was");
-    drop(client);
-    eventually("the last client's end frees it", || free() == before);
-}
-
-#[test]
-fn a_server_that_is_killed_leaves_clients_their_memory() {
-    let driver = FakeDriver::new();
-    driver.run_one("served::clients_without_a_server");
-    driver.check();
-}
-
-/// Loads until it works, which it does once the driver has failed as often as it is to.
-#[test]
-#[ignore = "other tests run it in a process of its own"]
-fn server_with_a_driver_that_fails_once() {
-    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-    let served = VmmDevice::open(0).map(|device| Served::in_folder(device, folder.path()));
-    let Ok(Ok(served)) = served else {
-        println!("does not start");
-        return;
-    };
-    let outcomes = (0..3).map(|_| {
-        let outcome = served.load();
-        if let Ok(model) = &outcome
-            && let Ok(found) = model.read(&served.model[0].id, LONG)
-        {
-            assert!(found == content(NAMES[0], KIB), "no error and other bytes");
-        }
-        outcome.map(drop)
-    });
-    let outcomes: Vec<_> = outcomes.collect();
-    println!("{outcomes:?}");
-    let timed_out =
-        |outcome: &Result<(), ClientError>| matches!(outcome, Err(ClientError::TimedOut { .. }));
-    assert!(!outcomes.iter().any(timed_out));
-    assert!(outcomes[2].is_ok(), "the driver works again");
-}
-
-#[test]
-fn a_server_loads_after_a_call_that_failed() {
-    for call in every_call::OTHERS.iter().chain(&every_call::CLEAN_UP) {
-        for at in 1..=3 {
-            let fail = format!("{call}:999:{at}:1");
-            let driver = FakeDriver::new().failing(&fail).with("DELAY_US", 0);
-            let said = driver.run_one("served::server_with_a_driver_that_fails_once");
-            assert_eq!(driver.remembers("misuse"), "", "{call} {at}: {said}");
-            if !every_call::CLEAN_UP.contains(call) {
-                assert_eq!(driver.remembers("leaks"), "", "{call} {at}: {said}");
-            }
-        }
-    }
 }
