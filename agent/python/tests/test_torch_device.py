@@ -17,12 +17,13 @@ import safetensors
 import safetensors.torch
 import tetris
 import tetris.errors
+import tetris.gpu
 import tetris.torch
 import torch
 from differential import bits
-from gpu_mirror import CHUNK, Mirror
+from gpu_mirror import LONG_S, Mirror, chunks
 from model_files import BITS, floats, stored
-from process import HANGS_S, python
+from process import python
 from safetensors.torch import load_file as load_copied
 from safetensors.torch import save_file, save_model
 from tetris import _device, _device_plan
@@ -51,28 +52,31 @@ def safe_open(*arguments: Any, **others: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _said() -> None:
-    """What the log says once, it says once in each test."""
+def _said() -> Iterator[None]:
+    """What the log says once, it says once in each test. No test leaves torch's functions watched."""
     _device._said.clear()
+    _earlier.clear()
+    _earlier.update(chunks())
+    yield
+    assert torch.overrides._get_current_function_mode_stack() == []
 
 
 def eventually(what: Callable[[], bool]) -> None:
     """Wait until something is true."""
-    deadline = time.monotonic() + HANGS_S
+    deadline = time.monotonic() + LONG_S
     while not what():
         assert time.monotonic() < deadline, "not in time"
         gc.collect()
         time.sleep(0.01)
 
 
+#: Chunks that were mapped before the test: compiled code of another one may keep them.
+_earlier: set[int] = set()
+
+
 def mapped() -> int:
-    """The bytes of device memory that this process maps: memfds of the stand-in."""
-    total = 0
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        if CHUNK in line:
-            begin, end = (int(number, 16) for number in line.split()[0].split("-"))
-            total += end - begin
-    return total
+    """How many chunks of the stand-in's memory this process has mapped since the test began."""
+    return len(chunks().keys() - _earlier)
 
 
 @pytest.fixture
@@ -118,8 +122,7 @@ def test_two_loads_and_two_processes_have_one_copy(mirror: Mirror, path: Path) -
     """
     values, inodes = python(program, path)
     assert values == one["a"].tolist()
-    ours = {line.split()[4] for line in Path("/proc/self/maps").read_text().splitlines() if CHUNK in line}
-    assert inodes and set(inodes) <= ours
+    assert inodes and {int(inode) for inode in inodes} <= chunks().keys()
 
 
 @pytest.mark.parametrize("keep", ["tensor", "view", "slice", "storage", "parameter", "numpy"])
@@ -464,6 +467,7 @@ def test_compiled_modules_wait_for_everything(mirror: Mirror, net: Net, saved: P
     with torch.no_grad():
         assert torch.allclose(compiled(INDEXES), net(INDEXES))
     assert None in slow[-1].waited and hooks(module) == 0
+    torch._dynamo.reset()
 
 
 def test_weights_are_waited_for_in_fact(mirror: Mirror, tmp_path: Path) -> None:
@@ -826,3 +830,89 @@ def test_numpy_takes_a_tensor_by_dlpack(mirror: Mirror, path: Path) -> None:
     array = numpy.from_dlpack(gpu.load(path, "stand-in")["a"])
     assert array.tolist() == load_copied(path)["a"].tolist()
     assert not array.flags.writeable
+
+
+# On a GPU: TETRIS_GPU_STORE names the store of a daemon with the table [gpu_mirror].
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    if "TETRIS_GPU_STORE" not in os.environ:
+        pytest.skip("no mirror: name the store of a daemon with [gpu_mirror] in TETRIS_GPU_STORE")
+    monkeypatch.setenv("TETRIS_STORE", os.environ["TETRIS_GPU_STORE"])
+
+
+def large(tmp_path: Path) -> tuple[torch.nn.Sequential, Path]:
+    """A model of 256 MiB."""
+    torch.manual_seed(os.getpid())
+    net = torch.nn.Sequential(*[torch.nn.Linear(4096, 2048, bias=False), torch.nn.Linear(2048, 4096, bias=False)] * 4)
+    path = tmp_path / "large.safetensors"
+    save_file({name: tensor.clone() for name, tensor in net.state_dict().items()}, str(path))
+    return net, path
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", 0, torch.device("cuda", 0)])
+def test_gpu_tensors_have_the_bytes_of_the_file(gpu: None, path: Path, device: Any) -> None:
+    for name, tensor in load_file(path, device=device).items():
+        assert tensor.device == torch.device("cuda", 0) and (tensor.nbytes == 0 or is_mirrored(tensor))
+        assert torch.equal(tensor.cpu(), load_copied(path)[name])
+    with safe_open(path, "pt", device=device) as opened:
+        assert torch.equal(opened.get_slice("a")[1:3].cpu(), load_copied(path)["a"][1:3])
+
+
+@pytest.mark.gpu
+def test_gpu_memory_is_not_torchs(gpu: None, tmp_path: Path) -> None:
+    _, path = large(tmp_path)
+    torch.zeros(1, device="cuda")
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+    loaded = load_file(path, device="cuda:0")
+    assert (torch.cuda.memory_allocated(), torch.cuda.memory_reserved()) == before
+    torch.cuda.empty_cache()
+    assert all(torch.equal(tensor.cpu(), load_copied(path)[name]) for name, tensor in loaded.items())
+
+
+@pytest.mark.gpu
+def test_gpu_tensors_can_be_protected_and_copied(gpu: None, path: Path) -> None:
+    with pytest.raises(tetris.ReadOnlyTensorError):
+        load_file(path, device="cuda:0", mode="read_only")["a"].add_(1)
+    own = load_file(path, device="cuda:0", private=["a"])["a"].add_(1)
+    assert torch.equal(own.cpu(), load_copied(path)["a"] + 1)
+    assert torch.equal(load_file(path, device="cuda:0")["a"].cpu(), load_copied(path)["a"])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("overlap", [False, True])
+def test_gpu_modules_compute_what_they_do_on_copies(gpu: None, tmp_path: Path, overlap: bool) -> None:
+    net, path = large(tmp_path)
+    module = copy.deepcopy(net).to("meta")
+    load_model(module, path, device="cuda:0", overlap=overlap)
+    x = torch.ones(1, 4096, device="cuda:0")
+    result = module(x)
+    assert all(is_mirrored(parameter) for parameter in module.parameters())
+    assert torch.equal(result, net.cuda()(x))
+
+
+@pytest.mark.gpu
+def test_gpu_from_pretrained_allocates_nothing_of_the_models_size(gpu: None, llama: Any, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    tetris.patch()
+    try:
+        before = torch.cuda.memory_reserved()
+        model = AutoModelForCausalLM.from_pretrained(tmp_path / "llama", device_map="cuda:0", dtype=torch.bfloat16)
+    finally:
+        tetris.unpatch()
+    assert all(is_mirrored(parameter) for parameter in model.parameters())
+    assert torch.cuda.memory_reserved() - before <= 4 << 20
+    assert model(INDEXES.cuda()).logits.isfinite().all()
+
+
+@pytest.mark.gpu
+def test_gpu_cupy_takes_a_tensor_by_dlpack(gpu: None, path: Path) -> None:
+    cupy = pytest.importorskip("cupy", reason="needs cupy")
+    array = cupy.from_dlpack(tetris.gpu.load(path, "cuda:0")["a"])
+    assert array.get().tolist() == load_copied(path)["a"].tolist()

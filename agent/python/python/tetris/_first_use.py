@@ -100,7 +100,6 @@ class FirstUse:
             torch._dynamo.graph_break()
             self._on_compilation()
             return
-        self.used([*module._parameters.values(), *module._buffers.values()])
         running = self._running
         if running.outermost is None:
             with self._lock:
@@ -110,6 +109,8 @@ class FirstUse:
             running.mode.__enter__()
         if running.outermost is module:
             running.depth += 1
+        # Last: from here on `_after` is called, whatever happens.
+        self.used([*module._parameters.values(), *module._buffers.values()])
 
     def _after(self, module: torch.nn.Module, _: Any, __: Any) -> None:
         running = self._running
