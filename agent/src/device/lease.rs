@@ -57,6 +57,12 @@ impl Lease {
         })
     }
 
+    /// As a child of a fork finds it.
+    #[cfg(test)]
+    pub(super) fn become_a_childs(&mut self) {
+        self.process = 0;
+    }
+
     pub(super) fn location(&self) -> Location {
         self.location
     }

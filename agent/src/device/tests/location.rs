@@ -1,6 +1,6 @@
-//! What needs no mirror; the rest is in `tests/device.rs`.
+//! Names of devices.
 
-use super::Target;
+use crate::device::{Location, Target};
 
 #[test]
 fn a_device_has_one_name() {
@@ -40,5 +40,19 @@ fn other_names_are_refused_and_said() {
         let found: String = name.chars().take(64).collect();
         assert_eq!(error.found, found);
         assert!(error.to_string().contains("cuda:N"), "{error}");
+    }
+}
+
+#[test]
+fn a_model_is_where_it_was_asked_for() {
+    for (target, location, met) in [
+        (Target::AnyCuda, Location::Cuda(3), true),
+        (Target::Cuda(3), Location::Cuda(3), true),
+        (Target::Cuda(2), Location::Cuda(3), false),
+        (Target::StandIn, Location::StandIn, true),
+        (Target::StandIn, Location::Cuda(0), false),
+        (Target::AnyCuda, Location::StandIn, false),
+    ] {
+        assert_eq!(target.is_met_by(location), met, "{target} {location}");
     }
 }

@@ -1,0 +1,91 @@
+//! Objects of a device that is not here.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tetris_gpu_mirror::client::{ClientError, OnDevice};
+use tetris_gpu_mirror::memory::MemoryKind;
+use tetris_store_layout::{ObjectId, ObjectRef};
+
+use crate::device::held::Held;
+
+/// What happens to objects, as a test has it and sees it.
+#[derive(Debug, Clone, Default)]
+pub struct Fate {
+    pub arrived: Arc<AtomicBool>,
+    pub lost: Arc<AtomicBool>,
+    /// How each hold ended.
+    pub ends: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Fate {
+    pub fn ends(&self) -> Vec<&'static str> {
+        self.ends.lock().unwrap().clone()
+    }
+}
+
+#[derive(Debug)]
+pub struct Fake {
+    kind: MemoryKind,
+    objects: Vec<OnDevice>,
+    fate: Fate,
+    end: &'static str,
+}
+
+impl Fake {
+    pub fn new(kind: MemoryKind, objects: &[ObjectRef], fate: &Fate) -> Box<Self> {
+        let at = |object: &ObjectRef| OnDevice {
+            id: object.id,
+            address: 1 << 40,
+            len: object.len,
+        };
+        Box::new(Self {
+            kind,
+            objects: objects.iter().map(at).collect(),
+            fate: fate.clone(),
+            end: "dropped",
+        })
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.fate.ends.lock().unwrap().push(self.end);
+    }
+}
+
+impl Held for Fake {
+    fn kind(&self) -> MemoryKind {
+        self.kind
+    }
+
+    fn objects(&self) -> &[OnDevice] {
+        &self.objects
+    }
+
+    fn wait(&self, _: Option<&ObjectId>, _: Duration) -> Result<bool, ClientError> {
+        Ok(self.fate.arrived.load(Ordering::Relaxed))
+    }
+
+    fn is_held(&self) -> bool {
+        !self.fate.lost.load(Ordering::Relaxed)
+    }
+
+    fn mapped_bytes(&self) -> u64 {
+        2 << 20
+    }
+
+    fn read(&self, _: &ObjectId, _: u64, to: &mut [u8]) -> Result<(), ClientError> {
+        to.fill(7);
+        Ok(())
+    }
+
+    fn hang_up(mut self: Box<Self>) {
+        self.end = "hung up";
+    }
+
+    fn abandon(mut self: Box<Self>) {
+        self.end = "abandoned";
+    }
+}

@@ -1,0 +1,231 @@
+//! A server over the stand-in in this process, and models that take several connections.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use safetensors::tensor::TensorView;
+use tempfile::TempDir;
+use tetris_gpu_mirror::client::{ClientError, Model};
+use tetris_gpu_mirror::memory::host::HostDevice;
+use tetris_gpu_mirror::protocol::Reason;
+use tetris_gpu_mirror::residency::{DeviceId, TenantId};
+use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig};
+use tetris_store_layout::{CreateOptions, Store};
+
+use crate::Agent;
+use crate::device::{
+    DeviceError, DeviceModel, DeviceOptions, Registry, Target, devices, split, status,
+};
+
+const MIB: usize = 1 << 20;
+/// Far longer than anything takes.
+const LONG: Duration = Duration::from_secs(60);
+
+struct World {
+    directory: TempDir,
+    agent: Agent,
+    server: Server<HostDevice>,
+    registry: Registry,
+}
+
+impl World {
+    fn new(device_mib: usize) -> Self {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let root = directory.path().join("store");
+        let store = Arc::new(Store::create(&root, &CreateOptions::default()).unwrap());
+        let capacity_bytes = (device_mib * MIB) as u64;
+        let device = ServedDevice {
+            id: DeviceId(0),
+            device: Arc::new(HostDevice::new(capacity_bytes)),
+            capacity_bytes,
+        };
+        let server = Server::start(vec![device], &ServerConfig::default()).unwrap();
+        let socket = root.join("gpu");
+        server.serve(TenantId(0), store, None, &socket).unwrap();
+        Self {
+            agent: Agent::open(&root).unwrap(),
+            directory,
+            server,
+            registry: Registry::default(),
+        }
+    }
+
+    /// A model of tensors of 1 MiB each, filled with their numbers.
+    fn file(&self, numbers: std::ops::Range<u8>) -> PathBuf {
+        let path = self.directory.path().join(format!("{numbers:?}"));
+        let bytes: Vec<_> = numbers.map(|number| vec![number; MIB]).collect();
+        let view = |bytes| TensorView::new(safetensors::Dtype::U8, vec![MIB], bytes).unwrap();
+        let tensors = bytes.iter().map(|bytes| (name(bytes[0]), view(bytes)));
+        safetensors::serialize_to_file(tensors, None, &path).unwrap();
+        path
+    }
+
+    fn load(
+        &self,
+        numbers: std::ops::Range<u8>,
+        most: usize,
+        options: &DeviceOptions,
+    ) -> Result<DeviceModel, DeviceError> {
+        let path = self.file(numbers);
+        self.registry
+            .load_in_parts(&self.agent, &path, options, most)
+    }
+
+    fn leases(&self) -> u32 {
+        status(&self.agent, LONG).unwrap().leases
+    }
+
+    /// The server notices a client's end a moment later.
+    fn nothing_is_held(&self) {
+        let end = std::time::Instant::now() + LONG;
+        while self.leases() > 0 {
+            assert!(std::time::Instant::now() < end, "something is still held");
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn name(number: u8) -> String {
+    format!("tensor {number}")
+}
+
+fn stand_in() -> DeviceOptions {
+    DeviceOptions::new(Target::StandIn)
+}
+
+fn check(model: &DeviceModel) {
+    for tensor in model.tensors() {
+        assert!(tensor.wait(LONG).unwrap());
+        let mut bytes = vec![0; MIB];
+        tensor.read(&mut bytes).unwrap();
+        let number: u8 = tensor.name()["tensor ".len()..].parse().unwrap();
+        assert!(bytes == vec![number; MIB], "{}", tensor.name());
+    }
+}
+
+#[test]
+fn a_model_of_many_objects_takes_several_connections() {
+    let world = World::new(64);
+    let model = world.load(1..6, 2, &stand_in()).unwrap();
+    assert_eq!(world.leases(), 3);
+    check(&model);
+    assert!(model.wait(LONG).unwrap());
+    assert_eq!(model.resident_bytes().unwrap(), 5 * MIB as u64);
+    assert!(model.mapped_bytes() >= model.bytes());
+    drop(model);
+    world.nothing_is_held();
+}
+
+#[test]
+fn a_part_that_is_refused_takes_the_others_along() {
+    let world = World::new(4);
+    let refused = world.load(1..9, 2, &stand_in()).unwrap_err();
+    let DeviceError::Mirror(ClientError::Refused(refused)) = refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(refused.reason, Reason::IN_USE);
+    world.nothing_is_held();
+    check(&world.load(1..3, 2, &stand_in()).unwrap());
+}
+
+#[test]
+fn an_order_of_names_is_one_of_objects() {
+    let world = World::new(64);
+    let path = world.file(0..5);
+    let (tensors, report) = world.agent.load(&path).unwrap().detach();
+    let objects = split::objects(&tensors, &report).unwrap();
+    let place = |number: u8| {
+        let at = tensors
+            .iter()
+            .position(|tensor| tensor.name == name(number));
+        at.unwrap()
+    };
+    let order = [3, 1, 3, 4].map(name);
+    let options = DeviceOptions {
+        order: [&["unknown".to_owned()][..], &order].concat(),
+        wait: Duration::from_secs(3),
+        ..stand_in()
+    };
+    let whole = split::wanted(&objects, &tensors, &options, 100);
+    assert_eq!(whole.len(), 1);
+    assert_eq!(whole[0].model, Model::Objects(objects.clone()));
+    assert_eq!(whole[0].order, [3, 1, 4].map(|number| place(number) as u32));
+    assert_eq!(whole[0].wait, Duration::from_secs(3));
+    // Each connection has the order of its own objects.
+    let parts = split::wanted(&objects, &tensors, &options, 2);
+    let orders: Vec<usize> = parts.iter().map(|part| part.order.len()).collect();
+    assert_eq!(parts.len(), 3);
+    assert_eq!(orders.iter().sum::<usize>(), 3);
+    for part in &parts {
+        assert!(part.order.iter().all(|index| *index < 2));
+    }
+    check(&world.load(0..5, 100, &options).unwrap());
+}
+
+#[test]
+fn a_model_is_mapped_once_for_each_registry() {
+    let world = World::new(64);
+    let kept = DeviceOptions {
+        keep: true,
+        ..stand_in()
+    };
+    let first = world.load(1..4, 100, &kept).unwrap();
+    let second = world.load(1..4, 100, &stand_in()).unwrap();
+    let address = |model: &DeviceModel| model.tensors()[0].address();
+    assert_eq!(address(&first), address(&second));
+    let other = Registry::default();
+    let path = world.file(1..4);
+    let third = other.load(&world.agent, &path, &stand_in()).unwrap();
+    assert_ne!(address(&first), address(&third));
+    assert_eq!(world.leases(), 2);
+    drop((first, second, third));
+    assert_eq!(world.registry.release(), world.server_bytes());
+    world.nothing_is_held();
+}
+
+impl World {
+    fn server_bytes(&self) -> u64 {
+        self.server.usage(DeviceId(0)).unwrap().created_bytes
+    }
+}
+
+#[test]
+fn a_load_can_be_called_off() {
+    let world = World::new(4);
+    let _held = world.load(1..5, 100, &stand_in()).unwrap();
+    let options = DeviceOptions {
+        wait: LONG,
+        ..stand_in()
+    };
+    let cancelled = Arc::clone(&options.cancelled);
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| world.load(10..14, 100, &options));
+        while status(&world.agent, LONG).unwrap().waiting == 0 {
+            assert!(!load.is_finished(), "it should wait");
+            std::thread::yield_now();
+        }
+        cancelled.store(true, Ordering::Relaxed);
+        let error = load.join().unwrap().unwrap_err();
+        assert!(matches!(error, DeviceError::Cancelled), "{error}");
+    });
+    let error = world.load(10..14, 100, &options).unwrap_err();
+    assert!(matches!(error, DeviceError::Cancelled), "{error}");
+}
+
+#[test]
+fn a_mirror_says_what_it_has() {
+    let world = World::new(4);
+    let found = devices(&world.agent, LONG).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].location, Some(super::super::Location::StandIn));
+    assert_eq!(found[0].capacity_bytes, 4 * MIB as u64);
+    for target in [Target::AnyCuda, Target::Cuda(0)] {
+        let options = DeviceOptions::new(target);
+        let error = world.load(1..2, 100, &options).unwrap_err();
+        assert!(matches!(error, DeviceError::OtherDevice { .. }), "{error}");
+    }
+    let error = devices(&Agent::without_store(), LONG).unwrap_err();
+    assert!(matches!(error, DeviceError::NoStore { .. }), "{error}");
+}
