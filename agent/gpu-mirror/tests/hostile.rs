@@ -114,6 +114,12 @@ fn messages_out_of_turn_end_the_connection() {
         });
         raw.preamble().unwrap();
         assert_eq!(code(raw.last_word()), ErrorCode::OTHER_MEMORY);
+        // It only asked; the one above counts.
+        let counters = || mirror.server.counters();
+        eventually("the other one has ended", || {
+            counters().connections_accepted >= 2 && counters().connections_broken >= 1
+        });
+        assert_eq!(counters().connections_broken, 1);
     });
 }
 

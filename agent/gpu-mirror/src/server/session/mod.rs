@@ -64,7 +64,10 @@ impl<D: DeviceMemory> Session<D> {
         if matches!(ended, Ended::Wire(WireError::Closed)) {
             return;
         }
-        self.core.metrics.connections_broken.one();
+        // A client that can import several kinds finds out by asking for each.
+        if !matches!(ended, Ended::OtherMemory { .. }) {
+            self.core.metrics.connections_broken.one();
+        }
         tracing::debug!(reason = %ended, "a connection to the mirror ended");
         if let Some(code) = ended.code() {
             let text = ended.to_string();
