@@ -33,6 +33,8 @@ pub struct DeviceReport {
     pub leases: usize,
     /// The size of groups of copies, in bytes.
     pub group_bytes: u64,
+    /// Bytes of the stores that are registered with the driver for copies, and so referenced.
+    pub pinned_bytes: u64,
     /// Why nothing can be had of it any more.
     pub lost: Option<String>,
 }
@@ -79,6 +81,7 @@ impl<D: DeviceMemory> State<D> {
             usage: self.manager.usage(id).unwrap_or_default(),
             leases: self.leases_on(id),
             group_bytes: slot.group_bytes,
+            pinned_bytes: slot.registrar.used_bytes(),
             lost: slot.lost.clone(),
         }
     }
