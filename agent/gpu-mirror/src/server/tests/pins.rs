@@ -8,6 +8,8 @@ use super::*;
 use crate::memory::HostSlice;
 
 const KIB: usize = 7000;
+/// Three of these may be registered.
+const SMALLER: usize = 5000;
 
 impl Fixture {
     /// Loads a model that fills the device, and lets go of it, so that the next one evicts it.
@@ -97,7 +99,7 @@ fn what_is_given_up_can_be_reclaimed_and_comes_back_from_a_new_mapping() {
 #[test]
 fn what_was_set_aside_or_unlinked_is_not_served_from_what_is_kept() {
     let fixture = Fixture::new();
-    let (one, other) = (fixture.object(1, KIB), fixture.object(2, KIB));
+    let (one, other) = (fixture.object(1, SMALLER), fixture.object(2, SMALLER));
     let fixture = fixture.load(&[one]).load(&[other]);
     assert!(fixture.pool.find(&one, None).is_some());
     assert!(fixture.store.quarantine(&one).unwrap());
@@ -106,7 +108,7 @@ fn what_was_set_aside_or_unlinked_is_not_served_from_what_is_kept() {
     assert!(fixture.sources(&[one]).get(&one.id, DEVICE).is_none());
     let old = fixture.pool.alive();
     // Another file of the same name and length.
-    assert_eq!(fixture.object(1, KIB), one);
+    assert_eq!(fixture.object(1, SMALLER), one);
     let fresh = fixture.sources(&[one]).get(&one.id, DEVICE).unwrap();
     let is_old = |slice: &HostSlice| {
         let mut old = old.iter();
