@@ -226,8 +226,8 @@ fn chunks_of_what_was_evicted_are_released_before_new_ones_are_made() {
 #[test]
 fn limits_that_make_no_sense_are_refused() {
     assert!(Limits::default().check().is_ok());
-    let zero = std::time::Duration::ZERO;
-    let broken: [fn(&mut Limits, std::time::Duration); 5] = [
+    let zero = Duration::ZERO;
+    let broken: [fn(&mut Limits, Duration); 5] = [
         |limits, _| limits.connections = 0,
         |limits, _| limits.connections_of_user = 1 << 20,
         |limits, zero| limits.message_timeout = zero,
