@@ -188,6 +188,16 @@ EXPORTED CUresult cuStreamSynchronize(CUstream stream) {
     END(wait_for(stream, stream->queued));
 }
 
+EXPORTED CUresult cuCtxSynchronize(void) {
+    BEGIN(cuCtxSynchronize);
+    CONTEXT(cuCtxSynchronize);
+    /* Streams stay in the list, so it may be followed while others add to it. */
+    for (struct fake_stream *one = streams; one != NULL; one = one->next)
+        if (one->context == context && wait_for(one, one->queued) != CUDA_SUCCESS)
+            END(context->sticky);
+    END(CUDA_SUCCESS);
+}
+
 CUresult work_queue(struct fake_context *context, CUstream stream, struct work *work) {
     if (!live(stream) || stream->context != context) {
         free(work->parameters);

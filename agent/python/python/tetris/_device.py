@@ -53,14 +53,14 @@ def device_loads() -> DeviceLoads:
         return replace(_loads)
 
 
-def name_of(device: Any) -> Any:
-    """Return a device as safetensors names it: ``torch.device("cuda", 1)`` is ``"cuda:1"``."""
-    return str(device) if isinstance(device, torch.device) else device
-
-
 def torch_device(device: Any) -> Any:
-    """Return a device as torch and safetensors know it: the stand-in's tensors are on the CPU."""
-    return "cpu" if device == STAND_IN else name_of(device)
+    """Return a device as torch and safetensors know it: the stand-in's tensors are on the CPU.
+
+    safetensors takes no ``torch.device``. One of CUDA is given by its name, others are left for it to refuse.
+    """
+    if isinstance(device, torch.device) and device.type == "cuda" and torch.cuda.is_available():
+        return str(device)
+    return "cpu" if device == STAND_IN else device
 
 
 def mirror_device(device: Any) -> str | None:

@@ -17,8 +17,8 @@ _PROPERTIES = (
     "requires_grad shape"
 )
 _METHODS = (
-    "__len__ dim element_size get_device is_complex is_contiguous is_floating_point is_signed ndimension nelement numel "
-    "requires_grad_ size storage_offset stride"
+    "__len__ dim element_size get_device is_complex is_contiguous is_floating_point is_signed ndimension nelement "
+    "numel requires_grad_ size storage_offset stride"
 )
 _METADATA = frozenset(
     [getattr(torch.Tensor, name).__get__ for name in _PROPERTIES.split() if hasattr(torch.Tensor, name)]

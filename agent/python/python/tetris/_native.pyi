@@ -452,7 +452,7 @@ class DeviceTensor:
 
 @final
 class DeviceBytes:
-    """The bytes of a tensor in device memory, in one dimension, which may still be on their way. It keeps the memory."""
+    """The bytes of a tensor in device memory, in one dimension, perhaps still on their way. It keeps the memory."""
 
     def __dlpack__(
         self,

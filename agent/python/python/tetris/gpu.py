@@ -7,8 +7,8 @@ The node's daemon holds them (its *GPU mirror*, table ``[gpu_mirror]``)::
     model = tetris.gpu.load("model.safetensors", "cuda:0")     # returns when it is mapped; tensors may still come
     weight = torch.from_dlpack(model["weight"])                # waits for this tensor alone
 
-The memory stays mapped, and cannot be evicted, as long as the model, one of its tensors or anything that a framework made
-of them lives. It is not the framework's: ``torch.cuda.empty_cache`` does not touch it. Nothing may write to it.
+The memory stays mapped, and cannot be evicted, as long as the model, one of its tensors or anything that a framework
+made of them lives. It is not the framework's: ``torch.cuda.empty_cache`` does not touch it. Nothing may write to it.
 """
 
 from __future__ import annotations

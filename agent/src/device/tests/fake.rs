@@ -34,18 +34,18 @@ pub struct Fake {
 }
 
 impl Fake {
-    pub fn new(kind: MemoryKind, objects: &[ObjectRef], fate: &Fate) -> Box<Self> {
+    pub fn new(kind: MemoryKind, objects: &[ObjectRef], fate: &Fate) -> Self {
         let at = |object: &ObjectRef| OnDevice {
             id: object.id,
             address: 1 << 40,
             len: object.len,
         };
-        Box::new(Self {
+        Self {
             kind,
             objects: objects.iter().map(at).collect(),
             fate: fate.clone(),
             end: "dropped",
-        })
+        }
     }
 }
 

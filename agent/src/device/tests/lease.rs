@@ -18,7 +18,7 @@ fn object() -> ObjectRef {
 }
 
 fn lease(kind: MemoryKind, location: Location, fate: &Fate) -> Lease {
-    let held = Fake::new(kind, &[object()], fate);
+    let held = Box::new(Fake::new(kind, &[object()], fate));
     Lease::new(vec![held], location, &[object()], Vec::new()).unwrap()
 }
 
@@ -119,7 +119,7 @@ fn a_mirror_that_gives_other_objects_is_not_believed() {
     };
     for wanted in [[other], [longer]] {
         let fate = Fate::default();
-        let held = Fake::new(MemoryKind::Host, &[object()], &fate);
+        let held = Box::new(Fake::new(MemoryKind::Host, &[object()], &fate));
         let lease = Lease::new(vec![held], Location::StandIn, &wanted, Vec::new());
         let error = lease.unwrap_err();
         assert!(
@@ -143,7 +143,7 @@ fn references_in_the_store_are_held_until_everything_has_arrived() {
         region: Some(Arc::clone(&region)),
     };
     let fate = Fate::default();
-    let held = Fake::new(MemoryKind::Host, &[object()], &fate);
+    let held = Box::new(Fake::new(MemoryKind::Host, &[object()], &fate));
     let lease = Lease::new(vec![held], Location::StandIn, &[object()], vec![tensor]).unwrap();
     assert!(!lease.wait(None, Duration::ZERO).unwrap());
     assert_eq!(Arc::strong_count(&region), 2);

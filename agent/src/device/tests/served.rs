@@ -21,7 +21,7 @@ use crate::device::{
 
 const MIB: usize = 1 << 20;
 /// Far longer than anything takes.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 struct World {
     directory: TempDir,

@@ -27,7 +27,8 @@ pub const CLEAN_UP: [&str; 13] = [
     "cuStreamSynchronize",
 ];
 
-pub const OTHERS: [&str; 25] = [
+pub const OTHERS: [&str; 26] = [
+    "cuCtxSynchronize",
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",
     "cuDeviceGetName",
@@ -78,6 +79,7 @@ fn life<D: DeviceMemory>(device: &D) -> Result<(), MemoryError> {
         device.wait(&event)?;
     }
     device.synchronise(&mut stream)?;
+    device.finish()?;
     drop(registration);
     let mut found = vec![0; 3 * MIB as usize];
     device.read_back(&mapping, 0, &mut found)?;

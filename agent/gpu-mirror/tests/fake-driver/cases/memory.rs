@@ -5,7 +5,7 @@ use std::process::Child;
 use std::sync::Arc;
 
 use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice};
-use tetris_gpu_mirror::memory::{DeviceMemory, HostSlice, MemoryError, Protection};
+use tetris_gpu_mirror::memory::{DeviceMemory, Exported, HostSlice, MemoryError, Protection};
 
 use crate::fake_driver::FakeDriver;
 use crate::mirror::{MIB, eventually};
@@ -116,6 +116,26 @@ fn owner_of_memory() {
 fn memory_is_free_again_when_its_last_holder_is_killed() {
     let driver = FakeDriver::new();
     driver.run_one("memory::owner_of_memory");
+    driver.check();
+}
+
+/// The driver's descriptors would be.
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn exporter() {
+    let device = VmmDevice::open(0).unwrap();
+    let chunk = device.create(2 * MIB).unwrap();
+    let Exported::Descriptor(file) = device.export(&chunk).unwrap() else {
+        panic!("expected a descriptor");
+    };
+    let flags = rustix::io::fcntl_getfd(&file).unwrap();
+    assert_eq!(flags, rustix::io::FdFlags::CLOEXEC);
+}
+
+#[test]
+fn exported_descriptors_are_not_inherited() {
+    let driver = FakeDriver::new();
+    driver.run_one("memory::exporter");
     driver.check();
 }
 
