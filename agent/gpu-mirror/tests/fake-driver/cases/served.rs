@@ -242,9 +242,12 @@ fn server_of_a_model_that_comes_back() {
     let served = Served::new(VmmDevice::open(0).unwrap());
     let others = mirror::publish(&served.store, &["e", "f", "g", "h"], KIB);
     for _ in 0..3 {
-        check(&served.load().unwrap());
+        let model = served.load().unwrap();
+        check(&model);
+        model.release().unwrap();
         let other = acquire(&served.socket, &others, served.device.clone()).unwrap();
         other.wait_all(LONG).unwrap();
+        other.release().unwrap();
     }
     eventually("all is counted", || {
         let counters = served.counters();
