@@ -9,9 +9,16 @@ use tetris_reclaimer::report::Trigger;
 
 use crate::fixture::Fixture;
 
-/// Who keeps models mapped, and the stores that were asked for.
+/// Who keeps models mapped.
 #[derive(Clone, Default)]
-struct Keeper(Arc<Mutex<(Vec<Model>, Vec<Vec<String>>)>>);
+struct Keeper(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    models: Vec<Model>,
+    /// The stores that were asked for, each time.
+    asked: Vec<Vec<String>>,
+}
 
 impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -21,19 +28,19 @@ impl std::fmt::Debug for Keeper {
 
 impl Pins for Keeper {
     fn give_up(&self, stores: &[String]) -> u64 {
-        let (models, asked) = &mut *self.0.lock().unwrap();
-        asked.push(stores.to_vec());
-        models.drain(..).map(|_| 100_000).sum()
+        let mut kept = self.0.lock().unwrap();
+        kept.asked.push(stores.to_vec());
+        kept.models.drain(..).map(|_| 100_000).sum()
     }
 }
 
 impl Keeper {
     fn keep(&self, model: Model) {
-        self.0.lock().unwrap().0.push(model);
+        self.0.lock().unwrap().models.push(model);
     }
 
     fn asked(&self) -> usize {
-        self.0.lock().unwrap().1.len()
+        self.0.lock().unwrap().asked.len()
     }
 }
 
@@ -66,7 +73,7 @@ fn room_is_made_of_what_only_the_daemon_keeps() {
     let passed = node.pass(Trigger::Request, &[need(100_000)], now_ms());
     assert_eq!(passed.rooms[0].refused, None);
     assert_eq!(a.objects().unwrap().objects.len(), 1);
-    assert_eq!(keeper.0.lock().unwrap().1, [["a"]]);
+    assert_eq!(keeper.0.lock().unwrap().asked, [["a"]]);
     assert!(passed.status.shortfalls.is_empty());
     // Once: the rest is held by others.
     let passed = node.pass(Trigger::Request, &[need(200_000)], now_ms());

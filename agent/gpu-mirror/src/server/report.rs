@@ -61,6 +61,11 @@ impl<D: DeviceMemory> State<D> {
         }
     }
 
+    /// How many connections hold a model, and how many wait for one.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.leases.len(), self.waiting.len())
+    }
+
     /// How many connections hold a model on this device.
     pub fn leases_on(&self, device: DeviceId) -> usize {
         let leases = self.leases.values();

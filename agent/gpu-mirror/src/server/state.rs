@@ -115,11 +115,6 @@ impl<D: DeviceMemory> State<D> {
         self.next
     }
 
-    /// How many connections hold a model, and how many wait for one.
-    pub fn counts(&self) -> (usize, usize) {
-        (self.leases.len(), self.waiting.len())
-    }
-
     /// Rings `mailbox` whenever there may be room, until [`Self::wait_no_longer`].
     pub fn wait(&mut self, tenant: TenantId, mailbox: &Arc<Mailbox>) -> u64 {
         let number = self.number();
