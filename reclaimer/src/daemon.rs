@@ -84,6 +84,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         stopped.clone(),
     );
     let mirror = (!dry_run).then(|| mirror(&config, &metrics)).flatten();
+    let node = node.with_pins(mirror.as_ref().map(MirrorThread::pins));
     let teller = Teller::new(commands.clone(), metrics, health, status, sockets).with(mirror);
     let mut engine = tokio::task::spawn_blocking(|| Engine::new(node, received, teller).run());
     let mut ended = None;

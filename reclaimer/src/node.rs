@@ -4,6 +4,7 @@
 mod look;
 mod open;
 mod pass;
+mod pins;
 mod room;
 mod status;
 mod tidy;
@@ -19,6 +20,7 @@ use crate::report::{ErrorClass, NodeStatus, PassReport};
 use crate::tenant::Tenant;
 use crate::warm::{Freshness, WarmSet};
 
+pub use pins::Pins;
 pub use room::{Need, Refused, Room};
 
 /// All stores of a node.
@@ -41,6 +43,8 @@ pub struct Node {
     full_ms: u64,
     /// What went wrong since the last report.
     errors: Vec<(ErrorClass, Option<String>)>,
+    /// Who of this daemon keeps objects referenced and can let go of them.
+    pins: Option<Box<dyn Pins>>,
 }
 
 /// A store that is open.
@@ -87,6 +91,7 @@ impl Node {
             started_ms: now_ms,
             full_ms: 0,
             errors: Vec::new(),
+            pins: None,
         };
         node.missing = node.wanted();
         node.open_missing();

@@ -92,6 +92,17 @@ impl Store {
         self.object_len(&object.file_name()) == Some(object.len)
     }
 
+    /// Whether `mapping` still is what [`Store::map`] would map for `object`: the same file, which was neither set aside as
+    /// damaged nor replaced since. For whoever keeps mappings, before they are used for something new.
+    pub fn is_current(&self, object: &ObjectRef, mapping: &Mapping) -> bool {
+        let folder = self.folder(Folder::Objects);
+        let name = object.file_name();
+        let stat = fstatat(folder, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| {
+            mapping.file() == (stat.st_dev, stat.st_ino) && stat.st_size as u64 == object.len
+        })
+    }
+
     /// The object with this file name, as [`ObjectRef::file_name`] gives it, if it is in the store at
     /// this moment.
     pub fn find(&self, file_name: &str) -> Option<ObjectRef> {

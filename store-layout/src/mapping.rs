@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
 
 use memmap2::{Advice, Mmap, MmapMut, MmapOptions};
 
@@ -25,6 +26,8 @@ pub enum Access {
 #[derive(Debug)]
 pub struct Mapping {
     map: Map,
+    /// Device and inode of the object's file. While it is mapped no other file has them.
+    file: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -40,6 +43,7 @@ impl Mapping {
     ///
     /// Called by `map.rs` alone, after steps M1 to M3 of LAYOUT.md 5.2.
     pub(crate) fn of_locked_object(file: &File, len: usize, access: Access) -> io::Result<Self> {
+        let metadata = file.metadata()?;
         let mut options = MmapOptions::new();
         // Copy-on-write needs no reservation: hardly any page will be copied, and reserving a whole
         // model per process would be refused where overcommit is strict.
@@ -57,7 +61,13 @@ impl Mapping {
                 Map::CopyOnWrite(unsafe { options.map_copy(file) }?)
             }
         };
-        Ok(Self { map })
+        let file = (metadata.dev(), metadata.ino());
+        Ok(Self { map, file })
+    }
+
+    /// Device and inode of the object's file.
+    pub(crate) fn file(&self) -> (u64, u64) {
+        self.file
     }
 
     /// How the object is mapped.

@@ -82,3 +82,20 @@ fn a_referenced_object_is_quarantined_and_its_reference_lasts() {
     assert_eq!(&*held.mapping, b"in use");
     assert!(store.map(&held.object, Access::ReadOnly).unwrap().is_none());
 }
+
+#[test]
+fn a_mapping_is_current_as_long_as_its_object_has_its_name() {
+    let (_dir, store) = new_store();
+    let object = store.publish(b"damaged", Access::ReadOnly).unwrap().object;
+    let map = || store.map(&object, Access::ReadOnly).unwrap().unwrap();
+    let old = map();
+    assert!(store.is_current(&object, &old));
+    let mut other = object;
+    other.crc ^= 1;
+    assert!(!store.is_current(&other, &old));
+    assert!(store.quarantine(&object).unwrap());
+    assert!(!store.is_current(&object, &old));
+    store.publish(b"damaged", Access::ReadOnly).unwrap();
+    assert!(!store.is_current(&object, &old), "the name is another's");
+    assert!(store.is_current(&object, &map()));
+}

@@ -9,10 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tetris_gpu_mirror::arena::ArenaConfig;
-use tetris_gpu_mirror::copy::ExecutorConfig;
 use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::residency::{self, DeviceId, TenantId};
-use tetris_gpu_mirror::server::{Limits, ServedDevice, Server, ServerConfig};
+use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig};
 use tetris_store_layout::Store;
 
 const CHUNK_BYTES: u64 = 4 << 20;
@@ -41,8 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             arena,
             ..residency::Config::default()
         },
-        executor: ExecutorConfig::default(),
-        limits: Limits::default(),
+        ..ServerConfig::default()
     };
     let server = Server::start(vec![device], &config)?;
     let store = Arc::new(Store::open(store)?);

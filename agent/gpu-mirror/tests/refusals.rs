@@ -9,6 +9,7 @@ use tetris_gpu_mirror::client::{ClientError, Model, Wanted};
 use tetris_gpu_mirror::memory::MemoryError;
 use tetris_gpu_mirror::memory::host::{Faults, HostDevice};
 use tetris_gpu_mirror::protocol::Reason;
+use tetris_gpu_mirror::residency::TenantId;
 use tetris_gpu_mirror::server::Limits;
 use tetris_store_layout::{CreateOptions, Reclaimed, Store};
 
@@ -43,6 +44,7 @@ fn what_is_resident_needs_nothing_of_the_store() {
     first.release().unwrap();
     for object in &objects {
         eventually("the worker lets go of what it has copied", || {
+            mirror.server.unpin(TenantId(0));
             mirror.store.reclaim(object).unwrap() != Reclaimed::Referenced
         });
     }

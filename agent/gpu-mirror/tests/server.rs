@@ -11,8 +11,8 @@ use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::memory::{DeviceUuid, MemoryKind};
 use tetris_gpu_mirror::protocol::Reason;
 use tetris_gpu_mirror::residency::TenantId;
-use tetris_gpu_mirror::server::ServerError;
-use tetris_store_layout::{CreateOptions, Store};
+use tetris_gpu_mirror::server::{Server, ServerError};
+use tetris_store_layout::{CreateOptions, Reclaimed, Store};
 
 #[test]
 fn two_clients_of_one_model_hold_one_copy() {
@@ -296,4 +296,55 @@ fn where_nobody_listens_there_is_no_server() {
         matches!(gone, Err(ClientError::NoServer { .. })),
         "{gone:?}"
     );
+}
+
+/// What stays registered after a load is a reference to the store's objects, until it is given up.
+#[test]
+fn what_is_registered_is_given_up_when_asked_when_a_tenant_leaves_and_at_the_end() {
+    let mirror = Mirror::new(64);
+    let names = ["a", "b", "c"];
+    let objects = mirror.model(&names, 1000);
+    let bytes: u64 = objects.iter().map(|object| object.len).sum();
+    let load = |socket: &std::path::Path| {
+        let client = tetris_gpu_mirror::client::Client::connect(socket, MemoryKind::Host, LONG);
+        let wanted = Wanted::new(Model::Objects(objects.clone()));
+        let device = Arc::new(HostDevice::new(0));
+        let model = client.unwrap().acquire(device, &wanted, &mut |_| {});
+        check(&model.unwrap(), &objects, &names, 1000);
+    };
+    let pinned = |server: &Server<HostDevice>| server.report().devices[0].pinned_bytes;
+    let referenced = |store: &Store| {
+        let mut objects = objects.iter();
+        objects.any(|object| matches!(store.reclaim(object), Ok(Reclaimed::Referenced)))
+    };
+    load(&mirror.socket);
+    let root = mirror.directory.path().join("other");
+    let other = Arc::new(Store::create(root, &CreateOptions::default()).unwrap());
+    publish(&other, &names, 1000);
+    let socket = mirror.directory.path().join("other-gpu");
+    let serve = |tenant| {
+        let store = Arc::clone(&other);
+        mirror.server.serve(tenant, store, None, &socket).unwrap();
+    };
+    serve(TenantId(1));
+    load(&socket);
+    assert_eq!(pinned(&mirror.server), 2 * bytes);
+    eventually("the load has ended", || {
+        mirror.server.counters().registrations == 6
+    });
+    assert_eq!(mirror.server.unpin(TenantId(0)), bytes);
+    assert!(!referenced(&mirror.store) && referenced(&other));
+    assert_eq!(mirror.server.unpin(TenantId(0)), 0);
+    mirror.server.leave(TenantId(1));
+    assert_eq!(pinned(&mirror.server), 0);
+    assert!(!referenced(&other));
+    publish(&other, &names, 1000);
+    serve(TenantId(2));
+    load(&socket);
+    eventually("the load has ended", || {
+        mirror.server.counters().registrations == 9
+    });
+    assert!(referenced(&other));
+    drop(mirror.server);
+    assert!(!referenced(&other));
 }

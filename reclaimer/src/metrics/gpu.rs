@@ -57,7 +57,7 @@ fn mirror(out: &mut Families<'_>, status: &MirrorStatus) -> fmt::Result {
 type OfDevice = (&'static str, bool, &'static str, fn(&DeviceReport) -> u64);
 
 #[rustfmt::skip]
-const OF_DEVICES: [OfDevice; 10] = [
+const OF_DEVICES: [OfDevice; 11] = [
     ("gpu_device_up", false, "0 when the device was lost: nothing is copied to it until the daemon is restarted", |d| u64::from(d.lost.is_none())),
     ("gpu_capacity", true, "Device memory that the mirror may take", |d| d.usage.capacity_bytes),
     ("gpu_chunks", true, "Device memory that the mirror has taken", |d| d.usage.created_bytes),
@@ -68,6 +68,7 @@ const OF_DEVICES: [OfDevice; 10] = [
     ("gpu_held_models", false, "Models on the device that clients hold", |d| d.usage.held_models as u64),
     ("gpu_leases", false, "Connections that hold a model on the device", |d| d.leases as u64),
     ("gpu_group", true, "Size of groups of copies to the device, configured or calibrated", |d| d.group_bytes),
+    ("gpu_pinned", true, "Of the stores, what is registered with the driver for copies to the device, and counts as referenced", |d| d.pinned_bytes),
 ];
 
 fn devices(out: &mut Families<'_>, devices: &[DeviceReport]) -> fmt::Result {
@@ -152,6 +153,8 @@ fn transfers(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
     out.counters("gpu_copied", Some(&Unit::Bytes), help, paths)?;
     plain(out, counters, &[
         ("gpu_copied_objects", "Objects that arrived on a device", |c| c.copied_objects),
+        ("gpu_registrations", "Mappings of stores that were registered with the driver", |c| c.registrations),
+        ("gpu_reused_registrations", "Mappings that a transfer used and an earlier one had registered", |c| c.reused_registrations),
         ("gpu_failed_transfers", "Transfers that failed", |c| c.failed_transfers),
         ("gpu_skipped_transfers", "Transfers that nobody wanted any more when their turn came", |c| c.skipped_transfers),
         ("gpu_created_chunks", "Pieces of device memory that were created", |c| c.chunks_created),

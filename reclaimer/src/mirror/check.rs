@@ -9,6 +9,8 @@ use crate::config::ConfigError;
 
 /// As many buffers of a group's size are pinned where pages cannot be registered, so a group has bounds.
 const GROUP_BYTES: std::ops::RangeInclusive<u64> = 65_536..=67_108_864;
+/// At most a day: what a store does not have for so long it should not hold.
+const PINNED_SECONDS: std::ops::RangeInclusive<u64> = 0..=86_400;
 const STREAMS: std::ops::RangeInclusive<usize> = 1..=16;
 const CONNECTIONS: std::ops::RangeInclusive<usize> = 1..=65_536;
 
@@ -45,6 +47,7 @@ impl GpuMirrorConfig {
         }
         let group_bytes = self.group_bytes.unwrap_or(*GROUP_BYTES.start());
         range("group_bytes", group_bytes, &GROUP_BYTES)?;
+        range("pinned_seconds", self.pinned_seconds, &PINNED_SECONDS)?;
         range("streams", self.streams, &STREAMS)?;
         range("connections", self.connections, &CONNECTIONS)?;
         let own = 1..=self.connections;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tetris_gpu_mirror::arena::ArenaConfig;
-use tetris_gpu_mirror::server::Limits;
+use tetris_gpu_mirror::server::{DEFAULT_KEEP_PINNED, Limits};
 
 use crate::node::OpenStore;
 
@@ -57,6 +57,9 @@ pub struct GpuMirrorConfig {
     /// pinned buffers.
     #[serde(default = "default_pinned_bytes")]
     pub pinned_bytes: u64,
+    /// Seconds that pages stay registered after their last use, and cannot be freed unless the store needs the room; 0: until a load ends.
+    #[serde(default = "default_pinned_seconds")]
+    pub pinned_seconds: u64,
     /// Streams that copy to a device.
     #[serde(default = "default_streams")]
     pub streams: usize,
@@ -68,8 +71,8 @@ pub struct GpuMirrorConfig {
     pub connections_per_user: usize,
 }
 
-/// Whole models of the sizes that devices have, one at a time. The pages are those of the store, so it costs no memory: pages that
-/// are registered cannot be freed meanwhile, which those of a model that is being copied are not anyway.
+/// Whole models of the sizes that devices have. The pages are those of the store, so it costs no memory: pages that
+/// are registered cannot be freed meanwhile, and are given up when the store needs the room.
 const DEFAULT_PINNED_BYTES: u64 = 16 << 30;
 /// One copy engine is kept busy by one stream while the other one's next copy is prepared.
 const DEFAULT_STREAMS: usize = 2;
@@ -80,6 +83,10 @@ fn default_chunk_bytes() -> u64 {
 
 fn default_pinned_bytes() -> u64 {
     DEFAULT_PINNED_BYTES
+}
+
+fn default_pinned_seconds() -> u64 {
+    DEFAULT_KEEP_PINNED.as_secs()
 }
 
 fn default_streams() -> usize {
@@ -135,6 +142,7 @@ impl GpuMirrorConfig {
             ("socket_dir", self.socket_dir == new.socket_dir),
             ("group_bytes", self.group_bytes == new.group_bytes),
             ("pinned_bytes", self.pinned_bytes == new.pinned_bytes),
+            ("pinned_seconds", self.pinned_seconds == new.pinned_seconds),
             ("streams", self.streams == new.streams),
         ];
         let changed = fields.into_iter().filter(|(_, same)| !same);

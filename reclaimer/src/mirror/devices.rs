@@ -1,6 +1,7 @@
 //! The devices of this machine.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tetris_gpu_mirror::copy::ExecutorConfig;
 use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice, device_count};
@@ -113,5 +114,6 @@ fn server_config(config: &GpuMirrorConfig) -> ServerConfig {
         },
         executor: ExecutorConfig::default(),
         limits: config.limits(),
+        keep_pinned: Duration::from_secs(config.pinned_seconds),
     }
 }

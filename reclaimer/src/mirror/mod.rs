@@ -7,6 +7,7 @@ mod check;
 mod config;
 mod descriptors;
 mod devices;
+mod pins;
 mod serve;
 mod thread;
 mod view;
@@ -16,6 +17,7 @@ mod tests;
 
 pub use config::{GpuMirrorConfig, Implementation, needs_restart};
 pub use devices::{Opened, open};
+pub use pins::MirrorPins;
 pub use serve::{Mirror, Serves};
 pub use thread::MirrorThread;
 pub use view::{MirrorStatus, View};

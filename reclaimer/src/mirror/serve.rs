@@ -29,6 +29,8 @@ pub trait Serves: Send + Sync {
     fn set_limits(&self, limits: Limits) -> Result<(), ServerError>;
     /// [`Server::check`].
     fn check(&self);
+    /// [`Server::unpin`].
+    fn unpin(&self, tenant: TenantId) -> u64;
     /// [`Server::report`].
     fn report(&self) -> Report;
 }
@@ -58,6 +60,10 @@ impl<D: DeviceMemory + 'static> Serves for Server<D> {
 
     fn check(&self) {
         Self::check(self);
+    }
+
+    fn unpin(&self, tenant: TenantId) -> u64 {
+        Self::unpin(self, tenant)
     }
 
     fn report(&self) -> Report {
@@ -146,6 +152,13 @@ impl Mirror {
     /// Has each device asked whether it still works.
     pub fn check(&self) {
         self.server.check();
+    }
+
+    /// Gives up what of these stores is registered for copies. Returns how many bytes that were.
+    pub fn unpin(&self, stores: &[String]) -> u64 {
+        let served = self.served.iter();
+        let named = served.filter(|(store, _)| stores.contains(&store.name));
+        named.map(|(_, tenant)| self.server.unpin(*tenant)).sum()
     }
 
     fn start(&mut self, store: &OpenStore) -> anyhow::Result<TenantId> {

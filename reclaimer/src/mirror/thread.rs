@@ -1,10 +1,10 @@
 //! The mirror's thread: a driver that takes its time, or hangs, keeps the rest of the daemon from nothing.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{GpuMirrorConfig, Mirror, View, descriptors, open};
+use super::{GpuMirrorConfig, Mirror, MirrorPins, View, descriptors, open};
 use crate::node::OpenStore;
 
 /// How long the engine waits until a new store's socket is there, so that the pod that the store is for finds it.
@@ -15,14 +15,27 @@ const END_WAIT: Duration = Duration::from_secs(10);
 /// What is to be served, and how.
 type Wanted = (Vec<OpenStore>, GpuMirrorConfig);
 
-struct Order {
-    wanted: Wanted,
-    done: SyncSender<()>,
+/// What the thread is told. Who told it may wait no longer when it is done.
+pub(super) enum Order {
+    /// Serve these stores and no others.
+    Serve(Wanted, SyncSender<()>),
+    /// Give up what of these stores is registered, and say how many bytes that were.
+    Unpin(Vec<String>, SyncSender<u64>),
+}
+
+/// The way to the thread, until the mirror ends.
+pub(super) type Orders = Arc<Mutex<Option<Sender<Order>>>>;
+
+/// Tells the thread, if there still is one.
+pub(super) fn send(orders: &Orders, order: Order) -> bool {
+    let orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
+    // The thread has ended when there is no driver.
+    orders.as_ref().is_some_and(|to| to.send(order).is_ok())
 }
 
 /// The GPU mirror, in a thread of its own. Dropping it ends it.
 pub struct MirrorThread {
-    orders: Option<Sender<Order>>,
+    orders: Orders,
     ended: Receiver<()>,
     view: Arc<View>,
     last: Option<Wanted>,
@@ -42,7 +55,7 @@ impl MirrorThread {
             let _told: Result<(), _> = ends.send(());
         })?;
         Ok(Self {
-            orders: Some(orders),
+            orders: Arc::new(Mutex::new(Some(orders))),
             ended,
             view,
             last: None,
@@ -54,17 +67,16 @@ impl MirrorThread {
         &self.view
     }
 
+    /// A way to have it give up what it has registered.
+    pub fn pins(&self) -> MirrorPins {
+        MirrorPins::new(Arc::clone(&self.orders), Arc::clone(&self.view))
+    }
+
     /// Serves these stores and no others, with what of `config` can change; and has devices asked whether they work.
     pub fn serve(&mut self, open: &[OpenStore], config: &GpuMirrorConfig) {
         let wanted = (open.to_vec(), config.clone());
         let (done, served) = sync_channel(1);
-        let order = Order {
-            wanted: wanted.clone(),
-            done,
-        };
-        // The thread has ended when there is no driver.
-        let orders = self.orders.as_ref();
-        let sent = orders.is_some_and(|orders| orders.send(order).is_ok());
+        let sent = send(&self.orders, Order::Serve(wanted.clone(), done));
         let is_new = self.last.as_ref() != Some(&wanted);
         self.last = Some(wanted);
         if is_new && sent && self.view.is_open() {
@@ -76,7 +88,8 @@ impl MirrorThread {
 
 impl Drop for MirrorThread {
     fn drop(&mut self) {
-        self.orders = None;
+        let orders = self.orders.lock();
+        *orders.unwrap_or_else(PoisonError::into_inner) = None;
         if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = self.ended.recv_timeout(END_WAIT) {
             tracing::warn!("the GPU mirror is left behind: its driver does not answer");
         }
@@ -94,11 +107,17 @@ fn run(config: GpuMirrorConfig, view: &Arc<View>, orders: &Receiver<Order>) {
     };
     let mut mirror = Mirror::new(opened, config, Arc::clone(view));
     for order in orders {
-        let (stores, config) = &order.wanted;
-        mirror.configure(config);
-        mirror.serve(stores);
-        mirror.check();
-        // The engine may not wait any more.
-        let _told = order.done.send(());
+        // The engine may not wait any more for what it is told.
+        match order {
+            Order::Serve((stores, config), done) => {
+                mirror.configure(&config);
+                mirror.serve(&stores);
+                mirror.check();
+                let _told = done.send(());
+            }
+            Order::Unpin(stores, done) => {
+                let _told = done.send(mirror.unpin(&stores));
+            }
+        }
     }
 }

@@ -56,16 +56,10 @@ impl Node {
         let mut progress = Progress::new(&self.tenants);
         self.free_quarantined(!needs.is_empty(), now_ms);
         let mut sight = self.look(how, now_ms, &mut progress);
-        for round in 0.. {
-            let freed = self.round(&mut sight, needs, now_ms, &mut progress);
-            let again = match freed {
-                Round::Done => false,
-                Round::More => !self.dry_run && round < MAX_ROUNDS,
-            };
-            if !again {
-                break;
-            }
+        self.rounds(&mut sight, needs, now_ms, &mut progress);
+        if self.give_up_pins(&sight, &progress) {
             sight = self.look(Refresh::Changes, now_ms, &mut progress);
+            self.rounds(&mut sight, needs, now_ms, &mut progress);
         }
         let freed = progress.freed_bytes.values().any(|bytes| *bytes > 0);
         if !self.dry_run {
@@ -86,6 +80,21 @@ impl Node {
                 stores: progress.stores,
                 errors: std::mem::take(&mut self.errors),
             },
+        }
+    }
+
+    /// Plans and frees, until nothing is left to do.
+    fn rounds(&mut self, sight: &mut Sight, needs: &[Need], now_ms: u64, progress: &mut Progress) {
+        for round in 0.. {
+            let freed = self.round(sight, needs, now_ms, progress);
+            let again = match freed {
+                Round::Done => false,
+                Round::More => !self.dry_run && round < MAX_ROUNDS,
+            };
+            if !again {
+                break;
+            }
+            *sight = self.look(Refresh::Changes, now_ms, progress);
         }
     }
 

@@ -1,13 +1,15 @@
 //! The GPU mirror on a machine without a GPU.
 
 use std::path::Path;
-
+use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::Client;
+use tetris_gpu_mirror::client::{Client, Model, Wanted};
 use tetris_gpu_mirror::memory::MemoryKind;
+use tetris_gpu_mirror::memory::host::HostDevice;
 
 use nix::sys::signal::Signal;
+use tetris_store_layout::Reclaimed;
 
 use crate::harness::{Daemon, Place, eventually};
 use crate::skipped::skipped;
@@ -103,5 +105,52 @@ fn without_a_driver_the_metrics_say_that_the_mirror_is_down() {
     daemon.says("no GPU mirror");
     let up = "tetris_gpu_mirror_up{implementation=\"cuda\"}";
     assert!(shows(&daemon, up, 0));
+    assert!(daemon.stop().success());
+}
+
+/// What only the mirror keeps, registered for a load that may come, is given up when a load needs the room.
+#[test]
+fn a_full_store_gets_room_from_what_the_mirror_has_registered() {
+    let Some(place) = Place::of_size(4 << 20) else {
+        return;
+    };
+    let store = place.store();
+    let table = "listen = \"127.0.0.1:0\"\n[policy]\nhigh_watermark_percent = 100\nlow_watermark_percent = 100\n\
+        [scrub]\nenabled = false\n[gpu_mirror]\nimplementation = \"stand-in\"\ndevice_bytes = 67108864\n\
+        pinned_seconds = 86400";
+    let daemon = Daemon::start(&place.config(table), &[]);
+    daemon.says("socket=");
+    eventually("the socket", || {
+        store.daemon_socket().exists().then_some(())
+    });
+    for seed in [1, 2] {
+        drop(place.load(1_500_000, seed));
+    }
+    let objects: Vec<_> = {
+        let listed = store.objects().unwrap().objects;
+        listed.iter().map(|entry| entry.object).collect()
+    };
+    let socket = store.root().join("gpu");
+    let client = Client::connect(&socket, MemoryKind::Host, Duration::from_mins(1)).unwrap();
+    let wanted = Wanted::new(Model::Objects(objects.clone()));
+    let device = Arc::new(HostDevice::new(0));
+    let model = client.acquire(device, &wanted, &mut |_| {}).unwrap();
+    model.wait_all(Duration::from_mins(1)).unwrap();
+    let device = "device=\"686f7374-2073-7461-6e64-2d696e203031\"";
+    let pinned = format!("tetris_gpu_pinned_bytes{{{device}}}");
+    let bytes: u64 = objects.iter().map(|object| object.len).sum();
+    assert!(shows(&daemon, &pinned, bytes));
+    let reclaimed = store.reclaim(&objects[0]).unwrap();
+    assert_eq!(reclaimed, Reclaimed::Referenced);
+    let loaded = place.load(1_500_000, 3);
+    let report = loaded.report();
+    assert!(report.private_reason.is_none(), "{report:?}");
+    daemon.says("gave up pages");
+    assert!(shows(&daemon, &pinned, 0));
+    // The device has its own copy.
+    for object in &objects {
+        let read = model.read(&object.id, Duration::from_mins(1)).unwrap();
+        assert_eq!(read.len() as u64, object.len);
+    }
     assert!(daemon.stop().success());
 }

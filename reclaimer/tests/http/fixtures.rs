@@ -138,6 +138,7 @@ pub fn mirror() -> MirrorStatus {
         usage: Usage::default(),
         leases: 0,
         group_bytes: 2 << 20,
+        pinned_bytes: 300,
         lost: lost.map(str::to_owned),
     };
     let mut works = device(1, None);
@@ -161,6 +162,8 @@ pub fn mirror() -> MirrorStatus {
         refused_no_room: 7,
         direct_bytes: 50,
         staged_bytes: 60,
+        registrations: 11,
+        reused_registrations: 12,
         failed_transfers: 2,
         ..Counters::default()
     };

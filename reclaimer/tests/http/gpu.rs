@@ -29,6 +29,7 @@ fn every_number_of_a_device_is_there_by_its_uuid() {
         ("held_models", 4.0),
         ("leases", 6.0),
         ("group_bytes", 2_097_152.0),
+        ("pinned_bytes", 300.0),
     ] {
         let name = format!("tetris_gpu_{name}");
         let works = scrape.value(&name, &[("device", WORKS)]);
@@ -68,6 +69,11 @@ fn what_the_mirror_did_is_counted() {
     );
     let failed = scrape.value("tetris_gpu_failed_transfers_total", &[]);
     assert_eq!(failed, Some(2.0));
+    let registrations = |of| scrape.value(&format!("tetris_gpu_{of}registrations_total"), &[]);
+    assert_eq!(
+        (registrations(""), registrations("reused_")),
+        (Some(11.0), Some(12.0))
+    );
     let up = scrape.value("tetris_gpu_mirror_up", &[("implementation", "cuda")]);
     assert_eq!(up, Some(1.0));
     assert_eq!(scrape.value("tetris_gpu_missing_devices", &[]), Some(1.0));

@@ -13,6 +13,9 @@ use crate::role::turns::{Turn, TurnsJob};
 /// Halves have at least two granules of device memory, so that one and a half of them are less than both.
 const LEAST_BYTES: u64 = 2 * GRANULE_BYTES;
 
+/// Turns that are not counted.
+const FIRST: usize = 2;
+
 /// The model's halves take turns on a device with room for one of them.
 pub struct Eviction;
 
@@ -67,7 +70,7 @@ impl<D: Backend> Measure<D> for Eviction {
     }
 }
 
-/// Bytes of the model that came, and how long it took, of each round. The first, onto an empty device, is left out.
+/// Bytes of the model that came, and how long it took, of each round. The first of each model, which maps and registers its pages, is left out.
 fn turns<D: Backend>(
     bench: &Bench<D>,
     server: &Serving,
@@ -81,11 +84,10 @@ fn turns<D: Backend>(
     client.hear::<()>()?;
     let sizes = [one.bytes(), other.bytes()].into_iter().cycle();
     let mut turns = Vec::new();
-    for bytes in sizes.take(1 + bench.settings.rounds as usize) {
+    for bytes in sizes.take(FIRST + bench.settings.rounds as usize) {
         client.go_on()?;
         turns.push((bytes, client.hear()?));
     }
     client.end()?;
-    turns.remove(0);
-    Ok(turns)
+    Ok(turns.split_off(FIRST.min(turns.len())))
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tetris_gpu_mirror::arena::ArenaConfig;
 use tetris_gpu_mirror::copy::ExecutorConfig;
 use tetris_gpu_mirror::residency::{self, DeviceId, TenantId};
-use tetris_gpu_mirror::server::{Limits, ServedDevice, Server, ServerConfig};
+use tetris_gpu_mirror::server::{ServedDevice, Server, ServerConfig};
 use tetris_store_layout::Store;
 
 use crate::BenchError;
@@ -88,7 +88,7 @@ pub fn run<D: Backend>(
             ..residency::Config::default()
         },
         executor: executor(job.group_bytes, PIN_LIMIT_BYTES)?,
-        limits: Limits::default(),
+        ..ServerConfig::default()
     };
     let server = Server::start(vec![served], &config)?;
     server.serve(TenantId(0), store, None, &job.socket)?;

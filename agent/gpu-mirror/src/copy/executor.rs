@@ -67,6 +67,11 @@ impl ExecutorConfig {
         })
     }
 
+    /// How many bytes of the store may be registered at a time.
+    pub fn pin_limit_bytes(&self) -> u64 {
+        self.pin_limit_bytes
+    }
+
     /// The size that plans for this executor are made with.
     pub fn group_bytes(&self) -> u64 {
         self.group_bytes
@@ -90,7 +95,7 @@ pub struct Executor<D: DeviceMemory> {
     config: ExecutorConfig,
     streams: Vec<D::Stream>,
     ring: Option<Ring<D>>,
-    registrar: Registrar<D>,
+    registrar: Arc<Registrar<D>>,
 }
 
 /// A configuration has at least one stream, so this is a bug.
@@ -132,18 +137,29 @@ impl<D: DeviceMemory> Transfer<'_, D> {
 impl<D: DeviceMemory> Executor<D> {
     /// An executor for `device`. Streams and buffers are made when they are first needed.
     pub fn new(device: Arc<D>, config: ExecutorConfig) -> Self {
+        let registrar = Registrar::new(device, config.pin_limit_bytes);
+        Self::with(Arc::new(registrar), config)
+    }
+
+    /// The same, for the device of `registrar`, whose limit counts.
+    pub fn with(registrar: Arc<Registrar<D>>, config: ExecutorConfig) -> Self {
         Self {
-            registrar: Registrar::new(Arc::clone(&device), config.pin_limit_bytes),
-            device,
+            device: Arc::clone(registrar.device()),
+            registrar,
             config,
             streams: Vec::new(),
             ring: None,
         }
     }
 
-    /// Lets go of the store's pages that were registered. A transfer leaves them registered for the next one; as long as they are,
-    /// the store cannot reclaim them.
-    pub fn unpin(&mut self) {
+    /// What is registered. A transfer leaves the store's pages registered for the next one; as long as they are, the store cannot
+    /// reclaim them.
+    pub fn registrar(&self) -> &Arc<Registrar<D>> {
+        &self.registrar
+    }
+
+    /// Lets go of all pages that were registered.
+    pub fn unpin(&self) {
         self.registrar.clear();
     }
 
@@ -157,6 +173,7 @@ impl<D: DeviceMemory> Executor<D> {
         targets: &BTreeMap<ChunkId, Arc<D::Mapping>>,
         ready: &mut dyn FnMut(ObjectId),
     ) -> Result<Report, CopyError> {
+        self.registrar.begin();
         let mut transfer = Transfer {
             plan,
             source,

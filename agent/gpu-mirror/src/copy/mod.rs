@@ -26,4 +26,4 @@ pub use executor::{Executor, ExecutorConfig, Report};
 pub use measure::{DEFAULT_SIZES, measure};
 pub use plan::{DEFAULT_GROUP_BYTES, Group, Piece, TransferPlan};
 pub use progress::Progress;
-pub use registrar::Registrar;
+pub use registrar::{Registrar, Uses};

@@ -204,7 +204,7 @@ fn registrations_stay_within_their_limit_and_are_made_once() {
             ..Faults::default()
         },
     ));
-    let mut registrar = Registrar::new(device, 250);
+    let registrar = Registrar::new(device, 250);
     let memory = |len: usize| HostSlice::whole(Arc::new(vec![0u8; len]));
     let (a, b, c) = (memory(100), memory(100), memory(100));
     let first = registrar.pin(&a).unwrap();

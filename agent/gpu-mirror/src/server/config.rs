@@ -6,6 +6,9 @@ use super::ServerError;
 use crate::copy::ExecutorConfig;
 use crate::residency;
 
+/// Models that take turns on a device come back within seconds; a store that needs the room sooner gets it ([`super::Server::unpin`]).
+pub const DEFAULT_KEEP_PINNED: Duration = Duration::from_mins(1);
+
 /// What clients may take of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -61,7 +64,7 @@ impl Limits {
 }
 
 /// All numbers of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerConfig {
     /// What is kept on devices.
     pub residency: residency::Config,
@@ -69,4 +72,17 @@ pub struct ServerConfig {
     pub executor: ExecutorConfig,
     /// What clients may take.
     pub limits: Limits,
+    /// How long the store's pages stay registered with the driver after their last use, and so referenced. Zero: until the load ends.
+    pub keep_pinned: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            residency: residency::Config::default(),
+            executor: ExecutorConfig::default(),
+            limits: Limits::default(),
+            keep_pinned: DEFAULT_KEEP_PINNED,
+        }
+    }
 }

@@ -7,10 +7,11 @@ use tetris_store_layout::ObjectId;
 
 use super::gate::Gate;
 use super::metrics::Metrics;
+use super::pool::Pool;
 use super::state::{Ask, Held, State};
 use super::worker::Load;
 use super::{Limits, ServerConfig};
-use crate::memory::{DeviceMemory, DeviceUuid, MemoryError};
+use crate::memory::{DeviceMemory, DeviceUuid, HostSlice, MemoryError};
 use crate::protocol::Reason;
 use crate::residency::{ClientId, DeviceId, Refusal, TenantId};
 
@@ -82,6 +83,22 @@ impl<D: DeviceMemory> Core<D> {
 
     pub fn arrived(&self, device: DeviceId, tenant: TenantId, object: &ObjectId) {
         self.state().arrived(device, tenant, object, &self.metrics);
+    }
+
+    /// Gives up what of a store is registered and no copy uses at the moment, on all devices. Returns how many bytes that were.
+    pub fn unpin(&self, pool: &Pool) -> u64 {
+        let slots: Vec<_> = {
+            let state = self.state();
+            let registrars = state.devices.values().map(|slot| &slot.registrar);
+            registrars.map(Arc::clone).collect()
+        };
+        let mut bytes = 0;
+        for mapping in pool.alive() {
+            let memory = HostSlice::whole(mapping);
+            let given_up = slots.iter().map(|registrar| registrar.give_up(&memory));
+            bytes += given_up.sum::<u64>();
+        }
+        bytes
     }
 
     /// Gives a device up that answers with `error`. What is left of its chunks is dropped outside of the lock: the driver takes its time.

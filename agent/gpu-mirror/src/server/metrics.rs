@@ -56,6 +56,10 @@ counters! {
     direct_bytes;
     /// Bytes copied through pinned buffers.
     staged_bytes;
+    /// Mappings of the store that were registered with a driver.
+    registrations;
+    /// Mappings that a transfer used and an earlier one had registered.
+    reused_registrations;
     /// Transfers that failed.
     failed_transfers;
     /// Transfers that nobody wanted any more when their turn came.

@@ -31,6 +31,7 @@ mod listen;
 mod lost;
 mod mailbox;
 mod metrics;
+mod pool;
 mod report;
 mod session;
 mod source;
@@ -49,7 +50,7 @@ use std::thread::{Builder, JoinHandle};
 
 use tetris_store_layout::Store;
 
-pub use config::{Limits, ServerConfig};
+pub use config::{DEFAULT_KEEP_PINNED, Limits, ServerConfig};
 pub use error::ServerError;
 pub use metrics::Counters;
 pub use report::{DeviceReport, Report, TenantReport};
@@ -59,7 +60,7 @@ use self::listen::{Bound, Listener};
 use self::state::{Slot, State};
 use self::tenant::Tenant;
 use self::worker::{Job, Worker};
-use crate::copy::{Executor, ExecutorConfig};
+use crate::copy::{Executor, ExecutorConfig, Registrar};
 use crate::memory::DeviceMemory;
 use crate::protocol::MAX_DEVICES;
 use crate::residency::{DeviceId, Manager, TenantId, Usage};
@@ -79,7 +80,7 @@ pub struct ServedDevice<D> {
 /// A socket and its thread, which leaves the threads of its connections.
 #[derive(Debug)]
 struct Listening {
-    tenant: TenantId,
+    tenant: Arc<Tenant>,
     stop: Arc<Bell>,
     thread: JoinHandle<Vec<JoinHandle<()>>>,
 }
@@ -114,12 +115,15 @@ impl<D: DeviceMemory + 'static> Server<D> {
             let info = served.device.info()?;
             manager.set_capacity(served.id, served.capacity_bytes.min(info.free_bytes));
             let (sender, receiver) = channel();
-            jobs.push((served.id, Arc::clone(&served.device), executor, receiver));
+            let registrar = Registrar::new(Arc::clone(&served.device), executor.pin_limit_bytes());
+            let registrar = Arc::new(registrar);
+            jobs.push((served.id, Arc::clone(&registrar), executor, receiver));
             let slot = Slot {
                 device: served.device,
                 uuid: info.uuid,
                 name: info.name,
                 group_bytes: executor.group_bytes(),
+                registrar,
                 lost: None,
                 checking: false,
                 chunks: BTreeMap::new(),
@@ -134,27 +138,22 @@ impl<D: DeviceMemory + 'static> Server<D> {
             listening: Mutex::default(),
             workers: Vec::new(),
         };
-        for (id, device, executor, receiver) in jobs {
-            server.work(id, device, executor, receiver)?;
+        for (id, registrar, executor, receiver) in jobs {
+            let worker = Worker {
+                core: Arc::clone(&server.core),
+                id,
+                device: Arc::clone(registrar.device()),
+                group_bytes: executor.group_bytes(),
+                executor: Executor::with(registrar, executor),
+                keep_pinned: config.keep_pinned,
+            };
+            server.work(worker, receiver)?;
         }
         Ok(server)
     }
 
     /// Starts a device's thread.
-    fn work(
-        &mut self,
-        id: DeviceId,
-        device: Arc<D>,
-        config: ExecutorConfig,
-        jobs: Receiver<Job>,
-    ) -> Result<(), ServerError> {
-        let worker = Worker {
-            core: Arc::clone(&self.core),
-            id,
-            executor: Executor::new(Arc::clone(&device), config),
-            group_bytes: config.group_bytes(),
-            device,
-        };
+    fn work(&mut self, worker: Worker<D>, jobs: Receiver<Job>) -> Result<(), ServerError> {
         let thread = spawn("mirror-device", move || worker.run(&jobs))?;
         self.workers.push(thread);
         Ok(())
@@ -168,8 +167,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
         quota_bytes: Option<u64>,
         path: &Path,
     ) -> Result<(), ServerError> {
-        let id = tenant;
-        let tenant = Arc::new(Tenant::new(id, store)?);
+        let tenant = Arc::new(Tenant::new(tenant, store)?);
         let bound = Bound::new(path)?;
         let stop = Bell::new().map_err(|source| ServerError::Start {
             action: "make a bell",
@@ -179,7 +177,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
         self.core.state().set_quota(tenant.id, quota_bytes);
         let listener = Listener {
             core: Arc::clone(&self.core),
-            tenant,
+            tenant: Arc::clone(&tenant),
             bound,
             stop: Arc::clone(&stop),
         };
@@ -189,7 +187,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         listening.push(Listening {
-            tenant: id,
+            tenant,
             stop,
             thread,
         });
@@ -204,13 +202,33 @@ impl<D: DeviceMemory + 'static> Server<D> {
                 .listening
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            let (left, others) = listening.drain(..).partition(|one| one.tenant == tenant);
+            let (left, others) = listening.drain(..).partition(|one| one.tenant.id == tenant);
             *listening = others;
             left
         };
-        let served = !left.is_empty();
+        let pools: Vec<_> = left
+            .iter()
+            .map(|one| Arc::clone(&one.tenant.pool))
+            .collect();
         end(left, || self.core.gate.hang_up(tenant));
-        served
+        for pool in &pools {
+            // A load that still runs gives up its own when it ends.
+            pool.close();
+            self.core.unpin(pool);
+        }
+        !pools.is_empty()
+    }
+
+    /// Gives up what of a tenant's store is registered for copies, so that the store can reclaim it, but for what a copy under way
+    /// uses. Returns how many bytes that were. The next load of such objects registers them again.
+    pub fn unpin(&self, tenant: TenantId) -> u64 {
+        let pools: Vec<_> = {
+            let listening = self.listening.lock();
+            let listening = listening.unwrap_or_else(PoisonError::into_inner);
+            let own = listening.iter().filter(|one| one.tenant.id == tenant);
+            own.map(|one| Arc::clone(&one.tenant.pool)).collect()
+        };
+        pools.iter().map(|pool| self.core.unpin(pool)).sum()
     }
 
     /// Changes what clients may take. Connections that there are stay.
@@ -244,7 +262,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
     fn tenants(&self) -> Vec<TenantId> {
         let listening = self.listening.lock();
         let listening = listening.unwrap_or_else(PoisonError::into_inner);
-        listening.iter().map(|one| one.tenant).collect()
+        listening.iter().map(|one| one.tenant.id).collect()
     }
 
     /// How many connections there are.

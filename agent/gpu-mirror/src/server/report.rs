@@ -33,6 +33,8 @@ pub struct DeviceReport {
     pub leases: usize,
     /// The size of groups of copies, in bytes.
     pub group_bytes: u64,
+    /// Bytes of the stores that are registered with the driver for copies, and so referenced.
+    pub pinned_bytes: u64,
     /// Why nothing can be had of it any more.
     pub lost: Option<String>,
 }
@@ -59,6 +61,11 @@ impl<D: DeviceMemory> State<D> {
         }
     }
 
+    /// How many connections hold a model, and how many wait for one.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.leases.len(), self.waiting.len())
+    }
+
     /// How many connections hold a model on this device.
     pub fn leases_on(&self, device: DeviceId) -> usize {
         let leases = self.leases.values();
@@ -79,6 +86,7 @@ impl<D: DeviceMemory> State<D> {
             usage: self.manager.usage(id).unwrap_or_default(),
             leases: self.leases_on(id),
             group_bytes: slot.group_bytes,
+            pinned_bytes: slot.registrar.used_bytes(),
             lost: slot.lost.clone(),
         }
     }

@@ -2,20 +2,39 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tetris_store_layout::{Access, ObjectId, ObjectRef, Store};
+use tetris_store_layout::{Mapping, ObjectId, ObjectRef};
 
+use super::pool::Pool;
 use crate::memory::HostSlice;
 use crate::protocol::{Reason, Refused};
-use crate::residency::Part;
+use crate::residency::{DeviceId, Part};
 
 /// Objects of a model in the store. Those that were looked at are mapped, and so referenced (INV-3), as long as this lives: while
 /// a model waits, and until it has been copied.
 pub(super) struct Sources {
-    store: Arc<Store>,
+    pool: Arc<Pool>,
     objects: BTreeMap<ObjectId, ObjectRef>,
-    mapped: Mutex<BTreeMap<ObjectId, HostSlice>>,
+    mapped: Mutex<BTreeMap<ObjectId, Source>>,
+}
+
+/// An object that is mapped.
+#[derive(Clone)]
+struct Source {
+    mapping: Arc<Mapping>,
+    made: Made,
+}
+
+/// For whom an object was mapped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// For this model, and for no device yet.
+    Here,
+    /// For somebody's copies to some device.
+    Elsewhere,
+    /// For copies to this device.
+    For(DeviceId),
 }
 
 impl fmt::Debug for Sources {
@@ -25,34 +44,71 @@ impl fmt::Debug for Sources {
 }
 
 impl Sources {
-    pub fn new(store: Arc<Store>, objects: BTreeMap<ObjectId, ObjectRef>) -> Self {
+    pub fn new(pool: Arc<Pool>, objects: BTreeMap<ObjectId, ObjectRef>) -> Self {
         let mapped = Mutex::default();
         Self {
-            store,
+            pool,
             objects,
             mapped,
         }
     }
 
-    /// The object's bytes, if the store has it.
-    pub fn get(&self, id: &ObjectId) -> Option<HostSlice> {
-        let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slice) = mapped.get(id) {
-            return Some(slice.clone());
+    /// Where its mappings are known.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectId, Source>> {
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Maps an object, if the store has it.
+    fn has(&self, id: &ObjectId) -> bool {
+        let mut mapped = self.lock();
+        if mapped.contains_key(id) {
+            return true;
         }
-        let found = self.store.map(self.objects.get(id)?, Access::ReadOnly);
-        let found = found.unwrap_or_else(|error| {
-            tracing::warn!(%error, "an object cannot be copied to a device");
-            None
+        let found = self.objects.get(id).and_then(|object| {
+            let kept = self.pool.find(object, None);
+            let kept = kept.map(|mapping| (mapping, Made::Elsewhere));
+            kept.or_else(|| Some((self.pool.map(object)?, Made::Here)))
         });
-        let slice = HostSlice::whole(Arc::new(found?));
-        mapped.insert(*id, slice.clone());
+        let Some((mapping, made)) = found else {
+            return false;
+        };
+        mapped.insert(*id, Source { mapping, made });
+        true
+    }
+
+    /// The object's bytes for copies to this device, if the store has them: always the same mapping, so that it is registered once.
+    pub fn get(&self, id: &ObjectId, device: DeviceId) -> Option<HostSlice> {
+        let mut mapped = self.lock();
+        let found = mapped.get(id).cloned();
+        if let Some(source) = &found
+            && source.made == Made::For(device)
+        {
+            return Some(HostSlice::whole(Arc::clone(&source.mapping) as _));
+        }
+        let object = self.objects.get(id)?;
+        let mapping = match (self.pool.find(object, Some(device)), found) {
+            (Some(kept), _) => kept,
+            (None, found) => {
+                let own = found.filter(|source| source.made == Made::Here);
+                let own = own.map(|source| source.mapping);
+                let new = own.or_else(|| self.pool.map(object))?;
+                self.pool.note(*id, device, &new);
+                new
+            }
+        };
+        let made = Made::For(device);
+        let slice = HostSlice::whole(Arc::clone(&mapping) as _);
+        mapped.insert(*id, Source { mapping, made });
         Some(slice)
     }
 
     /// Maps `parts`, or says what is missing.
     pub fn map_all(&self, parts: &[Part]) -> Result<(), Refused> {
-        let absent = parts.iter().filter(|part| self.get(&part.object).is_none());
+        let absent = parts.iter().filter(|part| !self.has(&part.object));
         let absent: Vec<_> = absent.collect();
         let Some(first) = absent.first() else {
             return Ok(());

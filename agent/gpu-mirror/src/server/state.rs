@@ -11,6 +11,7 @@ use super::metrics::Metrics;
 use super::source::Sources;
 use super::worker::{Job, Load};
 use crate::arena::{ChunkId, Place};
+use crate::copy::Registrar;
 use crate::memory::{DeviceMemory, DeviceUuid};
 use crate::protocol::Reason;
 use crate::residency::{
@@ -33,6 +34,8 @@ pub(super) struct Slot<D: DeviceMemory> {
     pub name: String,
     /// The size of groups of copies.
     pub group_bytes: u64,
+    /// What of the stores is registered.
+    pub registrar: Arc<Registrar<D>>,
     /// Why nothing can be had of the device any more.
     pub lost: Option<String>,
     /// Its worker has been told to ask whether the device works.
@@ -110,11 +113,6 @@ impl<D: DeviceMemory> State<D> {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
-    }
-
-    /// How many connections hold a model, and how many wait for one.
-    pub fn counts(&self) -> (usize, usize) {
-        (self.leases.len(), self.waiting.len())
     }
 
     /// Rings `mailbox` whenever there may be room, until [`Self::wait_no_longer`].

@@ -7,6 +7,7 @@ use rustix::process::geteuid;
 use tetris_store_layout::Store;
 
 use super::ServerError;
+use super::pool::Pool;
 use crate::residency::TenantId;
 
 /// Whose clients come through a socket.
@@ -14,6 +15,8 @@ use crate::residency::TenantId;
 pub(super) struct Tenant {
     pub id: TenantId,
     pub store: Arc<Store>,
+    /// What of the store is mapped.
+    pub pool: Arc<Pool>,
 }
 
 impl Tenant {
@@ -28,6 +31,7 @@ impl Tenant {
                 found,
             });
         }
-        Ok(Self { id, store })
+        let pool = Arc::new(Pool::new(Arc::clone(&store)));
+        Ok(Self { id, store, pool })
     }
 }

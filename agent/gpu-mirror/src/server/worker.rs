@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use super::core::Core;
 use super::source::Sources;
@@ -41,16 +42,34 @@ pub(super) struct Worker<D: DeviceMemory> {
     pub device: Arc<D>,
     pub executor: Executor<D>,
     pub group_bytes: u64,
+    /// How long the store's pages stay registered after their last use.
+    pub keep_pinned: Duration,
 }
 
 impl<D: DeviceMemory> Worker<D> {
     /// Does all jobs, until nobody can send any more.
     pub fn run(mut self, jobs: &Receiver<Job>) {
-        for job in jobs {
+        while let Some(job) = self.next(jobs) {
             match job {
                 Job::Free(released) => self.free(&released),
                 Job::Load(load) => self.load(&load),
                 Job::Check => self.check(),
+            }
+        }
+    }
+
+    /// The next job. Gives up meanwhile what has been registered for too long, because as long as it is the store cannot reclaim it.
+    fn next(&self, jobs: &Receiver<Job>) -> Option<Job> {
+        let registrar = self.executor.registrar();
+        loop {
+            registrar.expire(self.keep_pinned);
+            let Some(wait) = registrar.until_expiry(self.keep_pinned) else {
+                return jobs.recv().ok();
+            };
+            match jobs.recv_timeout(wait) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
     }
@@ -76,8 +95,10 @@ impl<D: DeviceMemory> Worker<D> {
         }
         let done = self.create(load).map_err(CopyError::from);
         let done = done.and_then(|()| self.copy(load));
-        // What is pinned cannot be reclaimed, and the next load has mappings of its own.
-        self.executor.unpin();
+        self.count_registrations();
+        if load.sources.pool().is_closed() {
+            self.core.unpin(load.sources.pool());
+        }
         match done {
             Ok(()) => self.core.state().loaded(),
             Err(error) => {
@@ -85,6 +106,12 @@ impl<D: DeviceMemory> Worker<D> {
                 self.check();
             }
         }
+    }
+
+    fn count_registrations(&self) {
+        let uses = self.executor.registrar().take_uses();
+        self.core.metrics.registrations.add(uses.made);
+        self.core.metrics.reused_registrations.add(uses.reused);
     }
 
     /// Gives the device up if the driver cannot even say how much memory it has. Errors of a context are sticky: every later call
@@ -136,7 +163,7 @@ impl<D: DeviceMemory> Worker<D> {
         let (core, id) = (Arc::clone(&self.core), self.id);
         let report = self.executor.run(
             &plan,
-            &|object| load.sources.get(object),
+            &|object| load.sources.get(object, id),
             &targets,
             &mut |object| core.arrived(id, load.tenant, &object),
         )?;

@@ -46,6 +46,7 @@ pub fn config(limits: Limits) -> ServerConfig {
         residency: residency::Config { arena, light_bytes },
         executor: ExecutorConfig::try_new(2, 4, 64 << 10, 64 * MIB).unwrap(),
         limits,
+        ..ServerConfig::default()
     }
 }
 

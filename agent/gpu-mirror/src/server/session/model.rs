@@ -85,8 +85,8 @@ impl<D: DeviceMemory> Session<D> {
         let spec = ModelSpec::try_new(&parts, order);
         let spec = spec.map_err(|error| refused(Reason::INVALID, error.to_string()))?;
         let objects: BTreeMap<_, _> = listed.iter().map(|object| (object.id, *object)).collect();
-        let store = Arc::clone(&self.tenant.store);
-        let sources = Arc::new(Sources::new(store, objects));
+        let pool = Arc::clone(&self.tenant.pool);
+        let sources = Arc::new(Sources::new(pool, objects));
         Ok(Model { spec, sources })
     }
 }

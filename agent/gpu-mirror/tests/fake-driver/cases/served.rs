@@ -10,7 +10,7 @@ use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
 use tetris_gpu_mirror::protocol::Reason;
 use tetris_gpu_mirror::residency::TenantId;
 use tetris_gpu_mirror::server::{Counters, Limits, ServedDevice, Server, ServerError};
-use tetris_store_layout::{CreateOptions, ObjectRef, Store};
+use tetris_store_layout::{CreateOptions, ObjectRef, Reclaimed, Store};
 
 use crate::fake_driver::FakeDriver;
 use crate::mirror::process::{Process, tell, variable, wait};
@@ -233,6 +233,39 @@ fn what_cannot_be_registered_is_staged() {
         assert!(said.contains(&expected), "expected {expected}: {said}");
         driver.check();
     }
+}
+
+/// Two models take turns on a device with room for one.
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn server_of_a_model_that_comes_back() {
+    let served = Served::new(VmmDevice::open(0).unwrap());
+    let others = mirror::publish(&served.store, &["e", "f", "g", "h"], KIB);
+    for _ in 0..3 {
+        let model = served.load().unwrap();
+        check(&model);
+        model.release().unwrap();
+        let other = acquire(&served.socket, &others, served.device.clone()).unwrap();
+        other.wait_all(LONG).unwrap();
+        other.release().unwrap();
+    }
+    eventually("all is counted", || {
+        let counters = served.counters();
+        (counters.registrations, counters.reused_registrations) == (8, 16)
+    });
+    assert!(served.counters().evicted >= 5);
+    assert_eq!(served.server.unpin(TenantId(0)), 2 * total());
+    let reclaimed = served.store.reclaim(&served.model[0]).unwrap();
+    assert!(matches!(reclaimed, Reclaimed::Freed { .. }));
+}
+
+#[test]
+fn what_comes_back_to_a_device_is_registered_once() {
+    let driver = FakeDriver::new()
+        .with("READ_ONLY_REGISTER", 1)
+        .with("MEMORY_MIB", 24);
+    driver.run_one("served::server_of_a_model_that_comes_back");
+    driver.check();
 }
 
 /// Another program takes the memory after the server has counted it.

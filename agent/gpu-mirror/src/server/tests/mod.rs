@@ -1,11 +1,13 @@
 //! What a worker does, one job after the other, without its thread.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tetris_store_layout::{Access, CreateOptions, ObjectRef};
 
 use super::mailbox::Mailbox;
+use super::pool::Pool;
 use super::source::Sources;
 use super::state::{Ask, Held};
 use super::*;
@@ -15,12 +17,18 @@ use crate::memory::host::{Faults, HostDevice};
 use crate::protocol::Reason;
 use crate::residency::{self, ModelSpec, Part};
 
+mod pins;
+
 const DEVICE: DeviceId = DeviceId(3);
 const TENANT: TenantId = TenantId(0);
+/// Room for two of the models below, of 8 MiB each.
+const PIN_LIMIT: u64 = 17 << 20;
 
 struct Fixture {
     _directory: TempDir,
     store: Arc<Store>,
+    pool: Arc<Pool>,
+    keep_pinned: Duration,
     device: HostDevice,
     core: Arc<Core<HostDevice>>,
     jobs: Option<Receiver<Job>>,
@@ -34,7 +42,8 @@ struct Client {
 impl Fixture {
     fn new() -> Self {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
-        let store = Store::create(directory.path(), &CreateOptions::default()).unwrap();
+        let store = Store::create(directory.path(), &CreateOptions::default());
+        let store = Arc::new(store.unwrap());
         let arena = ArenaConfig::try_new(2 << 20, 4 << 20, 512, 12).unwrap();
         let residency = residency::Config {
             arena,
@@ -49,6 +58,7 @@ impl Fixture {
             uuid: crate::memory::DeviceUuid([9; 16]),
             name: String::new(),
             group_bytes: 64 << 10,
+            registrar: Arc::new(Registrar::new(Arc::new(device.clone()), PIN_LIMIT)),
             lost: None,
             checking: false,
             chunks: BTreeMap::new(),
@@ -57,11 +67,17 @@ impl Fixture {
         let state = State::new(manager, BTreeMap::from([(DEVICE, slot)]));
         Self {
             _directory: directory,
-            store: Arc::new(store),
+            pool: Arc::new(Pool::new(Arc::clone(&store))),
+            store,
             device,
             core: Arc::new(Core::new(&ServerConfig::default(), state)),
             jobs: Some(receiver),
+            keep_pinned: Duration::from_hours(1),
         }
+    }
+
+    fn registrar(&self) -> Arc<Registrar<HostDevice>> {
+        Arc::clone(&self.core.state().devices[&DEVICE].registrar)
     }
 
     fn object(&self, name: u8, kib: usize) -> ObjectRef {
@@ -70,14 +86,18 @@ impl Fixture {
         published.object
     }
 
+    fn sources(&self, objects: &[ObjectRef]) -> Sources {
+        let by_id = objects.iter().map(|object| (object.id, *object));
+        Sources::new(Arc::clone(&self.pool), by_id.collect())
+    }
+
     fn admit(&self, objects: &[ObjectRef]) -> Client {
         let part = |object: &ObjectRef| Part {
             object: object.id,
             len: object.len,
         };
         let parts: Vec<_> = objects.iter().map(part).collect();
-        let by_id = objects.iter().map(|object| (object.id, *object));
-        let sources = Sources::new(Arc::clone(&self.store), by_id.collect());
+        let sources = self.sources(objects);
         let mailbox = Arc::new(Mailbox::new().unwrap());
         let ask = Ask {
             tenant: TENANT,
@@ -91,17 +111,22 @@ impl Fixture {
         Client { held, mailbox }
     }
 
-    /// Does all jobs, also those that come of them.
-    fn work(mut self) -> Self {
-        let jobs = self.jobs.take().unwrap();
-        let device = Arc::new(self.device.clone());
+    /// The worker, and its jobs.
+    fn worker(&mut self) -> (Worker<HostDevice>, Receiver<Job>) {
         let worker = Worker {
             core: Arc::clone(&self.core),
             id: DEVICE,
-            executor: Executor::new(Arc::clone(&device), ExecutorConfig::default()),
+            device: Arc::new(self.device.clone()),
+            executor: Executor::with(self.registrar(), ExecutorConfig::default()),
             group_bytes: 64 << 10,
-            device,
+            keep_pinned: self.keep_pinned,
         };
+        (worker, self.jobs.take().unwrap())
+    }
+
+    /// Does all jobs, also those that come of them.
+    fn work(mut self) -> Self {
+        let (worker, jobs) = self.worker();
         let (sender, receiver) = channel();
         let slot_sender = |sender| {
             let mut state = self.core.state();
@@ -201,8 +226,8 @@ fn chunks_of_what_was_evicted_are_released_before_new_ones_are_made() {
 #[test]
 fn limits_that_make_no_sense_are_refused() {
     assert!(Limits::default().check().is_ok());
-    let zero = std::time::Duration::ZERO;
-    let broken: [fn(&mut Limits, std::time::Duration); 5] = [
+    let zero = Duration::ZERO;
+    let broken: [fn(&mut Limits, Duration); 5] = [
         |limits, _| limits.connections = 0,
         |limits, _| limits.connections_of_user = 1 << 20,
         |limits, zero| limits.message_timeout = zero,
