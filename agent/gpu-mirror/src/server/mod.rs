@@ -44,7 +44,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -61,7 +61,7 @@ use self::state::{Slot, State};
 use self::tenant::Tenant;
 use self::worker::{Job, Worker};
 use crate::copy::{Executor, ExecutorConfig, Registrar};
-use crate::memory::DeviceMemory;
+use crate::memory::{DeviceInfo, DeviceMemory};
 use crate::protocol::MAX_DEVICES;
 use crate::residency::{DeviceId, Manager, TenantId, Usage};
 use crate::wire::Bell;
@@ -114,22 +114,10 @@ impl<D: DeviceMemory + 'static> Server<D> {
         for (served, executor) in devices {
             let info = served.device.info()?;
             manager.set_capacity(served.id, served.capacity_bytes.min(info.free_bytes));
-            let (sender, receiver) = channel();
-            let registrar = Registrar::new(Arc::clone(&served.device), executor.pin_limit_bytes());
-            let registrar = Arc::new(registrar);
-            jobs.push((served.id, Arc::clone(&registrar), executor, receiver));
-            let slot = Slot {
-                device: served.device,
-                uuid: info.uuid,
-                name: info.name,
-                group_bytes: executor.group_bytes(),
-                registrar,
-                lost: None,
-                checking: false,
-                chunks: BTreeMap::new(),
-                jobs: sender,
-            };
-            if slots.insert(served.id, slot).is_some() || slots.len() > MAX_DEVICES {
+            let (id, (sender, receiver)) = (served.id, channel());
+            let slot = slot(served.device, info, executor, sender);
+            jobs.push((id, Arc::clone(&slot.registrar), executor, receiver));
+            if slots.insert(id, slot).is_some() || slots.len() > MAX_DEVICES {
                 return Err(ServerError::Devices { most: MAX_DEVICES });
             }
         }
@@ -282,6 +270,27 @@ impl<D: DeviceMemory + 'static> Drop for Server<D> {
         for worker in self.workers.drain(..) {
             note(&worker.join());
         }
+    }
+}
+
+/// A device without a chunk.
+fn slot<D: DeviceMemory>(
+    device: Arc<D>,
+    info: DeviceInfo,
+    executor: ExecutorConfig,
+    jobs: Sender<Job>,
+) -> Slot<D> {
+    let registrar = Registrar::new(Arc::clone(&device), executor.pin_limit_bytes());
+    Slot {
+        device,
+        uuid: info.uuid,
+        name: info.name,
+        group_bytes: executor.group_bytes(),
+        registrar: Arc::new(registrar),
+        lost: None,
+        checking: false,
+        chunks: BTreeMap::new(),
+        jobs,
     }
 }
 
