@@ -1,8 +1,4 @@
 //! Pages that may be registered, and what stays of that.
-#![expect(
-    clippy::print_stderr,
-    reason = "a test that cannot show anything here says so"
-)]
 
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

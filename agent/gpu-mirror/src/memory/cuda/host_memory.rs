@@ -88,7 +88,7 @@ impl CudaRegistration {
     /// processor may write at this moment.
     pub(super) fn new(
         context: &Arc<CudaContext>,
-        memory: HostSlice,
+        memory: &HostSlice,
         read_only: bool,
     ) -> Result<Self, MemoryError> {
         let bytes = memory.bytes();
