@@ -56,7 +56,7 @@ fn tell<D: DeviceMemory + Clone + 'static>(device: D, writable_registration: boo
     let served = Served::with(device, &config);
     let model = served.load().unwrap();
     check(&model);
-    let counters = served.counters();
+    let counters = served.counters_of_a_load();
     let (direct, staged) = (counters.direct_bytes, counters.staged_bytes);
     let pages = pages(served.store().root());
     println!("\ndirect {direct} staged {staged} pages {pages:?}");
