@@ -93,8 +93,8 @@ impl Mapping {
     }
 
     /// Runs `run` while the pages of an [`Access::Registrable`] mapping may be written, and takes that back in any case, also when
-    /// `run` panics. For one purpose: the kernel pins pages for a driver that does not say that it only reads them, as most do not, only
-    /// where they could be written. What was pinned stays so afterwards. **Nothing may write to them** (INV-2), neither `run` nor
+    /// `run` panics. For one purpose: unless a driver says that it only reads pages, which not every device lets it say, the kernel pins
+    /// them for it only where they could be written. What was pinned stays so afterwards. **Nothing may write to them** (INV-2), neither `run` nor
     /// the device; the bytes are lent for reading.
     ///
     /// # Errors
