@@ -33,6 +33,19 @@ pub(crate) fn open_object(store: &Store, name: &str, write: bool) -> Result<File
     retried(|| openat(dir, name, flags, Mode::empty())).map(File::from)
 }
 
+/// Opens an object's file for a mapping, for writing too where [`Access::Registrable`] is asked for and this process may, and says
+/// which access that leaves.
+fn open_for(store: &Store, name: &str, access: Access) -> Result<(File, Access), Errno> {
+    if access != Access::Registrable {
+        return Ok((open_object(store, name, false)?, access));
+    }
+    // Refused to whoever has not CAP_DAC_OVERRIDE, on read-only mounts, and while somebody has a lease on it.
+    match open_object(store, name, true) {
+        Ok(file) => Ok((file, access)),
+        Err(_) => Ok((open_object(store, name, false)?, Access::ReadOnly)),
+    }
+}
+
 impl Store {
     /// Maps an object and so references it. `None` when it is not in the store.
     ///
@@ -46,8 +59,8 @@ impl Store {
         let name = object.file_name();
         let path = || self.path(Folder::Objects, &name);
         for attempt in 0..ATTEMPTS {
-            let file = match open_object(self, &name, false) {
-                Ok(file) => file,
+            let (file, access) = match open_for(self, &name, access) {
+                Ok(opened) => opened,
                 Err(Errno::ENOENT) => return Ok(None),
                 Err(Errno::ELOOP) => return Err(damaged(&path(), object, "a symbolic link")),
                 Err(error) => return Err(IoError::new("open", path(), error).into()),

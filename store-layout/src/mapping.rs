@@ -1,12 +1,14 @@
 //! Mappings of published objects: the only unsafe code of this crate.
-#![expect(unsafe_code, reason = "mmap has no safe interface")]
+#![expect(unsafe_code, reason = "mmap and mprotect have no safe interface")]
 
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
+use std::ptr::NonNull;
 
 use memmap2::{Advice, Mmap, MmapMut, MmapOptions};
+use nix::sys::mman::{ProtFlags, mprotect};
 
 /// How an object is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,6 +19,10 @@ pub enum Access {
     /// `PROT_READ | PROT_WRITE, MAP_PRIVATE`: a write copies the page for this process alone, the
     /// store is not touched.
     CopyOnWrite,
+    /// As [`Access::ReadOnly`], but over a file that was opened for writing, where this process may do that: a driver can then
+    /// register the pages ([`Mapping::while_writable`]). Nobody writes through it either. Where it may not,
+    /// [`Access::ReadOnly`] is what becomes of it.
+    Registrable,
 }
 
 /// The bytes of an object in this process's address space, and the reference to the object.
@@ -36,12 +42,14 @@ enum Map {
     Empty,
     ReadOnly(Mmap),
     CopyOnWrite(MmapMut),
+    /// Of a file that is open for writing.
+    Registrable(Mmap),
 }
 
 impl Mapping {
     /// Maps `len` bytes of `file`, which must be a locked, sealed object of at least that length.
     ///
-    /// Called by `map.rs` alone, after steps M1 to M3 of LAYOUT.md 5.2.
+    /// Called by `map.rs` alone, after steps M1 to M3 of LAYOUT.md 5.2. For [`Access::Registrable`] it must be open for writing.
     pub(crate) fn of_locked_object(file: &File, len: usize, access: Access) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let mut options = MmapOptions::new();
@@ -60,6 +68,11 @@ impl Mapping {
                 // which belong to this value alone.
                 Map::CopyOnWrite(unsafe { options.map_copy(file) }?)
             }
+            Access::Registrable => {
+                // SAFETY: as for read-only ones. That the pages could be made writable changes nothing: only
+                // `while_writable` does that, and nothing writes to them meanwhile.
+                Map::Registrable(unsafe { options.map(file) }?)
+            }
         };
         let file = (metadata.dev(), metadata.ino());
         Ok(Self { map, file })
@@ -75,14 +88,34 @@ impl Mapping {
         match self.map {
             Map::Empty | Map::ReadOnly(_) => Access::ReadOnly,
             Map::CopyOnWrite(_) => Access::CopyOnWrite,
+            Map::Registrable(_) => Access::Registrable,
         }
+    }
+
+    /// Runs `run` while the pages of an [`Access::Registrable`] mapping may be written, and takes that back in any case, also when
+    /// `run` panics. For one purpose: unless a driver says that it only reads pages, which not every device lets it say, the kernel pins
+    /// them for it only where they could be written. What was pinned stays so afterwards. **Nothing may write to them** (INV-2), neither `run` nor
+    /// the device; the bytes are lent for reading.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] for other mappings, and what the kernel says; `run` has not run then, or its result is lost.
+    pub fn while_writable<R>(&self, run: impl FnOnce(&[u8]) -> R) -> io::Result<R> {
+        let Map::Registrable(map) = &self.map else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        // A page that is looked up for writing first would change the file's times, and the window would be longer.
+        self.prefault();
+        let writable = Writable::new(map)?;
+        let result = run(map);
+        writable.end()?;
+        Ok(result)
     }
 
     /// The bytes for writing, if the mapping is [`Access::CopyOnWrite`].
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match &mut self.map {
             Map::Empty => Some(&mut []),
-            Map::ReadOnly(_) => None,
+            Map::ReadOnly(_) | Map::Registrable(_) => None,
             Map::CopyOnWrite(map) => Some(map),
         }
     }
@@ -92,7 +125,7 @@ impl Mapping {
     pub fn prefault(&self) {
         let _unsupported = match &self.map {
             Map::Empty => Ok(()),
-            Map::ReadOnly(map) => map.advise(Advice::PopulateRead),
+            Map::ReadOnly(map) | Map::Registrable(map) => map.advise(Advice::PopulateRead),
             Map::CopyOnWrite(map) => map.advise(Advice::PopulateRead),
         };
     }
@@ -104,8 +137,45 @@ impl Deref for Mapping {
     fn deref(&self) -> &[u8] {
         match &self.map {
             Map::Empty => &[],
-            Map::ReadOnly(map) => map,
+            Map::ReadOnly(map) | Map::Registrable(map) => map,
             Map::CopyOnWrite(map) => map,
         }
     }
 }
+
+/// Pages that may be written until this is dropped.
+struct Writable<'a>(Option<&'a Mmap>);
+
+impl<'a> Writable<'a> {
+    fn new(map: &'a Mmap) -> io::Result<Self> {
+        // An attempt that fails may have changed some of the pages.
+        let writable = Self(Some(map));
+        protect(map, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)?;
+        Ok(writable)
+    }
+
+    fn end(mut self) -> io::Result<()> {
+        self.0
+            .take()
+            .map_or(Ok(()), |map| protect(map, ProtFlags::PROT_READ))
+    }
+}
+
+impl Drop for Writable<'_> {
+    fn drop(&mut self) {
+        if let Some(map) = self.0 {
+            let _nothing_to_do = protect(map, ProtFlags::PROT_READ);
+        }
+    }
+}
+
+/// What may be done to the pages of a mapping.
+fn protect(map: &Mmap, protection: ProtFlags) -> io::Result<()> {
+    let start = NonNull::from(&map[..]).cast();
+    // SAFETY: the range is that of a mapping that lives, to the end of whose last page nothing else lies. It stays readable, so
+    // slices of it stay valid; being writable changes no byte, and there is no `&mut` to any of them.
+    Ok(unsafe { mprotect(start, map.len(), protection) }?)
+}
+
+#[cfg(test)]
+mod tests;

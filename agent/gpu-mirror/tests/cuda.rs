@@ -279,6 +279,11 @@ fn with_the_fake_driver(options: &[(&str, i32)]) -> String {
 fn the_tests_for_gpus_pass_with_the_fake_driver() {
     let said = with_the_fake_driver(&[]);
     assert!(said.contains("not registered: "), "{said}");
+    // As the server maps them, they can be, where this user may open objects for writing.
+    let way = "the server's way: ";
+    let opened = said.contains("(Registrable)");
+    let expected = if opened { "registered" } else { "refused" };
+    assert!(said.contains(&format!("{way}{expected}")), "{said}");
     assert!(said.contains("refused: "), "{said}");
 }
 

@@ -19,5 +19,7 @@ mod every_call;
 mod memory;
 #[path = "fake-driver/cases/outlives.rs"]
 mod outlives;
+#[path = "fake-driver/cases/registrable.rs"]
+mod registrable;
 #[path = "fake-driver/cases/served.rs"]
 mod served;

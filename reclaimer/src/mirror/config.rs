@@ -60,6 +60,10 @@ pub struct GpuMirrorConfig {
     /// Seconds that pages stay registered after their last use, and cannot be freed unless the store needs the room; 0: until a load ends.
     #[serde(default = "default_pinned_seconds")]
     pub pinned_seconds: u64,
+    /// Whether pages of the stores are made writable for the moment in which they are registered with devices that register no read-only
+    /// pages; with `false` no object is opened for writing for that, and copies to such devices go through pinned buffers.
+    #[serde(default = "default_writable_registration")]
+    pub writable_registration: bool,
     /// Streams that copy to a device.
     #[serde(default = "default_streams")]
     pub streams: usize,
@@ -87,6 +91,10 @@ fn default_pinned_bytes() -> u64 {
 
 fn default_pinned_seconds() -> u64 {
     DEFAULT_KEEP_PINNED.as_secs()
+}
+
+fn default_writable_registration() -> bool {
+    true
 }
 
 fn default_streams() -> usize {
@@ -143,6 +151,10 @@ impl GpuMirrorConfig {
             ("group_bytes", self.group_bytes == new.group_bytes),
             ("pinned_bytes", self.pinned_bytes == new.pinned_bytes),
             ("pinned_seconds", self.pinned_seconds == new.pinned_seconds),
+            (
+                "writable_registration",
+                self.writable_registration == new.writable_registration,
+            ),
             ("streams", self.streams == new.streams),
         ];
         let changed = fields.into_iter().filter(|(_, same)| !same);

@@ -115,5 +115,6 @@ fn server_config(config: &GpuMirrorConfig) -> ServerConfig {
         executor: ExecutorConfig::default(),
         limits: config.limits(),
         keep_pinned: Duration::from_secs(config.pinned_seconds),
+        writable_registration: config.writable_registration,
     }
 }

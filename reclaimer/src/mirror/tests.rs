@@ -57,6 +57,9 @@ fn fields_have_defaults_and_bounds() {
     assert_eq!((least.group_bytes, least.streams), (None, 2));
     assert_eq!((least.pinned_bytes, least.pinned_seconds), (16 << 30, 60));
     assert_eq!((least.connections, least.connections_per_user), (1024, 256));
+    assert!(least.writable_registration);
+    let off = config("device_bytes = 1000\nwritable_registration = false").unwrap();
+    assert!(!off.writable_registration);
     for (line, wrong) in [
         ("", "device_bytes"),
         ("device_bytes = 0", "device_bytes"),
@@ -221,8 +224,12 @@ fn quotas_and_limits_change_while_it_runs_and_the_rest_is_named() {
 
     new.streams = 3;
     new.device_bytes = 1;
+    new.writable_registration = false;
     let named = needs_restart(Some(&old), Some(&new)).unwrap();
-    assert_eq!(named, "gpu_mirror.device_bytes, gpu_mirror.streams");
+    assert_eq!(
+        named,
+        "gpu_mirror.device_bytes, gpu_mirror.writable_registration, gpu_mirror.streams"
+    );
     let table = needs_restart(Some(&old), None);
     assert_eq!(table.as_deref(), Some("gpu_mirror"));
     assert_eq!(needs_restart(None, None), None);

@@ -62,3 +62,38 @@ fn products_and_families_keep_the_rules_of_the_driver() {
     let misuse = std::fs::read_to_string(state.path().join("misuse"));
     assert!(misuse.is_err(), "{misuse:?}");
 }
+
+/// The driver registers no read-only pages, so they are writable while it registers them, as in the server.
+#[test]
+fn transfers_register_pages_as_the_server_does() {
+    let (site, driver) = (Site::new(), tempfile::tempdir().unwrap());
+    build(driver.path());
+    let state = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mut command = site.command();
+    command.args(["--bytes=8M", "--chunk-bytes=2M", "--rounds=1", "--json"]);
+    command.args(["--processes=2", "--only=transfers"]);
+    command
+        .env("LD_LIBRARY_PATH", driver.path())
+        .env("FAKE_CUDA_STATE", state.path())
+        .env("FAKE_CUDA_MEMORY_MIB", "16384");
+    let report = run(&mut command).expect(0).json();
+    let measure = &report["measures"][0];
+    assert_eq!(measure["outcome"], "measured", "{measure}");
+    let notes = measure["notes"].to_string();
+    assert_eq!(
+        notes.contains("came from registered pages"),
+        !can_open_for_writing(driver.path()),
+        "{notes}"
+    );
+    let misuse = std::fs::read_to_string(state.path().join("misuse"));
+    assert!(misuse.is_err(), "{misuse:?}");
+}
+
+/// Whether this user may write to files of mode 0444, such as objects: only then are pages registered.
+fn can_open_for_writing(folder: &Path) -> bool {
+    let path = folder.join("like an object");
+    std::fs::write(&path, "").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o444);
+    std::fs::set_permissions(&path, mode).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).is_ok()
+}

@@ -16,6 +16,7 @@ mod plan;
 mod progress;
 mod registrar;
 mod staging;
+mod store_pages;
 
 #[cfg(test)]
 mod tests;
@@ -27,3 +28,4 @@ pub use measure::{DEFAULT_SIZES, measure};
 pub use plan::{DEFAULT_GROUP_BYTES, Group, Piece, TransferPlan};
 pub use progress::Progress;
 pub use registrar::{Registrar, Uses};
+pub use store_pages::StorePages;

@@ -1,6 +1,7 @@
 //! Host memory that stays where it is while a device reads it.
 
 use std::fmt;
+use std::io;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -11,6 +12,13 @@ use super::bounds::check_inside;
 pub trait HostBytes: Send + Sync {
     /// The bytes, for as long as the owner lives.
     fn bytes(&self) -> &[u8];
+
+    /// Runs `run` once, while a driver that does not take read-only pages can register these, as far as their owner can bring that
+    /// about; what it did for that is undone when this returns. An error says that `run` did not run, or that it could not be undone.
+    fn while_registrable(&self, run: &mut dyn FnMut()) -> io::Result<()> {
+        run();
+        Ok(())
+    }
 }
 
 impl<T: Deref<Target = [u8]> + Send + Sync> HostBytes for T {
@@ -55,6 +63,15 @@ impl HostSlice {
     /// All bytes of the owner that this is a part of.
     pub fn owner_bytes(&self) -> &[u8] {
         self.owner.bytes()
+    }
+
+    /// [`HostBytes::while_registrable`] of the owner, with what `run` returns.
+    pub fn while_registrable<R>(&self, run: impl FnOnce() -> R) -> io::Result<R> {
+        let (mut run, mut result) = (Some(run), None);
+        self.owner.while_registrable(&mut || {
+            result = run.take().map(|run| run());
+        })?;
+        result.ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
     /// The owner, as a slice of all its bytes.

@@ -74,6 +74,9 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// How long the store's pages stay registered with the driver after their last use, and so referenced. Zero: until the load ends.
     pub keep_pinned: Duration,
+    /// Where a device registers no read-only pages: open objects for writing and make their pages writable while the driver registers
+    /// them. Nothing is written. Otherwise copies to such a device go through pinned buffers.
+    pub writable_registration: bool,
 }
 
 impl Default for ServerConfig {
@@ -83,6 +86,7 @@ impl Default for ServerConfig {
             executor: ExecutorConfig::default(),
             limits: Limits::default(),
             keep_pinned: DEFAULT_KEEP_PINNED,
+            writable_registration: true,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What all threads of a server share.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -19,6 +20,7 @@ use crate::residency::{ClientId, DeviceId, Refusal, TenantId};
 #[derive(Debug)]
 pub(super) struct Core<D: DeviceMemory> {
     limits: RwLock<Limits>,
+    writable_registration: bool,
     pub metrics: Metrics,
     pub gate: Arc<Gate>,
     /// Held while a manifest is read: at most one is in memory, however many clients ask.
@@ -31,6 +33,7 @@ impl<D: DeviceMemory> Core<D> {
     pub fn new(config: &ServerConfig, state: State<D>) -> Self {
         Self {
             limits: RwLock::new(config.limits),
+            writable_registration: config.writable_registration,
             metrics: Metrics::default(),
             gate: Arc::default(),
             manifests: Mutex::default(),
@@ -64,6 +67,17 @@ impl<D: DeviceMemory> Core<D> {
         let mut devices = state.devices.iter();
         let found = devices.find(|(_, slot)| slot.uuid == uuid);
         found.map(|(id, _)| *id)
+    }
+
+    /// Devices for which objects are mapped so that their pages can be made writable while the driver registers them.
+    pub fn registrable_devices(&self) -> BTreeSet<DeviceId> {
+        if !self.writable_registration {
+            return BTreeSet::new();
+        }
+        let state = self.state();
+        let devices = state.devices.iter();
+        let wanted = devices.filter(|(_, slot)| !slot.device.capabilities().registers_read_only);
+        wanted.map(|(id, _)| *id).collect()
     }
 
     pub fn admit(&self, ask: &Ask<'_>) -> Result<Held, Refusal> {

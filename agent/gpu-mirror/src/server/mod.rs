@@ -155,7 +155,8 @@ impl<D: DeviceMemory + 'static> Server<D> {
         quota_bytes: Option<u64>,
         path: &Path,
     ) -> Result<(), ServerError> {
-        let tenant = Arc::new(Tenant::new(tenant, store)?);
+        let registrable = self.core.registrable_devices();
+        let tenant = Arc::new(Tenant::new(tenant, store, registrable)?);
         let bound = Bound::new(path)?;
         let stop = Bell::new().map_err(|source| ServerError::Start {
             action: "make a bell",

@@ -1,6 +1,6 @@
 //! Mappings of a store that outlive a load, because the driver still has them registered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -17,6 +17,8 @@ const FEW: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Pool {
     store: Arc<Store>,
+    /// Devices that register only pages which were mapped for that.
+    registrable: BTreeSet<DeviceId>,
     known: Mutex<Known>,
     closed: AtomicBool,
 }
@@ -30,9 +32,11 @@ struct Known {
 }
 
 impl Pool {
-    pub fn new(store: Arc<Store>) -> Self {
+    /// `registrable` are devices that register no read-only pages. For all others objects are not even opened for writing.
+    pub fn new(store: Arc<Store>, registrable: BTreeSet<DeviceId>) -> Self {
         Self {
             store,
+            registrable,
             known: Mutex::default(),
             closed: AtomicBool::new(false),
         }
@@ -52,9 +56,17 @@ impl Pool {
         alive.find(|mapping| self.store.is_current(object, mapping))
     }
 
-    /// Maps an object anew.
-    pub fn map(&self, object: &ObjectRef) -> Option<Arc<Mapping>> {
-        let found = self.store.map(object, Access::ReadOnly);
+    /// Maps an object anew, for copies to this device, or to any.
+    pub fn map(&self, object: &ObjectRef, on: Option<DeviceId>) -> Option<Arc<Mapping>> {
+        let registrable = on.map_or(!self.registrable.is_empty(), |device| {
+            self.registrable.contains(&device)
+        });
+        let access = if registrable {
+            Access::Registrable
+        } else {
+            Access::ReadOnly
+        };
+        let found = self.store.map(object, access);
         let found = found.unwrap_or_else(|error| {
             tracing::warn!(%error, "an object cannot be copied to a device");
             None

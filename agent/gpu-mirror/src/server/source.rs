@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tetris_store_layout::{Mapping, ObjectId, ObjectRef};
 
 use super::pool::Pool;
+use crate::copy::StorePages;
 use crate::memory::HostSlice;
 use crate::protocol::{Reason, Refused};
 use crate::residency::{DeviceId, Part};
@@ -71,7 +72,7 @@ impl Sources {
         let found = self.objects.get(id).and_then(|object| {
             let kept = self.pool.find(object, None);
             let kept = kept.map(|mapping| (mapping, Made::Elsewhere));
-            kept.or_else(|| Some((self.pool.map(object)?, Made::Here)))
+            kept.or_else(|| Some((self.pool.map(object, None)?, Made::Here)))
         });
         let Some((mapping, made)) = found else {
             return false;
@@ -87,7 +88,7 @@ impl Sources {
         if let Some(source) = &found
             && source.made == Made::For(device)
         {
-            return Some(HostSlice::whole(Arc::clone(&source.mapping) as _));
+            return Some(slice(&source.mapping));
         }
         let object = self.objects.get(id)?;
         let mapping = match (self.pool.find(object, Some(device)), found) {
@@ -95,15 +96,15 @@ impl Sources {
             (None, found) => {
                 let own = found.filter(|source| source.made == Made::Here);
                 let own = own.map(|source| source.mapping);
-                let new = own.or_else(|| self.pool.map(object))?;
+                let new = own.or_else(|| self.pool.map(object, Some(device)))?;
                 self.pool.note(*id, device, &new);
                 new
             }
         };
         let made = Made::For(device);
-        let slice = HostSlice::whole(Arc::clone(&mapping) as _);
+        let bytes = slice(&mapping);
         mapped.insert(*id, Source { mapping, made });
-        Some(slice)
+        Some(bytes)
     }
 
     /// Maps `parts`, or says what is missing.
@@ -125,4 +126,9 @@ impl Sources {
             ),
         })
     }
+}
+
+/// What is mapped, for copies.
+fn slice(mapping: &Arc<Mapping>) -> HostSlice {
+    HostSlice::whole(Arc::new(StorePages::new(Arc::clone(mapping))))
 }

@@ -1,5 +1,6 @@
 //! A tenant: a store, and the socket through which its clients come.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use tetris_store_layout::Store;
 
 use super::ServerError;
 use super::pool::Pool;
-use crate::residency::TenantId;
+use crate::residency::{DeviceId, TenantId};
 
 /// Whose clients come through a socket.
 #[derive(Debug)]
@@ -21,8 +22,12 @@ pub(super) struct Tenant {
 
 impl Tenant {
     /// A store's tenant. Nobody else may be able to cut the store's objects: a copy would read beyond their end, and the kernel
-    /// kills for that.
-    pub fn new(id: TenantId, store: Arc<Store>) -> Result<Self, ServerError> {
+    /// kills for that. `registrable`: see [`Pool::new`].
+    pub fn new(
+        id: TenantId,
+        store: Arc<Store>,
+        registrable: BTreeSet<DeviceId>,
+    ) -> Result<Self, ServerError> {
         let (found, expected) = (store.owner()?, geteuid().as_raw());
         if found != expected && found != 0 {
             return Err(ServerError::ForeignStore {
@@ -31,7 +36,7 @@ impl Tenant {
                 found,
             });
         }
-        let pool = Arc::new(Pool::new(Arc::clone(&store)));
+        let pool = Arc::new(Pool::new(Arc::clone(&store), registrable));
         Ok(Self { id, store, pool })
     }
 }

@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use tetris_gpu_mirror::conformance::{PeerReport, act_as_peer};
+use tetris_gpu_mirror::copy::StorePages;
 use tetris_gpu_mirror::memory::{
     DeviceMemory, Exported, HANDLE_BYTES, HostSlice, Mapped, Protection,
 };
@@ -118,6 +119,17 @@ pub fn store_pages_reach_the_device<D: DeviceMemory>(device: &D) {
         Err(error) => println!("not registered: {error}"),
     }
     assert!(registration.is_ok() || !device.capabilities().registers_read_only);
+    drop(registration);
+    // As the server maps it.
+    let access = StorePages::access(&device.capabilities());
+    let mapping = store.map(&published.object, access).unwrap().unwrap();
+    let access = mapping.access();
+    let from = HostSlice::whole(Arc::new(StorePages::new(Arc::new(mapping))));
+    let registration = device.register(from.clone());
+    match &registration {
+        Ok(_) => println!("the server's way: registered ({access:?})"),
+        Err(error) => println!("the server's way: refused ({access:?}): {error}"),
+    }
     let bytes = 2 * device.capabilities().granule_bytes;
     let chunk = device.create(bytes).unwrap();
     let range = device.reserve(bytes).unwrap();

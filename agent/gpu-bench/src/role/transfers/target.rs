@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tetris_gpu_mirror::arena::{Arena, ChunkId};
-use tetris_gpu_mirror::copy::{Executor, Report, TransferPlan};
+use tetris_gpu_mirror::copy::{Executor, Report, StorePages, TransferPlan};
 use tetris_gpu_mirror::memory::{HostSlice, Mapped, Protection};
 use tetris_gpu_mirror::residency::Copy;
-use tetris_store_layout::{Access, ObjectId, Store};
+use tetris_store_layout::{ObjectId, Store};
 
 use super::TransfersJob;
 use crate::BenchError;
@@ -46,11 +46,12 @@ impl<D: Backend> Target<D> {
         }
         let pinned = device.pinned(job.model.bytes() as usize)?;
         let stream = Mutex::new(device.stream()?);
+        let sources = sources(device.as_ref(), store, job)?;
         Ok(Self {
             device,
             plan,
             chunks,
-            sources: sources(store, job)?,
+            sources,
             pinned: HostSlice::whole(Arc::new(pinned)),
             stream,
         })
@@ -68,7 +69,7 @@ impl<D: Backend> Target<D> {
         store: &Store,
         job: &TransfersJob,
     ) -> Result<(), BenchError> {
-        let loaded = self.load_from(executor, &sources(store, job)?);
+        let loaded = self.load_from(executor, &sources(self.device.as_ref(), store, job)?);
         executor.unpin();
         loaded.map(|_| ())
     }
@@ -97,13 +98,19 @@ impl<D: Backend> Target<D> {
     }
 }
 
-/// The model's objects, mapped.
-fn sources(store: &Store, job: &TransfersJob) -> Result<BTreeMap<ObjectId, HostSlice>, BenchError> {
+/// The model's objects, mapped as the server maps them for this device.
+fn sources<D: Backend>(
+    device: &D,
+    store: &Store,
+    job: &TransfersJob,
+) -> Result<BTreeMap<ObjectId, HostSlice>, BenchError> {
+    let access = StorePages::access(&device.capabilities());
     let mut sources = BTreeMap::new();
     for tensor in &job.model.tensors {
-        let mapping = store.map(&tensor.object, Access::ReadOnly)?;
+        let mapping = store.map(&tensor.object, access)?;
         let mapping = mapping.ok_or(BenchError::NoObject(tensor.object.id))?;
-        sources.insert(tensor.object.id, HostSlice::whole(Arc::new(mapping)));
+        let pages = StorePages::new(Arc::new(mapping));
+        sources.insert(tensor.object.id, HostSlice::whole(Arc::new(pages)));
     }
     Ok(sources)
 }

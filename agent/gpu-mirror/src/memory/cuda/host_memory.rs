@@ -84,10 +84,11 @@ pub struct CudaRegistration {
 }
 
 impl CudaRegistration {
-    /// Pins all pages of `memory`. `read_only` is for memory that the processor may not write either.
+    /// Pins all pages of `memory`. `read_only`: the driver is told that the device only reads them; without, it takes only pages that the
+    /// processor may write at this moment.
     pub(super) fn new(
         context: &Arc<CudaContext>,
-        memory: HostSlice,
+        memory: &HostSlice,
         read_only: bool,
     ) -> Result<Self, MemoryError> {
         let bytes = memory.bytes();
@@ -108,13 +109,18 @@ impl CudaRegistration {
         let current = context.enter()?;
         // SAFETY: the pages are mapped as long as the owner of their bytes lives, and this value keeps the owner. The device is never told
         // to write there. The driver locks the pages that the bytes touch; it does not change them.
-        let code = unsafe { (current.driver.host_register)(start, len, flags) };
-        drop(current);
-        check(code, "register host memory")?;
-        Ok(Self {
-            context: Arc::clone(context),
-            memory,
-        })
+        let call = || unsafe { (current.driver.host_register)(start, len, flags) };
+        let register = || {
+            check(call(), "register host memory").map(|()| Self {
+                context: Arc::clone(context),
+                memory: memory.clone(),
+            })
+        };
+        if read_only {
+            return register();
+        }
+        let registered = memory.while_registrable(register);
+        registered.map_err(|error| MemoryError::io("make pages registrable", error))?
     }
 }
 

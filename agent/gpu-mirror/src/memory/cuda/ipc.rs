@@ -308,6 +308,6 @@ impl DeviceMemory for IpcDevice {
     }
 
     fn register(&self, memory: HostSlice) -> Result<CudaRegistration, MemoryError> {
-        CudaRegistration::new(&self.context, memory, self.registers_read_only)
+        CudaRegistration::new(&self.context, &memory, self.registers_read_only)
     }
 }

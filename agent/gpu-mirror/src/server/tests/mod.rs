@@ -1,6 +1,6 @@
 //! What a worker does, one job after the other, without its thread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -67,7 +67,7 @@ impl Fixture {
         let state = State::new(manager, BTreeMap::from([(DEVICE, slot)]));
         Self {
             _directory: directory,
-            pool: Arc::new(Pool::new(Arc::clone(&store))),
+            pool: Arc::new(Pool::new(Arc::clone(&store), BTreeSet::new())),
             store,
             device,
             core: Arc::new(Core::new(&ServerConfig::default(), state)),

@@ -181,3 +181,20 @@ fn a_load_for_a_tenant_that_has_left_keeps_nothing() {
     assert!(client.mailbox.take().complete);
     assert_eq!((fixture.uses(), fixture.pinned_bytes()), ((1, 0), 0));
 }
+
+#[test]
+fn objects_are_opened_for_writing_only_for_devices_that_need_it() {
+    let fixture = Fixture::new();
+    let object = fixture.object(1, 8);
+    let other = DeviceId(DEVICE.0 + 1);
+    let access = |pool: &Pool, on| pool.map(&object, on).unwrap().access();
+    assert_eq!(access(&fixture.pool, None), Access::ReadOnly);
+    assert_eq!(access(&fixture.pool, Some(DEVICE)), Access::ReadOnly);
+    let pool = Pool::new(Arc::clone(&fixture.store), BTreeSet::from([DEVICE]));
+    // Read-only as well where this user cannot open objects for writing.
+    let opened = fixture.store.map(&object, Access::Registrable);
+    let opened = opened.unwrap().unwrap().access();
+    assert_eq!(access(&pool, None), opened);
+    assert_eq!(access(&pool, Some(DEVICE)), opened);
+    assert_eq!(access(&pool, Some(other)), Access::ReadOnly);
+}

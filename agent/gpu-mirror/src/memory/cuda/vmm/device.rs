@@ -261,6 +261,6 @@ impl DeviceMemory for VmmDevice {
     }
 
     fn register(&self, memory: HostSlice) -> Result<CudaRegistration, MemoryError> {
-        CudaRegistration::new(&self.context, memory, self.registers_read_only)
+        CudaRegistration::new(&self.context, &memory, self.registers_read_only)
     }
 }
