@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -128,7 +129,10 @@ class Helper:
     def line(self) -> Any:
         """Its next line, in JSON. An empty one if it has ended."""
         assert self.process.stdout is not None
+        hangs = threading.Timer(HANGS_S, self.process.kill)
+        hangs.start()
         text = self.process.stdout.readline()
+        hangs.cancel()
         assert text, f"it ended with status {self.process.wait()}"
         return json.loads(text)
 

@@ -1,7 +1,7 @@
 //! Processes of a measure: this program once more.
 //!
 //! A child gets an [`Order`](crate::role::Order) as a line of JSON on standard input, and says what it has to say in lines of JSON on standard
-//! output ([`Said`]). After that every line on its input lets it go on. It ends when its input does, and the kernel
+//! output (`Said`). After that every line on its input lets it go on. It ends when its input does, and the kernel
 //! kills it when the thread that started it ends, so no child outlives its parent.
 //!
 //! The janitor is a child that the kernel does not kill: it removes the run's directory when its input ends.

@@ -1,6 +1,6 @@
 //! What the processes of a measure do.
 //!
-//! A role that a measure adds is a variant of [`Job`] and an arm of [`run`]; its code belongs into a module beside the measure's.
+//! A role that a measure adds is a variant of [`Job`] and an arm of `run`; its code belongs into a module beside the measure's.
 
 pub mod attach;
 pub mod hold;
