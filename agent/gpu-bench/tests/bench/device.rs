@@ -74,7 +74,7 @@ fn on_a_device_bars_are_judged_and_no_rule_of_the_driver_is_broken() {
 fn pages_that_cannot_be_registered_are_said_to_be_staged() {
     let (site, machine) = (Site::new(), Machine::new());
     let mut command = machine.command(site.command(), 20_000);
-    command.env("FAKE_CUDA_READ_ONLY_REGISTER", "0");
+    command.env("FAKE_CUDA_FAIL", "cuMemHostRegister_v2:801:1:1000000");
     arguments(&mut command).arg("--only=transfers");
     let report = run(&mut command).expect(0).json();
     let notes = &report["measures"][0]["notes"];
