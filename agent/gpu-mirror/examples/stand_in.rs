@@ -7,6 +7,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tetris_gpu_mirror::arena::ArenaConfig;
 use tetris_gpu_mirror::memory::host::HostDevice;
@@ -40,6 +41,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             arena,
             ..residency::Config::default()
         },
+        // Tests look at who references the store's objects, and the server is not to be one of them for long.
+        keep_pinned: Duration::ZERO,
         ..ServerConfig::default()
     };
     let server = Server::start(vec![device], &config)?;
