@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
+use nix::unistd::ftruncate;
 
 use crate::crash;
 use crate::error::{IoError, MapError, PublishError};
@@ -62,7 +63,7 @@ pub struct SegmentWriter<'staging> {
 }
 
 impl Store {
-    /// Stages an object of `len` bytes (P1, P2).
+    /// Stages an object of `len` bytes (P1, P2a, P2b).
     ///
     /// # Errors
     /// [`PublishError::is_full`] when the store has no room for it.
@@ -71,8 +72,12 @@ impl Store {
         let path = self.path(Folder::Objects, "(new object)");
         let file = record::unnamed(self.folder(Folder::Objects), &path)?;
         crash::passed("P1");
-        allocate(&file, len).map_err(|error| IoError::new("allocate", &path, error))?;
-        crash::passed("P2");
+        let bytes = i64::try_from(len).map_err(|_| Errno::EFBIG);
+        let bytes = bytes.map_err(|error| IoError::new("allocate", &path, error))?;
+        retried(|| ftruncate(&file, bytes)).map_err(|error| IoError::new("size", &path, error))?;
+        crash::passed("P2a");
+        allocate(&file, bytes).map_err(|error| IoError::new("allocate", &path, error))?;
+        crash::passed("P2b");
         Ok(Staging {
             store: self,
             file,
@@ -192,11 +197,10 @@ impl Staging<'_> {
     }
 }
 
-/// P2. A kernel may let a signal undo what the interrupted call has allocated, and with a timer that ticks a
+/// P2b, for a file that has its length. A kernel may let a signal undo what the interrupted call has allocated, and with a timer that ticks a
 /// large object would never be allocated as a whole: then it is allocated piece by piece.
-fn allocate(file: &File, len: u64) -> Result<(), Errno> {
+fn allocate(file: &File, len: i64) -> Result<(), Errno> {
     const PIECE: i64 = 64 << 20;
-    let len = i64::try_from(len).map_err(|_| Errno::EFBIG)?;
     let allocate = |at, len| fallocate(file, FallocateFlags::empty(), at, len);
     if len == 0 {
         return Ok(());

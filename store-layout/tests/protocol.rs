@@ -109,7 +109,7 @@ fn dropping_a_staged_object_leaves_nothing() {
     let (dir, store) = new_store();
     let before = store.usage().unwrap();
     let staging = store.stage(64 << 20).unwrap();
-    assert!(store.usage().unwrap().free < before.free, "P2 allocates");
+    assert!(store.usage().unwrap().free < before.free, "P2b allocates");
     drop(staging);
     assert!(store.objects().unwrap().objects.is_empty());
     assert_eq!(

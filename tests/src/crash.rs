@@ -182,12 +182,10 @@ impl Crashes {
 
 /// The names of all steps of LAYOUT.md 5.1 to 5.4.
 pub fn step_names() -> BTreeSet<String> {
-    let numbered = [('P', 9), ('M', 5), ('R', 5)];
-    let names = numbered
-        .iter()
-        .flat_map(|&(letter, count)| (1..=count).map(move |number| format!("{letter}{number}")));
-    let records = ["P1", "P3", "P5", "P7", "unlinked"];
-    names
-        .chain(records.iter().map(|step| format!("record {step}")))
-        .collect()
+    let published = ["P1", "P2a", "P2b", "P3", "P4", "P5", "P6", "P7", "P8", "P9"];
+    let numbered = ['M', 'R'].map(|letter| (1..=5).map(move |number| format!("{letter}{number}")));
+    let records = ["P1", "P3", "P5", "P7", "unlinked"].map(|step| format!("record {step}"));
+    let published = published.map(str::to_owned).into_iter();
+    let names = published.chain(numbered.into_iter().flatten());
+    names.chain(records).collect()
 }

@@ -5,7 +5,8 @@
 #[expect(missing_docs, reason = "LAYOUT.md says what each of them is")]
 pub enum Step {
     P1,
-    P2,
+    P2a,
+    P2b,
     P3,
     P4,
     P5,
@@ -32,8 +33,8 @@ pub enum Step {
 }
 
 use Step::{
-    M1, M2, M3, M4, M5, P1, P2, P3, P4, P5, P6, P7, P8, P9, Q1, Q2, Q3, Q4, Q5, Q6, R1, R2, R3, R4,
-    R5,
+    M1, M2, M3, M4, M5, P1, P2a, P2b, P3, P4, P5, P6, P7, P8, P9, Q1, Q2, Q3, Q4, Q5, Q6, R1, R2,
+    R3, R4, R5,
 };
 
 /// Which protocol.
@@ -56,7 +57,7 @@ impl Protocol {
     /// Its steps in order. P3 is there twice: an object is written in several pieces.
     pub fn steps(self) -> &'static [Step] {
         match self {
-            Self::Publish => &[P1, P2, P3, P3, P4, P5, P6, P7, P8, P9],
+            Self::Publish => &[P1, P2a, P2b, P3, P3, P4, P5, P6, P7, P8, P9],
             Self::Map => &[M1, M2, M3, M4, M5],
             Self::Reclaim => &[R1, R2, R3, R4, R5],
             Self::Quarantine => &[Q1, Q2, Q3, Q4, Q5, Q6],

@@ -9,8 +9,8 @@ use tetris_protocol_model::invariants::{
 use tetris_protocol_model::model::{Model, mixes};
 use tetris_protocol_model::operation::Rules;
 use tetris_protocol_model::step::Step::{
-    M1, M2, M3, M4, M5, P1, P2, P3, P4, P5, P6, P7, P8, P9, Q1, Q2, Q3, Q4, Q5, Q6, R1, R2, R3, R4,
-    R5,
+    M1, M2, M3, M4, M5, P1, P2a, P2b, P3, P4, P5, P6, P7, P8, P9, Q1, Q2, Q3, Q4, Q5, Q6, R1, R2,
+    R3, R4, R5,
 };
 use tetris_protocol_model::step::{Protocol, Step, Steps};
 use tetris_protocol_model::variant::Variant;
@@ -45,15 +45,21 @@ const NEEDED: [(Step, &str); 24] = [
 ];
 
 /// Steps that no invariant needs, and why they are there.
-const USEFUL: [(Step, &str); 1] = [(
-    P2,
-    "P3 allocates as well; P2 makes a full store known before anything is read",
-)];
+const USEFUL: [(Step, &str); 2] = [
+    (
+        P2a,
+        "P2b sets the length as well; before Linux 6.12 it then allocates small pages",
+    ),
+    (
+        P2b,
+        "P3 allocates as well; P2b makes a full store known before anything is read",
+    ),
+];
 
 /// Steps behind others instead of in their place, and what breaks.
 const MOVED: [(Step, Step, &str); 15] = [
-    (P7, P2, BYTES),
-    (P7, P2, SEALED),
+    (P7, P2b, BYTES),
+    (P7, P2b, SEALED),
     (P4, P7, BYTES),
     (P5, P7, MODE),
     (P6, P7, SHARED),
