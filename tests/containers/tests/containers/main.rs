@@ -1,5 +1,7 @@
 //! The daemon in a container, and pods in others. Needs root and a Docker daemon (tests/docker.sh); what is left out says so.
 
+#[path = "../../../../reclaimer/tests/shared/api.rs"]
+mod api;
 mod broker_down;
 mod cgroup;
 mod docker;
