@@ -34,11 +34,12 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Who may depend directly on which packages of this workspace, besides the store's layout.
-const MAY: [(&str, &[&str]); 18] = [
+const MAY: [(&str, &[&str]); 19] = [
     ("tetris-store-layout", &[]),
     ("tetris-agent", &["tetris-gpu-bench", "tetris-gpu-mirror"]),
     ("tetris-python", &["tetris-agent"]),
-    ("tetris-gpu-mirror", &[]),
+    ("tetris-closer", &[]),
+    ("tetris-gpu-mirror", &["tetris-closer"]),
     ("tetris-gpu-bench", &["tetris-gpu-mirror"]),
     ("tetris-reclaimer-core", &[]),
     (
@@ -48,6 +49,7 @@ const MAY: [(&str, &[&str]); 18] = [
             "tetris-gpu-mirror",
             "tetris-agent",
             "tetris-tls-roots",
+            "tetris-closer",
         ],
     ),
     ("tetris-scaler-core", &[]),

@@ -10,6 +10,7 @@ mod choosing;
 mod fixture;
 mod gone;
 mod kubelet;
+mod lingering;
 mod process;
 mod propagation;
 mod registration;

@@ -25,19 +25,19 @@ use crate::fixture::{Host, PATIENCE, call_at, request};
 
 const MIB: u64 = 1 << 20;
 
-struct Daemon {
+pub struct Daemon {
     child: Child,
     log: PathBuf,
 }
 
 /// A cluster whose API server is reached over HTTP, as long as this is there.
-struct Cluster {
-    api: Api,
+pub struct Cluster {
+    pub api: Api,
     _runtime: Runtime,
 }
 
 impl Cluster {
-    fn start(host: &Host) -> Self {
+    pub fn start(host: &Host) -> Self {
         let (api, runtime) = (Api::new(), Runtime::new().unwrap());
         let server = runtime.block_on(api.serve());
         let kubeconfig = host.kubelet().with_file_name("kubeconfig");
@@ -54,7 +54,7 @@ impl Cluster {
 }
 
 impl Daemon {
-    fn start(config: &Path) -> Self {
+    pub fn start(config: &Path) -> Self {
         let log = config.with_extension("log");
         let child = Command::new(env!("CARGO_BIN_EXE_tetris-reclaimer"))
             .env("KUBECONFIG", config.with_file_name("kubeconfig"))
@@ -68,11 +68,11 @@ impl Daemon {
         Self { child, log }
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
 
-    fn eventually(&mut self, what: &str, mut holds: impl FnMut(&str) -> bool) {
+    pub fn eventually(&mut self, what: &str, mut holds: impl FnMut(&str) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !holds(&self.log()) {
             let ended = self.child.try_wait().unwrap();
@@ -82,17 +82,22 @@ impl Daemon {
         }
     }
 
-    fn serves(&mut self, host: &Host) {
+    pub fn serves(&mut self, host: &Host) {
         let socket = host.config().registration_socket();
         self.eventually("the kubelet's socket", |_| {
             std::os::unix::net::UnixStream::connect(&socket).is_ok()
         });
     }
 
-    fn page(&self, path: &str) -> String {
+    /// Where it serves HTTP.
+    pub fn address(&self) -> String {
         let log = self.log();
         let address = log.split("address=").nth(1).expect(&log);
-        let mut stream = TcpStream::connect(address.lines().next().unwrap().trim()).unwrap();
+        address.lines().next().unwrap().trim().to_owned()
+    }
+
+    fn page(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.address()).unwrap();
         let request =
             format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
@@ -102,7 +107,7 @@ impl Daemon {
     }
 
     /// Waits for an answer: at first no pass has ended, and a registration takes effect after it was acknowledged.
-    fn answers_readyz(&self, expected: &str) {
+    pub fn answers_readyz(&self, expected: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let answer = self.page("/readyz");
@@ -118,7 +123,7 @@ impl Daemon {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
-    fn stop(mut self) {
+    pub fn stop(mut self) {
         self.signal(Signal::SIGTERM);
         let ended = self.child.wait().unwrap();
         assert!(ended.success(), "{ended}: {}", self.log());
@@ -132,7 +137,7 @@ impl Drop for Daemon {
     }
 }
 
-fn configure(host: &Host, mount: &str) -> PathBuf {
+pub fn configure(host: &Host, mount: &str) -> PathBuf {
     let path = host.kubelet().with_file_name("node.toml");
     let stores = host.tmpfs().join("stores");
     let text = format!(
@@ -147,13 +152,13 @@ fn configure(host: &Host, mount: &str) -> PathBuf {
     path
 }
 
-fn publish(host: &Host, target: &Path, namespace: &str) -> Result<(), Status> {
+pub fn publish(host: &Host, target: &Path, namespace: &str) -> Result<(), Status> {
     let method = "/csi.v1.Node/NodePublishVolume";
     let socket = host.config().socket();
     call_at::<_, NodePublishVolumeResponse>(socket, method, request(target, namespace)).map(drop)
 }
 
-fn register(host: &Host) {
+pub fn register(host: &Host) {
     let status = RegistrationStatus {
         plugin_registered: true,
         error: String::new(),
@@ -172,7 +177,7 @@ fn unpublish(host: &Host, target: &Path) {
     call_at::<_, NodeUnpublishVolumeResponse>(host.config().socket(), method, request).unwrap();
 }
 
-fn model_file(dir: &Path) -> PathBuf {
+pub fn model_file(dir: &Path) -> PathBuf {
     let path = dir.join("model.safetensors");
     let len = 3 * MIB;
     let header = format!(r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);
