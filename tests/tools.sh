@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
-# Installs what tests use beside Rust and Python, where that is possible: strace, which injects faults into system calls, and
-# Prometheus, whose answers the scaler reads. A test that lacks its tool prints SKIPPED.
+# Installs what tests use beside Rust and Python, where that is possible: strace, which injects faults into system calls;
+# Prometheus, whose answers the scaler reads; and what makes squashfs, erofs and ext4 images. A test that lacks its tool prints SKIPPED.
 set -euo pipefail
 
+# Programs, and the packages that have them.
+declare -A package=([strace]=strace [prometheus]=prometheus [mksquashfs]=squashfs-tools [mkfs.erofs]=erofs-utils [mkfs.ext4]=e2fsprogs
+    [debugfs]=e2fsprogs [losetup]=mount)
 missing=()
-for tool in strace prometheus; do command -v "$tool" >/dev/null || missing+=("$tool"); done
+for tool in "${!package[@]}"; do
+    command -v "$tool" >/dev/null || [ -x "/usr/sbin/$tool" ] || missing+=("${package[$tool]}")
+done
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
     echo "not installed: ${missing[*]} (needs root and apt-get)" >&2

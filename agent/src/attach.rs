@@ -1,12 +1,12 @@
-//! Attaching a file that is known: map its objects, read nothing.
+//! Attaching a file that is known: map its objects, and compare some of it with them.
 
 use std::convert::Infallible;
 
 use tetris_store_layout::{
-    Access, IdentityBy, IdentityKey, Manifest, ManifestId, MapError, Mapping, ObjectRef, Outcome,
-    Store,
+    Access, Manifest, ManifestId, ManifestKind, MapError, Mapping, ObjectRef, Outcome, Store,
 };
 
+use crate::compare;
 use crate::load::{Loader, PipelineOf};
 use crate::map_limit::{GIVE_BACK, MapLimit};
 use crate::model::Part;
@@ -71,6 +71,16 @@ pub(crate) fn attach(
         .zip(mapped)
         .map(|(&object, mapping)| Hashed { object, mapping })
         .collect();
+    if recognised.is_compared() {
+        let object = |index: u32| {
+            let (mapping, _) = hashed.get(index as usize)?.mapping.as_ref()?;
+            Some(&**mapping)
+        };
+        if !compare::agrees(source, &manifest, object)? {
+            disown(store, source, manifest.kind, recognised);
+            return Ok(None);
+        }
+    }
     let mut refused = limit.reason();
     let missing = hashed.iter().any(|hashed| hashed.mapping.is_none());
     if missing && !limit.is_met() && if_missing == Missing::Leave {
@@ -80,7 +90,7 @@ pub(crate) fn attach(
         match publish_missing(loader, source, store, &manifest, &mut hashed, &mut report)? {
             Published::Agrees { reason } => refused = reason,
             Published::Differs => {
-                disown(store, source, &manifest, recognised);
+                disown(store, source, manifest.kind, recognised);
                 return Ok(None);
             }
         }
@@ -155,20 +165,18 @@ fn publish_missing(
 }
 
 /// A binding that proved wrong must not mislead the next load.
-fn disown(store: &Store, source: &Source, manifest: &Manifest, recognised: Recognised) {
+pub(crate) fn disown(store: &Store, source: &Source, kind: ManifestKind, recognised: Recognised) {
     tracing::warn!(
         path = %source.path().display(),
         how = recognised.name(),
         "the file was recognised wrongly and is hashed"
     );
-    if recognised == Recognised::ByStat {
-        let key = IdentityKey {
-            kind: manifest.kind,
-            by: IdentityBy::Stat(*source.identity()),
-        };
-        if let Err(error) = store.unbind(&key) {
-            tracing::warn!(%error, "a wrong identity stays in the store");
-        }
+    if recognised == Recognised::ByStat
+        && store.is_writable()
+        && let Some(key) = source.stat_key(kind)
+        && let Err(error) = store.unbind(&key)
+    {
+        tracing::warn!(%error, "a wrong identity stays in the store");
     }
 }
 

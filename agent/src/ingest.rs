@@ -11,16 +11,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tetris_store_layout::{
-    Access, FileIdentity, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, Mapping,
-    ObjectRef, PublishError, RecordUse, Store,
+    Access, FileIdentity, Manifest, ManifestId, ManifestKind, Mapping, ObjectRef, PublishError,
+    RecordUse, Store,
 };
 use thiserror::Error;
 
-use crate::attach::map_all;
+use crate::attach::{disown, map_all};
+use crate::compare;
 use crate::error::LoadError;
 use crate::header::LENGTH_FIELD_LEN;
 use crate::map_limit::MapLimit;
 use crate::pipeline::Pipeline;
+use crate::report::Recognised;
 use crate::source::{Failure, Source};
 use crate::unknown::FileRead;
 
@@ -43,8 +45,6 @@ pub struct Ingest<'a> {
     pub kind: ManifestKind,
     /// What the file was found to be.
     pub identity: FileIdentity,
-    /// Whether its identity may be bound: whether the kernel, and nobody else, says what it is.
-    pub bind: bool,
     /// Threads that read and hash.
     pub threads: NonZeroUsize,
     /// The most tensors.
@@ -55,6 +55,14 @@ pub struct Ingest<'a> {
     pub make_room: &'a (dyn Fn(u64) -> bool + Sync),
     /// Called before the records of a file are written, with what they will take; `true` when they may be.
     pub admit_records: &'a (dyn Fn(RecordUse) -> bool + Sync),
+}
+
+/// What a file is known to consist of.
+struct Known {
+    id: ManifestId,
+    objects: Vec<ObjectRef>,
+    /// Those of the objects that are in the store.
+    mapped: Vec<Option<Mapping>>,
 }
 
 /// A file that is in the store, and referenced there while this lives.
@@ -186,9 +194,8 @@ impl Ingest<'_> {
     /// The objects of a file, and what its records will take.
     fn parts(&self, file: &File) -> Result<(Vec<ObjectRef>, RecordUse), IngestError> {
         let source = self.source(file)?;
-        if let Some((_, manifest)) = self.known_manifest() {
-            let objects = manifest.objects.iter().map(|entry| entry.object);
-            return Ok((objects.collect(), RecordUse::default()));
+        if let Some(known) = self.recognised(&source)? {
+            return Ok((known.objects, RecordUse::default()));
         }
         self.check_length(source.file())?;
         let read = self.file_read(&source)?;
@@ -214,46 +221,64 @@ impl Ingest<'_> {
 
     fn publish(&self, file: &File) -> Result<Published, IngestError> {
         let source = self.source(file)?;
-        if let Some(known) = self.known() {
+        // What no identity can tell stays unknown, and nobody waits for it.
+        let Some(key) = source.stat_key(self.kind) else {
+            return self.unknown(&source);
+        };
+        if let Some(known) = self.known(&source)? {
             return Ok(known);
         }
-        let key = self.key();
         let known = || matches!(self.store.look_up(&key), Ok(Some(_)));
         let give_up = || self.monitor.is_cancelled() || known();
         let lock = self.store.creation_lock(&key.id().0, WAIT, give_up);
         if (lock.is_some() || known())
-            && let Some(known) = self.known()
+            && let Some(known) = self.known(&source)?
         {
             return Ok(known);
         }
         self.unknown(&source)
     }
 
-    fn key(&self) -> IdentityKey {
-        IdentityKey {
-            kind: self.kind,
-            by: IdentityBy::Stat(self.identity),
+    /// The file as it is in the store, if all of it is.
+    fn known(&self, source: &Source) -> Result<Option<Published>, IngestError> {
+        let Some(known) = self.recognised(source)? else {
+            return Ok(None);
+        };
+        let references = known.mapped.into_iter().collect::<Option<_>>();
+        let published = references.map(|references| Published {
+            manifest: known.id,
+            bytes_read: 0,
+            _references: references,
+        });
+        if published.is_some() {
+            self.store.touch_manifest(known.id);
         }
+        Ok(published)
     }
 
-    /// The file as it is in the store, if all of it is.
-    fn known(&self) -> Option<Published> {
-        let (id, manifest) = self.known_manifest()?;
+    /// What the file is bound to, if that agrees with the file as far as it is in the store (INV-11).
+    fn recognised(&self, source: &Source) -> Result<Option<Known>, IngestError> {
+        let Some((id, manifest)) = self.bound(source) else {
+            return Ok(None);
+        };
         let objects: Vec<_> = manifest.objects.iter().map(|entry| entry.object).collect();
         let limit = MapLimit::default();
         let threads = self.threads.get();
         let mapped = map_all(self.store, &objects, Access::ReadOnly, threads, &limit);
-        let references = mapped.into_iter().collect::<Option<_>>()?;
-        self.store.touch_manifest(id);
-        Some(Published {
-            manifest: id,
-            bytes_read: 0,
-            _references: references,
-        })
+        let object = |index: u32| mapped.get(index as usize)?.as_deref();
+        if !compare::agrees(source, &manifest, object)? {
+            disown(self.store, source, self.kind, Recognised::ByStat);
+            return Ok(None);
+        }
+        Ok(Some(Known {
+            id,
+            objects,
+            mapped,
+        }))
     }
 
-    fn known_manifest(&self) -> Option<(ManifestId, Manifest)> {
-        let id = self.store.look_up(&self.key()).ok()??;
+    fn bound(&self, source: &Source) -> Option<(ManifestId, Manifest)> {
+        let id = self.store.look_up(&source.stat_key(self.kind)?).ok()??;
         Some((id, self.store.manifest(id).ok()??))
     }
 
@@ -285,7 +310,7 @@ impl Ingest<'_> {
     }
 
     fn unknown(&self, source: &Source) -> Result<Published, IngestError> {
-        let bindable = source.settle() && self.bind;
+        let settled = source.settle();
         self.check_length(source.file())?;
         let read = self.file_read(source)?;
         let run = self.pipeline(source, &read, Some(self.store)).run()?;
@@ -299,7 +324,7 @@ impl Ingest<'_> {
             return Err(IngestError::NotTaken(why));
         };
         source.require_unchanged()?;
-        let id = self.record(&manifest, bindable)?;
+        let id = self.record(source, &manifest, settled)?;
         Ok(Published {
             manifest: id,
             bytes_read: run.bytes_read,
@@ -307,7 +332,12 @@ impl Ingest<'_> {
         })
     }
 
-    fn record(&self, manifest: &Manifest, bindable: bool) -> Result<ManifestId, IngestError> {
+    fn record(
+        &self,
+        source: &Source,
+        manifest: &Manifest,
+        settled: bool,
+    ) -> Result<ManifestId, IngestError> {
         if manifest.objects.is_empty() {
             return Err(IngestError::Empty);
         }
@@ -317,7 +347,10 @@ impl Ingest<'_> {
             return Err(IngestError::NotTaken(why.to_owned()));
         }
         let id = self.with_room(|| self.store.publish_manifest(manifest))?;
-        if bindable && let Err(error) = self.with_room(|| self.store.bind(&self.key(), id)) {
+        if settled
+            && let Some(key) = source.stat_key(self.kind)
+            && let Err(error) = self.with_room(|| self.store.bind(&key, id))
+        {
             // The file is in the store, and will be read again the next time.
             tracing::debug!(%error, "identity not bound");
         }

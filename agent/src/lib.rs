@@ -38,6 +38,7 @@ mod threads;
 mod unknown;
 mod worker;
 
+pub mod compare;
 pub mod daemon;
 #[cfg(feature = "gpu")]
 pub mod device;

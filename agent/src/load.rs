@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::sync::Mutex;
 
-use tetris_store_layout::{IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, Store};
+use tetris_store_layout::{
+    Access, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, Store,
+};
 
-use crate::attach::{Found, Missing, attach};
+use crate::attach::{Found, Missing, attach, disown};
 use crate::backing::{Backing, Backings};
+use crate::compare;
 use crate::daemon::{Answers, Patience};
 use crate::error::{LoadError, NO_STORE};
 use crate::header::Header;
@@ -92,8 +95,10 @@ impl<'a> Loader<'a> {
         let again = || Source::open(path);
         retry(again()?, again, |source| {
             if let Some(store) = self.store.filter(|_| !self.options.ignore_identity) {
-                for (_, id) in Self::bound(source, kind, store) {
-                    if let Ok(Some(manifest)) = store.manifest(id) {
+                for (recognised, id) in Self::bound(source, kind, store) {
+                    if let Ok(Some(manifest)) = store.manifest(id)
+                        && Self::is_of(&manifest, source, store, recognised)?
+                    {
                         return Ok(manifest);
                     }
                 }
@@ -107,11 +112,11 @@ impl<'a> Loader<'a> {
                 && remember
                 && settled
                 && !manifest.objects.is_empty()
+                && let Some(key) = source.stat_key(kind)
             {
-                let by = IdentityBy::Stat(*source.identity());
                 let bound = store
                     .publish_manifest(&manifest)
-                    .and_then(|id| store.bind(&IdentityKey { kind, by }, id));
+                    .and_then(|id| store.bind(&key, id));
                 if let Err(error) = bound {
                     tracing::debug!(%error, "the file will be hashed again");
                 }
@@ -120,18 +125,36 @@ impl<'a> Loader<'a> {
         })
     }
 
+    /// Whether a manifest is the file's, as far as its objects are in the store: what is compared is as of a load (INV-11).
+    fn is_of(
+        manifest: &Manifest,
+        source: &Source,
+        store: &Store,
+        recognised: Recognised,
+    ) -> Result<bool, Failure> {
+        if !recognised.is_compared() {
+            return Ok(true);
+        }
+        let object = |index: u32| {
+            let entry = manifest.objects.get(index as usize)?;
+            let mapped = store.map(&entry.object, Access::ReadOnly);
+            mapped.ok().flatten()
+        };
+        let agrees = compare::agrees(source, manifest, object)?;
+        if !agrees {
+            disown(store, source, manifest.kind, recognised);
+        }
+        Ok(agrees)
+    }
+
     fn load_shared(
         &self,
         source: &Source,
         kind: ManifestKind,
         store: &Store,
     ) -> Result<Part, Failure> {
-        let own = IdentityKey {
-            kind,
-            by: IdentityBy::Stat(*source.identity()),
-        };
         if self.options.ignore_identity {
-            return self.load_unknown(source, &own, store);
+            return self.load_unknown(source, kind, store);
         }
         if self.asks_broker(store) {
             if let Some(part) = self.load_known(source, kind, store, Missing::Leave)? {
@@ -145,14 +168,21 @@ impl<'a> Loader<'a> {
             return Ok(part);
         }
         // Others that load this file wait until it is known; the lock dies with its holder.
-        let known = || matches!(store.look_up(&own), Ok(Some(_)));
-        let lock = store.creation_lock(&own.id().0, self.options.wait, known);
-        if (lock.is_some() || known())
-            && let Some(part) = self.load_known(source, kind, store, Missing::Read)?
-        {
-            return Ok(part);
+        // What no identity can tell stays unknown, and nobody waits for it.
+        let mut lock = None;
+        let own = source.stat_key(kind);
+        if let Some(own) = own.or_else(|| blob_key(source, kind)) {
+            let known = || matches!(store.look_up(&own), Ok(Some(_)));
+            lock = store.creation_lock(&own.id().0, self.options.wait, known);
+            if (lock.is_some() || known())
+                && let Some(part) = self.load_known(source, kind, store, Missing::Read)?
+            {
+                return Ok(part);
+            }
         }
-        self.load_unknown(source, &own, store)
+        let part = self.load_unknown(source, kind, store);
+        drop(lock);
+        part
     }
 
     /// Attaches a file by the first identity that leads to a manifest that holds.
@@ -203,14 +233,11 @@ impl<'a> Loader<'a> {
         [Recognised::ByStat, Recognised::ByBlobName]
             .into_iter()
             .filter_map(move |recognised| {
-                let by = match recognised {
-                    Recognised::ByStat => IdentityBy::Stat(*source.identity()),
-                    _ => IdentityBy::Sha256 {
-                        digest: hub::blob_claim(source.path())?,
-                        size: source.identity().size,
-                    },
+                let key = match recognised {
+                    Recognised::ByStat => source.stat_key(kind),
+                    _ => blob_key(source, kind),
                 };
-                match store.look_up(&IdentityKey { kind, by }) {
+                match store.look_up(&key?) {
                     Ok(found) => Some((recognised, found?)),
                     Err(error) => {
                         tracing::warn!(%error, "identity ignored; the file is hashed again");
@@ -332,6 +359,14 @@ impl<'a> Loader<'a> {
             known_missing: false,
         }
     }
+}
+
+/// The identity that the name of a Hugging Face blob claims.
+fn blob_key(source: &Source, kind: ManifestKind) -> Option<IdentityKey> {
+    let digest = hub::blob_claim(source.path())?;
+    let size = source.identity().size;
+    let by = IdentityBy::Sha256 { digest, size };
+    Some(IdentityKey { kind, by })
 }
 
 /// A pipeline of a loader, ready to run.

@@ -5,13 +5,13 @@ use std::time::Duration;
 /// How a model file was recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Recognised {
-    /// This very file was loaded on this node before: nothing of it was read.
+    /// This very file was loaded on this node before: its header and 32 blocks were compared with the store.
     ByStat,
     /// By its name in a Hugging Face cache, the SHA-256 of its content: nothing of it was read.
     ByBlobName,
-    /// By the sidecar beside it: its header and 64 sampled blocks were read.
+    /// By the sidecar beside it: its header and 64 blocks were read, and 32 compared with the store.
     BySidecar,
-    /// By the node's daemon, which published it for this process: nothing of it was read here.
+    /// By the node's daemon, which published it for this process: its header and 32 blocks were compared here.
     Brokered,
     /// Not at all: every byte was read and hashed.
     ByHashing,
@@ -31,6 +31,11 @@ impl Recognised {
             Self::NotAtAll => "none",
         }
     }
+
+    /// Whether the file is compared with the objects before they stand for it (INV-11). A blob's name is taken at its word (LAYOUT.md 8).
+    pub(crate) fn is_compared(self) -> bool {
+        matches!(self, Self::ByStat | Self::BySidecar | Self::Brokered)
+    }
 }
 
 /// What a load did.
@@ -48,7 +53,7 @@ pub struct LoadReport {
     pub bytes_new: u64,
     /// Bytes in private memory, because the store could not take them.
     pub bytes_private: u64,
-    /// Bytes of tensor data read from the model file; a byte read twice counts twice.
+    /// Bytes of tensor data read from the model file to hash or to keep them; a byte read twice counts twice.
     pub bytes_read: u64,
     /// Why some bytes are private, if any are; with the answer of the node's daemon, if it made no room.
     pub private_reason: Option<String>,

@@ -1,9 +1,9 @@
 //! The sidecar beside a model: its manifest, and what it is valid for (LAYOUT.md 3.5).
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use tetris_store_layout::{DecodeError, Digest, FORMAT_VERSION, Manifest, ManifestKind};
@@ -62,15 +62,23 @@ pub fn write(path: &Path, manifest: &Manifest) -> Result<PathBuf, LoadError> {
 /// The manifest in the sidecar of `source`, if there is one and it is valid for the file.
 pub(crate) fn of(source: &Source) -> Result<Option<Manifest>, Failure> {
     let path = path_of(source.path());
-    // A FIFO would block until someone writes.
+    // A link may lead to another's file; a FIFO would block until someone writes.
     let opened = File::options()
         .read(true)
-        .custom_flags(nix::libc::O_NONBLOCK)
+        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
         .open(&path);
     let Ok(file) = opened else {
         return Ok(None);
     };
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+    let Some(metadata) = file.metadata().ok().filter(Metadata::is_file) else {
+        return Ok(None);
+    };
+    if !may_speak_for(metadata.uid(), source.owner()) {
+        let (expected, found) = (source.owner(), metadata.uid());
+        tracing::warn!(
+            path = %path.display(),
+            "sidecar ignored: expected the model's owner, user {expected}, or root to own it, found user {found}; remove it"
+        );
         return Ok(None);
     }
     let mut bytes = Vec::new();
@@ -88,6 +96,13 @@ pub(crate) fn of(source: &Source) -> Result<Option<Manifest>, Failure> {
             Ok(None)
         }
     }
+}
+
+/// Whether what `writer` says of a file of `owner` counts (LAYOUT.md 3.5).
+fn may_speak_for(writer: u32, owner: u32) -> bool {
+    /// In a user namespace, the number of all users who have none there.
+    const NOBODY: u32 = 65534;
+    writer == 0 || (writer == owner && writer != NOBODY)
 }
 
 struct Sidecar {
@@ -276,6 +291,21 @@ mod tests {
                 let (at, len) = *places.last().unwrap();
                 assert_eq!(at + len, size);
             }
+        }
+    }
+
+    #[test]
+    fn only_the_owner_and_root_speak_for_a_file() {
+        for (writer, owner, counts) in [
+            (1000, 1000, true),
+            (0, 1000, true),
+            (0, 0, true),
+            (1000, 0, false),
+            (1000, 1001, false),
+            (65534, 65534, false),
+            (0, 65534, true),
+        ] {
+            assert_eq!(may_speak_for(writer, owner), counts, "{writer} {owner}");
         }
     }
 

@@ -1,18 +1,20 @@
 //! A model file that is being read: opened once, read by position, watched for changes.
 
-use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{ErrorKind, IoSliceMut};
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nix::errno::Errno;
 use nix::libc;
-use nix::sys::statfs::fstatfs;
 use nix::unistd::{Whence, lseek};
-use tetris_store_layout::FileIdentity;
+use rustix::fs::{Advice, fadvise};
+use rustix::io::{ReadWriteFlags, preadv2};
+use tetris_store_layout::{FileIdentity, FileSystem, IdentityBy, IdentityKey, ManifestKind};
 
 use crate::error::LoadError;
 
@@ -39,6 +41,10 @@ pub(crate) struct Source {
     path: PathBuf,
     file: File,
     identity: FileIdentity,
+    /// User who owns the file.
+    owner: u32,
+    /// Its file system, when it was asked for; none where the file is not recognized by `stat`.
+    system: OnceLock<Option<FileSystem>>,
     /// Counts what is read, and can end it.
     monitor: Option<Arc<Monitor>>,
 }
@@ -90,12 +96,18 @@ impl Source {
         if !metadata.is_file() {
             return Err(LoadError::NotAFile { path: path.into() });
         }
-        Ok(Self {
-            path: path.into(),
+        Ok(Self::new(path.into(), file, &metadata, monitor))
+    }
+
+    fn new(path: PathBuf, file: File, metadata: &Metadata, monitor: Option<Arc<Monitor>>) -> Self {
+        Self {
+            path,
             file,
-            identity: FileIdentity::of(&metadata),
+            identity: FileIdentity::of(metadata),
+            owner: metadata.uid(),
+            system: OnceLock::new(),
             monitor,
-        })
+        }
     }
 
     /// The same open file, as it is now.
@@ -103,12 +115,8 @@ impl Source {
         let failed = |error| LoadError::io("stat", &self.path, error);
         let file = self.file.try_clone().map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        Ok(Self {
-            path: self.path.clone(),
-            file,
-            identity: FileIdentity::of(&metadata),
-            monitor: self.monitor.clone(),
-        })
+        let (path, monitor) = (self.path.clone(), self.monitor.clone());
+        Ok(Self::new(path, file, &metadata, monitor))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -122,6 +130,41 @@ impl Source {
     /// What the file was when it was opened.
     pub(crate) fn identity(&self) -> &FileIdentity {
         &self.identity
+    }
+
+    /// User who owned the file when it was opened.
+    pub(crate) fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// What `stat` says it is; `None` on a file system where that proves nothing (INV-10).
+    pub(crate) fn stat_key(&self, kind: ManifestKind) -> Option<IdentityKey> {
+        let system = self.system();
+        system.map(|system| IdentityKey {
+            kind,
+            by: IdentityBy::Stat {
+                file: self.identity,
+                system,
+            },
+        })
+    }
+
+    fn system(&self) -> Option<FileSystem> {
+        let found = || FileSystem::of(&self.file, &self.identity);
+        *self.system.get_or_init(found)
+    }
+
+    /// Fills `buffer` with the bytes at `offset` if they are in memory; `false` if they have to be read.
+    pub(crate) fn read_cached(&self, buffer: &mut [u8], offset: u64) -> bool {
+        let len = buffer.len();
+        let mut parts = [IoSliceMut::new(buffer)];
+        preadv2(&self.file, &mut parts, offset, ReadWriteFlags::NOWAIT) == Ok(len)
+    }
+
+    /// Has the kernel begin to read a part, and does not wait for it.
+    pub(crate) fn read_ahead(&self, range: Range<u64>) {
+        let len = NonZeroU64::new(range.end - range.start);
+        let _unsupported = fadvise(&self.file, range.start, len, Advice::WillNeed);
     }
 
     /// Fills `buffer` with the bytes at `offset`.
@@ -189,24 +232,7 @@ impl Source {
 
     /// How far apart two changes must be to give different ctimes (LAYOUT.md 8).
     fn granularity(&self) -> Duration {
-        /// Types of local file systems whose stamps have the resolution of the kernel's tick, 10 ms
-        /// at most: ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, zfs (statfs(2)).
-        const FINE: [i64; 7] = [
-            0xef53,
-            0x5846_5342,
-            0x9123_683e,
-            0x0102_1994,
-            0x794c_7630,
-            0xf2f5_2010,
-            0x2fc1_2fc1,
-        ];
-        let kind = loop {
-            match fstatfs(&self.file) {
-                Err(Errno::EINTR) => {}
-                done => break done,
-            }
-        };
-        let fine = kind.is_ok_and(|stat| FINE.contains(&stat.filesystem_type().0));
+        let fine = self.system().is_some();
         Duration::from_millis(if fine { 100 } else { 2_000 })
     }
 }

@@ -20,11 +20,11 @@ impl Loader<'_> {
     pub(crate) fn load_unknown(
         &self,
         source: &Source,
-        own: &IdentityKey,
+        kind: ManifestKind,
         store: &Store,
     ) -> Result<Part, Failure> {
-        let bindable = source.settle() && store.is_writable();
-        let read = FileRead::new(source, own.kind, self.options.thread_count())?;
+        let settled = source.settle();
+        let read = FileRead::new(source, kind, self.options.thread_count())?;
         let run = self.pipeline(source, &read.plan, Some(store)).run()?;
         let bytes_read = run.bytes_read;
         let (manifest, header) = read.into_manifest(&run);
@@ -39,16 +39,15 @@ impl Loader<'_> {
         // A file without tensor bytes has nothing to share, and its record would only take room.
         if store.is_writable() && !manifest.objects.is_empty() {
             let bound = store.publish_manifest(&manifest).and_then(|id| {
-                if bindable {
-                    store.bind(own, id)?;
-                    let loaded = Loaded {
-                        manifest: &manifest,
-                        header: &header,
-                        backings: &backings,
-                    };
-                    self.bind_blob_name(source, store, &loaded, id)?;
+                if settled && let Some(own) = source.stat_key(kind) {
+                    store.bind(&own, id)?;
                 }
-                Ok(())
+                let loaded = Loaded {
+                    manifest: &manifest,
+                    header: &header,
+                    backings: &backings,
+                };
+                self.bind_blob_name(source, store, &loaded, id)
             });
             if let Err(error) = bound {
                 tracing::warn!(%error, "the model will be hashed again");

@@ -195,6 +195,12 @@ pub enum DecodeError {
         /// The value computed.
         found: String,
     },
+    /// An identity record of a kind that is not used any more.
+    #[error("identity kind {found} is retired; `tetris gc` removes the record")]
+    Retired {
+        /// The kind.
+        found: u32,
+    },
     /// A field has a value that it cannot have.
     #[error("{field} is {found}, expected {expected}")]
     Field {

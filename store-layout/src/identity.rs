@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use crate::codec::{Reader, Writer, checked_by_crc};
 use crate::digest::{Digest, IdentityId, ManifestId};
 use crate::error::{DecodeError, PublishError, StoreError};
+use crate::file_system::FileSystem;
 use crate::manifest::ManifestKind;
 use crate::store::{Folder, Store};
 
@@ -54,7 +55,12 @@ pub struct IdentityKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IdentityBy {
     /// This very file was read before on this node.
-    Stat(FileIdentity),
+    Stat {
+        /// The file and its version.
+        file: FileIdentity,
+        /// The file system that it lies on.
+        system: FileSystem,
+    },
     /// SHA-256 and length of the content, as Hugging Face caches name it.
     Sha256 {
         /// The digest.
@@ -68,15 +74,20 @@ impl IdentityKey {
     fn encode(&self) -> (u32, [u8; KEY_LEN]) {
         let mut writer = Writer::default();
         let by = match &self.by {
-            IdentityBy::Stat(file) => {
-                writer.u64(file.dev);
+            IdentityBy::Stat { file, system } => {
+                writer.u32(system.magic);
+                // `FileSystem` exists only for devices of 32 bits.
+                writer.u32(file.dev as u32);
+                writer.u64(system.id);
+                writer.u64(system.instance);
                 writer.u64(file.ino);
                 writer.u64(file.size);
-                for time in [file.mtime, file.ctime] {
-                    writer.i64(time.0);
-                    writer.i64(time.1);
-                }
-                1
+                writer.i64(file.mtime.0);
+                writer.i64(file.ctime.0);
+                // Less than a thousand million.
+                writer.u32(file.mtime.1 as u32);
+                writer.u32(file.ctime.1 as u32);
+                5
             }
             IdentityBy::Sha256 { digest, size } => {
                 writer.put(digest);
@@ -84,9 +95,10 @@ impl IdentityKey {
                 2
             }
         };
-        let kind = match self.kind {
-            ManifestKind::Safetensors => by,
-            ManifestKind::File => by + 2,
+        let kind = match (self.kind, by) {
+            (ManifestKind::Safetensors, by) => by,
+            (ManifestKind::File, 5) => 6,
+            (ManifestKind::File, _) => 4,
         };
         let mut key = [0; KEY_LEN];
         for (to, from) in key.iter_mut().zip(writer.finish()) {
@@ -98,21 +110,17 @@ impl IdentityKey {
     fn decode(kind: u32, key: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(key, "identity key");
         let by = match kind {
-            1 | 3 => IdentityBy::Stat(FileIdentity {
-                dev: reader.u64()?,
-                ino: reader.u64()?,
-                size: reader.u64()?,
-                mtime: (reader.i64()?, reader.i64()?),
-                ctime: (reader.i64()?, reader.i64()?),
-            }),
+            5 | 6 => stat_of(&mut reader)?,
             2 | 4 => IdentityBy::Sha256 {
                 digest: reader.array()?,
                 size: reader.u64()?,
             },
-            other => return Err(DecodeError::field("identity kind", "1 to 4", other)),
+            // Stat without the file system: it proves nothing.
+            1 | 3 => return Err(DecodeError::Retired { found: kind }),
+            other => return Err(DecodeError::field("identity kind", "2, 4, 5 or 6", other)),
         };
         reader.reserved(reader.remaining())?;
-        let kind = if kind <= 2 {
+        let kind = if matches!(kind, 2 | 5) {
             ManifestKind::Safetensors
         } else {
             ManifestKind::File
@@ -128,6 +136,26 @@ impl IdentityKey {
         hasher.update(&key);
         IdentityId(Digest(*hasher.finalize().as_bytes()))
     }
+}
+
+fn stat_of(reader: &mut Reader<'_>) -> Result<IdentityBy, DecodeError> {
+    let magic = reader.u32()?;
+    let dev = u64::from(reader.u32()?);
+    let system = FileSystem {
+        magic,
+        id: reader.u64()?,
+        instance: reader.u64()?,
+    };
+    let (ino, size) = (reader.u64()?, reader.u64()?);
+    let (modified, changed) = (reader.i64()?, reader.i64()?);
+    let file = FileIdentity {
+        dev,
+        ino,
+        size,
+        mtime: (modified, i64::from(reader.u32()?)),
+        ctime: (changed, i64::from(reader.u32()?)),
+    };
+    Ok(IdentityBy::Stat { file, system })
 }
 
 pub(crate) fn encode_record(key: &IdentityKey, manifest: ManifestId) -> Vec<u8> {
@@ -204,13 +232,20 @@ mod tests {
 
     const STAT: IdentityKey = IdentityKey {
         kind: ManifestKind::Safetensors,
-        by: IdentityBy::Stat(FileIdentity {
-            dev: 1,
-            ino: 2,
-            size: 3,
-            mtime: (4, 5),
-            ctime: (-6, 7),
-        }),
+        by: IdentityBy::Stat {
+            file: FileIdentity {
+                dev: 1,
+                ino: 2,
+                size: 3,
+                mtime: (4, 5),
+                ctime: (-6, 7),
+            },
+            system: FileSystem {
+                magic: 8,
+                id: 9,
+                instance: 10,
+            },
+        },
     };
 
     #[test]
@@ -223,7 +258,10 @@ mod tests {
             },
         };
         let manifest = ManifestId::of(b"m");
-        for key in [STAT, sha] {
+        let [other_kind, other_sha] =
+            [(STAT, ManifestKind::File), (sha, ManifestKind::Safetensors)]
+                .map(|(key, kind)| IdentityKey { kind, ..key });
+        for key in [STAT, sha, other_kind, other_sha] {
             let bytes = encode_record(&key, manifest);
             assert_eq!(decode_record(&bytes), Ok((key, manifest)));
             for bit in 0..bytes.len() * 8 {
@@ -235,10 +273,73 @@ mod tests {
     }
 
     #[test]
-    fn golden_key_of_version_1() {
+    fn a_key_is_the_bytes_that_the_layout_says() {
+        let (kind, key) = STAT.encode();
+        let mut expected = Vec::new();
+        expected.extend([8u32, 1].map(u32::to_le_bytes).concat());
+        expected.extend([9u64, 10, 2, 3].map(u64::to_le_bytes).concat());
+        expected.extend([4i64, -6].map(i64::to_le_bytes).concat());
+        expected.extend([5u32, 7].map(u32::to_le_bytes).concat());
+        assert_eq!((kind, key.as_slice()), (5, expected.as_slice()));
+    }
+
+    #[test]
+    fn every_field_of_a_stat_identity_is_in_its_key() {
+        let IdentityBy::Stat { file, system } = STAT.by else {
+            unreachable!()
+        };
+        let changes: [fn(&mut FileIdentity, &mut FileSystem); 10] = [
+            |file, _| file.dev += 1,
+            |file, _| file.ino += 1,
+            |file, _| file.size += 1,
+            |file, _| file.mtime.0 += 1,
+            |file, _| file.mtime.1 += 1,
+            |file, _| file.ctime.0 += 1,
+            |file, _| file.ctime.1 += 1,
+            |_, system| system.magic += 1,
+            |_, system| system.id += 1,
+            |_, system| system.instance += 1,
+        ];
+        let mut ids = vec![STAT.id()];
+        for change in changes {
+            let (mut file, mut system) = (file, system);
+            change(&mut file, &mut system);
+            let by = IdentityBy::Stat { file, system };
+            ids.push(IdentityKey { by, ..STAT }.id());
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), changes.len() + 1);
+    }
+
+    #[test]
+    fn records_of_retired_kinds_are_refused() {
+        for kind in [1u32, 3] {
+            let mut bytes = encode_record(&STAT, ManifestId::of(b"m"));
+            bytes[12..16].copy_from_slice(&kind.to_le_bytes());
+            let crc = crc32fast::hash(&bytes[..124]);
+            bytes[124..].copy_from_slice(&crc.to_le_bytes());
+            let refused = Err(DecodeError::Retired { found: kind });
+            assert_eq!(decode_record(&bytes), refused);
+        }
+    }
+
+    #[test]
+    fn golden_keys_of_version_1() {
+        let sha = IdentityKey {
+            kind: ManifestKind::Safetensors,
+            by: IdentityBy::Sha256 {
+                digest: [3; 32],
+                size: 9,
+            },
+        };
+        let found = [STAT.id(), sha.id()].map(|id| id.to_string());
         assert_eq!(
-            STAT.id().to_string(),
-            "479fd6acdc2c9b01400150ffddb6679392d85856c2839a1abc0a0699890eab75"
+            found,
+            [
+                "95cd38d2dc392dfb95fd24e2a1be871212af101fed6f3222526c5060dd927a7f",
+                "4c946c85e464b71678bcd7aa3c5757276e486677e7a01c7a304397e4b99fe11c"
+            ]
         );
     }
 }

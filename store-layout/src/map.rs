@@ -89,7 +89,8 @@ impl Store {
             crash::passed("M3");
             let len = usize::try_from(object.len)
                 .map_err(|_| damaged(&path(), object, "more than the address space"))?;
-            let mapping = Mapping::of_locked_object(&file, len, access)
+            let inode = (stat.st_dev, stat.st_ino);
+            let mapping = Mapping::of_locked_object(&file, inode, len, access)
                 .map_err(|error| IoError::new("map", path(), error))?;
             crash::passed("M4");
             drop(file);

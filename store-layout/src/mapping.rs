@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 
 use memmap2::{Advice, Mmap, MmapMut, MmapOptions};
@@ -47,11 +46,15 @@ enum Map {
 }
 
 impl Mapping {
-    /// Maps `len` bytes of `file`, which must be a locked, sealed object of at least that length.
+    /// Maps `len` bytes of `file`, which must be a locked, sealed object of at least that length; `inode` is its device and inode.
     ///
     /// Called by `map.rs` alone, after steps M1 to M3 of LAYOUT.md 5.2. For [`Access::Registrable`] it must be open for writing.
-    pub(crate) fn of_locked_object(file: &File, len: usize, access: Access) -> io::Result<Self> {
-        let metadata = file.metadata()?;
+    pub(crate) fn of_locked_object(
+        file: &File,
+        inode: (u64, u64),
+        len: usize,
+        access: Access,
+    ) -> io::Result<Self> {
         let mut options = MmapOptions::new();
         // Copy-on-write needs no reservation: hardly any page will be copied, and reserving a whole
         // model per process would be refused where overcommit is strict.
@@ -74,8 +77,7 @@ impl Mapping {
                 Map::Registrable(unsafe { options.map(file) }?)
             }
         };
-        let file = (metadata.dev(), metadata.ino());
-        Ok(Self { map, file })
+        Ok(Self { map, file: inode })
     }
 
     /// Device and inode of the object's file.

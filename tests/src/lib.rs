@@ -7,6 +7,7 @@
 pub mod check;
 pub mod crash;
 pub mod faults;
+pub mod image;
 pub mod model;
 pub mod mount;
 pub mod pool;

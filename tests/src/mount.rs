@@ -7,10 +7,12 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
 
-/// A file system mounted on a temporary directory.
+/// A file system mounted on a directory.
 #[derive(Debug)]
 pub struct Mount {
-    dir: TempDir,
+    place: PathBuf,
+    /// The directory, where it is one of the mount's own.
+    own: Option<TempDir>,
 }
 
 impl Mount {
@@ -35,21 +37,60 @@ impl Mount {
         Ok(bind)
     }
 
+    /// What is on a block device, on `place`. Needs root.
+    pub fn device(
+        device: &Path,
+        kind: &str,
+        read_only: bool,
+        place: &Path,
+    ) -> anyhow::Result<Self> {
+        let mut flags = MsFlags::empty();
+        flags.set(MsFlags::MS_RDONLY, read_only);
+        Self::on(place, device, Some(kind), flags, None)
+            .with_context(|| format!("mount {} as {kind}", device.display()))
+    }
+
+    /// An overlay with `options`, on a directory of its own. Needs root.
+    pub fn overlay(options: &str) -> anyhow::Result<Self> {
+        Self::new("overlay", Some("overlay"), MsFlags::empty(), Some(options))
+            .with_context(|| format!("mount an overlay with {options}"))
+    }
+
+    /// What is at `path`, seen at `place` as well. Needs root.
+    pub fn bind(path: &Path, place: &Path) -> anyhow::Result<Self> {
+        Self::on(place, path, None, MsFlags::MS_BIND, None)
+    }
+
+    fn on(
+        place: &Path,
+        source: &Path,
+        kind: Option<&str>,
+        flags: MsFlags,
+        options: Option<&str>,
+    ) -> anyhow::Result<Self> {
+        own_namespace()?;
+        mount(Some(source), place, kind, flags, options)?;
+        Ok(Self {
+            place: place.to_owned(),
+            own: None,
+        })
+    }
+
     fn new(
         source: impl AsRef<Path>,
         kind: Option<&str>,
         flags: MsFlags,
         options: Option<&str>,
     ) -> anyhow::Result<Self> {
-        own_namespace()?;
         let dir = tempfile::tempdir()?;
-        mount(Some(source.as_ref()), dir.path(), kind, flags, options)?;
-        Ok(Self { dir })
+        let mut mounted = Self::on(dir.path(), source.as_ref(), kind, flags, options)?;
+        mounted.own = Some(dir);
+        Ok(mounted)
     }
 
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
-        self.dir.path()
+        &self.place
     }
 
     /// Makes the mount read-only from now on, or writable again.
@@ -69,7 +110,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let _ = umount2(self.dir.path(), MntFlags::MNT_DETACH);
+        let _ = umount2(&self.place, MntFlags::MNT_DETACH);
     }
 }
 

@@ -104,11 +104,13 @@ fn load_all(limits: impl IntoIterator<Item = Limit>, threads: &[usize]) {
 }
 
 fn id_of(scratch: &Scratch, name: &str) -> tetris_store_layout::IdentityId {
-    use tetris_store_layout::{FileIdentity, IdentityBy, IdentityKey, ManifestKind};
-    let metadata = std::fs::metadata(scratch.model(name)).unwrap();
+    use tetris_store_layout::{FileIdentity, FileSystem, IdentityBy, IdentityKey, ManifestKind};
+    let model = std::fs::File::open(scratch.model(name)).unwrap();
+    let file = FileIdentity::of(&model.metadata().unwrap());
+    let system = FileSystem::of(&model, &file).unwrap();
     let key = IdentityKey {
         kind: ManifestKind::Safetensors,
-        by: IdentityBy::Stat(FileIdentity::of(&metadata)),
+        by: IdentityBy::Stat { file, system },
     };
     key.id()
 }

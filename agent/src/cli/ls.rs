@@ -5,7 +5,9 @@ use std::time::SystemTime;
 use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::{ManifestKind, Store};
-use tetris_store_layout::{IdentityBy, IdentityKey, Manifest, ManifestId, ObjectEntry};
+use tetris_store_layout::{
+    DecodeError, IdentityBy, IdentityKey, Manifest, ManifestId, ObjectEntry,
+};
 
 use super::error::Result;
 use super::loading::kind_name;
@@ -211,6 +213,7 @@ fn identities(store: &Store, out: &mut Output) -> Result {
     for (id, bound) in store.identities()? {
         match bound {
             Ok((key, manifest)) => rows.push((id, key, manifest)),
+            Err(DecodeError::Retired { .. }) => {}
             Err(error) => output::warning(format_args!("identity {id} is damaged: {error}")),
         }
     }
@@ -252,8 +255,11 @@ fn identities(store: &Store, out: &mut Output) -> Result {
 
 fn identity_json(by: &IdentityBy) -> Value {
     match by {
-        IdentityBy::Stat(file) => json!({
+        IdentityBy::Stat { file, system } => json!({
             "stat": {
+                "file_system": format!("{:#x}", system.magic),
+                "fsid": format!("{:016x}", system.id),
+                "instance": format!("{:016x}", system.instance),
                 "dev": file.dev,
                 "ino": file.ino,
                 "bytes": file.size,
@@ -271,7 +277,7 @@ fn identity_json(by: &IdentityBy) -> Value {
 
 fn identity_text(by: &IdentityBy) -> (u64, String) {
     match by {
-        IdentityBy::Stat(file) => {
+        IdentityBy::Stat { file, .. } => {
             let (dev, ino) = (file.dev, file.ino);
             let (major, minor) = (nix::sys::stat::major(dev), nix::sys::stat::minor(dev));
             (file.size, format!("inode {ino} on device {major}:{minor}"))

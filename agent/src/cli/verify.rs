@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
-use tetris_store_layout::{Holders, ObjectEntry, ObjectRef, StoreError, Verified, VerifyDepth};
+use tetris_store_layout::{
+    DecodeError, Holders, ObjectEntry, ObjectRef, StoreError, Verified, VerifyDepth,
+};
 
 use super::error::{Error, Result};
 use super::exit::Code;
@@ -222,7 +224,10 @@ fn check_records(store: &Store, remove: bool, findings: &mut Findings) -> Result
     }
     for (id, bound) in store.identities()? {
         records += 1;
-        if let Err(fault) = bound {
+        // Never used again, and no damage.
+        if let Err(fault) = bound
+            && !matches!(fault, DecodeError::Retired { .. })
+        {
             let removed = remove_if(remove, || store.remove_identity(id));
             damage("identity", id.to_string(), fault.to_string(), removed)?;
         }

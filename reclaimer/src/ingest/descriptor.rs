@@ -5,9 +5,8 @@ use std::os::unix::fs::FileTypeExt;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
-use nix::sys::statfs::fstatfs;
 use tetris_agent::daemon::{IngestReason, IngestRefusal};
-use tetris_store_layout::FileIdentity;
+use tetris_store_layout::{FileIdentity, FileSystemType};
 
 use super::options::IngestOptions;
 use super::{Passed, Target, refusal};
@@ -15,7 +14,7 @@ use super::{Passed, Target, refusal};
 /// File systems of the kernel's own state (statfs(2), linux/magic.h): what their files say can depend on who reads them, and here
 /// that is the daemon. proc, sysfs, debugfs, tracefs, securityfs, configfs, cgroup 1 and 2, bpf, pstore, efivarfs, selinuxfs, devpts,
 /// binfmt_misc, nsfs.
-const PSEUDO: [i64; 15] = [
+const PSEUDO: [u32; 15] = [
     0x9fa0,
     0x6265_6572,
     0x6462_6720,
@@ -32,29 +31,12 @@ const PSEUDO: [i64; 15] = [
     0x4249_4e4d,
     0x6e73_6673,
 ];
-/// Local ones, which answer: ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, zfs, squashfs, erofs.
-const LOCAL: [i64; 9] = [
-    0xef53,
-    0x5846_5342,
-    0x9123_683e,
-    0x0102_1994,
-    0x794c_7630,
-    0xf2f5_2010,
-    0x2fc1_2fc1,
-    0x7371_7368,
-    0xe0f5_e1e2,
-];
-/// A process answers for its files, and can say what it likes about them.
-const FUSE: i64 = 0x6573_5546;
-
 /// A file that may be read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Checked {
     pub(super) identity: FileIdentity,
     /// Whether its file system answers in time.
     pub(super) local: bool,
-    /// Whether the kernel says what it is, so that its identity may be bound.
-    pub(super) bind: bool,
 }
 
 /// Looks at a descriptor. Nothing of the file is read.
@@ -87,19 +69,18 @@ pub(super) fn inspect(
         let text = format!("the passed descriptor is {found}, expected a regular file");
         return Err(refusal(IngestReason::NOT_A_FILE, text));
     }
-    let system = fstatfs(&passed.file).map_err(|error| failed(error.into()))?;
-    let system = system.filesystem_type().0;
-    if PSEUDO.contains(&system) {
+    let system = FileSystemType::of(&passed.file).map_err(failed)?;
+    let magic = system.magic();
+    if PSEUDO.contains(&magic) {
         let text =
-            format!("the file lies on a file system of type {system:#x}, which keeps no models");
+            format!("the file lies on a file system of type {magic:#x}, which keeps no models");
         return Err(refusal(IngestReason::NOT_A_FILE, text));
     }
     let identity = FileIdentity::of(&metadata);
     check_size(identity.size, target, options)?;
     Ok(Checked {
         identity,
-        local: LOCAL.contains(&system),
-        bind: system != FUSE,
+        local: system.is_local(),
     })
 }
 

@@ -93,7 +93,6 @@ impl Work {
             store: &self.target.store,
             kind: self.key.kind,
             identity: self.checked.identity,
-            bind: self.checked.bind,
             threads: self.threads(),
             max_tensors: self.max_tensors,
             monitor: Arc::clone(&self.monitor),

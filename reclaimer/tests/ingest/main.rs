@@ -4,6 +4,7 @@ mod configuration;
 mod ground;
 mod harness;
 mod hostile;
+mod mistaken;
 mod process;
 mod quotas;
 mod records;

@@ -8,7 +8,7 @@ use tetris_reclaimer::node::{Need, Node};
 use tetris_reclaimer::report::{ObjectState, Trigger};
 use tetris_reclaimer::warm::{Declaration, Freshness, Pod, WarmSet};
 use tetris_store_layout::{
-    Access, DerivedKey, FileIdentity, IdentityBy, IdentityKey, ManifestKind,
+    Access, DerivedKey, FileIdentity, FileSystem, IdentityBy, IdentityKey, ManifestKind,
 };
 
 use crate::fixture::{Fixture, HOUR_MS, count, expire_after_a_minute, in_two_minutes, pass};
@@ -192,7 +192,12 @@ fn identities_of_one_manifest_are_bounded() {
             mtime: (0, 0),
             ctime: (0, 0),
         };
-        let by = IdentityBy::Stat(file);
+        let system = FileSystem {
+            magic: 1,
+            id: 1,
+            instance: 0,
+        };
+        let by = IdentityBy::Stat { file, system };
         let kind = ManifestKind::Safetensors;
         store.bind(&IdentityKey { kind, by }, manifest).unwrap();
     }

@@ -71,7 +71,7 @@ class safe_open:
         framework: ``"pt"`` or ``"numpy"``.
         device: Where the tensors are to be. On a CUDA device they are in the memory that the node's GPU mirror holds
             for all processes, where nothing may write to them; moving to others copies.
-        backend: ``"mmap"`` or ``"pread"``, without effect: nothing of a known file is read.
+        backend: ``"mmap"`` or ``"pread"``, without effect: of a known file only samples are read.
         mode: ``"copy_on_write"``, or ``"read_only"`` for tensors that cannot be written to
             (:class:`tetris.torch.ReadOnlyTensor`; read-only arrays for NumPy).
         order: In which order tensors come to a device; as of :func:`tetris.torch.load_file`.

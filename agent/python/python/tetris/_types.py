@@ -19,7 +19,7 @@ class Report(TypedDict):
     bytes_new: int
     #: Bytes in private memory, because the store could not take them.
     bytes_private: int
-    #: Bytes of tensors read from the file; 0 for a known file.
+    #: Bytes of tensors read from the file, beside the samples that are compared; 0 for a known file.
     bytes_read: int
     #: Why some bytes are private, if any are.
     private_reason: str | None

@@ -33,7 +33,7 @@ def load_file(filename: str | os.PathLike[str], *, backend: str = "mmap") -> dic
 
     Args:
         filename: The file.
-        backend: ``"mmap"`` or ``"pread"``, without effect: nothing of a known file is read.
+        backend: ``"mmap"`` or ``"pread"``, without effect: of a known file only samples are read.
 
     Returns:
         The arrays by name, in the order of the file. Writing to one raises ``ValueError``; ``array.copy()`` can be
