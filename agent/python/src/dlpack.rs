@@ -103,10 +103,11 @@ pub(crate) struct Source<'a> {
     pub(crate) memory: Memory,
 }
 
-/// A capsule over the tensor's memory.
+/// A capsule over the tensor's memory, which `memory` keeps.
 pub(crate) fn export<'py>(
     py: Python<'py>,
     tensor: &DetachedTensor,
+    memory: Arc<dyn Any + Send + Sync>,
     request: &Request<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     if request
@@ -136,13 +137,18 @@ pub(crate) fn export<'py>(
         (false, true) => READ_ONLY,
         (false, false) => 0,
     };
-    let region = tensor.region.clone();
+    let memory = if copied {
+        let region = tensor.region.clone();
+        region.map(|region| region as Arc<dyn Any + Send + Sync>)
+    } else {
+        Some(memory)
+    };
     let source = Source {
         address: tensor.address().get(),
         dtype: tensor.dtype,
         shape: &tensor.shape,
         device: CPU,
-        memory: region.map(|region| region as Arc<dyn Any + Send + Sync>),
+        memory,
     };
     capsule_of(py, &source, request.max_version, flags)
 }

@@ -1,7 +1,8 @@
 //! A tensor as an object with the buffer protocol and DLPack.
 
 use std::ffi::c_int;
-use std::sync::OnceLock;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -15,19 +16,15 @@ use crate::registry;
 /// A tensor in memory that is shared where it can be. It holds one reference to its object in the store.
 #[pyclass(frozen, weakref, module = "tetris")]
 pub(crate) struct Tensor {
-    tensor: DetachedTensor,
+    tensor: Arc<Registered>,
     read_only: bool,
     layout: OnceLock<Option<buffer::Layout>>,
 }
 
 impl Tensor {
     pub(crate) fn new(tensor: DetachedTensor, read_only: bool) -> Self {
-        if let Some(id) = tensor.id {
-            let object = tensor.region.as_ref().and_then(|region| region.object());
-            registry::enter(tensor.address(), tensor.len, id, object);
-        }
         Self {
-            tensor,
+            tensor: Arc::new(Registered::new(tensor)),
             read_only,
             layout: OnceLock::new(),
         }
@@ -45,10 +42,32 @@ impl Tensor {
     }
 }
 
-impl Drop for Tensor {
+/// A tensor that is known by its address for as long as this lives: in the object, and in the tensors of other libraries that took its
+/// memory over.
+struct Registered(DetachedTensor);
+
+impl Registered {
+    fn new(tensor: DetachedTensor) -> Self {
+        if let Some(id) = tensor.id {
+            let object = tensor.region.as_ref().and_then(|region| region.object());
+            registry::enter(tensor.address(), tensor.len, id, object);
+        }
+        Self(tensor)
+    }
+}
+
+impl Deref for Registered {
+    type Target = DetachedTensor;
+
+    fn deref(&self) -> &DetachedTensor {
+        &self.0
+    }
+}
+
+impl Drop for Registered {
     fn drop(&mut self) {
-        if self.tensor.id.is_some() {
-            registry::leave(self.tensor.address(), self.tensor.len);
+        if self.0.id.is_some() {
+            registry::leave(self.0.address(), self.0.len);
         }
     }
 }
@@ -131,7 +150,9 @@ impl Tensor {
             copy,
             read_only: slf.get().read_only,
         };
-        dlpack::export(slf.py(), &slf.get().tensor, &request)
+        let tensor = &slf.get().tensor;
+        let memory = Arc::clone(tensor);
+        dlpack::export(slf.py(), tensor, memory, &request)
     }
 
     /// Return the device: host memory.
