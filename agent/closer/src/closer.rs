@@ -230,8 +230,8 @@ mod tests {
         rustix::net::sockopt::set_socket_linger(stream.as_fd(), Some(hour)).unwrap();
         let closer = Closer::new(1);
         let (ended, end) = channel();
-        let (_never, told) = channel::<()>();
-        drop(_never);
+        let (wake, told) = channel::<()>();
+        drop(wake);
         closer.close((stream, Slow(told, ended, 0)));
         // Fields are dropped in order.
         assert_eq!(end.recv_timeout(LONG), Ok(0));

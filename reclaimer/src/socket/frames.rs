@@ -5,12 +5,11 @@
 
 use std::any::Any;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::socket::{MsgFlags, recv, send};
-use std::os::fd::AsRawFd;
 use tetris_agent::daemon::{
     FRAME_HEADER_BYTES, FrameHeader, INGEST, INGEST_PAYLOAD_BYTES, Message, PREAMBLE_BYTES,
     ProtocolError,
