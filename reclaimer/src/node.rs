@@ -3,6 +3,7 @@
 
 mod look;
 mod open;
+mod pages;
 mod pass;
 mod pins;
 mod remove;
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tetris_reclaimer_core::State;
-use tetris_store_layout::StoreId;
+use tetris_store_layout::{Pages, StoreId};
 
 use crate::config::{Config, StoreConfig};
 use crate::report::{ErrorClass, NodeStatus, PassReport};
@@ -40,6 +41,8 @@ pub struct Node {
     warm: WarmSet,
     /// Mounts on their way down to the low watermark, by device.
     draining: BTreeMap<(u64, u64), bool>,
+    /// What files get on each mount, by device, as far as it was seen.
+    pages: BTreeMap<(u64, u64), Pages>,
     started_ms: u64,
     /// When everything was last looked at anew.
     full_ms: u64,
@@ -90,6 +93,7 @@ impl Node {
             state: State::default(),
             warm,
             draining: BTreeMap::new(),
+            pages: BTreeMap::new(),
             started_ms: now_ms,
             full_ms: 0,
             errors: Vec::new(),
@@ -122,6 +126,8 @@ impl Node {
             }
         }
         self.config = config;
+        // The mount may give others now.
+        self.pages.clear();
         let wanted = self.wanted();
         self.tenants.retain_mut(|tenant| {
             let config = wanted.iter().find(|(store, _)| {

@@ -11,8 +11,10 @@ use tetris_store_layout::ObjectId;
 
 use crate::uuid::split_uuid;
 
+mod pages;
 mod scrubbed;
 
+pub use self::pages::{PagesStatus, SmallPagesStatus};
 pub use self::scrubbed::{ScrubResult, Scrubbed};
 
 /// How an object is.
@@ -66,6 +68,8 @@ pub struct MountStatus {
     pub inodes: u64,
     /// How many more it can hold.
     pub inodes_free: u64,
+    /// The pages that files get on it; none as long as nothing was there to be looked at, and nothing could be written.
+    pub pages: Option<PagesStatus>,
 }
 
 /// A manifest or derived record of a store, and how much of it is there.

@@ -46,6 +46,7 @@ mod manifest;
 mod map;
 mod mapping;
 mod pack;
+mod pages;
 mod publish;
 mod quarantine;
 mod reclaim;
@@ -73,6 +74,7 @@ pub use manifest::{
 };
 pub use mapping::{Access, Mapping};
 pub use pack::{PACK_ALIGN, PackItem, PackPlan, SMALL_TENSOR, plan_packs, small_tensor_threshold};
+pub use pages::{LARGE_PAGE, Pages, PagesOf, SmallPages};
 pub use publish::{Outcome, Published, SegmentWriter, Staging};
 pub use reclaim::Reclaimed;
 pub use scan::{BoundIdentity, ForeignEntry, ObjectEntry, ObjectListing, RecordEntry};

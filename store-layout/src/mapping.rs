@@ -80,6 +80,21 @@ impl Mapping {
         Ok(Self { map, file: inode })
     }
 
+    /// Maps `len` bytes of a staged file for reading, to see which pages it has.
+    ///
+    /// Called by `pages.rs` alone, for a file that was written in full, whose staging outlives the mapping and is then dropped.
+    pub(crate) fn of_staging(file: &File, len: usize) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let mut options = MmapOptions::new();
+        // SAFETY: the file has no name and its description is that staging's, which writes no more: nobody else can open,
+        // write or truncate it, and it stays allocated while it is mapped.
+        let map = unsafe { options.len(len).map(file) }?;
+        Ok(Self {
+            map: Map::ReadOnly(map),
+            file: (metadata.dev(), metadata.ino()),
+        })
+    }
+
     /// Device and inode of the object's file.
     pub(crate) fn file(&self) -> (u64, u64) {
         self.file

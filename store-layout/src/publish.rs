@@ -121,6 +121,11 @@ impl Staging<'_> {
         self.len == 0
     }
 
+    /// The unnamed file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Begins segment `index` (P3).
     pub fn segment(&self, index: u64) -> SegmentWriter<'_> {
         SegmentWriter {

@@ -15,6 +15,7 @@ mod loading;
 mod lookup;
 mod ls;
 mod output;
+mod pages;
 mod present;
 mod progress;
 mod show;

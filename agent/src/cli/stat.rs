@@ -3,11 +3,12 @@
 use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
-use tetris_store_layout::{Holders, Usage};
+use tetris_store_layout::{Holders, ObjectListing, Usage};
 
 use super::error::Result;
 use super::loading::lossy;
 use super::output::{self, Output};
+use super::pages::SeenPages;
 use super::size::Bytes;
 use super::time::{ago, unix_s};
 use tetris_agent::place::Place;
@@ -37,10 +38,9 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(store: &Store) -> Result<Self> {
+    fn of(store: &Store, listing: &ObjectListing) -> Result<Self> {
         let mut sums = Self::default();
         let holders = Holders::read()?;
-        let listing = store.objects()?;
         for entry in &listing.objects {
             let (len, held) = (entry.object.len, holders.of(entry));
             sums.objects += 1;
@@ -89,12 +89,18 @@ impl Sums {
 /// Runs `stat`.
 pub(crate) fn run(_: &StatArgs, place: &Place, out: &mut Output) -> Result {
     let store = place.open()?;
-    let sums = Sums::of(&store)?;
+    let listing = store.objects()?;
+    let sums = Sums::of(&store, &listing)?;
+    let pages = SeenPages::of_objects(&store, &listing.objects);
     let usage = store.usage()?;
     if out.is_json() {
-        return out.json(&document(&store, &sums, &usage));
+        return out.json(&document(&store, &sums, &usage, &pages));
     }
-    out.fields(&fields(&store, &sums, &usage))?;
+    out.fields(&fields(&store, &sums, &usage, &pages))?;
+    if let Some(reason) = pages.small_because() {
+        out.flush()?;
+        output::warning(format_args!("models have 4 KiB pages here: {reason}"));
+    }
     for entry in &sums.foreign {
         output::warning(format_args!("not an object, left alone: {entry}"));
     }
@@ -110,7 +116,7 @@ fn used_by_others(sums: &Sums, usage: &Usage) -> u64 {
         .saturating_sub(own)
 }
 
-fn document(store: &Store, sums: &Sums, usage: &Usage) -> Value {
+fn document(store: &Store, sums: &Sums, usage: &Usage, pages: &SeenPages) -> Value {
     json!({
         "store": lossy(store.root()),
         "id": store.id().to_string(),
@@ -120,6 +126,8 @@ fn document(store: &Store, sums: &Sums, usage: &Usage) -> Value {
         "free_bytes": usage.free,
         "inodes": usage.inodes,
         "inodes_free": usage.inodes_free,
+        "huge": pages.huge(),
+        "pages": pages.document(),
         "objects": sums.objects,
         "object_bytes": sums.object_bytes,
         "object_allocated_bytes": sums.allocated,
@@ -139,7 +147,12 @@ fn document(store: &Store, sums: &Sums, usage: &Usage) -> Value {
     })
 }
 
-fn fields(store: &Store, sums: &Sums, usage: &Usage) -> Vec<(&'static str, String)> {
+fn fields(
+    store: &Store,
+    sums: &Sums,
+    usage: &Usage,
+    pages: &SeenPages,
+) -> Vec<(&'static str, String)> {
     let percent = |bytes: u64| 100.0 * bytes as f64 / usage.capacity.max(1) as f64;
     let part = |bytes: u64| format!("{} ({:.1}%)", Bytes(bytes), percent(bytes));
     let counted = |count: u64, bytes: u64| format!("{count}, {}", Bytes(bytes));
@@ -163,6 +176,7 @@ fn fields(store: &Store, sums: &Sums, usage: &Usage) -> Vec<(&'static str, Strin
         ("used by records", part(sums.record_bytes)),
         ("used by others", part(used_by_others(sums, usage))),
         ("inodes free", inodes),
+        ("pages", pages.text()),
         ("objects", counted(sums.objects, sums.object_bytes)),
         (
             "  referenced",

@@ -198,6 +198,13 @@ fn root_mounts_a_tmpfs_with_huge_pages_and_a_size() {
         skipped("this kernel has no huge pages for tmpfs");
     } else {
         assert_eq!(report["huge"], "within_size");
+        let pages = &report["pages"];
+        assert_eq!(pages["of"], "new-file");
+        // Memory may be in pieces; nothing else excuses small pages here.
+        if pages["large_bytes"] != pages["looked_at_bytes"] {
+            let reason = &pages["small_because"]["name"];
+            assert!(reason == "memory" || reason == "shmem-enabled", "{pages}");
+        }
     }
     let again = init(&mounted.dir, &[]).expect(0);
     assert!(again.stdout.contains("was there already"), "{again:?}");
@@ -210,6 +217,16 @@ fn a_mounted_store_can_grow_and_shrink() {
         return;
     };
     assert_eq!(mounted.report["huge"], Value::Null);
+    let pages = &mounted.report["pages"];
+    assert_eq!(
+        (&pages["of"], &pages["large_bytes"]),
+        (&"new-file".into(), &0.into())
+    );
+    let reason = pages["small_because"]["name"].as_str().unwrap();
+    assert!(
+        ["mount-option", "shmem-enabled", "kernel"].contains(&reason),
+        "{pages}"
+    );
     let resize = |size| init(&mounted.dir, &["--format", "json", "--size", size]);
     let grown = resize("128MiB").expect(0).json();
     assert_eq!(
@@ -239,6 +256,20 @@ fn a_mounted_store_can_grow_and_shrink() {
         "{shrunk:?}"
     );
     assert_eq!(&published.mapping[..4], [7; 4]);
+    // There is an object to look at now, which takes no right to write.
+    let stat = run(tetris()
+        .args(["stat", "--format", "json", "--store"])
+        .arg(&mounted.dir));
+    let pages = &stat.expect(0).json()["pages"];
+    assert_eq!(
+        (&pages["of"], &pages["large_bytes"]),
+        (&"objects".into(), &0.into())
+    );
+    let stat = run(tetris().args(["stat", "--store"]).arg(&mounted.dir)).expect(0);
+    assert!(
+        stat.stderr.contains("models have 4 KiB pages here"),
+        "{stat:?}"
+    );
     resize("32MiB").expect(0);
     drop(published);
 }

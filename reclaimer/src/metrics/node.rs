@@ -243,6 +243,26 @@ fn mounts(out: &mut Families<'_>, mounts: &[MountStatus]) -> fmt::Result {
         None,
         "Files that it can hold beyond those it does.",
         by_mount(|m| m.inodes_free),
+    )?;
+    let seen = || {
+        let mounts = names.iter().zip(mounts);
+        mounts.filter_map(|(name, mount)| Some((name.as_str(), mount.pages.as_ref()?)))
+    };
+    out.family(
+        "mount_large_pages_ratio",
+        None,
+        "Which part of files is mapped by 2 MiB pages, as a file written to see it shows.",
+        seen().map(|(name, pages)| (vec![("stores", name)], pages.large_ratio())),
+    )?;
+    let small = seen().filter_map(|(name, pages)| {
+        let reason = pages.small_because.as_ref()?.name;
+        Some((vec![("stores", name), ("reason", reason)], 1u64))
+    });
+    out.family(
+        "mount_small_pages",
+        None,
+        "1 where files have 4 KiB pages, with the reason.",
+        small,
     )
 }
 

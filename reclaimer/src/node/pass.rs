@@ -54,6 +54,10 @@ impl Node {
             how = Refresh::Everything;
         }
         let mut progress = Progress::new(&self.tenants);
+        // A load that waits is not kept waiting for what is only told.
+        if needs.is_empty() {
+            self.see_pages(full);
+        }
         self.free_quarantined(!needs.is_empty(), now_ms);
         let mut sight = self.look(how, now_ms, &mut progress);
         if self.trim_records(&sight, needs, &mut progress) {

@@ -8,7 +8,7 @@ use tetris_reclaimer_core::{Goal, Model, Shortfall, StoreSnapshot};
 use super::Node;
 use super::look::Sight;
 use crate::report::{
-    Amount, ForeignStatus, ModelStatus, MountStatus, NodeStatus, ObjectState, RecordStatus,
+    Amount, ForeignStatus, ModelStatus, MountStatus, NodeStatus, ObjectState, PagesStatus, RecordStatus,
     ShortfallStatus, StoreStatus,
 };
 use crate::tenant::{Tenant, resident_bytes};
@@ -41,7 +41,7 @@ impl Node {
             dry_run: self.dry_run,
             declarations: self.warm.freshness,
             declaring_pods: self.warm.pods.len() as u64,
-            mounts: mounts(sight),
+            mounts: self.mounts(sight),
             stores: stores.chain(missing).collect(),
             shortfalls: missed
                 .iter()
@@ -60,25 +60,26 @@ impl Node {
             limit_files: limits.files,
         }
     }
+
+    fn mounts(&self, sight: &Sight) -> Vec<MountStatus> {
+        let mounts = sight.mounts.iter().enumerate();
+        mounts
+            .map(|(index, (device, usage))| MountStatus {
+                stores: names_on(index, sight),
+                capacity_bytes: usage.capacity,
+                free_bytes: usage.free,
+                inodes: usage.inodes,
+                inodes_free: usage.inodes_free,
+                pages: self.pages.get(device).map(PagesStatus::from),
+            })
+            .collect()
+    }
 }
 
 fn names_on(mount: usize, sight: &Sight) -> Vec<String> {
     let stores = sight.snapshot.stores.iter();
     let on_it = stores.filter(|store| store.mount == mount);
     on_it.map(|store| store.name.clone()).collect()
-}
-
-fn mounts(sight: &Sight) -> Vec<MountStatus> {
-    let mounts = sight.mounts.iter().enumerate();
-    mounts
-        .map(|(index, (_, usage))| MountStatus {
-            stores: names_on(index, sight),
-            capacity_bytes: usage.capacity,
-            free_bytes: usage.free,
-            inodes: usage.inodes,
-            inodes_free: usage.inodes_free,
-        })
-        .collect()
 }
 
 fn shortfall(missed: &Shortfall, sight: &Sight) -> ShortfallStatus {

@@ -273,6 +273,12 @@ fn gauges_are_those_of_the_status() {
         ("mount_free_bytes", &[("stores", "a,b")], 1_048_576.0),
         ("mount_inodes", &[("stores", "a,b")], 1000.0),
         ("mount_free_inodes", &[("stores", "a,b")], 900.0),
+        ("mount_large_pages_ratio", &[("stores", "a,b")], 0.25),
+        (
+            "mount_small_pages",
+            &[("stores", "a,b"), ("reason", "memory")],
+            1.0,
+        ),
         (
             "shortfall_bytes",
             &[("stores", "a,b"), ("goal", "low-watermark")],

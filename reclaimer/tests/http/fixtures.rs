@@ -15,8 +15,8 @@ use tetris_reclaimer::http::{Health, Shared, router};
 use tetris_reclaimer::metrics::Metrics;
 use tetris_reclaimer::mirror::{Implementation, MirrorStatus};
 use tetris_reclaimer::report::{
-    Amount, ForeignStatus, Loads, ModelStatus, MountStatus, NodeStatus, ObjectState, PassReport,
-    RecordStatus, ShortfallStatus, StorePass, StoreStatus, Trigger,
+    Amount, ForeignStatus, Loads, ModelStatus, MountStatus, NodeStatus, ObjectState, PagesStatus,
+    PassReport, RecordStatus, ShortfallStatus, SmallPagesStatus, StorePass, StoreStatus, Trigger,
 };
 use tetris_reclaimer::warm::Freshness;
 use tetris_reclaimer_core::Reason;
@@ -123,6 +123,15 @@ pub fn node() -> NodeStatus {
             free_bytes: 1 << 20,
             inodes: 1_000,
             inodes_free: 900,
+            pages: Some(PagesStatus {
+                of: "new-file",
+                looked_at_bytes: 4 << 20,
+                large_bytes: 1 << 20,
+                small_because: Some(SmallPagesStatus {
+                    name: "memory",
+                    text: "in pieces".to_owned(),
+                }),
+            }),
         }],
         stores: vec![store("a"), store("b")],
         shortfalls: vec![shortfall(&["a", "b"], "low-watermark", 700)],

@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tetris_agent::{Agent, ManifestKind};
 
+use crate::charged::Cgroup;
 use crate::ground::{Ground, of_tensors, tensor};
 use crate::harness::{Raw, eventually, open};
 use crate::slow::Stuck;
@@ -22,7 +23,8 @@ const ROOT: &str = "TETRIS_TEST_PROCESS";
 const FILE: &str = "TETRIS_TEST_FILE";
 const SEED: &str = "TETRIS_TEST_SEED";
 /// Tensors of a file, of 2 MiB each: enough to be met midway.
-const TENSORS: u8 = 48;
+pub const TENSORS: u8 = 48;
+pub const TENSOR_BYTES: usize = 2 * MIB;
 
 /// `tetris-reclaimer run`. Killed when dropped.
 pub struct Daemon {
@@ -32,13 +34,19 @@ pub struct Daemon {
 
 impl Daemon {
     fn start(ground: &Ground) -> Self {
-        Self::configured(ground, "")
+        Self::start_in(ground, None, "")
     }
 
     /// With this in its configuration.
     pub fn configured(ground: &Ground, text: &str) -> Self {
+        Self::start_in(ground, None, text)
+    }
+
+    /// In a cgroup, if one is given, with this in its configuration.
+    pub fn start_in(ground: &Ground, cgroup: Option<&Cgroup>, text: &str) -> Self {
         let config = ground.file("node.toml", text.as_bytes());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-reclaimer"));
+        let exe = Path::new(env!("CARGO_BIN_EXE_tetris-reclaimer"));
+        let mut command = command_in(cgroup, exe);
         let store = format!("store={}", ground.store().display());
         command.args(["run", "--store", &store, "--listen", "127.0.0.1:0"]);
         command.arg("--config").arg(config);
@@ -86,7 +94,18 @@ impl Drop for Daemon {
     }
 }
 
-fn model(ground: &Ground, seed: u8) -> String {
+/// A command that runs in a cgroup from its first instruction on.
+fn command_in(cgroup: Option<&Cgroup>, exe: &Path) -> Command {
+    let Some(cgroup) = cgroup else {
+        return Command::new(exe);
+    };
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"echo $$ > "$0/cgroup.procs" && exec "$@""#]);
+    command.arg(cgroup.path()).arg(exe);
+    command
+}
+
+pub fn model(ground: &Ground, seed: u8) -> String {
     let names: Vec<_> = (0..TENSORS).map(|n| format!("w{n}")).collect();
     let tensors = names.iter().zip(0..);
     let tensors: Vec<_> = tensors
@@ -98,14 +117,14 @@ fn model(ground: &Ground, seed: u8) -> String {
 }
 
 fn weights(n: u8, seed: u8) -> Vec<u8> {
-    let mut bytes = tensor(2 * MIB, seed);
+    let mut bytes = tensor(TENSOR_BYTES, seed);
     bytes[0] = n;
     bytes
 }
 
 /// How a client's load ended.
 #[derive(Debug, PartialEq)]
-enum Loaded {
+pub enum Loaded {
     /// From the store.
     Shared,
     /// Into private memory, for this reason.
@@ -113,8 +132,8 @@ enum Loaded {
 }
 
 /// Starts a client. It checks all bytes by itself.
-fn client(ground: &Ground, file: &str, seed: u8) -> Child {
-    Command::new("/proc/self/exe")
+pub fn client(ground: &Ground, file: &str, seed: u8, cgroup: Option<&Cgroup>) -> Child {
+    command_in(cgroup, &std::env::current_exe().unwrap())
         .args([
             "--ignored",
             "--exact",
@@ -129,7 +148,7 @@ fn client(ground: &Ground, file: &str, seed: u8) -> Child {
         .unwrap()
 }
 
-fn outcome(client: Child) -> Loaded {
+pub fn outcome(client: Child) -> Loaded {
     let output = client.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -176,7 +195,7 @@ fn a_client_process_publishes_nothing_and_maps_the_store() {
     };
     let mut daemon = Daemon::start(&ground);
     let file = model(&ground, 1);
-    assert_eq!(outcome(client(&ground, &file, 1)), Loaded::Shared);
+    assert_eq!(outcome(client(&ground, &file, 1, None)), Loaded::Shared);
     assert_eq!(ground.objects(), usize::from(TENSORS));
     let published = |outcome: &str| {
         daemon.metric(&format!(
@@ -188,9 +207,9 @@ fn a_client_process_publishes_nothing_and_maps_the_store() {
     daemon.signal(Signal::SIGTERM);
     eventually("the daemon ends", || daemon.has_ended());
     // What is in the store needs no daemon.
-    assert_eq!(outcome(client(&ground, &file, 1)), Loaded::Shared);
+    assert_eq!(outcome(client(&ground, &file, 1, None)), Loaded::Shared);
     let unknown = model(&ground, 2);
-    let Loaded::Private(why) = outcome(client(&ground, &unknown, 2)) else {
+    let Loaded::Private(why) = outcome(client(&ground, &unknown, 2, None)) else {
         panic!("nobody published it");
     };
     assert!(why.contains("no daemon"), "{why}");
@@ -206,7 +225,7 @@ fn a_daemon_that_is_killed_midway_leaves_a_private_load_and_a_store_for_the_next
         let before = ground.objects();
         let daemon = Daemon::start(&ground);
         let file = model(&ground, seed);
-        let client_one = client(&ground, &file, seed);
+        let client_one = client(&ground, &file, seed, None);
         eventually("something is published", || ground.objects() > before);
         drop(daemon);
         let midway = ground.objects() - before < usize::from(TENSORS);
@@ -217,7 +236,7 @@ fn a_daemon_that_is_killed_midway_leaves_a_private_load_and_a_store_for_the_next
         };
         assert!(midway && why.contains("did not publish"), "{why}");
         let next = Daemon::start(&ground);
-        assert_eq!(outcome(client(&ground, &file, seed)), Loaded::Shared);
+        assert_eq!(outcome(client(&ground, &file, seed, None)), Loaded::Shared);
         assert_eq!(ground.objects() - before, usize::from(TENSORS));
         drop(next);
         return;

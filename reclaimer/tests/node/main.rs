@@ -4,6 +4,7 @@ mod bad_input;
 mod fixture;
 mod freeing;
 mod keeping;
+mod pages;
 mod pins;
 mod room;
 #[path = "../shared/skipped.rs"]

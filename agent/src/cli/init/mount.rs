@@ -73,14 +73,6 @@ impl Mount {
         self.kind == "tmpfs"
     }
 
-    /// The value of `huge=`, unless it is `never`.
-    pub(crate) fn huge(&self) -> Option<&str> {
-        let values = self.options.iter();
-        values
-            .filter_map(|option| option.strip_prefix("huge="))
-            .find(|&value| value != "never")
-    }
-
     /// Whether its pages are never swapped out.
     pub(crate) fn noswap(&self) -> bool {
         self.options.iter().any(|option| option == "noswap")
@@ -206,7 +198,6 @@ mod tests {
         let mount = parse_line(line).unwrap();
         assert_eq!(mount.point, Path::new("/run/a b"));
         assert!(mount.is_tmpfs() && mount.noswap());
-        assert_eq!(mount.huge(), Some("within_size"));
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC | MsFlags::MS_RELATIME;
         assert_eq!(mount.ms_flags(), flags);
         for line in [&b""[..], b"1 2 3", b"36 35 0:42 / /x rw -"] {

@@ -8,6 +8,7 @@ use super::{How, Ready};
 use crate::cli::error::Result;
 use crate::cli::loading::lossy;
 use crate::cli::output::{self, Output};
+use crate::cli::pages::SeenPages;
 use crate::cli::size::Bytes;
 
 /// Prints what was prepared, and on stderr what to know about it.
@@ -19,7 +20,7 @@ pub(super) fn print(ready: &Ready, args: &InitArgs, out: &mut Output) -> Result 
     } = ready;
     // The store is ready; not to know its mount is no reason to fail.
     let mount = Mount::of(store.root()).ok().flatten();
-    let huge = mount.as_ref().and_then(Mount::huge);
+    let pages = SeenPages::of_new_files(store);
     let noswap = mount.as_ref().is_some_and(Mount::noswap);
     let usage = store.usage()?;
     if out.is_json() {
@@ -30,14 +31,14 @@ pub(super) fn print(ready: &Ready, args: &InitArgs, out: &mut Output) -> Result 
             "mounted": *how == How::Mounted,
             "remounted": *how == How::Remounted,
             "own_mount": *how != How::Directory,
-            "huge": huge,
+            "huge": pages.huge(),
+            "pages": pages.document(),
             "noswap": noswap,
             "capacity_bytes": usage.capacity,
             "free_bytes": usage.free,
             "inodes": usage.inodes,
         }))?;
     } else {
-        let pages = huge.map_or("4 KiB".into(), |huge| format!("2 MiB (huge={huge})"));
         let swap = if noswap {
             "never"
         } else {
@@ -53,18 +54,18 @@ pub(super) fn print(ready: &Ready, args: &InitArgs, out: &mut Output) -> Result 
             ("id", store.id().to_string()),
             ("memory", how.name().into()),
             ("capacity", Bytes(usage.capacity).to_string()),
-            ("pages", pages),
+            ("pages", pages.text()),
             ("swapped out", swap.into()),
             ("inodes", usage.inodes.to_string()),
         ])?;
     }
     out.flush()?;
-    explain(ready, args, huge, noswap);
+    explain(ready, args, &pages, noswap);
     Ok(())
 }
 
 /// Says on stderr what is not as good as it could be, or was chosen without being asked.
-fn explain(ready: &Ready, args: &InitArgs, huge: Option<&str>, noswap: bool) {
+fn explain(ready: &Ready, args: &InitArgs, pages: &SeenPages, noswap: bool) {
     if ready.how == How::Mounted && args.size.is_none() {
         output::note(format_args!(
             "the size is {DEFAULT_PERCENT}% of the RAM; choose another with --size, now or later. Memory is taken only when models are loaded"
@@ -76,25 +77,32 @@ fn explain(ready: &Ready, args: &InitArgs, huge: Option<&str>, noswap: bool) {
         );
     }
     let wanted = args.huge != Some(Huge::Never);
-    if ready.how != How::Directory && huge.is_none() && wanted {
-        output::warning(
-            "this tmpfs has 4 KiB pages: attaching and touching a model takes about 7 times as long as with 2 MiB pages. Try `tetris init --huge within-size`",
-        );
+    let small = pages.small_because();
+    if let Some(reason) = small
+        .as_ref()
+        .filter(|_| ready.how != How::Directory && wanted)
+    {
+        let step = match pages.huge() {
+            Some(_) => "",
+            None => ". Try `tetris init --huge within-size`",
+        };
+        output::warning(format_args!(
+            "this tmpfs gives 4 KiB pages: attaching and touching a model takes about 7 times as long as with 2 MiB pages. The reason: {reason}{step}"
+        ));
     }
     if ready.how == How::Directory {
-        output::note(cost_of_directory(huge));
+        output::note(cost_of_directory(small.as_deref()));
     }
 }
 
 /// What a directory costs in comparison with a mount.
-fn cost_of_directory(huge: Option<&str>) -> String {
-    let pages = match huge {
-        Some(_) => "",
-        None => {
-            "\n  - 4 KiB pages: attaching and touching a model takes about 7 times as long, and page tables \
-             2 MB per GB of model and process"
-        }
-    };
+fn cost_of_directory(small_because: Option<&str>) -> String {
+    let pages = small_because.map_or(String::new(), |reason| {
+        format!(
+            "\n  - 4 KiB pages ({reason}): attaching and touching a model takes about 7 times as long, and \
+             page tables 2 MB per GB of model and process"
+        )
+    });
     format!(
         "a store in a directory works, but as root `tetris init` would mount one of its own. This one has{pages}\n  \
          - no size of its own: it can fill the file system, which others use too\n  \

@@ -1,0 +1,95 @@
+//! The pages of a store, as `init` and `stat` say them.
+
+use serde_json::{Value, json};
+use tetris_agent::Store;
+use tetris_store_layout::{ObjectEntry, Pages};
+
+/// What is known of a store's pages.
+#[derive(Debug, Clone)]
+pub(super) struct SeenPages {
+    pages: Result<Pages, String>,
+    /// The mount's option.
+    huge: Option<String>,
+}
+
+impl SeenPages {
+    /// Of what is published from now on; where nothing can be written, of what is there.
+    pub(super) fn of_new_files(store: &Store) -> Self {
+        let mut seen = Self::of(store, probe(store));
+        if seen.pages.is_err()
+            && let Ok(listing) = store.objects()
+            && let Ok(Some(pages)) = store.object_pages(&listing.objects)
+        {
+            seen.pages = Ok(pages);
+        }
+        seen
+    }
+
+    /// Of the objects that are there; where none is large enough to tell, of what would be published now.
+    pub(super) fn of_objects(store: &Store, objects: &[ObjectEntry]) -> Self {
+        let pages = match store.object_pages(objects) {
+            Ok(Some(pages)) => Ok(pages),
+            Ok(None) if store.is_writable() => probe(store),
+            Ok(None) => Err(
+                "no object of 2 MiB is there to be looked at, and this process can write none"
+                    .to_owned(),
+            ),
+            Err(error) => Err(error.to_string()),
+        };
+        Self::of(store, pages)
+    }
+
+    fn of(store: &Store, pages: Result<Pages, String>) -> Self {
+        let huge = store.huge_option();
+        Self { pages, huge }
+    }
+
+    /// The mount's option `huge`, unless it is `never`: what was asked for.
+    pub(super) fn huge(&self) -> Option<&str> {
+        self.huge.as_deref().filter(|huge| *huge != "never")
+    }
+
+    /// The reason why not all pages are large, where that is known.
+    pub(super) fn small_because(&self) -> Option<String> {
+        let pages = self.pages.as_ref().ok()?;
+        pages.small_because.as_ref().map(ToString::to_string)
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        match &self.pages {
+            Ok(pages) => pages.to_string(),
+            Err(why) => {
+                let asked = match self.huge() {
+                    Some(huge) => format!("the mount asks for 2 MiB by huge={huge}"),
+                    None => "the mount asks for none of 2 MiB".to_owned(),
+                };
+                format!("not known: {why}; {asked}")
+            }
+        }
+    }
+
+    /// For programs.
+    pub(super) fn document(&self) -> Value {
+        match &self.pages {
+            Ok(pages) => json!({
+                "of": pages.of.name(),
+                "looked_at_bytes": pages.looked_at,
+                "large_bytes": pages.large,
+                "small_because": pages.small_because.as_ref().map(|reason| json!({
+                    "name": reason.name(),
+                    "text": reason.to_string(),
+                })),
+            }),
+            Err(why) => json!({ "unknown": why }),
+        }
+    }
+}
+
+fn probe(store: &Store) -> Result<Pages, String> {
+    match store.probe_pages() {
+        Ok(Some(pages)) => Ok(pages),
+        Ok(None) => Err("the store has hardly any room left".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
