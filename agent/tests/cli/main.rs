@@ -4,6 +4,7 @@
 mod common;
 
 #[path = "../../../deploy/tests/shared/image.rs"]
+#[expect(dead_code, reason = "the command asks no server")]
 mod docker;
 mod exec;
 mod exec_paths;

@@ -45,11 +45,11 @@ pub fn roots_for(url: &str) -> Result<Vec<Vec<u8>>, RootsError> {
     }
     let is_set = |name: &&str| var_os(name).is_some_and(|value| !value.is_empty());
     let variables: Vec<_> = VARIABLES.into_iter().filter(is_set).collect();
-    choose(load_native_certs(), &variables)
+    choose(&load_native_certs(), &variables)
 }
 
 /// What was `found`, or the compiled-in certificates where nothing was and no variable asked for anything else.
-fn choose(found: CertificateResult, variables: &[&str]) -> Result<Vec<Vec<u8>>, RootsError> {
+fn choose(found: &CertificateResult, variables: &[&str]) -> Result<Vec<Vec<u8>>, RootsError> {
     let mut store = RootCertStore::empty();
     let usable = found
         .certs
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_system_without_certificates_gets_the_compiled_in_ones_and_rustls_takes_each() {
-        let roots = choose(nothing(), &[]).unwrap();
+        let roots = choose(&nothing(), &[]).unwrap();
         assert!(roots.len() > 100, "{}", roots.len());
         let mut store = RootCertStore::empty();
         let all = roots.into_iter().map(CertificateDer::from);
@@ -125,7 +125,7 @@ mod tests {
         for variables in [&[][..], &["SSL_CERT_FILE"]] {
             let found = pem(dir.path(), &authority.pem());
             let expected = [authority.der().to_vec()];
-            assert_eq!(choose(found, variables).unwrap(), expected);
+            assert_eq!(choose(&found, variables).unwrap(), expected);
         }
     }
 
@@ -136,18 +136,20 @@ mod tests {
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         let found = pem(dir.path(), &format!("{broken}{}", authority.pem()));
         assert_eq!(found.certs.len(), 2);
-        assert_eq!(choose(found, &[]).unwrap(), [authority.der().to_vec()]);
+        assert_eq!(choose(&found, &[]).unwrap(), [authority.der().to_vec()]);
     }
 
     #[test]
     fn a_variable_that_names_no_certificate_is_an_error_and_trusts_nobody_else() {
         let missing = load_certs_from_paths(Some(Path::new("/nowhere/ca.pem")), None);
-        let error = choose(missing, &["SSL_CERT_FILE"]).unwrap_err().to_string();
+        let error = choose(&missing, &["SSL_CERT_FILE"])
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("SSL_CERT_FILE: "), "{error}");
         assert!(error.contains("/nowhere/ca.pem"), "{error}");
         let dir = tempfile::tempdir().unwrap();
         let empty = load_certs_from_paths(None, Some(dir.path()));
-        let error = choose(empty, &VARIABLES).unwrap_err().to_string();
+        let error = choose(&empty, &VARIABLES).unwrap_err().to_string();
         assert!(error.contains("SSL_CERT_FILE and SSL_CERT_DIR"), "{error}");
     }
 }

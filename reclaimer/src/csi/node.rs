@@ -93,7 +93,7 @@ impl Driver {
         match (logged(PUBLISH, chosen)?, rule) {
             (Chosen::Fixed(store), _) => {
                 self.blocking(move |shared| {
-                    logged(PUBLISH, shared.publish(&wish, |stores| stores.fixed(store)))
+                    logged(PUBLISH, shared.publish(&wish, |_| Stores::fixed(store)))
                 })
                 .await
             }

@@ -91,7 +91,7 @@ impl Stores {
     }
 
     /// Checks that a configured store can be used.
-    pub(super) fn fixed(&self, config: StoreConfig) -> Result<StoreConfig, VolumeError> {
+    pub(super) fn fixed(config: StoreConfig) -> Result<StoreConfig, VolumeError> {
         match Store::open(&config.path) {
             Ok(_) => Ok(config),
             Err(source) => Err(unusable(&config, source)),

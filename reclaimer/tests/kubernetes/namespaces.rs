@@ -155,7 +155,6 @@ struct Watched {
     server: Mock,
     living: Living,
     faults: watch::Receiver<u32>,
-    _stop: tokio::task::JoinHandle<()>,
 }
 
 impl Watched {
@@ -166,12 +165,11 @@ impl Watched {
         let (count, faults) = watch::channel(0);
         let fault = move |_| count.send_modify(|faults| *faults += 1);
         let watching = watch_namespaces(client, sender, fault, std::future::pending());
-        let _stop = tokio::spawn(watching);
+        tokio::spawn(watching);
         Self {
             server,
             living,
             faults,
-            _stop,
         }
     }
 

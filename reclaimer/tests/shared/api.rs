@@ -146,7 +146,7 @@ impl Api {
                     .events
                     .iter()
                     .filter(|(at, _)| (after + 1..=until).contains(at));
-                new.map(|(_, event)| format!("{event}\n"))
+                new.flat_map(|(_, event)| [event.to_string(), "\n".to_owned()])
                     .collect::<String>()
             });
             Some((
