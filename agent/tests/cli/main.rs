@@ -3,6 +3,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+#[path = "../../../deploy/tests/shared/image.rs"]
+#[expect(dead_code, reason = "the command asks no server")]
+mod docker;
 mod exec;
 mod exec_paths;
 mod fill;
@@ -11,6 +14,7 @@ mod global;
 mod gpu_bench;
 #[cfg(feature = "gpu")]
 mod gpu_status;
+mod image;
 mod init;
 mod inspect;
 mod similarity;
