@@ -1,5 +1,7 @@
 //! The daemon put together: the engine in its thread, and around it what is asynchronous.
 
+#[cfg(feature = "node")]
+mod cluster;
 mod declarations;
 #[cfg(feature = "node")]
 mod mounts;

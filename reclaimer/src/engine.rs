@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::config::{Config, StoreConfig};
-use crate::node::{Need, Node, OpenStore, Passed, Room};
+use crate::node::{Leave, Need, Node, OpenStore, Passed, Room, remove_directory};
 use crate::records::millis;
 use crate::report::Trigger;
 use crate::warm::WarmSet;
@@ -29,6 +29,8 @@ pub enum Command {
     Reload(Box<Config>),
     /// A store that was made while the daemon runs; answered once it is looked after.
     Store(StoreConfig, SyncSender<()>),
+    /// A store whose namespace is gone, to be removed with all that is in it; answered with what became of it.
+    Remove(StoreConfig, SyncSender<Removed>),
     /// End, after what is learnt was kept.
     Stop,
 }
@@ -41,9 +43,21 @@ impl std::fmt::Debug for Command {
             Self::Declared(warm) => f.debug_tuple("Declared").field(warm).finish(),
             Self::Reload(_) => f.write_str("Reload"),
             Self::Store(store, _) => f.debug_tuple("Store").field(store).finish(),
+            Self::Remove(store, _) => f.debug_tuple("Remove").field(store).finish(),
             Self::Stop => f.write_str("Stop"),
         }
     }
+}
+
+/// What became of a store that was to be removed.
+#[derive(Debug)]
+pub enum Removed {
+    /// It is gone.
+    Done,
+    /// Somebody maps objects of it.
+    InUse,
+    /// It could not be removed.
+    Failed(String),
 }
 
 /// Who is told what passes do.
@@ -176,7 +190,28 @@ impl<O: Observer> Engine<O> {
                 inbox.changed |= self.node.add_store(store);
                 inbox.new_stores.push(done);
             }
+            Command::Remove(store, done) => {
+                let removed = self.remove(&store);
+                // What is told of stores is told anew.
+                inbox.changed |= matches!(removed, Removed::Done);
+                let _gone = done.try_send(removed);
+            }
             Command::Stop => inbox.stop = true,
+        }
+    }
+
+    /// Removes a store: what is in it, then its sockets and series, and the directory last.
+    fn remove(&mut self, store: &StoreConfig) -> Removed {
+        match self.node.leave(store) {
+            Ok(Leave::InUse) => return Removed::InUse,
+            Ok(Leave::Left) => {}
+            Err(error) => return Removed::Failed(error.to_string()),
+        }
+        self.observer
+            .stores(&self.node.stores(), self.node.config());
+        match remove_directory(&store.path) {
+            Ok(()) => Removed::Done,
+            Err(error) => Removed::Failed(format!("{}: {error}", store.path.display())),
         }
     }
 

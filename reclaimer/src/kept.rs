@@ -61,6 +61,14 @@ pub(crate) fn path(state_dir: Option<&Path>, name: &str, root: &Path) -> PathBuf
     }
 }
 
+/// Removes what was kept about a store that is gone.
+pub(crate) fn forget(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 impl Kept {
     pub(crate) fn new(
         store_id: String,

@@ -11,6 +11,7 @@
 mod kept;
 mod records;
 mod tenant;
+mod uuid;
 mod warmth;
 
 pub mod cli;

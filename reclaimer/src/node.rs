@@ -5,6 +5,7 @@ mod look;
 mod open;
 mod pass;
 mod pins;
+mod remove;
 mod room;
 mod status;
 mod tidy;
@@ -21,6 +22,7 @@ use crate::tenant::Tenant;
 use crate::warm::{Freshness, WarmSet};
 
 pub use pins::Pins;
+pub use remove::{Leave, remove_directory, remove_leftovers};
 pub use room::{Need, Refused, Room};
 
 /// All stores of a node.

@@ -9,6 +9,8 @@ use serde::Serialize;
 use tetris_reclaimer_core::Reason;
 use tetris_store_layout::ObjectId;
 
+use crate::uuid::split_uuid;
+
 mod scrubbed;
 
 pub use self::scrubbed::{ScrubResult, Scrubbed};
@@ -95,7 +97,7 @@ pub struct ForeignStatus {
 /// One store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StoreStatus {
-    /// Its name in the configuration.
+    /// Its name in the configuration; the name and the unique identifier of the namespace whose own it is.
     pub name: String,
     /// Its directory.
     pub path: PathBuf,
@@ -121,6 +123,13 @@ pub struct StoreStatus {
     pub models: Vec<ModelStatus>,
     /// What does not belong there.
     pub foreign: Vec<ForeignStatus>,
+}
+
+impl StoreStatus {
+    /// The name by which pods ask for the store: without the unique identifier of the namespace whose own it is.
+    pub fn asked_for_as(&self) -> &str {
+        split_uuid(&self.name).0
+    }
 }
 
 /// A goal that could not be reached in the last pass.

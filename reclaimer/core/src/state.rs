@@ -141,6 +141,11 @@ impl State {
         }
     }
 
+    /// Forgets the store of this name, which is gone for good.
+    pub fn forget_store(&mut self, name: &str) {
+        self.stores.remove(name);
+    }
+
     /// The part about the store of this name.
     pub fn part(&self, name: &str) -> Self {
         let mut part = Self::default();

@@ -16,6 +16,10 @@ impl ConfigFile {
                 "the node's name, since there is a table `csi` (flag --node, or NODE_NAME)";
             return Err(ConfigError::value("node", expected, "none"));
         }
+        if csi.per_namespace.is_some() && !self.kubernetes.enabled {
+            let expected = "`kubernetes.enabled = true` (flag --kubernetes): the API server knows which namespace has a name";
+            return Err(ConfigError::value("csi.per_namespace", expected, "false"));
+        }
         if let (Some(rule), Some(mount)) = (&csi.per_namespace, &mount)
             && rule.parent() != mount.path
         {

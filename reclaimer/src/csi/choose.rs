@@ -1,16 +1,31 @@
 //! Which store a pod gets: the administrator's mapping decides, and the pod may choose within it. Purely.
 
-use super::config::{NAMESPACE, PerNamespace};
+use super::config::{NAMESPACE, PerNamespace, is_namespace};
 use super::error::VolumeError;
 use crate::config::StoreConfig;
+use crate::uuid::split_uuid;
+
+/// What follows after the name of a store that an earlier version made, which pods cannot ask for.
+const EARLIER: &str = "earlier";
 
 /// A store for a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chosen {
     /// One of the configured stores.
     Fixed(StoreConfig),
-    /// The namespace's own, which may have to be made.
-    Own(StoreConfig),
+    /// The namespace's own, by the name that pods know it by. Which directory that is follows from the namespace's unique identifier.
+    Own(String),
+}
+
+/// A store that the rule has for a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnStore {
+    /// The namespace's name.
+    pub namespace: String,
+    /// Its unique identifier; none for a directory of an earlier version, which nobody gets any more.
+    pub uid: Option<String>,
+    /// Its name and directory.
+    pub config: StoreConfig,
 }
 
 /// The store for a pod of `namespace` that asks for `wanted`. Without a wish: a store that names the namespace, before the
@@ -25,71 +40,97 @@ pub fn choose(
         .iter()
         .filter(|store| store.namespaces.iter().any(|name| name == namespace));
     let for_all = stores.iter().filter(|store| store.namespaces.is_empty());
-    let own = per_namespace.and_then(|rule| own(rule, namespace));
-    let mut allowed = named
+    let own = per_namespace
+        .filter(|rule| rule.includes(namespace))
+        .map(|rule| rule.name.replace(NAMESPACE, namespace));
+    let allowed = named
         .cloned()
         .map(Chosen::Fixed)
         .chain(own.map(Chosen::Own))
         .chain(for_all.cloned().map(Chosen::Fixed));
-    let all: Vec<Chosen> = allowed.by_ref().collect();
+    let mut all: Vec<Chosen> = allowed.collect();
     let chosen = match wanted {
-        Some(name) => all.iter().find(|chosen| chosen.config().name == name),
-        None => all.first(),
+        Some(name) => all.iter().position(|chosen| chosen.name() == name),
+        None => (!all.is_empty()).then_some(0),
     };
     match chosen {
-        Some(Chosen::Own(store)) => {
-            refuse_taken(stores, store, namespace)?;
-            Ok(Chosen::Own(store.clone()))
-        }
-        Some(fixed) => Ok(fixed.clone()),
+        Some(index) => Ok(all.swap_remove(index)),
         None => Err(not_allowed(&all, namespace, wanted)),
     }
 }
 
 impl Chosen {
-    /// The store.
-    pub fn config(&self) -> &StoreConfig {
+    /// The name by which pods ask for it.
+    pub fn name(&self) -> &str {
         match self {
-            Self::Fixed(store) | Self::Own(store) => store,
+            Self::Fixed(store) => &store.name,
+            Self::Own(name) => name,
         }
     }
 }
 
-/// The store that the rule has for a namespace.
-pub fn own(rule: &PerNamespace, namespace: &str) -> Option<StoreConfig> {
-    let included = rule.namespaces.is_empty() || rule.namespaces.iter().any(|n| n == namespace);
-    let last = rule.path.file_name()?.to_str()?;
-    included.then(|| StoreConfig {
-        name: rule.name.replace(NAMESPACE, namespace),
-        path: rule.parent().join(last.replace(NAMESPACE, namespace)),
-        namespaces: vec![namespace.to_owned()],
-    })
-}
+impl OwnStore {
+    /// The store for the namespace that has this identifier, unless it would be one of `stores`.
+    pub fn new(
+        stores: &[StoreConfig],
+        rule: &PerNamespace,
+        namespace: &str,
+        uid: &str,
+    ) -> Result<Self, VolumeError> {
+        let name = format!("{}.{uid}", rule.name.replace(NAMESPACE, namespace));
+        let own = Self::at(rule, namespace, Some(uid), name);
+        let path = &own.config.path;
+        let taken = stores.iter().find(|other| {
+            let nested = path.starts_with(&other.path) || other.path.starts_with(path);
+            nested || other.name == own.config.name
+        });
+        match taken {
+            None => Ok(own),
+            Some(other) => Err(VolumeError::Taken {
+                namespace: namespace.to_owned(),
+                path: path.clone(),
+                other: other.name.clone(),
+            }),
+        }
+    }
 
-/// Whoever may create a namespace chooses its name, and so could choose that of another store.
-fn refuse_taken(
-    stores: &[StoreConfig],
-    own: &StoreConfig,
-    namespace: &str,
-) -> Result<(), VolumeError> {
-    let taken = stores.iter().find(|other| {
-        let nested = own.path.starts_with(&other.path) || other.path.starts_with(&own.path);
-        nested || other.name == own.name
-    });
-    match taken {
-        None => Ok(()),
-        Some(other) => Err(VolumeError::Taken {
+    /// The store whose directory has this name; `None` for what is not the rule's.
+    pub(super) fn of_directory(rule: &PerNamespace, directory: &str) -> Option<Self> {
+        let (before, after) = rule.last().split_once(NAMESPACE)?;
+        let (rest, uid) = split_uuid(directory);
+        let namespace = rest.strip_prefix(before)?.strip_suffix(after)?;
+        if !is_namespace(namespace) {
+            return None;
+        }
+        let name = rule.name.replace(NAMESPACE, namespace);
+        let name = match uid {
+            Some(uid) => format!("{name}.{uid}"),
+            None => format!("{name}.{EARLIER}"),
+        };
+        Some(Self::at(rule, namespace, uid, name))
+    }
+
+    fn at(rule: &PerNamespace, namespace: &str, uid: Option<&str>, name: String) -> Self {
+        let mut directory = rule.last().replace(NAMESPACE, namespace);
+        if let Some(uid) = uid {
+            directory = format!("{directory}.{uid}");
+        }
+        Self {
             namespace: namespace.to_owned(),
-            path: own.path.clone(),
-            other: other.name.clone(),
-        }),
+            uid: uid.map(str::to_owned),
+            config: StoreConfig {
+                name,
+                path: rule.parent().join(directory),
+                namespaces: vec![namespace.to_owned()],
+            },
+        }
     }
 }
 
 fn not_allowed(allowed: &[Chosen], namespace: &str, wanted: Option<&str>) -> VolumeError {
     let names: Vec<_> = allowed
         .iter()
-        .map(|chosen| format!("`{}`", chosen.config().name))
+        .map(|chosen| format!("`{}`", chosen.name()))
         .collect();
     VolumeError::NotAllowed {
         namespace: namespace.to_owned(),

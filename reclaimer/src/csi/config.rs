@@ -21,19 +21,20 @@ pub struct CsiConfig {
     pub per_namespace: Option<PerNamespace>,
 }
 
-/// One store for each namespace, made when its first pod asks.
+/// One store for each namespace, made when its first pod asks, and removed when the namespace is gone and nobody maps it. Names and
+/// directories end with a dot and the namespace's unique identifier: a namespace that is made again gets another store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerNamespace {
-    /// The stores' names; `{namespace}` stands for the namespace.
+    /// The names by which pods ask for the stores; `{namespace}` stands for the namespace.
     #[serde(default = "default_name")]
     pub name: String,
-    /// The stores' directories, directly in the tmpfs, with `{namespace}` in the last part.
+    /// The stores' directories, without the identifier: directly in the tmpfs, with `{namespace}` in the last part.
     pub path: PathBuf,
     /// The namespaces that get one; all when empty.
     #[serde(default)]
     pub namespaces: Vec<String>,
-    /// How many there can be: each takes inodes and a watch, and they are never removed while the tmpfs is mounted.
+    /// How many there can be of namespaces that live: each takes inodes and a watch.
     #[serde(default = "default_limit")]
     pub limit: usize,
 }
@@ -148,6 +149,17 @@ impl PerNamespace {
     /// The directory in which they are made.
     pub fn parent(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// The last part of their directories.
+    pub(super) fn last(&self) -> &str {
+        let last = self.path.file_name().and_then(|name| name.to_str());
+        last.unwrap_or_default()
+    }
+
+    /// Whether the namespace gets one.
+    pub(super) fn includes(&self, namespace: &str) -> bool {
+        self.namespaces.is_empty() || self.namespaces.iter().any(|name| name == namespace)
     }
 }
 

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tonic::{Code, Status};
 
+use super::namespaces::NamespaceError;
+
 /// Why a volume is not published, or not taken away.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -45,9 +47,19 @@ pub enum VolumeError {
         /// What it may ask for.
         allowed: String,
     },
+    /// Which namespace the pod's is cannot be found out now.
+    #[error(
+        "cannot find out which namespace `{namespace}` is, and so whose store the pod gets: {source}"
+    )]
+    Namespace {
+        /// The pod's namespace.
+        namespace: String,
+        /// Why not.
+        source: NamespaceError,
+    },
     /// There are as many stores as there may be.
     #[error(
-        "there are {limit} stores of namespaces already, which is `csi.per_namespace.limit`; raise it, or give namespace `{namespace}` a store of its own in `stores`"
+        "there are stores of {limit} living namespaces already, which is `csi.per_namespace.limit`; raise it, or give namespace `{namespace}` a store of its own in `stores`"
     )]
     Limit {
         /// How many there may be.
@@ -139,6 +151,7 @@ impl VolumeError {
             | Self::UnknownAttributes { .. }
             | Self::Writable => Code::InvalidArgument,
             Self::NotAllowed { .. } => Code::PermissionDenied,
+            Self::Namespace { .. } => Code::Unavailable,
             Self::Limit { .. } => Code::ResourceExhausted,
             Self::Occupied { .. } => Code::AlreadyExists,
             Self::Taken { .. } | Self::NoMount { .. } | Self::Store { .. } => {

@@ -2,10 +2,12 @@
 //!
 //! # Flow
 //! The kubelet finds the registration socket, asks what it is, and from then on calls the CSI services: a volume for a pod that
-//! starts, and its end. Which store a pod gets follows from its namespace ([`choose`]), and is mounted where the kubelet says.
+//! starts, and its end. Which store a pod gets follows from its namespace ([`choose`]), and is mounted where the kubelet says. For a
+//! store of the namespace's own, the API server is asked which namespace that is ([`Namespaces`]): names are given anew.
 //!
 //! # Guarantees
 //! - Every call can be repeated, also after a restart of this process: what is mounted is the only state.
+//! - A namespace's own store is never given to a later namespace of that name, and goes when the namespace is gone and nobody uses it.
 //! - What pods get is read-only from the moment it can be seen, in every mount namespace that it appears in.
 //! - No symbolic link is followed in a pod's directory, and nothing outside the kubelet's directory is touched.
 //!
@@ -25,10 +27,12 @@ mod choose;
 mod config;
 mod endpoint;
 mod error;
+mod namespaces;
 mod node;
 mod publish;
 mod read_only;
 mod registration;
+mod remove;
 mod request;
 mod services;
 mod stores;
@@ -39,6 +43,7 @@ use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -48,11 +53,12 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::transport::server::Router;
 
-pub use choose::{Chosen, choose};
+pub use choose::{Chosen, OwnStore, choose};
 pub use config::{CsiConfig, PerNamespace};
 pub use error::VolumeError;
+pub use namespaces::{NamespaceError, Namespaces, NoCluster, PodName};
 pub use request::{Publish, unpublish};
-pub use stores::Stores;
+pub use stores::{Keeper, Removal, Stores};
 
 use node::Driver;
 use registration::Registrar;
@@ -107,7 +113,7 @@ pub enum CsiError {
 
 /// Serves the kubelet until `stop` is ready, then lets calls in progress end and removes the sockets. Mounts stay.
 ///
-/// `node` is the node's name. The configuration is one that [`CsiConfig::check`] accepts. `registered` becomes true once the kubelet
+/// `node` is the node's name; `namespaces` says which namespaces there are. The configuration is one that [`CsiConfig::check`] accepts. `registered` becomes true once the kubelet
 /// has registered the driver; a new call is for who makes it false again.
 ///
 /// # Errors
@@ -116,11 +122,12 @@ pub async fn serve_csi(
     config: CsiConfig,
     node: String,
     stores: Stores,
+    namespaces: Arc<dyn Namespaces>,
     registered: watch::Sender<bool>,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), CsiError> {
     let driver_name = config.driver.clone();
-    let driver = Driver::new(config.clone(), node, stores);
+    let driver = Driver::new(config.clone(), node, stores, namespaces);
     // First, since stores are to be looked after whether or not the kubelet can be served.
     let telling = driver.clone();
     let told = tokio::task::spawn_blocking(move || telling.tell_existing()).await;
@@ -132,7 +139,7 @@ pub async fn serve_csi(
     let registrar = Registrar::new(&config, refusals, registered);
     let csi = Server::builder()
         .add_service(IdentityServer::new(driver.clone()))
-        .add_service(NodeServer::new(driver));
+        .add_service(NodeServer::new(driver.clone()));
     let registration = Server::builder().add_service(RegistrationServer::new(registrar));
     let mut servers = pin!(async {
         tokio::try_join!(
@@ -143,6 +150,7 @@ pub async fn serve_csi(
     let outcome = tokio::select! {
         ended = &mut servers => return Err(ended.map_or_else(CsiError::from, |_| CsiError::Ended)),
         () = stop => Ok(()),
+        () = driver.remove_stores() => return Err(CsiError::Ended),
         Some(message) = refused.recv() => Err(CsiError::NotRegistered { driver: driver_name, message }),
     };
     // The kubelet forgets the driver first, and then finds it gone.

@@ -2,11 +2,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::Notify;
 use tonic::{Request, Response, Status};
 
-use super::config::CsiConfig;
+use super::choose::Chosen;
+use super::config::{CsiConfig, PerNamespace};
 use super::error::VolumeError;
+use super::namespaces::{Namespaces, PodName};
 use super::publish;
+use super::remove;
 use super::request::{self, Publish};
 use super::services::identity_server::Identity;
 use super::services::node_server::Node;
@@ -18,6 +22,7 @@ use super::wire::{
     NodeGetInfoRequest, NodeGetInfoResponse, NodePublishVolumeRequest, NodePublishVolumeResponse,
     NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse, ProbeRequest, ProbeResponse,
 };
+use crate::config::StoreConfig;
 
 /// Both services.
 #[derive(Debug, Clone)]
@@ -27,19 +32,40 @@ pub(super) struct Driver(Arc<Shared>);
 struct Shared {
     config: CsiConfig,
     node: String,
-    stores: Stores,
+    stores: Arc<Stores>,
+    namespaces: Arc<dyn Namespaces>,
+    unpublished: Arc<Notify>,
     /// One change at a time: each takes some milliseconds, and two at one target would mount on top of each other.
     changes: Mutex<()>,
 }
 
 impl Driver {
-    pub fn new(config: CsiConfig, node: String, stores: Stores) -> Self {
+    pub fn new(
+        config: CsiConfig,
+        node: String,
+        stores: Stores,
+        namespaces: Arc<dyn Namespaces>,
+    ) -> Self {
         Self(Arc::new(Shared {
             config,
             node,
-            stores,
+            stores: Arc::new(stores),
+            namespaces,
+            unpublished: Arc::default(),
             changes: Mutex::new(()),
         }))
+    }
+
+    /// Removes stores of namespaces that are gone, for ever.
+    pub async fn remove_stores(&self) {
+        match self.0.config.per_namespace.clone() {
+            None => std::future::pending().await,
+            Some(rule) => {
+                let (stores, namespaces) =
+                    (Arc::clone(&self.0.stores), Arc::clone(&self.0.namespaces));
+                remove::follow(rule, stores, namespaces, Arc::clone(&self.0.unpublished)).await;
+            }
+        }
     }
 
     pub fn tell_existing(&self) {
@@ -52,22 +78,70 @@ impl Driver {
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Shared) -> Result<T, VolumeError> + Send + 'static,
-    ) -> Result<Response<T>, Status> {
+    ) -> Result<T, Status> {
         let shared = Arc::clone(&self.0);
         let done = tokio::task::spawn_blocking(move || work(&shared)).await;
         let done = done.map_err(|error| Status::internal(format!("the call failed: {error}")))?;
-        Ok(Response::new(done?))
+        Ok(done?)
+    }
+
+    async fn publish(&self, request: NodePublishVolumeRequest) -> Result<(), Status> {
+        let wish = logged(PUBLISH, Publish::new(request, &self.0.config.kubelet_dir))?;
+        let rule = self.0.config.per_namespace.clone();
+        let stores = &self.0.stores;
+        let chosen = stores.choose(rule.as_ref(), &wish.namespace, wish.store.as_deref());
+        match (logged(PUBLISH, chosen)?, rule) {
+            (Chosen::Fixed(store), _) => {
+                self.blocking(move |shared| {
+                    logged(PUBLISH, shared.publish(&wish, |_| Stores::fixed(store)))
+                })
+                .await
+            }
+            (Chosen::Own(_), Some(rule)) => self.publish_own(wish, rule).await,
+            (Chosen::Own(_), None) => {
+                Err(Status::internal("a store of a namespace without a rule"))
+            }
+        }
+    }
+
+    async fn publish_own(&self, wish: Publish, rule: PerNamespace) -> Result<(), Status> {
+        // What this pod was given stays its own, whether or not the API server can be asked now.
+        let (again, by) = (wish.clone(), rule.clone());
+        let given = self
+            .blocking(move |shared| logged(PUBLISH, shared.is_given(&again, &by)))
+            .await?;
+        if given {
+            return Ok(());
+        }
+        let pod = PodName {
+            namespace: wish.namespace.clone(),
+            name: wish.pod.clone(),
+            uid: wish.pod_uid.clone(),
+        };
+        let uid = self.0.namespaces.of_pod(&pod).await;
+        let uid = uid.map_err(|source| VolumeError::Namespace {
+            namespace: pod.namespace,
+            source,
+        });
+        let uid = logged(PUBLISH, uid)?;
+        self.blocking(move |shared| {
+            let own = |stores: &Stores| stores.own(&rule, &wish.namespace, &uid);
+            logged(PUBLISH, shared.publish(&wish, own))
+        })
+        .await
     }
 }
 
+const PUBLISH: &str = "NodePublishVolume";
+
 impl Shared {
-    fn publish(&self, request: NodePublishVolumeRequest) -> Result<(), VolumeError> {
-        let wish = Publish::new(request, &self.config.kubelet_dir)?;
+    fn publish(
+        &self,
+        wish: &Publish,
+        store: impl FnOnce(&Stores) -> Result<StoreConfig, VolumeError>,
+    ) -> Result<(), VolumeError> {
         let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let rule = self.config.per_namespace.as_ref();
-        let store = self
-            .stores
-            .get(rule, &wish.namespace, wish.store.as_deref())?;
+        let store = store(&self.stores)?;
         let target = Target::open(&self.config.kubelet_dir, &wish.target)?;
         let target = target.ok_or_else(|| {
             let expected = "a path whose directory the kubelet has made";
@@ -79,10 +153,36 @@ impl Shared {
             volume = wish.volume_id,
             namespace = wish.namespace,
             pod = wish.pod,
+            pod_uid = wish.pod_uid,
             store = store.name,
             "volume published"
         );
         Ok(())
+    }
+
+    /// Whether a store of the pod's namespace is mounted at its target already. The target is one pod's alone, and a pod is of one
+    /// namespace for as long as it is there.
+    fn is_given(&self, wish: &Publish, rule: &PerNamespace) -> Result<bool, VolumeError> {
+        let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(target) = Target::open(&self.config.kubelet_dir, &wish.target)? else {
+            return Ok(false);
+        };
+        if target.mounted()?.is_none() {
+            return Ok(false);
+        }
+        for store in self.stores.existing(rule) {
+            let path = &store.config.path;
+            if store.namespace != wish.namespace {
+                continue;
+            }
+            match publish::is_published(&target, path) {
+                Ok(false) => {}
+                // It was removed meanwhile.
+                Err(_) if !path.exists() => {}
+                outcome => return outcome,
+            }
+        }
+        Ok(false)
     }
 
     fn unpublish(&self, request: &NodeUnpublishVolumeRequest) -> Result<(), VolumeError> {
@@ -92,6 +192,7 @@ impl Shared {
             publish::unpublish(&target)?;
         }
         tracing::info!(volume = request.volume_id, "volume unpublished");
+        self.unpublished.notify_one();
         Ok(())
     }
 }
@@ -123,11 +224,9 @@ impl Identity for Driver {
         &self,
         _request: Request<ProbeRequest>,
     ) -> Result<Response<ProbeResponse>, Status> {
-        self.blocking(|shared| {
-            let ready = Some(shared.stores.are_there());
-            Ok(ProbeResponse { ready })
-        })
-        .await
+        let ready = self.blocking(|shared| Ok(shared.stores.are_there()));
+        let ready = Some(ready.await?);
+        Ok(Response::new(ProbeResponse { ready }))
     }
 }
 
@@ -137,23 +236,18 @@ impl Node for Driver {
         &self,
         request: Request<NodePublishVolumeRequest>,
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
-        self.blocking(|shared| {
-            logged("NodePublishVolume", shared.publish(request.into_inner()))?;
-            Ok(NodePublishVolumeResponse {})
-        })
-        .await
+        self.publish(request.into_inner()).await?;
+        Ok(Response::new(NodePublishVolumeResponse {}))
     }
 
     async fn node_unpublish_volume(
         &self,
         request: Request<NodeUnpublishVolumeRequest>,
     ) -> Result<Response<NodeUnpublishVolumeResponse>, Status> {
-        self.blocking(|shared| {
-            let request = request.into_inner();
-            logged("NodeUnpublishVolume", shared.unpublish(&request))?;
-            Ok(NodeUnpublishVolumeResponse {})
-        })
-        .await
+        let request = request.into_inner();
+        self.blocking(move |shared| logged("NodeUnpublishVolume", shared.unpublish(&request)))
+            .await?;
+        Ok(Response::new(NodeUnpublishVolumeResponse {}))
     }
 
     async fn node_get_capabilities(

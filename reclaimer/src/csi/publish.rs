@@ -49,6 +49,11 @@ pub(super) fn publish(target: &Target, store: &Path) -> Result<(), VolumeError> 
     verify(target, store)
 }
 
+/// Whether the store is mounted at `target`, read-only.
+pub(super) fn is_published(target: &Target, store: &Path) -> Result<bool, VolumeError> {
+    Ok(matches!(there(target, store)?, There::Published))
+}
+
 /// Takes away whatever is mounted at `target`, and the directory.
 pub(super) fn unpublish(target: &Target) -> Result<(), VolumeError> {
     for _ in 0..MOST_MOUNTS {

@@ -18,6 +18,8 @@ use super::wire::{
 const KUBELET: &str = "csi.storage.k8s.io/";
 const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
 const NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
+const POD: &str = "volume_context.csi.storage.k8s.io/pod.name";
+const POD_UID: &str = "volume_context.csi.storage.k8s.io/pod.uid";
 /// The one attribute of our own.
 const STORE: &str = "store";
 /// The kubelet's identifiers have 68 bytes; the specification allows 128.
@@ -36,8 +38,10 @@ pub struct Publish {
     pub target: PathBuf,
     /// The pod's namespace.
     pub namespace: String,
-    /// The pod's name and unique identifier, for the log.
+    /// The pod's name.
     pub pod: String,
+    /// The pod's unique identifier.
+    pub pod_uid: String,
     /// The store that the pod prefers.
     pub store: Option<String>,
 }
@@ -68,16 +72,18 @@ impl Publish {
         if !request.readonly {
             return Err(VolumeError::Writable);
         }
-        let about = |key: &str| {
-            context
-                .get(&format!("{KUBELET}{key}"))
-                .map_or("?", String::as_str)
+        let about = |field: &'static str| {
+            let known = field.strip_prefix("volume_context.");
+            let known = known.and_then(|key| context.get(key));
+            let known = known.filter(|value| !value.is_empty());
+            known.cloned().ok_or(VolumeError::Missing { field })
         };
         Ok(Self {
             volume_id: request.volume_id,
             target,
             namespace: namespace.clone(),
-            pod: format!("{} {}", about("pod.name"), about("pod.uid")),
+            pod: about(POD)?,
+            pod_uid: about(POD_UID)?,
             store: context.get(STORE).cloned(),
         })
     }

@@ -1,22 +1,46 @@
-//! The stores that pods can get, and making those of namespaces.
+//! The stores that pods can get, and making and removing those of namespaces.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use tetris_store_layout::{CreateOptions, Store, StoreError};
 
-use super::choose::{Chosen, choose, own};
-use super::config::{NAMESPACE, PerNamespace};
+use super::choose::{Chosen, OwnStore, choose};
+use super::config::PerNamespace;
 use super::error::VolumeError;
 use crate::config::StoreConfig;
-use crate::mount::is_tmpfs_mount;
+use crate::mount::{is_mounted_elsewhere, is_tmpfs_mount};
+use crate::node::remove_leftovers;
 
-/// What is called with a store of a namespace.
-type OnStore = Box<dyn Fn(&StoreConfig) + Send + Sync>;
+/// What became of a store that was to be removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Removal {
+    /// It is gone.
+    Removed,
+    /// Somebody maps objects of it.
+    InUse,
+    /// It could not be removed now, for this reason.
+    Failed(String),
+}
+
+/// Somebody who looks after the stores of namespaces. Called on threads that may block.
+pub trait Keeper: Send + Sync {
+    /// Looks after a store from now on: one that is there when the service starts, or one that was just made. The pod that it was
+    /// made for gets it when this returns.
+    fn look_after(&self, store: &StoreConfig);
+
+    /// Removes a store with all that is in it, unless somebody maps some of it.
+    fn remove(&self, store: &StoreConfig) -> Removal;
+}
 
 /// The stores that pods can get.
 pub struct Stores {
     fixed: Vec<StoreConfig>,
-    on_store: OnStore,
+    keeper: Box<dyn Keeper>,
+    /// Identifiers of namespaces that are gone for certain, and whose stores are still there.
+    gone: Mutex<BTreeSet<String>>,
 }
 
 impl fmt::Debug for Stores {
@@ -27,21 +51,25 @@ impl fmt::Debug for Stores {
 }
 
 impl Stores {
-    /// The configured stores, whose `namespaces` say who gets them. `on_store` is called with every store that a namespace has of
-    /// its own: with those that are there when the service starts, and with each when it is made. It is called on a thread that
-    /// may block, before the pod gets the store.
-    pub fn new(
-        fixed: Vec<StoreConfig>,
-        on_store: impl Fn(&StoreConfig) + Send + Sync + 'static,
-    ) -> Self {
-        let on_store = Box::new(on_store);
-        Self { fixed, on_store }
+    /// The configured stores, whose `namespaces` say who gets them, and those of namespaces in the care of `keeper`.
+    pub fn new(fixed: Vec<StoreConfig>, keeper: impl Keeper + 'static) -> Self {
+        Self {
+            fixed,
+            keeper: Box::new(keeper),
+            gone: Mutex::default(),
+        }
     }
 
-    /// Tells of the stores of namespaces that are there, after a restart.
+    /// Tells of the stores of namespaces that are there, after a restart. Those that nobody gets any more are among them: who has one
+    /// mapped keeps it, and its objects count.
     pub(super) fn tell_existing(&self, rule: &PerNamespace) {
+        if let Err(error) = remove_leftovers(rule.parent()) {
+            tracing::warn!(path = %rule.parent().display(), %error, "a store whose removal has begun was left behind");
+        }
         for store in self.existing(rule) {
-            (self.on_store)(&store);
+            if Store::open(&store.config.path).is_ok() {
+                self.keeper.look_after(&store.config);
+            }
         }
     }
 
@@ -52,71 +80,129 @@ impl Stores {
             .all(|store| Store::open(&store.path).is_ok())
     }
 
-    /// The store for a pod, made if need be. Not to be called twice at once.
-    pub(super) fn get(
+    /// The store for a pod of `namespace` that asks for `wanted`.
+    pub(super) fn choose(
         &self,
         rule: Option<&PerNamespace>,
         namespace: &str,
         wanted: Option<&str>,
-    ) -> Result<StoreConfig, VolumeError> {
-        let chosen = choose(&self.fixed, rule, namespace, wanted)?;
-        let config = chosen.config();
-        match (Store::open(&config.path), &chosen, rule) {
-            (Ok(_), ..) => Ok(config.clone()),
-            (Err(_), Chosen::Own(_), Some(rule)) => {
-                self.make(rule, config, namespace)?;
-                Ok(config.clone())
-            }
-            (Err(source), ..) => Err(unusable(config, source)),
+    ) -> Result<Chosen, VolumeError> {
+        choose(&self.fixed, rule, namespace, wanted)
+    }
+
+    /// Checks that a configured store can be used.
+    pub(super) fn fixed(config: StoreConfig) -> Result<StoreConfig, VolumeError> {
+        match Store::open(&config.path) {
+            Ok(_) => Ok(config),
+            Err(source) => Err(unusable(&config, source)),
         }
     }
 
-    fn make(
+    /// The store of the namespace with this identifier, made if need be. Not to be called twice at once.
+    pub(super) fn own(
         &self,
         rule: &PerNamespace,
-        config: &StoreConfig,
         namespace: &str,
-    ) -> Result<(), VolumeError> {
-        let parent = rule.parent();
+        uid: &str,
+    ) -> Result<StoreConfig, VolumeError> {
+        let own = OwnStore::new(&self.fixed, rule, namespace, uid)?;
+        if Store::open(&own.config.path).is_err() {
+            self.make(rule, &own, uid)?;
+        }
+        Ok(own.config)
+    }
+
+    fn make(&self, rule: &PerNamespace, own: &OwnStore, uid: &str) -> Result<(), VolumeError> {
+        let (parent, config) = (rule.parent(), &own.config);
         // Without the mount, the store would lie on what is below it, and vanish from sight when it is mounted.
         if !is_tmpfs_mount(parent).map_err(VolumeError::io("look at", parent))? {
             let path = parent.to_owned();
             return Err(VolumeError::NoMount { path });
         }
-        if self.existing(rule).len() >= rule.limit {
+        if self.living(rule) >= rule.limit {
             return Err(VolumeError::Limit {
                 limit: rule.limit,
-                namespace: namespace.to_owned(),
+                namespace: own.namespace.clone(),
             });
         }
         Store::create(&config.path, &CreateOptions::default())
             .map_err(|source| unusable(config, source))?;
-        tracing::info!(store = config.name, path = %config.path.display(), namespace, "store made");
-        (self.on_store)(config);
+        tracing::info!(store = config.name, path = %config.path.display(), namespace = own.namespace, namespace_uid = uid, "store made");
+        self.keeper.look_after(config);
         Ok(())
     }
 
+    /// How many stores there are whose namespaces live, as far as is known.
+    fn living(&self, rule: &PerNamespace) -> usize {
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let stores = self.existing(rule).into_iter();
+        let living =
+            stores.filter(|store| store.uid.as_ref().is_some_and(|uid| !gone.contains(uid)));
+        living.count()
+    }
+
     /// The stores of namespaces that are there.
-    fn existing(&self, rule: &PerNamespace) -> Vec<StoreConfig> {
-        let pattern = rule.path.file_name().and_then(|name| name.to_str());
-        let Some((before, after)) = pattern.and_then(|pattern| pattern.split_once(NAMESPACE))
-        else {
-            return Vec::new();
-        };
+    pub(super) fn existing(&self, rule: &PerNamespace) -> Vec<OwnStore> {
         let Ok(entries) = std::fs::read_dir(rule.parent()) else {
             return Vec::new();
         };
+        let configured = |path: &Path| self.fixed.iter().any(|fixed| fixed.path.starts_with(path));
         let mut found: Vec<_> = entries
             .filter_map(|entry| {
-                let name = entry.ok()?.file_name();
-                let namespace = name.to_str()?.strip_prefix(before)?.strip_suffix(after)?;
-                let store = own(rule, namespace)?;
-                let fixed = self.fixed.iter().any(|fixed| fixed.path == store.path);
-                (!fixed && Store::open(&store.path).is_ok()).then_some(store)
+                let entry = entry
+                    .ok()
+                    .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))?;
+                let store = OwnStore::of_directory(rule, entry.file_name().to_str()?)?;
+                // A directory of somebody else can be called like a namespace. One with an identifier is ours, damaged or not.
+                let ours = store.uid.is_some() || Store::open(&store.config.path).is_ok();
+                (ours && !configured(&store.config.path)).then_some(store)
             })
             .collect();
-        found.sort_by(|a, b| a.name.cmp(&b.name));
+        found.sort_by(|a, b| a.config.name.cmp(&b.config.name));
         found
+    }
+
+    /// Removes a store whose namespace is gone for certain, or that nobody gets any more: unless a volume of it is mounted, or
+    /// somebody maps it. Then it is to be tried again.
+    pub(super) fn remove(&self, store: &OwnStore) -> Removal {
+        let config = &store.config;
+        if let Some(uid) = &store.uid {
+            self.gone
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(uid.clone());
+        }
+        let removal = match is_mounted_elsewhere(&config.path) {
+            Ok(true) => Removal::InUse,
+            Ok(false) => self.keeper.remove(config),
+            Err(error) => Removal::Failed(format!("cannot find out where it is mounted: {error}")),
+        };
+        match &removal {
+            Removal::Removed => {
+                let namespace_uid = store.uid.as_deref().unwrap_or("none");
+                tracing::info!(store = config.name, path = %config.path.display(), namespace = store.namespace, namespace_uid, "store removed: its namespace is gone");
+                if let Some(uid) = &store.uid {
+                    self.gone
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .remove(uid);
+                }
+            }
+            Removal::InUse => {
+                tracing::debug!(
+                    store = config.name,
+                    "its namespace is gone, and it is still in use"
+                );
+            }
+            Removal::Failed(problem) => {
+                tracing::warn!(
+                    store = config.name,
+                    problem,
+                    "the store of a namespace that is gone cannot be removed; it is tried again"
+                );
+            }
+        }
+        removal
     }
 }
 

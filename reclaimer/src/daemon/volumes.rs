@@ -1,16 +1,17 @@
 //! The CSI services around the daemon: started with it, started again when they fail or their configuration changes.
 
-use std::sync::mpsc::{Sender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::cluster::Cluster;
 use super::until;
 use crate::config::{ConfigFile, StoreConfig};
-use crate::csi::{CsiConfig, Stores, serve_csi};
-use crate::engine::Command;
+use crate::csi::{CsiConfig, Keeper, Removal, Stores, serve_csi};
+use crate::engine::{Command, Removed};
 use crate::http::Driver;
 use crate::metrics::Metrics;
 use crate::report::ErrorClass;
@@ -20,6 +21,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// How long a pod waits for the daemon to look after its new store. It gets the store in any case.
 const ENGINE_WAIT: Duration = Duration::from_secs(5);
+/// How long the removal of a store waits for the daemon: a pass may be under way, and nobody waits for the removal.
+const REMOVAL_WAIT: Duration = Duration::from_mins(2);
 
 /// What the services are made from.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +30,8 @@ pub(super) struct Wanted {
     csi: Option<CsiConfig>,
     node: String,
     stores: Vec<StoreConfig>,
+    /// Whether there is an API server to ask.
+    kubernetes: bool,
 }
 
 impl Wanted {
@@ -35,6 +40,7 @@ impl Wanted {
             csi: config.csi.clone(),
             node: config.node.clone().unwrap_or_default(),
             stores: config.stores.clone(),
+            kubernetes: config.kubernetes.enabled,
         }
     }
 }
@@ -58,6 +64,7 @@ async fn follow(
     stopped: watch::Receiver<bool>,
 ) {
     let mut wait = FIRST_WAIT;
+    let mut cluster = Cluster::default();
     while !*stopped.borrow() {
         let now = wanted.borrow_and_update().clone();
         let Some(csi) = now.csi else {
@@ -68,7 +75,11 @@ async fn follow(
             }
             continue;
         };
-        let stores = Stores::new(now.stores, look_after(commands.clone()));
+        let namespaces = match csi.per_namespace {
+            Some(_) => cluster.namespaces(now.kubernetes, &metrics, &stopped).await,
+            None => Cluster::none(),
+        };
+        let stores = Stores::new(now.stores, Engine(Mutex::new(commands.clone())));
         let mut changes = wanted.clone();
         let stop = async {
             tokio::select! {
@@ -79,7 +90,7 @@ async fn follow(
         };
         state.send_replace(Driver::Waiting);
         let (registered, mut told) = watch::channel(false);
-        let served = serve_csi(csi, now.node, stores, registered, stop);
+        let served = serve_csi(csi, now.node, stores, namespaces, registered, stop);
         let registration = async {
             if told.wait_for(|registered| *registered).await.is_ok() {
                 state.send_replace(Driver::Registered);
@@ -112,22 +123,41 @@ async fn changes_of(wanted: &mut watch::Receiver<Wanted>) {
     }
 }
 
-/// Hands stores of namespaces to the engine, and waits until it looks after them: the pod that is about to start finds
-/// the store's socket there.
-fn look_after(commands: Sender<Command>) -> impl Fn(&StoreConfig) + Send + Sync + 'static {
-    // A sender of the standard library is not shared between threads; calls come one at a time.
-    let commands = Mutex::new(commands);
-    move |store| {
-        let (done, looked_after) = sync_channel(1);
-        let sent = {
-            let commands = commands.lock().unwrap_or_else(PoisonError::into_inner);
-            commands.send(Command::Store(store.clone(), done)).is_ok()
-        };
+/// The engine as the keeper of stores of namespaces. A sender of the standard library is not shared between threads; calls come one at
+/// a time.
+struct Engine(Mutex<Sender<Command>>);
+
+impl Engine {
+    fn send(&self, command: Command) -> bool {
+        let commands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        commands.send(command).is_ok()
+    }
+}
+
+impl Keeper for Engine {
+    /// Waits until the engine looks after it: the pod that is about to start finds the store's socket there.
+    fn look_after(&self, store: &StoreConfig) {
+        let (done, looked_after): (SyncSender<()>, _) = sync_channel(1);
+        let sent = self.send(Command::Store(store.clone(), done));
         if sent && looked_after.recv_timeout(ENGINE_WAIT).is_err() {
             tracing::warn!(
                 store = store.name,
                 "the daemon is busy; loads in this store read files by themselves until it is done"
             );
+        }
+    }
+
+    fn remove(&self, store: &StoreConfig) -> Removal {
+        let (done, removed) = sync_channel(1);
+        if !self.send(Command::Remove(store.clone(), done)) {
+            return Removal::Failed("the daemon stops".to_owned());
+        }
+        match removed.recv_timeout(REMOVAL_WAIT) {
+            Ok(Removed::Done) => Removal::Removed,
+            Ok(Removed::InUse) => Removal::InUse,
+            Ok(Removed::Failed(problem)) => Removal::Failed(problem),
+            Err(RecvTimeoutError::Timeout) => Removal::Failed("the daemon is busy".to_owned()),
+            Err(RecvTimeoutError::Disconnected) => Removal::Failed("the daemon stops".to_owned()),
         }
     }
 }

@@ -7,6 +7,7 @@
 //!      "last_use_ms":1700000000000,"warm":false}]}]}
 //! ```
 //!
+//! A store's `name` is the one by which pods ask for it. Where a namespace was made again, two stores can have it for a while.
 //! `node` and a store's `id` are null when not known. A store is `usable` when it has no error; what is said of
 //! one that is not may be old or nothing. `id` is `manifest-<id>` or `derived-<id>`, as in `LAYOUT.md` 3.2 and 3.4. Lengths are
 //! in bytes; `last_use_ms` is in milliseconds since the epoch. Fields may be added within a version.
@@ -46,7 +47,7 @@ impl<'a> Inventory<'a> {
 
 fn store(store: &StoreStatus) -> Store<'_> {
     Store {
-        name: &store.name,
+        name: store.asked_for_as(),
         id: store.id.as_deref(),
         usable: store.error.is_none(),
         models: &store.models,

@@ -7,7 +7,7 @@
 //!    "free_bytes":1048576,"reclaimable_bytes":4096,"truncated":false,"objects":["00c1...","77aa..."]}]}
 //! ```
 //!
-//! `node` and a store's `id` are null when not known; `usable` is as in [`inventory`](super::inventory).
+//! `node` and a store's `id` are null when not known; `name` and `usable` are as in [`inventory`](super::inventory).
 //!
 //! `capacity_bytes` and `free_bytes` are the store's limit and what is left of it, or its mount's where that is less.
 //! `reclaimable_bytes` is what its objects occupy that nobody maps and no declared model wants: a load that needs the room may have
@@ -82,7 +82,7 @@ fn store<'a>(store: &'a StoreStatus, mounts: &[MountStatus], most: usize) -> Sto
     let truncated = objects.len() > most;
     objects.truncate(most);
     Store {
-        name: &store.name,
+        name: store.asked_for_as(),
         id: store.id.as_deref(),
         usable: store.error.is_none(),
         mount,

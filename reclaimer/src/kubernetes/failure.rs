@@ -16,20 +16,40 @@ pub(super) fn retry_after(error: &watcher::Error) -> Option<Duration> {
     Some(Duration::from_secs(seconds.into()).min(RETRY_AFTER_MAX))
 }
 
-/// What an administrator can do about it.
+/// What an administrator can do about a watch of pods that fails.
 pub(super) fn next_step(error: &watcher::Error) -> &'static str {
-    match status(error).map(|status| status.code) {
+    let rights = "allow the daemon's service account to list and watch pods in all namespaces";
+    next_step_with(watch_code(error), rights)
+}
+
+/// What an administrator can do about an answer with this code, where these rights are needed.
+pub(super) fn next_step_with(code: Option<u16>, rights: &'static str) -> &'static str {
+    match code {
         Some(401) => "check the token of the daemon's service account",
-        Some(403) => "allow the daemon's service account to list and watch pods in all namespaces",
-        Some(410) => "none needed: the pods are listed again",
+        Some(403) => rights,
+        Some(410) => "none needed: all is listed again",
         Some(429) => "none needed, unless it stays: the API server is overloaded",
         _ => "check that this node reaches the API server",
     }
 }
 
+/// The code of the server's answer, if there was one.
+pub(super) fn watch_code(error: &watcher::Error) -> Option<u16> {
+    status(error).map(|status| status.code)
+}
+
+/// The code of the server's answer to a single question, if there was one.
+#[cfg(feature = "node")]
+pub(super) fn code(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
 /// The innermost cause, which wrappers tend not to print.
-pub(super) fn root_cause(error: &watcher::Error) -> &dyn Error {
-    let mut cause: &dyn Error = error;
+pub(super) fn root_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;
     }

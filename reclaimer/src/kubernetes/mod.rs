@@ -29,11 +29,15 @@ mod annotation;
 mod client;
 mod failure;
 mod mirror;
+#[cfg(feature = "node")]
+mod namespaces;
 mod options;
 mod pod;
 
 pub use annotation::{DEFAULT_ANNOTATION, Declared, ItemError, MAX_MODELS, parse_annotation};
 pub use client::{ClientError, client};
+#[cfg(feature = "node")]
+pub use namespaces::{KnownNamespaces, watch_namespaces};
 pub use options::{OptionsError, WatchOptions};
 
 use mirror::Mirror;

@@ -33,7 +33,7 @@ use crate::config::StoreConfig;
 pub use config::{HugePages, MountConfig, MountTable};
 pub use decide::{Action, Changes, Decision, Note, Refusal, decide};
 pub use found::{Found, Room, look};
-pub use mountinfo::{MountEntry, is_mount_root, mount_of};
+pub use mountinfo::{MountEntry, is_mount_root, is_mounted_elsewhere, mount_of};
 
 /// Exists where SELinux is on, in containers too.
 const SELINUX: &str = "/sys/fs/selinux/enforce";

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags, openat, statx};
 
 /// Of the thread, not of the process: a thread can be in a mount namespace of its own.
 const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
@@ -16,6 +16,8 @@ const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
 pub struct MountEntry {
     /// Its number, unique while it is mounted.
     pub id: u64,
+    /// The file system's device, as `major:minor`.
+    pub device: String,
     /// The directory of the file system that is seen at the mount point.
     pub root: PathBuf,
     /// Where it is mounted, as this process sees it.
@@ -37,7 +39,8 @@ impl MountEntry {
             .split(|byte| *byte == b' ')
             .filter(|field| !field.is_empty());
         let id = text(fields.next()?).parse().ok()?;
-        let (_parent, _device) = (fields.next()?, fields.next()?);
+        let _parent = fields.next()?;
+        let device = text(fields.next()?);
         let root = path(fields.next()?);
         let mount_point = path(fields.next()?);
         let options = list(fields.next()?);
@@ -52,6 +55,7 @@ impl MountEntry {
         let super_options = list(fields.next()?);
         Some(Self {
             id,
+            device,
             root,
             mount_point,
             options,
@@ -103,6 +107,28 @@ pub fn mount_of(file: impl AsFd) -> io::Result<MountEntry> {
             let message = format!("mount {} is not in {MOUNTINFO}", stat.stx_mnt_id);
             io::Error::new(io::ErrorKind::NotFound, message)
         })
+}
+
+/// Whether a directory is mounted somewhere by itself, as this thread's mount namespace has it. The mount that it is seen through
+/// does not count.
+pub fn is_mounted_elsewhere(dir: &Path) -> io::Result<bool> {
+    // As mountinfo has it, without symbolic links.
+    let dir = match dir.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        dir => dir?,
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let through = mount_of(openat(CWD, &dir, flags, Mode::empty())?)?;
+    let below = dir.strip_prefix(&through.mount_point).map_err(|_| {
+        let message = format!("mounted at {}", through.mount_point.display());
+        io::Error::other(message)
+    })?;
+    let root = through.root.join(below);
+    let lines = std::fs::read(MOUNTINFO)?;
+    let mut entries = lines
+        .split(|byte| *byte == b'\n')
+        .filter_map(MountEntry::parse);
+    Ok(entries.any(|entry| entry.device == through.device && entry.root.starts_with(&root)))
 }
 
 fn text(field: &[u8]) -> String {

@@ -10,6 +10,7 @@ use tetris_reclaimer::csi::PerNamespace;
 use tetris_store_layout::Store;
 use tonic::Code;
 
+use crate::api::uid_of;
 use crate::fixture::{Driver, Host, request};
 
 /// What is mounted at a path, topmost last.
@@ -205,12 +206,14 @@ fn namespaces_get_stores_of_their_own_within_the_limit() {
         let told = driver.told.lock().unwrap();
         told.iter().map(|store| store.name.clone()).collect()
     };
-    assert_eq!(names(&driver), ["ns-blue", "ns-red"]);
+    let all = ["blue", "red"].map(|name| format!("ns-{name}.{}", uid_of(name, 1)));
+    assert_eq!(names(&driver), all);
+    assert!(host.tmpfs().join(&all[0]).is_dir());
     driver.stop().unwrap();
     // A later daemon learns of them before it serves.
     let driver = Driver::start(&config, Vec::new());
     driver.unpublish(&targets[0]).unwrap();
-    assert_eq!(names(&driver), ["ns-blue", "ns-red"]);
+    assert_eq!(names(&driver), all);
     driver.stop().unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! Which store a namespace gets.
 
 use tetris_reclaimer::config::StoreConfig;
-use tetris_reclaimer::csi::{Chosen, PerNamespace, choose};
+use tetris_reclaimer::csi::{Chosen, OwnStore, PerNamespace, choose};
 
 fn store(name: &str, namespaces: &[&str]) -> StoreConfig {
     StoreConfig {
@@ -21,7 +21,7 @@ fn rule(namespaces: &[&str]) -> PerNamespace {
 }
 
 fn name(chosen: Result<Chosen, impl std::fmt::Debug>) -> String {
-    chosen.unwrap().config().name.clone()
+    chosen.unwrap().name().to_owned()
 }
 
 #[test]
@@ -33,9 +33,20 @@ fn a_store_that_names_the_namespace_comes_before_its_own_and_that_before_one_for
     assert_eq!(name(choose(&stores, Some(&rule), "blue", None)), "blue");
     assert_eq!(name(choose(&stores, Some(&rule), "red", None)), "ns-red");
     assert_eq!(name(choose(&stores, Some(&rule), "green", None)), "all");
-    let own = choose(&stores, Some(&rule), "red", None).unwrap();
-    assert_eq!(own.config().path.to_str(), Some("/run/tetris/red"));
-    assert_eq!(own.config().namespaces, ["red"]);
+}
+
+const UID: &str = "01234567-89ab-4cde-8fed-ba9876543210";
+
+#[test]
+fn a_namespaces_own_store_is_named_by_its_identifier() {
+    let own = OwnStore::new(&[], &rule(&[]), "red", UID).unwrap();
+    let expected = StoreConfig {
+        name: format!("ns-red.{UID}"),
+        path: format!("/run/tetris/red.{UID}").into(),
+        namespaces: vec!["red".to_owned()],
+    };
+    assert_eq!(own.config, expected);
+    assert_eq!((&*own.namespace, own.uid.as_deref()), ("red", Some(UID)));
 }
 
 #[test]
@@ -74,13 +85,30 @@ fn a_pod_may_choose_among_the_stores_of_its_namespace_only() {
 fn a_namespace_called_like_the_store_of_others_does_not_get_it() {
     let stores = [store("blue", &["team"]), store("ns-red", &["team"])];
     for namespace in ["blue", "red"] {
-        let error = choose(&stores, Some(&rule(&[])), namespace, None).unwrap_err();
-        assert_eq!(error.code(), tonic::Code::FailedPrecondition);
-        assert!(error.to_string().contains("taken by store"), "{error}");
+        let chosen = choose(&stores, Some(&rule(&[])), namespace, None).unwrap();
+        assert!(matches!(chosen, Chosen::Own(_)), "{chosen:?}");
+        let own = OwnStore::new(&stores, &rule(&[]), namespace, UID).unwrap();
+        assert!(
+            stores
+                .iter()
+                .all(|store| store.path != own.config.path && store.name != own.config.name)
+        );
     }
-    let nested = [StoreConfig {
-        path: "/run/tetris/blue/inner".into(),
-        ..store("inner", &["team"])
-    }];
-    assert!(choose(&nested, Some(&rule(&[])), "blue", None).is_err());
+    let inner = format!("/run/tetris/blue.{UID}/inner");
+    for path in [
+        format!("/run/tetris/blue.{UID}"),
+        inner,
+        "/run/tetris".to_owned(),
+    ] {
+        let taken = [StoreConfig {
+            path: path.into(),
+            ..store("team", &["team"])
+        }];
+        let error = OwnStore::new(&taken, &rule(&[]), "blue", UID).unwrap_err();
+        assert_eq!(error.code(), tonic::Code::FailedPrecondition);
+        assert!(
+            error.to_string().contains("taken by store `team`"),
+            "{error}"
+        );
+    }
 }

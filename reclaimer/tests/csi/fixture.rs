@@ -6,9 +6,13 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use nix::mount::MsFlags;
-use tetris_reclaimer::config::StoreConfig;
+use tetris_reclaimer::config::{ConfigFile, StoreConfig};
 use tetris_reclaimer::csi::wire::*;
-use tetris_reclaimer::csi::{CsiConfig, CsiError, Stores, serve_csi};
+use tetris_reclaimer::csi::{
+    CsiConfig, CsiError, Keeper, PerNamespace, Removal, Stores, serve_csi,
+};
+use tetris_reclaimer::kubernetes::{KnownNamespaces, watch_namespaces};
+use tetris_reclaimer::node::{Leave, Node, remove_directory};
 use tetris_store_layout::{CreateOptions, Store};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
@@ -19,6 +23,7 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
+use crate::api::{Api, POD_UID};
 use crate::namespace::{self, Place};
 
 /// Longer than anything here takes, however busy the machine is.
@@ -76,6 +81,56 @@ impl Host {
             ..CsiConfig::default()
         }
     }
+
+    /// The same with stores for up to four namespaces.
+    pub fn per_namespace(&self) -> CsiConfig {
+        CsiConfig {
+            per_namespace: Some(PerNamespace {
+                name: "{namespace}".to_owned(),
+                path: self.tmpfs().join("{namespace}"),
+                namespaces: Vec::new(),
+                limit: 4,
+            }),
+            ..self.config()
+        }
+    }
+}
+
+/// Looks after stores as the daemon does, and notes which it was told of.
+struct Daemon {
+    told: Arc<Mutex<Vec<StoreConfig>>>,
+    node: Mutex<Node>,
+}
+
+impl Keeper for Daemon {
+    fn look_after(&self, store: &StoreConfig) {
+        self.told.lock().unwrap().push(store.clone());
+        self.node.lock().unwrap().add_store(store.clone());
+    }
+
+    fn remove(&self, store: &StoreConfig) -> Removal {
+        match self.node.lock().unwrap().leave(store).unwrap() {
+            Leave::InUse => Removal::InUse,
+            Leave::Left => {
+                remove_directory(&store.path).unwrap();
+                Removal::Removed
+            }
+        }
+    }
+}
+
+/// What the daemon knows of stores, without any that is configured and there.
+fn node() -> Node {
+    let nowhere = StoreConfig {
+        name: "nowhere".to_owned(),
+        path: "/nowhere".into(),
+        namespaces: Vec::new(),
+    };
+    let file = ConfigFile {
+        stores: vec![nowhere],
+        ..ConfigFile::default()
+    };
+    Node::new(file.check().unwrap(), false, 0)
 }
 
 /// A driver that serves.
@@ -92,18 +147,33 @@ pub struct Driver {
 impl Driver {
     /// Starts one in this thread's namespace, and waits until it listens.
     pub fn start(config: &CsiConfig, stores: Vec<StoreConfig>) -> Self {
+        Self::start_with(config, stores, &Api::new())
+    }
+
+    /// The same in the cluster of this API server.
+    pub fn start_with(config: &CsiConfig, stores: Vec<StoreConfig>, api: &Api) -> Self {
         let told = Arc::new(Mutex::new(Vec::new()));
-        let tell = Arc::clone(&told);
-        let stores = Stores::new(stores, move |store| {
-            tell.lock().unwrap().push(store.clone());
-        });
+        let daemon = Daemon {
+            told: Arc::clone(&told),
+            node: Mutex::new(node()),
+        };
+        let stores = Stores::new(stores, daemon);
         let runtime = Runtime::new().unwrap();
+        let entered = runtime.enter();
+        let (sender, living) = watch::channel(None);
+        // Without a network.
+        let client = kube::Client::new(api.router(), "default");
+        let namespaces = KnownNamespaces::new(client.clone(), living);
+        let watched = watch_namespaces(client, sender, |_| {}, std::future::pending());
+        runtime.spawn(watched);
+        drop(entered);
         let (registered, is_registered) = watch::channel(false);
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = serve_csi(
             config.clone(),
             "node-1".to_owned(),
             stores,
+            Arc::new(namespaces),
             registered,
             async {
                 let _stopped = stopped.await;
@@ -265,7 +335,7 @@ pub fn request(target: &Path, namespace: &str) -> NodePublishVolumeRequest {
         ("csi.storage.k8s.io/ephemeral", "true"),
         ("csi.storage.k8s.io/pod.name", "server-0"),
         ("csi.storage.k8s.io/pod.namespace", namespace),
-        ("csi.storage.k8s.io/pod.uid", "1a2b"),
+        ("csi.storage.k8s.io/pod.uid", POD_UID),
         ("csi.storage.k8s.io/serviceAccount.name", "default"),
     ];
     NodePublishVolumeRequest {

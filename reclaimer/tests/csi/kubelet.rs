@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, umount2};
 use nix::sched::{CloneFlags, unshare};
-use tetris_reclaimer::csi::{CsiConfig, PerNamespace};
 use tonic::Code;
 
 use crate::calls::{expect_read_only, mounts};
@@ -42,18 +41,6 @@ impl Volume {
         let _gone_already = fs::remove_dir(self.target());
         fs::remove_file(self.dir.join("vol_data.json")).unwrap();
         fs::remove_dir(&self.dir).unwrap();
-    }
-}
-
-fn per_namespace(host: &Host) -> CsiConfig {
-    CsiConfig {
-        per_namespace: Some(PerNamespace {
-            name: "{namespace}".to_owned(),
-            path: host.tmpfs().join("{namespace}"),
-            namespaces: Vec::new(),
-            limit: 4,
-        }),
-        ..host.config()
     }
 }
 
@@ -101,7 +88,7 @@ fn a_refused_volume_leaves_nothing_that_the_kubelet_cannot_remove() {
 #[test]
 fn after_a_node_restart_pods_get_their_store_anew_and_others_end() {
     let Some(host) = Host::new() else { return };
-    let config = per_namespace(&host);
+    let config = host.per_namespace();
     let driver = Driver::start(&config, Vec::new());
     let (stays, ends) = (
         Volume::set_up(&host, "stays"),

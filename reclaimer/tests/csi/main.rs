@@ -1,11 +1,14 @@
 //! The CSI driver over its real sockets, with real mounts.
 
-#![cfg(feature = "node")]
+#![cfg(all(feature = "node", feature = "kubernetes"))]
 
+#[path = "../shared/api.rs"]
+mod api;
 mod authority;
 mod calls;
 mod choosing;
 mod fixture;
+mod gone;
 mod kubelet;
 mod process;
 mod propagation;

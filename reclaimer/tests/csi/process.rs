@@ -16,8 +16,10 @@ use tetris_reclaimer::csi::wire::{
     RegistrationStatus, RegistrationStatusResponse,
 };
 use tetris_store_layout::Store;
+use tokio::runtime::Runtime;
 use tonic::Status;
 
+use crate::api::{Api, uid_of};
 use crate::calls::expect_read_only;
 use crate::fixture::{Host, PATIENCE, call_at, request};
 
@@ -28,11 +30,35 @@ struct Daemon {
     log: PathBuf,
 }
 
+/// A cluster whose API server is reached over HTTP, as long as this is there.
+struct Cluster {
+    api: Api,
+    _runtime: Runtime,
+}
+
+impl Cluster {
+    fn start(host: &Host) -> Self {
+        let (api, runtime) = (Api::new(), Runtime::new().unwrap());
+        let server = runtime.block_on(api.serve());
+        let kubeconfig = host.kubelet().with_file_name("kubeconfig");
+        let text = format!(
+            "{{clusters: [{{name: c, cluster: {{server: 'http://{server}'}}}}], users: [{{name: u, user: {{}}}}], \
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}], current-context: x}}"
+        );
+        fs::write(&kubeconfig, text).unwrap();
+        Self {
+            api,
+            _runtime: runtime,
+        }
+    }
+}
+
 impl Daemon {
     fn start(config: &Path) -> Self {
         let log = config.with_extension("log");
         let child = Command::new(env!("CARGO_BIN_EXE_tetris-reclaimer"))
-            .args(["run", "--node", "node-1", "--memory-limit"])
+            .env("KUBECONFIG", config.with_file_name("kubeconfig"))
+            .args(["run", "--kubernetes", "--node", "node-1", "--memory-limit"])
             .arg((128 * MIB).to_string())
             .arg("--config")
             .arg(config)
@@ -63,13 +89,13 @@ impl Daemon {
         });
     }
 
-    fn ready(&self) -> String {
+    fn page(&self, path: &str) -> String {
         let log = self.log();
         let address = log.split("address=").nth(1).expect(&log);
         let mut stream = TcpStream::connect(address.lines().next().unwrap().trim()).unwrap();
-        stream
-            .write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-            .unwrap();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
@@ -79,7 +105,7 @@ impl Daemon {
     fn answers_readyz(&self, expected: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let answer = self.ready();
+            let answer = self.page("/readyz");
             if answer.contains(expected) {
                 return;
             }
@@ -165,6 +191,7 @@ fn size_of(path: &Path) -> u64 {
 #[test]
 fn pods_share_through_the_volume_and_a_restart_disturbs_nobody() {
     let Some(host) = Host::new() else { return };
+    let _cluster = Cluster::start(&host);
     let config = configure(&host, "");
     let stores = host.tmpfs().join("stores");
     let mut daemon = Daemon::start(&config);
@@ -187,7 +214,7 @@ fn pods_share_through_the_volume_and_a_restart_disturbs_nobody() {
     let file = model_file(host.kubelet().parent().unwrap());
     let agent = Agent::open(&pod).unwrap();
     let model = agent.load(&file).unwrap();
-    let store = Store::open(stores.join("blue")).unwrap();
+    let store = Store::open(stores.join(format!("blue.{}", uid_of("blue", 1)))).unwrap();
     assert_eq!(store.usage().unwrap().capacity, 64 * MIB);
     let objects = || fs::read_dir(store.objects_dir()).unwrap().count();
     assert_eq!(objects(), 1, "the daemon published it: {}", daemon.log());
@@ -222,11 +249,63 @@ fn pods_share_through_the_volume_and_a_restart_disturbs_nobody() {
 }
 
 #[test]
+fn with_its_namespace_a_store_goes_and_its_sockets_and_series_and_a_pod_keeps_what_it_maps() {
+    let Some(host) = Host::new() else { return };
+    let cluster = Cluster::start(&host);
+    let config = configure(&host, "");
+    let stores = host.tmpfs().join("stores");
+    let mut daemon = Daemon::start(&config);
+    daemon.serves(&host);
+    let target = host.target("pod");
+    publish(&host, &target, "blue").unwrap();
+    let file = model_file(host.kubelet().parent().unwrap());
+    let model = Agent::open(&target).unwrap().load(&file).unwrap();
+    let weights = model.tensor("w").unwrap().bytes().to_vec();
+    let uid = uid_of("blue", 1);
+    let (name, own) = (format!("blue.{uid}"), stores.join(format!("blue.{uid}")));
+    let says = |daemon: &Daemon, path: &str, text: &str| daemon.page(path).contains(text);
+    assert!(says(&daemon, "/metrics", &format!("store=\"{name}\"")));
+    assert!(says(&daemon, "/status", &format!("\"name\":\"{name}\"")));
+    assert!(says(&daemon, "/inventory/objects", "\"name\":\"blue\""));
+    assert!(
+        daemon.log().contains(&format!("namespace_uid=\"{uid}\"")),
+        "{}",
+        daemon.log()
+    );
+    cluster.api.remove("blue");
+    unpublish(&host, &target);
+    // The volume is gone, and the process still maps the model.
+    cluster.api.make("red");
+    let other = host.target("other");
+    publish(&host, &other, "red").unwrap();
+    assert!(own.exists() && model.tensor("w").unwrap().bytes() == weights);
+    drop(model);
+    unpublish(&host, &other);
+    daemon.eventually("the store goes", |_| !own.exists());
+    for path in ["/metrics", "/status", "/inventory/objects"] {
+        let name = if path.starts_with("/inventory") {
+            "\"blue\""
+        } else {
+            &name
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while says(&daemon, path, name) {
+            assert!(Instant::now() < deadline, "{path}: {}", daemon.page(path));
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+    let left: Vec<_> = fs::read_dir(&stores).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(!daemon.log().contains(" ERROR "), "{}", daemon.log());
+    daemon.stop();
+}
+
+#[test]
 fn a_dry_run_mounts_nothing_and_serves_nobody() {
     let Some(host) = Host::new() else { return };
     let config = configure(&host, "size_bytes = 8388608");
     let output = Command::new(env!("CARGO_BIN_EXE_tetris-reclaimer"))
-        .args(["once", "--node", "node-1", "--config"])
+        .args(["once", "--kubernetes", "--node", "node-1", "--config"])
         .arg(&config)
         .output()
         .unwrap();

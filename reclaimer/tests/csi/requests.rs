@@ -41,7 +41,7 @@ fn what_the_kubelet_sends_for_an_inline_volume_is_accepted() {
     let wish = check(|request| with(request, "store", "shared")).unwrap();
     assert_eq!(wish.namespace, "blue");
     assert_eq!(wish.store.as_deref(), Some("shared"));
-    assert_eq!(wish.pod, "server-0 1a2b");
+    assert_eq!((&*wish.pod, &*wish.pod_uid), ("server-0", "1a2b"));
     assert_eq!(
         wish.target,
         Path::new("pods/1a2b/volumes/kubernetes.io~csi/w/mount")
@@ -73,6 +73,12 @@ fn what_is_missing_is_named() {
     for mode in [None, Some(AccessMode { mode: 0 })] {
         refused("`volume_capability.access_mode` is missing", |request| {
             request.volume_capability.as_mut().unwrap().access_mode = mode;
+        });
+    }
+    for key in ["pod.name", "pod.uid"] {
+        refused(&format!("{key}` is missing"), |request| {
+            let key = format!("csi.storage.k8s.io/{key}");
+            request.volume_context.remove(&key);
         });
     }
     refused("pod.namespace` is missing", |request| {

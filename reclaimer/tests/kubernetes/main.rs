@@ -7,6 +7,8 @@ mod changes;
 mod client;
 mod failures;
 mod malformed;
+#[cfg(feature = "node")]
+mod namespaces;
 mod options;
 mod outages;
 mod requests;

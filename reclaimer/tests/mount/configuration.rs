@@ -5,7 +5,7 @@ use std::path::Path;
 use tetris_reclaimer::config::ConfigFile;
 use tetris_reclaimer::mount::HugePages;
 
-const REST: &str = "node = \"node-1\"\n[[stores]]\nname = \"a\"\npath = \"/run/tetris/a\"\n";
+const REST: &str = "node = \"node-1\"\nkubernetes.enabled = true\n[[stores]]\nname = \"a\"\npath = \"/run/tetris/a\"\n";
 const MOUNT: &str = "[mount]\npath = \"/run/tetris\"\nsize_bytes = 1073741824\n";
 
 fn checked(text: &str) -> Result<ConfigFile, String> {
@@ -126,8 +126,12 @@ fn errors_name_the_field_what_is_expected_and_what_was_found() {
     }
     let error = checked(&format!(
         "{}[csi]\n",
-        REST.replace("node = \"node-1\"\n", "")
+        REST.replace("node = \"node-1\"\nkubernetes.enabled = true\n", "")
     ))
     .unwrap_err();
     assert!(error.contains("since there is a table `csi`"), "{error}");
+    let alone = REST.replace("enabled = true", "enabled = false");
+    let error = checked(&format!("{alone}{}", own("/run/tetris/{namespace}"))).unwrap_err();
+    let expected = "`csi.per_namespace`: expected `kubernetes.enabled = true`";
+    assert!(error.contains(expected), "{error}");
 }

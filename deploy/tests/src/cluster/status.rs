@@ -15,14 +15,20 @@ pub struct StoreUse {
 }
 
 impl StoreUse {
-    /// Of the store `name`, in the body of `/status`.
+    /// Of the store that pods ask for as `name`, in the body of `/status`. A namespace's own has the namespace's identifier after a dot.
     ///
     /// # Errors
     /// When the store is not there, or cannot be used.
     pub fn of(status: &str, name: &str) -> Result<Self> {
         let status: Value = serde_json::from_str(status)?;
         let mut stores = status["stores"].as_array().into_iter().flatten();
-        let store = stores.find(|store| store["name"] == name);
+        let is_it = |store: &&Value| {
+            let found = store["name"]
+                .as_str()
+                .and_then(|found| found.strip_prefix(name));
+            found.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let store = stores.find(is_it);
         let store = store.with_context(|| format!("no store `{name}` in {status}"))?;
         anyhow::ensure!(
             store["error"].is_null(),

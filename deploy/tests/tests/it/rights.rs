@@ -24,9 +24,14 @@ fn roles(objects: &Objects) -> Vec<(&str, &str, &Value)> {
     all
 }
 
+/// What the daemon may do.
+fn node() -> Value {
+    json!([{"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get", "list", "watch"]}])
+}
+
 #[test]
-fn the_daemon_may_list_and_watch_pods_and_nothing_else() {
-    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]);
+fn the_daemon_may_read_pods_and_namespaces_and_nothing_else() {
+    let rules = node();
     let others = |name: &&str| *name == "webhook" || WITH_SCALER.contains(name);
     for name in INSTALLS.into_iter().filter(|name| !others(name)) {
         let objects = Objects::golden(name);
@@ -40,7 +45,7 @@ fn the_daemon_may_list_and_watch_pods_and_nothing_else() {
 
 #[test]
 fn the_webhook_may_keep_one_secret_and_fill_in_one_configuration() {
-    let node = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]);
+    let node = node();
     let configuration = json!([{
         "apiGroups": ["admissionregistration.k8s.io"], "resources": ["mutatingwebhookconfigurations"],
         "resourceNames": ["tetris-webhook"], "verbs": ["get", "patch"]}]);
@@ -58,7 +63,7 @@ fn the_webhook_may_keep_one_secret_and_fill_in_one_configuration() {
 
 #[test]
 fn the_scaler_may_do_what_the_operator_does_and_nothing_else() {
-    let node = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]);
+    let node = node();
     let cluster = json!([
         {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions", "modelprofiles"],
          "verbs": ["list", "watch"]},

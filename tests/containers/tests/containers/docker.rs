@@ -46,12 +46,17 @@ pub struct Container {
 }
 
 impl Container {
-    /// Starts one from `image`, without a network, with these options and this command.
+    /// Starts one from `image`, with these options and this command; without a network, unless they say which.
     pub fn start(what: &str, image: &str, options: &[String], command: &[&str]) -> Self {
         let label = format!("{LABEL}={}", std::process::id());
         let name = unique(what);
-        let mut args = vec!["run", "--detach", "--network=none", "--label", &label];
-        args.extend(["--name", &name]);
+        let mut args = vec!["run", "--detach", "--label", &label, "--name", &name];
+        if !options
+            .iter()
+            .any(|option| option.starts_with("--network="))
+        {
+            args.push("--network=none");
+        }
         args.extend(options.iter().map(String::as_str));
         args.push(image);
         args.extend(command);

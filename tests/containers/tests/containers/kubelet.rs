@@ -1,5 +1,6 @@
-//! The kubelet's side of the CSI socket.
+//! The kubelet's side of the CSI socket, and the API server behind it.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use hyper_util::rt::TokioIo;
@@ -11,15 +12,24 @@ use tonic::transport::{Endpoint, Uri};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
+use crate::api::{Api, POD_UID};
+
 pub struct Kubelet {
     runtime: Runtime,
     socket: PathBuf,
+    /// Where the API server is, for the daemon.
+    pub api: SocketAddr,
 }
 
 impl Kubelet {
     pub fn new(socket: PathBuf) -> Self {
         let runtime = Runtime::new().unwrap();
-        Self { runtime, socket }
+        let api = runtime.block_on(Api::new().serve());
+        Self {
+            runtime,
+            socket,
+            api,
+        }
     }
 
     /// Whether the driver answers.
@@ -34,7 +44,7 @@ impl Kubelet {
             ("csi.storage.k8s.io/ephemeral", "true"),
             ("csi.storage.k8s.io/pod.name", "server-0"),
             ("csi.storage.k8s.io/pod.namespace", namespace),
-            ("csi.storage.k8s.io/pod.uid", "1a2b"),
+            ("csi.storage.k8s.io/pod.uid", POD_UID),
             ("csi.storage.k8s.io/serviceAccount.name", "default"),
         ];
         let request = NodePublishVolumeRequest {

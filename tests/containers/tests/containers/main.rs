@@ -1,5 +1,8 @@
 //! The daemon in a container, and pods in others. Needs root and a Docker daemon (tests/docker.sh); what is left out says so.
 
+#[path = "../../../../reclaimer/tests/shared/api.rs"]
+#[expect(dead_code, reason = "namespaces come and go in the daemon's own tests")]
+mod api;
 mod broker_down;
 mod cgroup;
 mod docker;

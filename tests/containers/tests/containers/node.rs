@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tetris_store_layout::{Holders, ObjectEntry, Store};
 
+use crate::api::uid_of;
 use crate::docker::{Container, privileged};
 use crate::host::Host;
 use crate::image;
@@ -33,12 +34,13 @@ impl<'a> Node<'a> {
     /// Starts one, and waits until the kubelet could use it.
     pub fn start(host: &'a Host, settings: Settings) -> Self {
         configure(host, settings);
-        let container = container(host);
         let socket = host.kubelet().join("plugins").join(DRIVER).join("csi.sock");
+        let kubelet = Kubelet::new(socket);
+        reach(host, &kubelet);
         let node = Self {
             host,
-            kubelet: Kubelet::new(socket),
-            container,
+            kubelet,
+            container: container(host),
         };
         node.wait();
         node
@@ -99,12 +101,12 @@ impl<'a> Node<'a> {
 
     /// The store of a namespace, as the host sees it.
     pub fn store(&self, namespace: &str) -> Store {
-        Store::open(self.host.stores().join(namespace)).unwrap()
+        Store::open(self.host.stores().join(directory(namespace))).unwrap()
     }
 
     /// Waits until the daemon takes files in this store.
     pub fn wait_for_socket(&self, namespace: &str) {
-        let socket = self.host.stores().join(namespace).join("daemon");
+        let socket = self.host.stores().join(directory(namespace)).join("daemon");
         until_so("the store's socket", || {
             std::os::unix::net::UnixStream::connect(&socket).is_ok()
         });
@@ -131,8 +133,32 @@ fn container(host: &Host) -> Container {
     options.push(volume(host.kubelet(), "/var/lib/kubelet:rshared"));
     options.push(volume(host.config(), "/etc/tetris:ro"));
     options.push("--env=NODE_NAME=node-1".to_owned());
-    let command = [image::NODE, "run", "--config", "/etc/tetris/node.toml"];
+    options.push("--env=KUBECONFIG=/etc/tetris/kubeconfig".to_owned());
+    // The API server is a thread of the test.
+    options.push("--network=host".to_owned());
+    let command = [
+        image::NODE,
+        "run",
+        "--kubernetes",
+        "--config",
+        "/etc/tetris/node.toml",
+    ];
     Container::start("node", &host.image.name, &options, &command)
+}
+
+/// The directory of a namespace's store.
+pub fn directory(namespace: &str) -> String {
+    format!("{namespace}.{}", uid_of(namespace, 1))
+}
+
+/// Says where the API server is.
+fn reach(host: &Host, kubelet: &Kubelet) {
+    let text = format!(
+        "{{clusters: [{{name: c, cluster: {{server: 'http://{}'}}}}], users: [{{name: u, user: {{}}}}], \
+         contexts: [{{name: x, context: {{cluster: c, user: u}}}}], current-context: x}}",
+        kubelet.api
+    );
+    fs::write(host.config().join("kubeconfig"), text).unwrap();
 }
 
 /// The configuration of the DaemonSet, with shorter times.

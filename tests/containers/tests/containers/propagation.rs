@@ -9,7 +9,7 @@ use tetris_container_tests::model::Spec;
 use crate::docker::{Container, privileged};
 use crate::host::{Host, mounted_at};
 use crate::image;
-use crate::node::{Node, Settings, objects};
+use crate::node::{Node, Settings, directory, objects};
 use crate::pod::Pod;
 
 const SETTINGS: Settings = Settings {
@@ -87,12 +87,8 @@ fn a_bind_that_is_made_read_only_afterwards_is_writable_on_the_host() {
         "--volume={}:/tetris:rshared",
         host.tetris().display()
     ));
-    let command = [
-        image::POD,
-        "publish-wrongly",
-        "/tetris/stores/team",
-        "/host/wrong",
-    ];
+    let store = format!("/tetris/stores/{}", directory("team"));
+    let command = [image::POD, "publish-wrongly", &store, "/host/wrong"];
     let container = Container::start("wrong", &host.image.name, &options, &command);
     assert_eq!(container.ended(), 0, "{}", container.stderr());
     let found = writable(&volume).expect("it is not read-only");

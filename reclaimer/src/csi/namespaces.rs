@@ -1,0 +1,112 @@
+//! The namespaces of a cluster, as those know them who can ask its API server.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use thiserror::Error;
+use tokio::sync::watch;
+
+/// A pod, as the kubelet names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodName {
+    /// Its namespace's name.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its unique identifier.
+    pub uid: String,
+}
+
+/// A reason for which a namespace is not known. Each may pass, so the kubelet is told to try again.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NamespaceError {
+    /// The API server does not answer, or not what it should.
+    #[error("the API server cannot be asked for {what}: {problem}; {next_step}")]
+    Unknown {
+        /// The object.
+        what: String,
+        /// What went wrong.
+        problem: String,
+        /// What an administrator can do.
+        next_step: &'static str,
+    },
+    /// The API server knows no such object.
+    #[error(
+        "the API server has no {what}; the kubelet asks for something that is gone, or too early"
+    )]
+    NotFound {
+        /// The object.
+        what: String,
+    },
+    /// The name belongs to another pod by now.
+    #[error("pod `{namespace}/{name}` is {found} by now, expected {expected}", namespace = pod.namespace, name = pod.name, expected = pod.uid)]
+    OtherPod {
+        /// The pod that was asked about.
+        pod: PodName,
+        /// The unique identifier of the one that has its name.
+        found: String,
+    },
+    /// The identifier cannot be part of a directory's name.
+    #[error("namespace `{namespace}` has the unique identifier {found:?}, expected a UUID")]
+    NotAUuid {
+        /// The namespace's name.
+        namespace: String,
+        /// Its identifier.
+        found: String,
+    },
+}
+
+/// Somebody who knows the cluster's namespaces. A namespace that is made again has another unique identifier, and none comes twice.
+#[tonic::async_trait]
+pub trait Namespaces: fmt::Debug + Send + Sync {
+    /// The unique identifier of the namespace that `pod` is in.
+    async fn of_pod(&self, pod: &PodName) -> Result<String, NamespaceError>;
+
+    /// Whether the namespace that was called `name` and has this identifier does not exist any more.
+    async fn is_gone(&self, name: &str, uid: &str) -> Result<bool, NamespaceError>;
+
+    /// The identifiers of all namespaces as a watch tells them; none before the first complete list. It may lag behind, so
+    /// nothing is decided by it alone.
+    fn living(&self) -> watch::Receiver<Option<BTreeSet<String>>>;
+}
+
+/// A cluster of which nothing is known: no namespace gets a store of its own, and none is taken for gone.
+#[derive(Debug)]
+pub struct NoCluster {
+    problem: String,
+    living: watch::Receiver<Option<BTreeSet<String>>>,
+}
+
+impl NoCluster {
+    /// `problem` says why nothing is known.
+    pub fn new(problem: impl Into<String>) -> Self {
+        Self {
+            problem: problem.into(),
+            living: watch::channel(None).1,
+        }
+    }
+
+    fn unknown(&self, namespace: &str) -> NamespaceError {
+        NamespaceError::Unknown {
+            what: format!("namespace `{namespace}`"),
+            problem: self.problem.clone(),
+            next_step: "see the daemon's log",
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Namespaces for NoCluster {
+    async fn of_pod(&self, pod: &PodName) -> Result<String, NamespaceError> {
+        Err(self.unknown(&pod.namespace))
+    }
+
+    async fn is_gone(&self, name: &str, _uid: &str) -> Result<bool, NamespaceError> {
+        Err(self.unknown(name))
+    }
+
+    fn living(&self) -> watch::Receiver<Option<BTreeSet<String>>> {
+        self.living.clone()
+    }
+}

@@ -1,0 +1,73 @@
+//! The cluster's namespaces for the CSI driver: asked for when the first configuration has stores for them.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::csi::{Namespaces, NoCluster};
+use crate::metrics::Metrics;
+
+/// The cluster's namespaces, once somebody needs them.
+#[derive(Default)]
+pub(super) struct Cluster(Option<Arc<dyn Namespaces>>);
+
+impl Cluster {
+    /// No cluster, for who needs none.
+    pub(super) fn none() -> Arc<dyn Namespaces> {
+        Arc::new(NoCluster::new("no store is a namespace's own"))
+    }
+
+    /// The namespaces, which are watched until `stopped`. A client that cannot be made is tried again at the next call.
+    pub(super) async fn namespaces(
+        &mut self,
+        enabled: bool,
+        metrics: &Arc<Metrics>,
+        stopped: &watch::Receiver<bool>,
+    ) -> Arc<dyn Namespaces> {
+        if let Some(known) = &self.0 {
+            return Arc::clone(known);
+        }
+        if !enabled {
+            let problem = "the daemon runs without Kubernetes; set `kubernetes.enabled`, or the flag --kubernetes";
+            return Arc::new(NoCluster::new(problem));
+        }
+        match connect(metrics, stopped.clone()).await {
+            Ok(known) => Arc::clone(self.0.insert(known)),
+            Err(problem) => {
+                tracing::error!(problem, "namespaces get no stores of their own");
+                metrics.error(crate::report::ErrorClass::Kubernetes, None);
+                Arc::new(NoCluster::new(problem))
+            }
+        }
+    }
+}
+
+#[cfg(feature = "kubernetes")]
+async fn connect(
+    metrics: &Arc<Metrics>,
+    stopped: watch::Receiver<bool>,
+) -> Result<Arc<dyn Namespaces>, String> {
+    use crate::kubernetes::{KnownNamespaces, client, watch_namespaces};
+    use crate::report::ErrorClass;
+
+    let client = client(None).await.map_err(|error| error.to_string())?;
+    let (sender, living) = watch::channel(None);
+    let known = KnownNamespaces::new(client.clone(), living);
+    let metrics = Arc::clone(metrics);
+    tokio::spawn(watch_namespaces(
+        client,
+        sender,
+        move |_| metrics.error(ErrorClass::Kubernetes, None),
+        super::until(stopped),
+    ));
+    Ok(Arc::new(known))
+}
+
+#[cfg(not(feature = "kubernetes"))]
+#[expect(clippy::unused_async, reason = "the other one is")]
+async fn connect(
+    _metrics: &Arc<Metrics>,
+    _stopped: watch::Receiver<bool>,
+) -> Result<Arc<dyn Namespaces>, String> {
+    Err("this build has no support for Kubernetes".to_owned())
+}
