@@ -71,7 +71,7 @@ pub struct Run {
     /// A file with a bearer token for it; read for each query
     #[arg(long, value_name = "PATH")]
     pub prometheus_token_file: Option<PathBuf>,
-    /// Certificates in PEM that its own may be signed by, beside those of the system
+    /// Certificates in PEM that its own may be signed by, beside the system's, or compiled-in ones where it has none
     #[arg(long, value_name = "PATH")]
     pub prometheus_ca: Option<PathBuf>,
     /// How long a query may take

@@ -7,6 +7,7 @@ use std::time::Duration;
 use kube::config::InferConfigError;
 use kube::{Client, Config};
 use tetris_scaler_core::{InventoryLimits, Settings, Spread};
+use tetris_tls_roots::{RootsError, roots_for};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -38,6 +39,9 @@ pub enum RunError {
     /// The way to the API server is not usable.
     #[error("API server: cannot make a client: {0}; check its certificates and credentials")]
     Client(#[from] kube::Error),
+    /// No certificates to know the API server by.
+    #[error("API server: {0}")]
+    Roots(#[from] RootsError),
     /// The lease's arguments are wrong.
     #[error("--lease-seconds: {0}")]
     Lease(#[from] LeaseError),
@@ -69,6 +73,10 @@ pub async fn run(args: &Run) -> Result<(), RunError> {
     config.connect_timeout = Some(CONNECT);
     // Passes and watches try again by themselves, and are not to wait for one function.
     config.default_retry = false;
+    // A kubeconfig may name none, for a server that the system's certificates sign.
+    if config.root_cert.is_none() && config.root_cert_file.is_none() {
+        config.root_cert = Some(roots_for(&config.cluster_url.to_string())?);
+    }
     let client = Client::try_from(config)?;
     run_with(args, client, stop).await
 }

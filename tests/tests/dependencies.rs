@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Who may depend directly on which packages of this workspace, besides the store's layout.
-const MAY: [(&str, &[&str]); 17] = [
+const MAY: [(&str, &[&str]); 18] = [
     ("tetris-store-layout", &[]),
     ("tetris-agent", &["tetris-gpu-bench", "tetris-gpu-mirror"]),
     ("tetris-python", &["tetris-agent"]),
@@ -43,18 +43,28 @@ const MAY: [(&str, &[&str]); 17] = [
     ("tetris-reclaimer-core", &[]),
     (
         "tetris-reclaimer",
-        &["tetris-reclaimer-core", "tetris-gpu-mirror", "tetris-agent"],
+        &[
+            "tetris-reclaimer-core",
+            "tetris-gpu-mirror",
+            "tetris-agent",
+            "tetris-tls-roots",
+        ],
     ),
     ("tetris-scaler-core", &[]),
     (
         "tetris-scaler",
-        &["tetris-scaler-core", "tetris-scaler-profiler"],
+        &[
+            "tetris-scaler-core",
+            "tetris-scaler-profiler",
+            "tetris-tls-roots",
+        ],
     ),
     ("tetris-scaler-profiler", &["tetris-scaler-core"]),
     ("tetris-scaler-simulator", &["tetris-scaler-core"]),
     ("tetris-density", &["tetris-agent", "tetris-reclaimer"]),
     ("tetris-protocol-model", &[]),
-    ("tetris-webhook", &[]),
+    ("tetris-tls-roots", &[]),
+    ("tetris-webhook", &["tetris-tls-roots"]),
     ("tetris-deploy-tests", ANYTHING),
     ("tetris-container-tests", ANYTHING),
     ("tetris-tests", ANYTHING),

@@ -3,6 +3,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+#[path = "../../../deploy/tests/shared/image.rs"]
+mod docker;
 mod exec;
 mod exec_paths;
 mod fill;
@@ -11,6 +13,7 @@ mod global;
 mod gpu_bench;
 #[cfg(feature = "gpu")]
 mod gpu_status;
+mod image;
 mod init;
 mod inspect;
 mod similarity;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use tetris_tls_roots::{RootsError, roots_for};
 use thiserror::Error;
 
 use super::WATCH_SECONDS;
@@ -32,6 +33,9 @@ pub enum ClientError {
         /// What was tried.
         source: InferConfigError,
     },
+    /// The kubeconfig names no certificates for the API server, and there are no others.
+    #[error("API server: {0}")]
+    Roots(#[from] RootsError),
     /// The way to the API server was found, but is not usable.
     #[error(
         "API server {url}: cannot make a client: {source}; check its certificates and credentials"
@@ -58,6 +62,10 @@ pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
     // Kube's own retries would hide for minutes that the watch is down; `watch` backs off by itself.
     config.default_retry = false;
     let url = config.cluster_url.to_string();
+    // A kubeconfig may name none, for a server that the system's certificates sign.
+    if config.root_cert.is_none() && config.root_cert_file.is_none() {
+        config.root_cert = Some(roots_for(&url)?);
+    }
     Client::try_from(config).map_err(|source| ClientError::Client {
         url,
         source: Box::new(source),

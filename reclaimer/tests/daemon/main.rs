@@ -1,6 +1,9 @@
 //! The command `tetris-reclaimer`, as an administrator runs it.
 
+#[path = "../../../deploy/tests/shared/image.rs"]
+mod docker;
 mod harness;
+mod image;
 mod mirror;
 mod once;
 mod run;

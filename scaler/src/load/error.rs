@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use tetris_tls_roots::RootsError;
 use thiserror::Error;
 
 /// Why a load is not known.
@@ -17,7 +18,7 @@ pub enum LoadError {
     #[error("it has not been asked for yet")]
     NotAsked,
     /// The server could not be asked.
-    #[error("Prometheus: {problem}; check --prometheus-url and the network")]
+    #[error("Prometheus: {problem}; check --prometheus-url, --prometheus-ca and the network")]
     Unreachable {
         /// What went wrong.
         problem: String,
@@ -109,6 +110,9 @@ pub enum PrometheusError {
         /// What is wrong.
         problem: String,
     },
+    /// No certificates to know the server by.
+    #[error("Prometheus: {0}")]
+    Roots(#[from] RootsError),
     /// The client cannot be made.
     #[error("a client for Prometheus: {0}")]
     Client(#[from] reqwest::Error),

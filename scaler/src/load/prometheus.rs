@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use reqwest::{Certificate, Client, Url};
 use tetris_scaler_core::Rate;
+use tetris_tls_roots::roots_for;
 use tokio::sync::Semaphore;
 
 use super::answer::{Refusal, by_pod, total};
@@ -24,7 +25,7 @@ pub struct PrometheusOptions {
     pub url: String,
     /// A file with a token, read for each query: tokens of service accounts change.
     pub token: Option<PathBuf>,
-    /// A file with certificates in PEM that the server's is to be signed by, beside those of the system.
+    /// A file with certificates in PEM that the server's may be signed by, beside those that are trusted anyway.
     pub ca: Option<PathBuf>,
     /// How long a query may take.
     pub timeout: Duration,
@@ -44,16 +45,19 @@ impl Prometheus {
     /// Checks what was given; asks nothing.
     pub fn try_new(options: PrometheusOptions) -> Result<Self, PrometheusError> {
         let query = query_url(&options.url)?;
-        let mut builder = Client::builder()
-            .connect_timeout(options.timeout)
-            .redirect(reqwest::redirect::Policy::none());
+        let roots = roots_for(query.as_str())?;
+        let roots: Result<Vec<_>, _> = roots.iter().map(|der| Certificate::from_der(der)).collect();
+        let mut roots = roots?;
         if let Some(path) = &options.ca {
-            for certificate in certificates(path)? {
-                builder = builder.add_root_certificate(certificate);
-            }
+            roots.extend(certificates(path)?);
         }
+        let client = Client::builder()
+            .connect_timeout(options.timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            .tls_certs_only(roots)
+            .build()?;
         Ok(Self {
-            client: builder.build()?,
+            client,
             query,
             token: options.token,
             timeout: options.timeout,

@@ -71,6 +71,8 @@ impl Poller {
             // Pods are not reached through a proxy.
             .no_proxy()
             .gzip(true)
+            // Daemons are asked without TLS.
+            .tls_certs_only([])
             .build()?;
         let latest = Inventories {
             inventory: Arc::new(Inventory::new(limits)),

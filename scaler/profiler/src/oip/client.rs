@@ -38,6 +38,7 @@ impl OipClient {
             .pool_max_idle_per_host(usize::MAX)
             .tcp_nodelay(true)
             .redirect(reqwest::redirect::Policy::none())
+            .tls_certs_only([])
             .build()
             .map_err(OipError::Client)?;
         Ok(Self {
