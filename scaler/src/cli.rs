@@ -33,7 +33,7 @@ pub struct Cli {
 pub enum Command {
     /// Scale the cluster's functions until SIGTERM
     Run(Box<Run>),
-    /// Print the definitions of the custom resources, for `kubectl apply -f -`
+    /// Print the definitions of the custom resources, for `kubectl apply --server-side -f -`
     Crds,
     /// Decide from files, without a cluster: configurations, nodes, and why
     Plan(crate::plan::PlanArgs),

@@ -5,9 +5,37 @@ use std::time::Duration;
 
 use kube::core::Status;
 use kube::runtime::watcher;
+use tokio::time::Instant;
 
 /// The longest wait that a server may ask for. One that asks for more is asked again all the same.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
+
+/// How long a server may put requests off before that is worth a warning.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How the watch is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Health {
+    /// It works, or was not tried yet.
+    Good,
+    /// The server puts requests off, from this moment on.
+    PutOff(Instant),
+    /// It fails, and that was reported.
+    Failing,
+}
+
+impl Health {
+    /// How it is doing after `error`. A server that starts, or has a new kind of resource, puts requests off until its
+    /// storage is initialized: nothing is wrong unless that lasts.
+    pub(super) fn after(self, error: &watcher::Error) -> Self {
+        let is_put_off = status(error).is_some_and(|status| status.code == 429);
+        match self {
+            Self::Good if is_put_off => Self::PutOff(Instant::now()),
+            Self::PutOff(since) if is_put_off && since.elapsed() < PATIENCE => self,
+            Self::Good | Self::PutOff(_) | Self::Failing => Self::Failing,
+        }
+    }
+}
 
 /// What the server asks for before the next request, where the status in its answer says it. Kube does not hand out the
 /// header `Retry-After`; an answer that has it alone (of priority and fairness: seconds) is met by the backoff.

@@ -9,7 +9,7 @@ use tracing::{debug, info, warn};
 
 use super::Fault;
 use super::annotation::Declared;
-use super::failure::{next_step, root_cause};
+use super::failure::{Health, next_step, root_cause};
 use super::options::WatchOptions;
 use super::pod::{self, BoundPod, Seen};
 use crate::warm::{Declaration, Freshness, Pod, WarmSet};
@@ -22,8 +22,7 @@ pub(super) struct Mirror<F> {
     relist: Relist,
     /// Pods whose malformed items were reported.
     reported: BTreeSet<Pod>,
-    /// The last attempt failed, and that was reported.
-    failing: bool,
+    health: Health,
 }
 
 /// What a list that is not complete has shown so far.
@@ -41,7 +40,7 @@ impl<F: Fn(Fault)> Mirror<F> {
             faults,
             relist: Relist::default(),
             reported: BTreeSet::new(),
-            failing: false,
+            health: Health::Good,
         };
         mirror.begin();
         mirror
@@ -90,7 +89,7 @@ impl<F: Fn(Fault)> Mirror<F> {
     fn synced(&mut self) {
         let Relist { pods, malformed } = std::mem::take(&mut self.relist);
         self.reported = malformed;
-        if std::mem::take(&mut self.failing) {
+        if std::mem::replace(&mut self.health, Health::Good) == Health::Failing {
             info!(
                 node = self.options.node(),
                 pods = pods.len(),
@@ -173,11 +172,20 @@ impl<F: Fn(Fault)> Mirror<F> {
             current
         });
         let cause = root_cause(error);
-        if std::mem::replace(&mut self.failing, true) {
-            debug!(%error, %cause, "the API server still cannot be watched");
-        } else {
-            let next_step = next_step(error);
-            warn!(%error, %cause, next_step, "cannot watch the API server: what pods declared last stays in force");
+        let before = self.health;
+        self.health = before.after(error);
+        match self.health {
+            Health::PutOff(_) => {
+                debug!(%error, %cause, "the API server asks to be watched later");
+                return;
+            }
+            Health::Failing if before == Health::Failing => {
+                debug!(%error, %cause, "the API server still cannot be watched");
+            }
+            Health::Failing | Health::Good => {
+                let next_step = next_step(error);
+                warn!(%error, %cause, next_step, "cannot watch the API server: what pods declared last stays in force");
+            }
         }
         (self.faults)(Fault::Watch);
     }

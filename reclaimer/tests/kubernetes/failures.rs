@@ -67,22 +67,55 @@ async fn a_watch_that_is_answered_410_starts_over_with_a_list() {
     assert_eq!(watched.next().await, ("current", pods([("b", "gpt2")])));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_server_that_asks_for_time_is_given_it() {
-    let mut watched = Watched::start();
+/// What a server answers while its storage is not initialized.
+fn put_off(retry_after_seconds: u32) -> Value {
     let mut busy = status(429);
-    busy["details"] = json!({"retryAfterSeconds": 77});
-    watched
-        .server
-        .next_list()
-        .await
-        .body(429, &busy.to_string());
+    busy["reason"] = "TooManyRequests".into();
+    busy["message"] = "storage is (re)initializing".into();
+    busy["details"] = json!({"retryAfterSeconds": retry_after_seconds});
+    busy
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_time_is_given_it_without_a_fault() {
+    let mut watched = Watched::start();
+    let call = watched.server.next_list().await;
+    call.body(429, &put_off(77).to_string());
     let asked = Instant::now();
     let call = watched.server.next_list().await;
     assert!(asked.elapsed() >= Duration::from_secs(77));
     assert_eq!(watched.unchanged(), ("unknown", pods([])));
     call.pods(&[pod("a", "bert")]);
     assert_eq!(watched.next().await, ("current", pods([("a", "bert")])));
+    // The watch after the list may be put off too.
+    let call = watched.server.next_watch().await;
+    call.body(429, &put_off(1).to_string());
+    assert_eq!(watched.next().await, ("stale", pods([("a", "bert")])));
+    let _watch = watched.server.sync(&[pod("a", "bert")]).await;
+    assert_eq!(watched.next().await, ("current", pods([("a", "bert")])));
+    assert_eq!(watched.fault_count(Fault::Watch), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_puts_requests_off_for_long_is_a_fault() {
+    let mut watched = Watched::start();
+    let begin = Instant::now();
+    while watched.fault_count(Fault::Watch) == 0 {
+        assert!(begin.elapsed() < Duration::from_mins(10));
+        let call = watched.server.next_list().await;
+        call.body(429, &put_off(1).to_string());
+    }
+    assert!(begin.elapsed() >= Duration::from_secs(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_error_is_a_fault_whatever_came_before() {
+    let mut watched = Watched::start();
+    let call = watched.server.next_list().await;
+    call.body(429, &put_off(1).to_string());
+    watched.server.next_list().await.status(403);
+    watched.server.next_list().await;
+    assert_eq!(watched.fault_count(Fault::Watch), 1);
 }
 
 #[tokio::test(start_paused = true)]

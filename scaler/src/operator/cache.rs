@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use kube::runtime::watcher::{Error, Event};
 use tokio::sync::Notify;
 
+use super::outage::Outage;
 use crate::state::Key;
 
 /// Records by namespace and name. Clones share them.
@@ -45,24 +46,28 @@ impl<V: PartialEq> Cache<V> {
         records.synced.then(|| Arc::clone(&records.current))
     }
 
-    /// Takes in what `events` brings, until it ends. `changed` is told when something is different; `failed`, what
-    /// goes wrong: the watch goes on by itself.
+    /// Takes in what `events` brings, until it ends. `changed` is told when something is different; `outage`, what
+    /// goes wrong: the watch goes on by itself, after the time that the server asks for.
     pub async fn follow<K: ResourceExt>(
         &self,
         events: impl Stream<Item = Result<Event<K>, Error>>,
         read: impl Fn(K) -> Option<V>,
         changed: &Notify,
-        failed: impl Fn(&Error),
+        mut outage: Outage,
     ) {
         tokio::pin!(events);
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
+                    // A list that begins has not been answered yet.
+                    if !matches!(event, Event::Init) {
+                        outage.answered();
+                    }
                     if self.take_in(event, &read) {
                         changed.notify_one();
                     }
                 }
-                Err(error) => failed(&error),
+                Err(error) => tokio::time::sleep(outage.failed(&error)).await,
             }
         }
     }

@@ -23,6 +23,7 @@ pub mod loads;
 pub mod memory;
 mod names;
 pub mod observed;
+pub mod outage;
 pub mod plan;
 pub mod prepare;
 pub mod records;

@@ -8,11 +8,12 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ApiResource};
 use kube::core::DynamicObject;
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{Config, Error, watcher};
+use kube::runtime::watcher::{Config, watcher};
 use kube::{Client, Resource};
 use tokio::sync::Notify;
 
 use super::cache::Cache;
+use super::outage::Outage;
 use super::records::{DeploymentRecord, FunctionRecord, NodeRecord, PodRecord, ProfileRecord};
 use crate::labels;
 use crate::metrics::Metrics;
@@ -40,13 +41,7 @@ impl Watches {
     /// Follows the API server for ever. `changed` is told of what is different.
     pub async fn run(&self, client: &Client, changed: &Notify, metrics: &Arc<Metrics>) {
         let config = || Config::default().page_size(PAGE);
-        let failed = |kind: &'static str| {
-            let metrics = Arc::clone(metrics);
-            move |error: &Error| {
-                metrics.failed("watch");
-                tracing::warn!("watch of {kind}: {error}");
-            }
-        };
+        let outage = |kind| Outage::new(kind, metrics);
         let labelled = config().labels(labels::FUNCTION);
         let functions = watcher(dynamic::<InferenceFunction>(client), config()).default_backoff();
         let profiles = watcher(dynamic::<ModelProfile>(client), config()).default_backoff();
@@ -60,16 +55,16 @@ impl Watches {
         let deployment = |object| DeploymentRecord::read(&object);
         let pod = |object| PodRecord::read(&object);
         let all: [std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>>; 5] = [
-            Box::pin((self.functions).follow(functions, function, changed, failed("functions"))),
-            Box::pin((self.profiles).follow(profiles, profile, changed, failed("profiles"))),
+            Box::pin((self.functions).follow(functions, function, changed, outage("functions"))),
+            Box::pin((self.profiles).follow(profiles, profile, changed, outage("profiles"))),
             Box::pin((self.deployments).follow(
                 deployments,
                 deployment,
                 changed,
-                failed("deployments"),
+                outage("deployments"),
             )),
-            Box::pin((self.pods).follow(pods, pod, changed, failed("pods"))),
-            Box::pin((self.nodes).follow(nodes, node, changed, failed("nodes"))),
+            Box::pin((self.pods).follow(pods, pod, changed, outage("pods"))),
+            Box::pin((self.nodes).follow(nodes, node, changed, outage("nodes"))),
         ];
         join_all(all).await;
     }

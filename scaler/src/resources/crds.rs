@@ -1,6 +1,10 @@
 //! The definitions that a cluster needs.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use std::collections::BTreeMap;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use kube::CustomResourceExt as _;
 use thiserror::Error;
 
@@ -19,10 +23,34 @@ pub struct CrdError {
 
 /// The definitions of both resources.
 pub fn crds() -> [CustomResourceDefinition; 2] {
-    [InferenceFunction::crd(), ModelProfile::crd()]
+    let mut crds = [InferenceFunction::crd(), ModelProfile::crd()];
+    for version in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions) {
+        let schema = version.schema.as_mut();
+        if let Some(schema) = schema.and_then(|schema| schema.open_api_v3_schema.as_mut()) {
+            use_known_formats(schema);
+        }
+    }
+    crds
 }
 
-/// The same as YAML, as `kubectl apply -f` takes it.
+/// The API server warns of formats that it does not know, and it knows no unsigned integers. The minimum says as much.
+fn use_known_formats(schema: &mut JSONSchemaProps) {
+    if matches!(schema.format.as_deref(), Some("uint32" | "uint64")) {
+        schema.format = Some("int64".to_owned());
+    }
+    let properties = schema.properties.iter_mut();
+    for property in properties.flat_map(BTreeMap::values_mut) {
+        use_known_formats(property);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        use_known_formats(items);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        use_known_formats(values);
+    }
+}
+
+/// The same as YAML, as `kubectl apply --server-side -f` takes it.
 pub fn crds_yaml() -> Result<String, CrdError> {
     let mut text = String::new();
     for crd in crds() {

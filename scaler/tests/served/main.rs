@@ -7,3 +7,4 @@ mod daemons;
 mod lease;
 mod prometheus;
 mod rules;
+mod watches;

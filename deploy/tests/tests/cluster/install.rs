@@ -11,6 +11,9 @@ use tetris_deploy_tests::skipped::skipped;
 
 pub const SYSTEM: &str = "tetris-system";
 
+/// Server-side: the annotation of a plain `apply` would be as large as the model.
+pub const APPLY: [&str; 2] = ["apply", "--server-side"];
+
 /// Each test installs for itself.
 static CLUSTER: Mutex<()> = Mutex::new(());
 
@@ -47,7 +50,7 @@ impl Applied {
     pub fn new(what: &'static str, objects: Objects) -> Result<Self> {
         // First, so that what was applied before an error is removed as well.
         let applied = Self { what, objects };
-        Kubectl.with_objects(&["apply"], &applied.objects)?;
+        Kubectl.with_objects(&APPLY, &applied.objects)?;
         Ok(applied)
     }
 

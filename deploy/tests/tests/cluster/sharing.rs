@@ -7,7 +7,8 @@ use tetris_deploy_tests::model;
 use tetris_deploy_tests::objects::{Objects, list, text};
 
 use crate::install::{
-    Applied, SYSTEM, config_map, image, look_at, on_the_cluster, require_absent, wait_for_daemons,
+    APPLY, Applied, SYSTEM, config_map, image, look_at, on_the_cluster, require_absent,
+    wait_for_daemons,
 };
 
 /// Namespace of the pods, and so the name of their store.
@@ -107,12 +108,10 @@ fn apply_pods(images: &[(&str, String)], node: &str) -> Result<Applied> {
         what: "the pods",
         objects,
     };
-    // Server-side, since the annotation of a plain `apply` would be as large as the model.
-    let apply = ["apply", "--server-side"];
-    Kubectl.with_objects(&apply, &Objects(others))?;
+    Kubectl.with_objects(&APPLY, &Objects(others))?;
     let account = ["get", "serviceaccount", "-n", PODS, "default"];
     wait_for("the namespace's account", || Kubectl.run(&account))?;
-    Kubectl.with_objects(&apply, &Objects(pods))?;
+    Kubectl.with_objects(&APPLY, &Objects(pods))?;
     Ok(applied)
 }
 

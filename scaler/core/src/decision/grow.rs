@@ -30,7 +30,7 @@ pub(super) struct Started {
 pub(super) struct Member {
     pub(super) usable: Usable,
     pub(super) load: Rate,
-    /// What will do where there is not enough room.
+    /// What will do where there is not enough room, or the maximum allows no more.
     pub(super) least: Rate,
 }
 
@@ -94,7 +94,8 @@ impl Planner<'_> {
         self.members.insert(function, member);
     }
 
-    /// Plans; what starts more than its maximum allows gets its fastest configuration, and all is planned anew.
+    /// Plans. A function that starts more than its maximum allows does without the headroom to grow, and if that is
+    /// not enough gets its fastest configuration; each time all is planned anew.
     fn plan_within_maximum(&mut self, growths: &BTreeMap<usize, Growth>) {
         let mut capped = BTreeSet::new();
         loop {
@@ -103,20 +104,34 @@ impl Planner<'_> {
             self.started.clear();
             self.plan();
             let beyond: Vec<usize> = self.beyond_maximum().collect();
-            let before = capped.len();
-            capped.extend(beyond);
-            if capped.len() == before {
-                break;
-            }
             self.members = members;
-            for &function in &capped {
-                self.cap(function);
+            let mut has_changed = false;
+            for function in beyond {
+                if self.settle_for_least(function) {
+                    has_changed = true;
+                } else if capped.insert(function) {
+                    self.cap(function);
+                    has_changed = true;
+                }
+            }
+            if !has_changed {
+                break;
             }
         }
         self.top_up(growths);
         for function in capped {
             self.started.entry(function).or_default().capped = true;
         }
+    }
+
+    /// Makes a member ask for no more than the least that will do. Says whether that is less than before.
+    pub(super) fn settle_for_least(&mut self, function: usize) -> bool {
+        let member = self.members.get_mut(&function);
+        member.is_some_and(|member| {
+            let less = member.least < member.load;
+            member.load = member.least;
+            less
+        })
     }
 
     fn beyond_maximum(&self) -> impl Iterator<Item = usize> {

@@ -37,7 +37,8 @@ use step::{Growth, Step};
 /// **Starts.** Nothing starts unless the load with the headroom of scaling out exceeds what instances carry that
 /// run, start or are asked for, or fewer than the minimum are there. What runs is not moved for that: a plan
 /// for what is not carried puts new instances where they cost least (see [`place`](crate::place)), empty nodes with a
-/// reserve.
+/// reserve. It leaves the headroom of scaling in, or where nodes or the maximum do not allow that, the headroom of
+/// scaling out. A maximum that does not allow that either is filled with the fastest configuration.
 ///
 /// **Releases.** By [`scale_in`](crate::scale_in) alone, over the peak of a whole window with the larger headroom;
 /// no function starts and releases in one decision, but to make room under its maximum. When the ready instances

@@ -21,12 +21,7 @@ impl Planner<'_> {
             return false;
         };
         let function = model.parse().ok();
-        let member = function.and_then(|function: usize| self.members.get_mut(&function));
-        member.is_some_and(|member| {
-            let less = member.least < member.load;
-            member.load = member.least;
-            less
-        })
+        function.is_some_and(|function| self.settle_for_least(function))
     }
 
     /// The member that the error names is chosen by itself, or all if it names none.
@@ -98,7 +93,7 @@ impl Planner<'_> {
         let state = self.states.get(function);
         state.map_or_else(BTreeMap::new, |state| {
             let model = &state.view.model;
-            single::choose(model, &member.usable, member.load, room(state))
+            single::choose(model, member, room(state))
         })
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tetris_scaler_core::{
-    Decision, FunctionView, InstanceView, Inventory, NodeView, Outcome, Phase, Rate, Settings,
-    View, decide,
+    Decision, FunctionView, InstanceView, Inventory, NodeView, Outcome, Phase, Rate, ScaleInPolicy,
+    Settings, Slo, View, decide,
 };
 
 use crate::cases::{function, model, node, ready, tensor};
@@ -223,6 +223,50 @@ fn a_maximum_gets_the_fastest_configurations_and_says_so() {
             uncovered
         }
     );
+}
+
+/// Of deploy/tests/cluster/function: 64 MiB for 20 requests per second, or 256 MiB for 40. At most four.
+fn held(rps: u64) -> FunctionView {
+    let rows = [(10, 64 << 20, 20, 50), (20, 256 << 20, 40, 50)];
+    let mut held = model("held", &rows, &[(1, 1 << 20)]);
+    held.slo = Slo::try_from_us(100_000).unwrap();
+    FunctionView {
+        max_instances: 4,
+        scale_in: ScaleInPolicy::default(),
+        ..function(held, rps)
+    }
+}
+
+#[test]
+fn headroom_alone_is_no_reason_for_dearer_instances_under_a_maximum() {
+    let nodes = [node("a", 4_000, 16 << 30)];
+    // 30 and a fifth are 36: two.
+    let first = &on_empty(&[held(30)], &[], &nodes).functions[0];
+    assert_eq!(first.start, BTreeMap::from([(0, 2)]));
+    // 70 and a twentieth are 73.5, which four carry. 70 and a fifth are 84: five, of which there may be four.
+    let two = [ready("x", 0, 0, 30), ready("y", 0, 0, 30)];
+    let grown = &on_empty(&[held(70)], &two, &nodes).functions[0];
+    assert_eq!(grown.replicas, BTreeMap::from([(0, 4)]));
+    assert_eq!(grown.outcome, Outcome::ScaledOut { started: 2 });
+    let four = ["v", "w", "x", "y"].map(|name| ready(name, 0, 0, 17));
+    let rest = &on_empty(&[held(70)], &four, &nodes).functions[0];
+    assert_eq!(
+        (&rest.replicas, &rest.outcome),
+        (&grown.replicas, &Outcome::Steady)
+    );
+    // The same without a plan, as there is no node to plan with.
+    let alone = &on_empty(&[held(70)], &two_elsewhere(), &[]).functions[0];
+    assert_eq!(alone.replicas, BTreeMap::from([(0, 4)]));
+    // 80 and a twentieth are more than four of the small ones carry.
+    let large = &on_empty(&[held(80)], &two, &nodes).functions[0];
+    assert_eq!(large.replicas, BTreeMap::from([(0, 2), (1, 2)]));
+}
+
+fn two_elsewhere() -> [InstanceView; 2] {
+    ["x", "y"].map(|name| InstanceView {
+        node: None,
+        ..ready(name, 0, 0, 30)
+    })
 }
 
 #[test]
