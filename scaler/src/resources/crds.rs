@@ -1,4 +1,4 @@
-//! The definitions that a cluster needs.
+//! Definitions of the custom resources.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
@@ -7,17 +7,17 @@ use thiserror::Error;
 use super::function::InferenceFunction;
 use super::profile::ModelProfile;
 
-/// The definitions cannot be written.
+/// A custom resource definition that could not be written as YAML.
 #[derive(Debug, Error)]
 #[error("custom resource definition {name}: {source}")]
 pub struct CrdError {
-    /// Of which resource.
+    /// Name of the resource.
     name: String,
-    /// What is wrong.
+    /// Cause.
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// The definitions of both resources.
+/// Returns the definitions of both resources.
 pub fn crds() -> [CustomResourceDefinition; 2] {
     [InferenceFunction::crd(), ModelProfile::crd()]
 }
