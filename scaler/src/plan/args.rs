@@ -28,8 +28,8 @@ pub struct PlanArgs {
 }
 
 const AFTER: &str = "\
-Kinds that are read: ModelProfile and InferenceFunction; Node and Pod, as `kubectl get -o yaml` prints them; what \
-/inventory/objects of a node answers; and, without a cluster, PlanNodes:
+Documents: ModelProfile and InferenceFunction; Node and Pod, as `kubectl get -o yaml` prints them; the answer of a \
+node's /inventory/objects; and, without a cluster, PlanNodes:
 
   kind: PlanNodes
   nodes:
