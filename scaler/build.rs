@@ -1,11 +1,11 @@
-//! Makes the server of KEDA's external scaler from its name and calls: no protocol compiler is needed. The messages are in
-//! `src/keda/wire.rs`.
+//! Generates the server of KEDA's external scaler from its name and calls, without a protocol
+//! compiler. The messages are in `src/keda/wire.rs`.
 
 use tonic_build::manual::{Builder, Method, Service};
 
 const MESSAGES: &str = "crate::keda::wire";
 
-/// Name in Rust, name of the call, request, response, whether responses are a stream.
+/// Rust name, name of the call, request, response, and true if the response is a stream.
 type Call = (&'static str, &'static str, &'static str, &'static str, bool);
 
 const CALLS: [Call; 5] = [

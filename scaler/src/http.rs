@@ -1,4 +1,4 @@
-//! `/metrics`, `/healthz` and `/readyz`.
+//! HTTP server of `/metrics`, `/healthz` and `/readyz`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,19 +15,19 @@ use tokio::sync::watch;
 
 use crate::metrics::{self, Metrics};
 
-/// How long answers may take to be read once the server stops.
+/// Time that clients have to read their answers once the server stops.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// What the pages are made of.
+/// State of the pages.
 #[derive(Debug, Clone)]
 pub struct Pages {
-    /// The scaler's metrics.
+    /// Metrics of the scaler.
     pub metrics: Arc<Metrics>,
-    /// Whether a pass has been made: what is served before that is nothing.
+    /// True after the first pass; before that there is nothing to serve.
     pub ready: Arc<AtomicBool>,
 }
 
-/// Serves `router` until `stopped` says so.
+/// Serves `router` until `stopped` is true.
 pub async fn serve(listener: TcpListener, router: Router, stopped: watch::Receiver<bool>) {
     let stop = until(stopped.clone());
     let serving = axum::serve(listener, router).with_graceful_shutdown(stop);
@@ -36,18 +36,18 @@ pub async fn serve(listener: TcpListener, router: Router, stopped: watch::Receiv
         tokio::time::sleep(FAREWELL).await;
     };
     tokio::select! {
-        // It ends with the listener's life only.
+        // The server ends only with its listener.
         served = serving => drop(served),
         () = farewell => tracing::debug!("clients of the pages were too slow"),
     }
 }
 
-/// Done when `stopped` says so, or nobody can say it any more.
+/// Completes once `stopped` is true or its sender is gone.
 pub async fn until(mut stopped: watch::Receiver<bool>) {
     drop(stopped.wait_for(|stop| *stop).await);
 }
 
-/// The pages.
+/// Returns the router of the pages.
 pub fn router(pages: Pages) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
@@ -56,7 +56,7 @@ pub fn router(pages: Pages) -> Router {
         .fallback(async || {
             (
                 StatusCode::NOT_FOUND,
-                "there are /healthz, /readyz and /metrics\n",
+                "no such page; expected /healthz, /readyz or /metrics\n",
             )
         })
         .with_state(pages)
@@ -66,7 +66,7 @@ async fn ready(State(pages): State<Pages>) -> Response {
     if pages.ready.load(Ordering::Relaxed) {
         return "ok\n".into_response();
     }
-    let reason = "no pass yet: the lists of the API server are not complete\n";
+    let reason = "no pass yet: the API server's lists are incomplete\n";
     (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
 }
 

@@ -1,22 +1,22 @@
-//! Names of labels and annotations, and the one under which the operator writes.
+//! Names of labels and annotations, and the operator's field manager.
 
-/// On Deployments and pods: the function's name.
+/// On Deployments and pods: name of the function.
 pub const FUNCTION: &str = "tetris.dev/function";
-/// On Deployments and pods: the configuration's name.
+/// On Deployments and pods: name of the configuration.
 pub const CONFIGURATION: &str = "tetris.dev/configuration";
-/// On pods that are no function's instances: a ModelProfile of the namespace that a function uses.
+/// On pods that are no instances: name of a ModelProfile that a function of the namespace uses.
 pub const PROFILE: &str = "tetris.dev/profile";
-/// On Deployments: a hash of all that the template is made of but the preferred nodes.
+/// On Deployments: hash of the template without the preferred nodes.
 pub const TEMPLATE_HASH: &str = "tetris.dev/template-hash";
-/// On Deployments: the preferred nodes and their weights, which stay until the template changes.
+/// On Deployments: preferred nodes and their weights, unchanged until the template changes.
 pub const PREFERRED_NODES: &str = "tetris.dev/preferred-nodes";
-/// On pods: its replacements are being started.
+/// On pods: marks an instance with replacements under way.
 pub const RETIRING: &str = "tetris.dev/retiring";
-/// On pods: pods of lower cost go first.
+/// On pods: Kubernetes deletes pods of lower cost first.
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-/// Who writes.
+/// Name of the field manager for the operator's writes.
 pub const MANAGER: &str = "tetris-scaler";
-/// The label by which the daemons of nodes are found, and its value.
+/// Label of the daemons' pods, and its value.
 pub const DAEMON: (&str, &str) = ("app.kubernetes.io/name", "tetris-node");
-/// On nodes: what preferences go by.
+/// On nodes: label that node preferences select by.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";

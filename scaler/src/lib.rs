@@ -1,4 +1,5 @@
-//! The scaler of Tetris: an operator, a profiler, plans from files, a KEDA external scaler and a scheduler extender.
+//! Scaler of Tetris: operator, profiler, plans from files, KEDA external scaler and scheduler
+//! extender.
 
 #![forbid(unsafe_code)]
 #![deny(

@@ -1,40 +1,44 @@
-//! Logs on stderr: lines for people, or one JSON object per event for a collector.
+//! Log output on standard error: text, or one JSON object per event.
 
 use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// How events are written.
+/// Format of log events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// Lines for people; coloured on a terminal
+    /// Lines of text; colored on a terminal
     #[default]
     Text,
     /// One JSON object per line: timestamp, level, target, message and the event's fields
     Json,
 }
 
-/// Why logging could not be set up.
+/// The reason logging could not be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The filter is not one.
+    /// An invalid filter.
     #[error(
         "log filter {filter:?}: {source}; expected a level or a list such as `info,tetris_scaler=debug`"
     )]
     Filter {
-        /// What was given.
+        /// The filter as given.
         filter: String,
-        /// What is wrong with it.
+        /// Cause.
         source: tracing_subscriber::filter::ParseError,
     },
-    /// The process has a subscriber already.
+    /// A second subscriber in the process.
     #[error("logging is already set up; set it up once per process")]
     Twice,
 }
 
-/// Writes events that pass `filter` to stderr, from now on and for the whole process.
+/// Writes events that pass `filter` to standard error, for the whole process.
+///
+/// # Errors
+///
+/// Fails if the filter does not parse, or if the process has a subscriber already.
 pub fn init_logs(format: LogFormat, filter: &str) -> Result<(), LogError> {
     let parsed = EnvFilter::builder().parse(filter).map_err(|source| {
         let filter = filter.to_owned();

@@ -11,7 +11,7 @@ use tetris_scaler::resources::crds_yaml;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // Its exit status says more than success or failure, and it prints what is wrong by itself.
+    // `plan` has more exit statuses than success and failure, and prints its errors itself.
     if let Command::Plan(args) = &cli.command {
         return args.run();
     }
@@ -26,12 +26,12 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<()> {
     init_logs(cli.log_format, &cli.log)?;
-    // reqwest is built without a provider of its own: one for the whole process.
+    // reqwest is built without a TLS provider: install one for the whole process.
     if rustls::crypto::ring::default_provider()
         .install_default()
         .is_err()
     {
-        anyhow::bail!("TLS: the process has a provider of cryptography already");
+        anyhow::bail!("TLS: the process already has a crypto provider");
     }
     match &cli.command {
         Command::Run(args) => {
@@ -42,7 +42,7 @@ fn run(cli: &Cli) -> Result<()> {
             runtime.block_on(tetris_scaler::run::run(args))?;
             Ok(())
         }
-        // Done before: it logs nothing.
+        // Handled in `main`: it logs nothing.
         Command::Plan(_) => Ok(()),
         Command::Profile(args) => args.run(),
         Command::Crds => {

@@ -1,4 +1,4 @@
-//! What Prometheus reads. Series are bounded by the number of functions and their configurations.
+//! Prometheus metrics. The number of series is bounded by the functions and their configurations.
 
 mod decided;
 
@@ -15,15 +15,15 @@ use tokio::sync::watch;
 use crate::state::Snapshot;
 use decided::Decided;
 
-/// The content type of [`Metrics::encode`].
+/// Content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper bounds of passes' durations, in seconds.
+/// Upper bounds of the histogram of pass durations, in seconds.
 const SECONDS: [f64; 10] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
 
 type ByClass = Family<[(&'static str, &'static str); 1], Counter>;
 
-/// The scaler's metrics.
+/// Metrics of the scaler.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -35,7 +35,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All at zero. What was decided is read from `snapshots` when it is asked for.
+    /// Creates metrics at zero. Each scrape reads the last decision from `snapshots`.
     pub fn new(snapshots: watch::Receiver<Arc<Snapshot>>) -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("tetris_scaler"),
@@ -55,33 +55,33 @@ impl Metrics {
         registry.register("errors", "Errors, by class", self.errors.clone());
         registry.register("writes", "Writes to the API server that succeeded, by kind", self.writes.clone());
         registry.register_with_unit("decision", "Time to plan for all functions", Unit::Seconds, self.decision.clone());
-        registry.register("leader", "Whether this replica acts", self.leads.clone());
-        registry.register("inventory_nodes", "Nodes whose tensors are known", self.nodes.clone());
+        registry.register("leader", "1 if this replica holds the lease, else 0", self.leads.clone());
+        registry.register("inventory_nodes", "Number of nodes with a known tensor inventory", self.nodes.clone());
         registry.register_collector(Box::new(Decided(snapshots)));
     }
 
-    /// An error of `class`.
+    /// Counts an error of `class`.
     pub fn failed(&self, class: &'static str) {
         self.errors.get_or_create(&[("class", class)]).inc();
     }
 
-    /// A write of `kind`.
+    /// Counts a write of `kind`.
     pub fn wrote(&self, kind: &'static str) {
         self.writes.get_or_create(&[("kind", kind)]).inc();
     }
 
-    /// A plan that took `seconds`.
+    /// Records a plan that took `seconds`.
     pub fn planned(&self, seconds: f64) {
         self.decision.observe(seconds);
     }
 
-    /// Whether this replica acts, and of how many nodes tensors are known.
+    /// Sets the leadership of this replica, and the number of nodes with a known inventory.
     pub fn state(&self, leads: bool, nodes: usize) {
         self.leads.set(i64::from(leads));
         self.nodes.set(i64::try_from(nodes).unwrap_or(i64::MAX));
     }
 
-    /// All of it, as OpenMetrics text.
+    /// Encodes all metrics as OpenMetrics text.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         let mut body = String::new();
         text::encode(&mut body, &self.registry)?;

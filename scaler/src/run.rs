@@ -1,4 +1,4 @@
-//! All of it put together.
+//! The command `run`: starts and stops the operator, the lease and the servers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,54 +24,59 @@ use crate::nodes::{PollOptions, Poller};
 use crate::operator::run::{Operator, Options};
 use crate::state::{Snapshot, published};
 
-/// How long the API server may take to connect, and between two parts of an answer: watches are silent for long.
+/// Timeout for connecting to the API server. There is no read timeout, as watches are silent for
+/// long.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Why the scaler cannot run.
+/// The reason the scaler cannot run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// Neither a kubeconfig nor a service account was found.
+    /// Neither a kubeconfig nor a service account.
     #[error(
-        "found no way to an API server: {0}; run in a pod with a service account, or set KUBECONFIG"
+        "found no configuration of an API server: {0}; run in a pod with a service account, or set KUBECONFIG"
     )]
     NoCluster(#[from] InferConfigError),
-    /// The way to the API server is not usable.
-    #[error("API server: cannot make a client: {0}; check its certificates and credentials")]
+    /// An unusable configuration of the API server.
+    #[error("API server: cannot create a client: {0}; check its certificates and credentials")]
     Client(#[from] kube::Error),
-    /// No certificates to know the API server by.
+    /// No certificates to check the API server by.
     #[error("API server: {0}")]
     Roots(#[from] RootsError),
-    /// The lease's arguments are wrong.
+    /// An invalid duration of the lease.
     #[error("--lease-seconds: {0}")]
     Lease(#[from] LeaseError),
-    /// Prometheus' arguments are wrong.
+    /// Invalid arguments of Prometheus.
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
-    /// No client for daemons.
-    #[error("a client for the daemons of nodes: {0}")]
+    /// A failure to create the client for daemons.
+    #[error("cannot create a client for the daemons of nodes: {0}")]
     Daemons(#[from] reqwest::Error),
-    /// An address cannot be listened on.
+    /// An address that cannot be listened on.
     #[error("--{flag} {address}: {source}; give an address of this host with a port that is free")]
     Listen {
-        /// The flag that has the address.
+        /// Name of the flag with the address.
         flag: &'static str,
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// Cause.
         source: std::io::Error,
     },
-    /// Signals cannot be waited for.
-    #[error("SIGTERM and SIGINT cannot be waited for: {0}")]
+    /// A failure to install signal handlers.
+    #[error("cannot install handlers of SIGTERM and SIGINT: {0}")]
     Signals(std::io::Error),
 }
 
 /// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+///
+/// Fails if an argument is invalid, an address is taken, or no API server is configured.
 pub async fn run(args: &Run) -> Result<(), RunError> {
     let stop = signals().map_err(RunError::Signals)?;
     let mut config = Config::infer().await?;
     config.connect_timeout = Some(CONNECT);
-    // Passes and watches try again by themselves, and are not to wait for one function.
+    // Passes and watches retry by themselves, and must not wait for one function.
     config.default_retry = false;
     // A kubeconfig may name none, for a server that the system's certificates sign.
     if config.root_cert.is_none() && config.root_cert_file.is_none() {
@@ -81,7 +86,12 @@ pub async fn run(args: &Run) -> Result<(), RunError> {
     run_with(args, client, stop).await
 }
 
-/// Runs with `client` until `stop` is done. What has begun is finished, and the lease given back.
+/// Runs with `client` until `stop` completes. Then finishes the work in progress and releases the
+/// lease.
+///
+/// # Errors
+///
+/// Fails if an argument is invalid or an address is taken.
 pub async fn run_with(
     args: &Run,
     client: Client,
@@ -137,7 +147,8 @@ fn elector(args: &Run, client: Client) -> Result<Elector, LeaseError> {
     Ok(Elector::new(client, names, timing))
 }
 
-/// Acts as long as it leads, until `stopping`. Then the lease is given back at once, whoever still reads.
+/// Runs the operator and the elector until `stopping`. Then releases the lease at once, even if
+/// readers are still served.
 async fn lead(
     operator: Operator,
     mut elector: Elector,
@@ -148,17 +159,17 @@ async fn lead(
     let stopped = stopping.subscribe();
     let acting = async {
         operator.run(poller, until(stopped.clone())).await;
-        // Only now does nobody write any more.
+        // From here on this replica writes nothing.
         stopping.send_replace(true);
     };
     let electing = elector.run(until(stopped.clone()), |_| metrics.failed("lease"));
     tokio::join!(acting, electing);
     if let Err(error) = elector.release().await {
-        tracing::warn!("{error}; another replica waits for it to expire");
+        tracing::warn!("{error}; another replica takes over when the lease expires");
     }
 }
 
-/// Those who read what was decided.
+/// Servers that read the decisions: KEDA's external scaler and the scheduler extender.
 struct Readers {
     keda: TcpListener,
     extender: TcpListener,
@@ -181,7 +192,7 @@ impl Readers {
             http::serve(self.extender, extender, stopped),
         );
         if let Err(error) = keda {
-            tracing::error!("KEDA's scaler: {error}");
+            tracing::error!("KEDA external scaler: {error}");
         }
     }
 }
@@ -219,12 +230,12 @@ fn prometheus(args: &Run) -> Result<Option<Prometheus>, PrometheusError> {
     Prometheus::try_new(options).map(Some)
 }
 
-/// The pod's name, with something that no earlier process of that name had.
+/// Returns the pod's name with a random suffix, which no earlier process of that name had.
 fn identity(args: &Run) -> String {
     format!("{}_{:016x}", args.pod, rand::random::<u64>())
 }
 
-/// Done when the process is told to end.
+/// Returns a future that completes on SIGTERM or SIGINT.
 fn signals() -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

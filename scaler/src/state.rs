@@ -1,4 +1,4 @@
-//! What was decided last, for those who only read it: the KEDA scaler and the scheduler extender.
+//! Snapshot of the last decision, for readers: the KEDA scaler and the scheduler extender.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,17 +9,17 @@ use tokio::sync::watch;
 
 use crate::resources::CheckedFunction;
 
-/// A function's namespace and name.
+/// Namespace and name of a function.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Its namespace.
+    /// Namespace of the function.
     pub namespace: String,
-    /// Its name.
+    /// Name of the function.
     pub name: String,
 }
 
 impl Key {
-    /// The object `name` of `namespace`.
+    /// Creates the key of the object `name` in `namespace`.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -34,43 +34,45 @@ impl fmt::Display for Key {
     }
 }
 
-/// A function and what was decided for it.
+/// A function and the decision for it.
 #[derive(Debug, Clone)]
 pub struct FunctionState {
-    /// What its resource says.
+    /// The validated resource.
     pub function: Arc<CheckedFunction>,
-    /// What the core knows of it: profile, objective, tensors.
+    /// The core's model of it: profile, objective and tensors.
     pub model: Arc<Model>,
-    /// The names of the profile's configurations, by index: what `decision` counts by.
+    /// Names of the profile's configurations. `decision` refers to them by index.
     pub configurations: Arc<[String]>,
-    /// Its load, if known.
+    /// Load, if known.
     pub load: Option<Rate>,
-    /// What was decided.
+    /// The last decision.
     pub decision: FunctionDecision,
 }
 
 impl FunctionState {
-    /// How many instances there shall be of the configuration `name`; `None` if the function has no such.
+    /// Returns the decided number of instances of the configuration `name`, or `None` if the
+    /// profile has no such configuration.
     pub fn replicas(&self, name: &str) -> Option<u32> {
         let index = self.configurations.iter().position(|one| one == name)?;
         Some(self.decision.replicas.get(&index).copied().unwrap_or(0))
     }
 }
 
-/// All that was decided in one pass. Functions that cannot be decided on are not in it.
+/// All decisions of one pass. Functions without a decision are left out.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// By namespace and name.
+    /// Functions by namespace and name.
     pub functions: BTreeMap<Key, Arc<FunctionState>>,
-    /// The nodes with their room, by index of the decisions' preferences.
+    /// Nodes with their free resources. The decisions' preferences refer to them by index.
     pub nodes: Arc<[NodeView]>,
-    /// Which tensors the nodes have, by the ids of [`stored_object`](crate::resources::stored_object).
+    /// Tensors of the nodes, by the ids of [`stored_object`](crate::resources::stored_object).
     pub inventory: Arc<Inventory>,
-    /// When it was decided, in milliseconds since the epoch; 0 before the first pass.
+    /// Time of the decision, in milliseconds since the epoch; 0 before the first pass.
     pub decided_ms: u64,
 }
 
-/// Where passes publish, and what readers clone: `borrow` for the last snapshot, `changed` for the next.
+/// Creates the channel of snapshots: passes send, and readers `borrow` the last snapshot or wait
+/// for the next by `changed`.
 pub fn published() -> (watch::Sender<Arc<Snapshot>>, watch::Receiver<Arc<Snapshot>>) {
     watch::channel(Arc::default())
 }

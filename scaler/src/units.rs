@@ -1,8 +1,8 @@
-//! Sizes, CPU, times and loads as people read them.
+//! Formats of sizes, CPU, times and loads for people.
 
 use tetris_scaler_core::Rate;
 
-/// Bytes with a binary unit and three significant digits: `438 MiB`, `1.21 GiB`.
+/// Formats bytes with a binary unit and three significant digits: `438 MiB`, `1.21 GiB`.
 pub fn bytes(value: u128) -> String {
     let mut scaled = value as f64;
     let mut name = "B";
@@ -19,13 +19,13 @@ pub fn bytes(value: u128) -> String {
     format!("{} {name}", three_digits(scaled))
 }
 
-/// Millicores as CPUs: `0.5`, `16`, `1.25`.
+/// Formats millicores as CPUs: `0.5`, `16`, `1.25`.
 pub fn cpus(millis: u128) -> String {
     let text = format!("{}.{:03}", millis / 1_000, millis % 1_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Microseconds with three significant digits: `850 us`, `12.5 ms`, `1.2 s`.
+/// Formats microseconds with three significant digits: `850 us`, `12.5 ms`, `1.2 s`.
 pub fn micros(value: u64) -> String {
     let scaled = value as f64;
     match scaled {
@@ -35,7 +35,7 @@ pub fn micros(value: u64) -> String {
     }
 }
 
-/// Requests per second, without the unit, to a hundredth.
+/// Formats requests per second, without the unit, to a hundredth.
 pub fn rps(rate: Rate) -> String {
     let text = format!("{:.2}", rate.micro_rps() as f64 / 1e6);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

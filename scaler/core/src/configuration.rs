@@ -1,42 +1,46 @@
-//! One measurement of a model: a 5-tuple of Tetris 3.2.
+//! Configurations: the 5-tuples of Tetris 3.2.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::FieldError;
 use crate::rate::{MAX_LATENCY_US, Rate, Slo};
 
-/// The most CPU of one instance, in millicores: 10,000 cores.
+/// Maximum CPU of one instance, in millicores: 10,000 cores.
 pub const MAX_CPU_MILLIS: u64 = 10_000_000;
-/// The most memory of either kind of one instance, in bytes: 1 PiB.
+/// Maximum private memory, and maximum shared memory, of one instance, in bytes: 1 PiB.
 pub const MAX_MEMORY_BYTES: u64 = 1 << 50;
-/// The largest batch, and the most concurrent threads.
+/// Maximum batch size, and maximum number of concurrent threads.
 pub const MAX_BATCH: u32 = 4_096;
 
-/// A configuration as it is written down, before it is checked.
+/// Fields of a configuration, before they are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigurationSpec {
-    /// c: CPU of an instance, in millicores.
+    /// CPU of an instance (c), in millicores.
     pub cpu_millis: u64,
-    /// The part of m that every instance has for itself, in bytes: runtime, activations, batch buffers.
+    /// Private part of the memory m, in bytes: runtime, activations, batch buffers.
     pub own_bytes: u64,
-    /// The part of m that instances of a node share through the tensor store, in bytes.
+    /// Part of m that instances on one node share through the tensor store, in bytes.
     pub shared_bytes: u64,
-    /// b: the largest batch.
+    /// Maximum batch size (b).
     pub batch: u32,
-    /// p: concurrent inference threads.
+    /// Number of concurrent inference threads (p).
     pub concurrency: u32,
-    /// l: latency of one batch under this configuration, in microseconds.
+    /// Latency of one batch (l), in microseconds.
     pub latency_us: u64,
 }
 
-/// One measured tuple `<c, m, b, p, l>` of a profile, with m split into what is shared and what is not.
+/// A measured tuple `<c, m, b, p, l>` of a profile, with m split into a private and a shared part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "ConfigurationSpec", into = "ConfigurationSpec")]
 pub struct Configuration(ConfigurationSpec);
 
 impl Configuration {
-    /// Checks every field; CPU, own memory, batch, concurrency and latency are at least 1.
+    /// Checks every field. CPU, private memory, batch size, concurrency and latency are at least 1.
+    ///
+    /// # Errors
+    ///
+    /// The first field out of range.
     pub fn try_new(spec: ConfigurationSpec) -> Result<Self, FieldError> {
         let check = FieldError::check;
         check("cpu_millis", spec.cpu_millis, 1, MAX_CPU_MILLIS)?;
@@ -48,38 +52,38 @@ impl Configuration {
         Ok(Self(spec))
     }
 
-    /// c, in millicores.
+    /// CPU (c), in millicores.
     pub const fn cpu_millis(&self) -> u64 {
         self.0.cpu_millis
     }
 
-    /// Memory that every instance has for itself, in bytes.
+    /// Private memory of an instance, in bytes.
     pub const fn own_bytes(&self) -> u64 {
         self.0.own_bytes
     }
 
-    /// Memory that instances of a node share, in bytes.
+    /// Memory that instances on one node share, in bytes.
     pub const fn shared_bytes(&self) -> u64 {
         self.0.shared_bytes
     }
 
-    /// m: all memory of an instance that shares nothing, in bytes.
+    /// Memory of an instance that shares nothing (m), in bytes.
     pub const fn memory_bytes(&self) -> u64 {
-        // Each is at most 2^50.
+        // Each part is at most 2^50.
         self.0.own_bytes.saturating_add(self.0.shared_bytes)
     }
 
-    /// b.
+    /// Maximum batch size (b).
     pub const fn batch(&self) -> u32 {
         self.0.batch
     }
 
-    /// p.
+    /// Number of concurrent threads (p).
     pub const fn concurrency(&self) -> u32 {
         self.0.concurrency
     }
 
-    /// l, in microseconds.
+    /// Latency of a batch (l), in microseconds.
     pub const fn latency_us(&self) -> u64 {
         self.0.latency_us
     }
@@ -89,8 +93,8 @@ impl Configuration {
         Rate::of(self.0.batch, self.0.concurrency, self.0.latency_us)
     }
 
-    /// The smallest objective it meets, in microseconds: l, or 2 l when requests wait for a batch to
-    /// fill, constraints (2) and (3).
+    /// Smallest objective that the configuration meets, in microseconds: l, or 2 l if requests wait
+    /// for a batch to fill, constraints (2) and (3).
     pub const fn least_slo_us(&self) -> u64 {
         if self.0.batch == 1 {
             self.0.latency_us
@@ -99,7 +103,8 @@ impl Configuration {
         }
     }
 
-    /// Constraints (2) and (3): `l <= slo` for single requests, `l <= slo / 2` for batches.
+    /// Returns true if the configuration meets `slo`, constraints (2) and (3): `l <= slo` for
+    /// single requests, `l <= slo / 2` for batches.
     pub const fn meets(&self, slo: Slo) -> bool {
         self.least_slo_us() <= slo.us()
     }
@@ -151,7 +156,7 @@ mod tests {
             assert_eq!(error.field, field);
         }
         let error = Configuration::try_new(ConfigurationSpec { batch: 0, ..SPEC }).unwrap_err();
-        assert_eq!(error.to_string(), "`batch` is 0, must be from 1 to 4096");
+        assert_eq!(error.to_string(), "`batch` is 0, expected 1 to 4096");
     }
 
     #[test]
@@ -161,7 +166,7 @@ mod tests {
         assert!(single.meets(slo(50_000)) && !single.meets(slo(49_999)));
         let batched = Configuration::try_new(ConfigurationSpec { batch: 2, ..SPEC }).unwrap();
         assert!(batched.meets(slo(100_000)) && !batched.meets(slo(99_999)));
-        // 3 us fit into half of 6 us, not into half of 5 us: no rounding of the half.
+        // 3 us fit into half of 6 us but not into half of 5 us: the half is not rounded.
         let short = ConfigurationSpec {
             batch: 2,
             latency_us: 3,

@@ -1,4 +1,4 @@
-//! What a plan minimises: memory, and CPU beside it.
+//! Objective function of the selection: memory, and optionally CPU.
 
 use std::cmp::Ordering;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use crate::configuration::Configuration;
 use crate::error::FieldError;
 
-/// The largest alpha: 1 TiB per millicore.
+/// Maximum alpha: 1 TiB per millicore.
 pub const MAX_ALPHA: u64 = 1 << 40;
 
-/// Which memory of an instance is counted.
+/// Memory of an instance that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryTerm {
-    /// All of it, as in objective (1).
+    /// All memory, as in objective (1).
     #[default]
     Whole,
-    /// Only what an instance does not share: what one more costs on a node that has the tensors.
+    /// Only private memory, the cost of one more instance on a node that has the tensors.
     Own,
 }
 
-/// The objective: `m + alpha c` (Tetris 3.2, last paragraph on DTS).
+/// Objective function `m + alpha c` (Tetris 3.2, last paragraph on DTS).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "UncheckedWeights")]
 pub struct Weights {
@@ -39,13 +39,17 @@ struct UncheckedWeights {
 }
 
 impl Weights {
-    /// Memory alone, all of it: objective (1).
+    /// All memory and no CPU: objective (1).
     pub const PAPER: Self = Self {
         alpha_bytes_per_millicore: 0,
         memory: MemoryTerm::Whole,
     };
 
-    /// alpha in bytes per millicore, from 0 to 1 TiB.
+    /// Creates weights with alpha in bytes per millicore, from 0 to 1 TiB.
+    ///
+    /// # Errors
+    ///
+    /// Fails if alpha is out of range.
     pub fn try_new(alpha_bytes_per_millicore: u64, memory: MemoryTerm) -> Result<Self, FieldError> {
         let field = "alpha_bytes_per_millicore";
         FieldError::check(field, alpha_bytes_per_millicore, 0, MAX_ALPHA)?;
@@ -55,30 +59,30 @@ impl Weights {
         })
     }
 
-    /// The same alpha, counting `memory`.
+    /// Returns weights with the same alpha that count `memory`.
     pub const fn counting(self, memory: MemoryTerm) -> Self {
         Self { memory, ..self }
     }
 
-    /// alpha, in bytes per millicore.
+    /// Cost of CPU (alpha), in bytes per millicore.
     pub const fn alpha_bytes_per_millicore(self) -> u64 {
         self.alpha_bytes_per_millicore
     }
 
-    /// What one instance costs, in bytes: at least 1, below 2^64.
+    /// Cost of one instance, in bytes: at least 1, below 2^64.
     pub const fn of(self, configuration: &Configuration) -> u64 {
         let memory = match self.memory {
             MemoryTerm::Whole => configuration.memory_bytes(),
             MemoryTerm::Own => configuration.own_bytes(),
         };
-        // 2^51 + 2^40 * 10^7: nothing saturates.
+        // At most 2^51 + 2^40 * 10^7: no saturation.
         let cpu = self.alpha_bytes_per_millicore;
         memory.saturating_add(cpu.saturating_mul(configuration.cpu_millis()))
     }
 
-    /// Descending by normalised throughput `b p / (l (m + alpha c))`, line 2 of Algorithm 1. The
-    /// quotients are compared by cross-multiplication. Ties, of which the paper does not speak, go to
-    /// the cheaper instance, then to the one with less CPU.
+    /// Orders by normalized throughput `b p / (l (m + alpha c))`, descending, line 2 of Algorithm
+    /// 1. It compares the quotients by cross-multiplication. The paper does not define the order of
+    /// ties: here the cheaper instance comes first, then the one with less CPU.
     pub(crate) fn by_normalised_throughput(self, a: &Configuration, b: &Configuration) -> Ordering {
         // 2^24 requests * 2^32 us * 2^64 of cost fit into 2^128.
         let side = |one: &Configuration, other: &Configuration| {

@@ -5,13 +5,19 @@ use crate::profile::Profile;
 use crate::rate::{Rate, Slo};
 use crate::selection::{Choice, Selection, SloTooTight};
 
-/// Decreased Throughput Selection exactly as published: which instances carry `residual` within `slo`.
+/// Selects instances that carry `residual` within `slo`, by Decreased Throughput Selection exactly
+/// as published.
 ///
-/// Algorithm 1 sorts by normalised throughput (line 2) and then takes, as long as load remains, the
-/// first configuration that meets the objective (lines 3 to 11). Nothing in the loop depends on how
-/// much remains, so it is the same one every time: `ceil(R w^-1)` instances of it, with `w = b p / l`.
-/// That is computed at once, since a loop over a hostile load would not end. The last pick overshoots
-/// by up to one instance; [`solve`](crate::solve) does not.
+/// Algorithm 1 sorts by normalized throughput (line 2). While load remains, it takes the first
+/// configuration that meets the objective (lines 3 to 11). The loop does not depend on the
+/// remaining load, so it always takes the same configuration: `ceil(R w^-1)` instances of it, with
+/// `w = b p / l`. This function computes the number directly, as a loop over a hostile load would
+/// not end. The last instance overshoots by up to its own rate; [`solve`](crate::solve) avoids
+/// that.
+///
+/// # Errors
+///
+/// Fails if no configuration meets `slo`.
 pub fn dts(
     profile: &Profile,
     slo: Slo,
@@ -30,7 +36,7 @@ pub fn dts(
             least_slo_us: profile.least_slo_us(),
         });
     };
-    // A rate is at least one millionth: latencies end at an hour.
+    // Latencies are at most an hour, so a rate is at least one millionth.
     let count = residual
         .micro_rps()
         .div_ceil(best.rate().micro_rps().max(1));

@@ -1,23 +1,23 @@
-//! What is wrong with a number that was given.
+//! Error of a number out of range.
 
 use thiserror::Error;
 
-/// A field is out of its range.
+/// A field out of its range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("`{field}` is {value}, must be from {min} to {max}")]
+#[error("`{field}` is {value}, expected {min} to {max}")]
 pub struct FieldError {
-    /// The field's name, with its unit as suffix.
+    /// Name of the field, with its unit as suffix.
     pub field: &'static str,
-    /// What it was.
+    /// Value given.
     pub value: u64,
-    /// The least allowed.
+    /// Minimum.
     pub min: u64,
-    /// The most allowed.
+    /// Maximum.
     pub max: u64,
 }
 
 impl FieldError {
-    /// `value` if it lies within `min..=max`.
+    /// Returns `value` if it lies within `min..=max`.
     pub(crate) fn check(
         field: &'static str,
         value: u64,

@@ -1,26 +1,27 @@
-//! How many instances of which configuration, and on which nodes (Tetris 3.2).
+//! Selection of configurations, their numbers and nodes (Tetris 3.2).
 //!
-//! Pure and deterministic: no I/O, no clock, no threads. Numbers that decide are integers: loads in
-//! millionths of a request per second ([`Rate`]), memory in bytes, CPU in millicores, latencies in
-//! microseconds. Ties go by cost, then CPU, then order.
+//! Pure and deterministic: no I/O, no clock, no threads. All numbers in decisions are integers:
+//! loads in millionths of a request per second ([`Rate`]), memory in bytes, CPU in millicores,
+//! latencies in microseconds. Ties go by cost, then CPU, then order.
 //!
-//! - **One model:** [`dts`] is Algorithm 1 as published; [`solve`] solves the integer program (1) to (5)
-//!   exactly, and never pays more.
-//! - **Where tensors are:** an [`Inventory`] of what nodes have; [`Inventory::thetas`] is the similarity of a
-//!   model and all nodes, [`Spread::score`] weighs it against room.
-//! - **Several models:** [`place`] decides on configurations and nodes at once, so that what instances of a
-//!   node share is paid once; [`place_as_published`] is the paper's way, for comparison.
-//! - **What to do now:** [`decide`] says what to start, to release and to replace, from what is observed of functions,
-//!   their instances and nodes, and why.
+//! - **One model:** [`dts`] is Algorithm 1 as published; [`solve`] solves the integer program (1)
+//!   to (5) exactly, and never costs more.
+//! - **Tensors:** an [`Inventory`] of the nodes' objects; [`Inventory::thetas`] is the similarity
+//!   of a model and all nodes, and [`Spread::score`] weighs it against free resources.
+//! - **Several models:** [`place`] selects configurations and nodes together, so that tensors count
+//!   once per node; [`place_as_published`] is the paper's algorithm, for comparison.
+//! - **Decision:** [`decide`] decides which instances to start, release and replace, and why, from
+//!   the observed functions, instances and nodes.
 //! - **Scaling in:** [`scale_in`] releases the least loaded instances that the load does not need.
 //!
-//! **Guarantees.** Every selection and placement carries its load within its objective as profiled, and a
-//! placement gives no more of a node than is free. Costs come with a lower bound. What is infeasible is
-//! refused with what would have to change: the smallest objective that some configuration meets, or what
-//! the node that comes closest lacks.
+//! **Guarantees.** Every selection and placement carries its load within its objective, as
+//! profiled. A placement takes no more from a node than its free resources. Costs come with a lower
+//! bound. An infeasible problem is refused with the necessary change: the smallest objective that a
+//! configuration meets, or the shortage of the closest node.
 //!
-//! **Caveats.** A profile is believed: interference between instances of a node is the profiler's to
-//! include. Placements are close to the lower bound in practice and not proven best unless they meet it.
+//! **Caveats.** Decisions trust the profile: it must include interference between instances on a
+//! node. Placements are close to the lower bound in practice, but not proven optimal unless they
+//! meet it.
 //!
 //! ```
 //! use tetris_scaler_core::{Configuration, ConfigurationSpec, Profile, Rate, Slo, Weights, dts, solve};

@@ -1,4 +1,4 @@
-//! What was measured of a model.
+//! Profile of a model.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::configuration::Configuration;
 use crate::rate::Slo;
 
-/// The most configurations of one profile.
+/// Maximum number of configurations of one profile.
 pub const MAX_CONFIGURATIONS: usize = 4_096;
 
 /// All measured configurations of a model: O in the paper.
@@ -14,30 +14,34 @@ pub const MAX_CONFIGURATIONS: usize = 4_096;
 #[serde(try_from = "Vec<Configuration>", into = "Vec<Configuration>")]
 pub struct Profile(Vec<Configuration>);
 
-/// A list of configurations is no profile.
+/// The reason a list of configurations is not a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// Nothing was measured, or too much to be true.
-    #[error("expected 1 to {MAX_CONFIGURATIONS} configurations, found {found}")]
+    /// No configurations, or too many.
+    #[error("found {found} configurations, expected 1 to {MAX_CONFIGURATIONS}")]
     Count {
-        /// How many.
+        /// Number of configurations.
         found: usize,
     },
-    /// Two measurements of the same setting; which of them holds is not for us to guess.
+    /// Two measurements of the same setting.
     #[error(
-        "configurations {first} and {second} have the same `cpu_millis`, `batch` and `concurrency`"
+        "configurations {first} and {second} have the same `cpu_millis`, `batch` and `concurrency`; keep one of the two"
     )]
     Duplicate {
-        /// Index of the first.
+        /// Index of the first one.
         first: usize,
-        /// Index of the second.
+        /// Index of the second one.
         second: usize,
     },
 }
 
 impl Profile {
-    /// Configurations whose (CPU, batch, concurrency) differ.
+    /// Creates a profile of configurations that differ in CPU, batch size or concurrency.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are no configurations, too many, or two of the same setting.
     pub fn try_new(configurations: Vec<Configuration>) -> Result<Self, ProfileError> {
         let found = configurations.len();
         if found == 0 || found > MAX_CONFIGURATIONS {
@@ -53,18 +57,18 @@ impl Profile {
         Ok(Self(configurations))
     }
 
-    /// The configurations, in the order given; plans name them by index.
+    /// Configurations in the given order; plans refer to them by index.
     pub fn configurations(&self) -> &[Configuration] {
         &self.0
     }
 
-    /// Those that meet `slo`, with their indices.
+    /// Returns the configurations that meet `slo`, with their indices.
     pub fn feasible(&self, slo: Slo) -> impl Iterator<Item = (usize, &Configuration)> {
         let all = self.0.iter().enumerate();
         all.filter(move |(_, one)| one.meets(slo))
     }
 
-    /// The smallest objective that some configuration meets, in microseconds.
+    /// Smallest objective that some configuration meets, in microseconds.
     pub fn least_slo_us(&self) -> u64 {
         let each = self.0.iter().map(Configuration::least_slo_us);
         each.min().unwrap_or(u64::MAX)

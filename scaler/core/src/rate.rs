@@ -1,4 +1,4 @@
-//! Requests per second, exactly.
+//! Exact requests per second.
 
 use std::fmt;
 use std::iter::Sum;
@@ -9,11 +9,12 @@ use crate::error::FieldError;
 
 const MICRO: u64 = 1_000_000;
 
-/// Requests per second, counted in millionths: loads and throughputs alike.
+/// Requests per second in millionths, for loads and throughputs.
 ///
-/// A throughput `b p / l` is rounded up to the next millionth. So three instances that take 3 ms per
-/// request carry 1,000 requests per second, as they do in the paper's arithmetic, and an instance is
-/// overstated by less than one request in eleven days. Sums saturate at 1.8e13 requests per second.
+/// A throughput `b p / l` is rounded up to the next millionth. So three instances of 3 ms per
+/// request carry 1,000 requests per second, as in the paper's arithmetic. The rounding overstates
+/// an instance by less than one request in eleven days. Sums saturate at 1.8e13 requests per
+/// second.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -24,22 +25,26 @@ impl Rate {
     /// No requests.
     pub const ZERO: Self = Self(0);
 
-    /// `micro_rps` millionths of a request per second.
+    /// Creates a rate from millionths of a request per second.
     pub const fn from_micro_rps(micro_rps: u64) -> Self {
         Self(micro_rps)
     }
 
-    /// `milli_rps` thousandths of a request per second; saturates.
+    /// Creates a rate from thousandths of a request per second; saturates.
     pub const fn from_milli_rps(milli_rps: u64) -> Self {
         Self(milli_rps.saturating_mul(1_000))
     }
 
-    /// `rps` requests per second; saturates.
+    /// Creates a rate from requests per second; saturates.
     pub const fn from_rps(rps: u64) -> Self {
         Self(rps.saturating_mul(MICRO))
     }
 
-    /// From a gauge, rounded up, so that no load is understated.
+    /// Creates a rate from a gauge, rounded up so that no load is understated.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `rps` is negative, not finite, or too large.
     pub fn try_from_rps_f64(rps: f64) -> Result<Self, RateError> {
         let micro = (rps * MICRO as f64).ceil();
         if rps.is_finite() && (0.0..18e18).contains(&micro) {
@@ -49,17 +54,17 @@ impl Rate {
         }
     }
 
-    /// In millionths of a request per second.
+    /// Rate in millionths of a request per second.
     pub const fn micro_rps(self) -> u64 {
         self.0
     }
 
-    /// Whether there are no requests.
+    /// Returns true if the rate is zero.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// `concurrency` threads of `batch` requests each, every `latency_us`.
+    /// Rate of `concurrency` threads with `batch` requests each, every `latency_us` microseconds.
     pub(crate) fn of(batch: u32, concurrency: u32, latency_us: u64) -> Self {
         let requests = u128::from(batch) * u128::from(concurrency);
         let micro = (requests * u128::from(MICRO) * u128::from(MICRO))
@@ -67,22 +72,22 @@ impl Rate {
         Self(u64::try_from(micro).unwrap_or(u64::MAX))
     }
 
-    /// The sum; saturates.
+    /// Returns the sum; saturates.
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The difference, or zero.
+    /// Returns the difference, or zero.
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// `count` times as much; saturates.
+    /// Returns `count` times the rate; saturates.
     pub const fn times(self, count: u64) -> Self {
         Self(self.0.saturating_mul(count))
     }
 
-    /// `(1000 + permille) / 1000` times as much, rounded up; saturates.
+    /// Returns `(1000 + permille) / 1000` times the rate, rounded up; saturates.
     pub fn with_headroom(self, permille: u32) -> Self {
         let scaled = u128::from(self.0) * (1_000 + u128::from(permille));
         Self(u64::try_from(scaled.div_ceil(1_000)).unwrap_or(u64::MAX))
@@ -106,29 +111,33 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A number that is no rate.
+/// A number that is not a rate.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[error("expected requests per second from 0 to 1.8e13, found {rps}")]
+#[error("found {rps}, expected requests per second from 0 to 1.8e13")]
 pub struct RateError {
-    /// What it was.
+    /// Number given.
     pub rps: f64,
 }
 
-/// The longest latency and service level objective, one hour, in microseconds.
+/// Maximum latency and half of the maximum service level objective: one hour, in microseconds.
 pub const MAX_LATENCY_US: u64 = 3_600_000_000;
 
-/// A service level objective: the longest time a request may take, in microseconds.
+/// A service level objective: the maximum latency of a request, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct Slo(u64);
 
 impl Slo {
-    /// An objective of `slo_us` microseconds, from 1 to two hours.
+    /// Creates an objective of `slo_us` microseconds, at least 1 and at most two hours.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `slo_us` is out of range.
     pub fn try_from_us(slo_us: u64) -> Result<Self, FieldError> {
         FieldError::check("slo_us", slo_us, 1, 2 * MAX_LATENCY_US).map(Self)
     }
 
-    /// In microseconds.
+    /// Objective in microseconds.
     pub const fn us(self) -> u64 {
         self.0
     }

@@ -1,11 +1,11 @@
-//! How good a node is for one more instance of a model.
+//! Score of a node for one more instance of a model.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::FieldError;
 use crate::inventory::Similarity;
 
-/// CPU and memory, of a node or free on it.
+/// CPU and memory of a node, in total or free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resources {
@@ -15,30 +15,35 @@ pub struct Resources {
     pub memory_bytes: u64,
 }
 
-/// How much room counts beside similarity.
+/// Weight of free resources relative to similarity, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct Spread(u32);
 
 impl Default for Spread {
-    /// One tenth: room decides between nodes that have about as much of the model.
+    /// Returns one tenth: free resources decide between nodes with similar shares of the model.
     fn default() -> Self {
         Self(100)
     }
 }
 
 impl Spread {
-    /// From 0, similarity alone as in the paper, to 1,000, room alone.
+    /// Creates a weight from 0, only similarity as in the paper, to 1,000, only free resources.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `permille` exceeds 1,000.
     pub fn try_new(permille: u64) -> Result<Self, FieldError> {
         FieldError::check("spread_permille", permille, 0, 1_000)
             .map(|permille| Self(permille as u32))
     }
 
-    /// The score of a node, from 0 to 1,000: `(1 - spread) theta + spread room`, in thousandths.
+    /// Returns the score of a node, from 0 to 1,000: `(1 - spread) theta + spread room`, in
+    /// thousandths.
     ///
-    /// `room` is the smaller of the shares of CPU and memory that are `free` of `all`. Without it, the
-    /// node that got the first instance would get all others until it is full: its CPU is shared by all of
-    /// them, and so is its failure.
+    /// `room` is the smaller of the shares of CPU and memory that are `free` of `all`. Without it,
+    /// the node of the first instance would get all others until it is full: they would share its
+    /// CPU and its failures.
     pub fn score(self, theta: Similarity, free: Resources, all: Resources) -> u32 {
         let room =
             share(free.cpu_millis, all.cpu_millis).min(share(free.memory_bytes, all.memory_bytes));
@@ -50,7 +55,7 @@ impl Spread {
     }
 }
 
-/// `part` of `all` in thousandths, at most 1,000; 0 of nothing.
+/// Returns `part` of `all` in thousandths, at most 1,000; 0 if `all` is 0.
 fn share(part: u64, all: u64) -> u32 {
     let permille = (u128::from(part) * 1_000).checked_div(u128::from(all));
     permille.map_or(0, |permille| permille.min(1_000) as u32)

@@ -1,4 +1,4 @@
-//! How many instances of which configuration.
+//! Selection: configurations with their numbers of instances.
 
 use serde::Serialize;
 use thiserror::Error;
@@ -7,32 +7,32 @@ use crate::cost::Weights;
 use crate::profile::Profile;
 use crate::rate::Rate;
 
-/// `count` instances of one configuration: an `x_i` above zero.
+/// A number of instances of one configuration: an `x_i` above zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Choice {
     /// Index of the configuration in the profile.
     pub configuration: usize,
-    /// How many instances, at least 1.
+    /// Number of instances, at least 1.
     pub count: u64,
 }
 
 /// New instances of one model: S of Algorithm 1, or a solution of the integer program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Selection {
-    /// By index of the configuration, ascending.
+    /// Choices by index of the configuration, ascending.
     pub choices: Vec<Choice>,
-    /// What they carry together.
+    /// Rate that they carry together.
     pub rate: Rate,
-    /// What they cost by the weights used, in bytes.
+    /// Cost by the weights used, in bytes.
     pub cost: u128,
-    /// Their CPU, in millicores.
+    /// CPU, in millicores.
     pub cpu_millis: u128,
-    /// Their memory if they share nothing, in bytes.
+    /// Memory without sharing, in bytes.
     pub memory_bytes: u128,
 }
 
 impl Selection {
-    /// Sums up `choices` over `profile`. What is not in the profile is left out.
+    /// Sums up `choices` over `profile`, without those that the profile does not have.
     pub(crate) fn new(profile: &Profile, weights: Weights, mut choices: Vec<Choice>) -> Self {
         choices.retain(|choice| choice.count > 0);
         choices.sort_unstable();
@@ -51,26 +51,26 @@ impl Selection {
         sum
     }
 
-    /// How many instances; saturates.
+    /// Number of instances; saturates.
     pub fn instances(&self) -> u64 {
         let counts = self.choices.iter().map(|choice| choice.count);
         counts.fold(0, u64::saturating_add)
     }
 }
 
-/// No configuration of a profile will do.
+/// No configuration of a profile meets the objective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize)]
 #[error(
     "no configuration meets an objective of {slo_us} us; the smallest that one meets is {least_slo_us} us"
 )]
 pub struct SloTooTight {
-    /// What was asked, in microseconds.
+    /// Objective given, in microseconds.
     pub slo_us: u64,
-    /// The smallest objective that some configuration meets, in microseconds.
+    /// Smallest objective that some configuration meets, in microseconds.
     pub least_slo_us: u64,
 }
 
-/// What of `load` the instances that run do not carry: R.
+/// Load that the running instances do not carry: R.
 pub const fn residual(load: Rate, running: Rate) -> Rate {
     load.minus(running)
 }

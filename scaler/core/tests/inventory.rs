@@ -1,4 +1,4 @@
-//! The inventory against plain sets.
+//! Tests of the inventory against plain sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let node = 0..200_u16;
-    // Runs of objects, as of a model that is loaded whole, and single ones.
+    // Ranges of objects, like a model that is loaded as a whole, and single objects.
     let objects = (
         0..60_u16,
         0..40_u16,
@@ -123,16 +123,16 @@ fn an_update_that_does_not_fit_says_what_would_be_too_many() {
     let mut inventory = Inventory::new(limits(1, 3, 2));
     inventory.set_node("a", &[id(1), id(2)]).unwrap();
     for (node, has, says) in [
-        ("b", vec![], "node b would make it 2 nodes; the limit is 1"),
+        ("b", vec![], "node b: found 2 nodes, expected at most 1"),
         (
             "a",
             vec![id(3), id(4)],
-            "node a would make it 4 objects; the limit is 3",
+            "node a: found 4 objects, expected at most 3",
         ),
         (
             "a",
             vec![id(1), id(2), id(3)],
-            "node a would make it 3 pairs of node and object; the limit is 2",
+            "node a: found 3 pairs of node and object, expected at most 2",
         ),
     ] {
         let error = inventory.set_node(node, &has).unwrap_err();

@@ -1,4 +1,4 @@
-//! What is released, and what never is.
+//! Tests of releases.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use tetris_scaler_core::{
     ScaleInPolicy, Slo, scale_in,
 };
 
-/// An instance for `rps`, `slow` in twice the objective, that serves `load`.
+/// Creates an instance for `rps` with the load `load`; a `slow` one takes twice the objective.
 fn running(name: &str, rps: u32, slow: bool, own_bytes: u64, load: u64) -> Running {
     let spec = ConfigurationSpec {
         cpu_millis: 1_000,
@@ -53,7 +53,7 @@ fn the_least_loaded_go_as_long_as_the_rest_carries_load_and_headroom() {
         running("d", 10, false, 1, 1),
     ];
     let policy = policy(100, 0, 9);
-    // 16 and a tenth are 17.6: two of ten stay. 18.2 and a tenth need three.
+    // 16 plus a tenth is 17.6: two of ten stay. 18.2 plus a tenth needs three.
     assert_eq!(release(&all, 16, &policy), (vec![3, 1], Because::Load));
     assert_eq!(release(&all, 19, &policy), (vec![3], Because::Load));
     assert_eq!(release(&all, 28, &policy), (vec![], Because::Load));
@@ -87,7 +87,7 @@ fn what_breaks_the_objective_goes_first_if_the_rest_will_do() {
         release(&all, 9, &policy(100, 0, 9)),
         (vec![1], Because::Load)
     );
-    // The slow one carries what the other cannot; it is not counted, and not released either.
+    // The slow one carries the rest of the load: it does not count, but is not released either.
     assert_eq!(
         release(&all, 10, &policy(100, 0, 9)),
         (vec![], Because::Overloaded)
@@ -139,7 +139,7 @@ fn policies_without_hysteresis_are_refused() {
     let error = ScaleInPolicy::try_new(config).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`max_releases` is 0, must be from 1 to 4294967295"
+        "`max_releases` is 0, expected 1 to 4294967295"
     );
     assert!(ScaleInPolicy::try_new(ScaleInConfig::default()).is_ok());
 }
@@ -180,7 +180,7 @@ proptest! {
             prop_assert!(all.len() - result.release.len() >= least as usize);
             prop_assert!(result.release.len() <= most as usize);
         }
-        // Nobody who stays could go in place of a busier one that went.
+        // No remaining instance could be released in place of a busier released one.
         for (at, stays) in all.iter().enumerate().filter(|(at, _)| !distinct.contains(at)) {
             let busier = |&gone: &usize| {
                 let gone = &all[gone];
@@ -189,7 +189,7 @@ proptest! {
             };
             prop_assert!(!result.release.iter().any(busier), "{at} stays");
         }
-        // And when the load alone is the reason, nobody who stays can go.
+        // If the load alone is the reason, no remaining instance can be released.
         if result.because == Because::Load {
             let (mut stay, needed) = (all.clone(), peak.with_headroom(keep));
             for at in distinct.into_iter().rev() {

@@ -1,4 +1,4 @@
-"""Stores, servers in this process, and an environment that nothing leaks into."""
+"""Stores, servers in this process, and an isolated environment."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-# Their assertions are to say what they found.
+# Rewrite their assertions, to report the values found.
 pytest.register_assert_rewrite("fakes", "serving", "programs")
 
 
 @pytest.fixture(autouse=True)
 def _environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test that names no store has none, and b, p and c are those that it gives."""
+    """Clear the variables, so that a test has only the store, b, p and c that it sets."""
     for name in [name for name in os.environ if name.startswith("TETRIS_")]:
         if name not in ("TETRIS_TEST_CACHE", "TETRIS_VENV"):
             monkeypatch.delenv(name)
@@ -26,7 +26,7 @@ def _environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty store, which `TETRIS_STORE` names."""
+    """Create an empty store, and name it in `TETRIS_STORE`."""
     import tetris
 
     parent = Path(tempfile.mkdtemp(prefix="tetris-instance-test-", dir="/dev/shm"))

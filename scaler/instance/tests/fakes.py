@@ -1,4 +1,4 @@
-"""A model that needs no library, and does what a test tells it to."""
+"""A model without a library, controlled by the test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tetris_instance.engines import ModelBytes
 from tetris_instance.tensors import Signature, Tensors, TensorSpec
 
-#: A value that the model fails at.
+#: A value at which the model fails.
 POISON = -13
 #: A value that is refused before it is queued.
 REFUSED = -14
@@ -32,7 +32,7 @@ class FakeEngine:
 
     Args:
         signature: One of the above.
-        before: Called in the worker before each run that is not the warm-up's.
+        before: Called in the worker before each run after the warm-up.
     """
 
     platform = "fake"
@@ -42,7 +42,7 @@ class FakeEngine:
         self.signature = signature
         self._before = before
         self._lock = threading.Lock()
-        #: The inputs of each run that is not the warm-up's, in the order of their ends.
+        #: Inputs of each run after the warm-up, in the order of completion.
         self.runs: list[list[list[int]]] = []
 
     def memory(self) -> ModelBytes:
@@ -73,7 +73,7 @@ class FakeEngine:
 
 
 class Gate:
-    """Lets runs through when a test says so."""
+    """Holds runs until the test opens it."""
 
     def __init__(self) -> None:
         self._entered = threading.Semaphore(0)
@@ -88,5 +88,5 @@ class Gate:
         assert self._entered.acquire(timeout=120), "no run came"
 
     def open(self, runs: int = 1) -> None:
-        """Let so many runs through, now or later."""
+        """Let a number of runs through, now or later."""
         self._open.release(runs)

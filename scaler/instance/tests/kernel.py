@@ -1,4 +1,4 @@
-"""What the kernel knows of a store: locks, which are the references to objects, and pages in memory."""
+"""The kernel's view of a store: locks, which are the references to objects, and pages in memory."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import struct
 from pathlib import Path
 
 _OBJECTS = "objects-v1"
-#: fcntl(2); Python has no name for it.
+#: Constant of fcntl(2), which Python does not define.
 _F_OFD_GETLK = 36
 _FLOCK = "hhqqi4x"
 
 
 def held(store: Path) -> list[str]:
-    """Names of the objects that somebody holds a reference to."""
+    """Return the names of referenced objects."""
     return [path.name for path in (store / _OBJECTS).iterdir() if _is_locked(path)]
 
 
@@ -26,7 +26,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def smaps(store: Path, pid: int) -> dict[str, int]:
-    """Sums over a process's mappings of objects, in bytes, by the names of proc_pid_smaps(5)."""
+    """Sum a process's mappings of objects, in bytes, by the field names of proc_pid_smaps(5)."""
     sums: dict[str, int] = {}
     of_store = False
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():

@@ -1,4 +1,6 @@
-"""Models for the tests: small ones from fixed seeds, and all-MiniLM-L6-v2 where its weights have been fetched."""
+"""Models for tests: small ones from fixed seeds, and all-MiniLM-L6-v2 if its weights have been
+fetched.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ MINILM_BYTES = 90_000_000
 
 
 def minilm_weights() -> Path:
-    """The weights of all-MiniLM-L6-v2, where tests/fetch-minilm.sh puts them; or a visible skip."""
+    """Return the weights of all-MiniLM-L6-v2, as tests/fetch-minilm.sh stores them; skip the test
+    without them.
+    """
     folders = [os.environ.get("TETRIS_TEST_CACHE"), os.environ.get("CARGO_TARGET_DIR"), REPOSITORY / "target"]
     for folder in folders:
         if folder and (path := Path(folder) / "minilm" / "model.safetensors").is_file():
@@ -22,7 +26,7 @@ def minilm_weights() -> Path:
 
 
 def minilm(folder: Path) -> Path:
-    """A model folder of all-MiniLM-L6-v2."""
+    """Create a model folder of all-MiniLM-L6-v2."""
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("torch")
     weights = minilm_weights()
@@ -34,7 +38,7 @@ def minilm(folder: Path) -> Path:
 
 
 def tiny_bert(folder: Path) -> Path:
-    """A model folder with random weights, and with a tokenizer of a few words."""
+    """Create a model folder with random weights, and a tokenizer of a few words."""
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     torch.manual_seed(5)
@@ -52,7 +56,7 @@ def tiny_bert(folder: Path) -> Path:
 
 
 def write_tokenizer(folder: Path) -> None:
-    """A tokenizer that pads and truncates as nobody should: the server has to undo that."""
+    """Write a tokenizer with wrong padding and truncation, which the server has to reset."""
     tokenizers = pytest.importorskip("tokenizers")
     words = tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]")
     made = tokenizers.Tokenizer(words)

@@ -1,4 +1,4 @@
-"""Servers in processes of their own."""
+"""Servers in separate processes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from serving import HANGS_S, Client, wait_until
 
 
 class Program:
-    """The command in a process of its own, or a program that runs a server of a test's.
+    """The command in a separate process, or a program that runs a server of the test.
 
     Args:
         arguments: Options of the command.
-        model: The model's name.
-        program: What to run instead of the command.
-        environment: Variables besides those of this process.
+        model: Name of the model.
+        program: Program to run instead of the command.
+        environment: Variables in addition to those of this process.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class Program:
         return client
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM."""
         self.process.send_signal(signal.SIGTERM)
 
     def wait(self) -> int:
-        """Wait for its end; returns its status."""
+        """Wait for its end, and return its status."""
         status = self.process.wait(HANGS_S)
         self._reader.join(HANGS_S)
         return status
@@ -83,12 +83,12 @@ class Program:
         self.process.stdin.flush()
 
     def said(self) -> str:
-        """What it has written."""
+        """Its output so far."""
         return "".join(self._said)
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        # Line by line: others look meanwhile.
+        # Line by line, as other threads read the output meanwhile.
         for line in self.process.stdout:
             self._said.append(line)
 

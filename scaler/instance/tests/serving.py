@@ -1,4 +1,4 @@
-"""A server in this process, with its HTTP side on a real socket, and a client."""
+"""A server in this process with its HTTP side on a real socket, and a client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tetris_instance import options
 from tetris_instance.engines import Engine
 from tetris_instance.server import Server
 
-#: What hangs is a failure. Nothing is to be concluded from less.
+#: Timeout for anything that hangs. Tests conclude nothing from a shorter time.
 HANGS_S = 120
 
 
@@ -28,7 +28,7 @@ def wait_until(condition: Callable[[], object], what: str) -> None:
 
 
 class Answer:
-    """What came back."""
+    """A response."""
 
     def __init__(self, response: http.client.HTTPResponse) -> None:
         self.status = response.status
@@ -43,7 +43,7 @@ class Answer:
 
 
 class Client:
-    """Asks one server."""
+    """Client of one server."""
 
     def __init__(self, port: int, model: str = "fake") -> None:
         self.port = port
@@ -53,7 +53,7 @@ class Client:
     def ask(
         self, path: str, body: bytes | None = None, headers: dict[str, str] | None = None, method: str | None = None
     ) -> Answer:
-        """GET, or POST where there is a body."""
+        """Send GET, or POST if there is a body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_S)
         try:
             connection.request(method or ("GET" if body is None else "POST"), path, body, headers or {})
@@ -70,11 +70,11 @@ class Client:
         return self.infer(values_request(rows))
 
     def start_values(self, rows: list[list[int]]) -> Future[Answer]:
-        """The same, not waiting for the answer."""
+        """Start such a request without waiting for the answer."""
         return self._pool.submit(self.values, rows)
 
     def send_and_keep(self, document: object) -> socket.socket:
-        """POST a document, and return the connection with the answer still to come."""
+        """POST a document, and return the connection before its answer."""
         body = json.dumps(document).encode()
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=HANGS_S)
         head = f"POST {self.infer_path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -82,7 +82,7 @@ class Client:
         return connection
 
     def metric(self, sample: str) -> float:
-        """The value of a sample of the metrics; 0 if it is not there."""
+        """Return the value of a sample of the metrics; 0 if it is missing."""
         for line in self.ask("/metrics").body.decode().splitlines():
             name, _, value = line.rpartition(" ")
             if name == sample:
@@ -91,16 +91,16 @@ class Client:
 
 
 def values_request(rows: list[list[int]]) -> dict[str, Any]:
-    """A request of the fake model."""
+    """Return a request of the fake model."""
     shape = [len(rows), len(rows[0])]
     return {"inputs": [{"name": "values", "shape": shape, "datatype": "INT64", "data": rows}]}
 
 
 class Serving:
-    """A server with an engine of the test's, in a thread.
+    """A server with the test's engine, in a thread.
 
     Args:
-        engine: What computes.
+        engine: Engine of the server.
         arguments: Options of the command, after the model's.
     """
 

@@ -1,4 +1,6 @@
-"""Requests that share runs of the model, through HTTP. Gates decide what happens when, never time."""
+"""Requests that share runs of the model, through HTTP. Gates decide the order of events, never
+time.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import threading
 from fakes import ALONE, POISON, UNPADDED, FakeEngine, Gate
 from serving import HANGS_S, Answer, Serving, values_request, wait_until
 
-#: A wait that no test waits for.
+#: A wait longer than any test.
 FOR_EVER = ("--batch-wait-millis", "60000")
 AT_ONCE = ("--batch-wait-millis", "0")
 
@@ -133,7 +135,7 @@ def test_a_full_queue_answers_503_and_when_to_try_again() -> None:
         wait_until(lambda: serving.client.metric("tetris_instance_queue_rows") == 2, "the queue to be full")
         refused = serving.client.values([[3, 0]])
         assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
-        assert refused.json() == {"error": "the queue is full: 2 rows wait, and 2 may"}
+        assert refused.json() == {"error": "the queue is full: 2 rows wait, expected at most 2"}
         never = serving.client.values([[3, 0]] * 3)
         assert (never.status, never.headers["Retry-After"]) == (413, None)
         gate.open(3)
@@ -172,7 +174,7 @@ def test_a_client_that_goes_during_the_run_hurts_nobody() -> None:
 
 
 def test_as_many_runs_as_workers_are_under_way_at_once() -> None:
-    # Nobody passes the barrier unless all three are there.
+    # The barrier opens only with all three runs.
     barrier = threading.Barrier(3)
     engine = FakeEngine(before=lambda _: (barrier.wait(HANGS_S), None)[1])
     with Serving(engine, "--concurrency", "3", *AT_ONCE) as serving:
@@ -188,7 +190,7 @@ def test_no_more_runs_than_workers_are_under_way() -> None:
         futures = [serving.client.start_values([[i, 0]]) for i in range(3)]
         gate.wait_for_run()
         gate.wait_for_run()
-        # The third has nobody to take it.
+        # No worker is left for the third.
         wait_until(lambda: serving.client.metric("tetris_instance_queue_rows") == 1, "one row to wait")
         gate.open(3)
         assert sorted(sums(future.result(HANGS_S))[0] for future in futures) == [0, 1, 2]

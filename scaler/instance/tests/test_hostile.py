@@ -1,4 +1,4 @@
-"""Bodies that nobody sends by mistake. After each of them the server answers the next request."""
+"""Hostile bodies. After each of them the server answers the next request."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ BODIES: dict[str, tuple[bytes, int, str]] = {
     "a number": (b"1", 400, "the body is 1; expected an object"),
     "an array": (b"[]", 400, "the body is an array of 0; expected an object"),
     "null": (b"null", 400, "the body is None; expected an object"),
-    "not a number": (TENSOR % (b"[1,1]", b"[NaN]"), 400, "NaN is no number of JSON"),
-    "infinity": (TENSOR % (b"[1,1]", b"[-Infinity]"), 400, "-Infinity is no number of JSON"),
+    "not a number": (TENSOR % (b"[1,1]", b"[NaN]"), 400, "NaN is not a JSON number"),
+    "infinity": (TENSOR % (b"[1,1]", b"[-Infinity]"), 400, "-Infinity is not a JSON number"),
     "a long number": (TENSOR % (b"[1,1]", b"[" + b"9" * 20_000 + b"]"), 400, ""),
     "a number of 4,000 digits": (TENSOR % (b"[1,1]", b"[" + b"9" * 4_000 + b"]"), 400, "does not fit"),
     "a large number": (TENSOR % (b"[1,1]", b"[1e999999999]"), 400, "expects integers"),
@@ -90,13 +90,13 @@ def test_random_changes_to_a_request_get_an_answer(client: Client) -> None:
         assert answer.status in (200, 400, 413, 500), answer
         assert ("error" in answer.json()) == (answer.status != 200)
         if answer.status == 500:
-            # The model's own affair only; nothing of ours.
+            # An error of the model only, not of the server.
             assert answer.json()["error"].startswith("the model failed"), answer
     assert_serves(client)
 
 
 def raw(client: Client, *parts: bytes) -> bytes:
-    """Send bytes, close the sending side, return what comes back."""
+    """Send bytes, close the sending side, and return the response."""
     with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
         try:
             for part in parts:
@@ -159,7 +159,7 @@ def test_errors_are_documents_whatever_the_path(client: Client) -> None:
 
 def test_bodies_together_are_bounded(client: Client) -> None:
     before = client.metric('tetris_instance_requests_total{code="503"}')
-    # Nine bodies that each lack their last byte, where there is room for eight whole ones.
+    # Nine bodies without their last byte, with room for eight whole ones.
     connections = [socket.create_connection(("127.0.0.1", client.port), timeout=60) for _ in range(9)]
     try:
         for connection in connections:
@@ -172,7 +172,7 @@ def test_bodies_together_are_bounded(client: Client) -> None:
             with contextlib.suppress(OSError):
                 connection.sendall(b" ")
             statuses.append(connection.recv(12))
-        # The others are read to their end, and are no JSON.
+        # The others are read to their end, and are not JSON.
         assert sorted(statuses) == [b"HTTP/1.1 400"] * 8 + [b"HTTP/1.1 503"]
     finally:
         for connection in connections:

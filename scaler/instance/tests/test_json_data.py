@@ -1,4 +1,4 @@
-"""Tensors in JSON: what is taken, what is refused, and how it comes back."""
+"""Tensors in JSON: accepted and refused data, and the way back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REFUSED: list[tuple[str, list[Any], str]] = [
     ("FP64", [0.0, float("1e999")], "too large for FP64"),
     ("FP64", [0.0, 10**400], "does not fit into FP64"),
     ("BYTES", ["a", 1], "value 1 is 1; BYTES expects strings"),
-    ("BYTES", ["a", "\ud800"], "value 1 is no text"),
+    ("BYTES", ["a", "\ud800"], "value 1 is not Unicode text"),
 ]
 
 

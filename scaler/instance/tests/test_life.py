@@ -10,7 +10,7 @@ import pytest
 from programs import Program
 from serving import HANGS_S, Client, wait_until
 
-#: A server whose runs, and whose load where it is told so, each wait for a line on its standard input.
+#: A server with runs, and a load if requested, that each wait for a line on standard input.
 GATED = """
     import sys
     from fakes import FakeEngine
@@ -138,7 +138,7 @@ def test_a_model_that_cannot_be_loaded_is_status_1_and_says_why() -> None:
     [
         (["--model-path", "/nowhere"], 1, "--model-path is /nowhere, which does not exist"),
         (["--model-path", "/nowhere", "--batch", "0"], 2, "--batch is '0'; expected an integer of 1 to 4096"),
-        (["--model-path", "/nowhere", "--host", "256.0.0.1"], 2, "cannot listen at 256.0.0.1"),
+        (["--model-path", "/nowhere", "--host", "256.0.0.1"], 2, "cannot listen on 256.0.0.1"),
         (["--model-path", "."], 1, "with 0 .onnx files; expected such a file"),
         (["--model-path", ".", "--engine", "torch"], 1, "the engine torch expects a folder with config.json"),
     ],

@@ -1,4 +1,4 @@
-"""What Prometheus is told."""
+"""Tests of the metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_metrics_say_what_has_been_done() -> None:
         assert client.values([[1, 2]]).status == 200
         assert client.infer({}).status == 400
         assert client.infer({}, "/v2/models/other/infer").status == 404
-        # Not counted: they are no load.
+        # These do not count as load.
         client.ask("/v2/health/ready")
         expected = {
             'tetris_instance_requests_total{code="200"}': 2,

@@ -1,4 +1,6 @@
-"""all-MiniLM-L6-v2 by both engines, in real processes: the right embeddings, from one copy of the weights."""
+"""all-MiniLM-L6-v2 with both engines, in real processes: correct embeddings, from one copy of the
+weights.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ TOKENS = [
     [101, 2028, 6100, 1997, 2296, 23435, 102],
     [101, 102],
 ]
-#: Exports the folder with the mean in the graph. In a process of its own: the exporter leaves much behind.
+#: Exports the folder with the mean in the graph. Runs in a separate process, as the exporter leaves
+#: much behind.
 EXPORT = """
 import sys, torch, transformers
 
@@ -43,7 +46,7 @@ torch.onnx.export(
     dynamic_axes={"input_ids": both, "attention_mask": both, "embedding": rows},
 )
 """
-#: What transformers itself answers.
+#: Prints the embeddings of transformers itself.
 DIRECT = """
 import json, sys, torch, transformers
 
@@ -135,7 +138,7 @@ def test_embeddings_are_those_of_transformers_alone_and_in_batches(
     with start(model, "--batch", "3", "--batch-wait-millis", "60000", "--concurrency", "2") as server:
         client = server.ready_client()
         assert_close(embeddings(infer(client, TOKENS)), expected)
-        # Three clients, whose rows differ in length, in one run.
+        # Rows of three clients, with different lengths, share one run.
         before = client.metric("tetris_instance_batch_rows_count")
         answers = in_threads(*[lambda row=row: infer(client, [row]) for row in TOKENS])
         assert [len(embeddings(answer)) for answer in answers] == [1, 1, 1]
@@ -155,9 +158,9 @@ def test_two_servers_hold_one_copy_and_leave_nothing_behind(store: Path, model: 
         assert shared[0] == shared[1] >= MINILM_BYTES
         assert max(private) < 1 << 20
         pages = [smaps(store, server.pid) for server in (first, second)]
-        # Half of the bytes are embeddings of words that nobody has asked for; ONNX Runtime never touches their pages.
+        # Half of the bytes are embeddings of unused words; ONNX Runtime never touches their pages.
         assert all(one["Rss"] >= 0.3 * shared[0] for one in pages), pages
-        # What both have is there once, and neither has made pages of its own.
+        # Shared pages exist once, and neither process has private copies.
         assert sum(one["Pss"] for one in pages) <= 1.1 * shared[0], pages
         assert all(one["Anonymous"] == 0 for one in pages), pages
         assert held(store)

@@ -1,4 +1,4 @@
-"""Small graphs by ONNX Runtime, through the server."""
+"""Small graphs with ONNX Runtime, through the server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def matrix() -> Any:
 
 
 def linear(folder: Path) -> Path:
-    """y = x W, with W in a file beside the model."""
+    """Create y = x W, with W in a file beside the model."""
     path = save(
         folder / "linear.onnx",
         [helper.make_node("MatMul", ["x", "w"], ["y"])],
@@ -74,7 +74,7 @@ def serving(path: Path, *arguments: str, **dimensions: int) -> Serving:
 
 @pytest.fixture
 def echo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, Serving]]:
-    """A graph that gives what it takes, of a datatype."""
+    """Create a graph that returns its input, of one datatype."""
     kind = request.param
     nodes = [helper.make_node("Identity", ["x"], ["y"])]
     path = save(tmp_path / "echo.onnx", nodes, [value("x", kind, "n", 2)], [value("y", kind, "n", 2)], {})

@@ -1,4 +1,4 @@
-"""How a graph's inputs and outputs are spoken of, and which of its requests can be put together."""
+"""Signatures of graphs, and the rules for batching their requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tetris_instance.tensors import Signature, TensorSpec
 
 
 class Arg(NamedTuple):
-    """As ONNX Runtime describes a tensor."""
+    """A tensor as ONNX Runtime describes it."""
 
     name: str
     type: str
@@ -45,7 +45,7 @@ def test_names_types_and_sizes_are_those_of_the_graph() -> None:
         ([floats("x", "n", 3)], [floats("y", 1, 2)], False),
         ([floats("x", "n", 3), floats("z", 3)], [floats("y", "n", 2)], False),
         ([floats("x", "n", 3)], [floats("y")], False),
-        # Named otherwise, so it may be anything.
+        # It has another name, so it may be anything.
         ([floats("x", "s", 3)], [floats("y", "t", 2)], False),
     ],
 )

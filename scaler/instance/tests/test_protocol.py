@@ -1,4 +1,4 @@
-"""The Open Inference Protocol v2 over HTTP, against documents written by hand."""
+"""The Open Inference Protocol v2 over HTTP, against handwritten documents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def client() -> Iterator[Client]:
 
 
 def request(**changes: Any) -> dict[str, Any]:
-    """A request for which the answer is SUM and TWICE; `inputs` of changes go into its only input."""
+    """Return a request that the server answers with SUM and TWICE. `inputs` in `changes` modifies
+    its only input.
+    """
     made = values_request([[1, 2], [3, 4]])
     made["inputs"][0] |= changes.pop("input", {})
     return made | changes
@@ -98,7 +100,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"inputs": {}}, "inputs is an object of 0; expected an array"),
     ({"inputs": []}, "inputs lacks `values`"),
     ({"inputs": [1]}, "inputs[0] is 1; expected an object"),
-    ({"inputs": request()["inputs"] * 2}, "inputs[1].name is `values`, which is there already"),
+    ({"inputs": request()["inputs"] * 2}, "inputs[1].name is `values`, which is given twice"),
     ({"input": {"name": None}}, "inputs[0].name is None; expected a string"),
     ({"input": {"name": "x"}}, "inputs[0].name is 'x'; expected one of `values`"),
     ({"input": {"name": "text"}}, "inputs[0].name is 'text'; expected one of `values`"),
@@ -123,7 +125,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"outputs": ["sum"]}, "outputs[0] is 'sum'; expected an object"),
     ({"outputs": [{"name": "y"}]}, "outputs[0].name is 'y'; expected one of `sum`, `twice`"),
     ({"outputs": [{"name": []}]}, "outputs[0].name is an array of 0; expected one of `sum`, `twice`"),
-    ({"outputs": [{"name": "sum"}, {"name": "sum"}]}, "outputs[1].name is `sum`, which is there already"),
+    ({"outputs": [{"name": "sum"}, {"name": "sum"}]}, "outputs[1].name is `sum`, which is given twice"),
     (
         {"outputs": [{"name": "sum", "parameters": {"binary_data": 1}}]},
         "outputs[0].parameters.binary_data is 1; expected true or false",
@@ -172,7 +174,7 @@ def test_unknown_paths_and_models(client: Client, path: str, method: str, status
 
 
 class TestBinaryExtension:
-    """JSON, then bytes; a header says where the JSON ends."""
+    """JSON, then bytes; a header gives the end of the JSON."""
 
     HEAD = (
         b'{"id":"b","inputs":[{"name":"values","shape":[2,2],"datatype":"INT64",'

@@ -1,4 +1,4 @@
-"""Which items make a batch, and when it starts. The clock is the test's."""
+"""Composition and start of batches, with the test's clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAIT_S = 10.0
 
 
 class Clock:
-    """Seconds that pass when the test says so."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -58,7 +58,7 @@ def test_a_batch_that_is_not_full_waits_for_others() -> None:
     taken: list[list[Item] | None] = []
     taker = threading.Thread(target=lambda: taken.append(waiting.take()))
     taker.start()
-    # The clock stands still: only the second can end this.
+    # The clock stands still: only the second item can end the wait.
     waiting.offer([second])
     taker.join(120)
     assert taken == [[first, second]]
@@ -68,7 +68,7 @@ def test_rows_are_counted_and_order_is_kept_where_the_next_does_not_fit() -> Non
     waiting, clock = queue(batch=4)
     three, two, one = item(3), item(2), item(1)
     waiting.offer([three, two, one])
-    # Full, although a later one would fit: first come, first served.
+    # Full, although a later item would fit: first come, first served.
     assert waiting.take() == [three]
     assert waiting.rows == 3
     clock.now += WAIT_S
@@ -103,7 +103,7 @@ def test_without_a_wait_whatever_is_there_starts() -> None:
 def test_a_full_queue_refuses_whole_requests_and_says_when_to_try_again() -> None:
     waiting, _ = queue(batch=4, limit=4)
     waiting.offer([item(3)])
-    with pytest.raises(RequestError, match="3 rows wait, and 4 may") as caught:
+    with pytest.raises(RequestError, match="3 rows wait, expected at most 4") as caught:
         waiting.offer([item(1), item(1)])
     assert (caught.value.status, caught.value.retry_after_s) == (503, 1)
     assert waiting.rows == 3

@@ -1,4 +1,4 @@
-"""The engine for PyTorch, on a small encoder with random weights, against transformers itself."""
+"""The PyTorch engine on a small encoder with random weights, against transformers itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copied(folder: Path, tmp_path: Path) -> Path:
-    """The same model in a folder of the test's own."""
+    """Copy the model to the test's own folder."""
     for path in folder.iterdir():
         (tmp_path / path.name).symlink_to(path)
     return tmp_path
@@ -61,7 +61,7 @@ def test_feature_extraction_is_the_hidden_state(folder: Path) -> None:
 
 
 def describe(folder: Path, pooling: dict[str, Any], *types: str) -> None:
-    """Files as sentence-transformers writes them."""
+    """Write files as sentence-transformers does."""
     listed = [{"idx": i, "path": f"{i}_{one}" if i else "", "type": f"a.b.{one}"} for i, one in enumerate(types)]
     (folder / "modules.json").write_text(json.dumps(listed))
     (folder / "1_Pooling").mkdir()

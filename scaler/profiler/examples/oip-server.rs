@@ -1,5 +1,5 @@
-//! A server of the Open Inference Protocol v2 whose law is known: it sleeps, takes memory, and maps objects of a store as it is told.
-//! Tests of the profiler measure it.
+//! A server of the Open Inference Protocol v2 with known latency and memory: it sleeps, allocates
+//! memory and maps objects of a store as its options say. Tests of the profiler measure it.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -23,35 +23,35 @@ struct Args {
     /// Appends a line per start: configuration and port.
     #[arg(long)]
     starts: Option<PathBuf>,
-    /// Milliseconds of each request.
+    /// Latency of each request, in milliseconds.
     #[arg(long, default_value_t = 1)]
     fixed_ms: u64,
-    /// Milliseconds more for each request that a batch may have.
+    /// Additional latency per request of the maximum batch, in milliseconds.
     #[arg(long, default_value_t = 0)]
     each_ms: u64,
-    /// Requests that are served at a time, whatever the configuration says.
+    /// Maximum number of concurrent requests, regardless of the configuration.
     #[arg(long, default_value_t = 1_000)]
     lanes: usize,
-    /// MiB of memory, and more for each thread.
+    /// Memory in MiB, and additional memory per thread.
     #[arg(long, default_value_t = 0)]
     own_mib: usize,
     #[arg(long, default_value_t = 0)]
     thread_mib: usize,
-    /// A store of which all objects are mapped.
+    /// Store of which the server maps all objects.
     #[arg(long)]
     store: Option<PathBuf>,
-    /// Ends with status 3 instead of serving, in the configuration of this concurrency.
+    /// Concurrency at which the server exits with status 3 instead of serving.
     #[arg(long, default_value_t = 0)]
     exit_at: u32,
-    /// Is never ready.
+    /// Never becomes ready.
     #[arg(long)]
     never_ready: bool,
-    /// Refuses every request, or all but the first.
+    /// Refuses every request, or all after the first 16.
     #[arg(long)]
     refuse: bool,
     #[arg(long)]
     refuse_later: bool,
-    /// Metadata to answer.
+    /// Metadata to answer with.
     #[arg(long)]
     metadata: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `tetris-scaler profile` as a program of its own.
+//! The command `tetris-scaler profile` as a separate program.
 
 use clap::Parser;
 use tetris_scaler_profiler::cli::ProfileArgs;

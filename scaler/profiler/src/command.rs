@@ -1,18 +1,18 @@
-//! The command of an instance: placeholders and environment.
+//! Command of an instance: placeholders and environment.
 
 use crate::setting::Setting;
 
-/// What an instance is told.
+/// Configuration and port of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// c, b and p.
+    /// CPU, batch size and concurrency.
     pub setting: Setting,
-    /// The TCP port on which it has to listen.
+    /// TCP port to listen on.
     pub port: u16,
 }
 
 impl Placement {
-    /// The placeholders and their values.
+    /// Returns placeholders, variables and values.
     fn values(&self) -> [(&'static str, &'static str, String); 4] {
         let Setting {
             cpu_millis,
@@ -31,7 +31,8 @@ impl Placement {
         ]
     }
 
-    /// `command` with its placeholders replaced. Other braces stay: arguments may be JSON.
+    /// Returns `command` with its placeholders replaced. Other braces stay, as arguments may be
+    /// JSON.
     pub fn arguments(&self, command: &[String]) -> Vec<String> {
         let values = self.values();
         let replaced = |argument: &String| {
@@ -43,7 +44,7 @@ impl Placement {
         command.iter().map(replaced).collect()
     }
 
-    /// Variables of the environment.
+    /// Returns the environment variables.
     pub fn environment(&self) -> [(&'static str, String); 4] {
         self.values().map(|(_, variable, value)| (variable, value))
     }

@@ -1,4 +1,4 @@
-//! CPUs by number, and binding a process to some.
+//! Lists of CPUs, and CPU affinity of processes.
 
 use std::fmt;
 
@@ -6,39 +6,39 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use thiserror::Error;
 
-/// CPUs, ascending.
+/// Numbers of CPUs, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CpuList(Vec<usize>);
 
-/// Why CPUs cannot be given to an instance.
+/// The reason an instance cannot have its CPUs.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CpuError {
-    /// The machine has fewer.
+    /// More CPUs than this process may use.
     #[error(
-        "a configuration takes {wanted} CPUs, and this process may use {found}; leave it out of --cpus"
+        "a configuration takes {wanted} CPUs, expected at most the {found} of this process; leave it out of --cpus"
     )]
     TooMany {
-        /// Whole CPUs that it takes.
+        /// Number of whole CPUs of the configuration.
         wanted: u64,
-        /// Whole CPUs that there are.
+        /// Number of CPUs of this process.
         found: usize,
     },
-    /// A system call failed.
+    /// A failed system call.
     #[error("cannot {action} the CPUs of process {process}: {source}")]
     Affinity {
-        /// "read" or "set".
+        /// Either "read" or "set".
         action: &'static str,
-        /// Of which.
+        /// Process id.
         process: u32,
-        /// What the kernel said.
+        /// Cause.
         #[source]
         source: nix::Error,
     },
 }
 
 impl CpuList {
-    /// The CPUs that this process may use.
+    /// Returns the CPUs that this process may use.
     pub(crate) fn of_this_process() -> Result<Self, CpuError> {
         let set = sched_getaffinity(Pid::from_raw(0)).map_err(|source| CpuError::Affinity {
             action: "read",
@@ -52,7 +52,7 @@ impl CpuList {
         ))
     }
 
-    /// The last `count` of them: the first ones have the machine's interrupts.
+    /// Returns the last `count` CPUs: the first ones handle the machine's interrupts.
     pub(crate) fn take(&self, count: u64) -> Result<Self, CpuError> {
         let too_many = CpuError::TooMany {
             wanted: count,
@@ -65,12 +65,12 @@ impl CpuList {
         taken.map(|taken| Self(taken.to_vec())).ok_or(too_many)
     }
 
-    /// How many.
+    /// Number of CPUs.
     pub(crate) const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Binds a process that has one thread.
+    /// Binds a single-threaded process to the CPUs.
     pub(crate) fn bind(&self, process: u32) -> Result<(), CpuError> {
         let bound = || {
             let mut set = CpuSet::new();
@@ -87,7 +87,7 @@ impl CpuList {
 }
 
 impl fmt::Display for CpuList {
-    /// As the kernel writes lists, without ranges: `0,1,2`.
+    /// Formats the list as the kernel does, without ranges: `0,1,2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, cpu) in self.0.iter().enumerate() {
             let comma = if place == 0 { "" } else { "," };
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(all.take(4).unwrap(), all);
         let error = all.take(5).unwrap_err().to_string();
         assert!(
-            error.contains("takes 5 CPUs, and this process may use 4"),
+            error.contains("takes 5 CPUs, expected at most the 4"),
             "{error}"
         );
         assert!(CpuList::of_this_process().unwrap().len() > 0);

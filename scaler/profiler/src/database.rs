@@ -1,4 +1,4 @@
-//! The embedded database: every finished configuration, so that an interrupted run goes on where it was.
+//! Embedded database of finished configurations, so that an interrupted run can continue.
 
 use std::fs;
 use std::io;
@@ -12,77 +12,78 @@ use crate::machine::Machine;
 use crate::measurement::Measurement;
 use crate::shared::SharedPart;
 
-/// Profile name to [`StoredProfile`], as JSON.
+/// Table of profiles: name to [`StoredProfile`], as JSON.
 const PROFILES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("profiles-v1");
-/// Profile name, identity, configuration name to [`Measurement`], as JSON.
+/// Table of measurements: profile name, identity and configuration name to [`Measurement`], as
+/// JSON.
 const MEASUREMENTS: TableDefinition<'_, (&str, &str, &str), &[u8]> =
     TableDefinition::new("measurements-v1");
 
-/// What the database says of a profile besides its configurations.
+/// A profile in the database, without its configurations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredProfile {
-    /// Hash of what defines the measurements: command, model, requests, machine.
+    /// Hash of all that affects the measurements: command, model, requests, machine.
     pub identity: String,
-    /// The model's name in the inference protocol.
+    /// Name of the model in the inference protocol.
     pub model: String,
-    /// The command, with its placeholders.
+    /// Command line, with its placeholders.
     pub command: Vec<String>,
-    /// What it was measured on.
+    /// Machine of the measurements.
     pub machine: Machine,
-    /// When the last configuration was finished, RFC 3339.
+    /// Time at which the last configuration finished, in RFC 3339.
     pub at: String,
-    /// What instances share.
+    /// Objects that instances share.
     pub shared: SharedPart,
 }
 
-/// Why the database cannot be used.
+/// The reason the database cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DatabaseError {
-    /// Its directory cannot be made.
-    #[error("cannot make the directory `{}`: {source}", path.display())]
+    /// A directory that cannot be created.
+    #[error("cannot create the directory `{}`: {source}", path.display())]
     Directory {
-        /// Which.
+        /// Path of the directory.
         path: PathBuf,
-        /// What the kernel said.
+        /// Cause.
         #[source]
         source: io::Error,
     },
-    /// There is none.
+    /// A missing database.
     #[error("there is no database `{}`; measure a profile first, or name another with --database", path.display())]
     Missing {
-        /// Where it should be.
+        /// Path of the database.
         path: PathBuf,
     },
-    /// Another process has it open.
+    /// A database that another process has open.
     #[error("another process has the database `{}` open; wait for it, or name another with --database", path.display())]
     Busy {
-        /// Which.
+        /// Path of the database.
         path: PathBuf,
     },
-    /// A transaction failed.
+    /// A failed transaction.
     #[error("cannot use the database `{}`: {source}", path.display())]
     Failed {
-        /// Which.
+        /// Path of the database.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: Box<redb::Error>,
     },
-    /// An entry is not what this version writes.
-    #[error("the entry `{key}` of the database `{}` cannot be read: {source}; measure it anew with --fresh", path.display())]
+    /// An entry in an unexpected format.
+    #[error("the entry `{key}` of the database `{}` cannot be parsed: {source}; measure it again with --fresh", path.display())]
     Entry {
-        /// Which database.
+        /// Path of the database.
         path: PathBuf,
-        /// Which entry.
+        /// Key of the entry.
         key: String,
-        /// Why.
+        /// Cause.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// An open database. One process has it at a time.
+/// An open database, exclusive to one process.
 #[derive(Debug)]
 pub struct ProfileDatabase {
     database: redb::Database,
@@ -90,7 +91,11 @@ pub struct ProfileDatabase {
 }
 
 impl ProfileDatabase {
-    /// Opens the database at `path`, and makes it if there is none.
+    /// Opens the database at `path`, and creates it if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Fails if another process has the database open, or if it cannot be created or read.
     pub fn create(path: &Path) -> Result<Self, DatabaseError> {
         if let Some(parent) = path
             .parent()
@@ -106,12 +111,16 @@ impl ProfileDatabase {
             database: opened,
             path: path.to_owned(),
         };
-        // Readers find the tables then.
+        // Creates the tables for readers.
         database.write(|_, _| Ok(()))?;
         Ok(database)
     }
 
-    /// Opens the database at `path`.
+    /// Opens the existing database at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the database does not exist, cannot be read, or is open in another process.
     pub fn open(path: &Path) -> Result<Self, DatabaseError> {
         if path.exists() {
             return Self::create(path);
@@ -121,14 +130,22 @@ impl ProfileDatabase {
         })
     }
 
-    /// The profile `name`.
+    /// Returns the profile `name`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the database or the entry cannot be read.
     pub fn profile(&self, name: &str) -> Result<Option<StoredProfile>, DatabaseError> {
         let found =
             self.read(|profiles, _| Ok(profiles.get(name)?.map(|entry| entry.value().to_vec())))?;
         found.map(|entry| self.decode(name, &entry)).transpose()
     }
 
-    /// All profiles by name, with the number of their configurations.
+    /// Returns all profiles by name, with the number of their configurations.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the database or an entry cannot be read.
     pub fn profiles(&self) -> Result<Vec<(String, StoredProfile, usize)>, DatabaseError> {
         let entries = self.read(|profiles, _| {
             let each = profiles.iter()?;
@@ -146,14 +163,18 @@ impl ProfileDatabase {
         each.collect()
     }
 
-    /// The measurements of a profile under `identity`, by configuration.
+    /// Returns the measurements of a profile under `identity`, by configuration.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the database or an entry cannot be read.
     pub fn measurements(
         &self,
         name: &str,
         identity: &str,
     ) -> Result<Vec<Measurement>, DatabaseError> {
         let entries = self.read(|_, measurements| {
-            // U+10FFFF: after every name of a configuration.
+            // U+10FFFF sorts after every name of a configuration.
             let range = measurements.range((name, identity, "")..(name, identity, "\u{10ffff}"))?;
             range
                 .map(|entry| Ok(entry?.1.value().to_vec()))
@@ -165,7 +186,11 @@ impl ProfileDatabase {
         Ok(measurements)
     }
 
-    /// Keeps a finished configuration, durably.
+    /// Stores a finished configuration durably.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the transaction fails.
     pub fn record(
         &self,
         name: &str,
@@ -183,7 +208,11 @@ impl ProfileDatabase {
         })
     }
 
-    /// Forgets a profile, whatever it was measured with.
+    /// Deletes a profile and all its measurements, of every identity.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the transaction fails.
     pub fn forget(&self, name: &str) -> Result<(), DatabaseError> {
         self.write(|profiles, measurements| {
             profiles.remove(name)?;

@@ -2,30 +2,31 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The least samples that percentiles are taken of: with fewer, p99 would be the maximum of a handful.
+/// Minimum number of samples for percentiles: with fewer, p99 would be the maximum of a handful.
 pub const MIN_SAMPLES: usize = 20;
 
-/// Latencies of requests, in microseconds.
+/// Percentiles of the latency of requests, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LatencyMicros {
-    /// The median.
+    /// Median.
     pub p50: u64,
-    /// Nine of ten requests take no longer.
+    /// Latency that 90 % of requests do not exceed.
     pub p90: u64,
-    /// 19 of 20 requests take no longer.
+    /// Latency that 95 % of requests do not exceed.
     pub p95: u64,
-    /// 99 of 100 requests take no longer.
+    /// Latency that 99 % of requests do not exceed.
     pub p99: u64,
 }
 
 impl LatencyMicros {
-    /// Percentiles by nearest rank: each is the latency of some request. `None` without samples.
+    /// Computes percentiles by nearest rank: each is the latency of some request. `None` without
+    /// samples.
     pub fn of(samples: &mut [u64]) -> Option<Self> {
         samples.sort_unstable();
         let rank = |percent: usize| {
             let rank = (samples.len() * percent).div_ceil(100).max(1);
-            // A latency of 0 would be an infinite rate.
+            // A latency of 0 would mean an infinite rate.
             samples.get(rank - 1).map(|&latency| latency.max(1))
         };
         Some(Self {
@@ -36,7 +37,7 @@ impl LatencyMicros {
         })
     }
 
-    /// The latency at `percentile`.
+    /// Latency at `percentile`, in microseconds.
     pub const fn at(&self, percentile: Percentile) -> u64 {
         match percentile {
             Percentile::P50 => self.p50,
@@ -47,25 +48,25 @@ impl LatencyMicros {
     }
 }
 
-/// Which percentile of a profile is taken for l.
+/// Percentile of the latency that counts as a configuration's latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Percentile {
     /// The median.
     #[value(name = "50")]
     P50,
-    /// The 90th.
+    /// The 90th percentile.
     #[value(name = "90")]
     P90,
-    /// The 95th.
+    /// The 95th percentile.
     #[value(name = "95")]
     P95,
-    /// The 99th.
+    /// The 99th percentile.
     #[value(name = "99")]
     P99,
 }
 
 impl Percentile {
-    /// All of them.
+    /// All percentiles, ascending.
     pub const ALL: [Self; 4] = [Self::P50, Self::P90, Self::P95, Self::P99];
 }
 

@@ -1,17 +1,21 @@
-//! Measures a model server per configuration: the profile that the scaler decides by (Tetris 3.2).
+//! Profiler of model servers: measures each configuration for the scaler (Tetris 3.2).
 //!
-//! **Flow.** [`profile`] takes a grid of [`Setting`]s (CPU, batch, concurrency). Each that the database does not
-//! have, and that nothing measured rules out ([`ruled_out`]), is started in a cgroup of its own, waited for, and asked over the Open
-//! Inference Protocol v2 by as many clients as it can have requests under way. Then it is started under memory limits until one
-//! passes. What it maps of the tensor store is the part that instances share.
+//! **Flow.** [`profile`] takes a grid of [`Setting`]s: CPU, batch size and concurrency. It skips
+//! settings that the database has, or that measurements rule out ([`ruled_out`]). It starts each
+//! other setting in its own cgroup and waits until the server is ready. Then clients send requests
+//! over the Open Inference Protocol v2, as many at once as one batch per thread. Then it starts the
+//! setting again under memory limits until one is enough. Objects that the instance maps from the
+//! tensor store are the shared part.
 //!
-//! **Guarantees.** A finished [`Measurement`] is durable before the next begins. However the profiler ends, no process of an instance
-//! outlives it; cgroups that it left when it was killed are removed by the next one.
+//! **Guarantees.** A finished [`Measurement`] is durable before the next begins. No process of an
+//! instance outlives the profiler, even if the profiler is killed. The next profiler removes
+//! cgroups that a killed one left.
 //!
-//! **Assumptions.** Nothing else keeps the machine busy. The server stays in the foreground and in its process group or cgroup.
+//! **Assumptions.** The machine has no other load. The server stays in the foreground, and in its
+//! process group or cgroup.
 //!
-//! **Caveats.** Clients run on the same machine. Files that are in the page cache already are not charged to an instance, as on
-//! a node that runs another instance of the same image.
+//! **Caveats.** Clients run on the same machine. Files already in the page cache are not charged to
+//! an instance, as on a node that runs another instance of the same image.
 
 #![forbid(unsafe_code)]
 #![deny(

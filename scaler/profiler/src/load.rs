@@ -1,4 +1,5 @@
-//! Closed-loop load: so many clients, each of which asks again as soon as it has its answer.
+//! Closed-loop load: a fixed number of clients, each of which sends its next request once it has
+//! its answer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,60 +12,60 @@ use tokio::time::{sleep, sleep_until};
 use crate::latency::{LatencyMicros, MIN_SAMPLES};
 use crate::oip::{OipClient, OipError};
 
-/// How many requests may fail: a hundredth, and a few at the beginning.
+/// Number of errors allowed; more are allowed up to a hundredth of the answers.
 const ERRORS_ALLOWED: u64 = 5;
-/// Answers that each client gets before any counts: connections, lazy initialisation, caches.
+/// Number of warm-up answers per client, for connections, lazy initialization and caches.
 const WARM_UP_EACH: usize = 3;
 
-/// How much to ask.
+/// Length of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Amount {
-    /// Requests after which it is enough.
+    /// Number of requests after which it ends.
     pub(crate) requests: usize,
-    /// Time after which it is enough, if there are [`MIN_SAMPLES`].
+    /// Time after which it ends, if there are [`MIN_SAMPLES`].
     pub(crate) time: Duration,
-    /// Time after which it is an error that there are not.
+    /// Time after which fewer than [`MIN_SAMPLES`] are an error.
     pub(crate) patience: Duration,
 }
 
-/// What was seen.
+/// Result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Seen {
-    /// Latencies.
+    /// Latency percentiles.
     pub(crate) latency: LatencyMicros,
-    /// Requests that were answered.
+    /// Number of answered requests.
     pub(crate) requests: u64,
-    /// Requests that failed.
+    /// Number of failed requests.
     pub(crate) errors: u64,
     /// Answers per second.
     pub(crate) requests_per_second: f64,
 }
 
-/// Why nothing was measured.
+/// The reason a measurement failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// Requests fail.
-    #[error("{errors} of {} requests failed, the first because {first}", errors + answered)]
+    /// Too many failed requests.
+    #[error("{errors} of {} requests failed, the first with: {first}", errors + answered)]
     Failing {
-        /// How many.
+        /// Number of failed requests.
         errors: u64,
-        /// How many did not.
+        /// Number of answered requests.
         answered: u64,
-        /// The first error.
+        /// First error.
         first: Box<OipError>,
     },
-    /// It is too slow to be measured.
-    #[error("{answered} requests were answered in {} s, at least {MIN_SAMPLES} are needed", within.as_secs())]
+    /// Too few answers in time.
+    #[error("found {answered} answers in {} s, expected at least {MIN_SAMPLES}; increase --request-seconds", within.as_secs())]
     Slow {
-        /// How many were.
+        /// Number of answers.
         answered: usize,
-        /// In which time.
+        /// Time limit.
         within: Duration,
     },
 }
 
-/// What clients write down.
+/// Records of the clients.
 #[derive(Debug, Default)]
 struct Book {
     micros: Vec<u64>,
@@ -96,7 +97,8 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    /// Waits for `count` answers, or until `deadline`; an error as soon as too many requests have failed.
+    /// Waits for `count` answers or until `deadline`. Fails as soon as too many requests have
+    /// failed.
     async fn wait_for(&self, count: usize, deadline: Instant) -> Result<usize, LoadError> {
         loop {
             self.check()?;
@@ -127,8 +129,8 @@ impl Shared {
     }
 }
 
-/// Asks with `clients` clients at once, and measures once all of them are under way. What is under way at the end does not
-/// count: it would have had less company.
+/// Sends requests from `clients` concurrent clients, and measures after all of them are warm.
+/// Requests in flight at the end do not count: they ran under less load.
 pub(crate) async fn drive(
     client: &OipClient,
     bodies: &Arc<Vec<Vec<u8>>>,
@@ -136,7 +138,7 @@ pub(crate) async fn drive(
     amount: Amount,
 ) -> Result<Seen, LoadError> {
     let shared = Arc::new(Shared::default());
-    // Dropped, and all its tasks with it, when this returns or is dropped.
+    // Dropping the set aborts all tasks, when this function returns or is dropped.
     let mut tasks = JoinSet::new();
     for first in 0..clients as usize {
         let (client, bodies, shared) = (client.clone(), Arc::clone(bodies), Arc::clone(&shared));
@@ -184,7 +186,8 @@ async fn ask_forever(client: &OipClient, bodies: &[Vec<u8>], first: usize, share
         let failed = answer.is_err();
         shared.note(start.elapsed(), answer);
         if failed {
-            // A server that refuses at once would be asked thousands of times in a second.
+            // Without a pause, a server that refuses at once would get thousands of requests per
+            // second.
             sleep(Duration::from_millis(20)).await;
         }
     }
@@ -206,7 +209,7 @@ mod tests {
         let error = shared.check().unwrap_err().to_string();
         assert_eq!(
             error,
-            "6 of 6 requests failed, the first because it has not answered"
+            "6 of 6 requests failed, the first with: no answer yet"
         );
         for _ in 0..600 {
             shared.note(Duration::from_micros(10), Ok(()));
@@ -221,7 +224,7 @@ mod tests {
         let error = finish(&shared, Duration::from_secs(1), Duration::from_secs(9)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "1 requests were answered in 9 s, at least 20 are needed"
+            "found 1 answers in 9 s, expected at least 20; increase --request-seconds"
         );
     }
 }

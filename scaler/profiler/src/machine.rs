@@ -1,22 +1,23 @@
-//! What the measurements were made on.
+//! The machine of the measurements.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// A machine, as far as measurements depend on it.
+/// Properties of a machine that measurements depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's name and architecture.
+    /// Name and architecture of the processor.
     pub processor: String,
-    /// CPUs that are online.
+    /// Number of online CPUs.
     pub cpus: u64,
     /// Memory, in bytes.
     pub memory_bytes: u64,
 }
 
 impl Machine {
-    /// This machine, by /proc. What cannot be read is unknown, not an error: it is for people and for telling machines apart.
+    /// Reads this machine's properties from /proc. Unreadable values are unknown, not an error:
+    /// they only inform people and tell machines apart.
     pub fn this() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Self::from_proc(&read("/proc/cpuinfo"), &read("/proc/meminfo"))

@@ -1,4 +1,4 @@
-//! What is known of a setting once it is measured.
+//! Measurement of a setting.
 
 use serde::{Deserialize, Serialize};
 use tetris_scaler_core::{Configuration, ConfigurationSpec, FieldError};
@@ -7,27 +7,28 @@ use crate::latency::{LatencyMicros, Percentile};
 use crate::model_profile::ProfiledConfiguration;
 use crate::setting::Setting;
 
-/// One configuration, measured.
+/// Measurement of one configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// c, b and p.
+    /// CPU, batch size and concurrency.
     pub setting: Setting,
-    /// Memory of its own, in bytes: the limit under which it passed, or without a cgroup what it was seen to take.
+    /// Private memory in bytes: the limit under which an instance passed, or its peak with a margin
+    /// without a cgroup.
     pub own_bytes: u64,
-    /// Whether an instance passed under a limit of `own_bytes`.
+    /// True if an instance passed under a limit of `own_bytes`.
     pub verified: bool,
-    /// Latencies with b p requests under way.
+    /// Latency percentiles with one batch per thread in flight.
     pub latency: LatencyMicros,
-    /// Requests that were answered and counted.
+    /// Number of answered requests.
     pub requests: u64,
-    /// Requests that failed meanwhile.
+    /// Number of failed requests.
     pub errors: u64,
     /// Answers per second.
     pub requests_per_second: f64,
 }
 
 impl Measurement {
-    /// As the resource has it.
+    /// Returns the measurement as the resource has it.
     pub const fn profiled(&self) -> ProfiledConfiguration {
         ProfiledConfiguration {
             setting: self.setting,
@@ -36,7 +37,11 @@ impl Measurement {
         }
     }
 
-    /// As the scaler's core takes it, with the latency at `percentile` for l.
+    /// Returns the measurement as the scaler's core takes it, with the latency at `percentile`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a value is out of the core's range.
     pub fn configuration(
         &self,
         percentile: Percentile,

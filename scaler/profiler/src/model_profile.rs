@@ -1,4 +1,4 @@
-//! The custom resource `ModelProfile`, as it is written to files.
+//! The custom resource `ModelProfile`, as the profiler writes it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,12 +7,12 @@ use crate::setting::Setting;
 
 /// Group and version of the resource.
 pub const API_VERSION: &str = "tetris.dev/v1alpha1";
-/// Its kind.
+/// Kind of the resource.
 pub const KIND: &str = "ModelProfile";
-/// The most objects that a profile lists.
+/// Maximum number of objects that a profile lists.
 pub const MAX_LISTED_OBJECTS: usize = 8_192;
 
-/// A manifest that `kubectl apply` takes.
+/// A manifest for `kubectl apply`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelProfileManifest {
@@ -20,52 +20,52 @@ pub struct ModelProfileManifest {
     pub api_version: String,
     /// [`KIND`].
     pub kind: String,
-    /// Its name.
+    /// Name of the resource.
     pub metadata: Metadata,
-    /// What was measured.
+    /// Measurements.
     pub spec: ModelProfileSpec,
 }
 
-/// The name of a resource.
+/// Metadata of the resource: its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metadata {
-    /// A DNS-1123 subdomain.
+    /// Name of the resource, a DNS-1123 subdomain.
     pub name: String,
 }
 
-/// A model's profile: how fast it is, what it takes, and of which objects it consists.
+/// Profile of a model: latency, memory and objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelProfileSpec {
-    /// The model's name in the inference protocol.
+    /// Name of the model in the inference protocol.
     pub model: String,
     /// One entry per measured configuration.
     pub configurations: Vec<ProfiledConfiguration>,
     /// The model's objects in the tensor store, the largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ProfiledObject>,
-    /// Bytes of objects beyond those that are listed.
+    /// Size of the objects that are not listed, in bytes.
     #[serde(default)]
     pub unlisted_bytes: u64,
-    /// Ids of the store's manifests of which every object was mapped.
+    /// Ids of the store's manifests with all objects mapped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<String>,
-    /// Where and how it was measured.
+    /// Circumstances of the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
 }
 
-/// A configuration and what it was found to be: `<c, m, b, p, l>` without the shared part of m.
+/// A configuration with its measurement: `<c, m, b, p, l>` without the shared part of m.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfiledConfiguration {
-    /// c, b and p.
+    /// CPU, batch size and concurrency.
     #[serde(flatten)]
     pub setting: Setting,
-    /// Memory that every instance has for itself, in bytes.
+    /// Private memory of an instance, in bytes.
     pub own_bytes: u64,
-    /// Latency with b p requests under way, in microseconds.
+    /// Latency percentiles with one batch per thread in flight, in microseconds.
     pub latency_micros: LatencyMicros,
 }
 
@@ -73,31 +73,31 @@ pub struct ProfiledConfiguration {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfiledObject {
-    /// BLAKE3-256 of its bytes, 64 hexadecimal digits.
+    /// BLAKE3-256 digest of its bytes, as 64 hexadecimal digits.
     pub id: String,
-    /// Its length in bytes.
+    /// Size of the object, in bytes.
     pub bytes: u64,
 }
 
-/// Where and how a profile was measured: for people.
+/// Circumstances of a profile's measurement, for information only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Measured {
-    /// When the last configuration was finished, RFC 3339.
+    /// Time at which the last configuration finished, in RFC 3339.
     pub at: String,
-    /// The processor.
+    /// Name and architecture of the processor.
     pub machine: String,
-    /// Its CPUs.
+    /// Number of CPUs.
     pub cpus: u64,
-    /// Its memory, in bytes.
+    /// Memory, in bytes.
     pub memory_bytes: u64,
-    /// The command of an instance, with its placeholders.
+    /// Command line of an instance, with its placeholders.
     pub command: Vec<String>,
-    /// Requests that were measured, all configurations together.
+    /// Number of measured requests, of all configurations together.
     pub requests: u64,
 }
 
-/// Whether `name` is a DNS-1123 subdomain, as names of resources have to be.
+/// Returns true if `name` is a DNS-1123 subdomain, as Kubernetes requires of names.
 pub fn is_resource_name(name: &str) -> bool {
     let label = |label: &str| {
         let edge =
@@ -108,7 +108,8 @@ pub fn is_resource_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(label)
 }
 
-/// A resource name made of a model's: lowercase, `-` for what may not be there; `None` if nothing is left.
+/// Derives a resource name from a model's name: lowercase, with `-` for other characters; `None` if
+/// nothing is left.
 pub fn resource_name(model: &str) -> Option<String> {
     let keep = |c: char| {
         if c.is_ascii_alphanumeric() {

@@ -1,20 +1,23 @@
-//! Which settings need no measurement, because what is measured rules them out.
+//! Rules that skip settings because measurements rule them out.
 //!
-//! **Assumptions.** With the same CPU, (A1) latency does not fall when the batch or the concurrency grows; (A2) own
-//! memory does not fall when the concurrency grows; (A3) throughput has one peak over the concurrency: once it has
-//! stopped growing it does not grow again. They hold for servers that share a fixed amount of CPU among threads.
-//! Nothing is assumed about more CPU, nor about how throughput depends on the batch.
+//! **Assumptions.** With the same CPU, (A1) latency does not fall when the batch size or the
+//! concurrency grows; (A2) private memory does not fall when the concurrency grows; (A3) throughput
+//! has one peak over the concurrency: once it has stopped growing it does not grow again. They hold
+//! for servers that share a fixed amount of CPU among threads. There is no assumption about more
+//! CPU, or about throughput over the batch size.
 //!
 //! **Rules.**
-//! 1. *Late.* A configuration with the same CPU and at most the same batch and concurrency is too slow for the
-//!    bound by more than [`TOLERANCE_PERCENT`]: then so is this one (A1). The bound is the objective for single requests and half
-//!    of it for batches, constraints (2) and (3) of Tetris 3.2.
-//! 2. *Saturated.* The two measured settings with the next smaller concurrency, and the same CPU and batch, are both dominated by
-//!    one with still smaller concurrency: no more throughput, no less memory, no less latency, at every percentile. Then this one is
-//!    dominated as well (A1 to A3). Two, because one may be noise.
+//! 1. *Late.* A configuration with the same CPU and at most the same batch size and concurrency
+//!    exceeds the bound by more than [`TOLERANCE_PERCENT`]. Then so does this one (A1). The bound
+//!    is the objective for single requests and half of it for batches, constraints (2) and (3) of
+//!    Tetris 3.2.
+//! 2. *Saturated.* One configuration with the same CPU and batch size dominates the two measured
+//!    settings with the next smaller concurrency, and has a still smaller concurrency. It has no
+//!    less throughput, no more memory and no more latency, at every percentile. Then it dominates
+//!    this one as well (A1 to A3). The rule takes two settings, because one may be noise.
 //!
-//! Whoever needs a dominated configuration can take the one that dominates it, for no more memory and CPU; so
-//! `solve` loses nothing.
+//! `solve` loses nothing: it can replace a dominated configuration by the one that dominates it,
+//! for no more memory and CPU.
 
 use std::fmt;
 
@@ -22,16 +25,16 @@ use crate::latency::Percentile;
 use crate::measurement::Measurement;
 use crate::setting::Setting;
 
-/// How much slower than the bound a measurement must be before it speaks for others: two measurements of one
-/// configuration differ by less.
+/// Margin by which a measurement must exceed the bound to rule out others, in percent: two
+/// measurements of one configuration differ by less.
 pub const TOLERANCE_PERCENT: u64 = 10;
 
-/// The loosest objective that the profile is for.
+/// Loosest objective of the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SloBound {
-    /// The objective, in microseconds.
+    /// Objective, in microseconds.
     pub slo_micros: u64,
-    /// The lowest percentile that it is for.
+    /// Lowest percentile that the objective is about.
     pub percentile: Percentile,
 }
 
@@ -45,21 +48,21 @@ impl SloBound {
     }
 }
 
-/// Why a setting need not be measured.
+/// The reason a setting need not be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuledOut {
-    /// This smaller one is too slow already.
+    /// A smaller setting is too slow already.
     Late {
-        /// The measured setting.
+        /// Measured setting.
         by: Setting,
         /// Its latency, in microseconds.
         micros: u64,
-        /// What this setting may take at most, in microseconds.
+        /// Maximum latency of the skipped setting, in microseconds.
         allowed_micros: u64,
     },
-    /// More threads have stopped to help.
+    /// More threads no longer help.
     Saturated {
-        /// The measured setting that is better.
+        /// Measured setting that dominates.
         by: Setting,
     },
 }
@@ -73,7 +76,7 @@ impl fmt::Display for RuledOut {
                 allowed_micros,
             } => write!(
                 f,
-                "{} takes {micros} us already, and this may take {allowed_micros} us",
+                "{} takes {micros} us already, limit {allowed_micros} us",
                 by.name()
             ),
             Self::Saturated { by } => write!(
@@ -85,7 +88,7 @@ impl fmt::Display for RuledOut {
     }
 }
 
-/// Whether what is `measured` rules `setting` out.
+/// Returns the reason `measured` rules `setting` out, if it does.
 pub fn ruled_out(
     setting: Setting,
     measured: &[Measurement],
@@ -130,7 +133,8 @@ fn saturated(setting: Setting, measured: &[Measurement]) -> Option<RuledOut> {
     Some(RuledOut::Saturated { by: better.setting })
 }
 
-/// Whether `one` is at least as good as `other` in everything, whatever percentile is taken for l. Both have the same CPU.
+/// Returns true if `one` is at least as good as `other` in every respect, at every percentile. Both
+/// have the same CPU.
 fn dominates(one: &Measurement, other: &Measurement) -> bool {
     let as_good = |percentile| {
         let one = one.configuration(percentile, 0).ok()?;
@@ -186,7 +190,7 @@ mod tests {
         assert_eq!(ruled_out(at(1, 2), &known, BOUND), None);
         assert!(ruled_out(at(2, 1), &known, BOUND).is_some());
         assert_eq!(ruled_out(at(2, 1), &known, None), None);
-        // Within the tolerance nothing is ruled out.
+        // Within the tolerance the measurement rules out nothing.
         assert_eq!(ruled_out(at(2, 1), &[measured(1, 1, 54, 10)], BOUND), None);
     }
 

@@ -1,4 +1,4 @@
-//! Processes by /proc: groups, mappings, and memory where there is no cgroup.
+//! Processes by /proc: groups, mappings, and memory without a cgroup.
 
 use std::collections::HashSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 /// Major and minor number of a device, and an inode on it.
 pub(crate) type FileKey = ((u64, u64), u64);
 
-/// The processes of a process group. Dead ones that nobody has waited for do not count.
+/// Returns the processes of a process group, without zombies.
 pub(crate) fn of_group(group: i32) -> Vec<u32> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -17,7 +17,7 @@ pub(crate) fn of_group(group: i32) -> Vec<u32> {
         .collect()
 }
 
-/// State and process group of /proc/PID/stat: `7 (a name) S 1 7 ...`.
+/// Returns the process group in /proc/PID/stat, `7 (a name) S 1 7 ...`, or `None` for a zombie.
 fn group_of(stat: &str) -> Option<i32> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ');
@@ -25,7 +25,7 @@ fn group_of(stat: &str) -> Option<i32> {
     (state != "Z").then(|| group.parse().ok())?
 }
 
-/// Files that any of the processes maps.
+/// Returns the files that any of the processes maps.
 pub(crate) fn mapped_files(processes: &[u32]) -> HashSet<FileKey> {
     let each = processes.iter();
     let maps = each.filter_map(|process| fs::read_to_string(format!("/proc/{process}/maps")).ok());
@@ -33,8 +33,9 @@ pub(crate) fn mapped_files(processes: &[u32]) -> HashSet<FileKey> {
         .collect()
 }
 
-/// `7f00-7f10 r--s 00000000 00:2a 12345   /path` (proc(5)); device numbers are hexadecimal. By device and inode, not by path: in a
-/// mount namespace of its own the store has another path.
+/// Parses `7f00-7f10 r--s 00000000 00:2a 12345   /path` (proc(5)); device numbers are hexadecimal.
+/// The key is device and inode, not the path: another mount namespace has another path of the
+/// store.
 fn mapped_file(line: &str) -> Option<FileKey> {
     let mut fields = line.split_ascii_whitespace().skip(3);
     let (major, minor) = fields.next()?.split_once(':')?;
@@ -43,7 +44,8 @@ fn mapped_file(line: &str) -> Option<FileKey> {
     (inode != 0).then_some(((number(major)?, number(minor)?), inode))
 }
 
-/// What the processes have for themselves, in bytes: anonymous memory, shared among forks by proportion, and page tables.
+/// Returns the private memory of the processes, in bytes: anonymous memory, with pages shared among
+/// forks by proportion, and page tables.
 pub(crate) fn own_bytes(processes: &[u32]) -> u64 {
     let read = |process, file| fs::read_to_string(format!("/proc/{process}/{file}"));
     let each = processes.iter().map(|process| {

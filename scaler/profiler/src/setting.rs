@@ -1,99 +1,103 @@
-//! What is varied: CPU, batch and concurrency.
+//! Settings to measure: CPU, batch size and concurrency.
 
 use serde::{Deserialize, Serialize};
 use tetris_scaler_core::{MAX_BATCH, MAX_CPU_MILLIS};
 use thiserror::Error;
 
-/// The most settings of one grid: what one profile may have.
+/// Maximum number of settings of one grid, the limit of a profile.
 pub const MAX_SETTINGS: usize = 512;
-/// The most requests under way at once: each takes a connection.
+/// Maximum number of requests in flight: each takes a connection.
 pub const MAX_CLIENTS: u32 = 4_096;
-/// The least CPU: less than a hundredth is below what quotas can express (1 ms in 100 ms).
+/// Minimum CPU in millicores: quotas cannot express less than 1 ms in 100 ms.
 const MIN_CPU_MILLIS: u64 = 10;
 
-/// c, b and p of one measurement.
+/// CPU, batch size and concurrency of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Setting {
-    /// c, in millicores.
+    /// CPU (c), in millicores.
     pub cpu_millis: u64,
-    /// b: the largest batch.
+    /// Maximum batch size (b).
     pub batch: u32,
-    /// p: concurrent inference threads.
+    /// Number of concurrent inference threads (p).
     pub concurrency: u32,
 }
 
 impl Setting {
-    /// `c<cpu_millis>-b<batch>-p<concurrency>`.
+    /// Name of the setting: `c<cpu_millis>-b<batch>-p<concurrency>`.
     pub fn name(&self) -> String {
         let (c, b, p) = (self.cpu_millis, self.batch, self.concurrency);
         format!("c{c}-b{b}-p{p}")
     }
 
-    /// Requests that are under way while it is measured: one batch per thread.
+    /// Number of requests in flight during the measurement: one batch per thread.
     pub const fn clients(&self) -> u32 {
         self.batch.saturating_mul(self.concurrency)
     }
 
-    /// Whole CPUs that it takes.
+    /// Number of whole CPUs that it takes.
     pub const fn whole_cpus(&self) -> u64 {
         self.cpu_millis.div_ceil(1_000)
     }
 }
 
-/// Why there is no grid of settings.
+/// The reason a grid of settings is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GridError {
-    /// Not a number of CPUs.
+    /// Text that is not a number of CPUs.
     #[error(
         "`{found}` is not a number of CPUs; expected one from 0.01 to 10000 with at most three decimals, such as 0.5"
     )]
     Cpus {
-        /// What it was.
+        /// Value given.
         found: String,
     },
-    /// A batch or concurrency is out of range.
-    #[error("`{field}` is {found}, must be from 1 to 4096")]
+    /// A batch size or concurrency out of range.
+    #[error("`{field}` is {found}, expected 1 to 4096")]
     Range {
-        /// Which.
+        /// Name of the list.
         field: &'static str,
-        /// What it was.
+        /// Value given.
         found: u32,
     },
-    /// A list is empty.
+    /// An empty list.
     #[error("`{field}` is empty; give at least one value")]
     Empty {
-        /// Which.
+        /// Name of the list.
         field: &'static str,
     },
-    /// A value is there twice.
+    /// A repeated value.
     #[error("`{field}` has {found} more than once")]
     Twice {
-        /// Which.
+        /// Name of the list.
         field: &'static str,
         /// The value.
         found: u64,
     },
-    /// More requests under way than there are connections for.
+    /// More requests in flight than connections.
     #[error(
-        "batch {batch} with concurrency {concurrency} takes more than {MAX_CLIENTS} requests at once"
+        "batch {batch} with concurrency {concurrency} takes more than {MAX_CLIENTS} requests in flight"
     )]
     Clients {
-        /// b.
+        /// Batch size.
         batch: u32,
-        /// p.
+        /// Concurrency.
         concurrency: u32,
     },
     /// Too many settings.
-    #[error("{found} configurations; a profile has at most {MAX_SETTINGS}")]
+    #[error("found {found} configurations, expected at most {MAX_SETTINGS}")]
     Settings {
-        /// How many.
+        /// Number of settings.
         found: usize,
     },
 }
 
-/// Reads a number of CPUs exactly: `0.5` is 500 millicores.
+/// Parses a number of CPUs exactly, in millicores: `0.5` is 500.
+///
+/// # Errors
+///
+/// Fails if `text` is not a number of CPUs, has more than three decimals, or is out of range.
 pub fn parse_cpus(text: &str) -> Result<u64, GridError> {
     let wrong = || GridError::Cpus {
         found: text.chars().take(40).collect(),
@@ -111,8 +115,13 @@ pub fn parse_cpus(text: &str) -> Result<u64, GridError> {
         .ok_or_else(wrong)
 }
 
-/// All settings of the three lists, in the order in which they are measured: less CPU first, then smaller
-/// batches, then fewer threads, so that what rules a setting out is known before it.
+/// Returns all settings of the three lists in the order of measurement: less CPU first, then
+/// smaller batches, then fewer threads. So a setting comes after those that may rule it out.
+///
+/// # Errors
+///
+/// Fails if a list is empty or has a value twice, or if a value or the number of settings is out of
+/// range.
 pub fn grid(
     cpu_millis: &[u64],
     batch: &[u32],
@@ -230,7 +239,7 @@ mod tests {
         );
         assert_eq!(
             error(&[1], &[1], &[0]),
-            "`concurrency` is 0, must be from 1 to 4096"
+            "`concurrency` is 0, expected 1 to 4096"
         );
         assert!(
             error(&[1], &[4_096], &[2]).contains("at most")

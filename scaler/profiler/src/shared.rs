@@ -1,4 +1,4 @@
-//! The part of a model that instances share: objects of the store that an instance maps.
+//! Shared part of a model: objects of the store that its instances map.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -10,37 +10,37 @@ use tetris_store_layout::{ObjectId, Store, StoreError};
 use crate::model_profile::{MAX_LISTED_OBJECTS, ProfiledObject};
 use crate::processes;
 
-/// What instances of a model map: objects by id with their lengths, each once, and manifests.
+/// Objects that instances of a model map, and the manifests that these cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedPart {
-    /// Object id (hexadecimal) to length in bytes.
+    /// Object ids in hexadecimal, with the size in bytes.
     objects: BTreeMap<String, u64>,
-    /// Ids of manifests of which every object is mapped.
+    /// Ids of manifests with all objects mapped.
     manifests: Vec<String>,
 }
 
 impl SharedPart {
-    /// All bytes, each object once.
+    /// Size of all objects, in bytes, each counted once.
     pub fn bytes(&self) -> u64 {
         self.objects.values().copied().fold(0, u64::saturating_add)
     }
 
-    /// How many objects.
+    /// Number of objects.
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whether nothing is mapped.
+    /// Returns true if no object is mapped.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
 
-    /// Ids of manifests of which every object is mapped.
+    /// Ids of manifests with all objects mapped.
     pub fn manifests(&self) -> &[String] {
         &self.manifests
     }
 
-    /// Adds what another configuration maps.
+    /// Adds the objects of another configuration.
     pub fn merge(&mut self, other: Self) {
         self.objects.extend(other.objects);
         self.manifests.extend(other.manifests);
@@ -48,7 +48,8 @@ impl SharedPart {
         self.manifests.dedup();
     }
 
-    /// The largest objects, as many as a profile lists, and the bytes of the others.
+    /// Returns the largest objects, up to the maximum that a profile lists, and the size of the
+    /// others in bytes.
     pub fn listed(&self) -> (Vec<ProfiledObject>, u64) {
         let each = self.objects.iter();
         let mut objects: Vec<_> = each
@@ -73,11 +74,12 @@ impl SharedPart {
 #[derive(Debug)]
 pub(crate) struct SharedStore(Store);
 
-/// What an instance maps at one moment.
+/// Objects that an instance maps at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct MappedObjects {
     pub(crate) shared: SharedPart,
-    /// Whether some of it was published after the instance's start, so that its cgroup paid for it.
+    /// True if a mapped object was published after the instance's start, so that its cgroup was
+    /// charged for it.
     pub(crate) published_since: bool,
 }
 
@@ -86,12 +88,12 @@ impl SharedStore {
         Store::open(path).map(Self)
     }
 
-    /// Where it is.
+    /// Path of the store.
     pub(crate) fn root(&self) -> PathBuf {
         self.0.root().to_owned()
     }
 
-    /// What the processes map, which began at `start`.
+    /// Returns the objects that the processes map; `start` is the start of the instance.
     pub(crate) fn mapped_by(
         &self,
         processes: &[u32],
@@ -119,11 +121,11 @@ impl SharedStore {
         })
     }
 
-    /// Manifests of which every object is mapped, at least one.
+    /// Returns manifests with at least one object and all objects mapped.
     fn covered_manifests(&self, mapped: &HashSet<ObjectId>) -> Result<Vec<String>, StoreError> {
         let mut covered = Vec::new();
         for record in self.0.manifests()? {
-            // One that is damaged, or gone by now, describes nothing.
+            // Skip a damaged or deleted manifest.
             let Ok(Some(manifest)) = self.0.manifest(record.id) else {
                 continue;
             };

@@ -1,5 +1,5 @@
-//! What the profiler does not measure is never needed: on servers whose law is known, the exact solution
-//! over what was measured costs what the exact solution over everything costs.
+//! Early stopping loses nothing: on servers with a known law, the exact solution over the measured
+//! settings costs as much as that over all settings.
 
 use proptest::prelude::*;
 use tetris_scaler_core::{Profile, Rate, Slo, Weights, solve};
@@ -7,8 +7,8 @@ use tetris_scaler_profiler::{
     LatencyMicros, Measurement, Percentile, Setting, SloBound, grid, ruled_out,
 };
 
-/// A server that shares its CPU among threads: each request takes `fixed`, each of a batch `each` more; beyond
-/// `threads_per_cpu` threads per CPU everything gets slower in proportion or worse.
+/// A server that shares its CPU among threads. A batch takes `fixed`, and `each` per request;
+/// beyond `threads_per_cpu` threads per CPU everything slows down in proportion or worse.
 #[derive(Debug, Clone)]
 struct Law {
     fixed_us: u64,
@@ -50,7 +50,7 @@ impl Law {
     }
 }
 
-/// All settings, and those that are measured when nothing that is ruled out is.
+/// Returns all settings, and those that the rules leave to be measured.
 fn profile(law: &Law, bound: Option<SloBound>) -> (Vec<Measurement>, Vec<Measurement>) {
     let settings = grid(
         &[500, 1_000, 2_000, 4_000],
@@ -68,7 +68,7 @@ fn profile(law: &Law, bound: Option<SloBound>) -> (Vec<Measurement>, Vec<Measure
     (all.collect(), measured)
 }
 
-/// Memory of the exact solution, or `None` where no configuration meets the objective.
+/// Returns the memory of the exact solution, or `None` if no configuration meets the objective.
 fn cost(from: &[Measurement], percentile: Percentile, slo_us: u64, rps: u64) -> Option<u128> {
     let each = from.iter();
     let each = each.map(|one| one.configuration(percentile, 100 << 20).unwrap());
@@ -132,7 +132,8 @@ fn most_of_a_hopeless_grid_is_not_measured() {
     };
     let (all, measured) = profile(&law, Some(bound));
     assert_eq!(all.len(), 96);
-    // Each CPU: up to its threads and two more for single requests and pairs, and one batch that is too slow.
+    // For each CPU: settings up to its threads and two more, for single requests and pairs, and one
+    // batch that is too slow.
     assert!(measured.len() < 50, "{}", measured.len());
     let (_, unbounded) = profile(&law, None);
     assert!(unbounded.len() < all.len() && unbounded.len() > measured.len());

@@ -1,4 +1,4 @@
-//! Nodes: what they have, what is taken, and which tensors lie in their stores.
+//! Nodes with their resources, and the tensors in their stores.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use tetris_store_layout::ObjectId;
 
 use crate::error::SimulationError;
 
-/// The most nodes of a cluster.
+/// Maximum number of nodes of a cluster.
 pub const MAX_NODES: usize = 10_000;
-/// How long a tensor that nobody uses stays, in microseconds. Assumed; the paper has a window and does not
-/// say how long it is (Tetris 3.4).
+/// Time that an unused tensor stays, in microseconds. Assumed; the paper has such a window but does
+/// not give its length (Tetris 3.4).
 pub const KEEP_ALIVE_US: u64 = 60_000_000;
 
-/// Two machines of 80 threads and 256 GB (Tetris table 3) among eight.
+/// Resources of two nodes in eight, 80 threads and 256 GB (Tetris table 3).
 const LARGE: Resources = Resources {
     cpu_millis: 80_000,
     memory_bytes: 256_000_000_000,
 };
-/// Six machines of 32 threads and 128 GB.
+/// Resources of the other six, 32 threads and 128 GB.
 const SMALL: Resources = Resources {
     cpu_millis: 32_000,
     memory_bytes: 128_000_000_000,
@@ -29,26 +29,26 @@ const SMALL: Resources = Resources {
 struct Resident {
     bytes: u64,
     users: u32,
-    /// When the last user left.
+    /// Time at which the last user left, in microseconds.
     idle_since_us: u64,
 }
 
-/// A node.
+/// A node of the cluster.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Names sort as nodes are numbered.
+    /// Name of the node; names sort like indices.
     pub name: String,
-    /// What it has.
+    /// Resources of the node.
     pub all: Resources,
-    /// What instances have for themselves.
+    /// Resources of its instances, without tensors.
     pub used: Resources,
     resident: BTreeMap<ObjectId, Resident>,
-    /// All tensors in its store, in bytes.
+    /// Size of all tensors in its store, in bytes.
     pub resident_bytes: u64,
 }
 
 impl Node {
-    /// What no instance and no tensor takes.
+    /// Returns the free resources.
     pub const fn free(&self) -> Resources {
         let taken = self.used.memory_bytes.saturating_add(self.resident_bytes);
         Resources {
@@ -57,14 +57,14 @@ impl Node {
         }
     }
 
-    /// Bytes of a model that are not here.
+    /// Size of the model's tensors that are not on the node, in bytes.
     pub fn missing_bytes(&self, tensors: &ModelTensors) -> u64 {
         let objects = tensors.objects().iter();
         let missing = objects.filter(|(id, _)| !self.resident.contains_key(id));
         missing.map(|(_, bytes)| bytes).sum()
     }
 
-    /// Whether nothing runs and nothing lies here.
+    /// Returns true if the node has no instances and no tensors.
     pub fn is_empty(&self) -> bool {
         self.used == Resources::default() && self.resident.is_empty()
     }
@@ -93,7 +93,7 @@ impl Node {
         }
     }
 
-    /// Frees what was idle for the window; says whether that was anything.
+    /// Frees tensors that were idle for the window. Returns true if there were any.
     fn reclaim(&mut self, now_us: u64) -> bool {
         let before = self.resident.len();
         self.resident.retain(|_, one| {
@@ -109,13 +109,17 @@ impl Node {
 #[derive(Clone, Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,
-    /// Whether instances of a node share tensors through its store.
+    /// True if instances of a node share tensors through its store.
     shares: bool,
     inventory: Inventory,
 }
 
 impl Cluster {
-    /// `count` nodes, of which two in eight are large, as in the paper's testbed.
+    /// Creates `count` nodes, two in eight of them large, as in the paper's testbed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are more nodes than an inventory holds.
     pub fn try_new(count: usize, shares: bool) -> Result<Self, SimulationError> {
         let node = |number: usize| Node {
             name: format!("node-{number:05}"),
@@ -136,22 +140,23 @@ impl Cluster {
         })
     }
 
-    /// The nodes.
+    /// Nodes by index.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// What lies where, as the scaler sees it.
+    /// Tensors of the nodes, as the scaler sees them.
     pub const fn inventory(&self) -> &Inventory {
         &self.inventory
     }
 
-    /// Whether instances of a node share tensors.
+    /// Returns true if instances of a node share tensors.
     pub const fn shares(&self) -> bool {
         self.shares
     }
 
-    /// What one more instance takes of `node`; `None` if there is no such node or no room.
+    /// Returns the resources that one more instance takes from `node`, or `None` if there is no
+    /// such node or no room.
     pub fn takes(
         &self,
         node: usize,
@@ -173,7 +178,12 @@ impl Cluster {
         fits.then_some(takes)
     }
 
-    /// Starts an instance if it fits; the bytes of tensors that it has to load.
+    /// Starts an instance if it fits. Returns the size of the tensors that it has to load, in
+    /// bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tensors exceed the limits of an inventory.
     pub fn start(
         &mut self,
         at: usize,
@@ -199,7 +209,7 @@ impl Cluster {
         Ok(Some(loads))
     }
 
-    /// Ends an instance.
+    /// Stops an instance.
     pub fn stop(
         &mut self,
         at: usize,
@@ -218,7 +228,11 @@ impl Cluster {
         }
     }
 
-    /// Frees tensors that nobody has used for [`KEEP_ALIVE_US`].
+    /// Frees tensors that were unused for [`KEEP_ALIVE_US`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tensors exceed the limits of an inventory.
     pub fn reclaim(&mut self, now_us: u64) -> Result<(), SimulationError> {
         for node in &mut self.nodes {
             if node.reclaim(now_us) {
@@ -228,7 +242,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Memory and CPU that are taken, all nodes together.
+    /// Returns the used memory and CPU of all nodes together.
     pub fn used(&self) -> Resources {
         let each = self.nodes.iter();
         each.fold(Resources::default(), |sum, node| Resources {
@@ -247,7 +261,7 @@ impl Cluster {
     }
 }
 
-/// What an instance takes that no other shares, in bytes.
+/// Memory of an instance that no other shares, in bytes.
 const fn own_memory(shares: bool, tensors: &ModelTensors, configuration: &Configuration) -> u64 {
     if shares {
         configuration.own_bytes()

@@ -1,4 +1,4 @@
-//! All policies on all applications.
+//! Runs of all policies on all applications.
 
 use serde::Serialize;
 use tetris_scaler_core::Rate;
@@ -12,14 +12,14 @@ use crate::policy::Policy;
 use crate::scenario::{Platform, Scenario};
 use crate::trace::Kind;
 
-/// What is run.
+/// Parameters of all runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grid {
-    /// Applications, each by itself.
+    /// Applications, each run alone.
     pub applications: Vec<Application>,
-    /// How many of each are also run together, each with requests of its own.
+    /// Number of copies of each that also run together, each with its own requests.
     pub together: usize,
-    /// Kinds of requests.
+    /// Kinds of traces.
     pub kinds: Vec<Kind>,
     /// Policies.
     pub policies: Vec<Policy>,
@@ -27,18 +27,19 @@ pub struct Grid {
     pub mean: Rate,
     /// Length of a trace, in seconds.
     pub seconds: u64,
-    /// What is not counted at its start, in seconds.
+    /// Time at the start that does not count, in seconds.
     pub warm_up_s: u64,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Of traces, branches and latencies.
+    /// Seed of traces, branches and latencies.
     pub seed: u64,
-    /// What is assumed of the platform.
+    /// Assumptions about the platform.
     pub platform: Platform,
 }
 
 impl Default for Grid {
-    /// The paper's testbed of eight nodes, and 30 minutes with three days of the periodic trace.
+    /// Returns the paper's testbed of eight nodes, and 30 minutes, which are three days of the
+    /// periodic trace.
     fn default() -> Self {
         Self {
             applications: Application::ALL.to_vec(),
@@ -61,31 +62,31 @@ pub const TOGETHER: &str = "all";
 /// One policy on one trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Run {
-    /// The application, or "all" for all of them together.
+    /// Name of the application, or "all" for all of them together.
     pub cell: &'static str,
-    /// When requests came.
+    /// Kind of the trace.
     pub kind: Kind,
-    /// What scaled.
+    /// Scaling policy.
     pub policy: Policy,
-    /// What it did.
+    /// Result of the run.
     pub outcome: Outcome,
 }
 
 /// All runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Comparison {
-    /// What was run.
+    /// Parameters of the runs.
     pub grid: Grid,
-    /// The models, and what is assumed of them.
+    /// Models, with the assumptions about them.
     pub models: Vec<Model>,
-    /// By cell, kind and policy.
+    /// Runs by cell, kind and policy.
     pub runs: Vec<Run>,
-    /// The paper's numbers beside these.
+    /// Numbers of the paper beside the simulated ones.
     pub claims: Vec<Checked>,
 }
 
 impl Grid {
-    /// Names of cells and their applications.
+    /// Returns the names of cells and their applications.
     pub fn cells(&self) -> Vec<(&'static str, Vec<Application>)> {
         let each = self.applications.iter().map(|&one| (one.name(), vec![one]));
         let together = self.applications.repeat(self.together);
@@ -107,7 +108,11 @@ impl Grid {
     }
 }
 
-/// Runs all of `grid`. `clock` tells microseconds; see [`simulate`].
+/// Runs all of `grid`. `clock` returns microseconds; see [`simulate`].
+///
+/// # Errors
+///
+/// Fails if a parameter is out of range.
 pub fn compare(grid: Grid, clock: &mut dyn FnMut() -> u64) -> Result<Comparison, SimulationError> {
     let mut runs = Vec::new();
     for (cell, applications) in grid.cells() {

@@ -1,38 +1,38 @@
-//! What cannot be simulated.
+//! Errors of simulations.
 
 use tetris_scaler_core::{
     FieldError, InventoryFull, ModelError, PeakError, ProfileError, ScaleInError, SloTooTight,
 };
 use thiserror::Error;
 
-/// A scenario that cannot be simulated.
+/// The reason a scenario cannot be simulated.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SimulationError {
-    /// A number is out of range.
+    /// A number out of range.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// The configurations of a model are no profile.
+    /// Configurations of a model that form no profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// The tensors of a model contradict each other.
+    /// Contradictory tensors of a model.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The policy of scaling in contradicts itself.
+    /// A contradictory policy of scaling in.
     #[error(transparent)]
     ScaleIn(#[from] ScaleInError),
-    /// The cluster's tensors exceed the limits of an inventory.
+    /// More tensors than an inventory holds.
     #[error(transparent)]
     Inventory(#[from] InventoryFull),
-    /// Measurements came out of order.
+    /// Measurements out of order.
     #[error(transparent)]
     Peak(#[from] PeakError),
-    /// No configuration that the policy may use is fast enough.
+    /// No sufficiently fast configuration among those that the policy may use.
     #[error("{function}: {reason}")]
     SloTooTight {
-        /// The function's name.
+        /// Name of the function.
         function: String,
-        /// With the smallest objective that one meets.
+        /// The objective, and the smallest one that a configuration meets.
         reason: SloTooTight,
     },
 }

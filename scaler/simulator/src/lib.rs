@@ -1,13 +1,14 @@
-//! Scaling and placement policies on generated traces.
+//! Simulator of scaling and placement policies on generated traces.
 //!
-//! Event by event: requests come ([`trace`]), instances take them one by one or in batches that wait to be
-//! filled, a scaler looks every few seconds and starts and releases instances ([`policy`]) on nodes with
-//! tensor stores ([`cluster`]). [`simulate`] runs one policy on one [`Scenario`], [`compare()`] all of them on the four
-//! applications of the paper, and [`paper`] has the paper's own figures to put beside them.
+//! **Flow.** Requests arrive ([`trace`]), and instances execute them singly or in batches that wait
+//! to fill. Every few seconds a scaler starts and releases instances ([`policy`]) on nodes with
+//! tensor stores ([`cluster`]). [`simulate`] runs one policy on one [`Scenario`]. [`compare()`]
+//! runs all policies on the four applications of the paper, and [`paper`] has the paper's own
+//! figures for comparison.
 //!
-//! Integers only and no clock but the one that is given: the same scenario has the same outcome
-//! everywhere. What is the paper's and what is assumed is said in [`catalogue`], [`trace`], [`Platform`] and
-//! [`paper`].
+//! **Guarantees.** All arithmetic is in integers, and the only clock is the caller's: the same
+//! scenario has the same outcome everywhere. [`catalogue`], [`trace`], [`Platform`] and [`paper`]
+//! state which values are the paper's and which are assumed.
 
 #![forbid(unsafe_code)]
 #![deny(

@@ -1,20 +1,20 @@
-//! What a policy did.
+//! Results of a run.
 
 use serde::Serialize;
 
 /// Mean, median and peak of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Samples {
-    /// Rounded down.
+    /// Mean, rounded down.
     pub mean: u64,
-    /// The lower one of two.
+    /// Median; the lower one of an even number of samples.
     pub median: u64,
-    /// The largest.
+    /// Maximum.
     pub peak: u64,
 }
 
 impl Samples {
-    /// Of `samples`, in any order; zero of none.
+    /// Summarizes `samples`, in any order; zero without samples.
     pub fn of(mut samples: Vec<u64>) -> Self {
         samples.sort_unstable();
         let count = samples.len() as u128;
@@ -29,12 +29,13 @@ impl Samples {
     }
 }
 
-/// Memory and CPU over time, all nodes together: at most [`Series::POINTS`] points, each the largest of its span.
+/// Memory and CPU of all nodes over time: at most [`Series::POINTS`] points, each the maximum of
+/// its span.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Series {
-    /// When the first span begins, in seconds.
+    /// Start of the first span, in seconds.
     pub first_s: u64,
-    /// How long a span is, in seconds.
+    /// Length of a span, in seconds.
     pub step_s: u64,
     /// Memory of instances and of tensors, in bytes.
     pub memory_bytes: Vec<u64>,
@@ -43,10 +44,10 @@ pub struct Series {
 }
 
 impl Series {
-    /// The most points of a series.
+    /// Maximum number of points.
     pub const POINTS: usize = 240;
 
-    /// Of samples that were taken every `every_s` seconds from `first_s` on.
+    /// Summarizes samples taken every `every_s` seconds, from `first_s` on.
     pub fn of(first_s: u64, every_s: u64, memory_bytes: &[u64], cpu_millis: &[u64]) -> Self {
         let count = memory_bytes.len().max(cpu_millis.len());
         let span = count.div_ceil(Self::POINTS).max(1);
@@ -65,39 +66,41 @@ impl Series {
     }
 }
 
-/// What a policy did with a scenario. All but the times of decisions follow from the seed.
+/// Results of a policy on a scenario. All but the times of decisions follow from the seed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcome {
-    /// Requests for applications.
+    /// Number of requests to applications.
     pub requests: u64,
-    /// Requests that took longer than the objectives of their functions together, or were not served.
+    /// Number of requests that took longer than the sum of their functions' objectives, or were not
+    /// served.
     pub violations: u64,
-    /// Times that a request found no ready instance with room.
+    /// Number of requests that found no ready instance with room.
     pub waited: u64,
     /// Memory of instances and of tensors, all nodes together, in bytes.
     pub memory_bytes: Samples,
     /// CPU of instances, in millicores.
     pub cpu_millis: Samples,
-    /// Both over time.
+    /// Memory and CPU over time.
     pub series: Series,
-    /// Instances.
+    /// Number of instances.
     pub instances: Samples,
-    /// Instances that were started.
+    /// Number of started instances.
     pub starts: u64,
-    /// Instances that had to load tensors: cold starts.
+    /// Number of cold starts: instances that had to load tensors.
     pub cold_starts: u64,
-    /// What they loaded, in bytes.
+    /// Size of the tensors they loaded, in bytes.
     pub loaded_bytes: u64,
-    /// Instances for which there was no room, each time that they were wanted.
+    /// Number of instances without room, counted at each attempt.
     pub unplaced: u64,
-    /// How long the scaler took each time that something had to be started, in microseconds, by the clock that was given.
+    /// Duration of the scaler's decisions that had to start instances, in microseconds of the given
+    /// clock.
     pub decision_us: Samples,
-    /// How often that was.
+    /// Number of those decisions.
     pub decisions: u64,
 }
 
 impl Outcome {
-    /// Violations per thousand requests.
+    /// Number of violations per thousand requests.
     pub const fn violations_permille(&self) -> u64 {
         match (self.violations * 1_000).checked_div(self.requests) {
             Some(permille) => permille,

@@ -1,4 +1,5 @@
-//! What Tetris says that its evaluation showed (5.3, figures 12 to 14), as far as the text has numbers.
+//! Results of the paper's evaluation (Tetris 5.3, figures 12 to 14), as far as the text has
+//! numbers.
 
 use serde::Serialize;
 
@@ -7,7 +8,7 @@ use crate::compare::Run;
 use crate::policy::Policy;
 use crate::trace::Kind;
 
-/// What is compared.
+/// A compared quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -20,7 +21,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// In words.
+    /// Name of the quantity.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MeanMemory => "mean memory",
@@ -38,29 +39,30 @@ impl Measure {
     }
 }
 
-/// One number of the paper: how much less `policy` takes than `against`.
+/// A number of the paper: the reduction by `policy` compared to `against`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Claim {
-    /// What takes less.
+    /// Policy that takes less.
     pub policy: Policy,
-    /// Than what.
+    /// Policy that it is compared to.
     pub against: Policy,
-    /// Of what.
+    /// Compared quantity.
     pub measure: Measure,
-    /// Of which application.
+    /// Application.
     pub application: Application,
-    /// Under which requests; all kinds if none is given.
+    /// Kind of the trace; all kinds if `None`.
     pub kind: Option<Kind>,
-    /// How much less, in percent.
+    /// Reduction, in percent.
     pub percent: u32,
 }
 
-/// A claim, and what the simulation says.
+/// A claim, and the simulated value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Checked {
-    /// The paper's.
+    /// Claim of the paper.
     pub claim: Claim,
-    /// How much less it is here, in thousandths; below zero if it is more. `None` if that was not run.
+    /// Simulated reduction, in thousandths; negative for an increase. `None` if the runs are
+    /// missing.
     pub simulated_permille: Option<i64>,
 }
 
@@ -71,8 +73,8 @@ const PERCENTS: [(Policy, Measure, [u32; 4]); 4] = [
     (Policy::Photons, Measure::PeakMemory, [67, 43, 39, 22]),
 ];
 
-/// All numbers of figures 12 and 13 that the text gives. Those against Photons are not said to be of stable requests;
-/// they follow those that are.
+/// Returns all numbers of figures 12 and 13 that the text gives. The text does not say that those
+/// against Photons are of stable requests; they follow numbers that are.
 pub fn claims() -> Vec<Claim> {
     let memory = PERCENTS.iter().flat_map(|&(against, measure, percents)| {
         Application::ALL
@@ -98,14 +100,14 @@ pub fn claims() -> Vec<Claim> {
     memory.chain(cpu).collect()
 }
 
-/// Violations of Tetris and INFless stay below this, in percent (figure 14a).
+/// Upper bound of the violations of Tetris and INFless, in percent (figure 14a).
 pub const MOST_VIOLATIONS_PERCENT: u32 = 4;
 
-/// Memory that Tetris saves per 100 requests per second, in tenths of a gigabyte, against INFless and Photons
-/// (figure 14b).
+/// Memory that Tetris saves per 100 requests per second, in tenths of a gigabyte, against INFless
+/// and Photons (figure 14b).
 pub const SAVED_TENTHS_GB: [(Policy, u64); 2] = [(Policy::Infless, 615), (Policy::Photons, 202)];
 
-/// All claims beside what `runs` say.
+/// Returns all claims with the values of `runs`.
 pub fn check(runs: &[Run]) -> Vec<Checked> {
     let checked = |claim: Claim| Checked {
         claim,
@@ -128,7 +130,7 @@ impl Claim {
     }
 }
 
-/// How much less `one` is than `other`, in thousandths.
+/// Returns the reduction from `other` to `one`, in thousandths.
 fn less_permille(one: u64, other: u64) -> Option<i64> {
     let permille = (u128::from(one) * 1_000).checked_div(u128::from(other))?;
     i64::try_from(permille)
@@ -136,8 +138,9 @@ fn less_permille(one: u64, other: u64) -> Option<i64> {
         .map(|permille| 1_000 - permille)
 }
 
-/// Memory that Tetris saves against another policy, in bytes per 100 requests per second, each of the four applications
-/// under stable requests; `None` if they were not run. Below zero if it takes more.
+/// Memory that Tetris saves against another policy, in bytes per 100 requests per second, for the
+/// four applications under stable requests. Negative if it takes more; `None` if the runs are
+/// missing.
 pub fn saved_bytes_per_100_rps(runs: &[Run], against: Policy, mean_micro_rps: u64) -> Option<i128> {
     let mean = |policy: Policy, application: Application| {
         let mut own = runs.iter().filter(|run| {

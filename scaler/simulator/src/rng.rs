@@ -1,18 +1,18 @@
-//! Random numbers that are the same everywhere: integers only, and no other crate's.
+//! Reproducible random numbers: integers only, independent of other crates.
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator; `stream` parts the uses of one seed from each other.
+    /// Creates a generator; `stream` separates the uses of one seed.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut rng = Self(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
         rng.next_u64();
         rng
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -21,12 +21,13 @@ impl Rng {
         bits ^ (bits >> 31)
     }
 
-    /// From 0 up to, and without, `bound`; 0 when that is 0. Off by at most `bound / 2^64` from uniform.
+    /// Returns a number below `bound`, or 0 if that is 0. The distribution is off by at most
+    /// `bound / 2^64` from uniform.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// From `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         let width = high.saturating_sub(low).saturating_add(1);
         low.saturating_add(self.below(width))

@@ -1,4 +1,4 @@
-//! What is simulated.
+//! Scenario of a simulation.
 
 use serde::Serialize;
 use tetris_scaler_core::{FieldError, Rate, ScaleInConfig};
@@ -13,35 +13,37 @@ use crate::trace::{Kind, MAX_RPS};
 pub struct Scenario {
     /// Applications that run together.
     pub applications: Vec<Application>,
-    /// When requests come.
+    /// Kind of the trace.
     pub kind: Kind,
     /// Mean load of each application, times its [`load_factor`](Application::load_factor).
     pub mean: Rate,
-    /// How long requests come, in seconds.
+    /// Length of the trace, in seconds.
     pub seconds: u64,
-    /// What comes before this is not counted, in seconds.
+    /// Time at the start that does not count, in seconds.
     pub warm_up_s: u64,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Of traces, branches and latencies.
+    /// Seed of traces, branches and latencies.
     pub seed: u64,
-    /// What is assumed of the platform.
+    /// Assumptions about the platform.
     pub platform: Platform,
 }
 
-/// What is assumed of the platform, the same for all policies.
+/// Assumptions about the platform, the same for all policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Platform {
-    /// How often the scaler looks, in seconds.
+    /// Interval between passes of the scaler, in seconds.
     pub tick_s: u64,
-    /// A load that falls is believed after this, in milliseconds.
+    /// Time for which a load must stay low before a release, in milliseconds.
     pub window_ms: u64,
-    /// Container and runtime, before tensors are loaded, in microseconds.
+    /// Time to start container and runtime, before tensors are loaded, in microseconds.
     pub sandbox_us: u64,
-    /// How fast tensors are loaded that are not in the store, in bytes per second. From the paper: Bit-M
-    /// (3.5 GB) takes 7.9 s from the page cache and 2.8 s when all its tensors are shared (5.2).
+    /// Throughput of loading tensors that are not in the store, in bytes per second. From the
+    /// paper: Bit-M (3.5 GB) takes 7.9 s from the page cache, and 2.8 s with all tensors shared
+    /// (5.2).
     pub load_bytes_per_s: u64,
-    /// A batch takes from this share of its configuration's latency up to all of it, in thousandths.
+    /// Minimum latency of a batch, in thousandths of its configuration's latency, which is the
+    /// maximum.
     pub least_latency_permille: u64,
     /// Headroom of scaling out and in.
     pub scale_in: ScaleInConfig,
@@ -64,7 +66,7 @@ impl Default for Platform {
     }
 }
 
-/// The longest trace, in seconds: a day.
+/// Maximum length of a trace, in seconds: a day.
 pub const MAX_SECONDS: u64 = 86_400;
 
 impl Scenario {

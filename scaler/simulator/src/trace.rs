@@ -1,9 +1,10 @@
 //! Requests over time, of the three kinds of Tetris figure 8: stable, periodic and bursty.
 //!
-//! The paper's traces are of Azure Functions and are shown, not published; only their shapes are taken
-//! from it. A day is compressed: a period takes [`PERIOD_S`] seconds. A trace is a rate for each second, scaled to
-//! a given mean, and a trial for each slot of 100 us that says whether a request comes: a Poisson process
-//! for loads well below 10,000 requests/s. All of it is in integers and follows from a seed.
+//! The paper shows traces of Azure Functions but does not publish them; the simulator takes only
+//! their shapes. A day is compressed to [`PERIOD_S`] seconds. A trace is a rate for each second,
+//! scaled to a given mean. Each slot of 100 us has a trial that decides if a request arrives, which
+//! is a Poisson process for loads well below 10,000 requests/s. All arithmetic is in integers and
+//! follows from a seed.
 
 use std::fmt;
 
@@ -12,26 +13,27 @@ use tetris_scaler_core::Rate;
 
 use crate::rng::Rng;
 
-/// A day of the periodic trace, in seconds.
+/// Length of a day in the periodic trace, in seconds.
 pub const PERIOD_S: u64 = 600;
-/// The highest rate of one trace, in requests per second: one for each slot.
+/// Maximum rate of one trace, in requests per second: one request per slot.
 pub const MAX_RPS: u64 = SLOTS_PER_S;
 
 const SLOTS_PER_S: u64 = 10_000;
 const SLOT_US: u64 = 1_000_000 / SLOTS_PER_S;
-/// Level of a second that has the mean rate before scaling.
+/// Level of a second with the mean rate, before scaling.
 const UNIT: u64 = 1_000;
 
-/// When requests come.
+/// Kind of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The same rate all the time, give or take 5 %.
+    /// A constant rate, plus or minus 5 %.
     Stable,
-    /// From a night at a fifth of the day's peak to that peak and back, give or take 5 %.
+    /// From a night at a fifth of the day's peak to that peak and back, plus or minus 5 %.
     Periodic,
-    /// Quiet, and in each second with a probability of 1/180 a burst. Its goal is 3 to 7 times the quiet level
-    /// above it and loses a 32nd per second; each second the rate comes closer by an eighth of what lies between.
+    /// A quiet level with bursts, each second with a probability of 1/180. A burst's goal is 3 to 7
+    /// times the quiet level above it and loses a 32nd per second. Each second the rate approaches
+    /// the goal by an eighth of the distance.
     Bursty,
 }
 
@@ -50,7 +52,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The rate of each of `seconds` seconds; their mean is `mean`, up to rounding. No rate exceeds [`MAX_RPS`].
+/// Returns the rate of each of `seconds` seconds. Their mean is `mean`, up to rounding, and no rate
+/// exceeds [`MAX_RPS`].
 pub fn rates(kind: Kind, seconds: u64, mean: Rate, seed: u64) -> Vec<Rate> {
     let mut rng = Rng::new(seed, 1 + kind as u64);
     let (mut goal, mut burst) = (0, 0);
@@ -63,7 +66,7 @@ pub fn rates(kind: Kind, seconds: u64, mean: Rate, seed: u64) -> Vec<Rate> {
                 if rng.below(180) == 0 {
                     goal = rng.between(3 * UNIT, 7 * UNIT).max(goal);
                 }
-                // Both are never below zero, whichever is larger.
+                // In this order no step is negative, even if `goal` is smaller.
                 burst = burst - burst / 8 + goal / 8;
                 noisy(UNIT + burst, &mut rng)
             }
@@ -81,12 +84,12 @@ pub fn rates(kind: Kind, seconds: u64, mean: Rate, seed: u64) -> Vec<Rate> {
     levels.into_iter().map(scaled).collect()
 }
 
-/// Give or take 5 %.
+/// Returns `level` plus or minus 5 %.
 fn noisy(level: u64, rng: &mut Rng) -> u64 {
     level * rng.between(950, 1_050) / 1_000
 }
 
-/// A smooth rise over half of the period and the same fall: `t^2 (3 - 2 t)`.
+/// Returns a smooth rise over half of the period and the same fall: `t^2 (3 - 2 t)`.
 fn diurnal(second: u64) -> u64 {
     let half = PERIOD_S / 2;
     let way = if second < half {
@@ -99,7 +102,7 @@ fn diurnal(second: u64) -> u64 {
     UNIT / 5 + UNIT * 4 / 5 * smooth / 1_000
 }
 
-/// The moments at which requests come.
+/// Iterator over the arrival times of requests.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     rates: Vec<Rate>,
@@ -108,7 +111,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// At `rates`, one for each second; `stream` parts traces of one seed from each other.
+    /// Creates arrivals at `rates`, one for each second; `stream` separates traces of one seed.
     pub fn new(rates: Vec<Rate>, seed: u64, stream: u64) -> Self {
         Self {
             rates,
@@ -119,7 +122,7 @@ impl Arrivals {
 }
 
 impl Iterator for Arrivals {
-    /// In microseconds.
+    /// Time of a request, in microseconds.
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
@@ -127,7 +130,7 @@ impl Iterator for Arrivals {
             let rate = self.rates.get((self.slot / SLOTS_PER_S) as usize)?;
             let at_us = self.slot * SLOT_US;
             self.slot += 1;
-            // A millionth of a request per second is one of 10^10 per slot.
+            // A rate of a millionth of a request per second is a probability of 10^-10 per slot.
             if self.rng.below(SLOTS_PER_S * 1_000_000) < rate.micro_rps() {
                 return Some(at_us);
             }

@@ -1,4 +1,4 @@
-//! The command `scaler-simulate`, with a short trace.
+//! Tests of the command `scaler-simulate`, with a short trace.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! What policies choose, by what the paper says that they chose (Tetris 5.3).
+//! Tests of the policies' choices against those that the paper reports (Tetris 5.3).
 
 use tetris_scaler_core::Rate;
 use tetris_scaler_simulator::Policy;
@@ -16,7 +16,7 @@ fn start(policy: Policy, function: &Function, rps: u64, cluster: &mut Cluster) -
     scale_out(policy, function, Rate::from_rps(rps), cluster).unwrap()
 }
 
-/// Batch size and threads of each instance.
+/// Returns batch size and threads of each instance.
 fn shapes(policy: Policy, function: &Function, rps: u64) -> Vec<(u32, u32)> {
     let mut cluster = Cluster::try_new(8, policy.shares()).unwrap();
     let started = start(policy, function, rps, &mut cluster);

@@ -1,4 +1,4 @@
-//! Whole runs: what must hold whatever the policy.
+//! Tests of whole runs: invariants of every policy.
 
 use tetris_scaler_core::Rate;
 use tetris_scaler_simulator::catalogue::Application;
@@ -56,7 +56,7 @@ fn a_stable_load_is_served_in_time() {
         for policy in Policy::ALL {
             let outcome = run(&scenario(&[application], Kind::Stable), policy);
             let permille = outcome.violations_permille();
-            // One thread per instance: requests that come together queue.
+            // With one thread per instance, simultaneous requests queue.
             let most = if policy == Policy::Infless { 150 } else { 60 };
             assert!(
                 permille < most,

@@ -1,4 +1,4 @@
-//! Which nodes have room.
+//! Filter: removes nodes without room for a model's tensors.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,11 @@ use super::wire::{ExtenderFilterResult, NodeList};
 use crate::state::{FunctionState, Snapshot};
 use crate::units::bytes;
 
-/// The nodes whose stores have room for what is missing of the function's model, and those of which nothing is known.
+/// Returns the nodes with room for the missing tensors of the function's model, and nodes without a
+/// known inventory.
 ///
-/// The others are given as unresolvable: the scheduler would look for pods to preempt without knowing what that frees.
+/// Nodes without room are unresolvable: otherwise the scheduler would preempt pods without knowing
+/// the room that this frees.
 pub fn filter(
     snapshot: &Snapshot,
     wanted: Option<&FunctionState>,
@@ -48,7 +50,7 @@ pub fn filter(
 struct Stores<'a> {
     function: &'a FunctionState,
     thetas: Thetas<'a>,
-    /// Room for tensors, in bytes, of nodes that have told.
+    /// Room for tensors in bytes, of nodes with a known inventory.
     room: HashMap<&'a str, u64>,
 }
 
@@ -63,7 +65,7 @@ impl<'a> Stores<'a> {
         }
     }
 
-    /// What the node lacks.
+    /// Returns the reason the node fails, or `None` if it passes.
     fn fault(&self, node: &str) -> Option<String> {
         let theta = self.thetas.of(node)?;
         let room = *self.room.get(node)?;
@@ -72,7 +74,7 @@ impl<'a> Stores<'a> {
             return None;
         }
         Some(format!(
-            "the tensor store lacks {} for function {}: {} of its model's {} are not there, and there is room for {}",
+            "the tensor store lacks {} for function {}: {} of its model's {} are missing, and {} are free",
             bytes(missing.saturating_sub(room).into()),
             self.function.function.name,
             bytes(missing.into()),

@@ -1,4 +1,4 @@
-//! The pages.
+//! HTTP server of the extender.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,14 @@ use super::wanted::wanted;
 use super::wire::{ExtenderArgs, ExtenderFilterResult, Pod};
 use crate::state::{FunctionState, Snapshot};
 
-/// How much is read, and how much at a time.
+/// Limits on the size, number and time of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtenderLimits {
-    /// The longest request, in bytes. 10,000 names are 0.4 MB; a node in full is 5 to 20 kB.
+    /// Maximum size of a request, in bytes. 10,000 names are 0.4 MB; a full node is 5 to 20 kB.
     pub body_bytes: usize,
-    /// Requests at a time. A scheduler sends one after the other.
+    /// Maximum number of concurrent requests. A scheduler sends one after the other.
     pub requests: usize,
-    /// How long a request may take to arrive.
+    /// Timeout for the arrival of a request.
     pub arrival: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Default for ExtenderLimits {
     }
 }
 
-/// `POST /filter` and `POST /prioritize`.
+/// Returns the router of `POST /filter` and `POST /prioritize`.
 pub fn router(
     published: watch::Receiver<Arc<Snapshot>>,
     spread: Spread,
@@ -66,7 +66,8 @@ struct Shared {
     requests: Arc<Semaphore>,
 }
 
-/// The scheduler shows `Error`, and of other failures the status alone.
+/// Answers `/filter`. The scheduler shows the field `Error`; of an HTTP error it shows only the
+/// status.
 async fn filter_page(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let answer = shared.answer(request, |snapshot, wanted, nodes, _| {
         filter(snapshot, wanted, nodes)
@@ -94,7 +95,8 @@ async fn prioritize_page(State(shared): State<Arc<Shared>>, request: Request) ->
 type Fault = (StatusCode, String);
 
 impl Shared {
-    /// Reads the request and has it answered on a thread of its own: nodes in full take longer than others should wait.
+    /// Reads the request and answers it on a blocking thread: full nodes take too long for an async
+    /// one.
     async fn answer<T: Send + 'static>(
         self: &Arc<Self>,
         request: Request,
@@ -124,13 +126,13 @@ impl Shared {
             Ok(Err(error)) => Err((
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!(
-                    "{error}; requests have at most {} bytes, set nodeCacheCapable: true\n",
+                    "{error}; expected at most {} bytes; set nodeCacheCapable: true\n",
                     self.limits.body_bytes
                 ),
             )),
             Err(_) => Err((
                 StatusCode::REQUEST_TIMEOUT,
-                "the request did not arrive in time\n".to_owned(),
+                "the request did not arrive in time; send it again\n".to_owned(),
             )),
         }
     }
@@ -144,7 +146,7 @@ fn parse(body: &[u8]) -> Result<(Pod, Form), String> {
 }
 
 fn busy() -> Fault {
-    let text = "too many requests at a time, ask again\n".to_owned();
+    let text = "too many concurrent requests; send the request again\n".to_owned();
     (StatusCode::SERVICE_UNAVAILABLE, text)
 }
 

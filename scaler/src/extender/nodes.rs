@@ -1,4 +1,4 @@
-//! Nodes by name or in full, as the scheduler sends them.
+//! Nodes of a request, by name or in full.
 
 use std::collections::HashMap;
 
@@ -9,48 +9,52 @@ use thiserror::Error;
 use super::wire::{ExtenderArgs, NamedNode, NodeList};
 use crate::state::Snapshot;
 
-/// The most nodes of a request.
+/// Maximum number of nodes in a request.
 pub const MAX_NODES: usize = tetris_scaler_core::MAX_NODES;
 
-/// The nodes of a request, in the form in which they came, which is that of the answer.
+/// Nodes of a request, in its form. The answer has the same form.
 #[derive(Debug)]
 pub enum Form {
     /// `nodeCacheCapable: true`.
     Names(Vec<String>),
-    /// `nodeCacheCapable: false`: names, and nodes as they were sent.
+    /// `nodeCacheCapable: false`: nodes with their names, as sent.
     Full {
-        /// Of the list.
+        /// Metadata of the list.
         metadata: Option<Box<RawValue>>,
-        /// By name.
+        /// Nodes with their names.
         nodes: Vec<(String, Box<RawValue>)>,
     },
 }
 
-/// The nodes of a request cannot be read.
+/// The reason the nodes of a request cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NodesError {
-    /// None are given.
+    /// Neither nodes nor names.
     #[error("the request has neither `Nodes` nor `NodeNames`, expected one of them")]
     Missing,
-    /// Too many are given.
+    /// Too many nodes.
     #[error("the request has {found} nodes, expected at most {MAX_NODES}")]
     TooMany {
-        /// How many.
+        /// Number of nodes.
         found: usize,
     },
-    /// One has no name.
+    /// A node without a name.
     #[error("Nodes.items[{index}]: {source}")]
     Node {
-        /// Its place in the list.
+        /// Index of the node in the list.
         index: usize,
-        /// What is wrong.
+        /// Cause.
         source: serde_json::Error,
     },
 }
 
 impl Form {
-    /// The nodes of `args`, which loses them.
+    /// Takes the nodes out of `args`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are no nodes, more than [`MAX_NODES`], or a node without a name.
     pub fn of(args: &mut ExtenderArgs) -> Result<Self, NodesError> {
         let form = match (args.node_names.take(), args.nodes.take()) {
             (Some(names), _) => Self::Names(names),
@@ -84,7 +88,7 @@ impl Form {
         }
     }
 
-    /// The names, in order.
+    /// Names of the nodes, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let (names, nodes) = match self {
             Self::Names(names) => (names.as_slice(), [].as_slice()),
@@ -95,7 +99,7 @@ impl Form {
     }
 }
 
-/// What is known of nodes.
+/// Returns the snapshot's nodes by name.
 pub(super) fn by_name(snapshot: &Snapshot) -> HashMap<&str, &NodeView> {
     let nodes = snapshot.nodes.iter();
     nodes.map(|node| (node.name.as_str(), node)).collect()

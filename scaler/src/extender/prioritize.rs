@@ -1,4 +1,4 @@
-//! Which nodes are best.
+//! Scores of nodes for a pod.
 
 use tetris_scaler_core::{Similarity, Spread};
 
@@ -6,7 +6,7 @@ use super::nodes::{Form, by_name};
 use super::wire::{HostPriority, MAX_SCORE};
 use crate::state::{FunctionState, Snapshot};
 
-/// A score for each node, in order.
+/// Returns a score for each node, in order.
 pub fn prioritize(
     snapshot: &Snapshot,
     wanted: Option<&FunctionState>,
@@ -39,7 +39,7 @@ fn with_scores(nodes: &Form, score: impl Fn(&str) -> i64) -> Vec<HostPriority> {
     scored.collect()
 }
 
-/// Of thousandths, to the nearest.
+/// Rounds thousandths to the nearest tenth.
 fn out_of_ten(permille: u32) -> i64 {
     (i64::from(permille) * MAX_SCORE + 500) / 1_000
 }

@@ -1,4 +1,4 @@
-//! Whose model a pod loads.
+//! Function whose model a pod loads.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use super::wire::Pod;
 use crate::labels;
 use crate::state::{FunctionState, Key, Snapshot};
 
-/// The function whose tensors the pod loads; `None` if it names none, or one of which nothing is known. The label goes
-/// before the annotation.
+/// Returns the function whose tensors the pod loads, or `None` if the pod names none or an unknown
+/// one. The label takes precedence over the annotation.
 pub fn wanted<'a>(snapshot: &'a Snapshot, pod: &Pod) -> Option<&'a Arc<FunctionState>> {
     let metadata = &pod.metadata;
     let namespace = metadata.namespace.as_str();

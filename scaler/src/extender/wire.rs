@@ -1,31 +1,33 @@
-//! What kube-scheduler sends to an extender and reads from it: `k8s.io/kube-scheduler/extender/v1`.
+//! Messages between kube-scheduler and an extender: `k8s.io/kube-scheduler/extender/v1`.
 //!
-//! The types have no JSON tags in Go, so fields are written as they are called there ("NodeNames"); Go reads them in any
-//! case, and lower case is promised to work too. What lies in them (pods, nodes) is written as everywhere in Kubernetes.
+//! The Go types have no JSON tags, so fields have their Go names ("NodeNames"). Go ignores the case
+//! of names, and the API also promises lower case. Pods and nodes inside have the usual names of
+//! Kubernetes.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The highest score of a node.
+/// Maximum score of a node.
 pub const MAX_SCORE: i64 = 10;
 
-/// A pod, and the nodes that are left for it: in `nodes`, or, for extenders that say `nodeCacheCapable`, their names.
+/// A pod and its candidate nodes: full nodes, or only their names if the extender is
+/// `nodeCacheCapable`.
 #[derive(Debug, Deserialize)]
 pub struct ExtenderArgs {
     /// The pod.
     #[serde(rename = "Pod", alias = "pod")]
     pub pod: Pod,
-    /// The nodes in full.
+    /// Full nodes.
     #[serde(rename = "Nodes", alias = "nodes", default)]
     pub nodes: Option<NodeList>,
-    /// The nodes' names.
+    /// Names of the nodes.
     #[serde(rename = "NodeNames", alias = "nodenames", default)]
     pub node_names: Option<Vec<String>>,
 }
 
-/// As much of a pod as decides.
+/// The part of a pod that the extender reads.
 #[derive(Debug, Default, Deserialize)]
 pub struct Pod {
     /// Name, namespace, labels and annotations.
@@ -33,27 +35,27 @@ pub struct Pod {
     pub metadata: Metadata,
 }
 
-/// As much of an object's metadata as decides. Go writes empty maps as nothing or as null.
+/// The part of an object's metadata that the extender reads. Go omits empty maps or writes null.
 #[derive(Debug, Default, Deserialize)]
 pub struct Metadata {
-    /// The object's name; empty for a pod that is going to be given one.
+    /// Name of the object; empty for a pod with a generated name.
     #[serde(default)]
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the object.
     #[serde(default)]
     pub namespace: String,
-    /// Its labels.
+    /// Labels of the object.
     #[serde(default)]
     pub labels: Option<BTreeMap<String, String>>,
-    /// Its annotations.
+    /// Annotations of the object.
     #[serde(default)]
     pub annotations: Option<BTreeMap<String, String>>,
 }
 
-/// Nodes in full, as they were sent: what passes the filter goes back unchanged, whatever it has.
+/// Full nodes, as sent: the filter returns them unchanged.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct NodeList {
-    /// Of the list.
+    /// Metadata of the list.
     #[serde(default)]
     pub metadata: Option<Box<RawValue>>,
     /// The nodes.
@@ -61,47 +63,47 @@ pub struct NodeList {
     pub items: Option<Vec<Box<RawValue>>>,
 }
 
-/// A node, for its name.
+/// The name of a node.
 #[derive(Debug, Deserialize)]
 pub struct NamedNode {
-    /// Its metadata.
+    /// Metadata of the node.
     pub metadata: NodeName,
 }
 
-/// A node's name.
+/// Metadata of a node, reduced to the name.
 #[derive(Debug, Deserialize)]
 pub struct NodeName {
-    /// The name.
+    /// Name of the node.
     pub name: String,
 }
 
-/// Which nodes pass, in the form in which they came, and why others do not.
+/// Nodes that pass, in the form of the request, and the reasons why others fail.
 #[derive(Debug, Default, Serialize)]
 pub struct ExtenderFilterResult {
-    /// Nodes that pass, in full.
+    /// Full nodes that pass.
     #[serde(rename = "Nodes")]
     pub nodes: Option<NodeList>,
     /// Names of nodes that pass.
     #[serde(rename = "NodeNames")]
     pub node_names: Option<Vec<String>>,
-    /// Why a node does not pass.
+    /// Reasons by node, for nodes where preemption may help.
     #[serde(rename = "FailedNodes")]
     pub failed_nodes: BTreeMap<String, String>,
-    /// Why a node does not pass whatever pods went from it.
+    /// Reasons by node, for nodes where preemption does not help.
     #[serde(rename = "FailedAndUnresolvableNodes")]
     pub failed_and_unresolvable_nodes: BTreeMap<String, String>,
-    /// Why there is no answer; empty if there is one.
+    /// The error; empty on success.
     #[serde(rename = "Error")]
     pub error: String,
 }
 
-/// The score of a node.
+/// Score of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostPriority {
-    /// The node.
+    /// Name of the node.
     #[serde(rename = "Host")]
     pub host: String,
-    /// From 0 to [`MAX_SCORE`].
+    /// Score from 0 to [`MAX_SCORE`].
     #[serde(rename = "Score")]
     pub score: i64,
 }

@@ -1,16 +1,18 @@
-//! KEDA's external scaler: each configuration of a function is a Deployment with a ScaledObject, and KEDA asks here how
-//! many instances it is to have.
+//! KEDA's external scaler: gives KEDA the number of instances of each configuration, each with its
+//! own Deployment and ScaledObject.
 //!
-//! **Flow.** The trigger's metadata names the function and the configuration; the function's namespace is the
-//! ScaledObject's. The value of the only metric, [`METRIC`], is the number of instances that was decided, and an
-//! instance takes 1 of it, so that the autoscaler's `ceil(value / target)` is that number. Zero is inactive.
+//! **Flow.** The trigger's metadata names the function and the configuration; the function's
+//! namespace is the ScaledObject's. The value of the only metric, [`METRIC`], is the decided number
+//! of instances, with a target of 1 per instance. So the autoscaler's `ceil(value / target)` is
+//! that number. Zero is inactive.
 //!
-//! **Guarantees.** What was not decided is an error, never 0: KEDA and the autoscaler leave the Deployment as it is
-//! while its scaler answers with errors. A stream carries changes only, and holds no more than the latest: a slow client
-//! costs no memory. Messages, streams and connections' headers are bounded, and dead connections are closed.
+//! **Guarantees.** Until a decision exists the scaler returns an error, not 0, so KEDA and the
+//! autoscaler change nothing. A stream sends only changes and keeps only the latest: a slow client
+//! costs no memory. Messages, streams and connections' headers are bounded, and dead connections
+//! are closed.
 //!
-//! **Which replica.** Any: a replica that has decided nothing yet answers UNAVAILABLE, and streams wait for its first
-//! decision.
+//! **Replicas.** Any replica can answer. One without a decision answers UNAVAILABLE, and its
+//! streams wait for the first decision.
 
 mod serve;
 mod services;

@@ -1,4 +1,4 @@
-//! The server.
+//! gRPC server of the external scaler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use super::wire::{
     GetMetricSpecResponse, GetMetricsRequest, GetMetricsResponse, IsActiveResponse, ScaledObjectRef,
 };
 
-/// A request is a name, a namespace and a few words of metadata.
+/// Maximum size of a request: a name, a namespace and a few words of metadata.
 const MAX_REQUEST_BYTES: usize = 64 << 10;
 const MAX_HEADER_BYTES: u32 = 16 << 10;
-/// Calls are answered from memory; the time is for clients that send slowly.
+/// Timeout of a call. Answers come from memory; the time is for slow clients.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How much is open at a time.
+/// Limits on open streams and on the time to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KedaLimits {
-    /// Streams, all connections together. KEDA has two per ScaledObject with an external-push trigger, all through one
-    /// connection.
+    /// Maximum number of streams, over all connections. KEDA has two per ScaledObject with an
+    /// external-push trigger, all through one connection.
     pub streams: usize,
-    /// How long streams and calls may go on once the server is to end.
+    /// Time that streams and calls have to end once the server stops.
     pub stop: Duration,
 }
 
@@ -45,7 +45,12 @@ impl Default for KedaLimits {
     }
 }
 
-/// Serves on `listener` until `stop`. Streams end then, so that clients go elsewhere.
+/// Serves on `listener` until `stop` completes. Then ends all streams, so that clients connect
+/// elsewhere.
+///
+/// # Errors
+///
+/// Fails if the transport fails.
 pub async fn serve(
     listener: TcpListener,
     published: watch::Receiver<Arc<Snapshot>>,
@@ -62,7 +67,7 @@ pub async fn serve(
     let most_streams = u32::try_from(limits.streams).unwrap_or(u32::MAX);
     let serving = Server::builder()
         .timeout(CALL_TIMEOUT)
-        // Calls come through the same connection as streams.
+        // Calls share the connection with streams.
         .max_concurrent_streams(most_streams.saturating_add(256))
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
@@ -78,14 +83,14 @@ pub async fn serve(
     tokio::select! {
         served = serving => served,
         () = overdue => {
-            tracing::warn!("KEDA's connections did not end in time");
+            tracing::warn!("connections of KEDA did not close in time");
             Ok(())
         }
     }
 }
 
 async fn until(mut stopped: watch::Receiver<bool>) {
-    // An error says that the server is gone.
+    // An error means that the server is gone.
     drop(stopped.wait_for(|stop| *stop).await);
 }
 
@@ -104,7 +109,7 @@ impl Scaler {
 
     fn feed(&self) -> Result<Feed, Status> {
         let permit = Arc::clone(&self.streams).try_acquire_owned();
-        let full = |_| Status::resource_exhausted("too many streams are open; end some");
+        let full = |_| Status::resource_exhausted("too many streams are open; close some");
         Ok(Feed {
             published: self.published.clone(),
             stopping: self.stopping.clone(),
@@ -138,7 +143,8 @@ impl ExternalScaler for Scaler {
         &self,
         request: Request<ScaledObjectRef>,
     ) -> Result<Response<GetMetricSpecResponse>, Status> {
-        // The same for all, but a trigger that names nothing is to fail where its author looks first.
+        // The answer is the same for all targets, but a trigger without names must fail at the
+        // first call.
         Target::try_from(request.into_inner())?;
         Ok(Response::new(spec()))
     }
@@ -152,7 +158,7 @@ impl ExternalScaler for Scaler {
             metric_name,
         } = request.into_inner();
         if metric_name != METRIC {
-            // The name is in the message, which headers carry.
+            // The message contains the name, and headers carry the message.
             let found = metric_name.chars().take(64).collect();
             return Err(NoTarget::UnknownMetric { found }.into());
         }

@@ -1,4 +1,4 @@
-//! The server that `build.rs` makes.
+//! The server that `build.rs` generates.
 
 #![allow(
     clippy::pedantic,

@@ -1,4 +1,4 @@
-//! Answers that go on.
+//! Streams of the external scaler.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,27 +12,28 @@ use crate::state::Snapshot;
 use super::target::{NoTarget, Target, replicas, spec};
 use super::wire::{GetMetricSpecResponse, IsActiveResponse};
 
-/// Responses, one after the other.
+/// A stream of responses.
 pub type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What is published, and whether the server ends.
+/// Published snapshots, and the stop signal of the server.
 pub(super) struct Feed {
     pub(super) published: watch::Receiver<Arc<Snapshot>>,
     pub(super) stopping: watch::Receiver<bool>,
-    /// One of the streams that there may be.
+    /// Permit of this stream.
     pub(super) permit: OwnedSemaphorePermit,
 }
 
 impl Feed {
-    /// Until the server ends.
+    /// Waits until the server stops.
     async fn stopped(&mut self) {
-        // An error says that the server is gone.
+        // An error means that the server is gone.
         drop(self.stopping.wait_for(|stop| *stop).await);
     }
 }
 
-/// Whether the configuration is to have instances: at once, and whenever that changes. Nothing while there is no
-/// decision, and an error at the end if what is asked for is not there. The server's end is the stream's.
+/// Streams the activity of a configuration: once at the start, and at each change. Sends nothing
+/// before the first decision, and ends with an error if the target does not exist. The stream ends
+/// with the server.
 pub(super) fn activity(target: Target, feed: Feed) -> Responses<IsActiveResponse> {
     let watching = Watching {
         target,
@@ -76,7 +77,7 @@ impl Watching {
         Ok(replicas(&published, &self.target)? > 0)
     }
 
-    /// Waits for the next publication; false if there is none any more.
+    /// Waits for the next publication; returns false if there will be none.
     async fn changed(&mut self) -> bool {
         let Feed {
             published,
@@ -90,7 +91,7 @@ impl Watching {
     }
 }
 
-/// The metric, which never changes: KEDA opens the stream anew when it ends, so it is kept open.
+/// Streams the metric, which never changes. The stream stays open, as KEDA would open it again.
 pub(super) fn metric(mut feed: Feed) -> Responses<GetMetricSpecResponse> {
     let rest = async move {
         feed.stopped().await;

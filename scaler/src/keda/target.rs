@@ -1,4 +1,4 @@
-//! What is asked, and the answer to it.
+//! Target of a call, and the number of instances for it.
 
 use thiserror::Error;
 use tonic::Status;
@@ -10,25 +10,29 @@ use super::wire::{
     GetMetricSpecResponse, GetMetricsResponse, MetricSpec, MetricValue, ScaledObjectRef,
 };
 
-/// The only metric: how many instances.
+/// Name of the only metric: the number of instances.
 pub const METRIC: &str = "tetris-replicas";
 
-/// The trigger's metadata that name what is asked for.
+/// Keys of the trigger's metadata.
 const FUNCTION: &str = "function";
 const CONFIGURATION: &str = "configuration";
 
-/// The configuration that a ScaledObject is about.
+/// The configuration of a ScaledObject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The namespace of ScaledObject and function.
+    /// Namespace of the ScaledObject and of the function.
     pub namespace: String,
-    /// The InferenceFunction's name.
+    /// Name of the InferenceFunction.
     pub function: String,
-    /// The configuration's name, such as `c2000-b4-p2`.
+    /// Name of the configuration, such as `c2000-b4-p2`.
     pub configuration: String,
 }
 
-/// How many instances the configuration is to have, by the last decision.
+/// Returns the number of instances of the configuration in the last decision.
+///
+/// # Errors
+///
+/// The [`NoTarget`] that tells why there is no number.
 pub fn replicas(snapshot: &Snapshot, target: &Target) -> Result<u32, NoTarget> {
     if snapshot.decided_ms == 0 {
         return Err(NoTarget::Undecided);
@@ -49,60 +53,60 @@ pub fn replicas(snapshot: &Snapshot, target: &Target) -> Result<u32, NoTarget> {
     })
 }
 
-/// Why there is no number.
+/// The reason there is no number of instances.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NoTarget {
-    /// The metadata lack a field.
+    /// Metadata without a required field.
     #[error("the trigger's metadata have no `{field}`; expected {expected}")]
     MissingField {
-        /// "function" or "configuration".
+        /// Either "function" or "configuration".
         field: &'static str,
-        /// What it is.
+        /// Description of the field.
         expected: &'static str,
     },
-    /// The request names no ScaledObject.
+    /// A request without a ScaledObject.
     #[error("the request has no scaledObjectRef")]
     NoReference,
-    /// There is no such metric.
+    /// An unknown metric.
     #[error("no metric {found:?}; expected {METRIC:?}")]
     UnknownMetric {
-        /// What was asked for.
+        /// Requested name.
         found: String,
     },
-    /// There is no such function, or nothing can be decided about it.
+    /// An unknown function, or one without a decision.
     #[error(
-        "nothing is decided for InferenceFunction {key}; create it, correct the trigger's metadata, or see its conditions"
+        "no decision for InferenceFunction {key}; create it, correct the trigger's metadata, or read its conditions"
     )]
     UnknownFunction {
-        /// What was asked for.
+        /// Requested function.
         key: Key,
     },
-    /// The function's profile has no such configuration.
-    #[error("function {function} has no configuration {configuration}; it has {known}")]
+    /// A configuration that the function's profile does not have.
+    #[error("function {function} has no configuration {configuration}; expected one of {known}")]
     UnknownConfiguration {
-        /// The function.
+        /// Name of the function.
         function: String,
-        /// What was asked for.
+        /// Requested configuration.
         configuration: String,
-        /// Those that there are.
+        /// Names of the existing configurations.
         known: String,
     },
-    /// The operator scales the function itself.
+    /// A function that the operator scales.
     #[error(
         "function {function} is scaled by the operator; set spec.scaling to External to have KEDA scale it"
     )]
     NotExternal {
-        /// The function.
+        /// Name of the function.
         function: String,
     },
-    /// There has been no decision since the start.
-    #[error("nothing has been decided yet; ask again")]
+    /// No decision since the start.
+    #[error("no decision yet; retry")]
     Undecided,
 }
 
 impl NoTarget {
-    /// Whether a later decision may answer the same question.
+    /// True if a later decision may answer the same question.
     pub(super) const fn is_for_now(&self) -> bool {
         matches!(self, Self::Undecided)
     }
@@ -141,7 +145,7 @@ impl TryFrom<ScaledObjectRef> for Target {
     }
 }
 
-/// The metric, of which an instance takes 1.
+/// Returns the metric, with a target of 1 per instance.
 pub(super) fn spec() -> GetMetricSpecResponse {
     GetMetricSpecResponse {
         metric_specs: vec![MetricSpec {
@@ -152,7 +156,7 @@ pub(super) fn spec() -> GetMetricSpecResponse {
     }
 }
 
-/// So many instances.
+/// Returns `replicas` as the metric's value.
 pub(super) fn value(replicas: u32) -> GetMetricsResponse {
     GetMetricsResponse {
         metric_values: vec![MetricValue {

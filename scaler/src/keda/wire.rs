@@ -1,19 +1,20 @@
-//! The messages of KEDA's external scaler: package `externalscaler`, with the field numbers of
-//! `pkg/scalers/externalscaler/externalscaler.proto` (<https://github.com/kedacore/keda>). Fields that are not here are
-//! skipped when they come, as in every protobuf message.
+//! Messages of KEDA's external scaler: package `externalscaler`, with the field numbers of
+//! `pkg/scalers/externalscaler/externalscaler.proto` (<https://github.com/kedacore/keda>). The
+//! decoder skips other fields, as protobuf requires.
 //!
-//! The whole numbers `targetSize` and `metricValue` are deprecated in favour of the fractions beside them. KEDA reads the
-//! fraction if it is above zero and the whole number otherwise, older versions the whole number alone: both are sent.
+//! The integers `targetSize` and `metricValue` are deprecated in favor of the floating-point fields
+//! beside them. KEDA reads the floating-point field if it is above zero, and the integer otherwise.
+//! Older versions read only the integer, so the server sends both.
 
 use std::collections::HashMap;
 
-/// The ScaledObject that KEDA asks for.
+/// The ScaledObject of a call.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ScaledObjectRef {
-    /// Its name.
+    /// Name of the ScaledObject.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its namespace, which is the function's.
+    /// Namespace of the ScaledObject and of the function.
     #[prost(string, tag = "2")]
     pub namespace: String,
     /// The trigger's metadata, as in the ScaledObject.
@@ -21,15 +22,15 @@ pub struct ScaledObjectRef {
     pub scaler_metadata: HashMap<String, String>,
 }
 
-/// Whether there are to be instances.
+/// Activity of a configuration.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct IsActiveResponse {
-    /// Whether there is to be at least one.
+    /// True if at least one instance is decided.
     #[prost(bool, tag = "1")]
     pub result: bool,
 }
 
-/// Which metrics the autoscaler is to go by.
+/// Metrics for the autoscaler.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct GetMetricSpecResponse {
     /// The metrics.
@@ -37,27 +38,27 @@ pub struct GetMetricSpecResponse {
     pub metric_specs: Vec<MetricSpec>,
 }
 
-/// A metric, and how much of it an instance takes.
+/// A metric and its target per instance.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct MetricSpec {
-    /// Its name.
+    /// Name of the metric.
     #[prost(string, tag = "1")]
     pub metric_name: String,
-    /// How much an instance takes.
+    /// Target per instance.
     #[prost(int64, tag = "2")]
     pub target_size: i64,
-    /// The same.
+    /// The same target as a floating-point number.
     #[prost(double, tag = "3")]
     pub target_size_float: f64,
 }
 
-/// Asks for a metric's value.
+/// Request for a metric's value.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct GetMetricsRequest {
     /// The ScaledObject.
     #[prost(message, optional, tag = "1")]
     pub scaled_object_ref: Option<ScaledObjectRef>,
-    /// The metric, without the prefix that KEDA gives it.
+    /// Name of the metric, without KEDA's prefix.
     #[prost(string, tag = "2")]
     pub metric_name: String,
 }
@@ -73,13 +74,13 @@ pub struct GetMetricsResponse {
 /// The value of a metric.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct MetricValue {
-    /// The metric.
+    /// Name of the metric.
     #[prost(string, tag = "1")]
     pub metric_name: String,
-    /// Its value.
+    /// Value of the metric.
     #[prost(int64, tag = "2")]
     pub metric_value: i64,
-    /// The same.
+    /// The same value as a floating-point number.
     #[prost(double, tag = "3")]
     pub metric_value_float: f64,
 }

@@ -1,4 +1,4 @@
-//! Asking for the lease, again and again.
+//! Elector: acquires and renews the lease.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ObjectMeta, PostParams};
@@ -7,18 +7,18 @@ use tokio::time::{Instant, sleep, timeout};
 use super::record::{Seen, may_take, released, taken};
 use super::{Leadership, LeaseError, Timing};
 
-/// Which lease, and for whom.
+/// Name of the lease, and identity of this replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
-    /// The lease's namespace.
+    /// Namespace of the lease.
     pub namespace: String,
-    /// Its name.
+    /// Name of the lease.
     pub name: String,
-    /// Who asks: different for each replica.
+    /// Identity of this replica, unique among replicas.
     pub identity: String,
 }
 
-/// Asks for a lease and keeps it.
+/// Acquires a lease and keeps it.
 #[derive(Debug)]
 pub struct Elector {
     api: Api<Lease>,
@@ -26,12 +26,12 @@ pub struct Elector {
     timing: Timing,
     leadership: Leadership,
     seen: Option<Seen>,
-    /// The lease as this replica wrote it last.
+    /// The lease as this replica last wrote it.
     held: Option<Lease>,
 }
 
 impl Elector {
-    /// Nothing is asked for yet.
+    /// Creates an elector that has not requested the lease yet.
     pub fn new(client: kube::Client, names: Names, timing: Timing) -> Self {
         Self {
             api: Api::namespaced(client, &names.namespace),
@@ -43,12 +43,12 @@ impl Elector {
         }
     }
 
-    /// What it has achieved, now and later.
+    /// Returns a handle to this replica's leadership, kept up to date.
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
 
-    /// Keeps asking until `stop` is done. `failed` is told of what goes wrong.
+    /// Requests the lease periodically until `stop` completes, and calls `failed` on each error.
     pub async fn run(&mut self, stop: impl Future<Output = ()>, failed: impl Fn(&LeaseError)) {
         tokio::pin!(stop);
         loop {
@@ -56,7 +56,7 @@ impl Elector {
                 tracing::warn!("{error}");
                 failed(&error);
             }
-            // Replicas that ask at the same time would do so for ever.
+            // Without jitter, replicas in step would stay in step.
             let jitter = rand::random_range(0.8..1.0);
             tokio::select! {
                 () = &mut stop => return,
@@ -65,7 +65,11 @@ impl Elector {
         }
     }
 
-    /// Asks once. Whether this replica leads then is for [`leadership`](Self::leadership) to say.
+    /// Requests the lease once. [`leadership`](Self::leadership) tells the result.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the API server refuses the request or does not answer in time.
     pub async fn ask(&mut self) -> Result<(), LeaseError> {
         let began = Instant::now();
         let limit = self.timing.request();
@@ -90,7 +94,12 @@ impl Elector {
         Ok(())
     }
 
-    /// Gives the lease back, so that nobody has to wait. Only when nothing is being done any more.
+    /// Releases the lease, so that the next holder need not wait. Call it only once this replica
+    /// does nothing any more.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the API server refuses the request or does not answer in time.
     pub async fn release(&mut self) -> Result<(), LeaseError> {
         self.leadership.set(None);
         let Some(lease) = self.held.take() else {
@@ -101,7 +110,7 @@ impl Elector {
         let parameters = PostParams::default();
         let replaced = self.api.replace(&self.names.name, &parameters, &lease);
         match timeout(limit, replaced).await {
-            // Somebody else has it already.
+            // Another replica holds it already.
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => Ok(()),
             Ok(Err(source)) => Err(self.error(source)),
             Ok(Ok(_)) => Ok(()),
@@ -112,7 +121,7 @@ impl Elector {
         }
     }
 
-    /// The lease as it was written, or nothing if it is another's.
+    /// Returns the lease as written, or `None` if another replica holds it.
     async fn exchange(&mut self) -> Result<Option<Lease>, kube::Error> {
         let parameters = PostParams::default();
         let written = match self.api.get_opt(&self.names.name).await? {

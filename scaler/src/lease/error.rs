@@ -1,35 +1,35 @@
-//! Why a lease could not be asked for.
+//! Errors of requests for a lease.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a lease could not be asked for.
+/// The reason a request for a lease failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// The API server refused or could not be reached.
+    /// A refusal of the API server, or no connection to it.
     #[error(
         "lease {lease}: {source}; check the address of the API server and the rights on leases"
     )]
     Api {
-        /// Namespace and name.
+        /// Namespace and name of the lease.
         lease: String,
-        /// What the client says.
+        /// Cause.
         source: Box<kube::Error>,
     },
-    /// The API server took too long.
+    /// No answer in time.
     #[error("lease {lease}: no answer within {} s", limit.as_secs_f64())]
     Timeout {
-        /// Namespace and name.
+        /// Namespace and name of the lease.
         lease: String,
-        /// How long was waited.
+        /// Timeout.
         limit: Duration,
     },
-    /// Durations that make no sense.
+    /// A duration out of range.
     #[error("lease: a duration of {found} s, expected 3 to 3600 s")]
     Duration {
-        /// What was given, in seconds.
+        /// The duration given, in seconds.
         found: u64,
     },
 }

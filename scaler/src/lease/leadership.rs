@@ -1,16 +1,16 @@
-//! Whether this replica may act, and for how long.
+//! Leadership of this replica, with its end.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Whether this replica may act. Clones share it.
+/// Permission of this replica to act. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Leadership(Arc<Mutex<Option<Instant>>>);
 
 impl Leadership {
-    /// Leads for ever, for where there is nobody else.
+    /// Creates a leadership that never ends, for a single replica.
     pub fn alone() -> Self {
         let century = Duration::from_hours(24 * 365 * 100);
         let leadership = Self::default();
@@ -18,7 +18,7 @@ impl Leadership {
         leadership
     }
 
-    /// How long it may still act; `None` if it may not.
+    /// Returns the time left to act, or `None` if this replica may not act.
     pub fn remaining(&self) -> Option<Duration> {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         until?
@@ -26,7 +26,7 @@ impl Leadership {
             .filter(|left| !left.is_zero())
     }
 
-    /// Whether it may act now.
+    /// Returns true if this replica may act now.
     pub fn leads(&self) -> bool {
         self.remaining().is_some()
     }

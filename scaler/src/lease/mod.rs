@@ -1,15 +1,18 @@
-//! One actor at a time, by a Lease of `coordination.k8s.io`.
+//! Leader election by a Lease of `coordination.k8s.io`.
 //!
-//! **Flow.** Replicas ask for the lease from time to time. One that finds it free, its own, or not renewed for
-//! as long as the holder said, writes its name into it; the API server's versions let one write through. The holder
-//! renews it three times within its duration, and gives it back when it stops.
+//! **Flow.** Replicas request the lease periodically. A replica takes the lease if it is free, its
+//! own, or not renewed for the duration that the holder wrote. The API server's resource versions
+//! let one write through. The holder requests a renewal five times within the duration, and
+//! releases the lease when it stops.
 //!
-//! **Guarantees.** [`Leadership::remaining`] ends [`Timing::margin`] before anybody else takes the lease: the holder
-//! counts from before it asked for its renewal, others from when they saw it. Both measure spans with their own
-//! clocks, and compare no times of day. Nothing is begun that could take longer than what remains.
+//! **Guarantees.** [`Leadership::remaining`] ends [`Timing::margin`] before another replica takes
+//! the lease: the holder counts from before its request, the others from the moment they saw the
+//! renewal. Each measures spans with its own clock and compares no times of day. The operator
+//! begins nothing that could take longer than the time left.
 //!
-//! **Assumptions.** Clocks run at about the same speed: the margin is a third of the duration. A request that
-//! the API server carries out later than the client gave it up is refused for the version of what it writes.
+//! **Assumptions.** Clocks run at about the same speed: the margin is a third of the duration. If
+//! the API server executes a request after its client gave up, the stale resource version makes it
+//! fail.
 
 mod elector;
 mod error;

@@ -1,4 +1,4 @@
-//! What a lease says, and when it may be taken.
+//! Contents of a lease, and the rule for taking it.
 
 use std::time::Duration;
 
@@ -9,14 +9,18 @@ use tokio::time::Instant;
 
 use super::LeaseError;
 
-/// How long a lease lasts, and what follows from that.
+/// Duration of a lease, and the times derived from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     duration: Duration,
 }
 
 impl Timing {
-    /// A lease of `seconds`, from 3 to 3600.
+    /// Creates the timing of a lease of `seconds`, from 3 to 3600.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `seconds` is out of range.
     pub fn try_new(seconds: u64) -> Result<Self, LeaseError> {
         if (3..=3_600).contains(&seconds) {
             let duration = Duration::from_secs(seconds);
@@ -26,28 +30,28 @@ impl Timing {
         }
     }
 
-    /// After so long without renewal others take it.
+    /// Time without renewal after which others take the lease.
     pub const fn duration(self) -> Duration {
         self.duration
     }
 
-    /// The holder stops so long before that.
+    /// Time before the end of the lease at which the holder stops.
     pub fn margin(self) -> Duration {
         self.duration / 3
     }
 
-    /// It is asked for so often.
+    /// Interval between requests for the lease.
     pub fn period(self) -> Duration {
         self.duration / 5
     }
 
-    /// So long may one request take.
+    /// Timeout of one request.
     pub fn request(self) -> Duration {
         self.duration / 5
     }
 }
 
-/// A lease as it was seen, and since when it has looked like that.
+/// Last seen version of a lease, and the time since when it has not changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seen {
     version: Option<String>,
@@ -55,7 +59,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// What is known after `lease` was seen at `now`.
+    /// Returns the state after `lease` was seen at `now`.
     pub(super) fn after(last: Option<Self>, lease: &Lease, now: Instant) -> Self {
         let version = lease.metadata.resource_version.clone();
         match last {
@@ -68,7 +72,7 @@ impl Seen {
     }
 }
 
-/// Whether `identity` may write itself into `lease`, which was last seen to change as `seen` says.
+/// Returns true if `identity` may take `lease`, given the time of its last change in `seen`.
 pub(super) fn may_take(lease: &Lease, seen: &Seen, identity: &str, now: Instant) -> bool {
     let spec = lease.spec.as_ref();
     let holder = spec.and_then(|spec| spec.holder_identity.as_deref());
@@ -83,7 +87,7 @@ pub(super) fn may_take(lease: &Lease, seen: &Seen, identity: &str, now: Instant)
     }
 }
 
-/// `lease` with `identity` as its holder, renewed now.
+/// Returns `lease` with `identity` as its holder, renewed now.
 pub(super) fn taken(mut lease: Lease, identity: &str, timing: Timing) -> Lease {
     let before = lease.spec.take().unwrap_or_default();
     let renewed = Some(MicroTime(Timestamp::now()));
@@ -104,7 +108,7 @@ pub(super) fn taken(mut lease: Lease, identity: &str, timing: Timing) -> Lease {
     lease
 }
 
-/// `lease` given back.
+/// Returns `lease` without a holder.
 pub(super) fn released(mut lease: Lease) -> Lease {
     if let Some(spec) = &mut lease.spec {
         spec.holder_identity = Some(String::new());

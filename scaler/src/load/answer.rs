@@ -1,4 +1,4 @@
-//! What `GET /api/v1/query` answers.
+//! Answers of Prometheus's `GET /api/v1/query`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tetris_scaler_core::Rate;
 
 use super::LoadError;
 
-/// The most requests per second of a sample.
+/// Maximum requests per second of a sample.
 const MOST: f64 = 1e9;
 
 #[derive(Debug, Deserialize)]
@@ -29,14 +29,18 @@ struct Sample {
     value: (f64, String),
 }
 
-/// What the server says of a query that it refuses.
+/// Error message of a refused query.
 #[derive(Debug, Deserialize)]
 pub(super) struct Refusal {
     #[serde(default)]
     pub(super) error: String,
 }
 
-/// The load: the sum of an instant vector, or a scalar.
+/// Returns the load: the sum of an instant vector, or a scalar.
+///
+/// # Errors
+///
+/// Fails if the answer is malformed, empty, or contains a value that is not a load.
 pub fn total(body: &[u8]) -> Result<Rate, LoadError> {
     let data = data(body)?;
     if data.result_type == "scalar" {
@@ -51,12 +55,16 @@ pub fn total(body: &[u8]) -> Result<Rate, LoadError> {
     samples.iter().map(|sample| rate(&sample.value.1)).sum()
 }
 
-/// The loads of instances, by the label `pod`. Samples without the label count for nobody; those of one pod are
-/// added up.
+/// Returns the loads of instances by the label `pod`. Sums samples of the same pod, and skips
+/// samples without the label.
+///
+/// # Errors
+///
+/// Fails if the answer is malformed or not an instant vector.
 pub fn by_pod(body: &[u8]) -> Result<BTreeMap<String, Rate>, LoadError> {
     let mut pods: BTreeMap<String, Rate> = BTreeMap::new();
     for mut sample in samples(data(body)?)? {
-        // An instance whose load cannot be read is one whose load is not known.
+        // An invalid sample leaves the load of its instance unknown.
         let (Some(pod), Ok(load)) = (sample.metric.remove("pod"), rate(&sample.value.1)) else {
             continue;
         };

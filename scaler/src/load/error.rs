@@ -1,63 +1,63 @@
-//! Why a load is not known.
+//! Errors of reading a load.
 
 use std::path::PathBuf;
 
 use tetris_tls_roots::RootsError;
 use thiserror::Error;
 
-/// Why a load is not known.
+/// The reason a load is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The operator was given no server.
+    /// No configured server.
     #[error(
-        "no Prometheus server is known; start the operator with --prometheus-url, or give a static load"
+        "no Prometheus server is configured; start the operator with --prometheus-url, or give a static load"
     )]
     NoServer,
-    /// The function is new.
-    #[error("it has not been asked for yet")]
+    /// A new function, before its first query.
+    #[error("not queried yet")]
     NotAsked,
-    /// The server could not be asked.
+    /// No connection to the server, or no answer in time.
     #[error("Prometheus: {problem}; check --prometheus-url, --prometheus-ca and the network")]
     Unreachable {
-        /// What went wrong.
+        /// Cause.
         problem: String,
     },
-    /// The server refused the query.
+    /// A refusal of the query.
     #[error("Prometheus refused the query with HTTP {status}: {problem}")]
     Refused {
         /// HTTP status.
         status: u16,
-        /// What the server says.
+        /// Error message of the server.
         problem: String,
     },
-    /// The answer is not one of the query API.
-    #[error("Prometheus: the answer cannot be read: {problem}")]
+    /// An answer that does not follow the query API.
+    #[error("Prometheus: cannot parse the answer: {problem}")]
     Malformed {
-        /// What is wrong.
+        /// Cause.
         problem: String,
     },
-    /// The answer has no samples.
+    /// An answer without samples.
     #[error(
-        "the query has no result; check that its metrics exist, or give zero by `or vector(0)`"
+        "the query has no result; check that its metrics exist, or give zero with `or vector(0)`"
     )]
     Empty,
-    /// The answer has a sample that is no load.
+    /// A sample that is not a load.
     #[error("the query gives {value:?}, expected requests per second from 0 to 1e9")]
     NotALoad {
-        /// The sample.
+        /// Value of the sample.
         value: String,
     },
-    /// The answer is of another kind.
+    /// An answer of the wrong type.
     #[error("the query gives a {kind}, expected an instant vector or a scalar")]
     Kind {
-        /// The kind that Prometheus names.
+        /// Result type of the answer.
         kind: String,
     },
 }
 
 impl LoadError {
-    /// For the metrics.
+    /// Class of the error in the metrics.
     pub const fn class(&self) -> &'static str {
         match self {
             Self::NoServer => "load_no_server",
@@ -71,7 +71,7 @@ impl LoadError {
         }
     }
 
-    /// For the condition's reason.
+    /// Reason for the condition.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::NoServer => "NoServer",
@@ -86,34 +86,34 @@ impl LoadError {
     }
 }
 
-/// A server cannot be asked with what was given.
+/// The reason a client of the server could not be created.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PrometheusError {
-    /// The address is not one.
+    /// An invalid address.
     #[error(
         "--prometheus-url {url:?}: {problem}; expected an address such as http://prometheus:9090"
     )]
     Url {
-        /// What was given.
+        /// The address given.
         url: String,
-        /// What is wrong with it.
+        /// Cause.
         problem: String,
     },
-    /// A file cannot be read.
+    /// A file that cannot be read.
     #[error("{flag} {}: {problem}", path.display())]
     File {
-        /// The flag that names it.
+        /// Name of the flag.
         flag: &'static str,
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Cause.
         problem: String,
     },
-    /// No certificates to know the server by.
+    /// No certificates to check the server by.
     #[error("Prometheus: {0}")]
     Roots(#[from] RootsError),
-    /// The client cannot be made.
-    #[error("a client for Prometheus: {0}")]
+    /// A failure to create the client.
+    #[error("cannot create a client for Prometheus: {0}")]
     Client(#[from] reqwest::Error),
 }

@@ -1,8 +1,8 @@
 //! Requests per second of functions and of their instances, from a Prometheus server.
 //!
-//! **Guarantees.** A load is known only if the server answered with numbers that are: an empty answer, NaN, a
-//! negative number, an error or no answer within the time are [`LoadError`]s, and mean "not known", never zero. Answers
-//! are bounded in size and queries in number at once.
+//! **Guarantees.** A load is known only if the server answered with valid numbers. An empty answer,
+//! NaN, a negative number, an error or a timeout is a [`LoadError`], which means unknown, never
+//! zero. The size of answers and the number of concurrent queries are bounded.
 
 mod answer;
 mod error;

@@ -1,4 +1,4 @@
-//! The server's query API.
+//! Client of Prometheus's query API.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,21 +13,21 @@ use tokio::sync::Semaphore;
 use super::answer::{Refusal, by_pod, total};
 use super::{LoadError, PrometheusError};
 
-/// The longest answer: some 10,000 samples.
+/// Maximum size of an answer in bytes: some 10,000 samples.
 const MAX_ANSWER: usize = 4 << 20;
-/// Queries at once.
+/// Maximum number of concurrent queries.
 const MAX_QUERIES: usize = 16;
 
-/// Where the server is and what it wants to see.
+/// Address, credentials and timeout of a Prometheus server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrometheusOptions {
-    /// Its address.
+    /// URL of the server.
     pub url: String,
-    /// A file with a token, read for each query: tokens of service accounts change.
+    /// File with a bearer token, read for each query because tokens of service accounts change.
     pub token: Option<PathBuf>,
-    /// A file with certificates in PEM that the server's may be signed by, beside those that are trusted anyway.
+    /// PEM file of CA certificates, in addition to those trusted anyway.
     pub ca: Option<PathBuf>,
-    /// How long a query may take.
+    /// Timeout of a query.
     pub timeout: Duration,
 }
 
@@ -42,7 +42,11 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Checks what was given; asks nothing.
+    /// Creates a client, without sending a query.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is invalid or the certificates cannot be read.
     pub fn try_new(options: PrometheusOptions) -> Result<Self, PrometheusError> {
         let query = query_url(&options.url)?;
         let roots = roots_for(query.as_str())?;
@@ -65,18 +69,26 @@ impl Prometheus {
         })
     }
 
-    /// The load that `query` gives now.
+    /// Returns the current load by `query`.
+    ///
+    /// # Errors
+    ///
+    /// The [`LoadError`] that tells why the load is unknown.
     pub async fn load(&self, query: &str) -> Result<Rate, LoadError> {
         total(&self.ask(query).await?)
     }
 
-    /// The loads of instances that `query` gives now.
+    /// Returns the current loads of instances by `query`.
+    ///
+    /// # Errors
+    ///
+    /// The [`LoadError`] that tells why the loads are unknown.
     pub async fn loads_by_pod(&self, query: &str) -> Result<BTreeMap<String, Rate>, LoadError> {
         by_pod(&self.ask(query).await?)
     }
 
     async fn ask(&self, query: &str) -> Result<Vec<u8>, LoadError> {
-        // Nobody closes the semaphore.
+        // The semaphore is never closed.
         let _permit = self.permits.acquire().await.ok();
         let answered = tokio::time::timeout(self.timeout, self.exchange(query)).await;
         answered.unwrap_or_else(|_| {
@@ -87,7 +99,7 @@ impl Prometheus {
 
     async fn exchange(&self, query: &str) -> Result<Vec<u8>, LoadError> {
         let mut request = self.client.get(self.query.clone());
-        // The server gives up as well.
+        // The server stops at the same timeout.
         let timeout = format!("{}ms", self.timeout.as_millis());
         request = request.query(&[("query", query), ("timeout", &timeout)]);
         if let Some(path) = &self.token {
@@ -170,7 +182,7 @@ fn unreachable(problem: &str) -> LoadError {
     }
 }
 
-/// An error with its causes: reqwest's own text leaves out why.
+/// Formats an error with its causes: reqwest's own text omits them.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! What was decided last, read when it is asked for.
+//! Metrics of the last decision, computed at each scrape.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::operator::infeasible;
 use crate::state::Snapshot;
 
-/// Reads the last snapshot.
+/// Collector that reads the last snapshot.
 #[derive(Debug)]
 pub(super) struct Decided(pub watch::Receiver<Arc<Snapshot>>);
 
@@ -24,14 +24,14 @@ impl Collector for Decided {
         infeasible_functions(&snapshot, &mut encoder)?;
         let seconds = snapshot.decided_ms as f64 / 1_000.0;
         let name = "decided_timestamp_seconds";
-        let help = "When the last decision was made, since the epoch; 0 before the first";
+        let help = "Time of the last decision since the epoch; 0 before the first";
         let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         ConstGauge::new(seconds).encode(metric)
     }
 }
 
 fn targets(snapshot: &Snapshot, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-    let help = "Instances that shall run, by configuration";
+    let help = "Number of instances that should run, by configuration";
     let mut family =
         encoder.encode_descriptor("target_instances", help, None, MetricType::Gauge)?;
     for (key, state) in &snapshot.functions {
@@ -49,7 +49,7 @@ fn targets(snapshot: &Snapshot, encoder: &mut DescriptorEncoder<'_>) -> Result<(
 }
 
 fn loads(snapshot: &Snapshot, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-    let help = "Requests per second, where they are known";
+    let help = "Requests per second of functions with a known load";
     let name = "load_requests_per_second";
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (key, state) in &snapshot.functions {
@@ -69,7 +69,7 @@ fn infeasible_functions(
     snapshot: &Snapshot,
     encoder: &mut DescriptorEncoder<'_>,
 ) -> Result<(), fmt::Error> {
-    let help = "Functions whose load needs what cannot be had: always 1, with the reason of the condition Feasible";
+    let help = "Functions whose load cannot be carried: always 1, with the reason of the condition Feasible";
     let mut family =
         encoder.encode_descriptor("infeasible_function", help, None, MetricType::Gauge)?;
     for (key, state) in &snapshot.functions {

@@ -1,39 +1,39 @@
-//! Why a node's inventory is not known.
+//! Errors of reading a node's inventory.
 
 use std::net::SocketAddr;
 
 use thiserror::Error;
 
-/// Why a node's inventory is not known.
+/// The reason a node's inventory is unknown.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PollError {
-    /// No answer.
+    /// No answer of the daemon.
     #[error(
         "node {node}: daemon at {address}: {problem}; check that it runs and that the network lets port 9460 through"
     )]
     Unreachable {
-        /// The node.
+        /// Name of the node.
         node: String,
-        /// Where its daemon was asked.
+        /// Address of its daemon.
         address: SocketAddr,
-        /// What went wrong.
+        /// Cause.
         problem: String,
     },
-    /// An answer that is none.
+    /// A malformed answer.
     #[error("node {node}: daemon at {address}: {problem}")]
     Malformed {
-        /// The node.
+        /// Name of the node.
         node: String,
-        /// Where its daemon was asked.
+        /// Address of its daemon.
         address: SocketAddr,
-        /// What is wrong with the answer.
+        /// Cause.
         problem: String,
     },
 }
 
 impl PollError {
-    /// For the metrics.
+    /// Class of the error in the metrics.
     pub const fn class(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "inventory_unreachable",

@@ -1,4 +1,4 @@
-//! One question to one daemon.
+//! Request of a daemon's inventory.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use crate::load::chain;
 /// A daemon that serves a node's inventory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Daemon {
-    /// Its node.
+    /// Name of its node.
     pub node: String,
-    /// Where it listens.
+    /// Address of its HTTP server.
     pub address: SocketAddr,
 }
 
-/// What a daemon answered.
+/// Answer of a daemon.
 #[derive(Debug)]
 pub(super) enum Fetched {
-    /// The same as before.
+    /// No change since the known tag.
     Unchanged,
-    /// Something else, and its tag.
+    /// A new page, and its tag.
     Page(Page, Option<String>),
 }
 
-/// Asks `daemon` for what differs from what has the tag `known`.
+/// Fetches the page of `daemon` unless its tag is `known`.
 pub(super) async fn fetch(
     client: &Client,
     daemon: &Daemon,
@@ -66,7 +66,7 @@ async fn exchange(
     let tag = tag.and_then(|tag| tag.to_str().ok()).map(str::to_owned);
     let body = bounded(answer, daemon, size).await?;
     let node = daemon.node.clone();
-    // A page of megabytes takes its time.
+    // Parsing a page of megabytes takes long.
     let read = tokio::task::spawn_blocking(move || Page::read(&body, &node)).await;
     match read {
         Ok(Ok(page)) => Ok(Fetched::Page(page, tag)),
@@ -75,7 +75,7 @@ async fn exchange(
     }
 }
 
-/// The body, unpacked, of at most `size` bytes.
+/// Reads the decompressed body, of at most `size` bytes.
 async fn bounded(
     answer: reqwest::Response,
     daemon: &Daemon,

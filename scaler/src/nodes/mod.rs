@@ -1,11 +1,12 @@
-//! What nodes have: room, from the API server, and tensors, from their daemons.
+//! Resources of nodes from the API server, and their tensors from their daemons.
 //!
-//! **Flow.** [`Poller`] asks the daemon of each node for `/inventory/objects`, a bounded number at once, with the
-//! tag of what it has. What changed goes into one [`Inventory`](tetris_scaler_core::Inventory) at the end of a
-//! round.
+//! **Flow.** [`Poller`] fetches `/inventory/objects` from each node's daemon, with bounded
+//! concurrency and the tag of the last page. At the end of a round it applies the changes to one
+//! [`Inventory`](tetris_scaler_core::Inventory).
 //!
-//! **Guarantees.** Answers are bounded in size. A node whose daemon cannot be read for [`PollOptions::stale`], or
-//! that has none any more, has no tensors. A page of another node is refused.
+//! **Guarantees.** Answers are bounded in size. A node counts as having no tensors if it has no
+//! daemon, or if the poller could not read its page for [`PollOptions::stale`]. The page of another
+//! node is refused.
 
 mod error;
 mod fetch;

@@ -1,11 +1,11 @@
-//! `/inventory/objects` of a node's daemon.
+//! Page `/inventory/objects` of a node's daemon.
 
 use serde::Deserialize;
 use tetris_store_layout::ObjectId;
 
 use crate::resources::stored_object;
 
-/// The version of the page that is understood.
+/// Supported version of the page.
 const VERSION: u32 = 1;
 
 #[derive(Debug, Deserialize)]
@@ -26,7 +26,7 @@ struct Store {
     objects: Vec<ObjectText>,
 }
 
-/// An object as the page spells it.
+/// An object id in the page's encoding.
 #[derive(Debug)]
 struct ObjectText(ObjectId);
 
@@ -37,27 +37,31 @@ impl<'de> Deserialize<'de> for ObjectText {
     }
 }
 
-/// Room for tensors.
+/// Room for tensors on a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Room {
-    /// Of the store that has most, in bytes.
+    /// Capacity of the largest store, in bytes.
     pub capacity_bytes: u64,
-    /// Free in the store that has most free, in bytes. What its objects occupy that nobody needs counts as free: the daemon
-    /// frees nothing before a load needs the room, so a store is full most of the time.
+    /// Free bytes of the store with the most free bytes. Reclaimable objects count as free: the
+    /// daemon frees them only when a load needs the room, so a store is full most of the time.
     pub free_bytes: u64,
 }
 
-/// What a node has.
+/// Tensors of a node, and the room for more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
     /// Objects of its usable stores, by the ids of [`stored_object`].
     pub objects: Vec<ObjectId>,
-    /// Its room for tensors; `None` if its daemon does not say.
+    /// Room for tensors; `None` if the daemon does not report it.
     pub room: Option<Room>,
 }
 
 impl Page {
-    /// Reads the page of `node`. Stores that are not usable count as empty: what is said of them may be old.
+    /// Parses the page of `node`. Unusable stores count as empty, as their data may be old.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the page is malformed, of another version, or of another node.
     pub fn read(body: &[u8], node: &str) -> Result<Self, String> {
         let document: Document =
             serde_json::from_slice(body).map_err(|error| format!("the page: {error}"))?;

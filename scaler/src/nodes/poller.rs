@@ -1,4 +1,4 @@
-//! Rounds of questions to all daemons.
+//! Poller of the daemons' inventories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,16 +13,16 @@ use super::PollError;
 use super::fetch::{Daemon, Fetched, fetch};
 use super::page::{Page, Room};
 
-/// How daemons are asked.
+/// Limits on the polls of daemons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PollOptions {
-    /// How long one may take.
+    /// Timeout of one request.
     pub timeout: Duration,
-    /// The longest page, unpacked: 16 MiB are 240,000 objects.
+    /// Maximum size of a page after decompression: 16 MiB are 240,000 objects.
     pub max_bytes: usize,
-    /// How many are asked at once.
+    /// Maximum number of concurrent requests.
     pub concurrency: usize,
-    /// A node that could not be read for so long has no tensors.
+    /// Time without a successful read after which a node counts as having no tensors.
     pub stale: Duration,
 }
 
@@ -37,23 +37,23 @@ impl Default for PollOptions {
     }
 }
 
-/// What nodes have, as last read.
+/// Inventories of all nodes, as last read.
 #[derive(Debug, Clone, Default)]
 pub struct Inventories {
-    /// Which tensors.
+    /// Tensors of the nodes.
     pub inventory: Arc<Inventory>,
-    /// Room for more, by node.
+    /// Room for more tensors, by node.
     pub rooms: BTreeMap<String, Room>,
 }
 
-/// What is remembered of a node.
+/// Tag and time of a node's last page.
 #[derive(Debug)]
 struct Known {
     tag: Option<String>,
     read: Instant,
 }
 
-/// Asks daemons, and keeps what they say.
+/// Polls daemons and keeps their answers.
 #[derive(Debug)]
 pub struct Poller {
     client: Client,
@@ -63,7 +63,7 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// Nothing is known yet.
+    /// Creates a poller with an empty inventory.
     pub fn try_new(options: PollOptions, limits: InventoryLimits) -> Result<Self, reqwest::Error> {
         let client = Client::builder()
             .connect_timeout(options.timeout)
@@ -86,12 +86,12 @@ impl Poller {
         })
     }
 
-    /// Where the latest is found.
+    /// Returns a handle to the latest inventories.
     pub fn latest(&self) -> Arc<Mutex<Inventories>> {
         Arc::clone(&self.latest)
     }
 
-    /// Asks all daemons once. Says what went wrong, and whether anything changed.
+    /// Polls all daemons once. Returns true if an inventory changed, and the errors.
     pub async fn round(&mut self, daemons: &[Daemon]) -> (bool, Vec<PollError>) {
         let limits = (self.options.timeout, self.options.max_bytes);
         let questions = daemons.iter().map(|daemon| {
@@ -103,7 +103,7 @@ impl Poller {
                 (daemon.node.clone(), fetched)
             }
         });
-        // The futures borrow what is known; the answers do not.
+        // The futures borrow `self.known`; the answers do not.
         let questions: Vec<_> = questions.collect();
         let answers =
             futures::stream::iter(questions).buffer_unordered(self.options.concurrency.max(1));
@@ -140,7 +140,8 @@ impl Poller {
         (changed, errors)
     }
 
-    /// Nodes without a daemon, and those that could not be read for too long.
+    /// Removes and returns nodes without a daemon, and nodes without a successful read for too
+    /// long.
     fn forget(&mut self, daemons: &[Daemon], now: Instant) -> Vec<String> {
         let present: BTreeSet<&str> = daemons.iter().map(|one| one.node.as_str()).collect();
         let stale = self.options.stale;
@@ -167,8 +168,8 @@ impl Poller {
         }
         for (node, page) in pages {
             if let Err(full) = inventory.set_node(&node, &page.objects) {
-                tracing::warn!("{full}; what the node has now is not taken in");
-                // Asked for in full again: there may be room then.
+                tracing::warn!("{full}; the node's new inventory is ignored");
+                // Without the tag the next poll gets the full page; there may be room by then.
                 if let Some(known) = self.known.get_mut(&node) {
                     known.tag = None;
                 }

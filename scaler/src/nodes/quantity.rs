@@ -1,11 +1,11 @@
-//! Quantities, as Kubernetes writes them: `250m`, `1.5Gi`, `2e9`.
+//! Parser of Kubernetes quantities: `250m`, `1.5Gi`, `2e9`.
 
-/// CPU in millicores, rounded up; `None` for what is no quantity, negative ones among them.
+/// Parses CPU in millicores, rounded up; `None` if `text` is not a quantity or negative.
 pub fn millis(text: &str) -> Option<u64> {
     scaled(text, 1_000)
 }
 
-/// Memory in bytes, rounded up; `None` for what is no quantity, negative ones among them.
+/// Parses memory in bytes, rounded up; `None` if `text` is not a quantity or negative.
 pub fn bytes(text: &str) -> Option<u64> {
     scaled(text, 1)
 }
@@ -27,7 +27,7 @@ fn scaled(text: &str, scale: u128) -> Option<u64> {
     u64::try_from(product.div_ceil(divide)).ok()
 }
 
-/// What a suffix multiplies and divides by.
+/// Returns the multiplier and the divisor of a suffix.
 fn factor(suffix: &str) -> Option<(u128, u128)> {
     Some(match suffix {
         "" => (1, 1),

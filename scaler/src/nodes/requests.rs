@@ -1,4 +1,4 @@
-//! What a pod takes of its node.
+//! Resource requests of a pod.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,12 @@ use tetris_scaler_core::Resources;
 
 use super::quantity::{bytes, millis};
 
-/// As the scheduler counts: the sum of the containers and of those beside them that start first and stay, or what
-/// one that starts first needs, if that is more; and the pod's overhead. An error says which quantity is none.
+/// Returns the resources that the scheduler counts for a pod. That is the sum of the containers and
+/// sidecars, or the largest init container if it needs more; and the pod's overhead.
+///
+/// # Errors
+///
+/// Names the quantity that does not parse.
 pub fn requests(spec: &PodSpec) -> Result<Resources, String> {
     let mut sum = Resources::default();
     for one in &spec.containers {

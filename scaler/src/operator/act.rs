@@ -1,4 +1,4 @@
-//! Doing what was planned, as long as this replica leads.
+//! Execution of plans, while this replica leads.
 
 mod error;
 mod writes;
@@ -19,13 +19,13 @@ use crate::metrics::Metrics;
 use crate::state::Key;
 pub use error::ActError;
 
-/// How long one write may take. Nothing is begun with less of the lease left.
+/// Timeout of one write. No write begins with less of the lease left.
 const REQUEST: Duration = Duration::from_secs(5);
-/// Functions that are written for at once.
+/// Number of functions that are written concurrently.
 const AT_ONCE: usize = 8;
-/// After an error a function waits so long, doubled with each further one.
+/// Wait of a function after an error, doubled with each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait.
+/// Maximum wait.
 const MOST_WAIT: Duration = Duration::from_mins(2);
 
 /// Writes to the API server.
@@ -44,7 +44,7 @@ struct Waiting {
 }
 
 impl Actor {
-    /// Writes by `client` while `leadership` lasts.
+    /// Creates an actor that writes with `client` while `leadership` lasts.
     pub fn new(client: Client, leadership: Leadership, metrics: Arc<Metrics>) -> Self {
         let reporter = Reporter::from(labels::MANAGER);
         Self {
@@ -56,7 +56,8 @@ impl Actor {
         }
     }
 
-    /// Does all of `plan` that can be done now. What is left is planned again. Says how many functions failed.
+    /// Executes the due actions of `plan`; the rest is planned again. Returns the number of
+    /// functions that failed.
     pub async fn carry_out(&mut self, plan: &Plan) -> usize {
         let now = Instant::now();
         let present = |key: &Key| plan.functions.iter().any(|one| one.record.key == *key);
@@ -89,7 +90,7 @@ impl Actor {
         failed
     }
 
-    /// One after the other: what follows relies on what went before.
+    /// Executes the actions in order, as later ones rely on earlier ones.
     async fn function(&self, plan: &FunctionPlan) -> Result<(), ActError> {
         for action in &plan.actions {
             let done = self.within(self.act(plan, action)).await;
@@ -103,7 +104,7 @@ impl Actor {
         Ok(())
     }
 
-    /// A write that ends before somebody else may lead.
+    /// Runs a write that ends before another replica may lead.
     async fn within<T>(
         &self,
         write: impl Future<Output = Result<T, ActError>>,

@@ -18,7 +18,7 @@ pub struct Cache<V>(Arc<Mutex<Records<V>>>);
 #[derive(Debug)]
 struct Records<V> {
     current: Arc<BTreeMap<Key, Arc<V>>>,
-    /// What a list that is being read has so far.
+    /// Records so far of a list that is being read.
     listed: Option<BTreeMap<Key, Arc<V>>>,
     synced: bool,
 }
@@ -40,7 +40,7 @@ impl<V> Default for Cache<V> {
 }
 
 impl<V: PartialEq> Cache<V> {
-    /// All records now; `None` before the first list is complete.
+    /// Returns all records, or `None` before the first list is complete.
     pub fn all(&self) -> Option<Arc<BTreeMap<Key, Arc<V>>>> {
         let records = self.lock();
         records.synced.then(|| Arc::clone(&records.current))
@@ -72,7 +72,7 @@ impl<V: PartialEq> Cache<V> {
         }
     }
 
-    /// Takes in one event. Says whether that makes a difference.
+    /// Applies one event. Returns true if it changes a record.
     pub fn take_in<K: ResourceExt>(&self, event: Event<K>, read: impl Fn(K) -> Option<V>) -> bool {
         let key = |object: &K| Key::new(object.namespace().unwrap_or_default(), object.name_any());
         let mut records = self.lock();
@@ -113,7 +113,7 @@ impl<V: PartialEq> Records<V> {
         if self.current.get(&key).map(Arc::as_ref) == record.as_ref() {
             return false;
         }
-        // Copies only the map, and only while somebody still reads the last one.
+        // Copies only the map, and only while a reader still has the last one.
         let current = Arc::make_mut(&mut self.current);
         match record {
             Some(record) => drop(current.insert(key, Arc::new(record))),

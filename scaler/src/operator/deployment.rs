@@ -1,4 +1,4 @@
-//! The Deployment of a configuration.
+//! Deployment of a configuration.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,27 @@ use super::template::{Template, list};
 use crate::labels;
 use crate::resources::InferenceFunction;
 
-/// The most nodes that a template prefers.
+/// Maximum number of preferred nodes in a template.
 const MAX_PREFERRED: usize = 20;
 
-/// What is applied.
+/// Properties of a Deployment.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// The function.
     pub record: &'a FunctionRecord,
-    /// The same with its profile.
+    /// The function with its profile.
     pub prepared: &'a Prepared,
-    /// The configuration's name.
+    /// Name of the configuration.
     pub configuration: &'a str,
-    /// Its template.
+    /// Pod template of the configuration.
     pub template: &'a Template,
-    /// Preferred nodes, with their weights.
+    /// Preferred nodes by hostname, with their weights.
     pub preferred: &'a BTreeMap<String, u32>,
-    /// Instances.
+    /// Number of instances.
     pub replicas: u32,
 }
 
-/// The object to apply. With `present`, only if that has not been written meanwhile.
+/// Returns the object to apply. With `present`, it applies only if that version is current.
 pub fn deployment(wanted: &Wanted<'_>, present: Option<&DeploymentRecord>) -> Value {
     let function = &wanted.prepared.function;
     let marks = json!({
@@ -74,8 +74,8 @@ pub fn deployment(wanted: &Wanted<'_>, present: Option<&DeploymentRecord>) -> Va
     object
 }
 
-/// The weights of the nodes that a decision prefers, by the label that the scheduler goes by: up to 49 for what
-/// a node has, and 50 more where the plan puts an instance.
+/// Returns the weights of the preferred nodes by hostname, the label that affinity uses: up to 50
+/// by score, and 50 more for nodes where the plan puts an instance.
 pub fn weights(preferred: &[Preference], hostnames: &[String]) -> BTreeMap<String, u32> {
     let first = preferred.iter().take(MAX_PREFERRED);
     let weighed = first.filter_map(|one| {

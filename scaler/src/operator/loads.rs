@@ -1,4 +1,4 @@
-//! The loads of functions, and their peaks.
+//! Loads of functions, and their peaks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +13,10 @@ use crate::metrics::Metrics;
 use crate::resources::{CheckedFunction, LoadSource};
 use crate::state::Key;
 
-/// Functions that are asked about at once.
+/// Number of functions that are queried concurrently.
 const AT_ONCE: usize = 16;
 
-/// The loads of all functions. Clones share them.
+/// Loads of all functions. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Loads {
     all: Arc<Mutex<BTreeMap<Key, Measured>>>,
@@ -32,19 +32,19 @@ struct Measured {
     reading: Reading,
 }
 
-/// What is known of a function's load.
+/// Last reading of a function's load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
-    /// Its load.
+    /// Load of the function.
     pub load: Result<Rate, LoadError>,
-    /// The loads of its instances, by pod.
+    /// Loads of its instances, by pod.
     pub pods: Arc<BTreeMap<String, Rate>>,
-    /// The largest load of a whole window.
+    /// Largest load of a whole window.
     pub peak: Option<Rate>,
 }
 
 impl Loads {
-    /// Nothing is known yet. Windows that are shorter than `least_window` are taken for as long as that.
+    /// Creates an empty record. A window shorter than `least_window` is extended to that.
     pub fn new(least_window: Duration) -> Self {
         Self {
             all: Arc::default(),
@@ -52,7 +52,7 @@ impl Loads {
         }
     }
 
-    /// Asks for the loads of all `functions` once. `clock` is a time in milliseconds that never goes back.
+    /// Queries the loads of all `functions` once. `clock` returns monotonic milliseconds.
     pub async fn round(
         &self,
         functions: &BTreeMap<Key, Arc<FunctionRecord>>,
@@ -76,7 +76,7 @@ impl Loads {
         self.lock().retain(|key, _| functions.contains_key(key));
     }
 
-    /// Takes in what was measured at `at_ms`.
+    /// Records a measurement at `at_ms`.
     pub fn measured(
         &self,
         record: &FunctionRecord,
@@ -96,7 +96,7 @@ impl Loads {
         if let (Ok(load), Some(peak)) = (&load, &mut peak)
             && let Err(error) = peak.measured(at_ms, *load)
         {
-            tracing::warn!(function = %record.key, "{error}; it does not count");
+            tracing::warn!(function = %record.key, "{error}; the measurement is ignored");
         }
         let one = Measured {
             uid: record.uid.clone(),
@@ -112,7 +112,7 @@ impl Loads {
         all.insert(record.key.clone(), one);
     }
 
-    /// What is known at `now_ms`. What is older than `stale_ms` is not.
+    /// Returns the reading at `now_ms`. A reading older than `stale_ms` is unknown.
     pub fn of(&self, record: &FunctionRecord, now_ms: u64, stale_ms: u64) -> Reading {
         let all = self.lock();
         let known = all.get(&record.key).filter(|one| one.uid == record.uid);
@@ -139,7 +139,7 @@ impl Loads {
     }
 }
 
-/// A load that need not be asked for.
+/// Returns a load that needs no query.
 fn at_once(record: &FunctionRecord) -> Option<Rate> {
     match record.function.as_ref().ok()?.load {
         LoadSource::Static(rate) => Some(rate),
@@ -165,7 +165,7 @@ async fn read(function: &CheckedFunction, prometheus: Option<&Prometheus>) -> An
     };
     let (load, pods) = tokio::join!(prometheus.load(&queries.query), pods);
     let pods = pods.unwrap_or_else(|error| {
-        // Without it the order of releases is another; nothing else depends on it.
+        // This only affects the order of releases.
         tracing::warn!(function = function.name, "perPodQuery: {error}");
         BTreeMap::new()
     });

@@ -1,4 +1,4 @@
-//! What is remembered from pass to pass: how long functions have been steady, and when they were reported on.
+//! Memory between passes: steady times of functions, and times of their reports.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use tetris_scaler_core::{FunctionDecision, Outcome, Rate};
 use super::plan::{Action, FunctionPlan};
 use crate::state::Key;
 
-/// Statuses are written so often if only numbers in them changed.
+/// Minimum interval between statuses that only differ in numbers.
 const REFRESH_MS: u64 = 30_000;
-/// So often is replacing tried for about the same load, each time after twice the wait. The scheduler places pods
-/// where it likes: a plan that it does not follow would be made again for ever.
+/// Maximum number of consolidations for about the same load, each after twice the wait. The
+/// scheduler may place pods elsewhere, and the same plan would be made again and again.
 const MOST_TRIES: u32 = 3;
-/// Replacements have so long to become ready.
+/// Time that replacements have to become ready.
 const PATIENCE_MS: u64 = 15 * 60_000;
 
-/// What is remembered of all functions. Lost with the process: then all of it begins anew.
+/// Memory of all functions. It is lost with the process, and then starts over.
 #[derive(Debug, Clone)]
 pub struct Memory {
     consolidate_after_ms: Option<u64>,
@@ -28,13 +28,14 @@ struct Remembered {
     retiring_since_ms: Option<u64>,
     not_before_ms: u64,
     tries: u32,
-    /// The load that it was tried for, with its headroom.
+    /// Load of the last consolidation, with its headroom.
     tried_for: Option<Rate>,
     reported_ms: Option<u64>,
 }
 
 impl Memory {
-    /// Instances of functions that were steady for so long may be replaced to save memory; never without it.
+    /// Creates an empty memory. Functions that were steady for `consolidate_after_ms` may replace
+    /// instances to save memory; without it, none may.
     pub const fn new(consolidate_after_ms: Option<u64>) -> Self {
         Self {
             consolidate_after_ms,
@@ -42,7 +43,7 @@ impl Memory {
         }
     }
 
-    /// Whether instances of `function` may be replaced.
+    /// Returns true if instances of `function` may be replaced.
     pub fn may_consolidate(&self, function: &Key, now_ms: u64) -> bool {
         let (Some(after), Some(one)) = (self.consolidate_after_ms, self.functions.get(function))
         else {
@@ -55,21 +56,21 @@ impl Memory {
         underway || (steady && now_ms >= one.not_before_ms && one.tries < MOST_TRIES)
     }
 
-    /// Whether its replacements had their time.
+    /// Returns true if its replacements had enough time.
     pub fn gives_up(&self, function: &Key, now_ms: u64) -> bool {
         let one = self.functions.get(function);
         let since = one.and_then(|one| one.retiring_since_ms);
         since.is_some_and(|since| now_ms.saturating_sub(since) >= PATIENCE_MS)
     }
 
-    /// Whether its status may be written for its numbers.
+    /// Returns true if its status may be written only for its numbers.
     pub fn may_report(&self, function: &Key, now_ms: u64) -> bool {
         let one = self.functions.get(function);
         let last = one.and_then(|one| one.reported_ms);
         last.is_none_or(|last| now_ms.saturating_sub(last) >= REFRESH_MS)
     }
 
-    /// Takes in what was planned, for functions that still are.
+    /// Records a plan, for functions that still exist.
     pub fn planned(&mut self, plans: &[FunctionPlan], now_ms: u64) {
         let mut rest = std::mem::take(&mut self.functions);
         for plan in plans {
@@ -118,7 +119,7 @@ impl Memory {
     }
 }
 
-/// By more than a quarter.
+/// Returns true if the load changed by more than a quarter.
 fn differs(before: Rate, now: Rate) -> bool {
     let (before, now) = (before.micro_rps(), now.micro_rps());
     before.abs_diff(now) > before / 4

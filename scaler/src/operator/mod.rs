@@ -1,20 +1,23 @@
-//! The operator: observes the cluster, plans, and acts.
+//! Operator: observes the cluster, plans, and acts.
 //!
-//! **Flow.** Watches keep [`cache::Cache`]s of functions, profiles, Deployments, pods and nodes; daemons of nodes are
-//! asked for their tensors, and Prometheus for loads. A pass makes one [`observed::Observed`] of that;
-//! [`plan::reconcile`], which is pure, says what is to be done; [`act::Actor`] does it, if this replica leads.
-//! Every replica plans, so that each can serve what was decided.
+//! **Flow.** Watches keep [`cache::Cache`]s of functions, profiles, Deployments, pods and nodes. A
+//! poller reads the nodes' tensors from their daemons, and [`loads`] reads the loads from
+//! Prometheus. A pass combines these in one [`observed::Observed`]. The pure function
+//! [`plan::reconcile`] plans the actions, and [`act::Actor`] executes them if this replica leads.
+//! Every replica plans, so that each can serve the decisions.
 //!
-//! **Guarantees.** All state is in the cluster: resources, Deployments, and marks of pods. What is remembered beside
-//! that (loads of a window, steadiness) makes a new leader more careful, never less. Writes name the version of
-//! what they follow from. One function's error is its own.
+//! **Guarantees.** All state is in the cluster: resources, Deployments, and marks of pods. The
+//! operator also remembers the loads of a window and steady times; without these, a new leader is
+//! more careful, never less. Writes name the version that they are based on. An error of one
+//! function does not affect others.
 //!
-//! **No finalizer.** What a function makes is its Deployments, which it owns: the garbage collector deletes them with
-//! it. Marks go with their pods. Decisions for other autoscalers are published from memory, and end with the next
-//! pass. A finalizer would have nothing to do but to block deletion when the operator is gone.
+//! **No finalizer.** A function owns its Deployments, and the garbage collector deletes them with
+//! it. Marks disappear with their pods. Decisions for other autoscalers are published from memory,
+//! and end with the next pass. A finalizer would have no work, and would block deletion without an
+//! operator.
 //!
-//! **Caveats.** The scheduler places pods: preferences are wishes. Whether pods tolerate taints, or select
-//! nodes, is not looked at.
+//! **Caveats.** The scheduler places pods: preferences are not binding. The operator ignores the
+//! pods' tolerations and node selectors.
 
 pub mod act;
 pub mod cache;

@@ -1,7 +1,7 @@
-//! What the operator calls things.
+//! Names of the operator's objects.
 
-/// The Deployment of a function's configuration. No two have the same: a configuration's name has no part
-/// that could belong to a function's.
+/// Returns the name of the Deployment for a function's configuration. Names are unique: their last
+/// three parts are always the configuration's.
 pub fn deployment_name(function: &str, configuration: &str) -> String {
     format!("{function}-{configuration}")
 }

@@ -1,4 +1,4 @@
-//! All that one pass looks at.
+//! Input of one pass.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::state::Key;
 /// Records by namespace and name.
 pub type Records<V> = Arc<BTreeMap<Key, Arc<V>>>;
 
-/// All that one pass looks at.
+/// Input of one pass.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
-    /// The functions, by namespace and name.
+    /// Functions, by namespace and name.
     pub functions: Vec<FunctionInput>,
     /// Deployments with the labels of functions.
     pub deployments: Records<DeploymentRecord>,
@@ -25,29 +25,29 @@ pub struct Observed {
     pub pods: Records<PodRecord>,
     /// All nodes.
     pub nodes: Records<NodeRecord>,
-    /// Which tensors they have.
+    /// Tensors of the nodes.
     pub inventory: Arc<Inventory>,
-    /// Their room for more.
+    /// Room for more tensors, by node.
     pub rooms: BTreeMap<String, Room>,
 }
 
-/// A function, and what is known of it beside its resource.
+/// A function with its current observations.
 #[derive(Debug, Clone)]
 pub struct FunctionInput {
-    /// Its resource.
+    /// Record of the resource.
     pub record: Arc<FunctionRecord>,
-    /// The same with its profile.
+    /// The function with its profile.
     pub prepared: Result<Arc<Prepared>, Unprepared>,
-    /// Its load now.
+    /// Current load.
     pub load: Result<Rate, LoadError>,
-    /// The loads of its instances, by pod.
+    /// Loads of its instances, by pod.
     pub pod_loads: Arc<BTreeMap<String, Rate>>,
-    /// The largest load of a whole window.
+    /// Largest load of a whole window.
     pub peak: Option<Rate>,
-    /// Whether instances may be replaced to save memory.
+    /// True if instances may be replaced to save memory.
     pub consolidate: bool,
-    /// Whether replacing has taken too long, and is given up.
+    /// True if a replacement has taken too long and is abandoned.
     pub give_up_retiring: bool,
-    /// Whether its status may be written only because numbers in it changed.
+    /// True if the status may be written only because its numbers changed.
     pub refresh_status: bool,
 }

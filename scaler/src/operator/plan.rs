@@ -1,4 +1,4 @@
-//! From what was observed to what is to be done: pure, without a clock.
+//! Plan of a pass: from observations to actions, pure and without a clock.
 
 mod external;
 mod instances;
@@ -16,88 +16,88 @@ use super::view::Assembled;
 use crate::resources::{FieldProblem, InferenceFunctionStatus, Scaling};
 use crate::state::{FunctionState, Key, Snapshot};
 
-/// The most writes for one function in one pass. What is left is planned again in the next.
+/// Maximum number of writes for one function in one pass. The next pass plans the rest.
 pub const MAX_ACTIONS: usize = 100;
 
-/// One thing to do.
+/// An action of the operator.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Mark a pod. `None` leaves a mark as it is.
+    /// Marks a pod. `None` leaves a mark unchanged.
     Mark {
-        /// The pod.
+        /// Key of the pod.
         pod: Key,
-        /// Whether it is being replaced.
+        /// True if the pod is being replaced.
         retiring: Option<bool>,
-        /// Its deletion cost.
+        /// Deletion cost of the pod.
         cost: Option<i32>,
     },
-    /// Apply a Deployment that is there, unless it was written meanwhile; or make one that is not.
+    /// Applies an existing Deployment unless it has changed, or creates a new one.
     Apply {
-        /// Its namespace and name.
+        /// Namespace and name of the Deployment.
         key: Key,
-        /// Whether it was there.
+        /// True if it existed.
         is_present: bool,
-        /// The object.
+        /// The object to apply.
         object: Value,
     },
-    /// Change only the number of instances, of a configuration that is not known any more.
+    /// Changes only the number of instances, for a configuration outside the profile.
     Scale {
-        /// The Deployment.
+        /// Key of the Deployment.
         key: Key,
-        /// As it was.
+        /// Its observed version.
         version: String,
-        /// How many instances.
+        /// Number of instances.
         replicas: u32,
     },
-    /// Delete a Deployment that has no pods, unless it was written meanwhile.
+    /// Deletes a Deployment without pods, unless it has changed.
     Delete {
-        /// The Deployment.
+        /// Key of the Deployment.
         key: Key,
-        /// Which of that name.
+        /// Its uid.
         uid: String,
-        /// As it was.
+        /// Its observed version.
         version: String,
     },
-    /// Tell people.
+    /// Publishes an event.
     Event {
-        /// Whether something is wrong.
+        /// True for a warning.
         is_warning: bool,
-        /// Why, in one word.
+        /// The reason, in one word.
         reason: String,
-        /// Why, in a sentence.
+        /// The reason, in a sentence.
         note: String,
     },
-    /// Report.
+    /// Writes the status.
     Status(Box<InferenceFunctionStatus>),
 }
 
-/// What is to be done for one function, one after the other, until something fails.
+/// Actions for one function, in order, until one fails.
 #[derive(Debug, Clone)]
 pub struct FunctionPlan {
     /// The function.
     pub record: Arc<super::records::FunctionRecord>,
-    /// What is to be done.
+    /// Actions in order.
     pub actions: Vec<Action>,
-    /// What was decided, if it could be.
+    /// State with the decision, if there is one.
     pub state: Option<Arc<FunctionState>>,
 }
 
-/// What is to be done, and what readers are told.
+/// Actions, and the snapshot for readers.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    /// By function.
+    /// Plans by function.
     pub functions: Vec<FunctionPlan>,
-    /// What was decided.
+    /// Snapshot of the decisions.
     pub snapshot: Snapshot,
 }
 
-/// What is to be done about what was observed at `now_ms`, milliseconds since the epoch.
+/// Plans the actions for the observations at `now_ms`, milliseconds since the epoch.
 ///
-/// **Guarantees.** The same for the same input. Once it is carried out and seen, and the loads stay, nothing is left
-/// to do. Numbers of instances are absolute, and go with the version of the Deployment that they follow from: an
-/// old view writes nothing. A function that cannot be decided on keeps what it has. No template changes because
-/// nodes or tensors did.
+/// **Guarantees.** The plan depends only on the input. After its execution, with the same loads, no
+/// actions are left. Numbers of instances are absolute, and tied to the observed version of the
+/// Deployment: an outdated view writes nothing. A function without a decision keeps its instances.
+/// Changes of nodes or tensors change no template.
 pub fn reconcile(observed: &Observed, settings: &Settings, now_ms: u64) -> Plan {
     let assembled = Assembled::new(observed);
     let view = View {
@@ -146,7 +146,7 @@ fn function_plan(
         state: None,
     };
     if input.record.is_deleting {
-        // What it owns goes with it, and nothing else is kept of it.
+        // The garbage collector deletes its Deployments, and there is no other state.
         return plan;
     }
     let scene = Scene::new(observed, assembled, input, decision);
@@ -169,7 +169,7 @@ fn function_plan(
     plan
 }
 
-/// A function that was decided on, and all that its actions follow from.
+/// A function with its decision and all input of its actions.
 struct Scene<'a> {
     observed: &'a Observed,
     assembled: &'a Assembled,
@@ -204,7 +204,8 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Marks first: a Deployment that shrinks goes by them. Nothing for a function that others scale.
+    /// Returns the actions, marks first, as a shrinking Deployment uses them. Returns none for a
+    /// function that another autoscaler scales.
     fn actions(&self) -> Result<Vec<Action>, FieldProblem> {
         if self.prepared.function.scaling == Scaling::External {
             return Ok(Vec::new());

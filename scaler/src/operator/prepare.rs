@@ -1,4 +1,4 @@
-//! Functions and their profiles as the core takes them.
+//! Functions with their profiles, as input of the core.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,39 +13,43 @@ use crate::state::Key;
 /// A function that can be decided on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prepared {
-    /// What its resource says.
+    /// The validated function.
     pub function: Arc<CheckedFunction>,
-    /// What the core takes.
+    /// Input of the core.
     pub model: Arc<Model>,
-    /// The profile's configurations, by index.
+    /// Configurations of the profile, by index.
     pub measured: Vec<MeasuredConfiguration>,
-    /// Their names.
+    /// Names of the configurations, by index.
     pub names: Arc<[String]>,
 }
 
-/// Why a function cannot be decided on. What it has stays as it is.
+/// The reason a function cannot be decided on. Its instances stay unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Unprepared {
-    /// A field of it is wrong.
+    /// An invalid field of the function.
     #[error(transparent)]
     Field(#[from] FieldProblem),
-    /// Its profile is not there.
+    /// A missing profile.
     #[error(
-        "`spec.profile`: found no ModelProfile {0:?} in the namespace; make it with `tetris-scaler profile`"
+        "`spec.profile`: found no ModelProfile {0:?} in the namespace; create it with `tetris-scaler profile`"
     )]
     NoProfile(String),
-    /// A field of its profile is wrong.
+    /// An invalid field of the profile.
     #[error("ModelProfile {profile:?}: {problem}")]
     Profile {
-        /// The profile's name.
+        /// Name of the profile.
         profile: String,
-        /// What is wrong with it.
+        /// The invalid field.
         problem: FieldProblem,
     },
 }
 
-/// `function` with its `profile`.
+/// Combines `function` with its `profile`.
+///
+/// # Errors
+///
+/// The invalid field of the function or of the profile.
 pub fn prepare(
     function: &Arc<CheckedFunction>,
     profile: &CheckedProfile,
@@ -54,7 +58,7 @@ pub fn prepare(
         profile: function.profile.clone(),
         problem,
     };
-    // The names are the function's; all else is the profile's.
+    // Errors of names belong to the function, all others to the profile.
     profile.select(function.percentile, &function.configurations)?;
     let selected = profile
         .select(function.percentile, &[])
@@ -83,12 +87,17 @@ pub fn prepare(
 
 type Version = (String, i64, Option<(String, i64)>);
 
-/// Functions that were prepared, kept until they or their profiles change: a model has thousands of objects.
+/// Prepared functions, cached until they or their profiles change, as a model has thousands of
+/// objects.
 #[derive(Debug, Default)]
 pub struct Preparations(BTreeMap<Key, (Version, Result<Arc<Prepared>, Unprepared>)>);
 
 impl Preparations {
-    /// `record` with the profile of `profiles` that it names.
+    /// Returns `record` with its profile out of `profiles`.
+    ///
+    /// # Errors
+    ///
+    /// The reason the function cannot be decided on.
     pub fn get(
         &mut self,
         record: &FunctionRecord,
@@ -110,7 +119,7 @@ impl Preparations {
         prepared
     }
 
-    /// Forgets functions that are not among `present`.
+    /// Removes functions that are not among `present`.
     pub fn keep<T>(&mut self, present: &BTreeMap<Key, T>) {
         self.0.retain(|key, _| present.contains_key(key));
     }

@@ -1,5 +1,4 @@
-//! What is kept of the API server's objects: no more than decisions need, so that memory is bounded by their
-//! number.
+//! Records of the API server's objects, reduced to the fields that decisions need, to bound memory.
 
 mod custom;
 mod deployment;

@@ -1,4 +1,4 @@
-//! What people are told of a function: conditions, numbers and events.
+//! Reports on a function: conditions, numbers and events.
 
 mod conditions;
 mod events;
@@ -14,23 +14,23 @@ use crate::resources::{Condition, ConfigurationStatus, FieldProblem, InferenceFu
 pub(crate) use conditions::infeasible;
 use conditions::{Said, conditions};
 
-/// What a report is made of.
+/// Input of a report.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// The function.
     pub input: &'a FunctionInput,
-    /// What was decided, if it could be.
+    /// The decision, if there is one.
     pub decision: Option<&'a FunctionDecision>,
-    /// Ready instances by configuration.
+    /// Number of ready instances, by configuration.
     pub ready: &'a BTreeMap<String, u32>,
-    /// Why what was decided cannot be carried out.
+    /// The reason the decision cannot be executed.
     pub problem: Option<&'a FieldProblem>,
-    /// Now, in milliseconds since the epoch.
+    /// Current time, in milliseconds since the epoch.
     pub now_ms: u64,
 }
 
-/// A status to write, if it says something else than the last, and events about what became different. Numbers that
-/// change all the time are written only now and then.
+/// Returns the status to write, if it differs from the last one, and events about changes. Changes
+/// of only the numbers are written at intervals.
 pub fn report(facts: &Facts<'_>) -> Vec<Action> {
     let before = &facts.input.record.status;
     let now = status(facts);
@@ -87,7 +87,7 @@ fn configurations(facts: &Facts<'_>) -> Vec<ConfigurationStatus> {
             }
         }
     } else {
-        // Nothing is decided, so what was asked for last still is.
+        // Without a decision, the last requested numbers still hold.
         for last in &facts.input.record.status.configurations {
             let entry = all
                 .entry(last.name.clone())
@@ -98,7 +98,7 @@ fn configurations(facts: &Facts<'_>) -> Vec<ConfigurationStatus> {
     all.into_values().collect()
 }
 
-/// A condition, with the time of its last change.
+/// Returns a condition, with the time of its last change.
 fn condition(facts: &Facts<'_>, said: Said) -> Condition {
     let before = &facts.input.record.status.conditions;
     let last = before.iter().find(|last| last.r#type == said.what);
@@ -118,7 +118,7 @@ fn condition(facts: &Facts<'_>, said: Said) -> Condition {
     }
 }
 
-/// Three digits: the fourth changes all the time.
+/// Formats a load with three digits, as the fourth changes all the time.
 fn short(load: Rate) -> String {
     let micro = load.micro_rps();
     let digits = micro.checked_ilog10().unwrap_or(0).saturating_sub(2);
@@ -128,7 +128,7 @@ fn short(load: Rate) -> String {
     text.trim_end_matches(" requests/s").to_owned()
 }
 
-/// What is the same as long as nothing happens.
+/// Returns the part of a status that changes only with events.
 fn without_numbers(status: &InferenceFunctionStatus) -> InferenceFunctionStatus {
     let mut rest = status.clone();
     rest.load = None;

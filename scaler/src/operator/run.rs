@@ -1,4 +1,4 @@
-//! Passes, one after the other.
+//! Loop of passes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,61 +25,62 @@ use crate::metrics::Metrics;
 use crate::nodes::{Daemon, Inventories, Poller};
 use crate::state::{Key, Snapshot};
 
-/// The port of daemons.
+/// Port of daemons.
 const DAEMON_PORT: u16 = 9460;
-/// Between two passes lies at least so much.
+/// Minimum time between two passes.
 const LEAST: Duration = Duration::from_secs(1);
-/// How often it is looked whether lists are complete.
+/// Interval of checks for complete lists.
 const SYNC: Duration = Duration::from_millis(100);
-/// The first pass waits so long for the first answers of daemons and of Prometheus.
+/// Maximum wait of the first pass for the first answers of daemons and of Prometheus.
 const FIRST_ANSWERS: Duration = Duration::from_secs(15);
-/// A window is at least so many intervals: measurements that are a window apart say nothing of the load between them.
+/// Minimum length of a window in intervals: two measurements a window apart say nothing about the
+/// load in between.
 const LEAST_WINDOW: u32 = 3;
 
-/// How passes are made.
+/// Timing and settings of passes.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Loads are asked for, and passes made, so often.
+    /// Interval of load queries, and maximum interval of passes.
     pub interval: Duration,
-    /// Daemons are asked so often.
+    /// Interval of polls of the daemons.
     pub poll: Duration,
-    /// The namespace of the daemons.
+    /// Namespace of the daemons.
     pub daemons: String,
-    /// Instances of functions that were steady for so long may be replaced; never without it.
+    /// Steady time after which instances may be replaced; `None` for never.
     pub consolidate_after: Option<Duration>,
-    /// How plans are made.
+    /// Settings of plans.
     pub settings: Settings,
 }
 
-/// What the operator is made of.
+/// Parts of the operator.
 pub struct Operator {
-    /// How passes are made.
+    /// Timing and settings.
     pub options: Options,
-    /// The API server.
+    /// Client of the API server.
     pub client: Client,
-    /// Whether this replica acts.
+    /// Leadership of this replica.
     pub leadership: Leadership,
-    /// What it counts.
+    /// Metrics of the scaler.
     pub metrics: Arc<Metrics>,
-    /// Where decisions are published.
+    /// Channel for snapshots of decisions.
     pub published: watch::Sender<Arc<Snapshot>>,
-    /// Set once the first pass is made.
+    /// Set after the first pass.
     pub ready: Arc<AtomicBool>,
-    /// Where loads are asked for.
+    /// Source of loads.
     pub prometheus: Option<Prometheus>,
 }
 
-/// What tasks share.
+/// State shared by the tasks.
 struct Shared {
     watches: Watches,
     loads: Loads,
     inventories: Arc<Mutex<Inventories>>,
     changed: Notify,
-    /// A function was seen whose load has not been asked for.
+    /// Notified when a function has no load query yet.
     unasked: Notify,
-    /// Whether loads have been asked for.
+    /// True once loads have been queried.
     measured: AtomicBool,
-    /// Whether daemons have been asked.
+    /// True once daemons have been polled.
     polled: AtomicBool,
     started: Instant,
 }
@@ -98,21 +99,21 @@ impl Shared {
         }
     }
 
-    /// Whether what passes go by has been asked for, or for too long. A pass without it would report what is not so,
-    /// and put instances where their tensors are not.
+    /// Returns true once the inputs of a pass are complete, or after a timeout. An earlier pass
+    /// would report wrong states, and place instances away from their tensors.
     fn may_begin(&self) -> bool {
         let asked = |what: &AtomicBool| what.load(Ordering::Relaxed);
         (asked(&self.measured) && asked(&self.polled)) || self.started.elapsed() >= FIRST_ANSWERS
     }
 
-    /// Milliseconds that never go back.
+    /// Returns monotonic milliseconds.
     fn clock(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
 impl Operator {
-    /// Runs until `stop` is done; a pass that has begun is finished.
+    /// Runs until `stop` completes, and finishes the current pass.
     pub async fn run(self, mut poller: Poller, stop: impl Future<Output = ()>) {
         let shared = Shared::new(&self.options, &poller);
         let stopping = AtomicBool::new(false);
@@ -154,7 +155,7 @@ impl Operator {
         }
     }
 
-    /// One of each node, should two be there while they change.
+    /// Returns one daemon per node, even if two exist during an update.
     fn daemons(&self, pods: &BTreeMap<Key, Arc<PodRecord>>) -> Vec<Daemon> {
         let of = |pod: &Arc<PodRecord>| {
             let address = pod
@@ -202,7 +203,7 @@ impl Operator {
             if !stopping.load(Ordering::Relaxed) {
                 sleep(LEAST).await;
             }
-            // Without a change a pass is made all the same: time makes a difference.
+            // A pass follows even without a change, as decisions depend on time.
             drop(timeout(self.options.interval, shared.changed.notified()).await);
         }
     }
@@ -228,7 +229,7 @@ impl Operator {
         }
     }
 
-    /// What is seen now; nothing before all lists are complete.
+    /// Returns the current observations, or `None` before all lists are complete.
     fn observe(
         &self,
         shared: &Shared,
@@ -259,7 +260,7 @@ impl Operator {
         })
     }
 
-    /// A function, and what is known of it now.
+    /// Returns a function with its current observations.
     fn input(
         &self,
         shared: &Shared,
@@ -287,7 +288,7 @@ impl Operator {
     }
 }
 
-/// Up to a fifth less, so that many do not ask at once.
+/// Returns up to a fifth less, so that replicas do not act in step.
 fn jittered(span: Duration) -> Duration {
     span.mul_f64(rand::random_range(0.8..1.0))
 }

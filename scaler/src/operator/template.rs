@@ -1,4 +1,4 @@
-//! The pods of a configuration.
+//! Pod template of a configuration.
 
 use serde_json::{Map, Value, json};
 use tetris_store_layout::Digest;
@@ -8,26 +8,31 @@ use crate::labels;
 use crate::nodes::{bytes, millis};
 use crate::resources::{FieldProblem, MeasuredConfiguration};
 
-/// Where containers find the store.
+/// Mount path of the store in containers.
 const MOUNT_PATH: &str = "/run/tetris/store";
-/// The CSI driver that gives it.
+/// CSI driver of the store.
 const DRIVER: &str = "csi.tetris.dev";
-/// The volume's name.
+/// Name of the store's volume.
 const VOLUME: &str = "tetris-store";
-/// How much it counts that instances are on different nodes, of 100.
+/// Weight of spreading instances over nodes, out of 100.
 const SPREAD_WEIGHT: u32 = 10;
 
-/// A template without preferred nodes, and a hash of it.
+/// A pod template without preferred nodes, and its hash.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
-    /// The template.
+    /// The pod template.
     pub pods: Value,
-    /// Changes with it.
+    /// Hash of the template.
     pub hash: String,
 }
 
-/// The function's template with what the configuration `index` needs: labels, environment, requests, the store's
-/// volume, and a term that spreads instances. A limit of memory is added where there is none.
+/// Returns the function's template with the needs of the configuration `index`: labels,
+/// environment, requests, the store's volume, and a term that spreads instances. Adds a memory
+/// limit if there is none.
+///
+/// # Errors
+///
+/// Fails if a limit is below the needs of the configuration.
 pub fn template(prepared: &Prepared, index: usize) -> Result<Template, FieldProblem> {
     let function = &prepared.function;
     let measured = prepared.measured.get(index);
@@ -101,7 +106,7 @@ fn set_resources(
     Ok(())
 }
 
-/// The API server takes no limit below the request, and would say so of each pod.
+/// Checks a limit. The API server would refuse each pod with a limit below its request.
 fn check_limit(
     limit: &Value,
     least: u64,
@@ -115,7 +120,7 @@ fn check_limit(
         Some(found) if found >= least => Ok(()),
         _ => {
             let problem = format!(
-                "found {text:?}, expected at least what the configuration needs, {least}; raise it, or leave it out"
+                "found {text:?}, expected at least {least}, the need of the configuration; raise it, or leave it out"
             );
             Err(FieldProblem::new(field, problem))
         }
@@ -150,7 +155,7 @@ fn add_volume(pods: &mut Value, store: Option<&str>) {
     volumes.push(json!({"name": VOLUME, "csi": csi}));
 }
 
-/// A mount that was added goes by the name of the volume that the template has.
+/// Renames the added mount to the template's own volume.
 fn rename_mount(pods: &mut Value) {
     let volumes = list(pods, &["spec"], "volumes");
     let is_used =
@@ -192,7 +197,7 @@ fn add_spread(pods: &mut Value, function: &str) {
     }));
 }
 
-/// The object at `path`; whatever else is there gives way.
+/// Returns the object at `path`, and replaces any other value there.
 pub(super) fn object<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
     let mut at = value;
     for name in path {
@@ -211,7 +216,7 @@ fn as_object(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// The list `name` of the object at `path`; whatever else is there gives way.
+/// Returns the list `name` of the object at `path`, and replaces any other value there.
 pub(super) fn list<'a>(value: &'a mut Value, path: &[&str], name: &str) -> &'a mut Vec<Value> {
     let slot = object(value, path).entry(name).or_insert_with(|| json!([]));
     if !slot.is_array() {

@@ -1,4 +1,4 @@
-//! What was observed, as the core takes it.
+//! Observations as input of the core.
 
 use std::collections::BTreeMap;
 
@@ -11,42 +11,42 @@ use super::records::{DeploymentRecord, Instance, PodRecord};
 use crate::resources::Scaling;
 use crate::state::Key;
 
-/// What the core decides on, and whose the indices are.
+/// Input of a decision, with the sources of its indices.
 #[derive(Debug, Default)]
 pub struct Assembled {
-    /// The functions that can be decided on.
+    /// Functions that can be decided on.
     pub functions: Vec<FunctionView>,
-    /// For each of them, its index among those observed.
+    /// Indices of the functions among the observed ones.
     pub inputs: Vec<usize>,
-    /// Their instances.
+    /// Instances of the functions.
     pub instances: Vec<InstanceView>,
-    /// For each of them, what it is.
+    /// Sources of the instances.
     pub sources: Vec<Source>,
     /// The nodes.
     pub nodes: Vec<NodeView>,
-    /// What preferences name them by.
+    /// Hostnames of the nodes, which preferences refer to.
     pub hostnames: Vec<String>,
 }
 
-/// What an instance is.
+/// Source of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// The configuration's name.
+    /// Name of the configuration.
     pub configuration: String,
     /// Its pod, if it has one.
     pub pod: Option<Key>,
-    /// Its marks.
+    /// True if the pod is marked as being replaced.
     pub is_retiring: bool,
-    /// Its deletion cost.
+    /// Deletion cost.
     pub cost: i32,
 }
 
-/// Pods of functions, by namespace, function and configuration.
+/// Pods of functions, by namespace and function, then by configuration.
 type Groups<'a> =
     BTreeMap<(&'a str, &'a str), BTreeMap<&'a str, Vec<(&'a PodRecord, &'a Instance)>>>;
 
 impl Assembled {
-    /// From what was observed.
+    /// Assembles the input from observations.
     pub fn new(observed: &Observed) -> Self {
         let mut assembled = Self::default();
         let names = observed.nodes.values().map(|node| node.name.as_str());
@@ -97,7 +97,7 @@ impl Assembled {
                 self.add_missing(of, deployment, number);
             }
         }
-        // Their Deployment is gone, not seen yet, or another's.
+        // Their Deployment is deleted, unseen so far, or not the operator's.
         for (pod, instance) in group.into_values().flatten() {
             self.add_pod(
                 of,
@@ -132,7 +132,7 @@ impl Assembled {
         });
     }
 
-    /// A pod that the Deployment's controller has not made yet.
+    /// Adds a pod that the Deployment's controller has not created yet.
     fn add_missing(&mut self, of: &Of<'_>, deployment: &DeploymentRecord, number: usize) {
         self.instances.push(InstanceView {
             name: format!("{}/{number}", deployment.key.name),
@@ -184,7 +184,7 @@ impl Assembled {
     }
 }
 
-/// Whose instances are added.
+/// The function that instances are added for.
 struct Of<'a> {
     function: usize,
     input: &'a FunctionInput,
@@ -208,7 +208,7 @@ fn function_view(input: &FunctionInput, prepared: &Prepared) -> FunctionView {
         min_instances: function.min_instances,
         max_instances: function.max_instances,
         scale_in: function.scale_in,
-        // Marks of instances that are replaced are ours to write, on pods that are ours.
+        // The operator marks replaced instances only on its own pods.
         consolidate: input.consolidate && is_ours,
     }
 }
@@ -226,7 +226,8 @@ fn groups(observed: &Observed) -> Groups<'_> {
     groups
 }
 
-/// The Deployments of a function: for one that others scale, those with its labels; else those with our name.
+/// Returns the Deployments of a function: those with its labels if another autoscaler scales it,
+/// else those with the operator's name.
 fn of_function<'a>(
     of: &Of<'a>,
     observed: &'a Observed,
@@ -243,7 +244,8 @@ fn of_function<'a>(
     })
 }
 
-/// As a ReplicaSet chooses: without a node, not ready, of lower cost, younger; then by name.
+/// Orders pods as a ReplicaSet deletes them: without a node, not ready, of lower cost, younger;
+/// then by name.
 fn first_to_go(a: &(&PodRecord, &Instance), b: &(&PodRecord, &Instance)) -> std::cmp::Ordering {
     let rank = |(pod, one): &(&PodRecord, &Instance)| {
         let placed = !pod.node.is_empty();

@@ -19,26 +19,26 @@ use crate::labels;
 use crate::metrics::Metrics;
 use crate::resources::{InferenceFunction, ModelProfile};
 
-/// The most objects of one answer: pods have some 10 KiB.
+/// Maximum number of objects of one answer; a pod has some 10 KiB.
 const PAGE: u32 = 500;
 
-/// Copies of all that the operator looks at. Clones share them.
+/// Caches of all observed objects. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Watches {
-    /// The functions.
+    /// Functions.
     pub functions: Cache<FunctionRecord>,
-    /// The profiles.
+    /// Profiles.
     pub profiles: Cache<ProfileRecord>,
     /// Deployments with the label of a function.
     pub deployments: Cache<DeploymentRecord>,
-    /// All pods: they take room.
+    /// All pods, as they take resources.
     pub pods: Cache<PodRecord>,
     /// All nodes.
     pub nodes: Cache<NodeRecord>,
 }
 
 impl Watches {
-    /// Follows the API server for ever. `changed` is told of what is different.
+    /// Watches the API server for ever, and notifies `changed` of changes.
     pub async fn run(&self, client: &Client, changed: &Notify, metrics: &Arc<Metrics>) {
         let config = || Config::default().page_size(PAGE);
         let outage = |kind| Outage::new(kind, metrics);
@@ -70,7 +70,7 @@ impl Watches {
     }
 }
 
-/// Objects of a kind, read one by one.
+/// Returns an API of untyped objects, so that each is parsed individually.
 fn dynamic<K: Resource<DynamicType = ()>>(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &ApiResource::erase::<K>(&()))
 }

@@ -1,4 +1,4 @@
-//! The arguments of `plan`.
+//! Arguments of `plan`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,45 +10,48 @@ use tetris_scaler_core::Rate;
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = AFTER)]
 pub struct PlanArgs {
-    /// File or directory with ModelProfiles, InferenceFunctions and nodes, as YAML or JSON; `-` is standard input
+    /// File or directory with ModelProfiles, InferenceFunctions and nodes, as YAML or JSON; `-` for
+    /// standard input
     #[arg(short, long, value_name = "PATH", required = true)]
     pub file: Vec<PathBuf>,
-    /// Requests per second of a function, whatever its load source says; NAMESPACE/NAME where a name is not enough
+    /// Requests per second of a function, instead of its load source; NAMESPACE/NAME if the name is
+    /// ambiguous
     #[arg(long, value_name = "NAME=RPS")]
     pub load: Vec<LoadOverride>,
-    /// How the plan is written, to standard output
+    /// Format of the plan on standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Say of each configuration why it was chosen or not, and what sharing saves on each node
+    /// Show why each configuration was chosen or not, and the memory that sharing saves on each
+    /// node
     #[arg(long)]
     pub explain: bool,
 }
 
 const AFTER: &str = "\
-Kinds that are read: ModelProfile and InferenceFunction; Node and Pod, as `kubectl get -o yaml` prints them; what \
-/inventory/objects of a node answers; and, without a cluster, PlanNodes:
+Documents: ModelProfile and InferenceFunction; Node and Pod, as `kubectl get -o yaml` prints them; the answer of a \
+node's /inventory/objects; and, without a cluster, PlanNodes:
 
   kind: PlanNodes
   nodes:
     - {name: a, count: 4, cpuMillis: 16000, memoryBytes: 68719476736, storeBytes: 34359738368, models: [bert]}
 
-Exit status: 0 for a plan that carries all loads, 1 if there is none, 2 if something cannot be read.";
+Exit status: 0 if the plan carries all loads, 1 if it does not, 2 if the input is invalid.";
 
-/// How a plan is written.
+/// Format of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Tables.
     Text,
-    /// JSON, of the shape that the README describes.
+    /// JSON, as the README describes it.
     Json,
 }
 
-/// `NAME=RPS` or `NAMESPACE/NAME=RPS`.
+/// A load given as `NAME=RPS` or `NAMESPACE/NAME=RPS`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadOverride {
-    /// Of the function, with or without its namespace.
+    /// Name of the function, with or without its namespace.
     pub function: String,
-    /// Its load.
+    /// The load.
     pub load: Rate,
 }
 
@@ -62,7 +65,7 @@ impl FromStr for LoadOverride {
             .ok_or_else(|| "expected NAME=RPS, such as bert=120".to_owned())?;
         let number: f64 = rps
             .parse()
-            .map_err(|_| format!("{rps:?} is no number, expected requests per second"))?;
+            .map_err(|_| format!("{rps:?} is not a number, expected requests per second"))?;
         let load = Rate::try_from_rps_f64(number).map_err(|error| error.to_string())?;
         Ok(Self {
             function: function.to_owned(),
@@ -83,7 +86,7 @@ mod tests {
         for (text, says) in [
             ("bert", "NAME=RPS"),
             ("=3", "NAME=RPS"),
-            ("bert=lots", "no number"),
+            ("bert=lots", "not a number"),
             ("bert=-1", "from 0"),
             ("bert=NaN", "from 0"),
         ] {

@@ -1,4 +1,4 @@
-//! Why each configuration was chosen or not.
+//! Reasons why configurations were chosen or not.
 
 use serde::Serialize;
 use tetris_scaler_core::{Configuration, Rate, Shortage};
@@ -7,39 +7,40 @@ use super::fit::Fit;
 use super::functions::Function;
 use super::problem::Problem;
 
-/// Why a configuration was chosen or not.
+/// The reason a configuration was chosen or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
 pub(super) enum Verdict {
     /// It has instances.
     Chosen { replicas: u32 },
-    /// It is not among those that the function allows.
+    /// The function does not allow it.
     NotAllowed,
-    /// It is too slow: batches have half of the objective, as requests wait for them to fill.
+    /// Its latency exceeds the limit. The limit of batches is half of the objective, as requests
+    /// wait for a batch to fill.
     TooSlow { latency_us: u64, limit_us: u64 },
-    /// No node takes one instance, even with no other on it.
+    /// No empty node has room for one instance.
     TooLarge { node: String, missing: Shortage },
-    /// Another carries as much and takes no more of anything.
+    /// Another configuration carries as much and takes no more of any resource.
     Dominated { by: String },
-    /// Others carry the load for less, all together.
+    /// The chosen configurations carry the load at lower cost.
     NotNeeded,
 }
 
-/// A configuration, what it costs and why it was chosen or not.
+/// A configuration with its cost and verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Candidate {
     pub(super) configuration: String,
-    /// Own memory and CPU by alpha, for each request per second.
+    /// Cost of own memory and CPU, per request per second.
     pub(super) cost_bytes_per_rps: u64,
-    /// How many instances would carry the load without others.
+    /// Number of instances that would carry the load without other configurations.
     pub(super) alone_replicas: u64,
-    /// And what those would cost, tensors not counted.
+    /// Cost of those instances, without tensors.
     pub(super) alone_cost_bytes: u128,
     #[serde(flatten)]
     pub(super) verdict: Verdict,
 }
 
-/// All configurations of the function, in the order of the profile.
+/// Returns all configurations of the function, in the order of the profile.
 pub(super) fn candidates(
     problem: &Problem,
     function: &Function,
@@ -134,7 +135,8 @@ impl All<'_> {
     }
 }
 
-/// At least as fast, and no more of anything; of two that are alike, neither.
+/// Returns true if `better` is at least as fast, needs no more of any resource, and is not equal to
+/// `one`.
 fn dominates(better: &Configuration, one: &Configuration) -> bool {
     let key = |one: &Configuration| (one.rate(), one.own_bytes(), one.cpu_millis());
     better.rate() >= one.rate()

@@ -1,4 +1,4 @@
-//! What others would take for the same loads.
+//! Alternatives to the plan: the published algorithm, and instances that share nothing.
 
 use tetris_scaler_core::{
     Configuration, Demand, MemoryTerm, Node, PlacementProblem, Rate, Weights, place_as_published,
@@ -10,8 +10,9 @@ use super::fit::Fit;
 use super::functions::Function;
 use super::problem::Problem;
 
-/// The published way: DTS for each function by itself, each instance on the most similar node that has room, nothing
-/// running before. It chooses among the configurations that fit on some node.
+/// Plans by the published algorithm: DTS for each function alone, and each instance on the most
+/// similar node with room. It starts from empty nodes, and chooses among configurations that fit on
+/// some node.
 pub(super) fn published(problem: &Problem, needed: &[Rate]) -> Result<Figures, String> {
     let functions = &problem.functions;
     let busy = functions.iter().zip(needed).enumerate();
@@ -47,8 +48,8 @@ pub(super) fn published(problem: &Problem, needed: &[Rate]) -> Result<Figures, S
     Ok(measured.all(&placed))
 }
 
-/// The least memory if each instance has its own copy of its model, wherever it runs: the integer program of the paper,
-/// solved exactly.
+/// Plans the least memory with a private copy of the model per instance, wherever it runs: the
+/// exact solution of the paper's integer program.
 pub(super) fn unshared(problem: &Problem, needed: &[Rate]) -> Result<Figures, String> {
     let mut sum = Figures::default();
     for (function, needed) in problem.functions.iter().zip(needed) {

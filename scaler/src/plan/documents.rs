@@ -15,10 +15,10 @@ use crate::resources::{
 };
 use crate::state::Key;
 
-/// The namespace of objects that name none, as in kubectl.
+/// Namespace of objects without one, as in kubectl.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// A checked object and where it is from.
+/// A checked object and its source.
 #[derive(Debug)]
 pub(super) struct Found<T> {
     pub(super) at: String,
@@ -34,11 +34,11 @@ pub(super) struct Documents {
     pub(super) plan_nodes: Vec<Found<PlanNodes>>,
     pub(super) pods: Vec<Pod>,
     pub(super) stored: Vec<Stored>,
-    /// How many of each kind say nothing to a plan.
+    /// Numbers of ignored documents, by kind.
     pub(super) ignored: BTreeMap<String, usize>,
 }
 
-/// Nodes without a cluster.
+/// Nodes of a plan without a cluster.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct PlanNodes {
@@ -48,21 +48,21 @@ pub(super) struct PlanNodes {
     pub(super) nodes: Vec<PlanNode>,
 }
 
-/// One node, or several that are alike.
+/// One node, or several equal ones.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct PlanNode {
-    /// The node's name; of several, what their names begin with: `a` makes `a-0`, `a-1` and so on.
+    /// Name of the node, or prefix of several names: `a` makes `a-0`, `a-1` and so on.
     pub(super) name: String,
-    /// How many; one node called `name` if left out.
+    /// Number of nodes; without it, one node called `name`.
     #[serde(default)]
     pub(super) count: Option<u32>,
     pub(super) cpu_millis: u64,
     pub(super) memory_bytes: u64,
-    /// The store's size. Without it, tensors come out of `memory_bytes`.
+    /// Size of the store in bytes. Without it, tensors come out of `memory_bytes`.
     #[serde(default)]
     pub(super) store_bytes: Option<u64>,
-    /// Profiles whose tensors are there, for all functions with that profile.
+    /// Profiles with resident tensors, for all functions with that profile.
     #[serde(default)]
     pub(super) models: Vec<String>,
 }
@@ -111,7 +111,7 @@ impl Documents {
             }
             "" => Err(PlanError::Document {
                 at: document.at,
-                problem: "no `kind`, and no `stores` as /inventory/objects has them".to_owned(),
+                problem: "found neither `kind` nor the `stores` of /inventory/objects, expected one of them".to_owned(),
             }),
             other => {
                 *self.ignored.entry(other.to_owned()).or_default() += 1;
@@ -121,7 +121,8 @@ impl Documents {
     }
 }
 
-/// Kind and name go into messages, and the default namespace into the object.
+/// Adds kind and name to the document's source for messages, and the default namespace to the
+/// object.
 fn name_it(document: &mut Document, header: &Header) {
     let Header { kind, metadata } = header;
     let described = format!("{kind} {}", metadata.name);

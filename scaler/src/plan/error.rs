@@ -1,4 +1,4 @@
-//! Why there is no plan.
+//! Errors of `plan`.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,66 +8,66 @@ use thiserror::Error;
 
 use crate::resources::FieldProblem;
 
-/// Why there is no plan: what was given cannot be read or understood.
+/// The reason there is no plan.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// A file cannot be read.
+    /// A file that cannot be read.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// Cause.
         source: io::Error,
     },
-    /// A file is too long.
+    /// A file that is too long.
     #[error("{}: longer than {most} bytes; give fewer objects", path.display())]
     TooLong {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The limit, in bytes.
+        /// Maximum size, in bytes.
         most: u64,
     },
-    /// A directory has nothing to read.
+    /// A directory without input files.
     #[error("{}: no file that ends in .yaml, .yml or .json", path.display())]
     EmptyDirectory {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
     },
-    /// A file is no YAML or JSON.
+    /// A file that is neither YAML nor JSON.
     #[error("{}: {problem}", path.display())]
     Syntax {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where, and what was expected.
+        /// Position, and the expected syntax.
         problem: String,
     },
-    /// A field of a document cannot be.
+    /// An invalid field of a document.
     #[error("{at}: {problem}")]
     Field {
         /// File, document, kind and name.
         at: String,
-        /// The field, and what is wrong.
+        /// The field and its error.
         problem: FieldProblem,
     },
-    /// A document does not fit the others.
+    /// A document that contradicts the others.
     #[error("{at}: {problem}")]
     Document {
         /// File, document, kind and name.
         at: String,
-        /// What is wrong, and what to do.
+        /// The problem, and the next step.
         problem: String,
     },
-    /// Something is needed that no file has.
+    /// A missing document.
     #[error("{problem}")]
     Missing {
-        /// What, and how to give it.
+        /// The missing document, and the way to give it.
         problem: String,
     },
-    /// Nodes have more than an inventory takes.
+    /// More nodes or objects than an inventory holds.
     #[error(transparent)]
     Inventory(#[from] InventoryFull),
-    /// The plan cannot be written.
+    /// A failure to write the plan.
     #[error("cannot write the plan: {0}")]
     Output(io::Error),
 }

@@ -1,11 +1,11 @@
-//! Why, for people.
+//! Explanations of a plan as text.
 
 use super::candidates::{Candidate, Verdict};
 use super::report::{FunctionReport, NodeReport};
 use super::text::table;
 use crate::units::{bytes, cpus, micros};
 
-/// The configurations of a function and why each was chosen or not; nothing if that was not asked for.
+/// Formats the configurations of a function with their verdicts; `None` without `--explain`.
 pub(super) fn candidates(function: &FunctionReport) -> Option<String> {
     let candidates = function.candidates.as_ref()?;
     let mut table = table(
@@ -54,7 +54,7 @@ fn why(candidate: &Candidate) -> String {
     }
 }
 
-/// Names of configurations that batch do not have b1.
+/// Returns a note for configurations that batch; those without batching have `b1` in their name.
 fn half(candidate: &Candidate) -> &'static str {
     if candidate.configuration.contains("-b1-") {
         ""
@@ -67,11 +67,11 @@ fn lack(amount: u64, of: &str) -> Option<String> {
     (amount > 0).then(|| format!("{} of {of}", bytes(amount.into())))
 }
 
-/// What sharing saves, all nodes together.
+/// Formats the memory that sharing saves, over all nodes.
 pub(super) fn sharing(nodes: &[NodeReport]) -> String {
     let sum = |of: fn(&NodeReport) -> u128| bytes(nodes.iter().map(of).sum());
     format!(
-        "Sharing: tensors take {} where each instance with its own copy would take {} more; {} of them are there already.",
+        "Sharing: tensors take {} and would take {} more with a copy per instance; {} of them are resident already.",
         sum(|node| node.tensor_bytes),
         sum(|node| node.saved_bytes),
         sum(|node| node.resident_bytes),

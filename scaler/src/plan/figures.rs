@@ -1,4 +1,4 @@
-//! What instances take, by node.
+//! Resources of the instances, by node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,23 +6,23 @@ use tetris_scaler_core::{Configuration, Inventory, ModelTensors, Placed};
 
 use super::functions::Function;
 
-/// What a node's instances take.
+/// Resources of a node's instances.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct NodeFigures {
-    /// Indices among what is placed.
+    /// Indices of the placements on this node.
     pub(super) placed: Vec<usize>,
     pub(super) instances: u64,
     pub(super) cpu_millis: u128,
     pub(super) own_bytes: u128,
-    /// Their models' tensors, each once.
+    /// Size of their models' tensors, each counted once.
     pub(super) tensor_bytes: u128,
-    /// What of that is on the node already.
+    /// Bytes of these tensors that are already on the node.
     pub(super) there_bytes: u128,
-    /// What more there would be if each instance had its own copy.
+    /// Bytes that private copies of the tensors would add.
     pub(super) saved_bytes: u128,
 }
 
-/// What all instances take.
+/// Resources of all instances.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Figures {
     pub(super) instances: u64,
@@ -30,7 +30,7 @@ pub(super) struct Figures {
     pub(super) cpu_millis: u128,
     pub(super) own_bytes: u128,
     pub(super) tensor_bytes: u128,
-    /// `memory + alpha cpu`.
+    /// Cost: `memory + alpha cpu`.
     pub(super) cost: u128,
 }
 
@@ -40,7 +40,7 @@ impl Figures {
     }
 }
 
-/// A placement of functions' instances; `configuration` finds one by function and index.
+/// Input for measuring a placement; `configuration` returns a configuration by function and index.
 pub(super) struct Measured<'a, F> {
     pub(super) functions: &'a [Function],
     pub(super) inventory: &'a Inventory,
@@ -52,7 +52,7 @@ impl<'a, F> Measured<'a, F>
 where
     F: Fn(usize, usize) -> Option<&'a Configuration>,
 {
-    /// What each node's instances take; nodes without are left out.
+    /// Returns the resources of each node's instances; nodes without instances are left out.
     pub(super) fn by_node(&self, placed: &[Placed]) -> BTreeMap<usize, NodeFigures> {
         let mut nodes: BTreeMap<usize, NodeFigures> = BTreeMap::new();
         let mut models: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
@@ -90,11 +90,12 @@ where
         let there = self.inventory.theta(union, (self.node_name)(index));
         node.tensor_bytes = union.total_bytes().into();
         node.there_bytes = there.map_or(0, |theta| theta.resident_bytes.into());
-        // The sum of the instances' models before.
+        // So far `saved_bytes` is the sum over instances.
         node.saved_bytes = node.saved_bytes.saturating_sub(node.tensor_bytes);
     }
 
-    /// `None` if models disagree about an object's size, which the decision reports.
+    /// Returns the union of the models' tensors, or `None` if models disagree about an object's
+    /// size. The decision reports that.
     fn union(&self, models: &BTreeSet<usize>) -> Option<ModelTensors> {
         let functions = models.iter().filter_map(|model| self.functions.get(*model));
         let objects = functions.flat_map(|function| function.model.tensors.objects());

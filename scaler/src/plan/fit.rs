@@ -1,11 +1,11 @@
-//! Which configurations fit on some node.
+//! Configurations that fit on some node.
 
 use tetris_scaler_core::{Configuration, NodeView, Profile, Shortage, Similarity, Thetas};
 
 use super::functions::Function;
 use super::problem::Problem;
 
-/// The nodes, as one function sees them.
+/// The nodes from the view of one function.
 pub(super) struct Fit<'a> {
     problem: &'a Problem,
     function: &'a Function,
@@ -22,7 +22,7 @@ impl<'a> Fit<'a> {
         }
     }
 
-    /// The node that lacks least for one instance, and what.
+    /// Returns the node that lacks least for one instance, and the shortage.
     pub(super) fn closest(&self, one: &Configuration) -> Option<(&'a str, Shortage)> {
         let nodes = self.problem.cluster.nodes.iter();
         let open = nodes.filter(|node| node.accepts_new);
@@ -48,8 +48,8 @@ impl<'a> Fit<'a> {
         }
     }
 
-    /// The configurations that are allowed and fit on some node: what others choose among, who do not look at nodes
-    /// when they choose. All that are allowed, if none fits.
+    /// Returns the allowed configurations that fit on some node, for algorithms that ignore nodes
+    /// when they choose. Returns all allowed configurations if none fits.
     pub(super) fn profile(&self) -> Profile {
         let allowed = &self.function.allowed;
         let all = allowed.configurations().iter();

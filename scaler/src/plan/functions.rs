@@ -18,24 +18,24 @@ pub(super) struct Function {
     pub(super) key: Key,
     pub(super) checked: CheckedFunction,
     pub(super) model: Arc<Model>,
-    /// The names of all configurations of the profile, by index.
+    /// Names of all configurations of the profile, by index.
     pub(super) names: Vec<String>,
-    /// Those that are allowed alone.
+    /// The allowed configurations.
     pub(super) allowed: Profile,
     pub(super) load: Rate,
     pub(super) profile: Key,
-    /// The objects of its model that can be on nodes.
+    /// Objects of its model that a profile lists.
     pub(super) listed: Vec<ObjectId>,
 }
 
-/// All functions, by namespace and name.
+/// Returns all functions, by namespace and name.
 pub(super) fn functions(
     documents: &mut Documents,
     loads: &[LoadOverride],
 ) -> Result<Vec<Function>, PlanError> {
     let found = std::mem::take(&mut documents.functions);
     if found.is_empty() {
-        let problem = "no InferenceFunction is given; add a file with one by -f".to_owned();
+        let problem = "no InferenceFunction is given; add a file with one with -f".to_owned();
         return Err(PlanError::Missing { problem });
     }
     let mut loads = overrides(loads, &found)?;
@@ -81,7 +81,7 @@ fn function(
     let load = load.map_or_else(|| own_load(&at, &key, &checked), Ok)?;
     let profile = Key::new(&key.namespace, &checked.profile);
     let Some(measured) = profiles.get(&profile) else {
-        let problem = format!("no ModelProfile {profile} is given; add its file by -f");
+        let problem = format!("no ModelProfile {profile} is given; add its file with -f");
         return Err(PlanError::Document { at, problem });
     };
     let field = |problem| PlanError::Field {
@@ -126,7 +126,7 @@ fn own_load(at: &str, key: &Key, function: &CheckedFunction) -> Result<Rate, Pla
         LoadSource::Prometheus(_) => Err(PlanError::Document {
             at: at.to_owned(),
             problem: format!(
-                "the load of {key} is in Prometheus, which a plan does not ask; give it by --load {key}=RPS"
+                "the load of {key} is in Prometheus, which `plan` does not query; give it with --load {key}=RPS"
             ),
         }),
     }
@@ -137,7 +137,7 @@ impl Function {
         FunctionView {
             model: Arc::clone(&self.model),
             load: Some(self.load),
-            // As if the load had been the same for as long as matters.
+            // The plan assumes a load that was constant for a whole window.
             peak: Some(self.load),
             min_instances: self.checked.min_instances,
             max_instances: self.checked.max_instances,

@@ -1,11 +1,12 @@
-//! `tetris-scaler plan`: the operator's decision from files, on a laptop.
+//! The command `plan`: the operator's decision from files, without a cluster.
 //!
-//! **Flow.** Documents are read by kind and checked as the operator checks them; [`decide`](tetris_scaler_core::decide)
-//! decides as if the loads had been the same for a whole window; the decision is printed, with what the published way and
-//! instances that share nothing would take.
+//! **Flow.** `plan` reads documents by kind and checks them as the operator does.
+//! [`decide`](tetris_scaler_core::decide) decides as if the loads had been constant for a whole
+//! window. `plan` prints the decision, and the cost of the published algorithm and of instances
+//! that share nothing.
 //!
-//! **Caveats.** One decision, as the operator makes it in one pass: releases may take more than one. Taints and
-//! affinities are not read.
+//! **Caveats.** A plan is one decision, as the operator makes it in one pass: releases may take
+//! several. It ignores taints and affinities.
 
 mod args;
 mod candidates;

@@ -1,4 +1,4 @@
-//! Nodes, and what their stores have.
+//! Nodes, and the tensors in their stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use super::page::Stored;
 use crate::nodes::{bytes, millis};
 use crate::resources::FieldProblem;
 
-/// Nodes by name, what they have, and what was not of use.
+/// Nodes with their inventory, and notes on ignored input.
 #[derive(Debug)]
 pub(super) struct Nodes {
     pub(super) nodes: Vec<NodeView>,
@@ -25,7 +25,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// The nodes of `documents`, without regard to pods.
+    /// Reads the nodes of `documents`, without regard to pods.
     pub(super) fn read(documents: &Documents, functions: &[Function]) -> Result<Self, PlanError> {
         let limits = InventoryLimits {
             nodes: MAX_NODES,
@@ -61,7 +61,7 @@ impl Nodes {
 
     fn check(&self) -> Result<(), PlanError> {
         let problem = match self.nodes.len() {
-            0 => "no node is given; add Nodes or PlanNodes by -f".to_owned(),
+            0 => "no node is given; add Nodes or PlanNodes with -f".to_owned(),
             found if found > MAX_NODES => {
                 format!("found {found} nodes, expected at most {MAX_NODES}")
             }
@@ -81,7 +81,7 @@ impl Nodes {
         let mut nodes = self.nodes.iter_mut();
         let Some(node) = nodes.find(|node| node.name == stored.node) else {
             self.notes.push(format!(
-                "{}: the inventory of node {} is not used, as that node is not given",
+                "{}: ignored the inventory of node {}, as that node is not given",
                 stored.at, stored.node
             ));
             return Ok(());
@@ -92,7 +92,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Indices by name.
+    /// Returns the indices of nodes by name.
     pub(super) fn by_name(&self) -> BTreeMap<&str, usize> {
         let nodes = self.nodes.iter().enumerate();
         nodes
@@ -100,7 +100,7 @@ impl Nodes {
             .collect()
     }
 
-    /// Takes what a pod takes from its node.
+    /// Subtracts a pod's resources from its node.
     pub(super) fn take(&mut self, node: usize, takes: Resources) {
         if let Some(node) = self.nodes.get_mut(node) {
             let free = &mut node.free;
@@ -141,7 +141,7 @@ fn node(at: &str, node: &Node) -> Result<NodeView, PlanError> {
     })
 }
 
-/// Nodes that are alike.
+/// A group of equal nodes.
 struct Group {
     names: Vec<String>,
     view: NodeView,
@@ -168,7 +168,7 @@ fn group(node: &PlanNode, functions: &[Function]) -> Result<Group, FieldFault> {
             ("storeBytes", size)
         });
     let Some(left) = size.checked_sub(taken) else {
-        let problem = format!("found {size}, but the models take {taken} bytes");
+        let problem = format!("found {size}, expected at least {taken} bytes for the models");
         return Err((field, problem));
     };
     let in_memory = node.store_bytes.is_none();
@@ -203,7 +203,7 @@ fn names(node: &PlanNode) -> Result<Vec<String>, FieldFault> {
     }
 }
 
-/// The objects of all functions with the profile, which may be given with its namespace.
+/// Returns the objects of all functions with the profile, which may be given with its namespace.
 fn with_profile(profile: &str, functions: &[Function]) -> Result<Vec<(ObjectId, u64)>, FieldFault> {
     let is_meant = |function: &&Function| {
         function.profile.name == profile || function.profile.to_string() == profile

@@ -1,4 +1,4 @@
-//! What `/inventory/objects` of a node answers.
+//! A node's page `/inventory/objects` as input of a plan.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::read::Document;
 use crate::nodes::Page;
 use crate::resources::FieldProblem;
 
-/// What a node has, and where that is from.
+/// Page of a node, and its source.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) at: String,
@@ -15,7 +15,7 @@ pub(super) struct Stored {
     pub(super) page: Page,
 }
 
-/// Whether a document without a kind is such a page.
+/// Returns true if a document without a kind is such a page.
 pub(super) fn is_page(document: &Document) -> bool {
     document.value.get("stores").is_some()
 }
@@ -23,7 +23,8 @@ pub(super) fn is_page(document: &Document) -> bool {
 pub(super) fn stored(document: &Document) -> Result<Stored, PlanError> {
     let at = document.at.clone();
     let Some(node) = document.value.get("node").and_then(Value::as_str) else {
-        let problem = "expected the node's name, which its daemon has from NODE_NAME; add it";
+        let problem =
+            "found none, expected the node's name, which its daemon has from NODE_NAME; add it";
         let problem = FieldProblem::new("node", problem);
         return Err(PlanError::Field { at, problem });
     };

@@ -1,4 +1,4 @@
-//! Pods: instances of the functions, and what others take of the nodes.
+//! Pods: instances of the functions, and other pods that take resources of nodes.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use crate::labels;
 use crate::nodes::requests;
 use crate::state::Key;
 
-/// What a pod is to a plan.
+/// Role of a pod in a plan.
 pub(super) enum Role {
-    /// It has ended.
+    /// A pod that has ended or is on no node.
     Nothing,
-    /// An instance of a function, in a configuration that its profile has.
+    /// An instance of a function, in a configuration of its profile.
     Instance(InstanceView),
-    /// It takes so much of its node.
+    /// Another pod, with its node and resources.
     Other { node: String, takes: Resources },
 }
 
-/// What `pod` is; `nodes` are indices by name.
+/// Returns the role of `pod`; `nodes` are indices by name.
 pub(super) fn role(
     pod: &Pod,
     functions: &[Function],
@@ -78,7 +78,7 @@ fn phase(pod: &Pod) -> Phase {
     let mut ready = ready.filter(|condition| condition.type_ == "Ready");
     match ready.next() {
         Some(condition) if condition.status != "True" => Phase::Starting,
-        // A pod of a file that somebody wrote has no status.
+        // A handwritten pod has no status.
         _ => Phase::Ready,
     }
 }

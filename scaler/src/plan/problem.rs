@@ -1,4 +1,4 @@
-//! All that a plan is made of.
+//! Input of a plan.
 
 use tetris_scaler_core::{InstanceView, View};
 
@@ -10,7 +10,7 @@ use super::nodes::Nodes;
 use super::pods::{Role, role};
 use super::read::read_all;
 
-/// All that a plan is made of.
+/// Input of a plan.
 #[derive(Debug)]
 pub(super) struct Problem {
     pub(super) functions: Vec<Function>,
@@ -26,7 +26,7 @@ impl Problem {
         let mut cluster = Nodes::read(&documents, &functions)?;
         let instances = pods(&documents, &functions, &mut cluster)?;
         let ignored = documents.ignored.iter();
-        let notes = ignored.map(|(kind, count)| format!("{count} of kind {kind} are not used"));
+        let notes = ignored.map(|(kind, count)| format!("ignored {count} of kind {kind}"));
         cluster.notes.extend(notes);
         Ok(Self {
             views: functions.iter().map(Function::view).collect(),
@@ -51,7 +51,7 @@ impl Problem {
     }
 }
 
-/// The instances; others take room of their nodes.
+/// Returns the instances, and subtracts the resources of other pods from their nodes.
 fn pods(
     documents: &Documents,
     functions: &[Function],

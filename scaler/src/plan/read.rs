@@ -9,20 +9,21 @@ use serde_json::Value;
 
 use super::error::PlanError;
 
-/// The longest file, in bytes: inventories of 10,000 nodes come in many files, or in a list.
+/// Maximum size of a file, in bytes. Inventories of 10,000 nodes come in many files, or in a list.
 const MAX_FILE_BYTES: u64 = 1 << 30;
-/// YAML that is longer than kubectl prints for a few thousand objects is refused; JSON has no such limits.
+/// Maximum number of YAML nodes in a file, more than kubectl prints for a few thousand objects.
+/// JSON has no such limit.
 const MAX_YAML_NODES: usize = 20_000_000;
 
-/// A document and where it is from.
+/// A document and its source.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// For messages.
+    /// Source of the document, for messages.
     pub(super) at: String,
     pub(super) value: Value,
 }
 
-/// All documents of `paths`, lists taken apart; `-` is standard input.
+/// Reads all documents of `paths` and splits lists; `-` is standard input.
 pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<Document>, PlanError> {
     let mut documents = Vec::new();
     for path in paths {
@@ -38,7 +39,7 @@ pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<Document>, PlanError> {
     Ok(documents)
 }
 
-/// The path, or the files of the directory by name.
+/// Returns the path, or the sorted files of the directory.
 fn files(path: &Path) -> Result<Vec<PathBuf>, PlanError> {
     if !fs::metadata(path).map_err(io_error(path))?.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -88,7 +89,7 @@ fn parse(text: &str) -> Result<Vec<Value>, String> {
     if text.trim_start().starts_with(['{', '[']) {
         let documents = serde_json::Deserializer::from_str(text).into_iter();
         let json: Result<Vec<Value>, _> = documents.collect();
-        // A flow mapping of YAML begins alike.
+        // A flow mapping of YAML begins the same way.
         if let Ok(values) = json {
             return Ok(values);
         }
@@ -106,7 +107,8 @@ fn parse(text: &str) -> Result<Vec<Value>, String> {
     Ok(values.into_iter().flatten().collect())
 }
 
-/// `kind: List`, `kind: NodeList` and so on, and JSON arrays, as kubectl, curl and jq print them.
+/// Splits `kind: List`, `kind: NodeList` and so on, and JSON arrays, as kubectl, curl and jq print
+/// them.
 fn take_apart(document: Document, into: &mut Vec<Document>) {
     let Document { at, mut value } = document;
     let kind = value
@@ -128,7 +130,7 @@ fn take_apart(document: Document, into: &mut Vec<Document>) {
         }
     };
     for (index, mut value) in items.into_iter().enumerate() {
-        // The API server leaves the kind out of the items of typed lists.
+        // The API server omits the kind of items in typed lists.
         if let (Some(kind), Value::Object(object)) = (&kind_of_items, &mut value)
             && !kind.is_empty()
         {
@@ -146,7 +148,7 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> PlanError {
     move |source| PlanError::Io { path, source }
 }
 
-/// The fields that every object of Kubernetes has.
+/// Fields that every object of Kubernetes has.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
 pub(super) struct Header {
@@ -154,7 +156,7 @@ pub(super) struct Header {
     pub(super) metadata: Metadata,
 }
 
-/// Name and namespace.
+/// Name and namespace of an object.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
 pub(super) struct Metadata {
@@ -163,7 +165,7 @@ pub(super) struct Metadata {
 }
 
 impl Document {
-    /// Kind and name, as far as there are any.
+    /// Returns kind and name, as far as the document has them.
     pub(super) fn header(&self) -> Header {
         Header::deserialize(&self.value).unwrap_or_default()
     }

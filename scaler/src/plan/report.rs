@@ -1,4 +1,4 @@
-//! The plan as JSON: what `--format json` prints. The README has its shape.
+//! The plan as JSON, as `--format json` prints it. The README describes the format.
 
 use serde::Serialize;
 use tetris_scaler_core::{Configuration, FunctionDecision, FunctionView, Outcome, Rate};
@@ -10,7 +10,7 @@ use super::functions::Function;
 use super::problem::Problem;
 use super::solve::Solved;
 
-/// The version of the shape. It changes when a field goes or changes its meaning.
+/// Version of the format. It changes when a field is removed or changes its meaning.
 pub const VERSION: u32 = 1;
 
 /// The plan.
@@ -35,32 +35,32 @@ pub(super) struct FunctionReport {
     pub(super) percentile: u64,
     pub(super) load_micro_rps: Rate,
     pub(super) needed_micro_rps: Rate,
-    /// What instances are started for, and what the other ways are planned for: with the headroom of scaling in, if
-    /// there is room.
+    /// Load that instances are started for, and that the alternatives are planned for: with the
+    /// headroom of scaling in, if there is room.
     pub(super) planned_micro_rps: Rate,
     pub(super) carried_micro_rps: Rate,
     pub(super) outcome: Outcome,
     pub(super) message: String,
     pub(super) configurations: Vec<ConfigurationReport>,
-    /// With `--explain`.
+    /// Set with `--explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) candidates: Option<Vec<Candidate>>,
 }
 
-/// A configuration that has instances.
+/// A configuration with instances.
 #[derive(Debug, Serialize)]
 pub(super) struct ConfigurationReport {
     pub(super) name: String,
     pub(super) replicas: u32,
     pub(super) starting: u32,
-    /// Of `starting`, those that no node has room for.
+    /// Number of `starting` instances that fit on no node.
     pub(super) without_node: u32,
     pub(super) cpu_millis: u64,
     pub(super) batch: u32,
     pub(super) concurrency: u32,
     pub(super) own_bytes: u64,
     pub(super) latency_us: u64,
-    /// The longest latency within the objective: half of it for batches.
+    /// Maximum latency within the objective: half of it for batches.
     pub(super) latency_limit_us: u64,
     pub(super) rate_micro_rps: Rate,
 }
@@ -73,9 +73,9 @@ pub(super) struct NodeReport {
     pub(super) cpu_millis: u128,
     pub(super) own_bytes: u128,
     pub(super) tensor_bytes: u128,
-    /// What of `tensor_bytes` is there already.
+    /// Bytes of `tensor_bytes` that are resident already.
     pub(super) resident_bytes: u128,
-    /// What more there would be if each instance had its own copy.
+    /// Bytes that private copies of the tensors would add.
     pub(super) saved_bytes: u128,
 }
 
@@ -86,11 +86,11 @@ pub(super) struct InstancesReport {
     pub(super) function: String,
     pub(super) configuration: String,
     pub(super) replicas: u32,
-    /// Of these, those that run.
+    /// Number of `replicas` that already run.
     pub(super) running: u32,
 }
 
-/// What the instances take.
+/// Resources of the instances.
 #[derive(Debug, Serialize)]
 pub(super) struct Totals {
     pub(super) instances: u64,
@@ -98,24 +98,24 @@ pub(super) struct Totals {
     pub(super) cpu_millis: u128,
     pub(super) memory_bytes: u128,
     pub(super) own_bytes: u128,
-    /// Once per node.
+    /// Size of tensors, each counted once per node.
     pub(super) tensor_bytes: u128,
-    /// `memory + alpha cpu`.
+    /// Cost: `memory + alpha cpu`.
     pub(super) cost_bytes: u128,
 }
 
-/// The same loads in other ways.
+/// Alternatives for the same loads.
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
-    /// No placement costs less.
+    /// Lower bound of the cost of any placement.
     pub(super) lower_bound_bytes: u128,
     /// DTS, and the most similar node.
     pub(super) published: Other,
-    /// Each instance with its own copy, exactly solved; no node is asked for room.
+    /// Exact solution with a copy per instance, regardless of room on nodes.
     pub(super) unshared: Other,
 }
 
-/// What another way takes, or why it finds none.
+/// Totals of an alternative, or the reason it has none.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Other {
@@ -167,7 +167,7 @@ impl Report {
     }
 }
 
-/// What was planned for: the load with the headroom of scaling in, or as much of it as is carried.
+/// Returns the planned load: with the headroom of scaling in, or as much of it as is carried.
 fn planned(view: &FunctionView, decided: &FunctionDecision) -> Rate {
     let load = view.load.unwrap_or_default();
     let most = view.scale_in.needed(load).min(decided.capacity);

@@ -1,4 +1,4 @@
-//! The command.
+//! Entry point of `plan`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,19 +10,19 @@ use super::report::Report;
 use super::solve::solve;
 use super::text::text;
 
-/// A plan that does not carry all loads.
+/// Exit status of a plan that does not carry all loads.
 const INFEASIBLE: u8 = 1;
-/// What was given cannot be read.
+/// Exit status for invalid input.
 const BAD_INPUT: u8 = 2;
 
 impl PlanArgs {
-    /// Prints the plan to standard output, and what is wrong to standard error.
+    /// Prints the plan to standard output, and errors to standard error.
     pub fn run(&self) -> ExitCode {
-        // Standard error has nowhere to complain to.
+        // Errors of writing to standard error are ignored.
         self.run_with(&mut io::stdout().lock(), &mut io::stderr().lock())
     }
 
-    /// The same, elsewhere.
+    /// Prints the plan to `out`, and errors to `err`.
     pub fn run_with(&self, out: &mut impl Write, err: &mut impl Write) -> ExitCode {
         match self.plan(out, err) {
             Ok(true) => ExitCode::SUCCESS,
@@ -34,7 +34,7 @@ impl PlanArgs {
         }
     }
 
-    /// Whether all loads are carried.
+    /// Prints the plan and returns true if it carries all loads.
     fn plan(&self, out: &mut impl Write, err: &mut impl Write) -> Result<bool, PlanError> {
         let problem = Problem::read(self)?;
         for note in &problem.cluster.notes {
@@ -55,7 +55,7 @@ impl PlanArgs {
                 .and_then(|()| writeln!(out)),
         };
         match written.and_then(|()| out.flush()) {
-            // As with `| head`.
+            // The reader closed the pipe, as `| head` does.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(report.feasible),
             written => written.map_err(PlanError::Output).map(|()| report.feasible),
         }

@@ -1,4 +1,4 @@
-//! The decision, as instances on nodes.
+//! The decision as instances on nodes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,20 +7,21 @@ use tetris_scaler_core::{Decision, FunctionDecision, Outcome, Placed, Settings, 
 
 use super::problem::Problem;
 
-/// A decision, and where its instances are.
+/// A decision, and the nodes of its instances.
 #[derive(Debug)]
 pub(super) struct Solved {
     pub(super) decision: Decision,
-    /// Instances that stay or start, once the decision is carried out; models are functions.
+    /// Instances that stay or start, once the decision is executed. Models are indices of
+    /// functions.
     pub(super) placed: Vec<Placed>,
-    /// Those of them that run, by function, configuration and node.
+    /// Number of them that run, by function, configuration and node.
     pub(super) running: BTreeMap<(usize, usize, usize), u32>,
-    /// Instances that no node has room for, by function and configuration.
+    /// Number of instances that fit on no node, by function and configuration.
     pub(super) waiting: BTreeMap<(usize, usize), u32>,
     pub(super) took: Duration,
 }
 
-/// As many nodes with a score as instances could start on.
+/// Number of preferred nodes; no fewer than instances could start on.
 const PREFERRED_NODES: u32 = 1_000;
 
 pub(super) fn solve(problem: &Problem) -> Solved {
@@ -55,7 +56,7 @@ pub(super) fn solve(problem: &Problem) -> Solved {
     solved
 }
 
-/// What runs and stays.
+/// Returns the number of instances that run and stay.
 fn running(problem: &Problem, decision: &Decision) -> BTreeMap<(usize, usize, usize), u32> {
     let mut counts = BTreeMap::new();
     for (index, instance) in problem.instances.iter().enumerate() {
@@ -100,13 +101,13 @@ impl Solved {
         }
     }
 
-    /// Whether all loads are carried.
+    /// Returns true if the plan carries all loads.
     pub(super) fn feasible(&self) -> bool {
         let mut functions = 0..self.decision.functions.len();
         functions.all(|function| self.carries(function))
     }
 
-    /// Whether the function's load is.
+    /// Returns true if the plan carries the function's load.
     pub(super) fn carries(&self, function: usize) -> bool {
         let waits = self.waiting.keys().any(|(waiting, _)| *waiting == function);
         let decided = self.decision.functions.get(function);

@@ -6,10 +6,10 @@ use comfy_table::{CellAlignment, Table, TableComponent};
 use super::report::{FunctionReport, NodeReport, Other, Report, Totals};
 use crate::units::{bytes, cpus, micros, rps};
 
-/// Nodes that are shown; JSON has all.
+/// Maximum number of nodes shown; JSON has all.
 const MOST_NODES: usize = 50;
 
-/// All tables.
+/// Formats all tables.
 pub(super) fn text(report: &Report) -> String {
     let mut parts = vec![functions(&report.functions), nodes(&report.nodes)];
     parts.push(totals(report));
@@ -78,7 +78,7 @@ fn nodes(nodes: &[NodeReport]) -> String {
             "CPUs",
             "own memory",
             "tensors",
-            "of these there",
+            "of these resident",
             "saved by sharing",
         ],
         &[2, 3, 4, 5, 6],
@@ -167,7 +167,7 @@ fn gap(report: &Report) -> String {
     )
 }
 
-/// A table whose columns `numeric` are aligned to the right.
+/// Creates a table with the columns `numeric` aligned to the right.
 pub(super) fn table(header: &[&str], numeric: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(header);

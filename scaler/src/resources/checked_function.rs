@@ -1,4 +1,4 @@
-//! A function that has been checked.
+//! Validated form of an [`InferenceFunction`].
 
 use kube::ResourceExt as _;
 use tetris_scaler_core::{MAX_ALPHA, Rate, ScaleInPolicy, Slo};
@@ -9,57 +9,61 @@ use super::percentile::Percentile;
 use super::problem::FieldProblem;
 use super::template::CheckedTemplate;
 
-/// The most instances of one function, as in the core.
+/// Maximum number of instances of one function, as in the core.
 const MAX_INSTANCES: u64 = tetris_scaler_core::MAX_INSTANCES as u64;
-/// The longest label value.
+/// Maximum length of a label value, in bytes.
 const MAX_LABEL: usize = 63;
 
-/// An [`InferenceFunction`] whose fields have been checked.
+/// An [`InferenceFunction`] with validated fields.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedFunction {
-    /// Its namespace; empty for one of a file without.
+    /// Namespace of the function; empty if a file names none.
     pub namespace: String,
-    /// Its name.
+    /// Name of the function.
     pub name: String,
-    /// The name of its profile.
+    /// Name of its profile.
     pub profile: String,
-    /// The objective.
+    /// Latency objective.
     pub slo: Slo,
-    /// Which latency has to be within it.
+    /// Percentile of the latency that must meet the objective.
     pub percentile: Percentile,
-    /// The pods.
+    /// Pod template.
     pub template: CheckedTemplate,
-    /// Where its load is read.
+    /// Source of the load.
     pub load: LoadSource,
-    /// So many instances stay.
+    /// Minimum number of instances.
     pub min_instances: u32,
-    /// No more instances than that.
+    /// Maximum number of instances.
     pub max_instances: u32,
-    /// Only these configurations; all, if empty.
+    /// Names of the allowed configurations; all are allowed if empty.
     pub configurations: Vec<String>,
-    /// Who scales.
+    /// Owner of the replica counts.
     pub scaling: Scaling,
-    /// How careful releases are.
+    /// Limits on releases of instances.
     pub scale_in: ScaleInPolicy,
-    /// How long a load has to stay low, in milliseconds.
+    /// Time for which a load must stay low before a release, in milliseconds.
     pub window_ms: u64,
-    /// The store on the node.
+    /// Name of the store on the node.
     pub store: String,
-    /// What a millicore costs, in bytes.
+    /// Cost of a millicore, in bytes.
     pub alpha_bytes_per_millicore: u64,
 }
 
-/// Where a load is read.
+/// Source of a function's load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadSource {
-    /// By queries.
+    /// Queries of Prometheus.
     Prometheus(PrometheusLoad),
-    /// Nowhere: it is always the same.
+    /// A constant load.
     Static(Rate),
 }
 
 impl InferenceFunction {
     /// Checks every field.
+    ///
+    /// # Errors
+    ///
+    /// The first field that is out of range, with the value found and the values expected.
     pub fn checked(&self) -> Result<CheckedFunction, FieldProblem> {
         let (name, spec) = (self.name_any(), &self.spec);
         FieldProblem::check_text("metadata.name", &name, MAX_LABEL)?;

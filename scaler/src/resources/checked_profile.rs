@@ -1,4 +1,4 @@
-//! A profile that has been checked.
+//! Validated form of a [`ModelProfile`].
 
 use tetris_scaler_core::{
     Configuration, ConfigurationSpec, FieldError, MAX_MEMORY_BYTES, ModelTensors, Profile,
@@ -11,33 +11,37 @@ use super::percentile::Percentile;
 use super::problem::FieldProblem;
 use super::profile::{LatencyMicros, MeasuredConfiguration, ModelProfile};
 
-/// The most objects of one profile, so that a resource stays below what an API server takes.
+/// Maximum number of objects of one profile; keeps a resource below the API server's size limit.
 pub const MAX_OBJECTS: usize = 8_192;
 
-/// A [`ModelProfile`] whose fields have been checked.
+/// A [`ModelProfile`] with validated fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedProfile {
-    /// The model's name in the inference protocol.
+    /// Name of the model in the inference protocol.
     pub model: String,
-    /// What was measured, in the order given.
+    /// Measured configurations, in the order of the resource.
     pub configurations: Vec<MeasuredConfiguration>,
-    /// The objects of the store that hold the model.
+    /// Objects of the store that hold the model, each with its size in bytes.
     pub objects: Vec<(ObjectId, u64)>,
-    /// Bytes of tensors that are not listed.
+    /// Size of the tensors that the profile does not list, in bytes.
     pub unlisted_bytes: u64,
 }
 
-/// Configurations that may be chosen.
+/// The configurations that the scaler may choose for a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selected {
-    /// For the core.
+    /// Profile of the allowed configurations, as the core takes it.
     pub profile: Profile,
-    /// The name of each configuration of it, by index.
+    /// Names of its configurations, by index.
     pub names: Vec<String>,
 }
 
 impl ModelProfile {
     /// Checks every field.
+    ///
+    /// # Errors
+    ///
+    /// The first field that is out of range, with the value found and the values expected.
     pub fn checked(&self) -> Result<CheckedProfile, FieldProblem> {
         let spec = &self.spec;
         FieldProblem::check_text("spec.model", &spec.model, 253)?;
@@ -86,8 +90,13 @@ impl ModelProfile {
 }
 
 impl CheckedProfile {
-    /// The configurations with the latency of `percentile`, only those named, or all if none is. Errors name
-    /// fields of the profile, but of names, which are the function's.
+    /// Selects the configurations named in `only`, or all if `only` is empty, with the latency of
+    /// `percentile`.
+    ///
+    /// # Errors
+    ///
+    /// A [`FieldProblem`] that names a field of the profile, or, for an unknown name, a field of
+    /// the function.
     pub fn select(
         &self,
         percentile: Percentile,
@@ -107,8 +116,8 @@ impl CheckedProfile {
         Ok(Selected { profile, names })
     }
 
-    /// The model's tensors as the scaler's inventory names them: those of `store`, and one for what is not
-    /// listed, which no node has.
+    /// Returns the model's tensors as the scaler's inventory names them: the objects of `store`,
+    /// and one object that no node has for the unlisted bytes.
     pub fn tensors(&self, store: &str) -> Result<ModelTensors, FieldProblem> {
         let listed = self.objects.iter();
         let listed = listed.map(|(id, bytes)| (stored_object(store, id), *bytes));
@@ -120,7 +129,7 @@ impl CheckedProfile {
             .map_err(|error| FieldProblem::new("spec.objects", error.to_string()))
     }
 
-    /// Bytes that instances of a node share.
+    /// Number of bytes that instances on one node share.
     pub fn shared_bytes(&self) -> u64 {
         let mut seen = std::collections::BTreeSet::new();
         let once = self.objects.iter().filter(|(id, _)| seen.insert(*id));
@@ -168,7 +177,7 @@ impl CheckedProfile {
 }
 
 impl LatencyMicros {
-    /// The latency of `percentile`, and its field's name.
+    /// Returns the latency of `percentile` in microseconds, and the name of its field.
     fn at(&self, percentile: Percentile) -> (u64, &'static str) {
         match percentile {
             Percentile::P50 => (self.p50, "p50"),
@@ -205,7 +214,7 @@ fn out_of_range(index: usize, measure: &str, error: &FieldError) -> FieldProblem
         "cpu_millis" => "cpuMillis".to_owned(),
         "own_bytes" => "ownBytes".to_owned(),
         "latency_us" => format!("latencyMicros.{measure}"),
-        // The sum of all objects.
+        // The value is the sum of the sizes of all objects.
         "shared_bytes" => {
             let problem = format!(
                 "found {} bytes in all, expected at most {}",

@@ -1,4 +1,4 @@
-//! The definitions that a cluster needs.
+//! Definitions of the custom resources.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use thiserror::Error;
 use super::function::InferenceFunction;
 use super::profile::ModelProfile;
 
-/// The definitions cannot be written.
+/// A custom resource definition that could not be written as YAML.
 #[derive(Debug, Error)]
 #[error("custom resource definition {name}: {source}")]
 pub struct CrdError {
-    /// Of which resource.
+    /// Name of the resource.
     name: String,
-    /// What is wrong.
+    /// Cause.
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// The definitions of both resources.
+/// Returns the definitions of both resources.
 pub fn crds() -> [CustomResourceDefinition; 2] {
     let mut crds = [InferenceFunction::crd(), ModelProfile::crd()];
     for version in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions) {

@@ -1,4 +1,4 @@
-//! A model to serve, as a resource.
+//! The custom resource `InferenceFunction`.
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use super::scale_in::ScaleInSpec;
 use super::status::InferenceFunctionStatus;
 use super::template::PodTemplate;
 
-/// A model to serve: its profile, its objective, its load and its pods.
+/// A model to serve: its profile, objective, load and pods.
 #[derive(Debug, Clone, Default, PartialEq, CustomResource, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "tetris.dev",
@@ -21,7 +21,7 @@ use super::template::PodTemplate;
     shortname = "ifn",
     category = "tetris",
     derive = "PartialEq",
-    doc = "A model to serve: its profile, its objective, its load and its pods.",
+    doc = "A model to serve: its profile, objective, load and pods.",
     validation = Rule::new("self.metadata.name.size() <= 63").message("the name becomes a label's value: at most 63 characters"),
     printcolumn(name = "Load", type_ = "string", json_path = ".status.load", description = "Requests per second"),
     printcolumn(name = "Instances", type_ = "integer", json_path = ".status.instances"),
@@ -32,45 +32,48 @@ use super::template::PodTemplate;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(validation = Rule::new("self.minInstances <= self.maxInstances").message("minInstances must not exceed maxInstances").field_path(".minInstances"))]
 pub struct InferenceFunctionSpec {
-    /// The ModelProfile of this namespace.
+    /// Name of a ModelProfile in this namespace.
     #[schemars(length(min = 1, max = 253))]
     pub profile: String,
-    /// The service level objective.
+    /// Service level objective.
     pub slo: SloSpec,
-    /// The pods. What the operator adds: TETRIS_BATCH, TETRIS_CONCURRENCY and TETRIS_CPU_MILLIS, requests of
-    /// CPU and memory, labels, the store's volume, and preferences for nodes that have the tensors.
+    /// Pod template. The operator adds TETRIS_BATCH, TETRIS_CONCURRENCY and TETRIS_CPU_MILLIS,
+    /// requests of CPU and memory, labels, the store's volume, and a preference for nodes that hold
+    /// the tensors.
     pub template: PodTemplate,
-    /// The container that gets batch and concurrency; the first of the template by default.
+    /// Container that gets batch size and concurrency; by default the first of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub container: Option<String>,
-    /// Where the load is read.
+    /// Source of the load.
     pub load: LoadSpec,
-    /// So many instances stay, whatever the load.
+    /// Minimum number of instances.
     #[serde(default)]
     #[schemars(range(min = 0, max = 20_000))]
     pub min_instances: u32,
-    /// No more instances than that, whatever the load.
+    /// Maximum number of instances.
     #[serde(default = "max_instances")]
     #[schemars(range(min = 1, max = 20_000))]
     pub max_instances: u32,
-    /// Only these of the profile's configurations, by name, such as c2000-b4-p2.
+    /// Names of the profile's configurations that may be used, such as c2000-b4-p2. By default all
+    /// may be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512), inner(length(min = 8, max = 63)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub configurations: Option<Vec<String>>,
-    /// Who scales. Cannot be changed: Deployments of both would serve at once.
+    /// Owner of the replica counts. Immutable: after a change, Deployments of both owners would
+    /// serve at once.
     #[serde(default)]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("scaling cannot be changed; make another function"))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("scaling cannot be changed; create another function"))]
     pub scaling: Scaling,
-    /// How careful releases are.
+    /// Limits on releases of instances.
     #[serde(default)]
     pub scale_in: ScaleInSpec,
-    /// The store on the node; by default that of the namespace, and of its name.
+    /// Name of the store on the node. By default the store of the namespace, which has its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub store: Option<String>,
-    /// What a millicore costs beside memory, in bytes.
+    /// Cost of a millicore relative to memory, in bytes.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1_099_511_627_776_u64))]
     pub alpha_bytes_per_millicore: u64,
@@ -80,28 +83,28 @@ pub struct InferenceFunctionSpec {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SloSpec {
-    /// The longest that a request may take.
+    /// Maximum latency of a request, in milliseconds.
     #[schemars(range(min = 1, max = 7_200_000))]
     pub latency_millis: u64,
-    /// Which of the profile's latencies has to be within it.
+    /// Percentile of the profile's latencies that must meet the objective.
     #[serde(default)]
     pub percentile: Percentile,
 }
 
-/// Who scales.
+/// Owner of a function's replica counts.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[schemars(inline)]
 pub enum Scaling {
-    /// The operator, by a Deployment for each chosen configuration.
+    /// The operator, with a Deployment for each chosen configuration.
     #[default]
     Operator,
-    /// Another autoscaler; the operator decides and publishes, and touches no Deployment.
+    /// Another autoscaler. The operator publishes its decisions and changes no Deployment.
     External,
 }
 
-/// As many as most clusters have nodes for.
+/// Default of `maxInstances`; more than most clusters have room for.
 const fn max_instances() -> u32 {
     100
 }

@@ -1,4 +1,4 @@
-//! Where the load of a function is read.
+//! Source of a function's load, as the resource gives it.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use super::checked_function::LoadSource;
 use super::problem::FieldProblem;
 use tetris_scaler_core::Rate;
 
-/// The longest query, in bytes.
+/// Maximum length of a query, in bytes.
 const MAX_QUERY: usize = 4_096;
 
 /// Exactly one source of a load.
@@ -16,29 +16,30 @@ const MAX_QUERY: usize = 4_096;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(validation = Rule::new("has(self.prometheus) != has(self.static)").message("exactly one of prometheus and static must be set"))]
 pub struct LoadSpec {
-    /// Queries of the Prometheus server that the operator was given.
+    /// Queries of the operator's Prometheus server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prometheus: Option<PrometheusLoad>,
-    /// A load that does not change.
+    /// A constant load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#static: Option<StaticLoad>,
 }
 
-/// A load that Prometheus knows.
+/// A load measured by Prometheus.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrometheusLoad {
-    /// Requests per second that come for the function: an instant vector, which is added up, or a scalar.
+    /// PromQL query for the function's requests per second. An instant vector is summed; a scalar
+    /// is also accepted.
     #[schemars(length(min = 1, max = 4096))]
     pub query: String,
-    /// Requests per second that each instance serves, by the label `pod`: the least loaded instances are
-    /// released first. Without it, the newest are.
+    /// PromQL query for the requests per second of each instance, by the label `pod`. The operator
+    /// releases the least loaded instances first. Without the query, it releases the newest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub per_pod_query: Option<String>,
 }
 
-/// A load that does not change.
+/// A constant load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StaticLoad {
@@ -48,7 +49,7 @@ pub struct StaticLoad {
 }
 
 impl LoadSpec {
-    /// The source, checked.
+    /// Checks the source.
     pub(super) fn checked(&self) -> Result<LoadSource, FieldProblem> {
         match (&self.prometheus, &self.r#static) {
             (Some(prometheus), None) => prometheus.checked(),
@@ -56,7 +57,7 @@ impl LoadSpec {
             (both, _) => {
                 let found = if both.is_some() { "both" } else { "neither" };
                 let problem = format!(
-                    "found {found} of `prometheus` and `static`, expected exactly one; say where the load is read"
+                    "found {found} of `prometheus` and `static`, expected exactly one; set one of them"
                 );
                 Err(FieldProblem::new("spec.load", problem))
             }

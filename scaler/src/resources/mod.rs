@@ -1,9 +1,9 @@
-//! The custom resources of the group `tetris.dev`, and what they mean once checked.
+//! Custom resources of the group `tetris.dev`, and their validated forms.
 //!
-//! A [`ModelProfile`] says what was measured of a model; an [`InferenceFunction`] says which load a model has
-//! to carry within which objective, and with which pods. The API server checks both against the schemas that
-//! [`crds`] gives. What it cannot check, [`ModelProfile::checked`] and [`InferenceFunction::checked`] do:
-//! every [`FieldProblem`] names the field.
+//! A [`ModelProfile`] holds the measurements of a model. An [`InferenceFunction`] names a model's
+//! load, objective and pods. The API server checks both against the schemas of [`crds`].
+//! [`ModelProfile::checked`] and [`InferenceFunction::checked`] check the rest; each
+//! [`FieldProblem`] names its field.
 
 mod checked_function;
 mod checked_profile;

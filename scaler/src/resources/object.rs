@@ -1,19 +1,19 @@
-//! Objects of different stores are different memory.
+//! Object ids that tell stores apart: equal objects of different stores take memory twice.
 
 use tetris_store_layout::{Digest, ObjectId};
 
-/// The id that the scaler's inventory has for `object` in the store `store`: BLAKE3 of both. A node has a
-/// store per namespace by default, and what lies in one is not shared with pods of another.
+/// Returns the inventory's id for `object` in the store `store`: BLAKE3 of both names. By default a
+/// node has a store per namespace, and pods share nothing with pods of another namespace's store.
 pub fn stored_object(store: &str, object: &ObjectId) -> ObjectId {
-    // The length keeps store and object apart.
+    // The length separates the two names.
     let mut bytes = (store.len() as u64).to_le_bytes().to_vec();
     bytes.extend_from_slice(store.as_bytes());
     bytes.extend_from_slice(&object.0.0);
     ObjectId(Digest::of(&bytes))
 }
 
-/// An id that no store can have, for the bytes of a model that its profile does not list: instances of a
-/// node share them, and nobody knows beforehand whether they are there.
+/// Returns an id that no store has, for the bytes of a model that its profile does not list.
+/// Instances on one node share these bytes, but no inventory lists them.
 pub(super) fn unlisted_object(store: &str, model: &str) -> ObjectId {
     let mut bytes = b"tetris.dev/unlisted".to_vec();
     bytes.extend_from_slice(&(store.len() as u64).to_le_bytes());

@@ -1,4 +1,4 @@
-//! Which of a profile's latencies counts.
+//! Percentile of the latency that a function's objective is about.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A percentile of the latencies that were measured.
+/// A measured percentile of the latency.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -14,16 +14,16 @@ use thiserror::Error;
 pub enum Percentile {
     /// The median.
     P50,
-    /// The 90th.
+    /// The 90th percentile.
     P90,
-    /// The 95th.
+    /// The 95th percentile.
     #[default]
     P95,
-    /// The 99th.
+    /// The 99th percentile.
     P99,
 }
 
-/// A percentile that is not measured.
+/// A percentile that profiles do not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("found {0}, expected 50, 90, 95 or 99")]
 pub struct PercentileError(u64);

@@ -1,20 +1,20 @@
-//! What is wrong with a resource, and where.
+//! An invalid field of a resource.
 
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// A field of a resource that cannot be.
+/// An invalid field of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{field}`: {problem}")]
 pub struct FieldProblem {
-    /// The field's path in the resource, such as `spec.slo.latencyMillis`.
+    /// Path of the field in the resource, such as `spec.slo.latencyMillis`.
     pub field: String,
-    /// What was found, what was expected, and what to do.
+    /// The value found, the values expected, and the next step.
     pub problem: String,
 }
 
 impl FieldProblem {
-    /// A problem of `field`.
+    /// Creates a problem of `field`.
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self {
             field: field.into(),
@@ -22,7 +22,7 @@ impl FieldProblem {
         }
     }
 
-    /// `value` if it lies within `min..=max`.
+    /// Returns `value` if it lies within `min..=max`.
     pub(super) fn check(
         field: impl Into<String>,
         value: u64,
@@ -36,7 +36,7 @@ impl FieldProblem {
         Err(Self::new(field, problem))
     }
 
-    /// `text` if it has 1 to `most` bytes.
+    /// Returns `text` if it has 1 to `most` bytes.
     pub(super) fn check_text(
         field: impl Into<String>,
         text: &str,
@@ -45,16 +45,20 @@ impl FieldProblem {
         if !text.is_empty() && text.len() <= most {
             return Ok(());
         }
-        let problem = format!("found {} characters, expected 1 to {most}", text.len());
+        let problem = format!("found {} bytes, expected 1 to {most}", text.len());
         Err(Self::new(field, problem))
     }
 }
 
-/// Reads a resource, or a part of one, from what a JSON or YAML document holds.
+/// Parses a resource, or a part of one, from a JSON or YAML document.
+///
+/// # Errors
+///
+/// The path of the field that does not parse, and the reason.
 pub fn parse<T: DeserializeOwned>(document: serde_json::Value) -> Result<T, FieldProblem> {
     serde_path_to_error::deserialize(document).map_err(|error| {
         let field = error.path().to_string();
-        // Serde quotes what it found, which may be long.
+        // Serde quotes the value found, which may be long.
         let problem = error.into_inner().to_string();
         FieldProblem::new(field, problem.chars().take(256).collect::<String>())
     })

@@ -1,4 +1,4 @@
-//! How careful releases are, as a resource says it.
+//! Limits on releases of instances, as the resource gives them.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -6,31 +6,32 @@ use tetris_scaler_core::{LoadPeak, ScaleInConfig, ScaleInError, ScaleInPolicy};
 
 use super::problem::FieldProblem;
 
-/// How careful releases are.
+/// Limits on releases of instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(validation = Rule::new("self.keepPermille > self.scaleOutPermille").message("keepPermille must exceed scaleOutPermille, or instances come and go").field_path(".keepPermille"))]
 pub struct ScaleInSpec {
-    /// A load that falls is believed once it has stayed low for so long, in seconds.
+    /// Time for which the load must stay low before instances are released, in seconds.
     #[serde(default = "window_seconds")]
     #[schemars(range(min = 1, max = 604_800))]
     pub window_seconds: u64,
-    /// What the instances that stay must carry beyond the load, in thousandths of it.
+    /// Spare capacity that the remaining instances must have after a release, in thousandths of the
+    /// load.
     #[serde(default = "keep_permille")]
     #[schemars(range(min = 1, max = 9_000))]
     pub keep_permille: u32,
-    /// Below which headroom instances are started, in thousandths of the load.
+    /// Spare capacity below which instances are started, in thousandths of the load.
     #[serde(default = "scale_out_permille")]
     #[schemars(range(min = 0, max = 9_000))]
     pub scale_out_permille: u32,
-    /// So many instances go at once, at most.
+    /// Maximum number of instances released at once.
     #[serde(default = "max_releases")]
     #[schemars(range(min = 1, max = 20_000))]
     pub max_releases: u32,
 }
 
 impl Default for ScaleInSpec {
-    /// A window of five minutes; the rest as in the core.
+    /// A window of five minutes, and the core's defaults.
     fn default() -> Self {
         Self {
             window_seconds: window_seconds(),
@@ -58,7 +59,7 @@ fn max_releases() -> u32 {
 }
 
 impl ScaleInSpec {
-    /// The policy, and the window in milliseconds.
+    /// Returns the policy, and the window in milliseconds.
     pub(super) fn checked(&self, min_instances: u32) -> Result<(ScaleInPolicy, u64), FieldProblem> {
         let window = "spec.scaleIn.windowSeconds";
         FieldProblem::check(window, self.window_seconds, 1, 604_800)?;

@@ -1,34 +1,34 @@
-//! What the operator reports of a function.
+//! Status of an `InferenceFunction`.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the operator reports of a function.
+/// The operator's report on a function.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InferenceFunctionStatus {
-    /// Ready, LoadKnown, ProfileFound, Feasible, Progressing.
+    /// Conditions Ready, LoadKnown, ProfileFound, Feasible and Progressing.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// The generation that this status is about.
+    /// Generation of the resource that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Requests per second, as last measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<String>,
-    /// Instances that should run.
+    /// Number of instances that should run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<u32>,
-    /// Instances that serve.
+    /// Number of ready instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<u32>,
     /// Instances by configuration.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub configurations: Vec<ConfigurationStatus>,
-    /// Why it is as it is.
+    /// The reason for the current state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -37,33 +37,33 @@ pub struct InferenceFunctionStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigurationStatus {
-    /// The configuration's name.
+    /// Name of the configuration.
     pub name: String,
-    /// Instances that should run.
+    /// Number of instances that should run.
     pub replicas: u32,
-    /// Instances that serve.
+    /// Number of ready instances.
     #[serde(default)]
     pub ready: u32,
 }
 
-/// A condition, as Kubernetes has them.
+/// A condition, as in Kubernetes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What is said.
+    /// Type of the condition.
     pub r#type: String,
     /// True, False or Unknown.
     #[schemars(extend("enum" = ["True", "False", "Unknown"]))]
     pub status: String,
-    /// Why, in one word.
+    /// The reason, in one word.
     pub reason: String,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     #[serde(default)]
     pub message: String,
-    /// The generation that it is about.
+    /// Generation of the resource that the condition describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When the status changed last, in RFC 3339.
+    /// Time of the last change of status, in RFC 3339.
     #[schemars(extend("format" = "date-time"))]
     pub last_transition_time: String,
 }

@@ -1,4 +1,4 @@
-//! The pods of a function.
+//! Pod template of a function.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use super::problem::{FieldProblem, parse};
 
-/// What the operator sets, and a template must not.
+/// Variables that the operator sets and a template must not set.
 const OWN_VARIABLES: [&str; 3] = ["TETRIS_BATCH", "TETRIS_CONCURRENCY", "TETRIS_CPU_MILLIS"];
 
-/// A template of pods as it was written, with fields that this program does not know.
+/// A pod template as written, including fields that this program does not know.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PodTemplate(pub Map<String, Value>);
@@ -26,25 +26,26 @@ impl JsonSchema for PodTemplate {
         true
     }
 
-    /// The schema of pods is large, and another in each version of Kubernetes: the API server gets an object.
+    /// Returns the schema of any object: the schema of pods is large and differs between versions
+    /// of Kubernetes.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
     }
 }
 
-/// A template that can be made a Deployment of.
+/// A pod template with validated fields.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedTemplate {
-    /// As it was written.
+    /// The template as written.
     pub raw: Map<String, Value>,
-    /// What is known of it.
+    /// The fields that this program knows.
     pub pods: PodTemplateSpec,
-    /// Index of the container that gets batch and concurrency.
+    /// Index of the container that gets batch size and concurrency.
     pub container: usize,
 }
 
 impl PodTemplate {
-    /// Checks that these are pods, and finds the container.
+    /// Checks the template and finds the container.
     pub(super) fn checked(&self, container: Option<&str>) -> Result<CheckedTemplate, FieldProblem> {
         let document = Value::Object(self.0.clone());
         let pods: PodTemplateSpec = parse(document).map_err(|found| {
@@ -64,7 +65,7 @@ impl PodTemplate {
 }
 
 impl CheckedTemplate {
-    /// Deployments restart their containers.
+    /// Checks the restart policy: a Deployment takes only `Always`.
     fn check_restart(&self) -> Result<(), FieldProblem> {
         let spec = self.pods.spec.as_ref();
         match spec.and_then(|spec| spec.restart_policy.as_deref()) {
@@ -81,7 +82,7 @@ impl CheckedTemplate {
         }
     }
 
-    /// What the operator sets is set by nobody else.
+    /// Checks that the template sets none of the operator's variables.
     fn check_environment(&self) -> Result<(), FieldProblem> {
         let spec = self.pods.spec.as_ref();
         let container = spec.and_then(|spec| spec.containers.get(self.container));

@@ -1,4 +1,4 @@
-//! What is answered.
+//! Tests of the extender's answers.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn scores(answer: &Value) -> Vec<(&str, i64)> {
 #[tokio::test]
 async fn scores_go_by_tensors_and_room() {
     let answer = ask("/prioritize", for_bert(&ALL)).await;
-    // Nine tenths for tensors, one for room.
+    // Nine tenths for tensors, one for free resources.
     let expected = [
         ("cold", 1),
         ("warm", 10),
@@ -82,7 +82,7 @@ async fn nodes_without_room_fail_and_unknown_ones_pass() {
         "NodeNames": ["cold", "warm", "half", "busy", "silent", "unheard-of"],
         "FailedNodes": {},
         "FailedAndUnresolvableNodes": {"full": "the tensor store lacks 300 MiB for function bert: 400 MiB of its \
-            model's 400 MiB are not there, and there is room for 100 MiB"},
+            model's 400 MiB are missing, and 100 MiB are free"},
         "Error": "",
     });
     assert_eq!(answer, expected);

@@ -1,4 +1,4 @@
-//! A cluster, and how the scheduler asks.
+//! A cluster, and requests of the scheduler.
 
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ use tower::ServiceExt as _;
 
 use crate::support::{NAMESPACE, snapshot};
 
-/// The function `bert`, whose model has four tensors of 100 MiB, and its nodes: `warm` has all, `half` two, `cold` none,
-/// `full` none and room for one; `busy` has all and no CPU left. `silent` has told nothing.
+/// Creates the function `bert` with a model of four tensors of 100 MiB, and its nodes. `warm` has
+/// all tensors, `half` two, `cold` none, `full` none and room for one; `busy` has all and no free
+/// CPU. `silent` has no known inventory.
 pub fn cluster() -> Snapshot {
     let mut snapshot = snapshot(&[("bert", "Operator")]);
     let state = snapshot.functions.values().next().unwrap();
@@ -72,7 +73,8 @@ pub fn extender(snapshot: Snapshot) -> Router {
     router(published, Spread::default(), ExtenderLimits::default())
 }
 
-/// A request of kube-scheduler: `ExtenderArgs` as Go writes it, of a pod with the fields that a pod has before it is bound.
+/// Returns a request of kube-scheduler: `ExtenderArgs` as Go writes it, of a pod with the fields
+/// that a pod has before it is bound.
 pub fn args(metadata: &Value, nodes: &Value, names: &Value) -> String {
     let mut pod: Value =
         serde_json::from_str(include_str!("files/pod.json")).expect("the recorded pod");
@@ -82,7 +84,7 @@ pub fn args(metadata: &Value, nodes: &Value, names: &Value) -> String {
     json!({"Pod": pod, "Nodes": nodes, "NodeNames": names}).to_string()
 }
 
-/// For an instance of `bert`, with names of nodes.
+/// Returns a request for an instance of `bert`, with names of nodes.
 pub fn for_bert(names: &[&str]) -> String {
     args(&labels("bert"), &Value::Null, &json!(names))
 }
@@ -91,7 +93,7 @@ pub fn labels(function: &str) -> Value {
     json!({"namespace": NAMESPACE, "labels": {"app": "x", "tetris.dev/function": function}})
 }
 
-/// The answer's status and text.
+/// Returns status and text of the answer.
 pub async fn post(router: Router, path: &str, body: impl Into<Body>) -> (StatusCode, String) {
     let request = Request::post(path).header("Content-Type", "application/json");
     let request = request.body(body.into()).unwrap();
@@ -101,7 +103,7 @@ pub async fn post(router: Router, path: &str, body: impl Into<Body>) -> (StatusC
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// The answer, which is JSON.
+/// Returns the answer as JSON.
 pub async fn ask(path: &str, body: String) -> Value {
     let (status, text) = post(extender(cluster()), path, body).await;
     assert_eq!(status, StatusCode::OK, "{text}");

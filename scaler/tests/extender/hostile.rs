@@ -1,4 +1,4 @@
-//! Requests that are none.
+//! Invalid requests.
 
 use http::StatusCode;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The scheduler extender, with requests as kube-scheduler sends them.
+//! Tests of the scheduler extender, with requests as kube-scheduler sends them.
 
 #[path = "../support/snapshot.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! Protocol buffers by hand: tag = number * 8 + type.
+//! Handwritten protocol buffers: tag = number * 8 + type.
 
 const VARINT: u8 = 0;
 const FIXED64: u8 = 1;
@@ -21,7 +21,7 @@ pub fn double(number: u8, value: f64) -> Vec<u8> {
     all
 }
 
-/// A ScaledObjectRef, whose metadata have what KEDA adds: all of the trigger's.
+/// Returns a ScaledObjectRef with the trigger's metadata, as KEDA sends it.
 pub fn reference(namespace: &str, metadata: &[(&str, &str)]) -> Vec<u8> {
     let mut all = [text(1, b"bert-c4000"), text(2, namespace.as_bytes())].concat();
     for (key, value) in metadata {
@@ -31,7 +31,7 @@ pub fn reference(namespace: &str, metadata: &[(&str, &str)]) -> Vec<u8> {
     all
 }
 
-/// The reference of a configuration.
+/// Returns the reference of a configuration.
 pub fn of(function: &str, configuration: &str) -> Vec<u8> {
     let address = "tetris-scaler.tetris-system:9462";
     reference(

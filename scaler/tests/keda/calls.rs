@@ -1,4 +1,4 @@
-//! One question, one answer.
+//! Tests of single calls.
 
 use tetris_scaler::keda::KedaLimits;
 use tonic::Code;
@@ -36,7 +36,7 @@ async fn zero_instances_are_inactive_and_not_an_error() {
     let server = Server::start(with(7), KedaLimits::default()).await;
     let reference = of("bert", "c1000-b1-p1");
     let active = server.call("IsActive", reference.clone()).await;
-    // What is false or zero is not sent.
+    // Protocol buffers omit false and zero.
     assert!(active.unwrap().is_empty());
     let request = metrics_of(&reference, b"tetris-replicas");
     let value = server.call("GetMetrics", request).await;
@@ -97,7 +97,7 @@ async fn before_the_first_decision_the_scaler_is_unavailable() {
     let reference = of("bert", CONFIGURATION);
     let error = server.call("IsActive", reference.clone()).await;
     assert_eq!(error.unwrap_err().code(), Code::Unavailable);
-    // The autoscaler is made with the metric all the same.
+    // The autoscaler is created with the metric even before the first decision.
     assert!(server.call("GetMetricSpec", reference).await.is_ok());
     server.publish(with(2));
     let active = server.call("IsActive", of("bert", CONFIGURATION)).await;
@@ -112,7 +112,7 @@ async fn hostile_requests_are_refused() {
     for (request, code) in [
         (unknown, Code::InvalidArgument),
         (no_reference, Code::InvalidArgument),
-        // A length that exceeds the message.
+        // A length beyond the message.
         (vec![10, 100, 1], Code::Internal),
         (vec![0; 1 << 20], Code::OutOfRange),
     ] {

@@ -15,7 +15,7 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
-/// Longer than anything takes here.
+/// Timeout for all operations of these tests.
 pub const DEADLINE: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Default)]
@@ -57,7 +57,7 @@ impl Decoder for Raw {
     }
 }
 
-/// A server, and what it serves from.
+/// A server with its source of snapshots.
 pub struct Server {
     address: SocketAddr,
     pub publish: watch::Sender<Arc<Snapshot>>,
@@ -86,12 +86,12 @@ impl Server {
         self.publish.send(Arc::new(snapshot)).unwrap();
     }
 
-    /// Says that the server is to end.
+    /// Signals the server to stop.
     pub fn stop(&mut self) {
         self.stop.take().unwrap().send(()).unwrap();
     }
 
-    /// Waits for the server's end.
+    /// Waits until the server has stopped.
     pub async fn ended(self) {
         let ended = tokio::time::timeout(DEADLINE, self.serving).await;
         ended.expect("it ends").unwrap().unwrap();
@@ -123,7 +123,7 @@ fn path(method: &str) -> PathAndQuery {
     path.parse().unwrap()
 }
 
-/// The next message; `None` at the end.
+/// Returns the next message, or `None` at the end.
 pub async fn next(stream: &mut Streaming<Vec<u8>>) -> Result<Option<Vec<u8>>, Status> {
     let next = tokio::time::timeout(DEADLINE, stream.message()).await;
     next.expect("a message comes")

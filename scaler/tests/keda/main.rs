@@ -1,4 +1,4 @@
-//! KEDA's external scaler over HTTP/2: bytes as KEDA's client sends them, and the bytes that it reads.
+//! Tests of KEDA's external scaler over HTTP/2, with the bytes that KEDA's client sends and reads.
 
 mod bytes;
 mod calls;

@@ -1,4 +1,4 @@
-//! Answers that go on.
+//! Tests of streams.
 
 use tetris_scaler::keda::KedaLimits;
 use tonic::Code;
@@ -17,7 +17,7 @@ async fn activity_is_pushed_at_once_and_when_it_changes() {
     assert_eq!(next(&mut stream).await.unwrap(), Some(Vec::new()));
     server.publish(with(3));
     assert_eq!(next(&mut stream).await.unwrap(), Some(number(1, 1)));
-    // More instances are no change of activity.
+    // More instances do not change the activity.
     server.publish(with(4));
     server.publish(with(0));
     assert_eq!(next(&mut stream).await.unwrap(), Some(Vec::new()));

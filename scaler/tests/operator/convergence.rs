@@ -1,4 +1,4 @@
-//! Whatever the order of events, it comes to rest, and stays there.
+//! Tests that the operator settles after events in any order, and stays so.
 
 use proptest::prelude::*;
 use tetris_scaler::operator::plan::Action;
@@ -9,9 +9,9 @@ use crate::world::{NAMESPACE, World, function, profile};
 
 #[derive(Debug, Clone)]
 enum Event {
-    /// The load of the function changes, to thousandths of a request per second.
+    /// The load of the function changes, in thousandths of a request per second.
     Load(usize, u64),
-    /// The operator makes a pass with what it has seen so far.
+    /// The operator makes a pass with its current caches.
     Pass,
     See,
     SeePods,
@@ -146,7 +146,7 @@ fn writes_from_an_old_view_are_refused_and_do_no_harm() {
     world.loads.insert(f.clone(), 90_000);
     world.settle(20);
     let before = world.replicas();
-    // The load rises; another view of it is older than what is there.
+    // The load rises, while another view predates the last write.
     let old = world.seen.clone();
     world.loads.insert(f.clone(), 400_000);
     world.pass();

@@ -1,4 +1,4 @@
-//! Bad input in every field gives an error that names the field.
+//! Tests that bad input in any field gives an error that names the field.
 
 use serde_json::{Value, json};
 use tetris_scaler::operator::records::{FunctionRecord, ProfileRecord};
@@ -21,7 +21,7 @@ fn full_function() -> Value {
     full
 }
 
-/// `value`, with what is at `path` replaced; null removes it.
+/// Returns `value` with `new` at `path`; null removes the field.
 fn with(value: &Value, path: &str, new: &Value) -> Value {
     let mut value = value.clone();
     let (parent, key) = path.rsplit_once('/').unwrap();

@@ -1,4 +1,4 @@
-//! The operator's plans, against a cluster that the tests play.
+//! Tests of the operator's plans, against a simulated cluster.
 
 mod convergence;
 mod fields;

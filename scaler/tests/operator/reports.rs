@@ -1,4 +1,4 @@
-//! What people are told.
+//! Tests of conditions and events.
 
 use serde_json::{Value, json};
 use tetris_scaler::operator::plan::Action;
@@ -79,7 +79,7 @@ fn what_is_wrong_is_a_condition_and_an_event() {
             "{status:?}"
         );
         assert!(events.contains(&reason.to_owned()), "{path}: {events:?}");
-        // Once it is said, it is not said again.
+        // It is reported only once.
         world.pass();
         world.see();
         let again = world.plan();

@@ -1,4 +1,4 @@
-//! Deployments as they are applied.
+//! Tests of applied Deployments.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn a_deployment_has_all_that_an_instance_needs() {
     assert_eq!(pods["spec"]["volumes"], json!([volume]));
     let mount = json!({"name": "tetris-store", "mountPath": "/run/tetris/store", "readOnly": true});
     assert_eq!(container["volumeMounts"], json!([mount]));
-    // What the API server would not take.
+    // The API server refuses an object with unknown types.
     let typed: k8s_openapi::api::apps::v1::Deployment =
         serde_json::from_value(one.clone()).unwrap();
     let spec = typed.spec.unwrap().template.spec.unwrap();
@@ -127,11 +127,11 @@ fn preferences_change_only_when_pods_are_replaced_anyway() {
     let key = Key::new(NAMESPACE, "f-c1000-b1-p1");
     let before = world.now.deployments[&key].clone();
     assert!(!before.preferred.is_empty());
-    // Nodes come, go and fill: nothing to do.
+    // Changes of nodes cause no write.
     world.now.nodes.remove(&Key::new("", "node-0"));
     world.see();
     assert_eq!(applied(&mut world), Vec::<Value>::new());
-    // More instances of the same: the template stays to the byte.
+    // More instances of the same configuration: the template stays identical.
     world.loads.insert(Key::new(NAMESPACE, "f"), 30_000);
     world.settle(5);
     let grown = world.now.deployments[&key].clone();
@@ -139,7 +139,7 @@ fn preferences_change_only_when_pods_are_replaced_anyway() {
         assert_eq!(grown.preferred, before.preferred);
         assert_eq!(grown.template_hash, before.template_hash);
     }
-    // An edit replaces all pods: then the nodes may be others.
+    // An edit replaces all pods, so the preferred nodes may change.
     let image = edited("/spec/template/spec/containers/0/image", json!("server:2"));
     let mut image = FunctionRecord::read(object(&image));
     image.generation = 2;

@@ -1,5 +1,5 @@
-//! A cluster: an API server with versions, a controller of Deployments, a scheduler that places anywhere, kubelets
-//! that take their time, and an operator that may see it late.
+//! A simulated cluster: an API server with versions, a controller of Deployments, an arbitrary
+//! scheduler, slow kubelets, and an operator that may see all of it late.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use tetris_scaler_core::{LoadPeak, Rate, Resources, Settings};
 
 pub const NAMESPACE: &str = "blue";
 
-/// What the API server holds.
+/// Objects of the API server.
 #[derive(Clone, Default)]
 pub struct Objects {
     pub functions: BTreeMap<Key, Arc<FunctionRecord>>,
@@ -33,15 +33,15 @@ pub struct Objects {
 /// The cluster and the operator.
 pub struct World {
     pub now: Objects,
-    /// What the operator's caches have.
+    /// Contents of the operator's caches.
     pub seen: Objects,
     pub loads: BTreeMap<Key, u64>,
     pub load_unknown: bool,
-    /// What the operator remembers.
+    /// The operator's memory.
     pub memory: Memory,
     consolidate_after_ms: Option<u64>,
     pub time_ms: u64,
-    /// Pods that were ever made.
+    /// Number of pods ever created.
     pub started: u64,
     pub refused: u64,
     peaks: BTreeMap<Key, LoadPeak>,
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// The operator's process begins anew: it remembers nothing, and lists everything.
+    /// Restarts the operator: it forgets everything, and lists all objects again.
     pub fn restart(&mut self) {
         self.peaks.clear();
         self.preparations = Preparations::default();
@@ -97,13 +97,13 @@ impl World {
         self.see();
     }
 
-    /// Steady functions may have their instances replaced.
+    /// Lets functions that are steady for `ms` milliseconds replace instances.
     pub fn consolidate_after(&mut self, ms: u64) {
         self.consolidate_after_ms = Some(ms);
         self.memory = Memory::new(self.consolidate_after_ms);
     }
 
-    /// All events arrive.
+    /// Delivers all events.
     pub fn see(&mut self) {
         self.seen = self.now.clone();
     }
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// One pass; writes from an old view are refused, and end what is done for their function.
+    /// Makes one pass. A write from an old view is refused, and ends the actions of its function.
     pub fn pass(&mut self) -> Plan {
         let plan = self.plan();
         self.memory.planned(&plan.functions, self.time_ms);
@@ -265,7 +265,7 @@ impl World {
         true
     }
 
-    /// The controller makes or ends one pod of each Deployment, and reports.
+    /// Lets the controller create or delete one pod of each Deployment, and report.
     pub fn control(&mut self) {
         let keys: Vec<Key> = self.now.deployments.keys().cloned().collect();
         for key in keys {
@@ -339,7 +339,7 @@ impl World {
         self.now.pods.insert(key, Arc::new(pod));
     }
 
-    /// Pods without a node get one: the scheduler has its own mind, which is `choice`.
+    /// Schedules pods without a node, arbitrarily by `choice`.
     pub fn schedule(&mut self, choice: usize) {
         let nodes: Vec<String> = self
             .now
@@ -355,7 +355,7 @@ impl World {
         }
     }
 
-    /// Pods that have a node become ready, and those that leave are gone.
+    /// Makes scheduled pods ready, and removes pods that leave.
     pub fn kubelets(&mut self) {
         self.now
             .pods
@@ -370,7 +370,7 @@ impl World {
         }
     }
 
-    /// Everybody does all that there is to do for a while, and time goes on.
+    /// Lets all components act for a number of rounds, while time passes.
     pub fn settle(&mut self, rounds: usize) {
         for round in 0..rounds {
             self.time_ms += 5_000;
@@ -394,7 +394,7 @@ pub fn object(value: &Value) -> DynamicObject {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// A profile of three configurations; requests per second: 20, 100 and 40.
+/// Returns a profile of three configurations, with 20, 100 and 40 requests per second.
 pub fn profile(name: &str) -> Value {
     let one = |cpu: u64, batch: u64, concurrency: u64, own_mib: u64, ms: u64| {
         let us = ms * 1_000;

@@ -1,4 +1,4 @@
-//! What is chosen, and what it takes.
+//! Tests of a plan's choices and their resources.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,8 @@ fn instances_go_where_their_tensors_are_and_sharing_counts_once() {
     let plan = json(&[FUNCTIONS, NODES], &[]);
     let nodes = plan["nodes"].as_array().unwrap();
     assert_eq!(nodes.len(), 1);
-    // Six tensors of 64 MiB of both, and 20 and 30 MiB of one each; the other model has all but its own 30.
+    // Six shared tensors of 64 MiB, and one of 20 and of 30 MiB per model; all but the 30 are
+    // resident.
     assert_eq!(nodes[0]["name"], "warm");
     assert_eq!(nodes[0]["tensor_bytes"], json!(434 << 20));
     assert_eq!(nodes[0]["resident_bytes"], json!(404 << 20));
@@ -82,7 +83,7 @@ fn nodes_pods_and_inventories_of_a_cluster_are_read() {
     assert_eq!(plan["nodes"][0]["resident_bytes"], json!(384 << 20));
 }
 
-/// The page of a node that has what both models share.
+/// Returns the page of a node with the tensors that both models share.
 fn inventory(node: &str) -> String {
     let lines = FUNCTIONS
         .lines()

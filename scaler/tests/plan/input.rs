@@ -1,4 +1,4 @@
-//! What cannot be read.
+//! Tests of invalid input.
 
 use std::fs;
 
@@ -102,8 +102,16 @@ fn files_that_say_nothing_to_a_plan_are_noted() {
         &["--load", "b=80"],
     );
     assert_eq!(run.status, 0);
-    assert!(run.err.contains("note: 1 of kind Service"), "{}", run.err);
-    assert!(run.err.contains("node gone is not used"), "{}", run.err);
+    assert!(
+        run.err.contains("note: ignored 1 of kind Service"),
+        "{}",
+        run.err
+    );
+    assert!(
+        run.err.contains("ignored the inventory of node gone"),
+        "{}",
+        run.err
+    );
 }
 
 #[test]

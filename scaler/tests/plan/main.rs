@@ -1,4 +1,4 @@
-//! `tetris-scaler plan` from files.
+//! Tests of `tetris-scaler plan`.
 
 mod figures;
 mod input;

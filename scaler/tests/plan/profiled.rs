@@ -1,4 +1,4 @@
-//! What the profiler writes is what the scaler reads.
+//! Tests that the scaler reads the profiler's output.
 
 use tetris_scaler::resources::ModelProfile;
 use tetris_scaler_profiler::{MAX_LISTED_OBJECTS, MAX_SETTINGS, ModelProfileManifest};
@@ -9,13 +9,13 @@ const SAMPLE: &str = include_str!("../../../deploy/samples/scaler/all-minilm-l6-
 fn a_measured_profile_is_read_by_both_and_passes_all_checks() {
     let written: ModelProfileManifest = serde_saphyr::from_str(SAMPLE).unwrap();
     assert!(written.spec.measured.is_some() && !written.spec.manifests.is_empty());
-    // As the profiler would write it now.
+    // Write it again, as the profiler would now.
     let yaml = serde_saphyr::to_string(&written).unwrap();
     let read: ModelProfile = serde_saphyr::from_str(&yaml).unwrap();
     let checked = read.checked().unwrap();
     assert_eq!(checked.configurations.len(), 12);
     assert_eq!(checked.objects.len(), 40);
-    // Nothing is lost on the way, and nothing is called by another name.
+    // Both have the same fields, with the same names.
     let (ours, theirs) = (
         serde_json::to_value(&read.spec).unwrap(),
         serde_json::to_value(&written.spec).unwrap(),

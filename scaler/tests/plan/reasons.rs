@@ -1,4 +1,4 @@
-//! Why, and why not.
+//! Tests of the reasons in a plan.
 
 use serde_json::Value;
 
@@ -66,7 +66,7 @@ fn an_objective_that_nothing_meets_is_refused_with_the_smallest() {
         "{}",
         run.err
     );
-    // The other function is planned for all the same.
+    // The other function is still planned.
     assert!(run.out.contains("serving/b"), "{}", run.out);
     assert!(!run.err.contains("serving/b"), "{}", run.err);
 }

@@ -10,14 +10,14 @@ use tempfile::TempDir;
 pub const FUNCTIONS: &str = include_str!("files/functions.yaml");
 pub const NODES: &str = include_str!("files/nodes.yaml");
 
-/// What came out.
+/// Result of a run.
 pub struct Run {
     pub status: i32,
     pub out: String,
     pub err: String,
 }
 
-/// Runs with files of these contents, and more arguments.
+/// Runs the command with files of these contents, and more arguments.
 pub fn plan(files: &[&str], more: &[&str]) -> Run {
     let dir = TempDir::new().unwrap();
     for (at, text) in files.iter().enumerate() {
@@ -41,7 +41,7 @@ pub fn plan_in(dir: &Path, more: &[&str]) -> Run {
     }
 }
 
-/// The usual files with the load of `b`, as JSON.
+/// Returns the plan as JSON, with a load for `b`.
 pub fn json(files: &[&str], more: &[&str]) -> Value {
     let more = [&["--load", "b=80", "--format", "json"], more].concat();
     let run = plan(files, &more);
@@ -49,7 +49,7 @@ pub fn json(files: &[&str], more: &[&str]) -> Value {
     serde_json::from_str(&run.out).unwrap()
 }
 
-/// The functions with one line replaced.
+/// Returns the functions with one part replaced.
 pub fn functions_with(from: &str, to: &str) -> String {
     assert!(FUNCTIONS.contains(from), "{from}");
     FUNCTIONS.replace(from, to)

@@ -1,4 +1,4 @@
-//! Plans are carried out as they say, and only by the one that leads.
+//! Tests that plans are executed in order, and only by the leader.
 
 use std::sync::Arc;
 
@@ -177,7 +177,7 @@ async fn a_deployment_of_somebody_else_is_left_alone_and_reported() {
         );
         state.asked.clear();
     });
-    // It waits before it tries again.
+    // It waits before the next attempt.
     assert_eq!(actor.carry_out(&plan(vec![apply(false, None)])).await, 0);
     api.with(|state| assert!(state.asked.is_empty()));
 }

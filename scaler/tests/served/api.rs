@@ -1,4 +1,4 @@
-//! An API server of leases and Deployments with versions, and of whatever else is written.
+//! A simulated API server of leases and Deployments with versions, and of other written objects.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,9 +12,9 @@ use tower_test::mock;
 #[derive(Default)]
 pub struct State {
     pub objects: BTreeMap<String, Value>,
-    /// What was asked: method, path and query, body.
+    /// Requests: method, path and query, body.
     pub asked: Vec<(Method, String, Value)>,
-    /// The answer to everything, if any.
+    /// Status of all answers, for a failing server.
     pub fails_with: Option<u16>,
     version: u64,
 }

@@ -1,9 +1,9 @@
-//! The definitions are what an API server takes.
+//! Tests that an API server accepts the definitions.
 
 use serde_json::Value;
 use tetris_scaler::resources::{crds, crds_yaml};
 
-/// Structural schemas: every node has a type, and no keyword that is forbidden.
+/// Checks a structural schema: every node has a type, and no forbidden keyword.
 fn check(path: &str, schema: &Value) {
     let free = schema["x-kubernetes-preserve-unknown-fields"] == true;
     assert!(

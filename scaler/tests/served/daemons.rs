@@ -1,4 +1,4 @@
-//! Inventories of nodes, from daemons that the tests play.
+//! Tests of inventories, with simulated daemons.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -48,7 +48,7 @@ async fn daemon(shared: Shared) -> SocketAddr {
 }
 
 fn poller(options: PollOptions) -> Poller {
-    // Another test may have been faster.
+    // Another test may have installed it already.
     drop(rustls::crypto::ring::default_provider().install_default());
     Poller::try_new(options, InventoryLimits::default()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! One replica leads.
+//! Tests of leader election.
 
 use std::time::Duration;
 
@@ -31,14 +31,14 @@ async fn the_first_leads_and_others_take_over_only_after_it_stopped() {
     b.ask().await.unwrap();
     assert!(a.leadership().leads() && !b.leadership().leads());
     assert_eq!(holder(&api), "a");
-    // It renews: nobody else gets it, however long that goes on.
+    // It renews, and no other replica gets the lease.
     for _ in 0..20 {
         advance(Duration::from_secs(3)).await;
         a.ask().await.unwrap();
         b.ask().await.unwrap();
         assert!(a.leadership().leads() && !b.leadership().leads());
     }
-    // It is cut off: it stops by itself before the other may begin.
+    // It is cut off, and stops by itself before another may begin.
     for _ in 0..15 {
         advance(Duration::from_secs(1)).await;
         b.ask().await.unwrap();
@@ -47,7 +47,7 @@ async fn the_first_leads_and_others_take_over_only_after_it_stopped() {
     assert!(!a.leadership().leads() && b.leadership().leads());
     let spec = api.with(|state| state.objects[PATH]["spec"].clone());
     assert_eq!(spec["leaseTransitions"], 2);
-    // When it is back, it finds the other leading.
+    // After it is back, it finds the other leading.
     a.ask().await.unwrap();
     assert!(!a.leadership().leads() && b.leadership().leads());
 }
@@ -62,7 +62,7 @@ async fn a_lease_that_is_given_back_is_taken_at_once() {
     assert!(!a.leadership().leads());
     b.ask().await.unwrap();
     assert!(b.leadership().leads());
-    // What is another's is not given back.
+    // A replica does not release another's lease.
     a.release().await.unwrap();
     assert_eq!(holder(&api), "b");
 }

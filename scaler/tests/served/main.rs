@@ -1,4 +1,4 @@
-//! The scaler against servers: an API server that the tests play, daemons of nodes, and a real Prometheus.
+//! Tests against servers: a simulated API server, simulated daemons, and a real Prometheus.
 
 mod acting;
 mod api;

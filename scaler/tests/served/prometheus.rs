@@ -1,4 +1,4 @@
-//! Loads from a real Prometheus server, which scrapes an exporter of the test.
+//! Tests of loads from a real Prometheus server, which scrapes the test's exporter.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use tetris_scaler::load::{LoadError, Prometheus, PrometheusOptions};
 use tetris_scaler_core::Rate;
 use tokio::time::{Instant, sleep};
 
-/// How long the server may take to start and to scrape.
+/// Timeout for the server to start and to scrape.
 const DEADLINE: Duration = Duration::from_mins(1);
 
 fn prometheus(url: String, token: Option<std::path::PathBuf>) -> Prometheus {

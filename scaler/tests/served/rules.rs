@@ -1,4 +1,4 @@
-//! The rules of the definitions, evaluated: each takes what is just right, and refuses what is not.
+//! Tests of the definitions' rules: each accepts a valid object, and refuses an invalid one.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use tetris_scaler::resources::crds;
 
 type Spoil = fn(&mut Value);
 
-/// A rule's message and what breaks it.
+/// Messages of rules, each with an edit that breaks the rule.
 const FUNCTION: [(&str, Spoil); 6] = [
     ("at most 63 characters", |it| {
         it["metadata"]["name"] = "n".repeat(64).into();
@@ -40,7 +40,7 @@ fn latencies(profile: &mut Value) -> &mut Value {
     &mut profile["spec"]["configurations"][0]["latencyMicros"]
 }
 
-/// As the API server has it once defaults are filled in.
+/// Returns a function as the API server stores it, with defaults.
 fn function() -> Value {
     json!({
         "apiVersion": "tetris.dev/v1alpha1", "kind": "InferenceFunction",

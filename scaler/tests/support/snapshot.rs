@@ -9,13 +9,13 @@ use tetris_scaler::state::{FunctionState, Key, Snapshot};
 use tetris_scaler_core::{FunctionDecision, Model, Outcome, Rate};
 use tetris_store_layout::ObjectId;
 
-/// The namespace of all functions, and their store.
+/// Namespace of all functions, and name of their store.
 pub const NAMESPACE: &str = "serving";
-/// The size of each tensor.
+/// Size of each tensor, in bytes.
 pub const TENSOR_BYTES: u64 = 100 << 20;
 
-/// A profile of two configurations, `c1000-b1-p1` and `c4000-b4-p2`, and of `tensors` tensors that begin with the same ones
-/// in all profiles.
+/// Returns a profile of two configurations, `c1000-b1-p1` and `c4000-b4-p2`. All profiles share
+/// their first tensors.
 pub fn profile(name: &str, tensors: usize) -> ModelProfile {
     let configuration = |cpu: u64, batch: u32, concurrency: u32| {
         json!({"cpuMillis": cpu, "batch": batch, "concurrency": concurrency, "ownBytes": cpu << 18,
@@ -34,7 +34,7 @@ pub fn profile(name: &str, tensors: usize) -> ModelProfile {
     parse(profile).unwrap()
 }
 
-/// A function whose profile has its name.
+/// Returns a function; its profile has the same name.
 pub fn function(name: &str, scaling: &str) -> InferenceFunction {
     let function = json!({
         "apiVersion": "tetris.dev/v1alpha1", "kind": "InferenceFunction",
@@ -46,7 +46,7 @@ pub fn function(name: &str, scaling: &str) -> InferenceFunction {
     parse(function).unwrap()
 }
 
-/// A snapshot with functions, each with a model of four tensors and no instances.
+/// Returns a snapshot with functions, each with a model of four tensors and no instances.
 pub fn snapshot(functions: &[(&str, &str)]) -> Snapshot {
     let states = functions.iter().map(|(name, scaling)| {
         let state = state(&profile(name, 4), &function(name, scaling));
@@ -90,7 +90,7 @@ pub fn state(profile: &ModelProfile, function: &InferenceFunction) -> FunctionSt
     }
 }
 
-/// Decides for so many instances.
+/// Sets the decided number of instances.
 #[allow(dead_code, reason = "not all tests decide")]
 pub fn decide(snapshot: &mut Snapshot, function: &str, configuration: usize, replicas: u32) {
     let state = snapshot

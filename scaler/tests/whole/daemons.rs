@@ -1,4 +1,4 @@
-//! Daemons of nodes, each on an address of its own: they are asked at one port.
+//! Simulated daemons, each on its own address, as they share one port.
 
 use std::net::Ipv4Addr;
 
@@ -10,17 +10,17 @@ use tokio::net::TcpListener;
 use crate::api::id;
 use crate::world::World;
 
-/// Where daemons are asked.
+/// Port of daemons.
 const PORT: u16 = 9460;
 
-/// An address of this host that nobody else has.
+/// Returns an unused loopback address.
 pub fn loopback() -> Ipv4Addr {
     let [a, b, c] = rand::random::<[u8; 3]>();
     Ipv4Addr::new(127, 64 + a % 128, b, c.clamp(1, 254))
 }
 
 impl World {
-    /// A daemon that has `objects` in the store of the namespace `blue`.
+    /// Starts a daemon with `objects` in the store of the namespace `blue`.
     pub async fn daemon(&self, node: &str, objects: &[String]) {
         let address = loopback();
         let listener = TcpListener::bind((address, PORT)).await;

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-/// The only configuration of [`profile`]: an instance carries 100 requests per second.
+/// Name of the only configuration of [`profile`]: an instance carries 100 requests per second.
 pub const CONFIGURATION: &str = "c1500-b4-p2";
-/// How long a load has to stay low, in seconds.
+/// Time for which a load has to stay low, in seconds.
 pub const WINDOW: u64 = 4;
-/// The tensors of [`profile`].
+/// Digits that form the object id of [`profile`]'s tensors.
 pub const OBJECT: &str = "ab";
 
 pub fn profile() -> Value {
@@ -23,7 +23,7 @@ pub fn profile() -> Value {
     })
 }
 
-/// A function whose load is asked for by its name.
+/// Returns a function with its name as the query.
 pub fn function(name: &str) -> Value {
     json!({
         "apiVersion": "tetris.dev/v1alpha1", "kind": "InferenceFunction", "metadata": {},

@@ -1,4 +1,4 @@
-//! One replica acts at a time, whatever happens to it.
+//! Tests that one replica acts at a time, through crashes and handovers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -93,7 +93,7 @@ async fn of_two_replicas_one_acts_and_both_answer() {
     assert!(world.api.with(|state| !state.writes("b").is_empty()));
 }
 
-/// How many instances KEDA is told that the function `x` shall have.
+/// Returns the number of instances that KEDA gets for the function `x`.
 async fn value(operator: &Operator) -> i64 {
     let endpoint = Endpoint::from_shared(format!("http://{}", operator.keda)).unwrap();
     let mut client = tonic::client::Grpc::new(endpoint.connect().await.unwrap());

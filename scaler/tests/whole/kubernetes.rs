@@ -1,4 +1,4 @@
-//! What a cluster does by itself, a step at a time: garbage collection, Deployments, the scheduler, kubelets.
+//! Kubernetes in steps: garbage collection, Deployments, the scheduler, kubelets.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub fn step(objects: &mut Objects, holds_pods: bool) {
     }
 }
 
-/// Objects whose owner is gone go.
+/// Deletes objects without an existing owner.
 fn collect(objects: &mut Objects, resource: &str) {
     for (key, object) in objects.of(resource) {
         let owners = object["metadata"]["ownerReferences"].as_array();
@@ -43,7 +43,7 @@ pub fn replicas(deployment: &Value) -> u64 {
     deployment["spec"]["replicas"].as_u64().unwrap_or(1)
 }
 
-/// Its pods but for those that leave.
+/// Returns its pods, without those that leave.
 fn pods_of(objects: &Objects, deployment: &Value) -> Vec<Pod> {
     let uid = &deployment["metadata"]["uid"];
     let mut pods = objects.of("pods");
@@ -67,7 +67,8 @@ fn make(objects: &mut Objects, deployment: &Value) {
     objects.create(&id("pods", namespace.unwrap(), &name), pod);
 }
 
-/// As a ReplicaSet chooses: without a node, not ready, of lower cost, younger.
+/// Returns the pod that a ReplicaSet deletes first: without a node, not ready, of lower cost,
+/// younger.
 fn first_to_go(pods: Vec<Pod>) -> Pod {
     let rank = |pod: &Pod| {
         let cost = &pod.1["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"];
@@ -95,7 +96,7 @@ fn report(objects: &mut Objects, key: &(String, String, String)) {
     });
 }
 
-/// Each pod goes where it prefers to be, and elsewhere if there is no room.
+/// Schedules each pod to a preferred node, or elsewhere if that has no room.
 fn schedule(objects: &mut Objects) {
     let nodes = objects.of("nodes");
     for (key, pod) in objects.of("pods") {
@@ -122,7 +123,7 @@ fn schedule(objects: &mut Objects) {
     }
 }
 
-/// What its containers request, in millicores.
+/// Returns the requests of its containers, in millicores.
 fn cpu(pod: &Value) -> u64 {
     let containers = pod["spec"]["containers"].as_array().unwrap().iter();
     let requests = containers.filter_map(|one| one["resources"]["requests"]["cpu"].as_str());
@@ -131,7 +132,7 @@ fn cpu(pod: &Value) -> u64 {
         .sum()
 }
 
-/// Weights of nodes by name.
+/// Returns the weights of nodes by name.
 pub fn preferences(pod: &Value) -> BTreeMap<String, u64> {
     let terms = &pod["spec"]["affinity"]["nodeAffinity"];
     let terms = &terms["preferredDuringSchedulingIgnoredDuringExecution"];
@@ -146,7 +147,7 @@ pub fn preferences(pod: &Value) -> BTreeMap<String, u64> {
     weighed.collect()
 }
 
-/// Pods that leave are gone, and those that have a node become ready.
+/// Removes pods that leave, and makes scheduled pods ready.
 fn kubelets(objects: &mut Objects, holds_pods: bool) {
     for (key, pod) in objects.of("pods") {
         if !pod["metadata"]["deletionTimestamp"].is_null() {

@@ -1,4 +1,4 @@
-//! A Prometheus that says what the test sets.
+//! A simulated Prometheus with the test's loads.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// Each the name of a pod, if it is about one, and the value.
+/// Values, each with the name of a pod, or an empty name.
 type Samples = Vec<(String, f64)>;
 
 /// Samples by query.
@@ -29,12 +29,12 @@ impl Loads {
         (loads, address)
     }
 
-    /// The load of a function from now on.
+    /// Sets the load of a function.
     pub fn set(&self, function: &str, load: f64) {
         self.put(function.to_owned(), vec![(String::new(), load)]);
     }
 
-    /// What each of its instances serves.
+    /// Sets the load of each of its instances.
     pub fn set_pods(&self, function: &str, loads: Samples) {
         self.put(format!("pods of {function}"), loads);
     }

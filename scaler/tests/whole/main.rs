@@ -1,5 +1,5 @@
-//! `tetris-scaler run` as a process, against an API server, a controller of Deployments, a scheduler, kubelets, daemons of
-//! nodes and a Prometheus that the tests play.
+//! Tests of `tetris-scaler run` as a process, in a simulated cluster: an API server, a controller
+//! of Deployments, a scheduler, kubelets, daemons and a Prometheus.
 
 mod api;
 mod daemons;

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use crate::daemons::loopback;
 use crate::world::{DEADLINE, World, until};
 
-/// Shortest that there is, in seconds.
+/// Minimum duration of a lease, in seconds.
 pub const LEASE: u64 = 15;
 
 pub struct Operator {
@@ -21,20 +21,20 @@ pub struct Operator {
     name: String,
     log: PathBuf,
     pages: SocketAddr,
-    /// Where KEDA asks.
+    /// Address of KEDA's external scaler.
     pub keda: SocketAddr,
-    /// When it was started.
+    /// Start of the process.
     pub since: Instant,
 }
 
 impl World {
-    /// Starts a replica that calls itself `name` in what it asks.
+    /// Starts a replica with the name `name` in its requests.
     pub fn operator(&self, name: &str) -> Operator {
         let often = ["--interval-seconds=1", "--poll-seconds=1"];
         self.operator_with(name, &often)
     }
 
-    /// The same with these flags.
+    /// Starts a replica with these flags.
     pub fn operator_with(&self, name: &str, flags: &[&str]) -> Operator {
         let dir = self.dir.path();
         let (configuration, log) = (dir.join(name), dir.join(format!("{name}.log")));
@@ -73,13 +73,13 @@ impl World {
 }
 
 impl Operator {
-    /// SIGKILL.
+    /// Kills it by SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM, and its end.
+    /// Terminates it by SIGTERM, and waits for its end.
     pub async fn terminate(&mut self) -> ExitStatus {
         let pid = Pid::from_raw(self.child.id().try_into().unwrap());
         kill(pid, Signal::SIGTERM).unwrap();
@@ -92,7 +92,7 @@ impl Operator {
         ended.unwrap()
     }
 
-    /// How many passes it has made.
+    /// Number of passes so far.
     pub async fn passes(&self) -> u64 {
         self.metric("tetris_scaler_decision_seconds_count").await
     }
@@ -106,7 +106,7 @@ impl Operator {
         }
     }
 
-    /// A metric without labels; zero if it does not answer.
+    /// Returns a metric without labels; zero if there is no answer.
     pub async fn metric(&self, name: &str) -> u64 {
         let page = self.page("/metrics").await.unwrap_or_default();
         let mut lines = page.lines();
@@ -130,7 +130,7 @@ impl Drop for Operator {
         reason = "a test has failed, and this may say why"
     )]
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         drop(self.child.kill());
         drop(self.child.wait());
         if std::thread::panicking() {

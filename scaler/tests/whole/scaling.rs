@@ -1,4 +1,4 @@
-//! Instances come and go with the load.
+//! Tests of instances that follow the load.
 
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ fn names(state: &State) -> Vec<String> {
         .collect()
 }
 
-/// These and no others were marked, all of them before their number fell.
+/// Checks that exactly these pods were marked, before their number fell.
 fn check_marks(world: &World, released: &[String]) {
     world.api.with(|state| {
         assert_eq!(asked_for(state, "f"), Some(3));
@@ -80,7 +80,8 @@ fn check_marks(world: &World, released: &[String]) {
     });
 }
 
-/// It was scaled to zero, and deleted once it was empty, with what it then was as conditions.
+/// Checks that the Deployment was scaled to zero, and deleted once empty, on the condition of its
+/// last version.
 fn check_deletion(world: &World) {
     let all = world.writes("deployments");
     let deleted = all.iter().position(|one| one.verb == "delete").unwrap();

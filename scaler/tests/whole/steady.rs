@@ -1,4 +1,4 @@
-//! What a function gets, and that nothing is written any more once it has it.
+//! Tests of a function's Deployment, and that no writes follow once it is complete.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! An API server that ends watches, forgets versions and fails.
+//! Tests with an API server that ends watches, forgets versions and fails.
 
 use crate::api::{Fault, State};
 use crate::world::{World, asked_for, instances};
@@ -25,7 +25,7 @@ async fn watches_that_end_are_taken_up_again() {
         .until_says("f", "Progressing", "False", "Steady")
         .await;
 
-    // They end, and go on where they were.
+    // The watches end, and resume.
     let before = world.api.with(|state| {
         state.cuts += 1;
         (watches(state), lists(state, "pods"))
@@ -39,7 +39,8 @@ async fn watches_that_end_are_taken_up_again() {
     world.until_ready("f", 6).await;
     assert_eq!(world.api.with(|state| lists(state, "pods")), before.1);
 
-    // They end, their version is gone, and so are an instance and a function that they would have told of.
+    // The watches end and their version expires, together with an instance and a function whose
+    // deletion they miss.
     world.function("g", 50.0);
     world.until_ready("g", 1).await;
     world.api.with(|state| {
@@ -99,7 +100,7 @@ async fn writes_that_fail_are_tried_again_and_others_go_on() {
         .until_says("f", "Progressing", "True", "WriteFailed")
         .await;
     let message = progress["message"].as_str().unwrap();
-    let expected = "Deployment blue/f-c1500-b4-p2: the API server answers 500 InternalError: as the test wants it";
+    let expected = "Deployment blue/f-c1500-b4-p2: the API server answered 500 InternalError: as the test wants it";
     assert_eq!(message, expected);
     world
         .until_says("h", "Progressing", "True", "WriteFailed")

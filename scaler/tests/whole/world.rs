@@ -1,4 +1,4 @@
-//! Everything that the operator meets.
+//! The operator's environment.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use crate::documents::{CONFIGURATION, function, node, profile};
 use crate::kubernetes::{is_ready, replicas, step};
 use crate::loads::Loads;
 
-/// Longer than anything takes here.
+/// Timeout for all waits of these tests.
 pub const DEADLINE: Duration = Duration::from_mins(2);
-/// Between two steps of the cluster.
+/// Interval between two steps of the cluster.
 const STEP: Duration = Duration::from_millis(50);
 
 pub struct World {
@@ -25,7 +25,7 @@ pub struct World {
 }
 
 impl World {
-    /// Three nodes and a profile.
+    /// Creates three nodes and a profile.
     pub async fn new() -> Self {
         let (api, server) = Api::start().await;
         let (loads, prometheus) = Loads::start().await;
@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    /// A function with a load.
+    /// Creates a function with a load.
     pub fn function(&self, name: &str, load: f64) {
         self.loads.set(name, load);
         self.create(name, function(name));
@@ -82,7 +82,7 @@ impl World {
         until(what, || self.api.with(|state| expected(state))).await;
     }
 
-    /// Waits until a function has so many ready instances, and no others.
+    /// Waits until a function has exactly `count` instances, all of them ready.
     pub async fn until_ready(&self, function: &str, count: usize) {
         let what = format!("{function} has {count} ready instances");
         self.until(&what, |state| {
@@ -94,7 +94,7 @@ impl World {
         .await;
     }
 
-    /// Waits until a function's condition is of `status` and `reason`.
+    /// Waits until a function's condition has `status` and `reason`.
     pub async fn until_says(
         &self,
         function: &str,
@@ -112,7 +112,7 @@ impl World {
         found
     }
 
-    /// All writes to resources with these names.
+    /// Returns all writes to the resource.
     pub fn writes(&self, resource: &str) -> Vec<Asked> {
         self.api.with(|state| {
             let all = state.writes("").into_iter();
@@ -122,7 +122,7 @@ impl World {
         })
     }
 
-    /// Pods of functions that were ever made.
+    /// Number of function pods ever created.
     pub fn started(&self) -> usize {
         self.api.with(|state| {
             let all = state.objects.history.iter();
@@ -162,7 +162,7 @@ impl Drop for World {
     }
 }
 
-/// Polls until it is so.
+/// Polls until `expected` returns true.
 pub async fn until(what: &str, mut expected: impl FnMut() -> bool) {
     let began = Instant::now();
     while !expected() {
@@ -171,7 +171,7 @@ pub async fn until(what: &str, mut expected: impl FnMut() -> bool) {
     }
 }
 
-/// The pods of a function.
+/// Returns the pods of a function.
 pub fn instances(state: &State, function: &str) -> Vec<Value> {
     let pods = state.objects.of("pods").into_iter();
     pods.filter(|(_, pod)| pod["metadata"]["labels"]["tetris.dev/function"] == function)
@@ -179,7 +179,7 @@ pub fn instances(state: &State, function: &str) -> Vec<Value> {
         .collect()
 }
 
-/// A function's Deployment.
+/// Returns the Deployment of a function.
 pub fn deployment(state: &State, function: &str) -> Option<Value> {
     let name = format!("{function}-{CONFIGURATION}");
     state
@@ -188,12 +188,12 @@ pub fn deployment(state: &State, function: &str) -> Option<Value> {
         .cloned()
 }
 
-/// How many instances its Deployment shall have.
+/// Returns the number of instances that its Deployment requests.
 pub fn asked_for(state: &State, function: &str) -> Option<u64> {
     deployment(state, function).as_ref().map(replicas)
 }
 
-/// What a condition of a function says.
+/// Returns a condition of a function.
 pub fn condition(state: &State, function: &str, what: &str) -> Value {
     let found = state
         .objects

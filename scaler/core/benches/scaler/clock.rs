@@ -1,8 +1,8 @@
-//! Medians, the paper's grid, and numbers that are random but always the same.
+//! Medians, the paper's grid, and reproducible random numbers.
 
 use std::time::{Duration, Instant};
 
-/// The median time of `work`, in microseconds.
+/// Returns the median time of `work`, in microseconds.
 pub fn median_us<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
     let mut times: Vec<Duration> = (0..rounds.max(1))
         .map(|_| {
@@ -15,7 +15,7 @@ pub fn median_us<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
     times[times.len() / 2].as_secs_f64() * 1e6
 }
 
-/// SplitMix64.
+/// Random number generator SplitMix64.
 pub struct Random(pub u64);
 
 impl Random {
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// 48 settings: CPUs, batch, concurrency.
+/// Returns 48 settings of CPUs, batch size and concurrency.
 pub fn grid() -> impl Iterator<Item = (u64, u32, u32)> {
     let cpus = 1..=4_u64;
     let batches = cpus.flat_map(|cores| [1, 2, 4_u32].map(|batch| (cores, batch)));

@@ -1,7 +1,7 @@
-//! How long plans take, and what they save, beside what is published.
+//! Benchmark of plans: their time, and their savings compared to the published algorithm.
 //!
-//! `cargo bench -p tetris-scaler-core`; `-- --rounds N` for more or fewer than 25. Nothing fails when a bar
-//! is missed: a timing on a shared machine proves nothing.
+//! Run `cargo bench -p tetris-scaler-core`, with `-- --rounds N` for another number of rounds than
+//! 25. A missed bar is no failure: a timing on a shared machine proves nothing.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 mod clock;

@@ -1,4 +1,5 @@
-//! Several models on a cluster: what a placement costs beside the published way and the lower bound.
+//! Several models on a cluster: cost of a placement, compared to the published algorithm and the
+//! lower bound.
 
 use tetris_scaler_core::{
     Configuration, ConfigurationSpec, DEFAULT_TRIALS, Demand, Inventory, InventoryLimits,
@@ -11,11 +12,11 @@ use crate::clock::{self, Random, median_us};
 
 const MIB: u64 = 1 << 20;
 
-/// Models and nodes of one problem.
+/// Numbers of models and nodes of one problem.
 struct Size {
     models: u64,
     nodes: u64,
-    /// Requests per second of each model, at most.
+    /// Maximum requests per second of each model.
     rps: u64,
 }
 
@@ -87,7 +88,7 @@ fn compare(
     );
 }
 
-/// Alike nodes; with `resident`, each has one of the models.
+/// Creates equal nodes; with `resident`, each has one of the models.
 fn cluster(
     random: &mut Random,
     size: &Size,
@@ -121,7 +122,7 @@ fn demand(random: &mut Random, at: u64, rps: u64) -> Demand {
     let tensor = |of: [u64; 2], number: u64| {
         ObjectId::of(&[of[0], of[1], number].map(u64::to_le_bytes).concat())
     };
-    // 80 of 100 tensors are the base's.
+    // The base has 80 of 100 tensors.
     let base = (0..80).map(|number| (tensor([0, family], number), 1_000 * MIB / 80));
     let own = (0..20).map(|number| (tensor([1, at], number), weights_mib * MIB / 20));
     let tensors = ModelTensors::try_new(base.chain(own)).expect("a model");

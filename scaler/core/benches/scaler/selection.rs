@@ -10,14 +10,14 @@ use crate::clock::{Random, grid, median_us};
 const MIB: u64 = 1 << 20;
 const INSTANCES: u64 = 40;
 
-/// How memory goes with throughput.
+/// Relation between memory and throughput.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// A runtime, the model, and buffers for each request in flight; pages of 4 KiB.
+    /// A runtime, the model, and buffers for each request in flight, in pages of 4 KiB.
     Measured,
-    /// Any memory at any latency.
+    /// Random memory, independent of latency.
     Unrelated,
-    /// Nearly the same memory per request everywhere, to the byte: hardest to tell apart.
+    /// Nearly the same memory per request in all configurations: the hardest case.
     Alike,
 }
 

@@ -1,4 +1,4 @@
-//! theta of a model of 1,000 objects over 10,000 nodes, and one node's update.
+//! Benchmark of theta: a model of 1,000 objects over 10,000 nodes, and one node's update.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ pub fn run(rounds: usize) {
         "{:<44} {:>10} {:>10} {:>12} {:>10}",
         "", "theta", "update", "pairs", "memory"
     );
-    // Whole models, as loads leave them; then every object by chance on its own share of the nodes.
+    // First whole models, as loads leave them; then each object on a random share of the nodes.
     report("nodes have 5 of 20 models, whole", rounds, |random, _| {
         let models: Vec<u64> = (0..5).map(|_| random.below(MODELS)).collect();
         models
@@ -35,8 +35,8 @@ pub fn run(rounds: usize) {
     hash_sets(rounds.min(5));
 }
 
-/// The obvious way, for comparison: a set per node, asked for each object. A tenth of the nodes, which fit
-/// into memory.
+/// The simple algorithm for comparison: a set per node, probed for each object. It has a tenth of
+/// the nodes, to fit into memory.
 fn hash_sets(rounds: usize) {
     let nodes = NODES / 10;
     let ids: Vec<ObjectId> = (0..OBJECTS)

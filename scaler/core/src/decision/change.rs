@@ -1,4 +1,4 @@
-//! A function's decision, from what it needs and what was planned.
+//! Decision of a function, assembled from its step and its plan.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::trouble::Trouble;
 use super::{FunctionDecision, Outcome, Settings};
 use crate::rate::Rate;
 
-/// All that is to happen to a function.
+/// All changes to a function.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) step: Step,
@@ -117,7 +117,7 @@ fn rate(state: &State<'_>, counts: &BTreeMap<usize, u32>) -> Rate {
     rates.sum()
 }
 
-/// How many there shall be of each configuration that there is or will be.
+/// Returns the decided number of instances by configuration, for all configurations with instances.
 fn replicas(
     state: &State<'_>,
     release: &[usize],
@@ -143,8 +143,8 @@ fn replicas(
     replicas
 }
 
-/// Who goes first: what leaves anyway, what is released, what retires, what is out of date, what is not ready,
-/// then the least loaded.
+/// Returns the order of deletion: leaving instances, released ones, retiring ones, outdated ones,
+/// those that are not ready, then the least loaded.
 fn ranking(state: &State<'_>, release: &[usize], retiring: &[usize]) -> Vec<usize> {
     let mut ranking = state.leaving.clone();
     let (outdated, ready) = (

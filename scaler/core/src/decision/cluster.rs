@@ -1,4 +1,4 @@
-//! Nodes, by name, with what instances leave of them.
+//! Nodes by name, with their free resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,16 @@ use crate::inventory::{ModelTensors, Similarity};
 use crate::placement::{Hosted, Node};
 use crate::score::Resources;
 
-/// The nodes of a view. A *rank* is a node's place in the order of names: what follows does not depend on the
-/// order of the view.
+/// Nodes of a view. A *rank* is a node's place in the order of names, so that results do not depend
+/// on the order of the view.
 #[derive(Debug)]
 pub(super) struct Cluster<'a> {
     view: &'a View<'a>,
-    /// Indices into the view, by rank.
+    /// Indices in the view, by rank.
     order: Vec<usize>,
-    /// By index in the view, as all below.
+    /// Ranks by index in the view; the fields below have the same index.
     ranks: Vec<usize>,
-    /// What instances have for themselves that are there in any phase.
+    /// Private resources of the instances on the node, in any phase.
     used: Vec<Resources>,
     instances: Vec<u32>,
 }
@@ -51,12 +51,12 @@ impl<'a> Cluster<'a> {
         cluster
     }
 
-    /// The node of a rank.
+    /// Returns the index of the node with this rank.
     pub(super) fn at(&self, rank: usize) -> Option<usize> {
         self.order.get(rank).copied()
     }
 
-    /// Indices into the view, by name.
+    /// Returns the indices in the view, by name.
     pub(super) fn by_name(&self) -> impl Iterator<Item = usize> {
         self.order.iter().copied()
     }
@@ -69,7 +69,7 @@ impl<'a> Cluster<'a> {
         self.view.nodes.get(at)
     }
 
-    /// What is left of a node.
+    /// Returns the free resources of a node.
     pub(super) fn free(&self, at: usize) -> Resources {
         let free = self.node(at).map(|node| node.free).unwrap_or_default();
         let used = self.used.get(at).copied().unwrap_or_default();
@@ -79,7 +79,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// theta of `tensors` by rank; of nodes that are not in the inventory, of none.
+    /// Returns theta of `tensors` by rank; zero for nodes that the inventory lacks.
     pub(super) fn thetas(&self, tensors: &ModelTensors) -> Vec<Similarity> {
         let thetas = self.view.inventory.thetas(tensors);
         let mut known = thetas.iter().peekable();
@@ -99,8 +99,8 @@ impl<'a> Cluster<'a> {
         each.collect()
     }
 
-    /// Nodes to plan with, as indices into the view by name: those with instances, those that `has` says have
-    /// tensors, by rank, and the `empty` largest others.
+    /// Returns the nodes to plan with: those with instances or, according to `has` by rank, with
+    /// tensors, and the `empty` largest others.
     pub(super) fn offered(&self, has: &[bool], empty: usize) -> Offer {
         let (mut taken, mut others) = (BTreeSet::new(), Vec::new());
         for (rank, &at) in self.order.iter().enumerate() {
@@ -121,7 +121,7 @@ impl<'a> Cluster<'a> {
         Offer { taken, empty }
     }
 
-    /// A node for a plan, with `reserve_permille` of its CPU kept back.
+    /// Returns a node for a plan, with `reserve_permille` of its CPU reserved.
     pub(super) fn plan_node(
         &self,
         at: usize,
@@ -143,9 +143,9 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// Functions with instances whose tensors may be on their way to their node still: those of the functions
-    /// that are `planned`, those that start, and those on nodes that the inventory does not know. With the
-    /// index of the node in the view.
+    /// Returns functions with tensors that may still be on their way to a node: those that are
+    /// `planned`, those of starting instances, and those on nodes that the inventory lacks. The
+    /// node is an index in the view.
     pub(super) fn arriving(&self, planned: impl Fn(usize) -> bool) -> BTreeSet<Hosted> {
         let known: BTreeSet<&str> = self.view.inventory.nodes().collect();
         let each = self.view.instances.iter().filter_map(|one| {
@@ -165,13 +165,13 @@ impl<'a> Cluster<'a> {
 /// Nodes to plan with, by rank.
 #[derive(Debug)]
 pub(super) struct Offer {
-    /// With instances or tensors.
+    /// Nodes with instances or tensors.
     pub(super) taken: BTreeSet<usize>,
-    /// Without.
+    /// Nodes without either.
     pub(super) empty: BTreeSet<usize>,
 }
 
-/// What an instance has for itself; `None` if its configuration is not known.
+/// Returns the private resources of an instance, or `None` if its configuration is unknown.
 pub(super) fn needs(view: &View<'_>, instance: usize) -> Option<Resources> {
     let one = view.instances.get(instance)?;
     let profile = &view.functions.get(one.function)?.model.profile;
@@ -187,7 +187,7 @@ pub(super) fn add(sum: &mut Resources, more: Resources) {
     sum.memory_bytes = sum.memory_bytes.saturating_add(more.memory_bytes);
 }
 
-/// The places in a plan's list of nodes, by index in the view.
+/// Returns the positions in a plan's list of nodes, by index in the view.
 pub(super) fn positions(nodes: &[usize]) -> BTreeMap<usize, usize> {
     nodes
         .iter()

@@ -1,4 +1,4 @@
-//! Better instances for functions that are steady.
+//! Consolidation: cheaper instances for steady functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +13,18 @@ use crate::placement::{Demand, Hosted, Node, Placed, PlacementProblem, place};
 use crate::rate::Rate;
 use crate::score::Resources;
 
-/// What a function replaces.
+/// Replacement of a function's instances.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Move {
     pub(super) started: Started,
-    /// Instances that go when the others are ready.
+    /// Instances that stop once the others are ready.
     pub(super) retiring: Vec<usize>,
 }
 
-/// So often functions are left out that cannot follow a plan.
+/// Maximum number of plans; after each, functions that cannot follow it are left out.
 const ROUNDS: usize = 4;
 
-/// All that a plan looks at.
+/// Input of consolidation.
 pub(super) struct Site<'a> {
     pub(super) view: &'a View<'a>,
     pub(super) cluster: &'a Cluster<'a>,
@@ -32,7 +32,8 @@ pub(super) struct Site<'a> {
     pub(super) settings: &'a Settings,
 }
 
-/// What to replace, by function: nothing while anything starts, or if it does not save enough.
+/// Returns the replacements by function. There are none while anything starts, or if they save too
+/// little.
 pub(super) fn consolidate(site: &Site<'_>, steps: &[Step]) -> BTreeMap<usize, Move> {
     if steps.iter().any(|step| matches!(step, Step::Grow(_))) {
         return BTreeMap::new();
@@ -69,8 +70,8 @@ fn may_move(state: &State<'_>, step: &Step) -> bool {
 }
 
 impl Site<'_> {
-    /// Where the members' instances would best be. Tensors count where they are as where they are not: they go
-    /// when nobody needs them.
+    /// Plans the best places for the members' instances. The plan ignores resident tensors, as
+    /// unused ones are freed.
     fn plan(&self, members: &BTreeSet<usize>) -> Option<Groups> {
         if members.is_empty() {
             return None;
@@ -117,7 +118,7 @@ impl Site<'_> {
         Some(groups.collect())
     }
 
-    /// Functions that keep their tensors on nodes: all but the members.
+    /// Returns functions that keep their tensors on nodes: all but the members.
     fn staying(&self, members: &BTreeSet<usize>) -> BTreeSet<Hosted> {
         let stay = self.view.instances.iter().filter(|one| {
             one.phase != Phase::Leaving
@@ -149,7 +150,7 @@ impl Site<'_> {
         })
     }
 
-    /// Nodes as if no member ran and no tensor of any function lay there.
+    /// Returns the nodes as if no member ran there and no function had tensors there.
     fn offer(
         &self,
         members: &BTreeSet<usize>,
@@ -209,7 +210,8 @@ impl Site<'_> {
         groups.collect()
     }
 
-    /// What the plan has more is started, what it has less retires, by function; only where something starts.
+    /// Returns the differences from the plan by function: additional instances start, superfluous
+    /// ones retire. Only functions that start an instance are listed.
     fn moves(&self, members: &BTreeSet<usize>, plan: &Groups) -> BTreeMap<usize, Move> {
         let mut moves = BTreeMap::new();
         for &function in members {
@@ -242,7 +244,7 @@ impl Site<'_> {
         moves
     }
 
-    /// Whether the moves save the share that is asked for, and what the starts are worth.
+    /// Returns true if the moves save the configured share, and at least the cost of the starts.
     fn is_worth(&self, members: &BTreeSet<usize>, moves: &BTreeMap<usize, Move>) -> bool {
         let before = running(self.view, |_| true);
         let mut after = before.clone();
@@ -275,7 +277,8 @@ impl Site<'_> {
         !moves.is_empty() && saved > 0 && saved >= least && saved >= paid
     }
 
-    /// Functions whose moves their bounds or the nodes do not allow while all that runs is still there.
+    /// Returns functions with moves that their bounds or the nodes do not allow beside the running
+    /// instances.
     fn blocked(&self, moves: &BTreeMap<usize, Move>) -> BTreeSet<usize> {
         let mut left: BTreeMap<usize, Node> = BTreeMap::new();
         let mut blocked = BTreeSet::new();
@@ -297,7 +300,7 @@ impl Site<'_> {
         blocked
     }
 
-    /// Takes what the starts take of what is free now; says whether there was enough.
+    /// Takes the resources of the starts from the free ones. Returns true if there was enough.
     fn start_beside(&self, function: usize, one: &Move, left: &mut BTreeMap<usize, Node>) -> bool {
         let Some(state) = self.states.get(function) else {
             return false;

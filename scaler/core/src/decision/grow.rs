@@ -1,4 +1,4 @@
-//! Where what is missing is started: one plan for all functions that need more.
+//! Growth: one plan for the starts of all functions that need more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,20 +12,20 @@ use crate::inventory::Similarity;
 use crate::placement::{Demand, Hosted, Node, Placement, PlacementError, PlacementProblem, place};
 use crate::rate::Rate;
 
-/// What a function starts.
+/// Instances that a function starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Started {
-    /// By configuration.
+    /// Number of instances by configuration.
     pub(super) counts: BTreeMap<usize, u32>,
-    /// By configuration, then node as an index into the view.
+    /// Number of instances by configuration, then by node as an index in the view.
     pub(super) nodes: BTreeMap<usize, BTreeMap<usize, u32>>,
-    /// Why it was left out of the plan.
+    /// The reason the function was left out of the plan.
     pub(super) trouble: Option<Trouble>,
-    /// Whether the maximum left something out.
+    /// True if the maximum prevented a start.
     pub(super) capped: bool,
 }
 
-/// One function in a plan.
+/// A function in a plan.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) usable: Usable,
@@ -34,18 +34,18 @@ pub(super) struct Member {
     pub(super) least: Rate,
 }
 
-/// A plan in the making.
+/// A plan under construction.
 pub(super) struct Planner<'a> {
     view: &'a View<'a>,
     cluster: &'a Cluster<'a>,
     pub(super) states: &'a [State<'a>],
     settings: &'a Settings,
-    /// By function; only of those that are in the plan.
+    /// Functions in the plan.
     pub(super) members: BTreeMap<usize, Member>,
     pub(super) started: BTreeMap<usize, Started>,
 }
 
-/// Plans all that is to be started, by function.
+/// Plans all starts, by function.
 pub(super) fn grow<'a>(
     view: &'a View<'a>,
     cluster: &'a Cluster<'a>,
@@ -79,7 +79,7 @@ impl Planner<'_> {
             load: growth.load,
             least: growth.least,
         };
-        // A number of instances is a load that so many of the cheapest carry.
+        // Express a number of instances as a load that this number of the cheapest carries.
         let cheapest = usable.cheapest(state.view.model.alpha_bytes_per_millicore);
         if let Some((at, one)) = cheapest.filter(|_| growth.instances > 0) {
             let load = one.rate().times(growth.instances.into());
@@ -143,7 +143,7 @@ impl Planner<'_> {
         beyond.map(|(&function, _)| function)
     }
 
-    /// As many of the fastest as there may be.
+    /// Limits a function to the fastest configuration, up to its maximum.
     fn cap(&mut self, function: usize) {
         let (Some(member), Some(state)) =
             (self.members.get_mut(&function), self.states.get(function))
@@ -159,7 +159,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Functions whose load needs fewer instances than their minimum get some more of the cheapest.
+    /// Adds instances of the cheapest configuration to functions below their minimum.
     fn top_up(&mut self, growths: &BTreeMap<usize, Growth>) {
         for (&function, growth) in growths {
             let Some(state) = self.states.get(function) else {
@@ -178,7 +178,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Places all members. What finds no room is left to wait, and chosen by itself.
+    /// Places all members. A member without room gets instances without a node, selected for it
+    /// alone.
     fn plan(&mut self) {
         let mut widest = false;
         while !self.members.is_empty() {
@@ -191,7 +192,8 @@ impl Planner<'_> {
         }
     }
 
-    /// One plan: on nodes in use and the largest empty ones with a reserve, or on all nodes without.
+    /// Makes one plan: on nodes in use and the largest empty ones with a reserve, or on all nodes
+    /// without a reserve.
     fn attempt(&mut self, widest: bool) -> Result<(), PlacementError> {
         let members = &self.members;
         let arriving = self
@@ -228,7 +230,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A member with what it needs, named by number; others with nothing.
+    /// Returns the demand of a function, named by its number; zero if it is not a member.
     fn demand(&self, function: usize) -> Option<Demand> {
         let model = &self.states.get(function)?.view.model;
         let member = self.members.get(&function);
@@ -243,7 +245,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Nodes as indices into the view, and as they are planned with.
+    /// Returns the nodes as indices in the view, and as input of the plan.
     fn offer(&self, widest: bool) -> (Vec<usize>, Vec<Node>) {
         let mut has = vec![false; self.view.nodes.len()];
         for function in self.members.keys() {
@@ -297,7 +299,7 @@ impl Planner<'_> {
     }
 }
 
-/// How many more there may be.
+/// Returns the number of instances that the maximum still allows.
 pub(super) fn room(state: &State<'_>) -> u32 {
     state.view.max_instances.saturating_sub(state.live())
 }

@@ -1,4 +1,4 @@
-//! What to start and to release, from what is observed.
+//! Decisions: instances to start, release and replace.
 
 mod change;
 mod cluster;
@@ -29,10 +29,10 @@ use consolidate::Site;
 use state::State;
 use step::{Growth, Step};
 
-/// What to start, to release and to replace.
+/// Decides which instances to start, release and replace.
 ///
-/// Pure: the operator, the KEDA scaler, `tetris-scaler plan` and the simulator use it alike. A caller looks from
-/// time to time, gives what it sees, and carries the decision out.
+/// Pure: the operator, the KEDA scaler, `tetris-scaler plan` and the simulator all use it. The
+/// caller observes the cluster periodically, calls this function, and executes the decision.
 ///
 /// **Starts.** Nothing starts unless the load with the headroom of scaling out exceeds what instances carry that
 /// run, start or are asked for, or fewer than the minimum are there. What runs is not moved for that: a plan
@@ -40,22 +40,24 @@ use step::{Growth, Step};
 /// reserve. It leaves the headroom of scaling in, or where nodes or the maximum do not allow that, the headroom of
 /// scaling out. A maximum that does not allow that either is filled with the fastest configuration.
 ///
-/// **Releases.** By [`scale_in`](crate::scale_in) alone, over the peak of a whole window with the larger headroom;
-/// no function starts and releases in one decision, but to make room under its maximum. When the ready instances
-/// carry all of that, also those that are not ready go. A load of zero over a whole window, and a minimum of
-/// zero, gives zero instances; a load above zero brings them back.
+/// **Releases.** Only [`scale_in`](crate::scale_in) releases instances, by the peak of a whole
+/// window with the larger headroom. No function starts and releases instances in one decision,
+/// except to make room under its maximum. If the ready instances carry the whole load, instances
+/// that are not ready are released too. A load of zero over a whole window gives zero instances if
+/// the minimum is zero; a load above zero brings them back.
 ///
-/// **Replacing.** If a function is steady and allows it, a plan for all such functions together, in which each
-/// tensor counts once per node whether it is there or not, may replace instances if it saves enough. What it
-/// replaces is listed as [`retiring`](FunctionDecision::retiring) and stays until its replacements are ready and carry
-/// the peak with the larger headroom. Retiring is part of what the caller observes, so that nothing depends on
-/// what this or the caller remembers. When the load rises, they become ordinary instances again.
+/// **Replacement.** Functions that are steady and allow it are planned together, with each tensor
+/// counted once per node, resident or not. The plan replaces instances if it saves enough. Replaced
+/// instances are listed as [`retiring`](FunctionDecision::retiring). They stay until their
+/// replacements are ready and carry the peak with the larger headroom. Retiring is a part of the
+/// caller's observations, so the decision needs no memory. If the load rises, they become ordinary
+/// instances again.
 ///
-/// **Order of events.** A decision follows from the view alone, whatever the order of its instances and
-/// nodes. When the caller has carried it out, the same load gives the same decision.
+/// **Determinism.** A decision depends only on the view, not on the order of its instances and
+/// nodes. Once the caller has executed it, the same load gives the same decision.
 ///
-/// **One function's trouble is its own.** What has no configuration or finds no room does not stop others;
-/// [`Outcome`] says what would have to change.
+/// **Isolation.** A function without a configuration or without room does not stop others; its
+/// [`Outcome`] describes the necessary change.
 pub fn decide(view: &View<'_>, settings: &Settings) -> Decision {
     let mut states = State::of(view);
     let steps: Vec<Step> = states.iter_mut().map(step::step).collect();

@@ -1,4 +1,4 @@
-//! Why a decision is as it is.
+//! Outcome of a decision.
 
 use std::fmt;
 
@@ -8,80 +8,80 @@ use crate::placement::Shortage;
 use crate::rate::Rate;
 use crate::selection::SloTooTight;
 
-/// Why a function's decision is as it is. Its text is for people.
+/// The reason for a function's decision. Its text is for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "reason")]
 #[non_exhaustive]
 pub enum Outcome {
-    /// What runs carries the load, and none of it is superfluous for sure.
+    /// The running instances carry the load, and none is known to be superfluous.
     Steady,
-    /// Instances are started.
+    /// Instances start.
     ScaledOut {
-        /// How many.
+        /// Number of instances.
         started: u32,
     },
-    /// Instances go.
+    /// Instances are released.
     ScaledIn {
-        /// How many.
+        /// Number of instances.
         released: u32,
     },
-    /// Instances are being replaced by ones that take less memory all together.
+    /// Instances are being replaced by cheaper ones.
     Consolidating {
-        /// How many replacements are not ready yet.
+        /// Number of replacements that are not ready.
         starting: u32,
-        /// How many go then.
+        /// Number of instances that stop then.
         retiring: u32,
     },
-    /// Instances whose configuration is not to be used any more go when others carry the load.
+    /// Instances with an outdated configuration stop once others carry the load.
     Renewing {
-        /// How many go then.
+        /// Number of outdated instances.
         outdated: u32,
     },
-    /// The load is not known: nothing changes, but for the minimum.
+    /// The load is unknown: only the minimum is started, and nothing else changes.
     LoadUnknown {
-        /// How many are started for the minimum.
+        /// Number of instances that start for the minimum.
         started: u32,
     },
-    /// More would be needed than the maximum allows.
+    /// The load needs more instances than the maximum.
     AtMaximum {
         /// The maximum.
         max_instances: u32,
-        /// What of the load with its headroom nothing carries.
+        /// Part of the load with its headroom that the instances do not carry.
         uncovered: Rate,
     },
-    /// Instances that are out of date end before others can take their place, as there may be no more of them.
+    /// Outdated instances stop before their replacements start, as the maximum allows no more.
     MakingRoom {
-        /// How many end.
+        /// Number of instances that stop.
         released: u32,
     },
-    /// No configuration may be used: those that are allowed are not in the profile.
+    /// No allowed configuration is in the profile.
     NoConfiguration,
-    /// No configuration that is allowed is fast enough.
+    /// No allowed configuration is fast enough.
     SloTooTight(SloTooTight),
-    /// No node has room for one instance, even if it were idle. Instances are asked for all the same, for a cluster
-    /// autoscaler to see.
+    /// No node has room for one instance, even when idle. Instances are still requested, so that a
+    /// cluster autoscaler sees them.
     NoNodeLargeEnough {
-        /// The node that lacks least; empty if there are no nodes.
+        /// Node with the smallest shortage; empty if there are no nodes.
         node: String,
-        /// What it lacks.
+        /// Its shortage.
         missing: Shortage,
-        /// How many instances wait.
+        /// Number of requested instances.
         started: u32,
     },
-    /// Nodes are large enough, but not free enough for all. Instances are asked for all the same.
+    /// Nodes are large enough, but have no room for all instances. Instances are still requested.
     OutOfRoom {
-        /// The node that lacks least.
+        /// Node with the smallest shortage.
         node: String,
-        /// What it lacks for one more instance.
+        /// Its shortage for one more instance.
         missing: Shortage,
-        /// How many instances wait.
+        /// Number of requested instances.
         started: u32,
     },
-    /// What is given contradicts itself, as the text says: instances are chosen for this function alone.
+    /// The input contradicts itself; instances are selected for this function alone.
     Unplanned {
-        /// What is wrong.
+        /// The contradiction.
         error: String,
-        /// How many instances are started.
+        /// Number of instances that start.
         started: u32,
     },
 }
@@ -89,11 +89,11 @@ pub enum Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Steady => write!(f, "what runs carries the load"),
+            Self::Steady => write!(f, "the running instances carry the load"),
             Self::ScaledOut { started } => {
                 write!(
                     f,
-                    "the load and its headroom exceed what runs: {started} more are started"
+                    "the load with its headroom exceeds the capacity: {started} more instances are started"
                 )
             }
             Self::ScaledIn { released } => {
@@ -104,44 +104,40 @@ impl fmt::Display for Outcome {
             }
             Self::Consolidating { starting, retiring } => write!(
                 f,
-                "{retiring} instances go to save memory when {starting} that replace them are ready"
+                "{retiring} instances stop to save memory once {starting} replacements are ready"
             ),
             Self::Renewing { outdated } => write!(
                 f,
-                "{outdated} instances have a configuration that is not to be used any more, and go when others are ready that carry the load"
+                "{outdated} instances have an outdated configuration, and stop once other ready instances carry the load"
             ),
             Self::LoadUnknown { started } => write!(
                 f,
-                "the load is not known: {started} are started for the minimum, nothing else changes"
+                "the load is unknown: {started} instances are started for the minimum, nothing else changes"
             ),
             Self::AtMaximum {
                 max_instances,
                 uncovered,
             } if uncovered.is_zero() => write!(
                 f,
-                "{max_instances} instances are the maximum: those with most throughput are started"
+                "{max_instances} instances are the maximum: those with the highest throughput are started"
             ),
             Self::AtMaximum {
                 max_instances,
                 uncovered,
             } => write!(
                 f,
-                "{max_instances} instances are the maximum; {uncovered} of the load and its headroom are not carried"
+                "{max_instances} instances are the maximum; {uncovered} of the load with its headroom are not carried; raise maxInstances"
             ),
             Self::MakingRoom { released } => write!(
                 f,
-                "{released} instances that are out of date end, as the maximum leaves no room beside them"
+                "{released} outdated instances stop, as the maximum leaves no room beside them"
             ),
-            Self::NoConfiguration => write!(
-                f,
-                "none of the configurations that are allowed is in the profile"
-            ),
+            Self::NoConfiguration => {
+                write!(f, "none of the allowed configurations is in the profile")
+            }
             Self::SloTooTight(reason) => reason.fmt(f),
             Self::NoNodeLargeEnough { node, missing, .. } if node.is_empty() => {
-                write!(
-                    f,
-                    "there is no node that takes instances: {missing} are missing"
-                )
+                write!(f, "no node takes instances: {missing} are missing")
             }
             Self::NoNodeLargeEnough { node, missing, .. } => write!(
                 f,
@@ -153,11 +149,11 @@ impl fmt::Display for Outcome {
                 started,
             } => write!(
                 f,
-                "no room for all of {started} instances; on node {node}, which comes closest, {missing} are missing for one more"
+                "no room for all of {started} instances; node {node} comes closest, and {missing} are missing for one more"
             ),
             Self::Unplanned { error, started } => write!(
                 f,
-                "{error}; {started} instances are started without regard to other functions"
+                "{error}; {started} instances are started regardless of other functions"
             ),
         }
     }

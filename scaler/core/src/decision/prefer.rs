@@ -1,4 +1,4 @@
-//! Which nodes are good for a new instance.
+//! Preferred nodes for new instances.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use crate::inventory::Similarity;
 use crate::placement::Node;
 use crate::score::Resources;
 
-/// For each configuration that is started, the nodes that the plan chose, with the highest score there is; then
-/// those with room for one instance by [`Spread::score`](crate::Spread::score).
+/// Returns for each starting configuration the nodes of the plan, with the highest score, then
+/// other nodes with room for one instance, by [`Spread::score`](crate::Spread::score).
 pub(super) fn prefer(
     cluster: &Cluster<'_>,
     model: &Model,
@@ -69,7 +69,7 @@ fn list(
     list
 }
 
-/// At most 999; `None` if there is no room for one.
+/// Returns the score, at most 999, or `None` without room for an instance.
 fn score(
     cluster: &Cluster<'_>,
     at: usize,

@@ -1,4 +1,4 @@
-//! How plans are made.
+//! Settings of plans.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,23 +6,24 @@ use crate::configuration::MAX_MEMORY_BYTES;
 use crate::error::FieldError;
 use crate::score::Spread;
 
-/// How plans are made. Fields that are left out have their defaults.
+/// Settings of plans. Missing fields have their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// What starting an instance is worth, in bytes: running instances are replaced only for more.
+    /// Cost of starting an instance, in bytes: a replacement of running instances must save more.
     pub start_cost_bytes: u64,
-    /// A consolidation has to save this share of what its functions take, in thousandths.
+    /// Share of its functions' cost that a consolidation must save, in thousandths.
     pub saving_permille: u32,
-    /// What of an empty node's CPU is kept back for growth, in thousandths; all is given if there is no room else.
+    /// Share of an empty node's CPU that is reserved for growth, in thousandths. The reserve is
+    /// used if there is no other room.
     pub reserve_permille: u32,
-    /// Nodes without instances or tensors that are looked at first, the largest ones.
+    /// Number of nodes without instances and tensors that a plan considers first, the largest ones.
     pub empty_nodes: u32,
-    /// How much room counts beside tensors that are there, in the scores of nodes.
+    /// Weight of free resources relative to resident tensors, in the scores of nodes.
     pub spread: Spread,
-    /// Changes that are tried to improve a plan.
+    /// Maximum number of trials to improve a plan.
     pub max_trials: u32,
-    /// Nodes with a score, for each configuration that is started.
+    /// Number of nodes with a score, for each starting configuration.
     pub preferred_nodes: u32,
 }
 
@@ -42,6 +43,10 @@ impl Default for Settings {
 
 impl Settings {
     /// Checks every field.
+    ///
+    /// # Errors
+    ///
+    /// The first field out of range.
     pub fn check(&self) -> Result<(), FieldError> {
         let check = FieldError::check;
         check(

@@ -1,4 +1,4 @@
-//! Instances of one function for which there is no plan.
+//! Instances of one function outside of a plan.
 
 use std::collections::BTreeMap;
 

@@ -1,27 +1,27 @@
-//! A function and its instances, sorted by what they are good for.
+//! Instances of a function by state.
 
 use super::usable::Usable;
 use super::{FunctionView, InstanceView, Outcome, Phase, View};
 use crate::rate::Rate;
 
-/// A function as a decision sees it. Instances are indices into the view, by name.
+/// A function as a decision sees it. Instances are indices in the view, sorted by name.
 #[derive(Debug)]
 pub(super) struct State<'a> {
     pub(super) view: &'a FunctionView,
-    /// Its configurations, or why there are none.
+    /// Its usable configurations, or the reason there are none.
     pub(super) usable: Result<Usable, Outcome>,
     pub(super) ready: Vec<usize>,
     pub(super) starting: Vec<usize>,
-    /// Ready or not, these go when their replacements are ready.
+    /// Instances that stop once their replacements are ready; they may be ready or not.
     pub(super) retiring: Vec<usize>,
-    /// These have a configuration that is not to be used any more.
+    /// Instances with an outdated configuration.
     pub(super) outdated: Vec<usize>,
     pub(super) leaving: Vec<usize>,
     instances: &'a [InstanceView],
 }
 
 impl<'a> State<'a> {
-    /// All functions' states.
+    /// Returns the states of all functions.
     pub(super) fn of(view: &View<'a>) -> Vec<Self> {
         let mut states: Vec<Self> = view
             .functions
@@ -77,29 +77,29 @@ impl<'a> State<'a> {
         self.instances.get(at)
     }
 
-    /// What these carry within the objective.
+    /// Returns the rate that these instances carry within the objective.
     pub(super) fn rate(&self, of: &[usize]) -> Rate {
         let rates = of.iter().filter_map(|&at| self.rate_of(self.instance(at)?));
         rates.sum()
     }
 
-    /// What instances carry that are counted on.
+    /// Returns the rate of the active instances.
     pub(super) fn capacity(&self) -> Rate {
         self.rate(&self.ready).plus(self.rate(&self.starting))
     }
 
-    /// How many instances are counted on.
+    /// Number of active instances: those that are ready or starting.
     pub(super) fn active(&self) -> u32 {
         count(self.ready.len().saturating_add(self.starting.len()))
     }
 
-    /// How many instances there are, but for those that leave.
+    /// Number of instances, without those that leave.
     pub(super) fn live(&self) -> u32 {
         let others = self.retiring.len().saturating_add(self.outdated.len());
         self.active().saturating_add(count(others))
     }
 
-    /// So many run whatever the load.
+    /// Returns the minimum number of instances.
     pub(super) fn min(&self) -> u32 {
         let policy = self.view.scale_in.config().min_instances;
         policy
@@ -107,18 +107,18 @@ impl<'a> State<'a> {
             .min(self.view.max_instances)
     }
 
-    /// What has to be carried so that nothing is started.
+    /// Returns the rate without which instances are started.
     pub(super) fn needed(&self) -> Rate {
         let load = self.view.load.unwrap_or_default();
         self.view.scale_in.residual(load, Rate::ZERO)
     }
 
-    /// The larger of the load and its peak, if both are known.
+    /// Returns the larger of the load and its peak, if both are known.
     pub(super) fn peak(&self) -> Option<Rate> {
         Some(self.view.peak?.max(self.view.load?))
     }
 
-    /// Retiring instances are ordinary ones again.
+    /// Makes retiring instances ordinary ones again.
     pub(super) fn keep_retiring(&mut self) {
         for at in std::mem::take(&mut self.retiring) {
             let ready = self
@@ -136,8 +136,8 @@ impl<'a> State<'a> {
         self.starting.sort_by(|a, b| name(a).cmp(&name(b)));
     }
 
-    /// By load, the least first; then the one with most own memory, then by name. A load that is not known is
-    /// taken for a large one.
+    /// Sorts by load, ascending; then by private memory, descending; then by name. An unknown load
+    /// counts as large.
     pub(super) fn least_loaded_first(&self, list: &[usize]) -> Vec<usize> {
         let mut sorted = list.to_vec();
         sorted.sort_by_key(|&at| {
@@ -156,7 +156,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// How many, as decisions count; saturates.
+/// Converts a number to the type of decisions; saturates.
 pub(super) fn count(many: usize) -> u32 {
     u32::try_from(many).unwrap_or(u32::MAX)
 }

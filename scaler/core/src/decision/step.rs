@@ -1,33 +1,34 @@
-//! What a function needs by itself.
+//! Step of a single function, before the plan.
 
 use super::Outcome;
 use super::state::{State, count};
 use crate::rate::Rate;
 use crate::scale_in::{Running, ScaleInConfig, ScaleInPolicy, scale_in};
 
-/// What is to be done for one function.
+/// Step for one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing starts and nothing goes.
+    /// Nothing starts and nothing stops.
     Keep(Outcome),
-    /// These go, in this order.
+    /// These instances are released, in this order.
     Release(Vec<usize>, Outcome),
-    /// More is started.
+    /// Instances start.
     Grow(Growth),
 }
 
-/// What has to be started.
+/// Instances to start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Growth {
-    /// What it shall carry: the load with the headroom of scaling in.
+    /// Preferred additional rate: the load with the headroom of scaling in.
     pub(super) load: Rate,
-    /// What it has to carry: the load with the headroom of scaling out.
+    /// Required additional rate: the load with the headroom of scaling out.
     pub(super) least: Rate,
-    /// At least so many instances.
+    /// Minimum number of instances.
     pub(super) instances: u32,
 }
 
-/// What is out of date makes room by so many parts, each of which is replaced before the next one goes.
+/// Number of parts in which outdated instances make room; each part is replaced before the next one
+/// stops.
 const PARTS: usize = 4;
 
 /// Decides for one function; may end the retirement of its instances.
@@ -59,13 +60,13 @@ pub(super) fn step(state: &mut State<'_>) -> Step {
     shrink(state)
 }
 
-/// Whether something has to be started, if nothing that retires is counted on.
+/// Returns true if something must start, without counting retiring instances.
 fn lacks(state: &State<'_>) -> bool {
     state.capacity() < state.needed() || state.active() < state.min()
 }
 
-/// The maximum was lowered: what is out of date goes, then what retires, then what is not ready, then what carries
-/// least.
+/// Releases instances above a lowered maximum: outdated ones first, then retiring ones, then those
+/// that are not ready, then those with the lowest rate.
 fn above_maximum(state: &mut State<'_>, surplus: usize) -> Step {
     let mut ready = state.least_loaded_first(&state.ready);
     ready.sort_by_key(|&at| state.rate(&[at]));
@@ -92,7 +93,8 @@ fn above_maximum(state: &mut State<'_>, surplus: usize) -> Step {
     Step::Release(release, outcome)
 }
 
-/// Nothing can be started; what there is goes when there was no load for a window.
+/// Decides without a usable configuration: starts nothing, and releases instances after a window
+/// without load.
 fn without_configuration(state: &State<'_>, outcome: Outcome) -> Step {
     if state.peak() == Some(Rate::ZERO) && state.min() == 0 && !state.outdated.is_empty() {
         return Step::Release(bounded(state, state.outdated.clone()), outcome);
@@ -111,12 +113,12 @@ fn blind(state: &State<'_>) -> Step {
     })
 }
 
-/// Starts what is missing; under the maximum, what is out of date makes room.
+/// Starts missing instances; at the maximum, outdated instances make room.
 fn grow(state: &State<'_>) -> Step {
     let capacity = state.capacity();
     let load = state.view.load.unwrap_or_default();
     let residual = state.needed().minus(capacity);
-    // Not by a hair: what is started leaves room to grow, as much as a release would have to leave.
+    // Start more than the bare minimum: leave as much headroom as a release would.
     let load = if residual.is_zero() {
         Rate::ZERO
     } else {
@@ -139,7 +141,7 @@ fn grow(state: &State<'_>) -> Step {
     if !state.starting.is_empty() {
         return renew(state);
     }
-    // A part at a time: what is out of date may serve still.
+    // Only a part at a time, as outdated instances may still serve.
     let part = state.outdated.len().div_ceil(PARTS);
     let order = state.least_loaded_first(&state.outdated);
     let release: Vec<usize> = order.into_iter().take(part).collect();
@@ -149,7 +151,7 @@ fn grow(state: &State<'_>) -> Step {
     Step::Release(release, outcome)
 }
 
-/// What retires goes when the others are ready and carry the peak.
+/// Releases retiring instances once the others are ready and carry the peak.
 fn replace(state: &mut State<'_>) -> Step {
     let waiting = Outcome::Consolidating {
         starting: count(state.starting.len()),
@@ -173,7 +175,7 @@ fn replace(state: &mut State<'_>) -> Step {
     Step::Release(release, outcome)
 }
 
-/// What is out of date goes when the others are ready and carry the load.
+/// Releases outdated instances once the others are ready and carry the load.
 fn renew(state: &State<'_>) -> Step {
     let peak = state
         .peak()
@@ -192,7 +194,8 @@ fn renew(state: &State<'_>) -> Step {
     Step::Release(release, outcome)
 }
 
-/// What is not ready is not needed if what is ready carries all; then the least loaded go.
+/// Releases instances that are not ready if the ready ones carry the load, then the least loaded
+/// ones.
 fn shrink(state: &State<'_>) -> Step {
     let steady = Step::Keep(Outcome::Steady);
     let Some(peak) = state.peak() else {
@@ -217,14 +220,14 @@ fn shrink(state: &State<'_>) -> Step {
     Step::Release(release, outcome)
 }
 
-/// Of the ready ones, those that the peak does not need.
+/// Returns the ready instances that the peak does not need.
 fn least_loaded(state: &State<'_>, peak: Rate, most: u32) -> Vec<usize> {
     let config = ScaleInConfig {
         min_instances: state.min(),
         max_releases: most,
         ..*state.view.scale_in.config()
     };
-    // None may go any more if `most` is zero.
+    // If `most` is zero, no more may be released.
     let Ok(policy) = ScaleInPolicy::try_new(config) else {
         return Vec::new();
     };
@@ -241,7 +244,7 @@ fn running(state: &State<'_>, at: usize) -> Option<Running> {
     Some(Running {
         name: one.name.clone(),
         configuration: *all.get(one.configuration?)?,
-        // What is not known may be much.
+        // An unknown load may be large.
         load: one.load.unwrap_or(Rate::from_micro_rps(u64::MAX)),
     })
 }

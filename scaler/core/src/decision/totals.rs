@@ -1,4 +1,4 @@
-//! What instances take, all nodes together.
+//! Total resources of instances.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::cost::{MemoryTerm, Weights};
 use crate::exact::solve;
 use crate::inventory::ModelTensors;
 
-/// Instances of a function in a configuration on a node, or on one that is not known yet.
+/// Instances of a function in a configuration on a node, or on an unknown node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Group {
     pub(super) function: usize,
@@ -19,13 +19,13 @@ pub(super) struct Group {
     pub(super) configuration: usize,
 }
 
-/// How many instances of each group there are.
+/// Number of instances by group.
 pub(super) type Groups = BTreeMap<Group, u32>;
 
 impl Decision {
-    /// What the instances take that stay or start, where the plan puts them. Instances without a node bring the
-    /// tensors of their function once. Instances whose configuration is not in the profile are not
-    /// counted.
+    /// Returns the resources of the remaining and starting instances, on the nodes of the plan.
+    /// Instances without a node count the tensors of their function once. Instances of
+    /// configurations outside the profile do not count.
     pub fn totals(&self, view: &View<'_>) -> Totals {
         let mut groups = running(view, |_| true);
         for (function, decision) in self.functions.iter().enumerate() {
@@ -53,7 +53,7 @@ impl Decision {
     }
 }
 
-/// All instances of some functions but those that leave.
+/// Returns the instances of the functions that `of` selects, without those that leave.
 pub(super) fn running(view: &View<'_>, of: impl Fn(usize) -> bool) -> Groups {
     let mut groups = Groups::new();
     for (at, one) in view.instances.iter().enumerate() {
@@ -70,7 +70,8 @@ pub(super) fn running(view: &View<'_>, of: impl Fn(usize) -> bool) -> Groups {
     groups
 }
 
-/// `None` for one that leaves, or whose configuration is not in the profile.
+/// Returns the group of an instance, or `None` if it leaves or its configuration is outside the
+/// profile.
 pub(super) fn group(view: &View<'_>, at: usize) -> Option<Group> {
     let one = view.instances.get(at)?;
     let profile = &view.functions.get(one.function)?.model.profile;
@@ -104,7 +105,7 @@ fn less(groups: &mut Groups, group: Group) {
     }
 }
 
-/// What they take; without a bound.
+/// Returns their resources, without the lower bound.
 pub(super) fn totals(view: &View<'_>, groups: &Groups) -> Totals {
     let mut sum = Totals::default();
     let mut hosted: BTreeMap<Option<usize>, BTreeSet<usize>> = BTreeMap::new();
@@ -124,7 +125,7 @@ pub(super) fn totals(view: &View<'_>, groups: &Groups) -> Totals {
         sum.instances = sum.instances.saturating_add(count.into());
         hosted.entry(group.node).or_default().insert(group.function);
     }
-    // Many nodes have the same functions.
+    // Many nodes have the same set of functions.
     let mut sets: BTreeMap<BTreeSet<usize>, u128> = BTreeMap::new();
     for set in hosted.into_values() {
         let count = sets.entry(set).or_default();
@@ -149,7 +150,7 @@ fn union_bytes(view: &View<'_>, functions: &BTreeSet<usize>) -> u128 {
     union.into_values().map(u128::from).sum()
 }
 
-/// The optima for own memory of each function by itself, and each tensor that is needed once.
+/// Sum of the optima for private memory of each function, and each needed tensor once.
 fn lower_bound(view: &View<'_>) -> u128 {
     let (mut own, mut busy) = (0, BTreeSet::new());
     for (at, function) in view.functions.iter().enumerate() {
@@ -172,7 +173,7 @@ fn lower_bound(view: &View<'_>) -> u128 {
 }
 
 impl State<'_> {
-    /// The ready instances by group.
+    /// Returns the ready instances by group.
     pub(super) fn groups(&self, view: &View<'_>) -> Groups {
         let mut groups = Groups::new();
         for &at in &self.ready {

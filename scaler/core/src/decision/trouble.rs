@@ -1,4 +1,4 @@
-//! Functions that find no room in a plan.
+//! Functions without room in a plan.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::grow::{Member, Planner, Started, room};
 use super::single;
 use crate::placement::{PlacementError, Shortage};
 
-/// Why a function is not in the plan.
+/// The reason a function is not in the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     TooSmall(String, Shortage),
@@ -15,7 +15,8 @@ pub(super) enum Trouble {
 }
 
 impl Planner<'_> {
-    /// Whether a member that finds no room can do with less.
+    /// Reduces the load of a member without room to the least. Returns false if that is no
+    /// reduction.
     pub(super) fn content_with_less(&mut self, error: &PlacementError) -> bool {
         let PlacementError::OutOfRoom { model, .. } = error else {
             return false;
@@ -24,7 +25,8 @@ impl Planner<'_> {
         function.is_some_and(|function| self.settle_for_least(function))
     }
 
-    /// The member that the error names is chosen by itself, or all if it names none.
+    /// Removes the member that the error names from the plan, or all if it names none, and selects
+    /// their instances individually.
     pub(super) fn leave_out(&mut self, error: PlacementError) {
         let (model, trouble) = self.trouble(error);
         let named = model.and_then(|model| model.parse().ok());
@@ -50,7 +52,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What to say of it, and the member that it names.
+    /// Returns the trouble, and the member that the error names.
     fn trouble(&self, error: PlacementError) -> (Option<String>, Trouble) {
         match error {
             PlacementError::NoNodeLargeEnough {
@@ -77,7 +79,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Without a node to look at, what the first function's cheapest instance needs is missing.
+    /// Reports the needs of the first function's cheapest instance as the shortage, as there is no
+    /// node.
     fn no_nodes(&self) -> Trouble {
         let member = self.members.iter().next();
         let least = member.and_then(|(_, member)| member.usable.cheapest(0));

@@ -1,4 +1,4 @@
-//! Which configurations a function may run in.
+//! Usable configurations of a function.
 
 use super::{Model, Outcome};
 use crate::configuration::Configuration;
@@ -6,10 +6,10 @@ use crate::profile::Profile;
 use crate::rate::Rate;
 use crate::selection::SloTooTight;
 
-/// The configurations of a model that are allowed and fast enough.
+/// Configurations of a model that are allowed and fast enough.
 #[derive(Clone, Debug)]
 pub(super) struct Usable {
-    /// By index in the model's profile, ascending.
+    /// Configurations with their index in the model's profile, ascending.
     pub(super) all: Vec<(usize, Configuration)>,
 }
 
@@ -38,7 +38,8 @@ impl Usable {
         Some(self.all.get(at.ok()?)?.1.rate())
     }
 
-    /// The one with most throughput; of several, the one with least own memory.
+    /// Returns the configuration with the highest throughput, and among equals the one with the
+    /// least private memory.
     pub(super) fn fastest(&self) -> Option<(usize, Configuration)> {
         let rank = |(at, one): &&(usize, Configuration)| {
             let small = std::cmp::Reverse((one.own_bytes(), one.cpu_millis(), *at));
@@ -47,7 +48,7 @@ impl Usable {
         self.all.iter().max_by_key(rank).copied()
     }
 
-    /// The one that costs least: own memory and alpha.
+    /// Returns the configuration with the least cost of private memory and CPU.
     pub(super) fn cheapest(&self, alpha: u64) -> Option<(usize, Configuration)> {
         let cost = |one: &Configuration| {
             let cpu = alpha.saturating_mul(one.cpu_millis());
@@ -57,12 +58,12 @@ impl Usable {
         self.all.iter().min_by_key(rank).copied()
     }
 
-    /// These alone, as a profile. `None` only if there are none.
+    /// Returns these configurations as a profile, or `None` if there are none.
     pub(super) fn profile(&self) -> Option<Profile> {
         Profile::try_new(self.all.iter().map(|(_, one)| *one).collect()).ok()
     }
 
-    /// Only one of them.
+    /// Returns only one configuration.
     pub(super) fn only(one: (usize, Configuration)) -> Self {
         Self { all: vec![one] }
     }

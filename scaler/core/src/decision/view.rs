@@ -1,4 +1,4 @@
-//! What is observed: functions, their instances, and nodes.
+//! Observed functions, instances and nodes.
 
 use std::sync::Arc;
 
@@ -10,109 +10,110 @@ use crate::rate::{Rate, Slo};
 use crate::scale_in::ScaleInPolicy;
 use crate::score::Resources;
 
-/// What does not change from one decision to the next.
+/// Constant properties of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// For messages.
+    /// Name of the function, for messages.
     pub name: String,
-    /// What was measured. The bytes that instances share are those of `tensors`, whatever the profile says.
+    /// Measured configurations. The shared bytes are those of `tensors`, not of the profile.
     pub profile: Profile,
-    /// The objective.
+    /// Latency objective.
     pub slo: Slo,
-    /// Its tensors, by the ids that the inventory uses.
+    /// Tensors of the model, by the ids of the inventory.
     pub tensors: ModelTensors,
-    /// Configurations that may be used, as indices into the profile; empty for all.
+    /// Allowed configurations, as indices in the profile; empty for all.
     pub allowed: Vec<usize>,
-    /// alpha, in bytes per millicore, from 0 to [`MAX_ALPHA`](crate::MAX_ALPHA).
+    /// Cost of CPU (alpha), in bytes per millicore, from 0 to [`MAX_ALPHA`](crate::MAX_ALPHA).
     pub alpha_bytes_per_millicore: u64,
 }
 
 /// A function and its load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionView {
-    /// How it may run.
+    /// Constant properties of the function.
     pub model: Arc<Model>,
-    /// Requests for it now; `None` if that is not known. Then nothing goes, and nothing but the minimum is
-    /// started.
+    /// Current load; `None` if unknown. Then nothing is released, and only the minimum is started.
     pub load: Option<Rate>,
-    /// The largest load of a whole window, from [`LoadPeak::at`](crate::LoadPeak::at); `None` before there is
-    /// one. Then nothing goes.
+    /// Largest load of a whole window, from [`LoadPeak::at`](crate::LoadPeak::at); `None` before a
+    /// window is complete. Then nothing is released.
     pub peak: Option<Rate>,
-    /// So many instances run whatever the load; no more than `max_instances` are.
+    /// Minimum number of instances, limited by `max_instances`.
     pub min_instances: u32,
-    /// More than this never run, those that are replaced included.
+    /// Maximum number of instances, including those that are being replaced.
     pub max_instances: u32,
-    /// Headroom of scaling out and in. Of its `min_instances` and that above, the larger counts.
+    /// Headroom of scaling out and in. The larger of its `min_instances` and the field above
+    /// counts.
     pub scale_in: ScaleInPolicy,
-    /// Whether instances may be replaced now to save memory. The caller sets this after a steady period, and
-    /// backs off after each use.
+    /// True if instances may be replaced now to save memory. The caller sets this after a steady
+    /// period, and backs off after each use.
     pub consolidate: bool,
 }
 
-/// Where an instance is in its life.
+/// Phase of an instance's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// It is not ready yet. It counts as capacity, so that nothing is started twice.
+    /// Not ready yet. It counts as capacity, so that nothing starts twice.
     Starting,
-    /// It serves.
+    /// Ready to serve.
     Ready,
-    /// It goes: it is being ended, or it is one of those that its Deployment has too many, which are those that a
-    /// decision released. It takes room, and counts for nothing else. That is to be told from what the
-    /// Deployment asks for now, and not remembered: of n pods where r are asked for, the n - r that the
-    /// Deployment's controller would end first.
+    /// Being deleted, or surplus of its Deployment after a release. It takes room, and counts for
+    /// nothing else. The caller derives this from the requested replicas, not from memory: of n
+    /// pods with r requested replicas, these are the n - r pods that the Deployment's controller
+    /// would delete first.
     Leaving,
 }
 
-/// An instance, or one that is asked for and not there yet: what a Deployment's replicas exceed its pods by is
-/// to be listed as well, starting and without a node, or it would be asked for again.
+/// An instance, or a requested one without a pod. The caller must also list the replicas of a
+/// Deployment that have no pod yet, as starting and without a node, or they would be requested
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceView {
-    /// Different for each. Breaks ties: of equals, the first by name goes.
+    /// Unique name. Among equal instances, the first by name is released.
     pub name: String,
     /// Index of its function.
     pub function: usize,
-    /// Index of its configuration in the profile. `None` for one that is not in the profile any more: it is
-    /// not counted on, and goes when others carry the load. What such a one takes is not to be counted in
-    /// [`NodeView::free`].
+    /// Index of its configuration in the profile. `None` for an outdated one: it does not count,
+    /// and stops once others carry the load. [`NodeView::free`] must not include its resources.
     pub configuration: Option<usize>,
-    /// Index of its node; `None` before it has one.
+    /// Index of its node; `None` before it is scheduled.
     pub node: Option<usize>,
-    /// Where it is in its life.
+    /// Phase of its life.
     pub phase: Phase,
-    /// Requests that it served of late; `None` if that is not known.
+    /// Load that it served recently; `None` if unknown.
     pub load: Option<Rate>,
-    /// Whether the last decision listed it under [`FunctionDecision::retiring`](super::FunctionDecision). The
-    /// caller keeps this with the instance (an annotation of the pod), so that it outlives the caller. It may
-    /// drop it when replacements do not become ready: these go then.
+    /// True if the last decision listed it under
+    /// [`FunctionDecision::retiring`](super::FunctionDecision). The caller stores this with the
+    /// instance, as an annotation of the pod, so that it outlives the caller. It may drop the mark
+    /// if replacements do not become ready; then the replacements are released.
     pub retiring: bool,
 }
 
-/// A node.
+/// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
-    /// As in the inventory. A node that is not in there has no tensors.
+    /// Name of the node in the inventory. A node missing there has no tensors.
     pub name: String,
-    /// What it has.
+    /// Resources of the node.
     pub all: Resources,
-    /// What of it is free for these functions: as if none of their instances ran, but with the tensors
-    /// that the inventory shows. Those are not to be counted as free.
+    /// Resources free for these functions, as if none of their instances ran. Tensors in the
+    /// inventory are already subtracted.
     pub free: Resources,
-    /// Room for tensors that are not there yet, in bytes. `None` if they come out of `free.memory_bytes`.
+    /// Room for further tensors, in bytes. `None` if they come out of `free.memory_bytes`.
     pub tensor_bytes: Option<u64>,
-    /// Whether new instances may be put there: not if it is cordoned or not ready.
+    /// True if new instances may start there; false for a node that is cordoned or not ready.
     pub accepts_new: bool,
 }
 
-/// All that a decision is made of.
+/// Input of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// The functions.
+    /// Functions with their loads.
     pub functions: &'a [FunctionView],
     /// Their instances, in any order. Those of unknown functions are ignored.
     pub instances: &'a [InstanceView],
-    /// The nodes, in any order.
+    /// Nodes, in any order.
     pub nodes: &'a [NodeView],
-    /// Which tensors the nodes have.
+    /// Tensors of the nodes.
     pub inventory: &'a Inventory,
 }

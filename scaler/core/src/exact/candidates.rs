@@ -1,4 +1,4 @@
-//! Which configurations can be part of a best selection.
+//! Configurations that can be part of an optimal selection.
 
 use crate::configuration::Configuration;
 use crate::cost::Weights;
@@ -8,27 +8,27 @@ use crate::rate::Slo;
 /// A configuration as the solver sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
-    /// In the profile.
+    /// Index in the profile.
     pub(super) index: usize,
-    /// In units of [`Problem::unit`].
+    /// Cost in units of [`Problem::unit`].
     pub(super) cost: u128,
-    /// In millionths of a request per second.
+    /// Rate in millionths of a request per second.
     pub(super) rate: u128,
 }
 
-/// The items that none other makes superfluous.
+/// The items that no other item makes redundant.
 #[derive(Debug)]
 pub(super) struct Problem {
-    /// The least cost per request.
+    /// The item with the least cost per request.
     pub(super) base: Item,
-    /// The others, from cheap to dear per request.
+    /// The other items, ascending by cost per request.
     pub(super) others: Vec<Item>,
-    /// The greatest common divisor of all costs, in bytes.
+    /// Greatest common divisor of all costs, in bytes.
     pub(super) unit: u128,
 }
 
 impl Problem {
-    /// Nothing if no configuration meets `slo`.
+    /// Creates the problem; `None` if no configuration meets `slo`.
     pub(super) fn new(profile: &Profile, slo: Slo, weights: Weights) -> Option<Self> {
         let mut feasible: Vec<(usize, &Configuration)> = profile.feasible(slo).collect();
         feasible.sort_by(|(_, a), (_, b)| weights.by_normalised_throughput(a, b));
@@ -39,12 +39,12 @@ impl Problem {
                 cost: u128::from(weights.of(one)),
                 rate: u128::from(one.rate().micro_rps()),
             };
-            // Who makes an item superfluous costs no more per request, so it came before.
+            // An item that makes another redundant costs no more per request, so it came before.
             if !kept.iter().any(|other| other.replaces(&item)) {
                 kept.push(item);
             }
         }
-        // Rates are rounded: the order by exact quotients need not be that by rounded ones.
+        // Rates are rounded, so the order by exact quotients may differ from that by rounded ones.
         kept.sort_by(|a, b| (a.cost * b.rate).cmp(&(b.cost * a.rate)));
         let unit = kept
             .iter()
@@ -64,7 +64,7 @@ impl Problem {
 }
 
 impl Item {
-    /// Whether some number of these cost no more than one `other` and carry no less.
+    /// Returns true if some number of these items cost no more than one `other` and carry no less.
     fn replaces(&self, other: &Item) -> bool {
         let copies = other.cost / self.cost.max(1);
         copies > 0 && copies.saturating_mul(self.rate) >= other.rate
@@ -101,7 +101,8 @@ mod tests {
 
     #[test]
     fn what_copies_of_another_replace_is_left_out() {
-        // Two of (10, 2) do what (20, 4) and (25, 3) do; (25, 5) is cheaper than three; (5, 1) is a half.
+        // Two of (10, 2) replace (20, 4) and (25, 3); (25, 5) is cheaper than three; (5, 1) is a
+        // half.
         let problem = problem(&[(25, 3), (25, 5), (10, 2), (20, 4), (6, 1), (12, 2)]);
         assert_eq!(problem.base.index, 2);
         let kept: Vec<usize> = problem.others.iter().map(|item| item.index).collect();

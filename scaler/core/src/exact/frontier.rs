@@ -1,20 +1,20 @@
-//! Partial solutions that no other makes superfluous.
+//! Pareto frontier of partial solutions.
 
 use std::collections::BTreeMap;
 
-/// Pairs of a phase and a deficit, of which none is at most another in both: the deficits descend as the
+/// Pairs of a phase and a deficit, none of which is at most another in both: deficits descend as
 /// phases ascend.
 #[derive(Debug, Default)]
 pub(super) struct Frontier(BTreeMap<u128, u128>);
 
 impl Frontier {
-    /// Whether some pair has at most this phase and at most this deficit.
+    /// Returns true if some pair has at most this phase and at most this deficit.
     pub(super) fn dominates(&self, phase: u128, deficit: u128) -> bool {
         let last = self.0.range(..=phase).next_back();
         last.is_some_and(|(_, &other)| other <= deficit)
     }
 
-    /// Adds a pair that is not dominated, and drops those that it dominates.
+    /// Adds a pair that is not dominated, and removes those that it dominates.
     pub(super) fn insert(&mut self, phase: u128, deficit: u128) {
         while let Some((&other, &other_deficit)) = self.0.range(phase..).next() {
             if other_deficit < deficit {

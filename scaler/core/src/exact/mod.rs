@@ -1,4 +1,4 @@
-//! The integer program (1) to (5), solved exactly.
+//! Exact solution of the integer program (1) to (5).
 
 mod candidates;
 mod frontier;
@@ -11,32 +11,35 @@ use crate::profile::Profile;
 use crate::rate::{Rate, Slo};
 use crate::selection::{Choice, Selection, SloTooTight};
 
-/// How many partial solutions are made unless told otherwise. Profiles of the paper's size need up to some
-/// thousand; so many take 60 MB, and less than a second.
+/// Default number of partial solutions. Profiles of the paper's size need up to some thousand; this
+/// many take 60 MB, and less than a second.
 pub const DEFAULT_STEPS: usize = 1_000_000;
 
 /// A solution of the integer program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Solution {
-    /// The instances.
+    /// The selected instances.
     pub selection: Selection,
-    /// No selection that carries the load costs less than this, in bytes.
+    /// Lower bound of the cost of any selection that carries the load, in bytes.
     pub lower_bound: u128,
-    /// Whether `selection.cost` is proven to be the least possible. Only a search that was cut short
-    /// leaves it unproven.
+    /// True if `selection.cost` is proven optimal. False only after a search that ran out of steps.
     pub optimal: bool,
-    /// How many partial solutions were made.
+    /// Number of partial solutions created.
     pub steps: usize,
 }
 
-/// The cheapest instances that carry `residual` within `slo`: the integer program (1) to (5) of Tetris
-/// 3.2, with `m + alpha c` for `m` where `weights` say so.
+/// Solves the integer program (1) to (5) of Tetris 3.2: the cheapest instances that carry
+/// `residual` within `slo`, with `m + alpha c` for `m` if `weights` have an alpha.
 ///
-/// This is an unbounded covering knapsack over the configurations that meet the objective. See
-/// [`solve_within`] for how it is solved; this is the same with [`DEFAULT_STEPS`].
+/// This is an unbounded covering knapsack over the configurations that meet the objective.
+/// [`solve_within`] describes the algorithm; this function calls it with [`DEFAULT_STEPS`].
 ///
-/// The answer never costs more than that of [`dts`](crate::dts), and does not depend on the order of
-/// the profile except between configurations that are equal in all that counts.
+/// The solution never costs more than that of [`dts`](crate::dts). It does not depend on the order
+/// of the profile, except between equivalent configurations.
+///
+/// # Errors
+///
+/// Fails if no configuration meets `slo`.
 pub fn solve(
     profile: &Profile,
     slo: Slo,
@@ -46,27 +49,33 @@ pub fn solve(
     solve_within(profile, slo, residual, weights, DEFAULT_STEPS)
 }
 
-/// [`solve`], making no more than `max_steps` partial solutions, and what the last of them leads to.
+/// Solves as [`solve`] does, with at most `max_steps` partial solutions and the successors of the
+/// last.
 ///
-/// **Pruning.** A configuration is left out when `k` instances of another cost no more than one of it
-/// and carry no less. Of the rest, the *base* has the least cost per request: `c0` for a rate of `w0`.
+/// **Pruning.** The search skips a configuration if `k` instances of another cost no more than one
+/// of it and carry no less. Of the rest, the *base* has the least cost per request: `c0` for a rate
+/// of `w0`.
 ///
-/// **Bound.** Let a partial solution, of other configurations, cost `c` and carry `w < R`. The rest
-/// costs at least `c0 / w0` per request, so any completion costs `c + ceil((R - w) c0 / w0)` or more,
-/// in units of the greatest common divisor of all costs. Filling up with the base costs
-/// `c + c0 ceil((R - w) / w0)`, less than `c0` beyond that bound. So what other configurations may lose
-/// against the base is limited by `c0` at the start and by less with each better solution; it does not
-/// grow with the load.
+/// **Bound.** Let a partial solution, of other configurations, cost `c` and carry `w < R`. The
+/// rest costs at least `c0 / w0` per request, so any completion costs at least
+/// `c + ceil((R - w) c0 / w0)`, in units of the greatest common divisor of all costs. Completion by
+/// the base costs `c + c0 ceil((R - w) / w0)`, less than `c0` beyond that bound. So the loss of
+/// other configurations against the base is limited by `c0` at the start, and by less with each
+/// better solution; it does not grow with the load.
 ///
-/// **Dominance.** Partial solutions are looked at by ascending cost, of equal ones the largest rate
-/// first. Write `c = q c0 + f` with `f < c0`, and `d = (q + 1) w0 - w`, which is above zero. One is
-/// dropped if another, seen before, has `f' <= f` and `d' <= d`: since `q' <= q`, the other with
-/// `q - q'` instances of the base costs no more and carries no less, and what completes the one
-/// completes the other. So no two of the same cost are extended, and their number is limited by the
-/// total cost over the common divisor.
+/// **Dominance.** The search visits partial solutions by ascending cost, among equal ones the
+/// largest rate first. Write `c = q c0 + f` with `f < c0`, and `d = (q + 1) w0 - w`, which is
+/// positive. It drops one if an earlier one has `f' <= f` and `d' <= d`. Since `q' <= q`, the
+/// earlier one with `q - q'` instances of the base costs no more and carries no less, and any
+/// completion of the dropped one completes it too. So the search extends no two of the same cost,
+/// and their number is at most the total cost over the common divisor.
 ///
-/// The best solution so far, and a bound on all others, are returned when the steps run out. All of it
-/// is in integers.
+/// If the steps run out, the result is the best solution so far, with a lower bound of all others.
+/// All arithmetic is in integers.
+///
+/// # Errors
+///
+/// Fails if no configuration meets `slo`.
 pub fn solve_within(
     profile: &Profile,
     slo: Slo,
@@ -106,7 +115,7 @@ fn nothing() -> Solution {
 }
 
 impl candidates::Problem {
-    /// `base_count` of the base and one of each of `others`, as choices.
+    /// Returns `base_count` of the base and one of each of `others`, as choices.
     fn choices(&self, base_count: u64, others: &[usize]) -> Vec<Choice> {
         let mut counts = std::collections::BTreeMap::from([(self.base.index, base_count)]);
         for item in others.iter().filter_map(|&other| self.others.get(other)) {

@@ -1,4 +1,4 @@
-//! Partial solutions by ascending cost, bounded and compared.
+//! Best-first search over partial solutions.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,13 +6,13 @@ use std::collections::BinaryHeap;
 use super::candidates::{Item, Problem};
 use super::frontier::Frontier;
 
-/// What a search came to.
+/// Result of a search.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) base_count: u64,
-    /// Indices into the problem's other items, one for each instance.
+    /// Indices of the problem's other items, one for each instance.
     pub(super) others: Vec<usize>,
-    /// In the problem's units.
+    /// Lower bound of the cost, in the problem's units.
     pub(super) lower_bound: u128,
     pub(super) steps: usize,
 }
@@ -20,7 +20,7 @@ pub(super) struct Found {
 /// A partial solution in the queue: ascending by cost, then descending by rate, then by age.
 type Entry = Reverse<(u128, Reverse<u128>, u32)>;
 
-/// The cheapest way to carry `load`, which is above zero.
+/// Finds the cheapest way to carry `load`, which is positive.
 pub(super) fn search(problem: &Problem, load: u128, max_steps: usize) -> Found {
     let mut search = Search {
         problem,
@@ -69,22 +69,22 @@ struct Best {
     base_count: u64,
 }
 
-/// How a partial solution came about; node 0 is the empty one.
+/// Origin of a partial solution; node 0 is the empty one.
 struct Node {
     parent: u32,
     item: u32,
 }
 
 impl Search<'_> {
-    /// No completion costs less: the rest at the base's cost per request.
+    /// Lower bound of the cost of any completion: the rest at the base's cost per request.
     fn bound(&self, rate: u128, cost: u128) -> u128 {
         let base = &self.problem.base;
-        // 2^64 of load * 2^64 of cost.
+        // At most 2^64 of load * 2^64 of cost.
         let rest = self.load.saturating_sub(rate).saturating_mul(base.cost);
         cost.saturating_add(rest.div_ceil(base.rate.max(1)))
     }
 
-    /// The least bound of all partial solutions that wait, and of this one.
+    /// Returns the least bound of all partial solutions in the queue and of this one.
     fn open_bound(&self, rate: u128, cost: u128) -> u128 {
         let waiting = self.queue.iter();
         let bounds = waiting.map(|Reverse((cost, Reverse(rate), _))| self.bound(*rate, *cost));
@@ -141,8 +141,9 @@ impl Search<'_> {
         }
     }
 
-    /// The cost beyond that of as many base items as it would pay for, and how much less it carries than
-    /// one more than those. Other items cost no less per request than the base, so that is not negative.
+    /// Returns phase and deficit. The phase is the cost modulo the base's cost. The deficit is the
+    /// rate by which this solution falls short of one more base item than its cost pays for. Other
+    /// items cost no less per request than the base, so it is not negative.
     fn reduced(&self, rate: u128, cost: u128) -> Option<(u128, u128)> {
         let base = self.problem.base;
         let paid = cost.checked_div(base.cost)?;

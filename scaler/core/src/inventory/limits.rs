@@ -1,23 +1,24 @@
-//! How much an inventory may hold.
+//! Limits of an inventory.
 
 use thiserror::Error;
 
-/// The most nodes of an inventory.
+/// Maximum number of nodes of an inventory.
 pub const MAX_NODES: usize = 1 << 16;
 
-/// How much an inventory may hold.
+/// Limits of an inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InventoryLimits {
-    /// Nodes; no more than [`MAX_NODES`].
+    /// Maximum number of nodes; no more than [`MAX_NODES`].
     pub nodes: usize,
-    /// Different objects, all nodes together.
+    /// Maximum number of different objects, over all nodes.
     pub objects: usize,
-    /// Pairs of a node and an object that it has.
+    /// Maximum number of pairs of a node and an object on it.
     pub pairs: usize,
 }
 
 impl Default for InventoryLimits {
-    /// 10,000 nodes of 10,000 objects each, some 600 MB; see [`Inventory`](super::Inventory).
+    /// Returns limits for 10,000 nodes of 10,000 objects each, some 600 MB; see
+    /// [`Inventory`](super::Inventory).
     fn default() -> Self {
         Self {
             nodes: 10_000,
@@ -27,21 +28,21 @@ impl Default for InventoryLimits {
     }
 }
 
-/// An update would exceed the inventory's limits.
+/// An update beyond the inventory's limits.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("node {node} would make it {would_be} {what}; the limit is {limit}")]
+#[error("node {node}: found {would_be} {what}, expected at most {limit}")]
 pub struct InventoryFull {
-    /// The node that was updated.
+    /// Name of the node.
     pub node: String,
-    /// "nodes", "objects" or "pairs of node and object".
+    /// Limited quantity: "nodes", "objects" or "pairs of node and object".
     pub what: &'static str,
-    /// How many there would be.
+    /// Number after the update.
     pub would_be: usize,
-    /// How many there may be.
+    /// Maximum number.
     pub limit: usize,
 }
 
-/// How much an inventory would hold after an update.
+/// Size of an inventory after an update.
 pub(super) struct Size {
     pub(super) nodes: usize,
     pub(super) objects: usize,

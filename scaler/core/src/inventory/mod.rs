@@ -1,4 +1,4 @@
-//! What the nodes of a cluster have in their stores.
+//! Inventory of the objects in the nodes' stores.
 
 mod limits;
 mod model;
@@ -16,22 +16,21 @@ pub use theta::{Similarity, Thetas};
 use limits::Size;
 use node_set::NodeSet;
 
-/// Which objects each node has.
+/// Objects of each node.
 ///
-/// **Memory.** Objects are numbered. A node keeps the numbers of its objects, 4 bytes each, which is how
-/// a new list is compared with the last one. An object keeps its nodes as a list, 2 bytes each, or as
-/// one bit per node of the cluster once that is smaller. So a pair costs 6 bytes at most (a list may have
-/// as much again in reserve while it grows), an object some 150 beside. What exceeds
-/// the [`InventoryLimits`] is refused, and nothing of it is taken in.
+/// **Memory.** Objects have numbers. A node keeps the sorted numbers of its objects, 4 bytes each,
+/// to compare a new list with the last one. An object keeps its nodes as a list, 2 bytes each, or
+/// as one bit per node of the cluster once that is smaller. So a pair costs at most 6 bytes (a
+/// growing list may reserve as much again), and an object some 150 more. An update beyond the
+/// [`InventoryLimits`] is refused as a whole.
 ///
-/// **Why per object.** A model's theta reads the sets of its own objects and nothing else. Objects that
-/// were loaded together are on the same nodes: equal sets are found by a fingerprint, and read once.
-/// Where all sets differ, bits are added up for eight objects at a time
-/// (`cargo bench -p tetris-scaler-core` measures both, and one node's update). Hash sets per node
-/// would cost a probe for each pair of node and object: about a second for 1,000 objects, where this takes
-/// 2 ms at worst.
+/// **Rationale.** A model's theta reads only the sets of its own objects. Objects that were loaded
+/// together are on the same nodes: a fingerprint finds equal sets, and each is read once. If all
+/// sets differ, bits are added for eight objects at a time (`cargo bench -p tetris-scaler-core`
+/// measures both, and one node's update). Hash sets per node would cost a probe for each pair of
+/// node and object: about a second for 1,000 objects, compared to 2 ms at worst here.
 ///
-/// Node names come in any order; what is computed does not depend on it.
+/// Node names may come in any order; results do not depend on it.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     limits: InventoryLimits,
@@ -39,7 +38,7 @@ pub struct Inventory {
     objects: Vec<Object>,
     unused_objects: Vec<u32>,
     names: BTreeMap<String, u16>,
-    /// By node number, sorted; nothing for numbers that are unused.
+    /// Numbers of objects by node number, sorted; empty for unused node numbers.
     nodes: Vec<Vec<u32>>,
     unused_nodes: Vec<u16>,
     pairs: usize,
@@ -51,17 +50,17 @@ struct Object {
     nodes: NodeSet,
 }
 
-/// What an update changed.
+/// Changes by an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Objects that the node has now and had not.
+    /// Number of objects that the node gained.
     pub added: usize,
-    /// Objects that it had and has no more.
+    /// Number of objects that it lost.
     pub removed: usize,
 }
 
 impl Inventory {
-    /// An empty inventory.
+    /// Creates an empty inventory.
     pub fn new(limits: InventoryLimits) -> Self {
         Self {
             limits: InventoryLimits {
@@ -73,8 +72,11 @@ impl Inventory {
         }
     }
 
-    /// Sets what `node` has, whatever it had before. Costs a look-up for each object, and work for those
-    /// that came or went.
+    /// Replaces the objects of `node`. Costs a look-up for each object, and work for each change.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the update exceeds a limit; the inventory is unchanged then.
     pub fn set_node(&mut self, node: &str, has: &[ObjectId]) -> Result<Change, InventoryFull> {
         let known = self.names.get(node).copied();
         let (mut now, unknown) = self.numbered(has);
@@ -87,7 +89,7 @@ impl Inventory {
                 .names
                 .len()
                 .saturating_add(usize::from(known.is_none())),
-            // Objects that go with this update still count: a limit is no place for cleverness.
+            // Objects that this update removes still count, for simplicity.
             objects: self.numbers.len().saturating_add(unknown.len()),
             pairs: (self.pairs.saturating_sub(removed.len()))
                 .saturating_add(added.len())
@@ -110,7 +112,7 @@ impl Inventory {
         Ok(change)
     }
 
-    /// Forgets `node`; says whether it was known.
+    /// Removes `node`. Returns true if it was known.
     pub fn remove_node(&mut self, node: &str) -> bool {
         let Some(number) = self.names.remove(node) else {
             return false;
@@ -121,29 +123,29 @@ impl Inventory {
         true
     }
 
-    /// The nodes by name.
+    /// Names of the nodes, sorted.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.names.keys().map(String::as_str)
     }
 
-    /// How many different objects all nodes have together.
+    /// Number of different objects over all nodes.
     pub fn object_count(&self) -> usize {
         self.numbers.len()
     }
 
-    /// How many pairs of a node and an object there are.
+    /// Number of pairs of a node and an object.
     pub const fn pair_count(&self) -> usize {
         self.pairs
     }
 
-    /// About how much memory it takes, in bytes.
+    /// Approximate size of the inventory in memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let lists = self
             .nodes
             .iter()
             .map(|list| list.capacity().saturating_mul(4));
         let sets = self.objects.iter().map(|object| object.nodes.heap_bytes());
-        // The table has a slot in eight to spare, and a control byte for each.
+        // The table keeps one slot in eight free, and a control byte for each.
         let entry = size_of::<(ObjectId, u32)>().saturating_add(1);
         let slots = self.objects.capacity();
         let fixed = [
@@ -154,7 +156,7 @@ impl Inventory {
         all.fold(0, usize::saturating_add)
     }
 
-    /// The numbers of known objects, sorted, and unknown objects, each once.
+    /// Returns the sorted numbers of known objects, and the unknown objects, without duplicates.
     fn numbered(&self, has: &[ObjectId]) -> (Vec<u32>, Vec<ObjectId>) {
         let (mut known, mut unknown) = (Vec::with_capacity(has.len()), Vec::new());
         for id in has {
@@ -199,7 +201,7 @@ impl Inventory {
 
     fn number_node(&mut self, node: &str) -> u16 {
         let number = self.unused_nodes.pop().unwrap_or_else(|| {
-            // The limit has been checked: numbers fit.
+            // The limit was checked, so numbers fit.
             let number = u16::try_from(self.nodes.len()).unwrap_or(u16::MAX);
             self.nodes.push(Vec::new());
             number
@@ -225,7 +227,7 @@ impl Inventory {
     }
 }
 
-/// What is in `a` and not in `b`; both are sorted.
+/// Returns the elements of `a` that are not in `b`; both are sorted.
 fn difference(a: &[u32], b: &[u32]) -> Vec<u32> {
     let mut rest = b.iter().peekable();
     let mut only = Vec::new();

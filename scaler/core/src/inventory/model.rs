@@ -1,39 +1,43 @@
-//! The tensors of a model, as objects of the store.
+//! Tensors of a model, as objects of the store.
 
 use std::collections::BTreeMap;
 
 use tetris_store_layout::ObjectId;
 use thiserror::Error;
 
-/// T_i: the objects of a model and their sizes, each object once.
+/// Objects of a model with their sizes, without duplicates: T_i in the paper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelTensors {
     objects: Vec<(ObjectId, u64)>,
     total_bytes: u64,
 }
 
-/// A list of objects is no model.
+/// The reason a list of objects is not a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// An object has one size: its name is the hash of its bytes.
-    #[error("object {id} is given {first_bytes} and {second_bytes} bytes")]
+    /// An object with two sizes, although its name is the hash of its bytes.
+    #[error("object {id}: found {first_bytes} and {second_bytes} bytes, expected one size")]
     TwoSizes {
-        /// The object.
+        /// Id of the object.
         id: ObjectId,
-        /// Its size at first.
+        /// Its first size.
         first_bytes: u64,
-        /// Its size later.
+        /// Its second size.
         second_bytes: u64,
     },
-    /// The sum of all sizes does not fit into 64 bits.
+    /// A sum of sizes that does not fit into 64 bits.
     #[error("the objects of the model exceed 2^64 bytes")]
     TooLarge,
 }
 
 impl ModelTensors {
-    /// Objects with their sizes in bytes, in any order. An object that several tensors use, or that is
-    /// listed twice, counts once.
+    /// Creates a model from objects with their sizes in bytes, in any order. An object that several
+    /// tensors use, or that is listed twice, counts once.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an object has two sizes, or if the sum overflows.
     pub fn try_new(objects: impl IntoIterator<Item = (ObjectId, u64)>) -> Result<Self, ModelError> {
         let mut sizes = BTreeMap::new();
         let mut total_bytes = 0_u64;
@@ -59,12 +63,12 @@ impl ModelTensors {
         })
     }
 
-    /// The objects by id, with their sizes in bytes.
+    /// Objects by id, with their sizes in bytes.
     pub fn objects(&self) -> &[(ObjectId, u64)] {
         &self.objects
     }
 
-    /// `Mem(T_i)`, in bytes.
+    /// Size of all objects, `Mem(T_i)`, in bytes.
     pub const fn total_bytes(&self) -> u64 {
         self.total_bytes
     }

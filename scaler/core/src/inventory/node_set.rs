@@ -1,9 +1,9 @@
-//! Which nodes have an object.
+//! Set of the nodes that have an object.
 
 /// A set of node numbers below 2^16: a sorted list, or bits once those are smaller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeSet {
-    /// XOR of a scrambled number per node: sets that differ rarely have the same.
+    /// XOR of a scrambled number per node: different sets rarely have the same fingerprint.
     fingerprint: u64,
     len: u32,
     nodes: Nodes,
@@ -11,9 +11,9 @@ pub(super) struct NodeSet {
 
 #[derive(Clone, Debug)]
 enum Nodes {
-    /// 2 bytes per node.
+    /// Sorted list, 2 bytes per node.
     Few(Vec<u16>),
-    /// One bit for each node of the cluster.
+    /// Bit set, one bit for each node of the cluster.
     Many(Vec<u64>),
 }
 
@@ -71,7 +71,8 @@ impl NodeSet {
         }
         self.len = self.len.saturating_sub(1);
         self.fingerprint ^= scrambled(node);
-        // Half of what makes it bits, so that one node that comes and goes does not convert it each time.
+        // The threshold is half of that for bits, so that a node that comes and goes does not
+        // convert the set each time.
         if (self.len as usize) < cluster / 32 || self.len == 0 {
             self.become_list();
         }
@@ -93,7 +94,7 @@ impl NodeSet {
         }
     }
 
-    /// The bits, or `None` if it is a list.
+    /// Returns the bits, or `None` for a list.
     pub(super) fn words(&self) -> Option<&[u64]> {
         match &self.nodes {
             Nodes::Few(_) => None,
@@ -101,7 +102,7 @@ impl NodeSet {
         }
     }
 
-    /// The list, or `None` if it is bits.
+    /// Returns the list, or `None` for bits.
     pub(super) fn list(&self) -> Option<&[u16]> {
         match &self.nodes {
             Nodes::Few(list) => Some(list),
@@ -109,7 +110,7 @@ impl NodeSet {
         }
     }
 
-    /// Whether both have the same nodes.
+    /// Returns true if both sets have the same nodes.
     pub(super) fn same(&self, other: &Self) -> bool {
         if self.fingerprint != other.fingerprint || self.len != other.len {
             return false;
@@ -127,7 +128,7 @@ impl NodeSet {
         }
     }
 
-    /// Bytes on the heap.
+    /// Size of the set on the heap, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         match &self.nodes {
             Nodes::Few(list) => list.capacity().saturating_mul(2),
@@ -155,7 +156,7 @@ fn ones(words: &[u64]) -> impl Iterator<Item = u16> {
     })
 }
 
-/// The finalizer of SplitMix64.
+/// Scrambles a number by the finalizer of SplitMix64.
 const fn scrambled(node: u16) -> u64 {
     let mut mixed = (node as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -189,7 +190,7 @@ mod tests {
             for node in 0..320 {
                 prop_assert_eq!(set.contains(node), model.contains(&node));
             }
-            // The same nodes in another order and form.
+            // Sets of the same nodes, built in another order and form.
             let (mut few, mut many) = (NodeSet::default(), NodeSet::default());
             for &node in model.iter().rev() {
                 few.insert(node, 1 << 16);

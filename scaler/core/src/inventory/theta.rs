@@ -1,25 +1,26 @@
-//! Tensor similarity: how much of a model a node has.
+//! Tensor similarity: the share of a model that a node has.
 
 use serde::Serialize;
 
 use super::node_set::NodeSet;
 use super::{Inventory, ModelTensors};
 
-/// theta of a model and a node, as the two numbers that it is the quotient of.
+/// Tensor similarity theta of a model and a node, as numerator and denominator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Similarity {
-    /// `Mem(T_i and T_store_j)`: bytes of the model that the node has.
+    /// Bytes of the model that the node has: `Mem(T_i and T_store_j)`.
     pub resident_bytes: u64,
-    /// `Mem(T_i)`: all bytes of the model.
+    /// All bytes of the model: `Mem(T_i)`.
     pub total_bytes: u64,
 }
 
 impl Similarity {
-    /// theta in thousandths, rounded down; 1,000 for a model without tensors, which lacks none.
+    /// Returns theta in thousandths, rounded down; 1,000 for a model without tensors, which lacks
+    /// none.
     pub fn permille(self) -> u32 {
         let scaled = u128::from(self.resident_bytes) * 1_000;
         let permille = scaled.checked_div(u128::from(self.total_bytes));
-        // A share of at most one.
+        // The share is at most one.
         permille.map_or(1_000, |permille| permille.min(1_000) as u32)
     }
 
@@ -29,23 +30,23 @@ impl Similarity {
     }
 }
 
-/// theta of one model for every node.
+/// Tensor similarities of one model and all nodes.
 #[derive(Clone, Debug)]
 pub struct Thetas<'a> {
     inventory: &'a Inventory,
-    /// By node number.
+    /// Resident bytes by node number.
     resident_bytes: Vec<u64>,
     total_bytes: u64,
 }
 
 impl Thetas<'_> {
-    /// Of one node; `None` for one that is not in the inventory.
+    /// Returns theta of one node, or `None` for an unknown node.
     pub fn of(&self, node: &str) -> Option<Similarity> {
         let number = self.inventory.names.get(node)?;
         self.numbered(*number)
     }
 
-    /// Of all nodes, by name.
+    /// Returns theta of all nodes, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Similarity)> {
         let names = self.inventory.names.iter();
         names.filter_map(|(name, &number)| Some((name.as_str(), self.numbered(number)?)))
@@ -60,8 +61,8 @@ impl Thetas<'_> {
 }
 
 impl Inventory {
-    /// theta of `model` for one node, over the union of all that the node has (Tetris 3.2, "Scheduling");
-    /// `None` for a node that is not in the inventory.
+    /// Computes theta of `model` for one node, over the union of all its objects (Tetris 3.2,
+    /// "Scheduling"). Returns `None` for an unknown node.
     pub fn theta(&self, model: &ModelTensors, node: &str) -> Option<Similarity> {
         let node = *self.names.get(node)?;
         let here = model.objects().iter().filter(|(id, _)| {
@@ -70,13 +71,13 @@ impl Inventory {
             object.is_some_and(|object| object.nodes.contains(node))
         });
         Some(Similarity {
-            // A part of the model's total, which fits.
+            // The sum is a part of the model's total, which fits.
             resident_bytes: here.map(|(_, bytes)| bytes).sum(),
             total_bytes: model.total_bytes(),
         })
     }
 
-    /// theta of `model` for every node at once.
+    /// Computes theta of `model` for all nodes.
     pub fn thetas(&self, model: &ModelTensors) -> Thetas<'_> {
         let mut sums = vec![0; self.nodes.len().next_multiple_of(64)];
         let mut many: Vec<(&[u64], u64)> = Vec::new();
@@ -100,7 +101,8 @@ impl Inventory {
         }
     }
 
-    /// The sets of nodes that have objects of the model, and the bytes of all objects with that set.
+    /// Returns the distinct node sets of the model's objects, each with the sum of its objects'
+    /// bytes.
     fn distinct_sets(&self, model: &ModelTensors) -> Vec<(&NodeSet, u64)> {
         let objects = model.objects().iter().filter_map(|(id, bytes)| {
             let number = self.numbers.get(id)?;
@@ -121,9 +123,9 @@ impl Inventory {
 
 /// Adds up to eight objects' bytes to the sums of the nodes that have them.
 ///
-/// For each node, the bits of eight objects make a byte, and a table has the sum of bytes for each of 256
-/// bytes: one addition per node and eight objects, however many bits are set. Sums are parts of the
-/// model's total, so none wraps.
+/// For each node, the bits of eight objects form a byte, and a table has the sum for each of 256
+/// bytes: one addition per node and eight objects, for any number of set bits. Sums are parts of
+/// the model's total, so none overflows.
 fn add_eight(sums: &mut [u64], eight: &[(&[u64], u64)]) {
     let mut table = [0_u64; 256];
     for (pattern, sum) in table.iter_mut().enumerate() {
@@ -145,13 +147,14 @@ fn add_eight(sums: &mut [u64], eight: &[(&[u64], u64)]) {
     }
 }
 
-/// For eight nodes, which of eight objects each has: bit i of byte j is bit `8 column + j` of word i.
+/// Returns for each of eight nodes a bit per object: bit i of byte j is bit `8 column + j` of word
+/// i.
 fn patterns(words: [u64; 8], column: usize) -> [u8; 8] {
     let rows = words.map(|word| word.to_le_bytes().get(column).copied().unwrap_or(0));
     transposed(u64::from_le_bytes(rows)).to_le_bytes()
 }
 
-/// A matrix of 8 x 8 bits mirrored: swap single bits, then pairs, then fours.
+/// Transposes a matrix of 8 x 8 bits: swaps single bits, then pairs, then fours.
 const fn transposed(mut rows: u64) -> u64 {
     let mut swap = (rows ^ (rows >> 7)) & 0x00aa_00aa_00aa_00aa;
     rows ^= swap ^ (swap << 7);

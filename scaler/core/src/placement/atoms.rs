@@ -1,4 +1,4 @@
-//! Tensors that always come together: those that the same models have.
+//! Atoms: tensors that exactly the same models have.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use super::input::PlacementProblem;
 use super::outcome::PlacementError;
 use crate::inventory::{ModelTensors, Similarity};
 
-/// The tensors that exactly the same models have, and what each node lacks of them.
+/// Tensors that exactly the same models have, with the bytes of them that each node lacks.
 #[derive(Debug)]
 pub(super) struct Atom {
-    /// Ascending.
+    /// Indices of the models, ascending.
     pub(super) models: Vec<usize>,
-    /// By node, in bytes.
+    /// Missing bytes by node.
     pub(super) missing: Vec<u64>,
 }
 
 /// Splits all tensors by the set of models that have them.
 ///
-/// A node needs an atom as soon as one of its models runs there. There are at most as many atoms as
-/// objects, and in practice as families of models, so that a plan counts dozens of numbers rather than
+/// A node needs an atom once one of its models runs there. There are at most as many atoms as
+/// objects, and in practice as families of models: a plan counts dozens of numbers rather than
 /// thousands of tensors.
 pub(super) fn atoms(problem: &PlacementProblem<'_>) -> Result<Vec<Atom>, PlacementError> {
     let mut owners = BTreeMap::new();
@@ -40,7 +40,7 @@ pub(super) fn atoms(problem: &PlacementProblem<'_>) -> Result<Vec<Atom>, Placeme
         groups.entry(models).or_default().push((id, bytes));
     }
     let atoms = groups.into_iter().filter_map(|(models, objects)| {
-        // Each is a part of a model, whose sum fits and whose sizes agree.
+        // Each atom is a part of a model, whose sum fits and whose sizes agree.
         let tensors = ModelTensors::try_new(objects).ok()?;
         let missing = missing(problem, &tensors);
         Some(Atom { models, missing })

@@ -1,4 +1,4 @@
-//! What the paper does: DTS, then the most similar node.
+//! The paper's algorithm: DTS, then the most similar node.
 
 use super::ground::{Ground, Slot};
 use super::input::MAX_INSTANCES;
@@ -6,12 +6,12 @@ use super::layout::Layout;
 use crate::cost::MemoryTerm;
 use crate::dts::dts;
 
-/// Tetris 3.2: DTS for each model by itself, counting all memory, and each instance on the node with the
-/// largest theta that has room; of several, the one with most free memory. As far as it came if an
-/// instance finds no room.
+/// Places instances as Tetris 3.2 does: DTS for each model alone, counting all memory, and each
+/// instance on the node with room and the largest theta. Among equal nodes it takes the one with
+/// the most free memory. If an instance finds no room, the error is the layout so far.
 ///
-/// A node's theta counts what it has, and what instances that are placed before bring there. Instances
-/// that run stay as far as DTS wants them.
+/// A node's theta counts its own tensors and those that earlier placed instances bring. Running
+/// instances stay as far as DTS selects them.
 pub(super) fn published<'a>(ground: &'a Ground<'a>) -> Result<Layout<'a>, Box<Layout<'a>>> {
     let mut layout = Layout::new(ground);
     for model in 0..ground.choices.len() {
@@ -40,7 +40,7 @@ fn place_all(layout: &mut Layout<'_>, model: usize) -> Option<()> {
     Some(())
 }
 
-/// The largest theta is the least that is missing: the model is the same.
+/// Returns the slot with the least missing bytes, which is the largest theta for a given model.
 fn most_similar(layout: &Layout<'_>, model: usize, choice: usize) -> Option<Slot> {
     let slots = layout.nodes().map(|node| Slot {
         model,

@@ -1,11 +1,12 @@
-//! What no placement can go below.
+//! Lower bound of the cost of any placement.
 
 use super::atoms::Atom;
 use super::ground::{Choice, Ground};
 use super::room::Room as Free;
 use crate::score::Resources;
 
-/// The optima for own memory, and each needed tensor on as many nodes as its models take.
+/// Sum of the optima for private memory, and each needed tensor on as many nodes as its models
+/// take.
 pub(super) fn lower_bound(ground: &Ground<'_>) -> u128 {
     let own = ground.cheapest.iter().map(|solution| solution.lower_bound);
     let cpu = Room::new(ground, |free| free.cpu_millis, |needs| needs.cpu_millis);
@@ -20,11 +21,11 @@ pub(super) fn lower_bound(ground: &Ground<'_>) -> u128 {
     own.chain(tensors).fold(0, u128::saturating_add)
 }
 
-/// One resource: what nodes have, and what models take.
+/// One resource: free amounts of nodes, and requirements of models.
 struct Room {
-    /// By node, ascending.
+    /// Free amounts of the nodes, ascending.
     free: Vec<u64>,
-    /// By model.
+    /// Required amounts by model.
     taken: Vec<u128>,
 }
 
@@ -43,8 +44,8 @@ impl Room {
         Self { free, taken }
     }
 
-    /// On how many nodes the atom's models must run: so many that, the largest first, what is free comes to
-    /// what the models take. None if there is no load.
+    /// Returns the least number of nodes for the atom's models: the number of largest nodes with
+    /// enough free for all of them. It is 0 without load.
     fn nodes_needed(&self, atom: &Atom) -> usize {
         let taken = atom
             .models
@@ -61,7 +62,7 @@ impl Room {
     }
 }
 
-/// The least of `resource` that carries the model's load, if instances could be divided.
+/// Least amount of `resource` that carries the model's load, if instances were divisible.
 fn least(ground: &Ground<'_>, model: usize, resource: fn(&Resources) -> u64) -> u128 {
     let load = u128::from(ground.load(model));
     let choices = ground.choices.get(model).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Instances for what a model's present ones do not carry.
+//! Construction of instances for the uncovered load of a model.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -8,14 +8,14 @@ use super::layout::Layout;
 use crate::exact::solve_within;
 use crate::rate::Rate;
 
-/// How instances are found.
+/// Method of construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
-    /// One by one, by cost per request that is still uncovered: sees tensors, starts and room.
+    /// One by one, by cost per uncovered request; considers tensors, starts and room.
     Marginal,
-    /// The cheapest configurations wherever there is room, then a node for each.
+    /// The cheapest configurations regardless of room, then a node for each.
     Exact,
-    /// One by one, those that leave most of the scarcest resource: where room is short.
+    /// One by one, with the least use of the scarcest resource, for nodes with little room.
     Tight,
 }
 
@@ -23,11 +23,11 @@ impl Method {
     pub(super) const ALL: [Self; 3] = [Self::Marginal, Self::Exact, Self::Tight];
 }
 
-/// Steps of the exact solver for one refill; thousands of refills are tried.
+/// Maximum steps of the exact solver for one refill; there are thousands of refills.
 const REFILL_STEPS: usize = 20_000;
 
 impl Layout<'_> {
-    /// Adds instances of `model` until its load is carried. Says whether it is.
+    /// Adds instances of `model` until they carry its load. Returns false if there is no room.
     pub(super) fn fill(&mut self, model: usize, method: Method) -> bool {
         if method == Method::Exact {
             self.fill_exact(model);
@@ -47,7 +47,7 @@ impl Layout<'_> {
         true
     }
 
-    /// Removes instances that are not needed, the dearest first.
+    /// Removes redundant instances, the most expensive first.
     pub(super) fn trim(&mut self, model: usize) {
         let mut slots = self.slots(|slot| slot.model == model);
         slots.sort_by_key(|&(slot, _)| {
@@ -65,14 +65,14 @@ impl Layout<'_> {
         }
     }
 
-    /// The slots that `wanted` picks, with how many instances each has.
+    /// Returns the slots that `wanted` selects, with their numbers of instances.
     pub(super) fn slots(&self, wanted: impl Fn(&Slot) -> bool) -> Vec<(Slot, u32)> {
         let slots = self.counts().iter();
         let slots = slots.filter(|(slot, _)| wanted(slot));
         slots.map(|(slot, count)| (*slot, *count)).collect()
     }
 
-    /// The instance to add next; `None` if none fits.
+    /// Returns the slot to add next, or `None` if none fits.
     fn best_slot(&self, model: usize, method: Method) -> Option<Slot> {
         let uncovered = self.uncovered(model);
         let choices = self.ground().choices.get(model)?;
@@ -93,7 +93,7 @@ impl Layout<'_> {
                     Method::Marginal | Method::Exact => self.price(slot, missing),
                 };
                 let gain = u128::from(one.rate.min(uncovered));
-                // Of equal ones, the one with most room: loads grow where they are.
+                // Among equal slots, take the node with the most free CPU, as loads grow in place.
                 let room = self.free(node).cpu_millis;
                 let less = best.is_none_or(|(other_cost, other_gain, other_room, _)| {
                     per_request(cost, gain, other_cost, other_gain).then(other_room.cmp(&room))
@@ -112,7 +112,8 @@ impl Layout<'_> {
         lacks.is_some_and(|lacks| lacks.is_none())
     }
 
-    /// The largest of the shares of what the node has left that an instance takes, in millionths.
+    /// Returns the largest share of the node's free resources that an instance takes, in
+    /// millionths.
     fn strain(&self, slot: Slot, missing: u64) -> u128 {
         let needs = self
             .ground()
@@ -122,8 +123,8 @@ impl Layout<'_> {
         self.free(slot.node).strain(needs, missing)
     }
 
-    /// The best configurations for what is left, each on the node that lacks least for it; what finds no
-    /// node is left out.
+    /// Adds the optimal configurations for the uncovered load, each on the node where it costs
+    /// least; skips instances without room.
     fn fill_exact(&mut self, model: usize) {
         let ground = self.ground();
         let Some(demand) = ground.problem.demands.get(model) else {
@@ -154,7 +155,7 @@ impl Layout<'_> {
         }
     }
 
-    /// Adds up to `count` instances, as long as there is room.
+    /// Adds up to `count` instances while there is room.
     fn add_cheaply(&mut self, model: usize, choice: usize, count: u64) {
         for _ in 0..count {
             let Some(slot) = self.least_missing(model, choice) else {
@@ -166,7 +167,8 @@ impl Layout<'_> {
         }
     }
 
-    /// The node where one more instance costs least; of those, the one with most room.
+    /// Returns the node where one more instance costs least, and among equals the one with the most
+    /// free CPU.
     fn least_missing(&self, model: usize, choice: usize) -> Option<Slot> {
         let slots = self.nodes().map(|node| Slot {
             model,
@@ -186,8 +188,8 @@ impl Layout<'_> {
     }
 }
 
-/// Compares `a / b` with `c / d`, all above zero. Where products exceed 128 bits, which takes more than
-/// 2^60 bytes or requests, the least bits of the costs go.
+/// Compares `a / b` with `c / d`, all positive. If products would exceed 128 bits, which takes more
+/// than 2^60 bytes or requests, it drops the lowest bits of the costs.
 fn per_request(a: u128, b: u128, c: u128, d: u128) -> Ordering {
     let excess = 64_u32.saturating_sub(a.max(c).leading_zeros());
     let (a, c) = (a >> excess, c >> excess);

@@ -1,4 +1,4 @@
-//! Why there is no placement.
+//! Reasons why there is no placement.
 
 use super::ground::{Ground, Slot};
 use super::input::MAX_INSTANCES;
@@ -7,7 +7,8 @@ use super::outcome::PlacementError;
 use super::shortage::Shortage;
 use crate::rate::Rate;
 
-/// Whether one instance of each model that is asked for fits somewhere by itself, and all within a plan.
+/// Checks that one instance of each model with load fits somewhere alone, and that a plan may have
+/// enough instances.
 pub(super) fn check_sizes(ground: &Ground<'_>) -> Result<(), PlacementError> {
     let empty = Layout::new(ground);
     for model in (0..ground.choices.len()).filter(|&model| ground.load(model) > 0) {
@@ -34,7 +35,7 @@ pub(super) fn check_sizes(ground: &Ground<'_>) -> Result<(), PlacementError> {
     Ok(())
 }
 
-/// What the first attempt that failed lacks.
+/// Describes the shortage of the first failed attempt.
 pub(super) fn out_of_room(ground: &Ground<'_>, failed: Option<&Layout<'_>>) -> PlacementError {
     let empty = Layout::new(ground);
     let layout = failed.unwrap_or(&empty);
@@ -57,8 +58,8 @@ pub(super) fn out_of_room(ground: &Ground<'_>, failed: Option<&Layout<'_>>) -> P
     }
 }
 
-/// The node that lacks least for one more instance, and what. Lacks are compared by their larger share of
-/// what the instance needs. None if no node takes new instances.
+/// Returns the node with the smallest shortage for one more instance, and the shortage. It compares
+/// shortages by their largest share of the instance's needs. `None` if no node takes new instances.
 fn closest(layout: &Layout<'_>, model: usize) -> Option<(String, Shortage)> {
     let ground = layout.ground();
     let choices = 0..ground.choices.get(model).map_or(0, Vec::len);

@@ -1,4 +1,4 @@
-//! A problem in numbers.
+//! A placement problem in numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +15,16 @@ use crate::score::Resources;
 /// A configuration that a model may run in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
-    /// In the model's profile.
+    /// Index in the model's profile.
     pub(super) configuration: usize,
     pub(super) needs: Resources,
-    /// Millionths of a request per second; at least 1.
+    /// Rate in millionths of a request per second; at least 1.
     pub(super) rate: u64,
-    /// `own + alpha cpu`, in bytes.
+    /// Cost `own + alpha cpu`, in bytes.
     pub(super) price: u64,
 }
 
-/// One kind of instance: a model, a node, and an index into the model's choices.
+/// A kind of instance: a model, a node, and an index into the model's choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot {
     pub(super) model: usize,
@@ -32,26 +32,26 @@ pub(super) struct Slot {
     pub(super) choice: usize,
 }
 
-/// All that does not change while a placement is made.
+/// The constant data of a placement.
 #[derive(Debug)]
 pub(super) struct Ground<'a> {
     pub(super) problem: &'a PlacementProblem<'a>,
     weights: Vec<Weights>,
-    /// By node.
+    /// Free resources by node.
     pub(super) free: Vec<Room>,
-    /// By model.
+    /// Choices by model.
     pub(super) choices: Vec<Vec<Choice>>,
     pub(super) atoms: Vec<Atom>,
-    /// By model, indices into `atoms`.
+    /// Indices into `atoms`, by model.
     pub(super) atoms_of: Vec<Vec<usize>>,
-    /// Nodes that are alike while they have no instance: the same room, the same tensors missing. A node
-    /// where something runs is like no other.
+    /// Classes of equivalent nodes: the same free resources and missing tensors, and no instance. A
+    /// node with running instances is a class of its own.
     pub(super) kinds: Vec<BTreeSet<usize>>,
-    /// By node, an index into `kinds`.
+    /// Index into `kinds`, by node.
     pub(super) kind_of: Vec<usize>,
-    /// What runs, as far as it may stay.
+    /// Running instances that may stay.
     pub(super) current: BTreeMap<Slot, u32>,
-    /// By model: the least price of carrying the load wherever there is room.
+    /// Least cost of carrying the load regardless of room, by model.
     pub(super) cheapest: Vec<Solution>,
 }
 
@@ -102,7 +102,7 @@ impl<'a> Ground<'a> {
         demand.map_or(0, |demand| demand.load.micro_rps())
     }
 
-    /// Own memory, and the model's alpha.
+    /// Weights for private memory, with the model's alpha.
     pub(super) fn weights(&self, model: usize) -> Weights {
         self.weights.get(model).copied().unwrap_or_default()
     }
@@ -176,13 +176,13 @@ fn in_range(
     })
 }
 
-/// The configurations of a model that meet its objective and are worth considering: those that run, the
-/// one that DTS takes, and those that no other beats or equals in CPU, own memory and rate at once.
+/// Returns the configurations of a model that meet its objective and are worth considering: running
+/// ones, the one that DTS takes, and those that no other dominates in CPU, private memory and rate.
 fn choices(problem: &PlacementProblem<'_>, weights: Weights, model: usize) -> Vec<Choice> {
     let Some(demand) = problem.demands.get(model) else {
         return Vec::new();
     };
-    // The published way weighs memory that is shared, and may pick what is beaten otherwise.
+    // The published algorithm also weighs shared memory, and may select a dominated configuration.
     let whole = weights.counting(MemoryTerm::Whole);
     let published = dts(&demand.profile, demand.slo, demand.load, whole).unwrap_or_default();
     let stays = |configuration: usize| {
@@ -209,7 +209,8 @@ fn choices(problem: &PlacementProblem<'_>, weights: Weights, model: usize) -> Ve
     .collect()
 }
 
-/// Whether `a` is no worse than `b` in all that counts; of equal ones, the first beats the second.
+/// Returns true if `a` is no worse than `b` in every respect; of equal ones, the first beats the
+/// second.
 fn beats((i, a): (usize, &Configuration), (j, b): (usize, &Configuration)) -> bool {
     let left = (a.cpu_millis(), a.own_bytes(), b.rate());
     let right = (b.cpu_millis(), b.own_bytes(), a.rate());
@@ -217,7 +218,8 @@ fn beats((i, a): (usize, &Configuration), (j, b): (usize, &Configuration)) -> bo
     no_worse && (left != right || i < j)
 }
 
-/// What stays brings its tensors: they take room, and nobody else has to bring them.
+/// Charges nodes for the tensors of fixed models: they take room, and no other instance has to
+/// bring them.
 fn fix(problem: &PlacementProblem<'_>, atoms: &mut [Atom], free: &mut [Room]) {
     for &Hosted { model, node } in problem.fixed {
         let Some(room) = free.get_mut(node) else {

@@ -1,4 +1,4 @@
-//! Better placements by taking parts away and filling up anew.
+//! Improvement of placements by ruin and recreate.
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,23 @@ use super::construct::Method;
 use super::ground::Slot;
 use super::layout::Layout;
 
-/// What is taken away for one trial.
+/// Part of a placement to remove for one trial.
 #[derive(Clone, Copy, Debug)]
 enum Ruin {
     /// One instance.
     One(Slot),
-    /// A model's instances on a node.
+    /// The instances of a model on a node.
     Host(usize, usize),
-    /// All of a model.
+    /// All instances of a model.
     Model(usize),
-    /// All of a node.
+    /// All instances on a node.
     Node(usize),
-    /// All of two models that share tensors.
+    /// All instances of two models that share tensors.
     Pair(usize, usize),
 }
 
-/// Tries changes until none helps, `trials` are used up, or the cost is down to `bound`. It never rises.
+/// Tries changes until none helps, `trials` are used up, or the cost reaches `bound`. The cost
+/// never rises.
 pub(super) fn improve(layout: &mut Layout<'_>, mut trials: usize, bound: u128) {
     loop {
         let before = layout.cost();
@@ -40,7 +41,7 @@ pub(super) fn improve(layout: &mut Layout<'_>, mut trials: usize, bound: u128) {
     }
 }
 
-/// Every part that may be taken away, small ones first.
+/// Returns all removable parts, small ones first.
 fn ruins(layout: &Layout<'_>) -> Vec<Ruin> {
     let slots: Vec<Slot> = layout.counts().keys().copied().collect();
     let hosts: BTreeSet<_> = slots.iter().map(|slot| (slot.model, slot.node)).collect();
@@ -48,7 +49,7 @@ fn ruins(layout: &Layout<'_>) -> Vec<Ruin> {
     let nodes: BTreeSet<_> = slots.iter().map(|slot| slot.node).collect();
     let mut pairs = BTreeSet::new();
     for atom in &layout.ground().atoms {
-        // Of a large family, neighbours will do: pairs would be too many.
+        // In a large family only neighbors form pairs, as there would be too many.
         let with_next = atom.models.iter().zip(atom.models.iter().skip(1));
         pairs.extend(with_next.map(|(&a, &b)| (a, b)));
     }
@@ -84,7 +85,7 @@ impl Ruin {
     }
 }
 
-/// Takes a part away and fills up; back if that is not cheaper.
+/// Removes a part and refills; undoes that unless it is cheaper.
 fn attempt(layout: &mut Layout<'_>, ruin: Ruin, method: Method) {
     let before = layout.cost();
     layout.mark();
@@ -96,7 +97,7 @@ fn attempt(layout: &mut Layout<'_>, ruin: Ruin, method: Method) {
         affected.insert(slot.model);
     }
     let mut order: Vec<usize> = affected.into_iter().collect();
-    // The second order of a pair and of a node's models comes with the methods.
+    // One of the methods refills the affected models in the reverse order.
     if method == Method::Exact {
         order.reverse();
     }

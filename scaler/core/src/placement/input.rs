@@ -1,4 +1,4 @@
-//! What a placement is made of.
+//! Input of a placement.
 
 use serde::Serialize;
 
@@ -7,44 +7,44 @@ use crate::profile::Profile;
 use crate::rate::{Rate, Slo};
 use crate::score::Resources;
 
-/// The most models of one problem.
+/// Maximum number of models of one problem.
 pub const MAX_MODELS: usize = 1_024;
-/// The most instances of one plan. A load that needs more is refused: each is placed by itself.
+/// Maximum number of instances of one plan. A larger load is refused, as instances are placed one
+/// by one.
 pub const MAX_INSTANCES: usize = 20_000;
 
-/// A model and the requests for it.
+/// A model and its load.
 #[derive(Clone, Debug)]
 pub struct Demand {
-    /// For messages.
+    /// Name of the model, for messages.
     pub name: String,
-    /// What was measured. The bytes that instances share are those of `tensors`, whatever the
-    /// profile says.
+    /// Measured configurations. The shared bytes are those of `tensors`, not of the profile.
     pub profile: Profile,
-    /// The objective.
+    /// Latency objective.
     pub slo: Slo,
-    /// All requests for the model, not only what running instances leave.
+    /// Load of the model, including that of running instances.
     pub load: Rate,
-    /// Its tensors.
+    /// Tensors of the model.
     pub tensors: ModelTensors,
-    /// alpha, in bytes per millicore.
+    /// Cost of CPU (alpha), in bytes per millicore.
     pub alpha_bytes_per_millicore: u64,
 }
 
-/// A node and what it has to give.
+/// A node with its free resources.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// As in the inventory. A node that is not in there has no tensors.
+    /// Name of the node in the inventory. A node missing there has no tensors.
     pub name: String,
-    /// What is free for the models of this problem: as if none of their instances ran, but with the
-    /// tensors that the inventory shows, which cost nothing more.
+    /// Resources free for the models of this problem, as if none of their instances ran. Tensors in
+    /// the inventory are already subtracted and cost nothing more.
     pub free: Resources,
-    /// Room for tensors that are not there, in bytes; `None` if they come out of `free.memory_bytes`.
+    /// Room for further tensors, in bytes; `None` if they come out of `free.memory_bytes`.
     pub tensor_bytes: Option<u64>,
-    /// Whether it takes instances beyond those that run there.
+    /// True if the node takes instances beyond those that run there.
     pub accepts_new: bool,
 }
 
-/// `count` instances of a model in one configuration on one node.
+/// A number of instances of a model in one configuration on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Placed {
     /// Index of the model among the demands.
@@ -53,12 +53,12 @@ pub struct Placed {
     pub node: usize,
     /// Index of the configuration in the model's profile.
     pub configuration: usize,
-    /// How many.
+    /// Number of instances.
     pub count: u32,
 }
 
-/// A model that has instances on a node which this problem is not about. What these have for themselves, and
-/// what they carry, is to be left out of what is free and of the load.
+/// A model with instances on a node that this problem does not decide about. The caller subtracts
+/// their private memory from the free resources, and their capacity from the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Hosted {
     /// Index of the model among the demands.
@@ -67,24 +67,25 @@ pub struct Hosted {
     pub node: usize,
 }
 
-/// Models, nodes and what runs: what [`place`](crate::place) decides about.
+/// Models, nodes and running instances: the input of [`place`](crate::place).
 #[derive(Clone, Copy, Debug)]
 pub struct PlacementProblem<'a> {
-    /// The models.
+    /// Models with their loads.
     pub demands: &'a [Demand],
-    /// The nodes.
+    /// Nodes with their free resources.
     pub nodes: &'a [Node],
-    /// Which tensors the nodes have.
+    /// Tensors of the nodes.
     pub inventory: &'a Inventory,
-    /// The instances that run. Those that break their objective do not stay.
+    /// Running instances. Those that break their objective do not stay.
     pub current: &'a [Placed],
-    /// Models that stay on nodes whatever the plan: their tensors are there, or on their way.
+    /// Models that stay on nodes in any plan: their tensors are there, or on their way.
     pub fixed: &'a [Hosted],
-    /// What starting an instance is worth, in bytes: a plan changes what runs only if that saves more.
+    /// Cost of starting an instance, in bytes: a plan changes running instances only if that saves
+    /// more.
     pub start_cost_bytes: u64,
-    /// How many changes are tried to improve a plan.
+    /// Maximum number of trials to improve a plan.
     pub max_trials: usize,
 }
 
-/// Enough that a larger number seldom finds more.
+/// Default number of trials; a larger one seldom finds more.
 pub const DEFAULT_TRIALS: usize = 2_000;

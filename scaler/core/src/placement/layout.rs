@@ -1,4 +1,4 @@
-//! A placement in the making.
+//! A placement under construction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,26 +6,27 @@ use super::ground::{Ground, Slot};
 use super::room::Room;
 use super::shortage::Shortage;
 
-/// Which instances run where, with what follows from it kept up to date.
+/// Instances by slot, and quantities derived from them, kept up to date.
 #[derive(Clone, Debug)]
 pub(super) struct Layout<'a> {
     ground: &'a Ground<'a>,
     counts: BTreeMap<Slot, u32>,
-    /// Instances of a model on a node.
+    /// Number of instances of a model on a node.
     hosted: BTreeMap<(usize, usize), u32>,
-    /// By node, then atom: how many models there have it. Empty for a node that never had an instance.
+    /// Number of models there that have an atom, by node and atom. Empty for a node that never had
+    /// an instance.
     uses: Vec<Vec<u32>>,
-    /// How many instances a node has; only of those that have some.
+    /// Number of instances of a node, for nodes with instances.
     busy: BTreeMap<usize, u32>,
-    /// The others, by kind.
+    /// Nodes without instances, by kind.
     idle: Vec<BTreeSet<usize>>,
-    /// By node.
+    /// Free resources by node.
     free: Vec<Room>,
-    /// By model; above 2^64 where single instances are that fast.
+    /// Rate by model; above 2^64 if single instances are that fast.
     rates: Vec<u128>,
     instances: usize,
     cost: u128,
-    /// What was done since the last mark, to undo it.
+    /// Changes since the last mark, for undo.
     log: Vec<(Slot, bool)>,
 }
 
@@ -71,19 +72,20 @@ impl<'a> Layout<'a> {
         self.rates.get(model).copied().unwrap_or(0)
     }
 
-    /// Millionths of a request per second that nothing carries yet.
+    /// Load without capacity so far, in millionths of a request per second.
     pub(super) fn uncovered(&self, model: usize) -> u64 {
         let rest = u128::from(self.ground.load(model)).saturating_sub(self.rate(model));
         u64::try_from(rest).unwrap_or(u64::MAX)
     }
 
-    /// The nodes worth looking at: those with instances, and of the others one of each kind.
+    /// Returns the nodes to consider: those with instances, and one of each kind of the others.
     pub(super) fn nodes(&self) -> impl Iterator<Item = usize> {
         let idle = self.idle.iter().filter_map(|kind| kind.first());
         self.busy.keys().chain(idle).copied()
     }
 
-    /// Bytes of the model's tensors that the node has not, with what is placed there so far.
+    /// Returns the bytes of the model's tensors that the node lacks, given the instances placed so
+    /// far.
     pub(super) fn missing(&self, model: usize, node: usize) -> u64 {
         if self.hosted.contains_key(&(model, node)) {
             return 0;
@@ -96,12 +98,12 @@ impl<'a> Layout<'a> {
         let atoms = self.ground.atoms_of.get(model).into_iter().flatten();
         let absent = atoms.filter(|&&atom| !used(atom));
         let bytes = absent.filter_map(|&atom| self.ground.atoms.get(atom)?.missing.get(node));
-        // A part of the model's total, which fits.
+        // The sum is a part of the model's total, which fits.
         bytes.fold(0, |sum, &bytes| bytes.saturating_add(sum))
     }
 
-    /// What the node lacks for one more instance, given what of the model's tensors it lacks. None if it takes
-    /// no instance but those that run.
+    /// Returns the node's shortage for one more instance, given the `missing` bytes of the model's
+    /// tensors. `None` if the node takes no instance beyond the running ones.
     pub(super) fn lacks(&self, slot: Slot, missing: u64) -> Option<Shortage> {
         let running = self.ground.current.get(&slot).copied().unwrap_or(0);
         if !self.ground.problem.nodes.get(slot.node)?.accepts_new && self.count(slot) >= running {
@@ -111,7 +113,7 @@ impl<'a> Layout<'a> {
         Some(self.free(slot.node).lacks(needs, missing))
     }
 
-    /// What one more instance costs, given what of the model's tensors its node lacks.
+    /// Cost of one more instance, given the `missing` bytes of the model's tensors.
     pub(super) fn price(&self, slot: Slot, missing: u64) -> u128 {
         let price = self.ground.choice(slot).map_or(0, |choice| choice.price);
         u128::from(price) + u128::from(missing) + self.start_cost(slot, self.count(slot))
@@ -121,7 +123,7 @@ impl<'a> Layout<'a> {
         self.counts.get(&slot).copied().unwrap_or(0)
     }
 
-    /// Of an instance beyond `count` others in its slot.
+    /// Start cost of an instance beyond `count` others in its slot.
     fn start_cost(&self, slot: Slot, count: u32) -> u128 {
         let running = self.ground.current.get(&slot).copied().unwrap_or(0);
         if count < running {
@@ -131,7 +133,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Adds an instance if it fits.
+    /// Adds an instance if it fits. Returns true if it does.
     pub(super) fn add(&mut self, slot: Slot) -> bool {
         let missing = self.missing(slot.model, slot.node);
         if self.lacks(slot, missing) != Some(Shortage::default()) {
@@ -150,7 +152,7 @@ impl<'a> Layout<'a> {
         true
     }
 
-    /// Removes an instance if there is one.
+    /// Removes an instance. Returns false if there is none.
     pub(super) fn remove(&mut self, slot: Slot) -> bool {
         let Some(count) = self.counts.get_mut(&slot) else {
             return false;
@@ -194,7 +196,7 @@ impl<'a> Layout<'a> {
             return;
         };
         let busy = self.busy.entry(slot.node).or_default();
-        // It fitted when it was added, so nothing here saturates.
+        // It fitted when it was added, so nothing saturates.
         if added {
             free.take(choice.needs, missing);
             *rate = rate.saturating_add(choice.rate.into());
@@ -209,7 +211,7 @@ impl<'a> Layout<'a> {
         self.sort_in(slot.node);
     }
 
-    /// Puts a node among the idle ones or takes it from there, as its instances say.
+    /// Moves a node into or out of the idle ones, according to its instances.
     fn sort_in(&mut self, node: usize) {
         let kind = self.ground.kind_of.get(node);
         let Some(idle) = kind.and_then(|&kind| self.idle.get_mut(kind)) else {
@@ -223,12 +225,12 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// From here on, changes can be undone.
+    /// Sets the mark for [`undo`](Self::undo).
     pub(super) fn mark(&mut self) {
         self.log.clear();
     }
 
-    /// Back to the last mark.
+    /// Undoes all changes since the last mark.
     pub(super) fn undo(&mut self) {
         while let Some((slot, added)) = self.log.pop() {
             if added {
@@ -236,7 +238,7 @@ impl<'a> Layout<'a> {
             } else {
                 self.add(slot);
             }
-            // What undoes is not to be undone.
+            // Keep the reverted change out of the log.
             self.log.pop();
         }
     }

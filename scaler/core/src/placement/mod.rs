@@ -1,4 +1,4 @@
-//! Configurations and nodes for several models at once.
+//! Placement: configurations and nodes for several models together.
 
 mod atoms;
 mod baseline;
@@ -23,30 +23,37 @@ use construct::Method;
 use ground::{Ground, Slot};
 use layout::Layout;
 
-/// Places instances of all models so that each load is carried within its objective and no node gives more
-/// than it has, at little cost: `memory + alpha cpu + start cost`.
+/// Places instances of all models. Each load is carried within its objective, no node gives more
+/// than its free resources, and the cost `memory + alpha cpu + start cost` is low.
 ///
-/// The memory of an instance is its own part; a node's memory for tensors is what it has not yet of the
-/// union of its models' tensors, once. So a second instance on a node is cheaper than a first one
-/// elsewhere, and so is a variant where its base is.
+/// The memory of an instance is its private part. The tensor memory of a node is the missing part
+/// of the union of its models' tensors, counted once. So a second instance on a node is cheaper
+/// than a first one elsewhere, and so is a variant next to its base.
 ///
-/// **How.** Starting points: the instances that run, completed; each model filled up by cost per request,
-/// by the exact solution for own memory, or where least of the scarcest resource goes; and the published
-/// way ([`place_as_published`]). When a model finds no room, it goes first in the next attempt. The best
-/// starting points are improved by taking parts away (an instance, a model on a node, a model, a node, two
-/// models that share tensors) and filling up anew, until
-/// nothing helps or the bound below is met. The cost is never higher
-/// than that of the published way. The result is not always the best: the problem contains bin packing.
+/// **Algorithm.** There are several starting points: the running instances, completed; each model
+/// filled up by cost per request, by the exact solution for private memory, or by the least use of
+/// the scarcest resource; and the published algorithm ([`place_as_published`]). A model without
+/// room goes first in the next attempt. The best starting points are improved by ruin and recreate:
+/// remove an instance, a model on a node, a model, a node, or two models that share tensors, and
+/// refill. That ends when nothing helps or the bound below is met. The cost is never higher than
+/// that of the published algorithm. The result is not always optimal: the problem contains bin
+/// packing.
 ///
-/// **Lower bound.** Whatever the placement, each model pays at least the optimum of its integer program
-/// with own memory for m (see [`solve`](crate::solve)). Take tensors that exactly the same models have:
-/// the nodes that hold them run all of these models' instances, so together they have the CPU and own memory
-/// that the loads take at the best ratio of any configuration. That takes a number of nodes, at least the one
-/// with which the largest have enough, and brings the tensors to so many nodes, for no less than what those
-/// lack that lack least. The bound is the sum of both; it leaves out starts, and that instances and nodes
-/// cannot be divided.
+/// **Lower bound.** In any placement, each model pays at least the optimum of its integer program
+/// with private memory for m (see [`solve`](crate::solve)). Consider tensors that exactly the same
+/// models have. The nodes that hold them run all instances of these models. So together these nodes
+/// have at least the CPU and private memory that the loads take at the best ratio of any
+/// configuration. This requires at least the number of nodes with which the largest nodes suffice.
+/// It brings the tensors to that number of nodes, at no less than the cost on the nodes that lack
+/// the fewest bytes. The bound is the sum of both; it ignores starts and the indivisibility of
+/// instances and nodes.
 ///
-/// All is deterministic. Costs about `max_trials` times nodes times configurations.
+/// The result is deterministic. The running time is about proportional to `max_trials` times nodes
+/// times configurations.
+///
+/// # Errors
+///
+/// Fails if the input is invalid, no configuration meets an objective, or there is no room.
 pub fn place(problem: &PlacementProblem<'_>) -> Result<Placement, PlacementError> {
     let ground = Ground::new(problem)?;
     explain::check_sizes(&ground)?;
@@ -61,7 +68,7 @@ pub fn place(problem: &PlacementProblem<'_>) -> Result<Placement, PlacementError
         }
     }
     starts.extend(baseline::published(&ground));
-    // Which is best after improvement cannot be told before; the first few are tried.
+    // The best start after improvement cannot be predicted, so the first few are improved.
     starts.sort_by_key(Layout::cost);
     starts.dedup_by(|a, b| a.counts() == b.counts());
     starts.truncate(STARTS);
@@ -79,11 +86,15 @@ pub fn place(problem: &PlacementProblem<'_>) -> Result<Placement, PlacementError
     }
 }
 
-/// Starting points that are improved.
+/// Number of starting points that are improved.
 const STARTS: usize = 3;
 
-/// As published, for comparison: DTS for each model by itself, then the node with the largest theta that has
-/// room, instance by instance (Tetris 3.2).
+/// Places instances by the published algorithm, for comparison: DTS for each model alone, then the
+/// node with room and the largest theta, instance by instance (Tetris 3.2).
+///
+/// # Errors
+///
+/// As for [`place`].
 pub fn place_as_published(problem: &PlacementProblem<'_>) -> Result<Placement, PlacementError> {
     let ground = Ground::new(problem)?;
     explain::check_sizes(&ground)?;
@@ -93,14 +104,15 @@ pub fn place_as_published(problem: &PlacementProblem<'_>) -> Result<Placement, P
     }
 }
 
-/// All models, from nothing or from what runs. A model that finds no room goes first in the next attempt.
+/// Constructs all models, from an empty layout or from the running instances. A model without room
+/// goes first in the next attempt.
 fn construct_all<'a>(
     ground: &'a Ground<'a>,
     keep: bool,
     method: Method,
 ) -> Result<Layout<'a>, Box<Layout<'a>>> {
     let mut order: Vec<usize> = (0..ground.choices.len()).collect();
-    // The largest first: small ones find gaps.
+    // Large models go first, as small ones fit into gaps.
     order.sort_by_key(|&model| {
         let solution = ground.cheapest.get(model);
         std::cmp::Reverse(solution.map_or(0, |solution| solution.selection.cost))
@@ -126,7 +138,7 @@ fn construct_all<'a>(
 const MOST_ATTEMPTS: usize = 16;
 
 impl Layout<'_> {
-    /// Adds what runs and is needed, as far as it fits.
+    /// Adds running instances that are needed and fit.
     fn keep_running(&mut self) {
         for (&slot, &count) in &self.ground().current {
             for _ in 0..count {

@@ -1,4 +1,4 @@
-//! Plans, and why there is none.
+//! Plans, and errors of placement.
 
 use serde::Serialize;
 use thiserror::Error;
@@ -9,99 +9,99 @@ use crate::error::FieldError;
 use crate::rate::Rate;
 use crate::selection::SloTooTight;
 
-/// Which instances run where.
+/// Instances by node, with their cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Placement {
     /// All instances, by model, node and configuration.
     pub placed: Vec<Placed>,
-    /// What each model's instances carry.
+    /// Rates that the instances of each model carry.
     pub rates: Vec<Rate>,
-    /// Memory in bytes: own parts, and tensors that a node has not yet, once per node.
+    /// Memory in bytes: private parts, and missing tensors once per node.
     pub memory_bytes: u128,
-    /// CPU in millicores.
+    /// CPU, in millicores.
     pub cpu_millis: u128,
-    /// Instances that do not run yet.
+    /// Number of instances that do not run yet.
     pub started: u64,
-    /// Instances that run and are not needed.
+    /// Number of running instances that are not needed.
     pub stopped: u64,
-    /// `memory + alpha cpu + start cost`, in bytes: what is minimised.
+    /// Cost `memory + alpha cpu + start cost`, in bytes.
     pub cost: u128,
-    /// No placement costs less, in bytes. See [`place`](crate::place).
+    /// Lower bound of the cost of any placement, in bytes. See [`place`](crate::place).
     pub lower_bound: u128,
 }
 
-/// Why there is no placement, and what would have to change.
+/// The reason there is no placement, and the necessary change.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PlacementError {
     /// No configuration of a model is fast enough.
     #[error("{model}: {reason}")]
     SloTooTight {
-        /// The model's name.
+        /// Name of the model.
         model: String,
-        /// With the smallest objective that one meets.
+        /// The objective, and the smallest one that a configuration meets.
         reason: SloTooTight,
     },
-    /// Not one instance of the model fits on any node, even an idle one.
+    /// No node fits even one instance of the model, when idle.
     #[error("{model}: no node is large enough; node {node} comes closest, and lacks {missing}")]
     NoNodeLargeEnough {
-        /// The model's name.
+        /// Name of the model.
         model: String,
-        /// The node that lacks least.
+        /// Node with the smallest shortage.
         node: String,
-        /// What it lacks for the model's easiest configuration.
+        /// Its shortage for the model's easiest configuration.
         missing: Shortage,
     },
-    /// One instance of each model fits, but no placement for all of the load was found.
+    /// One instance of each model fits, but no placement of the whole load was found.
     #[error(
-        "{model}: no room for {uncovered} of its load; on node {node}, which comes closest, {missing} are missing for one more instance"
+        "{model}: no room for {uncovered} of its load; node {node} comes closest, and lacks {missing} for one more instance"
     )]
     OutOfRoom {
-        /// The model whose load is left.
+        /// Name of the model with uncovered load.
         model: String,
-        /// How much of it.
+        /// Uncovered load.
         uncovered: Rate,
-        /// The node that lacks least, as the best attempt left it.
+        /// Node with the smallest shortage in the best attempt.
         node: String,
-        /// What it lacks for one more instance.
+        /// Its shortage for one more instance.
         missing: Shortage,
     },
-    /// The load takes more instances than a plan may have.
+    /// A load that needs more instances than a plan may have.
     #[error("{model}: its load takes more than the {MAX_INSTANCES} instances of one plan")]
     TooManyInstances {
-        /// The model's name.
+        /// Name of the model.
         model: String,
     },
-    /// There are no nodes, or none that takes new instances.
-    #[error("there is no node to place instances on")]
+    /// No node that takes new instances.
+    #[error("no node takes new instances; add one")]
     NoNodes,
     /// Too many models for one problem.
-    #[error("expected at most {MAX_MODELS} models, found {found}")]
+    #[error("found {found} models, expected at most {MAX_MODELS}")]
     TooManyModels {
-        /// How many.
+        /// Number of models.
         found: usize,
     },
-    /// Two models disagree about the size of an object.
-    #[error("{model}: object {object} has another size than in a model before it")]
+    /// Two models with different sizes of the same object.
+    #[error("{model}: object {object} has another size than in an earlier model")]
     TwoSizes {
-        /// The later model's name.
+        /// Name of the later model.
         model: String,
-        /// The object.
+        /// Id of the object.
         object: tetris_store_layout::ObjectId,
     },
-    /// An instance that runs is of a model, node or configuration that is not given.
-    #[error("running instance {at} names {field} {index}, of which there are {count}")]
+    /// A running instance with an unknown model, node or configuration.
+    #[error("running instance {at}: found {field} {index}, expected an index below {count}")]
     Unknown {
-        /// Its index among those that run.
+        /// Index among the running instances.
         at: usize,
-        /// "model", "node" or "configuration".
+        /// Field with the index: "model", "node" or "configuration".
         field: &'static str,
-        /// The index it gives.
+        /// Index given.
         index: usize,
-        /// How many there are.
+        /// Number of elements.
         count: usize,
     },
-    /// A number is out of range.
+    /// A number out of range.
     #[error(transparent)]
     Field(#[from] FieldError),
 }

@@ -1,10 +1,10 @@
-//! What a node has left.
+//! Free resources of a node.
 
 use super::input::Node;
 use super::shortage::Shortage;
 use crate::score::Resources;
 
-/// What a node has left: tensors have room of their own, or share memory with instances.
+/// Free resources of a node. Tensors have their own room, or share memory with instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Room {
     pub(super) cpu_millis: u64,
@@ -21,7 +21,8 @@ impl Room {
         }
     }
 
-    /// What is lacking for an instance that `needs` so much and loads `missing` bytes of tensors.
+    /// Returns the shortage for an instance that `needs` these resources and loads `missing` bytes
+    /// of tensors.
     pub(super) const fn lacks(&self, needs: Resources, missing: u64) -> Shortage {
         let (memory, tensors) = self.split(needs, missing);
         let room = match self.tensor_bytes {
@@ -49,7 +50,8 @@ impl Room {
         self.tensor_bytes = self.tensor_bytes.map(|room| room.saturating_add(tensors));
     }
 
-    /// The largest share of what is left that an instance takes, in millionths; at least 1.
+    /// Returns the largest share of the free resources that an instance takes, in millionths; at
+    /// least 1.
     pub(super) fn strain(&self, needs: Resources, missing: u64) -> u128 {
         let (memory, tensors) = self.split(needs, missing);
         let tensors = self.tensor_bytes.map_or(0, |room| share(tensors, room));
@@ -59,7 +61,7 @@ impl Room {
             .max(1)
     }
 
-    /// What comes out of memory, and what out of the room for tensors.
+    /// Splits requirements into memory and room for tensors.
     const fn split(&self, needs: Resources, missing: u64) -> (u64, u64) {
         match self.tensor_bytes {
             Some(_) => (needs.memory_bytes, missing),
@@ -69,7 +71,7 @@ impl Room {
 }
 
 impl Shortage {
-    /// The largest share of what an instance needs that is lacking, in millionths.
+    /// Returns the largest share of an instance's needs that is lacking, in millionths.
     pub(super) fn worst(&self, needs: Resources, missing: u64) -> u128 {
         let memory = needs.memory_bytes.saturating_add(missing);
         share(self.cpu_millis, needs.cpu_millis)
@@ -79,7 +81,7 @@ impl Shortage {
 }
 
 impl Node {
-    /// As if `bytes` of tensors were not there any more.
+    /// Frees `bytes` of tensors.
     pub(crate) fn give_back(&mut self, bytes: u64) {
         match &mut self.tensor_bytes {
             Some(room) => *room = room.saturating_add(bytes),
@@ -87,7 +89,8 @@ impl Node {
         }
     }
 
-    /// Takes what instances need and load; says whether there was enough.
+    /// Takes the resources of instances and their `missing` tensors. Returns true if there was
+    /// enough.
     pub(crate) fn take(&mut self, needs: Resources, missing: u64) -> bool {
         let mut room = Room::of(self);
         let fits = room.lacks(needs, missing).is_none();

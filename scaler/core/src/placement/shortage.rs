@@ -1,22 +1,22 @@
-//! What a node lacks.
+//! Shortage of a node.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What a node lacks for one more instance.
+/// Resources that a node lacks for one more instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Shortage {
     /// CPU, in millicores.
     pub cpu_millis: u64,
-    /// Memory, in bytes; with the tensors, if they have no room of their own.
+    /// Memory, in bytes; includes tensors if they have no room of their own.
     pub memory_bytes: u64,
-    /// Room for tensors where they have room of their own, in bytes.
+    /// Room for tensors in bytes, if they have their own.
     pub tensor_bytes: u64,
 }
 
 impl Shortage {
-    /// Whether nothing is lacking.
+    /// Returns true if the node lacks nothing.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }

@@ -1,4 +1,4 @@
-//! Which instances are not needed any more.
+//! Scaling in: release of instances that the load does not need.
 
 mod peak;
 mod policy;
@@ -15,81 +15,82 @@ use crate::rate::{Rate, Slo};
 pub use peak::{LoadPeak, PeakError};
 pub use policy::{ScaleInConfig, ScaleInPolicy};
 
-/// An instance that runs.
+/// A running instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// Breaks ties: of equals, the first by name goes.
+    /// Name of the instance; among equal instances, the first by name is released.
     pub name: String,
-    /// How it runs.
+    /// Its configuration.
     pub configuration: Configuration,
-    /// The requests that it served of late.
+    /// Load that it served recently.
     pub load: Rate,
 }
 
-/// What to release.
+/// Instances to release.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Release {
-    /// Indices of the instances to release, in this order.
+    /// Indices of the instances to release, in order.
     pub release: Vec<usize>,
-    /// What those that stay and meet the objective carry.
+    /// Rate of the remaining instances that meet the objective.
     pub remaining: Rate,
-    /// What they have to carry: the load and the headroom.
+    /// Rate they must carry: the load with headroom.
     pub needed: Rate,
-    /// Why no more go.
+    /// The reason no more instances are released.
     pub because: Because,
 }
 
-/// Why instances stay.
+/// The reason instances stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Because {
-    /// No window of measurements is complete yet.
+    /// No complete window of measurements yet.
     #[default]
     TooEarly,
-    /// The load needs each of those that stay.
+    /// The load needs each remaining instance.
     Load,
-    /// The policy's least number of instances.
+    /// The policy's minimum number of instances.
     Minimum,
-    /// The policy's most releases at once.
+    /// The policy's maximum number of releases at once.
     Step,
-    /// Those that meet the objective carry less than the load and its headroom as it is. See `needed` and
-    /// `remaining`.
+    /// The instances that meet the objective already carry less than the load with headroom. See
+    /// `needed` and `remaining`.
     Overloaded,
 }
 
-/// Measurements or policies that cannot be.
+/// Invalid measurements or policies.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ScaleInError {
-    /// A field of the policy is out of range.
+    /// A field of the policy out of range.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// Scaling in would make scaling out necessary.
+    /// A policy in which scaling in would trigger scaling out.
     #[error(
-        "`keep_permille` is {keep_permille}, must exceed `scale_out_permille`, {scale_out_permille}, or instances come and go"
+        "`keep_permille` is {keep_permille}, expected more than `scale_out_permille`, {scale_out_permille}, or instances come and go"
     )]
     NoHysteresis {
-        /// Headroom that must remain after a release.
+        /// Headroom that must remain after a release, in thousandths.
         keep_permille: u32,
-        /// Headroom below which the scaler starts instances.
+        /// Headroom below which the scaler starts instances, in thousandths.
         scale_out_permille: u32,
     },
 }
 
-/// Which of `running` to release (Tetris 3.1: "selectively releases the least-loaded instances without
-/// violating the SLO").
+/// Selects the `running` instances to release (Tetris 3.1: "selectively releases the least-loaded
+/// instances without violating the SLO").
 ///
-/// `peak` is the largest load of a whole window, from [`LoadPeak::at`]; without one, nothing goes.
+/// `peak` is the largest load of a whole window, from [`LoadPeak::at`]; without one, nothing is
+/// released.
 ///
-/// **Guarantees.** What stays and meets `slo` carries `peak` and the policy's headroom, each instance within
-/// its profile's rate. If it does not even now, nothing goes. The headroom exceeds that below which
-/// instances are started, and the peak is of a whole window, so a release is not followed by a start unless
-/// the load rises above that peak.
+/// **Guarantees.** The remaining instances that meet `slo` carry `peak` with the policy's headroom,
+/// each within its profile's rate. If they do not even before a release, nothing is released. The
+/// headroom exceeds that for starting instances, and the peak covers a whole window. So no start
+/// follows a release unless the load rises above that peak.
 ///
-/// **Order.** Instances that break the objective go first, as nobody counts on them. Then the least loaded
-/// go; of equal ones, that with most own memory, then the first by name. One that is needed is passed over
-/// for the next, which may be smaller.
+/// **Order.** Instances that break the objective go first, as they count for nothing. Then the
+/// least loaded go; among equal ones, the one with the most private memory, then the first by name.
+/// An instance that is needed is skipped for the next, which may be smaller.
 pub fn scale_in(
     running: &[Running],
     slo: Slo,
@@ -126,7 +127,7 @@ pub fn scale_in(
 }
 
 impl Running {
-    /// What it carries within the objective.
+    /// Rate that it carries within the objective.
     fn useful(&self, slo: Slo) -> Rate {
         if self.configuration.meets(slo) {
             self.configuration.rate()
@@ -135,7 +136,7 @@ impl Running {
         }
     }
 
-    /// Ascending by what is lost.
+    /// Sort key, ascending by loss.
     fn rank(&self, slo: Slo) -> (bool, Rate, Reverse<u64>, &str) {
         let own = Reverse(self.configuration.own_bytes());
         (self.configuration.meets(slo), self.load, own, &self.name)

@@ -1,4 +1,4 @@
-//! The largest load of a window of time.
+//! Largest load within a window of time.
 
 use std::collections::VecDeque;
 
@@ -7,16 +7,16 @@ use thiserror::Error;
 use crate::error::FieldError;
 use crate::rate::Rate;
 
-/// Into how many parts a window is divided; more samples than that cost no memory.
+/// Number of parts of a window; more samples than that take no more memory.
 const PARTS: u64 = 64;
-/// The longest window: a week, in milliseconds.
+/// Maximum window: a week, in milliseconds.
 const MAX_WINDOW_MS: u64 = 7 * 24 * 3_600_000;
 
-/// The largest load that was measured within the last window.
+/// Largest load measured within the last window.
 ///
-/// A load that falls is believed once it has stayed low for a whole window; one that rises, at once.
-/// Keeps at most 66 numbers: the largest of each 64th of the window. So a load counts for up to a 64th
-/// longer than the window, never for less.
+/// A falling load counts once it has stayed low for a whole window; a rising one counts at once.
+/// Keeps at most 66 numbers: the largest load of each 64th of the window. So a load counts for up
+/// to a 64th longer than the window, never shorter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadPeak {
     window_ms: u64,
@@ -26,18 +26,24 @@ pub struct LoadPeak {
     parts: VecDeque<(u64, Rate)>,
 }
 
-/// A measurement is older than one before it.
+/// A measurement older than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("a load measured at {at_ms} ms came after one at {last_ms} ms")]
+#[error(
+    "found a load measured at {at_ms} ms, expected at least {last_ms} ms, the time of the last one"
+)]
 pub struct PeakError {
-    /// When this one was measured.
+    /// Time of this measurement, in milliseconds.
     pub at_ms: u64,
-    /// When the last one was.
+    /// Time of the last one, in milliseconds.
     pub last_ms: u64,
 }
 
 impl LoadPeak {
-    /// Over `window_ms` milliseconds, from 64 ms to a week.
+    /// Creates a window of `window_ms` milliseconds, from 64 ms to a week.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `window_ms` is out of range.
     pub fn try_new(window_ms: u64) -> Result<Self, FieldError> {
         FieldError::check("window_ms", window_ms, PARTS, MAX_WINDOW_MS)?;
         Ok(Self {
@@ -48,8 +54,12 @@ impl LoadPeak {
         })
     }
 
-    /// Takes in what was measured at `at_ms`. A gap of a window or more starts anew: what happened in it is
-    /// not known.
+    /// Adds a measurement at `at_ms`. A gap of a window or more starts over, as the load within it
+    /// is unknown.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the measurement is older than the last one.
     pub fn measured(&mut self, at_ms: u64, load: Rate) -> Result<(), PeakError> {
         let last_ms = self.last_ms;
         if self.since_ms.is_some() && at_ms < last_ms {
@@ -69,8 +79,8 @@ impl LoadPeak {
         Ok(())
     }
 
-    /// The largest load of the window that ends at `now_ms`; `None` before measurements cover a window, and
-    /// when the last one is a window old.
+    /// Returns the largest load of the window that ends at `now_ms`. Returns `None` before
+    /// measurements cover a window, and once the last one is a window old.
     pub fn at(&self, now_ms: u64) -> Option<Rate> {
         let covered = now_ms.checked_sub(self.since_ms?)? >= self.window_ms;
         let fresh = now_ms.checked_sub(self.last_ms)? < self.window_ms;

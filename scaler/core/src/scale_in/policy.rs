@@ -1,4 +1,4 @@
-//! How careful releases are.
+//! Policy of scaling in.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,20 +6,21 @@ use super::ScaleInError;
 use crate::error::FieldError;
 use crate::rate::Rate;
 
-/// The most headroom: ten times the load.
+/// Maximum headroom in thousandths: nine times the load.
 const MAX_PERMILLE: u32 = 9_000;
 
-/// A policy as it is written down. Fields that are left out have their defaults.
+/// Fields of a policy, before they are checked. Missing fields have their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScaleInConfig {
-    /// What those that stay must carry beyond the load, in thousandths of it.
+    /// Headroom that remaining instances must have after a release, in thousandths of the load.
     pub keep_permille: u32,
-    /// Below which headroom instances are started, in thousandths of the load; less than `keep_permille`.
+    /// Headroom below which instances are started, in thousandths of the load; less than
+    /// `keep_permille`.
     pub scale_out_permille: u32,
-    /// So many instances stay, whatever the load.
+    /// Minimum number of instances.
     pub min_instances: u32,
-    /// So many instances go at once, at most; at least 1.
+    /// Maximum number of instances released at once; at least 1.
     pub max_releases: u32,
 }
 
@@ -34,12 +35,17 @@ impl Default for ScaleInConfig {
     }
 }
 
-/// A policy that has been checked.
+/// A validated policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScaleInPolicy(ScaleInConfig);
 
 impl ScaleInPolicy {
-    /// Checks every field, and that there is hysteresis.
+    /// Checks every field and the hysteresis.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a field is out of range, or if `keep_permille` does not exceed
+    /// `scale_out_permille`.
     pub fn try_new(config: ScaleInConfig) -> Result<Self, ScaleInError> {
         let (keep, out) = (config.keep_permille, config.scale_out_permille);
         let most = MAX_PERMILLE.into();
@@ -60,18 +66,18 @@ impl ScaleInPolicy {
         Ok(Self(config))
     }
 
-    /// What it was made of.
+    /// Fields of the policy.
     pub const fn config(&self) -> &ScaleInConfig {
         &self.0
     }
 
-    /// What must remain after a release for `load`.
+    /// Returns the rate that must remain after a release for `load`.
     pub fn needed(&self, load: Rate) -> Rate {
         load.with_headroom(self.0.keep_permille)
     }
 
-    /// What must be started so that `capacity` carries `load` with the headroom of scaling out; zero if it
-    /// does.
+    /// Returns the rate to start so that `capacity` carries `load` with the headroom of scaling
+    /// out; zero if it does already.
     pub fn residual(&self, load: Rate, capacity: Rate) -> Rate {
         load.with_headroom(self.0.scale_out_permille)
             .minus(capacity)

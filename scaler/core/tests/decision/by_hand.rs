@@ -1,4 +1,4 @@
-//! Decisions that can be reckoned on paper.
+//! Tests of decisions with results calculated by hand.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn starting(name: &str, configuration: usize) -> InstanceView {
 
 #[test]
 fn a_load_above_zero_starts_what_carries_it_with_headroom_and_only_once() {
-    // 25 and a fifth are 30.
+    // 25 plus a fifth is 30.
     let decision = on_empty(&[one(25)], &[], &two_nodes());
     let first = &decision.functions[0];
     assert_eq!(first.start, BTreeMap::from([(0, 3)]));
@@ -167,7 +167,7 @@ fn four_small_ones_give_way_to_a_large_one_when_that_is_ready() {
         first.preferred[&1][0].node, 0,
         "where the tensors are needed anyway"
     );
-    // It is carried out: nothing changes until the large one is ready.
+    // Executed: nothing changes until the large one is ready.
     for one in &mut all {
         one.retiring = true;
     }
@@ -181,7 +181,7 @@ fn four_small_ones_give_way_to_a_large_one_when_that_is_ready() {
             retiring: 4
         }
     );
-    // A load that rises needs them again.
+    // A rising load needs them again.
     let more = &on_empty(&[view(60)], &all, &two_nodes()).functions[0];
     assert_eq!((more.retiring.len(), more.start.len()), (0, 0));
     all[4] = ready("large", 1, 0, 0);
@@ -294,11 +294,11 @@ fn one_functions_trouble_does_not_stop_another() {
         says[1]
     );
     assert!(
-        says[2].contains("none of the configurations"),
+        says[2].contains("none of the allowed configurations"),
         "{}",
         says[2]
     );
-    // What fits nowhere is asked for, so that a cluster autoscaler sees it.
+    // An instance that fits nowhere is still requested, so that a cluster autoscaler sees it.
     let started: Vec<u32> = decision
         .functions
         .iter()
@@ -317,7 +317,7 @@ fn a_full_cluster_is_told_from_small_nodes() {
     assert_eq!((node.as_str(), *started, first.start[&0]), ("a", 6, 6));
     let none = &on_empty(&[one(50)], &[], &[]).functions[0];
     assert!(
-        none.outcome.to_string().contains("there is no node"),
+        none.outcome.to_string().contains("no node takes instances"),
         "{}",
         none.outcome
     );
@@ -325,7 +325,7 @@ fn a_full_cluster_is_told_from_small_nodes() {
 
 #[test]
 fn headroom_alone_is_no_reason_to_wait_for_room() {
-    // 27 with a tenth are 29.7: three. With a fifth 32.4: four, for which there is no room.
+    // 27 plus a tenth is 29.7: three. Plus a fifth is 32.4: four, for which there is no room.
     let nodes = [node("a", 3_500, 1_000)];
     let first = &on_empty(&[one(27)], &[], &nodes).functions[0];
     assert_eq!(first.outcome, Outcome::ScaledOut { started: 3 });
@@ -337,7 +337,7 @@ fn cordoned_nodes_get_nothing_and_tensors_may_have_room_of_their_own() {
     nodes[0].accepts_new = false;
     let first = &on_empty(&[one(5)], &[], &nodes).functions[0];
     assert!(first.preferred[&0].iter().all(|one| one.node == 1));
-    // 100 bytes of tensors do not fit into a store of 99, whatever memory there is.
+    // 100 bytes of tensors do not fit into a store of 99, with any free memory.
     nodes[1].tensor_bytes = Some(99);
     let first = &on_empty(&[one(5)], &[], &nodes).functions[0];
     let says = first.outcome.to_string();
@@ -345,7 +345,7 @@ fn cordoned_nodes_get_nothing_and_tensors_may_have_room_of_their_own() {
         says.contains("node b comes closest, and lacks 1 bytes of room for tensors"),
         "{says}"
     );
-    // And with room for them, memory need not hold them as well.
+    // With room in the store, memory need not hold them as well.
     nodes[1].tensor_bytes = Some(100);
     nodes[1].free.memory_bytes = 10;
     let first = &on_empty(&[one(5)], &[], &nodes).functions[0];
@@ -364,7 +364,7 @@ fn what_is_out_of_date_goes_when_others_carry_the_load() {
     assert_eq!(wait.outcome, Outcome::Renewing { outdated: 1 });
     let done = &on_empty(&[one(5)], &[old("x"), ready("y", 0, 0, 0)], &two_nodes()).functions[0];
     assert_eq!(done.release, [0]);
-    // Where the maximum leaves no room beside it, it goes first.
+    // If the maximum leaves no room beside it, it goes first.
     let mut narrow = one(5);
     narrow.max_instances = 1;
     let first = &on_empty(&[narrow], &[old("x")], &two_nodes()).functions[0];

@@ -8,14 +8,14 @@ use tetris_scaler_core::{
 };
 use tetris_store_layout::ObjectId;
 
-/// (millicores, own bytes, requests per second, milliseconds).
+/// A configuration: millicores, private bytes, requests per second, milliseconds.
 pub type Row = (u64, u64, u32, u64);
 
 pub fn tensor(name: u8) -> ObjectId {
     ObjectId::of(&[name])
 }
 
-/// A model whose objective is a second.
+/// Creates a model with an objective of a second.
 pub fn model(name: &str, rows: &[Row], tensors: &[(u8, u64)]) -> Model {
     let shared_bytes = tensors.iter().map(|(_, bytes)| bytes).sum();
     let each = rows
@@ -42,7 +42,7 @@ pub fn model(name: &str, rows: &[Row], tensors: &[(u8, u64)]) -> Model {
     }
 }
 
-/// 10 % out, 20 % in.
+/// Creates a policy with 10 % headroom of scaling out and 20 % of scaling in.
 pub fn policy() -> ScaleInPolicy {
     ScaleInPolicy::try_new(ScaleInConfig {
         keep_permille: 200,
@@ -52,7 +52,7 @@ pub fn policy() -> ScaleInPolicy {
     .unwrap()
 }
 
-/// Up to 20 instances, `rps` requests per second for a window.
+/// Creates a function of up to 20 instances, with `rps` requests per second for a whole window.
 pub fn function(model: Model, rps: u64) -> FunctionView {
     FunctionView {
         model: Arc::new(model),
@@ -65,7 +65,7 @@ pub fn function(model: Model, rps: u64) -> FunctionView {
     }
 }
 
-/// Everything of it is free.
+/// Creates a node with all its resources free.
 pub fn node(name: &str, cpu_millis: u64, memory_bytes: u64) -> NodeView {
     let all = Resources {
         cpu_millis,
@@ -80,7 +80,7 @@ pub fn node(name: &str, cpu_millis: u64, memory_bytes: u64) -> NodeView {
     }
 }
 
-/// A ready instance of the first function.
+/// Creates a ready instance of the first function.
 pub fn ready(name: &str, configuration: usize, node: usize, load: u64) -> InstanceView {
     InstanceView {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Decisions: by hand, and what holds in an environment that does what it likes.
+//! Tests of decisions: by hand, and invariants in an arbitrary environment.
 
 mod by_hand;
 mod cases;

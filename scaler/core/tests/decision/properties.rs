@@ -1,4 +1,4 @@
-//! What holds of every decision, and of sequences of them.
+//! Invariants of every decision, and of sequences of decisions.
 
 use proptest::prelude::*;
 use tetris_scaler_core::{Decision, FunctionView, InstanceView, Outcome, Rate, Settings};
@@ -39,7 +39,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 fn functions() -> impl Strategy<Value = Vec<FunctionView>> {
-    // The last is too slow where its latency exceeds a second.
+    // The last field is the latency: a configuration above a second is too slow.
     let row = (1..4_u64, 10..60_u64, 1..20_u32, 500..1_200_u64);
     let rows = proptest::collection::vec(row, 1..4);
     let tensors = proptest::collection::btree_set(0..5_u8, 1..4);
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// What holds of every decision.
+    /// Checks the invariants of a decision.
     fn check(&self, instances: &[InstanceView], decision: &Decision) {
         for (at, one) in decision.functions.iter().enumerate() {
             let function = &self.functions[at];
@@ -145,7 +145,7 @@ impl World {
                     "{one:?}"
                 );
             }
-            // Nothing starts while what counts carries the load, and the minimum is there.
+            // A start needs a missing capacity or a missing minimum.
             if started > 0 && one.retiring.is_empty() {
                 let missing = one.needed > Rate::ZERO
                     || live < function.min_instances
@@ -164,7 +164,8 @@ impl World {
         }
     }
 
-    /// Everything that can happen by itself happens; says after how many decisions nothing changes any more.
+    /// Executes decisions and lets pods start until nothing changes. Returns the number of
+    /// decisions, or `None` after 60.
     fn settle(&mut self, settings: &Settings) -> Option<usize> {
         for round in 0..60 {
             let instances = self.instances();
@@ -187,7 +188,7 @@ impl World {
     }
 }
 
-/// No consolidation any more, and a load that is the same for a window.
+/// Ends consolidation, and makes each load constant for a window.
 fn steady(world: &mut World) {
     for function in &mut world.functions {
         let load = function.load.unwrap_or_default();
@@ -208,7 +209,7 @@ proptest! {
         steady(&mut world);
         let rounds = world.settle(&settings);
         prop_assert!(rounds.is_some(), "no rest: {:?}", world.decide(&world.instances(), &settings));
-        // And once more the same.
+        // Decide once more on the same state.
         let instances = world.instances();
         let decision = world.decide(&instances, &settings);
         prop_assert!(!world.carry_out(&decision));
@@ -236,7 +237,7 @@ proptest! {
         }
         let instances = world.instances();
         let decision = world.decide(&instances, &settings);
-        // Nodes and instances in another order.
+        // Permute nodes and instances.
         let mut other = world.clone();
         let nodes = other.nodes.len();
         other.nodes.rotate_left(turn % nodes);
@@ -284,7 +285,7 @@ proptest! {
         if decision.functions.iter().all(|one| one.capacity >= one.needed) {
             prop_assert!(planned.lower_bound <= planned.cost);
         }
-        // Carried out, it rests without what was replaced, and nothing went before its time.
+        // After execution it settles without the replaced instances, none of which went too early.
         world.carry_out(&decision);
         for function in &mut world.functions {
             function.consolidate = false;

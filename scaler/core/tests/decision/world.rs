@@ -1,4 +1,4 @@
-//! A cluster that carries decisions out, in its own time and where it likes.
+//! A cluster that executes decisions, with arbitrary timing and scheduling.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub struct Pod {
     pub node: Option<usize>,
     pub ready: bool,
     pub retiring: bool,
-    /// Its deletion cost.
+    /// Deletion cost.
     pub rank: usize,
     pub load: u64,
 }
@@ -26,7 +26,7 @@ pub struct World {
     pub functions: Vec<FunctionView>,
     pub nodes: Vec<NodeView>,
     pub inventory: Inventory,
-    /// Replicas by function and configuration.
+    /// Number of replicas by function and configuration.
     pub deployments: BTreeMap<(usize, usize), u32>,
     pub pods: Vec<Pod>,
     serial: usize,
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// Pods, and what Deployments ask for beyond them.
+    /// Returns the pods, and the instances that Deployments lack.
     pub fn instances(&self) -> Vec<InstanceView> {
         let mut leaving = BTreeSet::new();
         let mut asked = Vec::new();
@@ -66,7 +66,8 @@ impl World {
         pods.chain(asked).collect()
     }
 
-    /// What a controller would end: what is not ready first, then by deletion cost.
+    /// Returns the pods that a controller would delete: those that are not ready first, then by
+    /// deletion cost.
     fn surplus(&self, function: usize, configuration: usize) -> BTreeSet<String> {
         let replicas = self.deployments.get(&(function, configuration));
         let replicas = replicas.copied().unwrap_or(0) as usize;
@@ -94,7 +95,7 @@ impl World {
         decide(&view, settings)
     }
 
-    /// Says whether anything changes.
+    /// Executes the decision. Returns true if anything changes.
     pub fn carry_out(&mut self, decision: &Decision) -> bool {
         let before = (self.deployments.clone(), self.marks());
         for (function, one) in decision.functions.iter().enumerate() {
@@ -102,7 +103,7 @@ impl World {
                 self.deployments.insert((function, configuration), replicas);
             }
             for (rank, &at) in one.ranking.iter().enumerate() {
-                // Those that are only asked for are no pods.
+                // Missing instances have no pods.
                 if let Some(pod) = self.pods.get_mut(at) {
                     pod.rank = rank;
                     pod.retiring = one.retiring.contains(&at);
@@ -116,8 +117,8 @@ impl World {
         self.pods.iter().map(|pod| pod.retiring).collect()
     }
 
-    /// The controllers end what is too much, what is not ready first, then by deletion cost, and start what is
-    /// missing.
+    /// Acts as the controllers: deletes surplus pods, those that are not ready first, then by
+    /// deletion cost, and creates missing ones.
     pub fn control(&mut self) {
         for ((function, configuration), replicas) in self.deployments.clone() {
             let gone = self.surplus(function, configuration);
@@ -140,7 +141,7 @@ impl World {
         }
     }
 
-    /// Puts a pod on some node with room, `pick` says which.
+    /// Schedules a pod to a node with room, selected by `pick`.
     pub fn schedule(&mut self, at: usize, pick: usize) {
         let fitting: Vec<usize> = (0..self.nodes.len())
             .filter(|&node| self.fits(at, node))
@@ -164,7 +165,7 @@ impl World {
         used.0 + own.0 <= free.cpu_millis && used.1 + own.1 <= free.memory_bytes
     }
 
-    /// A pod that has a node becomes ready, with its tensors there.
+    /// Makes a scheduled pod ready, and adds its tensors to the node.
     pub fn finish_start(&mut self, at: usize) {
         let Some(node) = self.pods[at].node else {
             return;
@@ -183,7 +184,7 @@ impl World {
             .unwrap();
     }
 
-    /// What ready instances carry within the objective.
+    /// Returns the rate that ready instances carry within the objective.
     pub fn ready_rate(&self, function: usize) -> Rate {
         let model = &self.functions[function].model;
         let ready = self

@@ -1,4 +1,4 @@
-//! Placements that can be reckoned on paper.
+//! Tests of placements with results calculated by hand.
 
 use tetris_scaler_core::{Placed, PlacementError, Rate, Slo, place, place_as_published};
 
@@ -24,7 +24,7 @@ fn a_second_instance_costs_only_its_own_memory_where_the_first_is() {
 
 #[test]
 fn variants_go_where_their_base_is() {
-    // Two models of 100 bytes that share 90. Room for both on either node.
+    // Two models of 100 bytes share 90. Either node has room for both.
     let models = vec![
         demand(10, &[(1_000, 10, 10)], &[(0, 90), (1, 10)]),
         demand(10, &[(1_000, 10, 10)], &[(0, 90), (2, 10)]),
@@ -32,7 +32,7 @@ fn variants_go_where_their_base_is() {
     let scenario = Scenario::new(models, &[(9_000, 500), (9_000, 500)]);
     let plan = place(&scenario.problem()).unwrap();
     assert_eq!(plan.memory_bytes, 90 + 2 * (10 + 10));
-    // Where the second node has the base, nothing but the variants' own parts is new.
+    // The second node has the base, so the variants add only their own parts.
     let scenario = scenario.resident(1, &[(0, 90)]);
     let plan = place(&scenario.problem()).unwrap();
     assert_eq!(plan.placed, [one(0, 1, 0, 1), one(1, 1, 0, 1)]);
@@ -41,7 +41,8 @@ fn variants_go_where_their_base_is() {
 
 #[test]
 fn memory_that_is_shared_makes_small_instances_cheap() {
-    // With all memory, 30 per second cost 1 x 160 or 3 x 110; on one node 100 + 60 or 100 + 3 * 10.
+    // Counting all memory, 30 per second cost 1 x 160 or 3 x 110; on one node 100 + 60 or 100 + 3 *
+    // 10.
     let model = demand(30, &[(1_000, 60, 30), (1_000, 10, 10)], &[(0, 100)]);
     let scenario = Scenario::new(vec![model], &[(9_000, 500)]);
     let published = place_as_published(&scenario.problem()).unwrap();
@@ -72,7 +73,7 @@ fn alpha_weighs_cpu_against_memory() {
 
 #[test]
 fn what_runs_is_moved_only_for_more_than_a_start_is_worth() {
-    // 130 on the node that has it, 30 on the other, which has the tensor.
+    // It costs 130 on the current node, and 30 on the other, which has the tensor.
     let model = demand(10, &[(1_000, 30, 10)], &[(0, 100)]);
     let mut scenario =
         Scenario::new(vec![model], &[(9_000, 500), (9_000, 500)]).resident(1, &[(0, 100)]);
@@ -83,7 +84,7 @@ fn what_runs_is_moved_only_for_more_than_a_start_is_worth() {
         assert_eq!(plan.placed, [one(0, node, 0, 1)], "{start_cost}");
         assert_eq!((plan.started, plan.stopped), (started, started));
     }
-    // Without load, it is stopped whatever a start costs.
+    // Without load it is stopped, at any cost of a start.
     scenario.demands[0].load = Rate::ZERO;
     let plan = place(&scenario.problem()).unwrap();
     assert_eq!((plan.placed, plan.started, plan.stopped), (vec![], 0, 1));
@@ -113,7 +114,7 @@ fn a_model_that_no_node_can_hold_is_told_from_a_cluster_that_is_full() {
             "model of 7: no node is large enough; node n0 comes closest, and lacks 10 bytes of memory"
         );
     }
-    // Two instances fit on the first by CPU, one on the second by memory; four are needed.
+    // The first has CPU for two instances, the second memory for one; the load needs four.
     let full = Scenario::new(vec![model(40)], &[(5_000, 500), (9_000, 150)]);
     for error in [place(&full.problem()), place_as_published(&full.problem())] {
         let error = error.unwrap_err();
@@ -135,7 +136,8 @@ fn a_model_that_no_node_can_hold_is_told_from_a_cluster_that_is_full() {
 
 #[test]
 fn a_model_that_finds_no_room_goes_first() {
-    // The dear model fits anywhere, the cheap one only on the small node or where the dear one is not.
+    // The expensive model fits on either node. The cheap one fits only on the small node, or
+    // without the expensive one.
     let models = vec![
         demand(10, &[(1_000, 300, 10)], &[]),
         demand(10, &[(3_000, 200, 10)], &[(1, 90)]),
@@ -155,15 +157,15 @@ fn what_runs_must_be_known() {
     for (placed, says) in [
         (
             one(2, 0, 0, 1),
-            "running instance 0 names model 2, of which there are 2",
+            "running instance 0: found model 2, expected an index below 2",
         ),
         (
             one(0, 1, 0, 1),
-            "running instance 0 names node 1, of which there are 1",
+            "running instance 0: found node 1, expected an index below 1",
         ),
         (
             one(0, 0, 1, 1),
-            "running instance 0 names configuration 1, of which there are 1",
+            "running instance 0: found configuration 1, expected an index below 1",
         ),
     ] {
         let mut scenario = two_models();
@@ -176,7 +178,7 @@ fn what_runs_must_be_known() {
 fn nonsense_is_refused_by_name() {
     type Edit = fn(&mut Scenario);
     let edits: [(&str, Edit); 5] = [
-        ("there is no node", |all| all.nodes.clear()),
+        ("no node takes new instances", |all| all.nodes.clear()),
         ("another size", |all| {
             all.demands[1] = demand(10, &[(1_000, 30, 10)], &[(7, 101)]);
         }),

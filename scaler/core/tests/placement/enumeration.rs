@@ -1,4 +1,4 @@
-//! Tiny problems, whose best placement is found by trying all.
+//! Tests on tiny problems, with the best placement found by enumeration.
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -8,7 +8,7 @@ use crate::properties::scenarios;
 use crate::reckoning::reckon;
 use crate::scenario::Scenario;
 
-/// The least cost of all placements, if there is one.
+/// Returns the least cost of all placements, if there is one.
 fn best(scenario: &Scenario) -> Option<u128> {
     let mut slots = Vec::new();
     for (model, demand) in scenario.demands.iter().enumerate() {
@@ -91,6 +91,7 @@ fn tiny_problems_are_solved_almost_always_to_the_optimum() {
     println!("{optimal} of {cases} optimal; cost {ours} of {least}; published {published:?}");
     assert!(optimal >= 294, "{optimal} of {cases}");
     assert!(ours * 1_000 <= least * 1_002, "{ours} of {least}");
-    // The published way pays more than a thirtieth too much on the same problems, where it finds room at all.
+    // On the same problems the published algorithm pays over a thirtieth too much, even where it
+    // finds room.
     assert!(published.0 * 30 > published.1 * 31, "{published:?}");
 }

@@ -1,4 +1,5 @@
-//! Placements: by hand, against enumeration, the published way and a plain reckoning.
+//! Tests of placements: by hand, against enumeration, the published algorithm and an independent
+//! calculation.
 
 mod by_hand;
 mod enumeration;

@@ -1,4 +1,4 @@
-//! What holds of every placement.
+//! Invariants of every placement.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -26,7 +26,7 @@ fn demands(most: u64) -> impl Strategy<Value = Demand> {
     })
 }
 
-/// An instance that runs, of whatever there will be to choose from.
+/// A running instance, as indices into future choices.
 type Pick = (Index, Index, Index, u32);
 
 fn picks() -> impl Strategy<Value = Vec<Pick>> {
@@ -52,7 +52,7 @@ impl Scenario {
 
 pub fn scenarios(models: usize, nodes: usize, rps: u64) -> impl Strategy<Value = Scenario> {
     let resident = proptest::collection::btree_set(0..6_u8, 0..4);
-    // Some have room for tensors by itself, and some take nothing new.
+    // Some nodes have separate room for tensors, and some take no new instances.
     let pool = proptest::option::weighted(0.3, 0..300_u64);
     let node = (
         1..25_u64,
@@ -63,7 +63,7 @@ pub fn scenarios(models: usize, nodes: usize, rps: u64) -> impl Strategy<Value =
     );
     let demands = proptest::collection::vec(demands(rps), 1..=models);
     let nodes = proptest::collection::vec(node, 1..=nodes);
-    // Mostly no alpha: an instance has thousands of millicores and dozens of bytes.
+    // Mostly alpha is 0: an instance has thousands of millicores but only dozens of bytes.
     let alpha = (0..20_u64).prop_map(|alpha| alpha / 19);
     let start_cost = prop_oneof![Just(0), 0..80_u64];
     let all = (demands, nodes, picks(), alpha, start_cost);
@@ -103,7 +103,7 @@ proptest! {
                     prop_assert!(plan.cost <= published.cost);
                 }
             }
-            // Where the published way finds room, so does this.
+            // If the published algorithm finds room, so does this one.
             Err(error) => prop_assert!(published.is_err(), "{error}"),
         }
     }
@@ -115,7 +115,7 @@ proptest! {
         if let Ok(first) = place(&scenario.problem()) {
             scenario.current = first.placed.clone();
             let second = place(&scenario.problem()).unwrap();
-            // The same instances cost no start any more; what changes must be worth its starts.
+            // The same instances need no start any more; a change must be worth its starts.
             let stay = reckon(&scenario, &first.placed).unwrap();
             prop_assert!(second.cost <= stay);
             if second.started > 0 {

@@ -1,4 +1,4 @@
-//! What a placement costs and needs, reckoned from tensors instead of atoms.
+//! Independent calculation of a placement's cost and needs, from tensors instead of atoms.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use tetris_store_layout::ObjectId;
 
 use crate::scenario::Scenario;
 
-/// The cost in bytes, or why the placement is not allowed.
+/// Returns the cost in bytes, or the reason the placement is not allowed.
 pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
     let mut cost = 0;
     for (at, node) in scenario.nodes.iter().enumerate() {
@@ -62,7 +62,7 @@ pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
     Ok(cost + u128::from(scenario.start_cost) * u128::from(started(scenario, placed, None)))
 }
 
-/// Bytes of the union of the models' tensors that the node has not.
+/// Returns the bytes of the union of the models' tensors that the node lacks.
 fn missing(scenario: &Scenario, node: usize, here: &[&Placed]) -> u64 {
     let tensors: BTreeSet<(ObjectId, u64)> = here
         .iter()
@@ -74,7 +74,7 @@ fn missing(scenario: &Scenario, node: usize, here: &[&Placed]) -> u64 {
     theta.map_or(union.total_bytes(), Similarity::missing_bytes)
 }
 
-/// Instances beyond those that run, of one node or of all.
+/// Returns the number of instances beyond the running ones, on one node or on all.
 pub fn started(scenario: &Scenario, placed: &[Placed], node: Option<usize>) -> u64 {
     let count = |list: &[Placed]| {
         let mut counts: BTreeMap<(usize, usize, usize), u64> = BTreeMap::new();

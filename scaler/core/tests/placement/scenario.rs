@@ -1,4 +1,4 @@
-//! Problems for tests.
+//! Placement problems for tests.
 
 use tetris_scaler_core::{
     Configuration, ConfigurationSpec, DEFAULT_TRIALS, Demand, Hosted, Inventory, InventoryLimits,
@@ -6,7 +6,7 @@ use tetris_scaler_core::{
 };
 use tetris_store_layout::ObjectId;
 
-/// All that a problem borrows.
+/// Owner of all that a problem borrows.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub demands: Vec<Demand>,
@@ -68,8 +68,8 @@ pub fn tensor(name: u8) -> ObjectId {
     ObjectId::of(&[name])
 }
 
-/// A model that carries `rps` with configurations of (millicores, own bytes, requests per second), whose
-/// objective is a second.
+/// Creates a model with a load of `rps`, configurations of (millicores, private bytes, requests per
+/// second), and an objective of a second.
 pub fn demand(rps: u64, rows: &[(u64, u64, u32)], tensors: &[(u8, u64)]) -> Demand {
     let shared_bytes: u64 = tensors.iter().map(|(_, bytes)| bytes).sum();
     let shared_bytes = shared_bytes.min(MAX_MEMORY_BYTES);

@@ -9,7 +9,8 @@ pub fn slo_ms(ms: u64) -> Slo {
     Slo::try_from_us(ms * 1_000).unwrap()
 }
 
-/// Configurations of (CPU in cores, memory in MiB, batch, concurrency, latency in ms).
+/// Creates a profile from rows of (CPU in cores, memory in MiB, batch size, concurrency, latency in
+/// ms).
 pub fn profile(rows: &[(u64, u64, u32, u32, u64)]) -> Profile {
     let each = rows.iter().map(|&(cores, mib, batch, concurrency, ms)| {
         let spec = ConfigurationSpec {
@@ -25,7 +26,7 @@ pub fn profile(rows: &[(u64, u64, u32, u32, u64)]) -> Profile {
     Profile::try_new(each.collect()).unwrap()
 }
 
-/// 1 to 48 configurations over the paper's grid of CPUs, batches and threads.
+/// Generates 1 to 48 configurations over the paper's grid of CPUs, batch sizes and threads.
 pub fn profiles() -> impl Strategy<Value = Profile> {
     let grid: Vec<(u64, u32, u32)> = (1..=4_u64)
         .flat_map(|cpu| [1, 2, 4].map(|batch| (cpu, batch)))
@@ -39,7 +40,7 @@ pub fn profiles() -> impl Strategy<Value = Profile> {
         (numbers, any::<bool>()).prop_map(move |(numbers, alike)| {
             let each = settings.iter().zip(numbers);
             let rows = each.map(|(&(cpu, batch, threads), (mib, ms, more))| {
-                // Where memory goes with throughput, hardly any configuration is superfluous.
+                // If memory is proportional to throughput, hardly any configuration is redundant.
                 let rate = u64::from(batch * threads) * 1_000_000 / ms;
                 let mib = if alike { 50 + rate / 50 + more } else { mib };
                 (cpu, mib, batch, threads, ms)

@@ -1,4 +1,4 @@
-//! Algorithm 1, against cases computed by hand and against the published loop.
+//! Tests of Algorithm 1, against cases calculated by hand and against the published loop.
 
 use proptest::prelude::*;
 use tetris_scaler_core::{Choice, Configuration, MemoryTerm, Profile, Rate, Slo, Weights, dts};
@@ -14,13 +14,14 @@ fn pick(profile: &Profile, ms: u64, rps: u64, weights: Weights) -> Vec<(usize, u
 
 #[test]
 fn the_highest_normalised_throughput_that_meets_the_objective_is_taken() {
-    // requests per second and GiB: 10/1 = 10; 4*2/0.2 = 40, 40/2 = 20; 2*2/0.1 = 40, 40/1.25 = 32.
+    // Requests per second and GiB: 10/1 = 10; 4*2/0.2 = 40, 40/2 = 20; 2*2/0.1 = 40, 40/1.25 = 32.
     let profile = profile(&[
         (1, 1_024, 1, 1, 100),
         (2, 2_048, 4, 2, 200),
         (2, 1_280, 2, 2, 100),
     ]);
-    // Batches need l <= slo / 2: at 400 ms all do, at 200 ms the first and the last, at 199 ms the first.
+    // Batches need l <= slo / 2: at 400 ms all meet it, at 200 ms the first and the last, at 199 ms
+    // the first.
     assert_eq!(pick(&profile, 400, 100, Weights::PAPER), [(2, 3)]);
     assert_eq!(pick(&profile, 200, 100, Weights::PAPER), [(2, 3)]);
     assert_eq!(pick(&profile, 199, 100, Weights::PAPER), [(0, 10)]);
@@ -46,7 +47,7 @@ fn alpha_weighs_cpu_against_memory() {
 fn no_load_needs_no_instance() {
     let profile = profile(&[(1, 400, 1, 1, 100)]);
     assert_eq!(pick(&profile, 100, 0, Weights::PAPER), []);
-    // Nor an objective that can be met: the published loop is never entered.
+    // This holds even if no objective can be met: the published loop is never entered.
     assert_eq!(pick(&profile, 99, 0, Weights::PAPER), []);
 }
 
@@ -81,7 +82,7 @@ fn extreme_numbers_do_not_overflow() {
     assert!(selection.cost > u128::from(u64::MAX));
 }
 
-/// Lines 1 to 11 of Algorithm 1 as they are printed, with R in millionths.
+/// Implements lines 1 to 11 of Algorithm 1 as printed, with R in millionths.
 fn published(profile: &Profile, slo: Slo, residual: Rate) -> Vec<Choice> {
     let all = profile.configurations();
     let mut order: Vec<usize> = (0..all.len()).collect();
@@ -123,7 +124,8 @@ proptest! {
         match dts(&profile, slo, load, Weights::PAPER) {
             Ok(selection) => {
                 let published = published(&profile, slo, load);
-                // Equal quotients may be sorted either way; the tie is then one of throughput per byte.
+                // Equal quotients may be sorted either way; then the throughput per byte is the
+                // same.
                 let same = selection.choices == published;
                 let tied = |choices: &[Choice]| choices.first().map(|choice| {
                     let one = profile.configurations()[choice.configuration];

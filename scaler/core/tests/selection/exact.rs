@@ -1,4 +1,4 @@
-//! The exact solver, against hand-computed cases, enumeration, another solver and DTS.
+//! Tests of the exact solver, against hand-calculated cases, enumeration, another solver and DTS.
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem, SolveOutcome};
 use proptest::prelude::*;
@@ -82,7 +82,8 @@ fn extreme_numbers_do_not_overflow() {
     }
 }
 
-/// The optimum by enumeration: the least cost that carries `load`, by dynamic programming over MiB.
+/// Returns the optimum by enumeration: the least cost that carries `load`, by dynamic programming
+/// over MiB.
 fn enumerated(profile: &Profile, slo: Slo, load: Rate) -> u64 {
     let items: Vec<(usize, u64)> = profile
         .feasible(slo)
@@ -99,7 +100,7 @@ fn enumerated(profile: &Profile, slo: Slo, load: Rate) -> u64 {
     (most.len() - 1) as u64 * MIB
 }
 
-/// The optimum in MiB by another solver, in floating point.
+/// Returns the optimum in MiB by another solver, in floating point.
 fn milp(profile: &Profile, slo: Slo, load: Rate) -> f64 {
     let mut problem = Problem::new(OptimizationDirection::Minimize);
     let mut sum = Vec::new();
@@ -127,7 +128,8 @@ proptest! {
         prop_assert!(exact.optimal && exact.selection.rate >= load);
         let mib = (exact.selection.cost / u128::from(MIB)) as f64;
         let other = milp(&profile, slo, load);
-        // Costs are whole MiB; a tolerance of the other solver shows as a difference of 1 or more.
+        // Costs are whole MiB; an error within the other solver's tolerance would be a difference
+        // of 1 or more.
         prop_assert!((mib - other).abs() < 0.5, "{mib} and {other}");
     }
 }

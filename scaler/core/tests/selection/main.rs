@@ -1,4 +1,4 @@
-//! Which configurations are chosen: Algorithm 1, the exact solver, and how they compare.
+//! Tests of selections: Algorithm 1, the exact solver, and their comparison.
 
 mod common;
 mod dts;

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-#: Of the package, and of the server's metadata.
+#: Version of the package, and of the server in its metadata.
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""``python -m tetris_instance``."""
+"""Entry point of ``python -m tetris_instance``."""
 
 from tetris_instance.cli import main
 

@@ -1,4 +1,4 @@
-"""The HTTP side: the paths of the Open Inference Protocol v2, and the metrics."""
+"""HTTP application: the paths of the Open Inference Protocol v2, and the metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tetris_instance.metrics import Metrics
 from tetris_instance.state import Loaded, State
 from tetris_instance.tensors import Tensors
 
-#: Nobody sees it but the metrics.
+#: Status of requests with a closed connection, for the metrics only.
 CLIENT_GONE = 499
 
 
@@ -28,11 +28,11 @@ class App:
     """Answers requests for one model.
 
     Args:
-        name: The model's name.
+        name: Name of the model.
         version: Its only version.
-        state: Whether it is there.
-        metrics: Where requests are counted.
-        body_bytes: Bytes that a body may have.
+        state: State of the server.
+        metrics: Metrics that count requests.
+        body_bytes: Maximum size of a body, in bytes.
     """
 
     def __init__(self, name: str, version: str, state: State, metrics: Metrics, body_bytes: int) -> None:
@@ -43,7 +43,7 @@ class App:
         self._bodies = Bodies(body_bytes)
 
     def asgi(self) -> Starlette:
-        """Return the application."""
+        """Return the ASGI application."""
         model, version = "/v2/models/{name}", "/versions/{version}"
         routes = [
             Route("/v2", self._server),
@@ -109,7 +109,7 @@ class App:
             self._metrics.in_flight.dec()
             self._metrics.requests.labels(str(code)).inc()
             if code == 200:
-                # Refusals are quick, and say nothing of the model.
+                # Refusals are quick, and would distort the latency of the model.
                 self._metrics.latency.observe(time.perf_counter() - begin)
 
     async def _answer(self, http: Request) -> Response:
@@ -136,10 +136,10 @@ class App:
 
 
 async def _unless_gone(http: Request, result: Awaitable[Tensors]) -> Tensors:
-    """Return the result, or give it up when the client goes away.
+    """Return the result, or stop waiting when the client disconnects.
 
     Raises:
-        ClientGone: It went away.
+        ClientGone: The client disconnected.
     """
     wanted = asyncio.ensure_future(result)
     gone = asyncio.ensure_future(_disconnect(http.receive))
@@ -153,12 +153,12 @@ async def _unless_gone(http: Request, result: Awaitable[Tensors]) -> Tensors:
             task.cancel()
         await asyncio.wait({wanted, gone})
         if not wanted.cancelled():
-            # Nobody may want it any more; then asyncio is not to complain.
+            # Retrieve the exception, or asyncio would log it as never retrieved.
             wanted.exception()
 
 
 async def _disconnect(receive: Callable[[], Awaitable[object]]) -> None:
-    """Return when the connection is closed: the body has been read, so nothing else can come."""
+    """Return once the connection is closed; no other message can follow the body."""
     while True:
         message = await receive()
         if isinstance(message, dict) and message.get("type") == "http.disconnect":
@@ -187,5 +187,5 @@ async def _http_error(http: Request, error: Exception) -> Response:
 
 
 async def _our_error(_: Request, error: Exception) -> Response:
-    # The server logs it.
+    # The server logs the exception itself.
     return JSONResponse({"error": f"internal error: {type(error).__name__}"}, 500)

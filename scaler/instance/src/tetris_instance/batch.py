@@ -1,4 +1,4 @@
-"""Putting requests together into one run of the model, and taking the results apart."""
+"""Join requests to one run of the model, and split its results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from tetris_instance.tensors import Array, Signature, Tensors
 
-#: What a request came to.
+#: Outcome of a request.
 Outcome = Tensors | Exception
 
 
@@ -19,21 +19,23 @@ class Item:
 
     inputs: Tensors
     rows: int
-    #: Items with equal keys can be in one batch.
+    #: Items with equal keys can share a batch.
     key: Hashable
-    #: When it came, in seconds of the queue's clock.
+    #: Time of arrival, in seconds of the queue's clock.
     arrived: float
-    #: Called once, in any thread.
+    #: Called once, from any thread.
     deliver: Callable[[Outcome], None]
 
 
 def rows_of(inputs: Tensors, signature: Signature) -> int:
-    """Return how many rows inputs have; 1 where the model has none."""
+    """Return the number of rows of the inputs; 1 if the model has no rows."""
     return next(iter(inputs.values())).shape[0] if signature.batches else 1
 
 
 def key_of(inputs: Tensors, signature: Signature) -> Hashable:
-    """Return what has to be equal for inputs to be concatenated along axis 0, padded where that is possible."""
+    """Return a key that is equal for inputs that can be concatenated along axis 0, with padding if
+    the model supports it.
+    """
     return tuple(
         (name, array.shape[2:] if name in signature.padding else array.shape[1:])
         for name, array in sorted(inputs.items())
@@ -49,7 +51,7 @@ def chunks(inputs: Tensors, signature: Signature, limit: int) -> list[Tensors]:
 
 
 def join(items: Sequence[Item], signature: Signature) -> Tensors:
-    """Return the inputs of one run."""
+    """Join the inputs of items to those of one run."""
     if len(items) == 1:
         return items[0].inputs
     joined = {}
@@ -66,7 +68,7 @@ def split(outputs: Tensors, items: Sequence[Item], signature: Signature) -> list
     """Return each item's part of the outputs of one run.
 
     Raises:
-        ValueError: The model did not give one row per row.
+        ValueError: The outputs do not have one row per input row.
     """
     if signature.batches:
         _check_rows(outputs, sum(item.rows for item in items))

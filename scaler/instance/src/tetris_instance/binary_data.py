@@ -1,4 +1,6 @@
-"""The binary tensor extension: elements little-endian in row-major order, BYTES with a length of 4 bytes each."""
+"""Binary tensor extension: little-endian elements in row-major order; BYTES elements have a length
+prefix of 4 bytes.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,16 @@ import numpy as np
 from tetris_instance.errors import RequestError, shown
 from tetris_instance.tensors import DATATYPES, Array, datatype_of
 
-#: The header that says how long the JSON at the beginning of a body is.
+#: Header with the length of the JSON at the beginning of a body.
 HEADER = "Inference-Header-Content-Length"
 _LENGTH = struct.Struct("<I")
 
 
 def array_from(data: memoryview, datatype: str, shape: tuple[int, ...], field: str) -> Array:
-    """Return the array that bytes are.
+    """Return the array encoded by `data`.
 
     Raises:
-        RequestError: They are no such array.
+        RequestError: The data does not fit datatype and shape.
     """
     count = math.prod(shape)
     if datatype == "BYTES":
@@ -30,19 +32,19 @@ def array_from(data: memoryview, datatype: str, shape: tuple[int, ...], field: s
         raise RequestError(f"{field} has {len(data)} bytes; {datatype} of the shape {list(shape)} needs {expected}")
     if datatype == "BOOL" and not set(data.tobytes()) <= {0, 1}:
         raise RequestError(f"{field}: BOOL expects bytes of 0 and 1")
-    # A copy, which is aligned, may be written to, and lets go of the body.
+    # The copy is aligned and writable, and does not keep the body in memory.
     return np.frombuffer(data, dtype=dtype).reshape(shape).copy()
 
 
 def bytes_of(array: Array) -> bytes:
-    """Return the bytes of an array."""
+    """Encode an array."""
     if datatype_of(array) == "BYTES":
         return b"".join(_LENGTH.pack(len(value)) + value for value in array.ravel())
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def _strings(data: memoryview, count: int, field: str) -> Array:
-    # Each needs 4 bytes at least, so this bounds the array by the body.
+    # Each element takes at least 4 bytes, so the body bounds the array.
     if count * _LENGTH.size > len(data):
         raise RequestError(f"{field} has {len(data)} bytes; {shown(count)} elements of BYTES need 4 each, or more")
     array = np.empty(count, dtype=np.object_)

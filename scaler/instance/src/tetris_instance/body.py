@@ -1,4 +1,4 @@
-"""Reading bodies, with limits on what they may cost."""
+"""Reader of request bodies, with limits on size, number and time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from starlette.requests import ClientDisconnect, Request
 from tetris_instance.errors import RequestError
 from tetris_instance.queue import RETRY_AFTER_S
 
-#: A client that takes longer to send its request is not waited for.
+#: Timeout for a client to send its request.
 _READ_S = 30.0
-#: Bodies of full size that may be in memory at once.
+#: Number of bodies of maximum size that may be in memory at once.
 _FULL_BODIES = 8
 
 
@@ -20,10 +20,10 @@ class ClientGone(Exception):
 
 
 class Bodies:
-    """Reads bodies; together they never hold more than a multiple of the limit of one.
+    """Reads bodies, with a limit on all bodies in memory together.
 
     Args:
-        limit: Bytes of one body.
+        limit: Maximum size of one body, in bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -34,8 +34,8 @@ class Bodies:
         """Return the body.
 
         Raises:
-            RequestError: It is too large, encoded, or takes too long; or there are too many.
-            ClientGone: The client went away.
+            RequestError: It is too large, encoded, or too slow; or too many are in memory.
+            ClientGone: The client disconnected.
         """
         encoding = request.headers.get("content-encoding", "identity")
         if encoding != "identity":
@@ -53,11 +53,11 @@ class Bodies:
                         raise RequestError("too many large requests at once", 503, RETRY_AFTER_S)
                     chunks.append(chunk)
         except TimeoutError:
-            raise RequestError(f"the body did not come within {_READ_S:.0f} s", 408) from None
+            raise RequestError(f"the body did not arrive within {_READ_S:.0f} s", 408) from None
         except ClientDisconnect:
             raise ClientGone from None
         finally:
-            # What is made of it is bounded by the queue.
+            # The queue bounds the tensors made from the body.
             self._room += taken
         return b"".join(chunks)
 

@@ -12,7 +12,7 @@ from tetris_instance.errors import ConfigurationError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve one model; returns the status of the process."""
+    """Serve one model, and return the exit status."""
     try:
         chosen = options.parse(sys.argv[1:] if arguments is None else arguments, os.environ)
         logging.basicConfig(

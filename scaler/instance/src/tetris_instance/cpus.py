@@ -1,4 +1,4 @@
-"""How many CPUs this process may use, and how many threads that makes per worker."""
+"""CPUs of this process, and threads per worker."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 def available_cpus(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> float:
-    """Return the CPUs that the affinity and the quotas of the cgroups leave to this process."""
+    """Return the number of CPUs that affinity and cgroup quotas allow this process."""
     return min([float(len(os.sched_getaffinity(0))), *_quotas(cgroups, own)])
 
 
 def threads_per_worker(cpus: float, workers: int) -> int:
-    """Return how many threads one run may use, so that all workers together use no more than the CPUs."""
+    """Return the number of threads per run with which all workers use at most the CPUs."""
     return max(1, int(cpus / workers))
 
 
 def _quotas(cgroups: Path, own: Path) -> list[float]:
-    """The quotas of the cgroup of version 2 that this process is in, and of those above it, in CPUs."""
+    """Return the CPU quotas of this process's cgroup (version 2) and of its ancestors."""
     try:
         lines = own.read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""From a request's tensors to its results, in an event loop."""
+"""Inference of one request in the event loop."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from tetris_instance.queue import BatchQueue
 from tetris_instance.request import TEXT
 from tetris_instance.tensors import Tensors
 
-#: Of one text. Models take some hundred tokens, and making tokens of what is cut off takes time.
+#: Maximum size of one text, in bytes. Models take some hundred tokens, and tokenizing truncated
+#: text takes time.
 _TEXT_BYTES = 64 << 10
 
 
 async def infer(engine: Engine, queue: BatchQueue, inputs: Tensors) -> Tensors:
     """Return the outputs for the inputs of one request.
 
-    A request of more rows than a batch is split. One that is cancelled leaves the queue, unless a worker has it.
+    Splits a request of more rows than a batch. A cancelled request leaves the queue, unless a
+    worker has it.
 
     Raises:
         RequestError: The model cannot take the inputs, the queue is full, or the run failed.
     """
     queue.check_rows(batch.rows_of(inputs, engine.signature))
     if TEXT.name in inputs and engine.text is not None:
-        # Off the loop: tokenizers compute without Python's lock.
+        # Outside of the event loop: tokenizers compute without the GIL.
         inputs = await asyncio.to_thread(engine.text.encode, _texts(inputs))
     engine.check(inputs)
     items, futures = _items(engine, queue, inputs)
@@ -37,7 +39,7 @@ async def infer(engine: Engine, queue: BatchQueue, inputs: Tensors) -> Tensors:
     try:
         parts = await asyncio.gather(*futures)
     except BaseException:
-        # Cancelled, or one of several parts failed: nobody wants the others.
+        # Cancelled, or one of several parts failed: drop the other parts.
         queue.discard(items)
         raise
     if len(parts) == 1:
@@ -54,7 +56,7 @@ def _items(engine: Engine, queue: BatchQueue, inputs: Tensors) -> tuple[list[Ite
         future: asyncio.Future[Tensors] = loop.create_future()
 
         def deliver(outcome: Outcome, future: asyncio.Future[Tensors] = future) -> None:
-            # A loop that is closed has nobody left to tell.
+            # After the loop is closed, no client waits.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_settle, future, outcome)
 

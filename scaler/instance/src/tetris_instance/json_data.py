@@ -1,4 +1,6 @@
-"""``$tensor_data`` of the protocol: flat or nested arrays of JSON, and arrays of numpy."""
+"""``$tensor_data`` of the protocol: conversion between JSON arrays, flat or nested, and numpy
+arrays.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +15,23 @@ from tetris_instance.tensors import DATATYPES, Array, datatype_of
 
 
 def array_from(data: object, datatype: str, shape: tuple[int, ...], field: str) -> Array:
-    """Return the array that `data` is.
+    """Convert JSON data to an array.
 
     Args:
-        data: What JSON says: the elements in row-major order, or nested as the shape is.
+        data: Parsed JSON: the elements in row-major order, or nested like the shape.
         datatype: One of :data:`DATATYPES`.
         shape: The shape, of any size.
-        field: What errors call it.
+        field: Name of the field in errors.
 
     Raises:
-        RequestError: It is no such array.
+        RequestError: The data does not fit datatype and shape.
     """
     values = _flat(data, shape, field)
     _check_types(values, datatype, field)
     if datatype == "BYTES":
         return _bytes(values, field).reshape(shape)
     try:
-        # What does not fit becomes infinite, which is refused below.
+        # Values out of range become infinite, and are refused below.
         with np.errstate(over="ignore"):
             array = np.array(values, dtype=DATATYPES[datatype])
     except OverflowError:
@@ -40,10 +42,10 @@ def array_from(data: object, datatype: str, shape: tuple[int, ...], field: str) 
 
 
 def values_of(array: Array, name: str) -> list[Any]:
-    """Return the elements in row-major order, as JSON has them.
+    """Return the elements in row-major order, as JSON values.
 
     Raises:
-        RequestError: JSON has no form of a value.
+        RequestError: JSON cannot represent a value.
     """
     datatype = datatype_of(array)
     flat = array.ravel()
@@ -60,12 +62,12 @@ def values_of(array: Array, name: str) -> list[Any]:
 
 def _not_in_json(name: str, what: str) -> RequestError:
     return RequestError(
-        f"output `{name}` has {what}, which JSON has no form of: ask for it with the parameter binary_data", 500
+        f"output `{name}` has {what}, which JSON cannot represent; request it with the parameter binary_data", 500
     )
 
 
 def _flat(data: object, shape: tuple[int, ...], field: str) -> list[Any]:
-    """The elements, in row-major order."""
+    """Return the elements in row-major order."""
     if not isinstance(data, list):
         raise RequestError(f"{field} is {shown(data)}; expected an array")
     if not (data and isinstance(data[0], list)):
@@ -84,7 +86,7 @@ def _flat(data: object, shape: tuple[int, ...], field: str) -> list[Any]:
     return level
 
 
-#: What JSON's values are in Python. A bool is an int there, and here it is not.
+#: Python types of JSON values by datatype. In Python a bool is an int; here it is not.
 _EXPECTED: dict[str, tuple[frozenset[type], str]] = {
     "BOOL": (frozenset({bool}), "true or false"),
     "BYTES": (frozenset({str}), "strings"),
@@ -106,5 +108,5 @@ def _bytes(values: list[str], field: str) -> Array:
         for index, value in enumerate(values):
             array[index] = value.encode()
     except UnicodeEncodeError:
-        raise RequestError(f"{field}: value {index} is no text of Unicode") from None
+        raise RequestError(f"{field}: value {index} is not Unicode text") from None
     return array

@@ -1,4 +1,4 @@
-"""From options to an engine."""
+"""Construction of the engine from the options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _engine_for(path: Path) -> str:
 
 
 def _onnx_file(path: Path) -> Path:
-    """The file itself, or the only one of a folder."""
+    """Return the file itself, or the only .onnx file of a folder."""
     if path.is_file():
         return path
     found = sorted(path.glob("*.onnx"))

@@ -14,45 +14,48 @@ from prometheus_client import (
     generate_latest,
 )
 
-#: From a small model on its own to a large one under load, in seconds.
+#: Histogram bounds in seconds, from a small idle model to a large one under load.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Metrics:
-    """What a server counts."""
+    """Metrics of a server."""
 
     def __init__(self) -> None:
-        # Times of creation double the output, and tell nothing that the process does not.
+        # Creation times double the output, and add nothing to the process's own metrics.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         registry = self._registry
-        #: By status code; 499 where the client had gone before the answer.
+        #: By status code; 499 if the client disconnected before the answer.
         self.requests = Counter(
-            "tetris_instance_requests", "Inference requests that ended, by status code.", ["code"], registry=registry
+            "tetris_instance_requests", "Inference requests completed, by status code.", ["code"], registry=registry
         )
         self.rows = Counter("tetris_instance_rows", "Rows computed.", registry=registry)
         self.latency = Histogram(
             "tetris_instance_request_seconds",
-            "From the head of an inference request to its answer, of those with status 200.",
+            "Time from the head of an inference request to its answer, for status 200.",
             buckets=_SECONDS,
             registry=registry,
         )
         self.queue_wait = Histogram(
-            "tetris_instance_queue_seconds", "From a row's arrival to its batch.", buckets=_SECONDS, registry=registry
+            "tetris_instance_queue_seconds",
+            "Time from a row's arrival to its batch.",
+            buckets=_SECONDS,
+            registry=registry,
         )
         self.compute = Histogram(
-            "tetris_instance_compute_seconds", "A run of the model.", buckets=_SECONDS, registry=registry
+            "tetris_instance_compute_seconds", "Time of a run of the model.", buckets=_SECONDS, registry=registry
         )
         self.batch_rows = Histogram(
-            "tetris_instance_batch_rows", "Rows of a run of the model.", buckets=_ROWS, registry=registry
+            "tetris_instance_batch_rows", "Number of rows of a run of the model.", buckets=_ROWS, registry=registry
         )
         self.in_flight = Gauge("tetris_instance_requests_in_flight", "Requests not answered yet.", registry=registry)
-        self._ready = Gauge("tetris_instance_ready", "1 when the model is loaded and warm.", registry=registry)
-        self._queue_rows = Gauge("tetris_instance_queue_rows", "Rows that wait.", registry=registry)
+        self._ready = Gauge("tetris_instance_ready", "1 if the model is loaded and warm, else 0.", registry=registry)
+        self._queue_rows = Gauge("tetris_instance_queue_rows", "Number of rows in the queue.", registry=registry)
         self._model_bytes = Gauge(
             "tetris_instance_model_bytes",
-            "The model's tensors: in the store, or in memory of this process.",
+            "Size of the model's tensors in the store (shared) and in memory of this process (private).",
             ["memory"],
             registry=registry,
         )
@@ -60,23 +63,23 @@ class Metrics:
         ProcessCollector(registry=registry)
 
     def watch_ready(self, ready: Callable[[], bool]) -> None:
-        """Ask whether requests are answered whenever metrics are asked for."""
+        """Read readiness from `ready` at each scrape."""
         self._ready.set_function(lambda: float(ready()))
 
     def watch_queue(self, rows: Callable[[], float]) -> None:
-        """Ask for the length of the queue whenever metrics are asked for."""
+        """Read the length of the queue from `rows` at each scrape."""
         self._queue_rows.set_function(rows)
 
     def set_model_bytes(self, shared: int, private: int) -> None:
-        """Say where the tensors are."""
+        """Set the sizes of the tensors."""
         self._model_bytes.labels("shared").set(shared)
         self._model_bytes.labels("private").set(private)
 
     def set_settings(self, **settings: float) -> None:
-        """Say what b, p and others are."""
+        """Set b, p and other settings."""
         for name, value in settings.items():
             self._settings.labels(name).set(value)
 
     def text(self) -> bytes:
-        """Return all in the text format of Prometheus."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""Options of the command, from its arguments and from the environment."""
+"""Options of the command, from arguments and environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True)
 class Options:
-    """What is to be served, and how. The README has a table of them."""
+    """Options of the server. The README has a table of them."""
 
     model_path: Path
     model_name: str
@@ -34,7 +34,7 @@ class Options:
     batch: int
     concurrency: int
     cpus: float
-    #: Seconds; `None` for the time of a full batch, see :mod:`tetris_instance.server`.
+    #: In seconds; `None` for the time of a full batch, see :mod:`tetris_instance.server`.
     batch_wait_s: float | None
     queue_rows: int
     host: str
@@ -45,11 +45,11 @@ class Options:
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
-    """Read the options.
+    """Parse the options.
 
     Raises:
-        ConfigurationError: One of them is invalid; the message names it.
-        SystemExit: Arguments that argparse itself refuses.
+        ConfigurationError: An option is invalid; the message names it.
+        SystemExit: argparse refuses the arguments.
     """
     given = _parser().parse_args(arguments)
     name = given.model_name if given.model_name is not None else _name_of(given.model_path)
@@ -81,7 +81,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
 
 
 class _Chooser:
-    """Takes an option from the arguments, else from the environment, else the default; and checks it."""
+    """Takes an option from the arguments, the environment or the default, and checks it."""
 
     def __init__(self, given: argparse.Namespace, environment: Mapping[str, str]) -> None:
         self._given = given
@@ -117,7 +117,7 @@ class _Chooser:
             value = kind(text)
         except ValueError:
             value = None
-        # Not a number is within no bounds.
+        # The comparison also refuses NaN.
         if value is None or not least <= value <= most:
             raise ConfigurationError(f"{source} is {shown(text)}; expected {named} of {least} to {most}")
         return value
@@ -140,27 +140,27 @@ def _parser() -> argparse.ArgumentParser:
         prog="tetris-instance", description="Serve one model over the Open Inference Protocol v2 (HTTP)."
     )
     add = parser.add_argument
-    add("--model-path", type=Path, required=True, help="a folder with config.json and safetensors, or an .onnx file")
-    add("--model-name", help="the name in the protocol (default: that of the folder or file)")
-    add("--model-version", default="1", help="the version in the protocol (default: 1)")
-    add("--engine", choices=ENGINES, default="auto", help="default: by the model's files")
-    add("--task", choices=TASKS, default="embedding", help="what a model folder answers (default: embedding)")
-    add("--onnx-weights", choices=get_args(Weights), default="prepacked", help="what sessions of ONNX Runtime share")
+    add("--model-path", type=Path, required=True, help="folder with config.json and safetensors, or an .onnx file")
+    add("--model-name", help="name in the protocol (default: name of the folder or file)")
+    add("--model-version", default="1", help="version in the protocol (default: 1)")
+    add("--engine", choices=ENGINES, default="auto", help="engine (default: by the model's files)")
+    add("--task", choices=TASKS, default="embedding", help="task of a model folder (default: embedding)")
+    add("--onnx-weights", choices=get_args(Weights), default="prepacked", help="sharing mode of ONNX Runtime sessions")
     add(
         "--dimension", metavar="NAME=SIZE", type=_dimension, action="append", default=[],
-        help="a variable size of an ONNX graph during the warm-up; may be given several times (default: 16)",
+        help="variable size of an ONNX graph in the warm-up; repeatable (default: 16)",
     )  # fmt: skip
-    add("--batch", metavar="B", help="rows of a run at most (TETRIS_BATCH; default: 1)")
-    add("--concurrency", metavar="P", help="runs at a time (TETRIS_CONCURRENCY; default: 1)")
-    add("--cpus", metavar="C", help="CPUs (TETRIS_CPU_MILLIS / 1000; default: affinity and cgroup)")
+    add("--batch", metavar="B", help="maximum number of rows of a run (TETRIS_BATCH; default: 1)")
+    add("--concurrency", metavar="P", help="number of concurrent runs (TETRIS_CONCURRENCY; default: 1)")
+    add("--cpus", metavar="C", help="number of CPUs (TETRIS_CPU_MILLIS / 1000; default: affinity and cgroup)")
     add(
         "--batch-wait-millis", metavar="MS",
-        help="how long a row waits for others (TETRIS_BATCH_WAIT_MILLIS; default: the time of a full batch, or 10)",
+        help="longest wait of a row for others (TETRIS_BATCH_WAIT_MILLIS; default: time of a full batch, at most 10)",
     )  # fmt: skip
-    add("--queue", metavar="ROWS", help="rows that may wait (default: 8 B P, at least 64)")
-    add("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1)")
-    add("--port", help="the port; 0 for any (TETRIS_PORT; default: 8000)")
-    add("--max-body-mib", metavar="MIB", help="size of a request (default: 8)")
-    add("--stop-seconds", metavar="S", help="how long to finish requests after SIGTERM (default: 20)")
-    add("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    add("--queue", metavar="ROWS", help="maximum number of queued rows (default: 8 B P, at least 64)")
+    add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    add("--port", help="port; 0 for any (TETRIS_PORT; default: 8000)")
+    add("--max-body-mib", metavar="MIB", help="maximum size of a request (default: 8)")
+    add("--stop-seconds", metavar="S", help="time to finish requests after SIGTERM (default: 20)")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="log level")
     return parser

@@ -1,4 +1,4 @@
-"""The bounded queue in which requests wait for a worker, and for others to share a run with."""
+"""Bounded queue of requests that wait for a worker, and for others to share a run with."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from collections.abc import Callable, Hashable, Sequence
 from tetris_instance.batch import Item
 from tetris_instance.errors import RequestError
 
-#: When a client that was refused may try again, in seconds: HTTP has no less.
+#: Time after which a refused client may retry, in seconds: the smallest that HTTP can express.
 RETRY_AFTER_S = 1
 
 
 class BatchQueue:
-    """Items wait in groups of equal keys, first come, first served within a group.
+    """Items in groups of equal keys, first come, first served within a group.
 
-    A batch starts when it is full, that is when it has `batch_rows` or the next item does not fit, or when its oldest
-    item has waited for `wait_s`. Of several that could start, that with the oldest item does.
+    A batch starts when it is full: it has `batch_rows`, or the next item does not fit. It also
+    starts when its oldest item has waited for `wait_s`. Among several ready batches, the one with
+    the oldest item starts.
 
     Args:
-        limit_rows: Rows that may wait.
-        batch_rows: Rows of a full batch. No item has more.
-        wait_s: Seconds that an item waits for others at most; a worker that is busy may take longer.
-        clock: Seconds that never go back.
+        limit_rows: Maximum number of queued rows.
+        batch_rows: Number of rows of a full batch. No item has more.
+        wait_s: Longest wait of an item for others, in seconds; a busy worker may take longer.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(
@@ -41,12 +42,12 @@ class BatchQueue:
 
     @property
     def rows(self) -> int:
-        """Rows that wait now."""
+        """Number of queued rows."""
         return self._rows
 
     @property
     def wait_s(self) -> float:
-        """Seconds that an item waits for others at most."""
+        """Longest wait of an item for others, in seconds."""
         return self._wait_s
 
     @wait_s.setter
@@ -56,10 +57,10 @@ class BatchQueue:
             self._changed.notify_all()
 
     def offer(self, items: Sequence[Item]) -> None:
-        """Let items wait: all of them, or none.
+        """Queue items: all of them, or none.
 
         Raises:
-            RequestError: There is no room, or never will be, or the queue is closed.
+            RequestError: The queue has no room, is too small for them, or is closed.
         """
         rows = sum(item.rows for item in items)
         self.check_rows(rows)
@@ -68,7 +69,7 @@ class BatchQueue:
                 raise stopping()
             if self._rows + rows > self.limit_rows:
                 raise RequestError(
-                    f"the queue is full: {self._rows} rows wait, and {self.limit_rows} may", 503, RETRY_AFTER_S
+                    f"the queue is full: {self._rows} rows wait, expected at most {self.limit_rows}", 503, RETRY_AFTER_S
                 )
             for item in items:
                 self._groups.setdefault(item.key, deque()).append(item)
@@ -76,16 +77,16 @@ class BatchQueue:
             self._changed.notify_all()
 
     def check_rows(self, rows: int) -> None:
-        """Look at the rows of a request.
+        """Check the number of rows of a request.
 
         Raises:
-            RequestError: There will never be room for so many.
+            RequestError: The queue is too small for it.
         """
         if rows > self.limit_rows:
             raise RequestError(f"the request has {rows} rows; this instance takes at most {self.limit_rows}", 413)
 
     def take(self) -> list[Item] | None:
-        """Wait for a batch; `None` when the queue is closed and empty."""
+        """Wait for a batch; return `None` once the queue is closed and empty."""
         with self._changed:
             while True:
                 now = self.clock()
@@ -97,7 +98,7 @@ class BatchQueue:
                 self._changed.wait(None if next_at is None else max(0.0, next_at - now))
 
     def discard(self, items: Sequence[Item]) -> None:
-        """Forget items that nobody waits for any more, unless a worker has them."""
+        """Remove items without a waiting client, unless a worker has them."""
         with self._changed:
             for item in items:
                 group = self._groups.get(item.key)
@@ -107,13 +108,13 @@ class BatchQueue:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Take nothing more, and let nothing that is there wait for others."""
+        """Refuse new items, and run queued ones without waiting for others."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def abandon(self) -> list[Item]:
-        """Close, and return all that waits, which no worker will get."""
+        """Close the queue, and return all its items, which no worker will get."""
         with self._changed:
             self._closed = True
             left = [item for group in self._groups.values() for item in group]
@@ -123,7 +124,7 @@ class BatchQueue:
             return left
 
     def _ready(self, now: float) -> tuple[list[Item], float | None]:
-        """Take the batch that is to start now; or say when the next one is."""
+        """Take the batch that starts now, or return the time of the next one."""
         for key, group in sorted(self._groups.items(), key=lambda pair: pair[1][0].arrived):
             count, full = self._fitting(group)
             if full or self._closed or now >= group[0].arrived + self._wait_s:
@@ -134,7 +135,7 @@ class BatchQueue:
         return [], None if oldest is None else oldest + self._wait_s
 
     def _fitting(self, group: deque[Item]) -> tuple[int, bool]:
-        """How many items from the front make a batch, and whether it is full."""
+        """Return the number of items at the front that make a batch, and true if it is full."""
         rows = 0
         for count, item in enumerate(group):
             if rows + item.rows > self.batch_rows:
@@ -149,5 +150,5 @@ class BatchQueue:
 
 
 def stopping() -> RequestError:
-    """The answer to a request that comes, or still waits, when the instance stops."""
+    """Return the answer to a request that arrives or still waits while the instance stops."""
     return RequestError("the instance is stopping", 503, RETRY_AFTER_S)

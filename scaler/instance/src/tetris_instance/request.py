@@ -1,4 +1,4 @@
-"""``$inference_request`` of the protocol, from the bytes of a body to checked tensors."""
+"""``$inference_request`` of the protocol: parser from the bytes of a body to checked tensors."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from tetris_instance import binary_data, json_data
 from tetris_instance.errors import RequestError, shown
 from tetris_instance.tensors import DATATYPES, Array, Signature, Tensors, TensorSpec
 
-#: An alternative to the tokens that a model takes: texts, one per row.
+#: Alternative input to the tokens of a model: texts, one per row.
 TEXT = TensorSpec("text", "BYTES", (-1,))
-#: More axes than models have; numpy takes 64.
+#: Maximum number of axes; numpy takes 64.
 _MAX_AXES = 16
 _MAX_SIZE = 2**63 - 1
-#: Elements that a shape may have if its empty axes had one: numpy cannot count more than 2^63 bytes.
+#: Maximum number of elements of a shape, counting empty axes as 1: numpy cannot count more than
+#: 2^63 bytes.
 _MAX_ELEMENTS = 2**40
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """An output that is asked for."""
+    """A requested output."""
 
     name: str
     binary: bool
@@ -30,7 +31,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class InferenceRequest:
-    """What is to be inferred."""
+    """A parsed inference request."""
 
     id: str | None
     inputs: Tensors
@@ -38,16 +39,16 @@ class InferenceRequest:
 
 
 def parse(body: bytes, header_bytes: int | None, signature: Signature, *, takes_text: bool) -> InferenceRequest:
-    """Read a request.
+    """Parse a request.
 
     Args:
-        body: JSON, or JSON with binary data after it.
-        header_bytes: The length of the JSON where binary data follows it.
-        signature: What the model takes and gives.
-        takes_text: Whether :data:`TEXT` will do instead.
+        body: JSON, or JSON followed by binary data.
+        header_bytes: Length of the JSON if binary data follows it.
+        signature: Inputs and outputs of the model.
+        takes_text: True if :data:`TEXT` is accepted instead.
 
     Raises:
-        RequestError: It is not one that this model can answer; the message names the field.
+        RequestError: The model cannot answer the request; the message names the field.
     """
     if header_bytes is not None and header_bytes > len(body):
         raise RequestError(f"{binary_data.HEADER} is {header_bytes}; the body has {len(body)} bytes")
@@ -61,7 +62,7 @@ def parse(body: bytes, header_bytes: int | None, signature: Signature, *, takes_
     for index, one in enumerate(_array(document.get("inputs"), "inputs")):
         name, array = _input(_object(one, f"inputs[{index}]"), f"inputs[{index}]", signature, blobs, takes_text)
         if name in inputs:
-            raise RequestError(f"inputs[{index}].name is `{name}`, which is there already")
+            raise RequestError(f"inputs[{index}].name is `{name}`, which is given twice")
         inputs[name] = array
     blobs.finish()
     _check_complete(inputs, signature, takes_text)
@@ -70,7 +71,7 @@ def parse(body: bytes, header_bytes: int | None, signature: Signature, *, takes_
 
 
 class _Blobs:
-    """Binary data, taken from the front."""
+    """Binary data, consumed from the front."""
 
     def __init__(self, data: memoryview | None) -> None:
         self._data = data
@@ -100,7 +101,7 @@ def _json(text: bytes) -> object:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _input(
@@ -178,7 +179,7 @@ def _outputs(value: object, signature: Signature, binary: bool) -> tuple[Wanted,
         if name not in known:
             raise RequestError(f"{field}.name is {shown(name)}; expected one of {_names(signature.outputs)}")
         if name in wanted:
-            raise RequestError(f"{field}.name is `{name}`, which is there already")
+            raise RequestError(f"{field}.name is `{name}`, which is given twice")
         parameters = _object(one.get("parameters", {}), f"{field}.parameters")
         wanted[name] = Wanted(name, _bool(parameters, "binary_data", f"{field}.parameters", binary))
     return tuple(wanted.values())

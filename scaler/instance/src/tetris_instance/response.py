@@ -1,4 +1,4 @@
-"""``$inference_response`` of the protocol, as bytes."""
+"""``$inference_response`` of the protocol, encoded as bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def encode(name: str, version: str, request: InferenceRequest, outputs: Tensors)
     """Return the body of the answer, and its headers.
 
     Raises:
-        RequestError: JSON has no form of a value that is to be in JSON.
+        RequestError: JSON cannot represent a value of a JSON output.
     """
     blobs = []
     described: list[dict[str, Any]] = []

@@ -1,10 +1,10 @@
-"""The life of a server: listen, load, warm up, be ready, stop.
+"""Life of a server: listen, load, warm up, be ready, stop.
 
 Flow:
-    1. Listen, and say where on standard output. From here on it is live, and not ready.
-    2. In a thread: load the model, start the workers, which warm up, each for itself. Then it is ready.
-    3. SIGTERM or SIGINT: not ready, no new connections; what waits is run at once. When all is answered, or the
-       deadline is there, it ends.
+    1. Listen, and print the address on standard output. Now the server is live, but not ready.
+    2. In a thread: load the model and start the workers, each of which warms up. Then it is ready.
+    3. SIGTERM or SIGINT: it is not ready and takes no new connections; queued items run at once.
+       It ends when all are answered, or at the deadline.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from tetris_instance.state import Loaded, State
 from tetris_instance.workers import Workers
 
 _log = logging.getLogger("tetris_instance")
-#: Seconds that a row waits for others at most, where nobody has said how many.
+#: Default limit of a row's wait for others, in seconds.
 _WAIT_MAX_S = 0.010
 _BACKLOG = 1024
-#: Longer than clients and proxies usually keep a connection that is idle: they are to close it.
+#: Longer than the usual keep-alive of clients and proxies, so that they close idle connections.
 _KEEP_ALIVE_S = 75
 
 
@@ -69,14 +69,14 @@ class Server:
         self._http = _Http(config, self._on_stop)
 
     def run(self) -> int:
-        """Serve until a signal; returns the status of the process.
+        """Serve until a signal, and return the exit status.
 
         Raises:
-            ConfigurationError: The address cannot be listened at.
+            ConfigurationError: The server cannot listen on the address.
         """
         listener = _listen(self._options.host, self._options.port)
         if threading.current_thread() is threading.main_thread():
-            # Whoever reads where it listens may send a signal at once.
+            # A reader of the address may send a signal at once.
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._http.handle_exit)
         host, port = listener.getsockname()[:2]
@@ -88,11 +88,11 @@ class Server:
         return self._finish()
 
     def port(self) -> int:
-        """Wait until :meth:`run`, in another thread, listens; return the port. To be called once."""
+        """Wait until :meth:`run` listens in another thread, and return the port. Call it once."""
         return self._bound.get()
 
     def stop(self) -> None:
-        """Do what a signal does, from another thread."""
+        """Stop as on a signal, from another thread."""
         self._http.handle_exit(signal.SIGTERM, None)
 
     def _load(self) -> None:
@@ -115,7 +115,7 @@ class Server:
         except Exception as error:
             hint = "; variable sizes are set by --dimension NAME=SIZE" if engine.platform.startswith("onnx") else ""
             raise ConfigurationError(f"the warm-up failed: {type(error).__name__}: {error}{hint}") from error
-        # The planner takes b > 1 only where l <= SLO / 2; so with a wait of l at most, wait + l <= SLO.
+        # The planner takes b > 1 only if l <= SLO / 2; with a wait of at most l, wait + l <= SLO.
         wait_s = options.batch_wait_s if options.batch_wait_s is not None else min(_WAIT_MAX_S, full_batch_s)
         queue.wait_s = wait_s
         memory = engine.memory()
@@ -135,13 +135,15 @@ class Server:
         )
 
     def _on_stop(self) -> None:
-        """In the main thread, within a signal handler: nothing here waits for a lock that it may hold."""
+        """Stop from a signal handler in the main thread, without waiting for a lock that it may
+        hold.
+        """
         self._state.stop()
         if self._queue is not None:
             threading.Thread(target=self._queue.close, name="close").start()
 
     def _finish(self) -> int:
-        """After the last answer, or the deadline."""
+        """Finish after the last answer, or at the deadline."""
         if self._queue is not None:
             for item in self._queue.abandon():
                 item.deliver(stopping())
@@ -151,14 +153,14 @@ class Server:
                 _log.error("the model cannot be served", exc_info=self._failure)
         status = 0 if self._failure is None else 1
         if self._workers is None or not self._workers.join(1.0):
-            # A library is loading or computing, and cannot be told to end.
+            # A library is loading or computing, and cannot be interrupted.
             sys.stdout.flush()
             os._exit(status)
         return status
 
 
 class _Http(uvicorn.Server):
-    """Ends with status 0 after a signal, and at once after a second one."""
+    """Exits with status 0 after a signal, and at once after a second one."""
 
     def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
         super().__init__(config)
@@ -181,5 +183,5 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
         listener.listen(_BACKLOG)
     except OSError as error:
-        raise ConfigurationError(f"cannot listen at {host}, port {port}: {error}") from error
+        raise ConfigurationError(f"cannot listen on {host}, port {port}: {error}") from error
     return listener

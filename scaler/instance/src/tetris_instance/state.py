@@ -1,4 +1,4 @@
-"""What a server is doing: loading, ready, or stopping."""
+"""State of a server: loading, ready, or stopping."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tetris_instance.queue import RETRY_AFTER_S, BatchQueue, stopping
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model that answers."""
+    """A loaded model with its queue."""
 
     engine: Engine
     queue: BatchQueue
 
 
 class State:
-    """Shared by the threads of a server. Each attribute is written by one of them, at once."""
+    """State shared by the threads of a server. One thread writes each attribute, atomically."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._loaded: Loaded | None = None
@@ -28,22 +28,24 @@ class State:
 
     @property
     def ready(self) -> bool:
-        """Whether requests are answered."""
+        """True if the server answers requests."""
         return self._loaded is not None and not self._stopping
 
     def set_loaded(self, loaded: Loaded) -> None:
-        """The model is loaded and warm."""
+        """Set the loaded and warm model."""
         self._loaded = loaded
 
     def stop(self) -> None:
-        """Be ready no more. What came before is still answered. Takes no lock, so that signal handlers may call it."""
+        """End readiness. Earlier requests are still answered. Takes no lock, so that signal
+        handlers may call it.
+        """
         self._stopping = True
 
     def require_loaded(self) -> Loaded:
         """Return the model.
 
         Raises:
-            RequestError: It is not there yet.
+            RequestError: It is not loaded yet.
         """
         if self._loaded is None:
             if self._stopping:

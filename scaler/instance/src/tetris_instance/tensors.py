@@ -1,4 +1,4 @@
-"""Tensors of the protocol: datatypes, their values in JSON, and what a model takes and gives."""
+"""Tensors of the protocol: datatypes, and signatures of models."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from tetris_instance.errors import RequestError
 
 Array = NDArray[Any]
-#: By name. Elements of BYTES are `bytes` objects.
+#: Arrays by name. Elements of BYTES are `bytes` objects.
 Tensors = dict[str, Array]
 
-#: Element types of the protocol. BF16 is not one, and numpy has none.
+#: Element types of the protocol. BF16 is missing, as numpy has no such type.
 DATATYPES = MappingProxyType(
     {
         "BOOL": np.dtype(np.bool_),
@@ -35,7 +35,7 @@ DATATYPES = MappingProxyType(
 )
 _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 
-#: A size that may differ from request to request.
+#: Marks a size that may differ between requests.
 VARIABLE = -1
 
 
@@ -45,29 +45,30 @@ class TensorSpec:
 
     name: str
     datatype: str
-    #: Sizes of the axes, :data:`VARIABLE` where any will do.
+    #: Sizes of the axes; :data:`VARIABLE` for any size.
     shape: tuple[int, ...]
 
     def document(self) -> dict[str, Any]:
-        """``$metadata_tensor`` of the protocol."""
+        """Return ``$metadata_tensor`` of the protocol."""
         return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a model takes and gives, and how requests can be put together."""
+    """Inputs and outputs of a model, and its rules for batching requests."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    #: Whether axis 0 of every tensor is that of rows which do not depend on each other.
+    #: True if axis 0 of every tensor enumerates independent rows.
     batches: bool
-    #: Inputs that may be padded along axis 1, and with what. They have one length there within a request.
+    #: Inputs that may be padded along axis 1, with the padding value. Within a request they have
+    #: equal length.
     padding: dict[str, int] = field(default_factory=dict)
-    #: Outputs whose axis 1 is that of the padded inputs.
+    #: Outputs with the padded inputs' length at axis 1.
     sequence_outputs: frozenset[str] = frozenset()
 
     def input(self, name: str) -> TensorSpec | None:
-        """The input of this name."""
+        """Return the input of this name."""
         return next((spec for spec in self.inputs if spec.name == name), None)
 
 
@@ -75,7 +76,7 @@ def datatype_of(array: Array) -> str:
     """Return the protocol's name for the element type of an array.
 
     Raises:
-        RequestError: The protocol has none.
+        RequestError: The protocol has no such type.
     """
     found = _NAMES.get(array.dtype.newbyteorder("<") if array.dtype.kind in "iuf" else array.dtype)
     if found is None:

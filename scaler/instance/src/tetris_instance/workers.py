@@ -19,13 +19,14 @@ _log = logging.getLogger("tetris_instance")
 
 
 class Workers:
-    """So many runs of one model at a time. The libraries compute without Python's lock, so threads do.
+    """Fixed number of concurrent runs of one model. The libraries compute without the GIL, so
+    threads suffice.
 
     Args:
-        engine: The model, which all share.
-        queue: Where batches come from.
-        count: Threads.
-        metrics: Where runs are counted.
+        engine: The model, shared by all threads.
+        queue: Queue of batches.
+        count: Number of threads.
+        metrics: Metrics that count runs.
     """
 
     def __init__(self, engine: Engine, queue: BatchQueue, count: int, metrics: Metrics) -> None:
@@ -36,17 +37,17 @@ class Workers:
         self._warm = threading.Semaphore(0)
         self._full_batch_s: list[float] = []
         self._failure: Exception | None = None
-        # The process may end while a library is still computing.
+        # Daemon threads: the process may end while a library is still computing.
         self._threads = [threading.Thread(target=self._main, name=f"worker-{i}", daemon=True) for i in range(count)]
 
     def start(self) -> float:
-        """Start the threads; return when each has run one row and one full batch.
+        """Start the threads, and return when each has run one row and one full batch.
 
         Returns:
             The longest time of a full batch, in seconds.
 
         Raises:
-            Exception: What the engine raised.
+            Exception: Exception of the engine.
         """
         for thread in self._threads:
             thread.start()
@@ -57,7 +58,9 @@ class Workers:
         return max(self._full_batch_s)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the threads, which end when the queue is closed and empty; returns whether they have."""
+        """Wait for the threads, which end when the queue is closed and empty; return true if all
+        have ended.
+        """
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
             if thread.ident is not None:
@@ -83,7 +86,7 @@ class Workers:
         self._engine.enter_worker()
         self._engine.run(self._engine.example(1))
         example = self._engine.example(self._queue.batch_rows)
-        # The first run of a shape makes the memory for it.
+        # The first run of a shape allocates its memory.
         self._engine.run(example)
         begin = time.perf_counter()
         self._engine.run(example)
@@ -91,13 +94,15 @@ class Workers:
             self._full_batch_s.append(time.perf_counter() - begin)
 
     def _outcomes(self, items: Sequence[Item]) -> Sequence[Outcome]:
-        """One per item, in their order. Where a batch fails, each is tried on its own: one must not fail others."""
+        """Return one outcome per item, in order. Run each item of a failed batch alone, so that one
+        does not fail others.
+        """
         try:
             return self._run(items)
         except Exception as error:
             if len(items) == 1:
                 return [_failed(error)]
-            _log.warning("a batch of %d requests failed, each is run on its own: %s", len(items), error)
+            _log.warning("a batch of %d requests failed, each is run alone: %s", len(items), error)
         return [outcome for item in items for outcome in self._outcomes([item])]
 
     def _run(self, items: Sequence[Item]) -> list[Tensors]:

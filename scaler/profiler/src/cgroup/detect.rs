@@ -1,25 +1,27 @@
-//! Where cgroups can be made: from what is mounted and where this process is.
+//! Detection of the cgroup hierarchy from the mounts and this process's own cgroup.
 
 use std::path::{Path, PathBuf};
 
 use super::error::{CgroupError, read};
 
-/// Directories in which the profiler makes its cgroups.
+/// Parent directories of the profiler's cgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Hierarchy {
-    /// One per controller.
+    /// Version 1: a hierarchy per controller.
     V1 {
         cpu: PathBuf,
         cpuset: PathBuf,
         memory: PathBuf,
     },
-    /// One for all. Its children have `cpu` and `memory`, and perhaps `cpuset`.
+    /// Version 2: one hierarchy. Children of `parent` have `cpu` and `memory`; `cpuset` is true if
+    /// they also have that controller.
     V2 { parent: PathBuf, cpuset: bool },
 }
 
 impl Hierarchy {
-    /// That of this process. `parent` is a path from the hierarchies' roots; by default it is the process's own cgroup, and in
-    /// version 2 the nearest one above it that gives its children the controllers.
+    /// Detects the hierarchy of this process. `parent` is a path from the hierarchies' roots. By
+    /// default it is the process's own cgroup; in version 2, its nearest ancestor that delegates
+    /// the controllers.
     pub(crate) fn of_this_process(parent: Option<&Path>) -> Result<Self, CgroupError> {
         let mounts = read(Path::new("/proc/self/mountinfo"))?;
         let own = read(Path::new("/proc/self/cgroup"))?;
@@ -28,7 +30,8 @@ impl Hierarchy {
         Self::detect(&mounts, &own, parent, controllers)
     }
 
-    /// `controllers` reads a file of a cgroup that lists controllers.
+    /// Detects the hierarchy from the text of `/proc`; `controllers` reads a file of a cgroup that
+    /// lists controllers.
     pub(super) fn detect(
         mountinfo: &str,
         own: &str,
@@ -45,7 +48,7 @@ impl Hierarchy {
             });
         }
         let Some(mount) = mounts.iter().find(|mount| mount.kind == "cgroup2") else {
-            let reason = "neither version is mounted with them".to_owned();
+            let reason = "no mounted hierarchy has them".to_owned();
             return Err(CgroupError::None { reason });
         };
         let start = parent.map_or_else(
@@ -55,7 +58,7 @@ impl Hierarchy {
         Self::v2(mount, &start, controllers)
     }
 
-    /// The nearest cgroup from `start` upwards that hands the controllers down.
+    /// Returns the nearest cgroup from `start` upwards that delegates the controllers.
     fn v2(
         mount: &Mount<'_>,
         start: &Path,
@@ -70,7 +73,7 @@ impl Hierarchy {
             .take_while(|dir| dir.starts_with(mount.point));
         let found = candidates.find(|dir| has(dir, "cpu") && has(dir, "memory"));
         let Some(found) = found else {
-            let reason = format!("looked at `{}` and above", start.display());
+            let reason = format!("searched `{}` and above", start.display());
             return Err(CgroupError::None { reason });
         };
         Ok(Self::V2 {
@@ -79,7 +82,7 @@ impl Hierarchy {
         })
     }
 
-    /// The directories, each once.
+    /// Returns the parent directories, without duplicates.
     pub(super) fn parents(&self) -> Vec<&Path> {
         let mut parents: Vec<&Path> = match self {
             Self::V1 {
@@ -95,7 +98,7 @@ impl Hierarchy {
     }
 }
 
-/// A line of /proc/self/mountinfo (proc(5)) that is about cgroups.
+/// A line of /proc/self/mountinfo (proc(5)) for a cgroup mount.
 struct Mount<'a> {
     root: &'a str,
     point: &'a Path,
@@ -118,7 +121,8 @@ impl<'a> Mount<'a> {
         })
     }
 
-    /// Where the cgroup `path` is seen. One outside of what is mounted (another namespace's) is not seen; then the mount's root.
+    /// Returns the directory of the cgroup `path`, or the mount's root if the path is outside of
+    /// the mount (another namespace's).
     fn dir_of(&self, path: &str) -> PathBuf {
         let inside = Path::new(path).strip_prefix(self.root);
         let inside = inside.unwrap_or(Path::new(""));
@@ -130,7 +134,7 @@ impl<'a> Mount<'a> {
 
     fn below(&self, path: &Path) -> PathBuf {
         let inside = path.strip_prefix("/").unwrap_or(path);
-        // Without this an empty path would leave a slash at the end.
+        // Joining an empty path would append a slash.
         if inside.as_os_str().is_empty() {
             self.point.to_owned()
         } else {
@@ -155,7 +159,8 @@ fn v1_dir(
     })
 }
 
-/// The path of a controller in /proc/self/cgroup: `4:memory:/path`; version 2 is the controller "".
+/// Returns the path of a controller in /proc/self/cgroup: `4:memory:/path`. Version 2 is the
+/// controller "".
 fn own_path<'a>(own: &'a str, controller: &str) -> Option<&'a str> {
     own.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;

@@ -1,31 +1,31 @@
-//! What goes wrong with cgroups.
+//! Errors of cgroup operations.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Why no cgroup can be used.
+/// The reason a cgroup cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CgroupError {
-    /// A file operation failed.
+    /// A failed file operation.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
-        /// To what.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the kernel said.
+        /// Cause.
         #[source]
         source: io::Error,
     },
-    /// No hierarchy has the controllers.
+    /// No hierarchy with the required controllers.
     #[error(
-        "no cgroup here has the controllers `cpu` and `memory` for its children: {reason}; name one that has with --cgroup-parent"
+        "no cgroup delegates the controllers `cpu` and `memory`: {reason}; name one that does with --cgroup-parent"
     )]
     None {
-        /// What was looked at.
+        /// Searched paths.
         reason: String,
     },
 }
@@ -44,7 +44,8 @@ pub(super) fn read(path: &Path) -> Result<String, CgroupError> {
     std::fs::read_to_string(path).map_err(|error| CgroupError::io("read", path, error))
 }
 
-/// Writes to a control file. It is never created: without it the kernel lacks the feature.
+/// Writes to a control file. Never creates it: a missing file means that the kernel lacks the
+/// feature.
 pub(super) fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
     use std::io::Write as _;
     std::fs::OpenOptions::new()

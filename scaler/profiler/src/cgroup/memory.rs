@@ -1,17 +1,17 @@
-//! What memory a cgroup's processes cannot do without.
+//! Memory of a cgroup that the kernel cannot reclaim.
 
 use std::path::Path;
 
 use super::error::{CgroupError, read};
 
-/// Memory that is charged to a cgroup and cannot be dropped: not the page cache of files.
+/// Memory charged to a cgroup, without the page cache of files, which the kernel can drop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryUse {
     /// Anonymous pages, in bytes.
     pub(crate) anonymous: u64,
-    /// Pages of tmpfs and shared memory that the cgroup was the first to touch, in bytes.
+    /// Pages of tmpfs and shared memory that the cgroup touched first, in bytes.
     pub(crate) shared_memory: u64,
-    /// Page tables, stacks, sockets and other memory of the kernel's, in bytes.
+    /// Kernel memory such as page tables, stacks and sockets, in bytes.
     pub(crate) kernel: u64,
 }
 
@@ -32,7 +32,8 @@ impl MemoryUse {
         read(&dir.join("memory.stat")).map(|stat| Self::parse_v2(&stat))
     }
 
-    /// Version 1: `total_` counts include children. Kernel memory has a file of its own, which newer kernels lack.
+    /// Parses version 1: `total_` counts include children. Kernel memory is in a separate file,
+    /// which newer kernels lack.
     fn parse_v1(stat: &str, kernel: &str) -> Self {
         let shared = value(stat, "total_shmem").or_else(|| value(stat, "shmem"));
         let anonymous = value(stat, "total_rss").or_else(|| value(stat, "rss"));
@@ -43,7 +44,8 @@ impl MemoryUse {
         }
     }
 
-    /// Version 2: `kernel` is the sum from Linux 5.18 on. Reclaimable slabs are caches.
+    /// Parses version 2: `kernel` is the sum since Linux 5.18. Reclaimable slabs are caches and do
+    /// not count.
     fn parse_v2(stat: &str) -> Self {
         let of = |key| value(stat, key).unwrap_or(0);
         let parts = [
@@ -64,7 +66,7 @@ impl MemoryUse {
     }
 }
 
-/// The value of a line `key value`.
+/// Returns the value of a line `key value`.
 pub(super) fn value(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once(' ')?;

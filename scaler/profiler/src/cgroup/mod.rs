@@ -1,4 +1,4 @@
-//! Cgroups of the profiler, version 1 and 2: CPU quota, cpuset and memory limit of one instance.
+//! Cgroups of the profiler, versions 1 and 2: CPU quota, cpuset and memory limit of one instance.
 
 mod detect;
 mod error;
@@ -20,24 +20,24 @@ pub(crate) use name::sweep;
 
 use crate::cpus::CpuList;
 
-/// The period of CPU quotas, as Kubernetes has it, in microseconds.
+/// Period of CPU quotas in microseconds, as in Kubernetes.
 const PERIOD_US: u64 = 100_000;
-/// How long processes that were killed may take to go.
+/// Time that killed processes have to exit.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What an instance may have.
+/// Limits of an instance.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     /// CPU time, in millicores.
     pub(crate) cpu_millis: u64,
-    /// On which CPUs.
+    /// Allowed CPUs.
     pub(crate) cpus: CpuList,
-    /// Memory, in bytes.
+    /// Memory limit in bytes, if any.
     pub(crate) memory_bytes: Option<u64>,
 }
 
-/// A cgroup. Dropping it kills what is in it and removes it.
+/// A cgroup. Dropping it kills its processes and removes it.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     hierarchy: Hierarchy,
@@ -45,7 +45,7 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes a cgroup in `hierarchy`.
+    /// Creates a cgroup in `hierarchy`.
     pub(crate) fn create(hierarchy: &Hierarchy, limits: &Limits) -> Result<Self, CgroupError> {
         let group = Self {
             hierarchy: hierarchy.clone(),
@@ -53,7 +53,7 @@ impl Cgroup {
         };
         for dir in group.dirs() {
             std::fs::create_dir(&dir)
-                .map_err(|error| CgroupError::io("make the cgroup", &dir, error))?;
+                .map_err(|error| CgroupError::io("create the cgroup", &dir, error))?;
         }
         group.limit(limits)?;
         Ok(group)
@@ -64,7 +64,7 @@ impl Cgroup {
         parents.map(|parent| parent.join(&self.name)).collect()
     }
 
-    /// The directory whose processes and memory count.
+    /// Returns the directory that counts processes and memory.
     fn memory_dir(&self) -> PathBuf {
         match &self.hierarchy {
             Hierarchy::V1 { memory, .. } => memory.join(&self.name),
@@ -72,7 +72,7 @@ impl Cgroup {
         }
     }
 
-    /// Whether it keeps processes to its CPUs.
+    /// Returns true if the cgroup restricts its processes to its CPUs.
     pub(crate) const fn has_cpuset(&self) -> bool {
         match self.hierarchy {
             Hierarchy::V1 { .. } => true,
@@ -108,19 +108,19 @@ impl Cgroup {
         }
     }
 
-    /// Moves a process into it; its threads and later children are with it.
+    /// Moves a process into the cgroup, with its threads and later children.
     pub(crate) fn add(&self, process: u32) -> Result<(), CgroupError> {
         let each = self.dirs().into_iter();
         each.map(|dir| dir.join("cgroup.procs"))
             .try_for_each(|file| write(&file, &process.to_string()))
     }
 
-    /// The processes in it.
+    /// Returns its processes.
     pub(crate) fn processes(&self) -> Vec<u32> {
         processes_in(&self.memory_dir())
     }
 
-    /// What it takes now.
+    /// Returns its current memory.
     pub(crate) fn memory(&self) -> Result<MemoryUse, CgroupError> {
         match &self.hierarchy {
             Hierarchy::V1 { .. } => MemoryUse::v1(&self.memory_dir()),
@@ -128,7 +128,7 @@ impl Cgroup {
         }
     }
 
-    /// How many of its processes the kernel killed for want of memory.
+    /// Number of its processes that the OOM killer ended.
     pub(crate) fn oom_kills(&self) -> u64 {
         let file = match &self.hierarchy {
             Hierarchy::V1 { .. } => "memory.oom_control",
@@ -147,7 +147,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Swap would hide what an instance needs, so it gets none.
+/// Sets the memory limit, without swap, which would hide the memory that an instance needs.
 fn limit_v1_memory(dir: &Path, bytes: Option<u64>) -> Result<(), CgroupError> {
     let Some(bytes) = bytes else { return Ok(()) };
     write(&dir.join("memory.limit_in_bytes"), &bytes.to_string())?;
@@ -175,13 +175,13 @@ fn processes_in(dir: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// Kills what is in a cgroup and removes it. One that stays is found again by [`sweep`].
+/// Kills the processes of a cgroup and removes it. [`sweep`] removes it later if that fails.
 fn remove(dir: &Path) {
     let deadline = Instant::now() + GONE_WITHIN;
     while dir.exists() {
         for process in processes_in(dir) {
             if let Ok(process) = i32::try_from(process) {
-                // It may have gone by itself.
+                // It may have exited by itself.
                 let _gone = kill(Pid::from_raw(process), Signal::SIGKILL);
             }
         }

@@ -1,4 +1,4 @@
-//! Names of cgroups, by which those of a profiler that was killed are found and removed.
+//! Names of cgroups, by which the next profiler finds and removes those of a killed one.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use super::remove;
 
 const PREFIX: &str = "tetris-profile";
 
-/// A name that no other cgroup has: PID namespace, process, its start, a count.
+/// Returns a unique name: PID namespace, process, start time, count.
 pub(super) fn unique() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let (namespace, process) = (namespace(), std::process::id());
@@ -17,7 +17,7 @@ pub(super) fn unique() -> String {
     format!("{PREFIX}-{namespace}-{process}-{started}-{count}")
 }
 
-/// Removes what profilers of this PID namespace left that are no more, and returns how many cgroups that were.
+/// Removes cgroups of dead profilers of this PID namespace, and returns their number.
 pub(crate) fn sweep(hierarchy: &Hierarchy) -> usize {
     let (mut removed, own) = (0, namespace());
     for parent in hierarchy.parents() {
@@ -36,7 +36,8 @@ pub(crate) fn sweep(hierarchy: &Hierarchy) -> usize {
     removed
 }
 
-/// Whether a cgroup's name is that of a profiler of the PID namespace `own` whose process is gone. `started` is when a process began.
+/// Returns true if `name` belongs to a dead profiler of the PID namespace `own`. `started` returns
+/// the start time of a process.
 fn is_left(name: &str, own: u64, started: impl Fn(u32) -> Option<u64>) -> bool {
     let parsed = || {
         let mut fields = name.strip_prefix(PREFIX)?.strip_prefix('-')?.split('-');
@@ -54,7 +55,7 @@ fn is_left(name: &str, own: u64, started: impl Fn(u32) -> Option<u64>) -> bool {
     })
 }
 
-/// The inode of this process's PID namespace: `pid:[4026531836]`.
+/// Returns the inode of this process's PID namespace: `pid:[4026531836]`.
 fn namespace() -> u64 {
     let link = std::fs::read_link(Path::new("/proc/self/ns/pid")).unwrap_or_default();
     let digits = link.to_string_lossy();
@@ -62,7 +63,8 @@ fn namespace() -> u64 {
     digits.parse().unwrap_or(0)
 }
 
-/// When a process began, in clock ticks since boot: field 22 of /proc/PID/stat, where the name may have spaces.
+/// Returns the start time of a process in clock ticks since boot: field 22 of /proc/PID/stat. The
+/// process name may contain spaces.
 fn started(process: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;

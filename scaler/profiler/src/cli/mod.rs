@@ -1,4 +1,4 @@
-//! The command line of `profile`.
+//! The command `profile`.
 
 mod args;
 mod output;
@@ -17,11 +17,15 @@ use crate::plan::SloBound;
 use crate::session::{Outcome, ProfileRequest, profile, stored};
 use crate::setting::grid;
 
-/// The largest request that is read from a file.
+/// Maximum size of a request file, in bytes.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
 
 impl ProfileArgs {
-    /// Does what the command line says. It starts a runtime, and must not be called from within one.
+    /// Runs the command. It starts a runtime, so a caller must not be inside one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an argument is invalid, or if a configuration could not be measured.
     pub fn run(&self) -> Result<()> {
         if self.list {
             return output::list(&ProfileDatabase::open(&self.database_path()?)?.profiles()?);
@@ -32,7 +36,7 @@ impl ProfileArgs {
             let found = stored(&name, &ProfileDatabase::open(&path)?)?;
             let found = found.with_context(|| {
                 format!(
-                    "the database `{}` has no profile `{name}`; --list shows those it has",
+                    "the database `{}` has no profile `{name}`; list its profiles with --list",
                     path.display()
                 )
             })?;
@@ -46,13 +50,13 @@ impl ProfileArgs {
             .build()
             .context("cannot start the runtime")?;
         let outcome = runtime.block_on(measure(&request, &database))?;
-        // Tasks that read from pipes may wait for processes that nobody can kill.
+        // Tasks that read from pipes may wait for processes that outlive their instance.
         runtime.shutdown_timeout(Duration::from_secs(1));
         output::write(self, &outcome)?;
         match outcome.failures() {
             0 => Ok(()),
             failures => bail!(
-                "{failures} of {} configurations could not be measured, and the profile has the others; the same command tries them again",
+                "{failures} of {} configurations could not be measured, and the profile has the others; run the same command again to retry them",
                 outcome.fates.len()
             ),
         }
@@ -62,12 +66,12 @@ impl ProfileArgs {
         let model = self.model.as_deref().unwrap_or_default();
         let Some(name) = self.name.clone().or_else(|| resource_name(model)) else {
             bail!(
-                "no name for the profile can be made of the model's, `{model}`; give one with --name"
+                "cannot derive a profile name from the model name `{model}`; give one with --name"
             )
         };
         if !is_resource_name(&name) {
             bail!(
-                "--name `{name}` is no name of a resource; expected lowercase letters, digits, `-` and `.`"
+                "--name `{name}` is not a valid resource name; expected lowercase letters, digits, `-` and `.`"
             )
         }
         Ok(name)
@@ -75,7 +79,7 @@ impl ProfileArgs {
 
     fn request(&self, name: String) -> Result<ProfileRequest> {
         let Some(model) = self.model.clone() else {
-            bail!("--model is needed: the model's name in the inference protocol")
+            bail!("--model is required: give the model's name in the inference protocol")
         };
         if self.command.is_empty() {
             bail!(
@@ -104,7 +108,8 @@ impl ProfileArgs {
         })
     }
 
-    /// The request of --request, looked at: a server's answer to something else would be hard to read.
+    /// Reads and checks the request of --request, as a server's answer to a malformed one would be
+    /// hard to understand.
     fn body(&self) -> Result<Option<Vec<u8>>> {
         let Some(path) = &self.request else {
             return Ok(None);
@@ -120,7 +125,7 @@ impl ProfileArgs {
         let json: serde_json::Value =
             serde_json::from_slice(&body).with_context(|| format!("`{shown}` is not JSON"))?;
         if !json.get("inputs").is_some_and(serde_json::Value::is_array) {
-            bail!("`{shown}` is no inference request: it has no array `inputs`")
+            bail!("`{shown}` is not an inference request: expected an array `inputs`")
         }
         Ok(Some(body))
     }
@@ -130,10 +135,10 @@ async fn measure(request: &ProfileRequest, database: &ProfileDatabase) -> Result
     let mut progress = Progress::new(request.settings.len() as u64);
     let mut tell = |event| progress.tell(&event);
     tokio::select! {
-        // Its text has its causes.
+        // The error's text includes its causes.
         outcome = profile(request, database, &mut tell) => outcome.map_err(|error| Error::msg(error.to_string())),
         signal = interrupted() => bail!(
-            "{}; what was measured is kept, and the same command goes on from there", signal?
+            "{}; finished measurements are kept; run the same command again to continue", signal?
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! A profile for people and for programs.
+//! Output of a profile as a table, JSON or YAML.
 
 use std::io::{Write as _, stdout};
 
@@ -10,7 +10,7 @@ use crate::database::StoredProfile;
 use crate::measurement::Measurement;
 use crate::session::{Fate, Outcome};
 
-/// Writes a profile where the command line says.
+/// Writes a profile to the outputs that the arguments name.
 pub(super) fn write(args: &ProfileArgs, outcome: &Outcome) -> Result<()> {
     let manifest = outcome.manifest();
     let text = |format| match format {
@@ -33,7 +33,7 @@ pub(super) fn write(args: &ProfileArgs, outcome: &Outcome) -> Result<()> {
     print(&text(args.format)?)
 }
 
-/// Lists profiles.
+/// Prints a table of profiles.
 pub(super) fn list(profiles: &[(String, StoredProfile, usize)]) -> Result<()> {
     let mut table = plain(&[
         "profile",
@@ -92,7 +92,7 @@ fn shared_line(outcome: &Outcome) -> String {
     let (profile, shared) = (&outcome.profile, &outcome.profile.shared);
     let unverified = outcome.measured().any(|one| !one.verified);
     let note = if unverified {
-        "; own memory is not verified under a limit"
+        "; own memory was not verified under a limit"
     } else {
         ""
     };

@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar on a terminal, plain lines elsewhere.
+//! Progress on standard error: a bar on a terminal, lines elsewhere.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 
@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::session::Event;
 
-/// Tells people what happens.
+/// Shows the progress of a run.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
 }
@@ -28,7 +28,7 @@ impl Progress {
 
     pub(super) fn tell(&mut self, event: &Event) {
         let Some(bar) = &self.bar else {
-            // Nobody reads it any more: the profile matters, not the line.
+            // Standard error may be closed: the profile matters more than the line.
             let _unread = writeln!(stderr().lock(), "{event}");
             return;
         };

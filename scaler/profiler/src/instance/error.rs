@@ -1,4 +1,4 @@
-//! What goes wrong with an instance.
+//! Errors of an instance.
 
 use std::io;
 use std::process::ExitStatus;
@@ -10,51 +10,51 @@ use crate::cgroup::CgroupError;
 use crate::cpus::CpuError;
 use crate::oip::OipError;
 
-/// Why an instance does not run.
+/// The reason an instance does not run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum InstanceError {
-    /// There is no command.
+    /// A missing command.
     #[error("no command; give one after `--`, such as `-- tetris-instance --port {{port}}`")]
     NoCommand,
-    /// A process could not be started.
+    /// A process that cannot be started.
     #[error("cannot start {what}: {source}")]
     Start {
-        /// Which.
+        /// The process.
         what: String,
-        /// What the kernel said.
+        /// Cause.
         #[source]
         source: io::Error,
     },
-    /// No port is free.
-    #[error("cannot get a free TCP port of 127.0.0.1: {0}")]
+    /// No free port.
+    #[error("cannot find a free TCP port on 127.0.0.1: {0}")]
     Port(#[source] io::Error),
-    /// Its cgroup could not be made or used.
+    /// A failed operation on its cgroup.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
-    /// Its CPUs could not be given to it.
+    /// A failure to bind it to its CPUs.
     #[error(transparent)]
     Cpus(#[from] CpuError),
-    /// It ended by itself.
+    /// An instance that ended by itself.
     #[error("the instance ended with {status} while it was {doing}{}", tail(log))]
     Exited {
-        /// How.
+        /// Exit status.
         status: ExitStatus,
-        /// What it should have been doing.
+        /// Phase of the measurement.
         doing: &'static str,
-        /// The end of what it wrote.
+        /// End of its output.
         log: String,
     },
-    /// It did not get ready in time.
+    /// An instance that was not ready in time.
     #[error(
-        "the instance was not ready after {} s: {last}; --ready-seconds gives it longer{}", within.as_secs(), tail(log)
+        "the instance was not ready after {} s: {last}; increase --ready-seconds{}", within.as_secs(), tail(log)
     )]
     NotReady {
-        /// How long it had.
+        /// Timeout.
         within: Duration,
-        /// The last answer.
+        /// Last answer of the server.
         last: Box<OipError>,
-        /// The end of what it wrote.
+        /// End of its output.
         log: String,
     },
 }
@@ -62,8 +62,8 @@ pub enum InstanceError {
 fn tail(log: &str) -> String {
     let log = log.trim();
     if log.is_empty() {
-        "; it wrote nothing".to_owned()
+        "; it had no output".to_owned()
     } else {
-        format!("; the end of what it wrote:\n{log}")
+        format!("; the end of its output:\n{log}")
     }
 }

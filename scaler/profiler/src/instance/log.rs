@@ -1,24 +1,24 @@
-//! The end of what an instance writes, for error messages.
+//! End of an instance's output, for error messages.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// How much is kept, in bytes.
+/// Maximum size of the kept output, in bytes.
 const KEPT: usize = 4_096;
 
-/// The last bytes of standard output and error.
+/// Last bytes of standard output and error.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LogTail(Arc<Mutex<VecDeque<u8>>>);
 
 impl LogTail {
-    /// Reads `stream` to its end. It has to be read, or the instance would stop when the pipe is full.
+    /// Reads `stream` to its end. Without a reader the instance would stop when the pipe is full.
     pub(super) fn follow(&self, stream: Option<impl AsyncRead + Send + Unpin + 'static>) {
         let (Some(mut stream), log) = (stream, self.clone()) else {
             return;
         };
-        // Ends with the last process that has the pipe, and with the runtime at the latest.
+        // The task ends with the last process that has the pipe, or with the runtime.
         let _detached = tokio::spawn(async move {
             let mut buffer = [0; 4_096];
             while let Ok(count @ 1..) = stream.read(&mut buffer).await {
@@ -34,7 +34,7 @@ impl LogTail {
         kept.drain(..excess);
     }
 
-    /// What is kept, without control characters that could reach a terminal.
+    /// Returns the kept output, without control characters that could affect a terminal.
     pub(super) fn text(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = kept.iter().copied().collect();

@@ -1,8 +1,8 @@
-//! One instance: its processes from start to end.
+//! Processes of one instance, from start to end.
 //!
-//! A shell waits in the new process group until it is in its cgroup and bound to its CPUs, and then becomes the
-//! command: so nothing of the command ever ran outside. A second shell, the guard, waits for the end of the
-//! profiler, and kills the group if that comes first: a profiler that is killed leaves no instance behind.
+//! A shell waits in a new process group until it is in its cgroup and bound to its CPUs, and then
+//! executes the command. So no part of the command ever runs outside. A second shell, the guard,
+//! waits for the profiler's end and kills the group: a killed profiler leaves no instance behind.
 
 mod error;
 mod log;
@@ -31,17 +31,17 @@ use crate::setting::Setting;
 
 const WAIT_FOR_GO: &str = r#"IFS= read -r go || exit 125; exec "$@" </dev/null"#;
 const GUARD: &str = r#"IFS= read -r never; kill -s KILL -- "-$1""#;
-/// How long the kernel may take to end a process that was killed.
+/// Time that the kernel has to end a killed process.
 const DEAD_WITHIN: Duration = Duration::from_secs(10);
 
-/// Where an instance runs.
+/// Placement of an instance.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// In a cgroup of its own, with limits.
+    /// In its own cgroup, with limits.
     Cgroup(Hierarchy, Limits),
-    /// Bound to CPUs only.
+    /// Bound to CPUs, without a cgroup.
     Bound(CpuList),
-    /// Anywhere: for what is not measured.
+    /// Unrestricted, for starts that are not measured.
     Free,
 }
 
@@ -54,13 +54,13 @@ impl Place {
     }
 }
 
-/// Processes of one start of the command. Dropping it ends them all.
+/// Processes of one start of the command. Dropping it kills them all.
 #[derive(Debug)]
 pub(crate) struct Instance {
     child: Child,
     guard: Child,
     group: Pid,
-    /// Removed after the group is killed, for fields are dropped after `drop`.
+    /// Removed after the group is killed: fields are dropped after `drop` returns.
     cgroup: Option<Arc<Cgroup>>,
     log: LogTail,
     port: u16,
@@ -127,12 +127,12 @@ impl Instance {
         Ok(self)
     }
 
-    /// Its port.
+    /// Port that the instance listens on.
     pub(crate) const fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where its memory is read. Its cgroup stays until the probe goes as well.
+    /// Returns a probe of its memory. The cgroup stays until the probe is dropped too.
     pub(crate) fn probe(&self) -> MemoryProbe {
         match &self.cgroup {
             Some(cgroup) => MemoryProbe::Cgroup(Arc::clone(cgroup)),
@@ -140,7 +140,7 @@ impl Instance {
         }
     }
 
-    /// Its processes: those in the cgroup, or in the process group.
+    /// Returns its processes: those in the cgroup, or in the process group.
     pub(crate) fn processes(&self) -> Vec<u32> {
         match &self.cgroup {
             Some(cgroup) => cgroup.processes(),
@@ -148,19 +148,19 @@ impl Instance {
         }
     }
 
-    /// Waits until it ends by itself, and makes an error of that. Dropping the future loses nothing.
+    /// Waits until the instance ends, and returns that as an error. The future is cancel-safe.
     pub(crate) async fn ended(&mut self, doing: &'static str) -> InstanceError {
         match self.child.wait().await {
             Ok(status) => self.exited(status, doing).await,
             Err(source) => InstanceError::Start {
-                what: "waiting for the instance".to_owned(),
+                what: "a wait for the instance".to_owned(),
                 source,
             },
         }
     }
 
     async fn exited(&self, status: ExitStatus, doing: &'static str) -> InstanceError {
-        // What it wrote last may still be in the pipe.
+        // Its last output may still be in the pipe.
         tokio::time::sleep(Duration::from_millis(50)).await;
         InstanceError::Exited {
             status,
@@ -169,7 +169,7 @@ impl Instance {
         }
     }
 
-    /// The end of what it wrote.
+    /// Returns the end of its output.
     pub(crate) fn log(&self) -> String {
         self.log.text()
     }
@@ -177,8 +177,8 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Group 0 would be the profiler's own. A group whose leader has gone keeps its number while it has members, and without
-        // any the signal reaches nobody.
+        // Group 0 would be the profiler's own. A group keeps its number while it has members, even
+        // without its leader; without members the signal reaches no process.
         if self.group.as_raw() > 1 {
             let _gone = killpg(self.group, Signal::SIGKILL);
         }
@@ -195,7 +195,7 @@ impl Drop for Instance {
     }
 }
 
-/// A shell in a process group of its own, which ends with the profiler's interest in it.
+/// Creates a shell in its own process group, which is killed when dropped.
 fn shell(script: &str) -> Command {
     let mut command = Command::new("/bin/sh");
     command
@@ -218,7 +218,8 @@ fn guard(process: u32) -> Result<Child, InstanceError> {
     })
 }
 
-/// A port that was free a moment ago. Whoever takes it meanwhile makes the instance fail, which is told.
+/// Returns a port that was free a moment ago. If another process takes it meanwhile, the instance
+/// fails with an error.
 fn free_port() -> Result<u16, InstanceError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(InstanceError::Port)?;
     let address = listener.local_addr().map_err(InstanceError::Port)?;

@@ -1,28 +1,28 @@
-//! Looking at an instance's memory while something else has the instance.
+//! Memory probe of an instance, independent of its owner.
 
 use crate::cgroup::Cgroup;
 use crate::processes;
 
-/// Where an instance's memory is read.
+/// Source of an instance's memory use.
 #[derive(Clone, Debug)]
 pub(crate) enum MemoryProbe {
-    /// From its cgroup.
+    /// Its cgroup.
     Cgroup(std::sync::Arc<Cgroup>),
-    /// From the processes of its group.
+    /// Processes of its process group.
     Group(i32),
 }
 
 impl MemoryProbe {
-    /// Memory of its own at this moment, in bytes.
+    /// Returns its private memory at this moment, in bytes.
     pub(crate) fn own_bytes(&self) -> u64 {
         match self {
-            // The cgroup stays as long as the probe; a file that cannot be read now can be read next time.
+            // The cgroup lives as long as the probe; a failed read may succeed next time.
             Self::Cgroup(cgroup) => cgroup.memory().map_or(0, |memory| memory.total()),
             Self::Group(group) => processes::own_bytes(&processes::of_group(*group)),
         }
     }
 
-    /// How many of its processes were killed for want of memory.
+    /// Number of its processes that the OOM killer ended; 0 without a cgroup.
     pub(crate) fn oom_kills(&self) -> u64 {
         match self {
             Self::Cgroup(cgroup) => cgroup.oom_kills(),

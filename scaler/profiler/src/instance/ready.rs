@@ -1,4 +1,4 @@
-//! Waiting for an instance to be ready.
+//! Wait for an instance to become ready.
 
 use std::time::Duration;
 
@@ -7,14 +7,15 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{Instance, InstanceError};
 use crate::oip::{OipClient, OipError};
 
-/// How often it is asked. A start takes seconds.
+/// Interval between requests for readiness; a start takes seconds.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 impl Instance {
     /// Waits until server and model are ready.
     ///
     /// # Errors
-    /// At once if it ends; after `within` if it does not get ready.
+    ///
+    /// Fails at once if the instance ends, and after `within` if it is not ready.
     pub(crate) async fn ready(
         &mut self,
         client: &OipClient,

@@ -1,4 +1,4 @@
-//! Why a configuration could not be measured.
+//! Errors of measuring a configuration.
 
 use thiserror::Error;
 
@@ -8,42 +8,42 @@ use crate::instance::InstanceError;
 use crate::load::LoadError;
 use crate::oip::OipError;
 
-/// Why a configuration could not be measured.
+/// The reason a configuration could not be measured.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MeasureError {
-    /// Its instance does not run.
+    /// An instance that does not run.
     #[error(transparent)]
     Instance(#[from] InstanceError),
-    /// The server cannot be asked.
+    /// A failed request.
     #[error(transparent)]
     Oip(#[from] OipError),
-    /// Requests fail or take too long.
+    /// Too many errors, or too few answers in time.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The store cannot be read.
+    /// A store that cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Every start publishes tensors anew, so that what is shared was charged to the instance.
+    /// Tensors published at every start, so that the instance was charged for shared memory.
     #[error(
-        "each of {starts} starts published objects in the store `{store}`, although the one before had; is it too small, or does its reclaimer free at once?"
+        "each of {starts} starts published objects in the store `{store}` again; enlarge the store, or let its reclaimer keep unused objects longer"
     )]
     Cold {
-        /// How many starts.
+        /// Number of starts.
         starts: u32,
-        /// The store.
+        /// Path of the store.
         store: String,
     },
-    /// No memory limit was enough.
+    /// No sufficient memory limit.
     #[error(
-        "without a limit it took {needed} bytes of its own, and with a limit of {tried} bytes it still did not pass: {why}"
+        "the instance took {needed} bytes of its own without a limit, and still failed with a limit of {tried} bytes: {why}"
     )]
     NoLimit {
-        /// What it was seen to take, in bytes.
+        /// Peak of its private memory without a limit, in bytes.
         needed: u64,
-        /// The last limit, in bytes.
+        /// Last limit tried, in bytes.
         tried: u64,
-        /// What went wrong under it.
+        /// Failure under that limit.
         why: String,
     },
 }

@@ -1,18 +1,18 @@
-//! The memory limit under which an instance has to pass: its own part.
+//! Memory limits to try for an instance; the first sufficient one is its private memory.
 
-/// What is added to the most that an instance was seen to take, in percent, and at least
-/// [`MARGIN_BYTES`]: memory is looked at every few milliseconds, and peaks between looks are missed.
+/// Margin above the peak of an instance, in percent, and at least [`MARGIN_BYTES`]: samples every
+/// few milliseconds miss peaks in between.
 const MARGIN_PERCENT: u64 = 5;
-/// The least that is added.
+/// Minimum margin, in bytes.
 const MARGIN_BYTES: u64 = 4 << 20;
-/// How much more each next limit is, in percent.
+/// Growth from one limit to the next, in percent.
 const STEP_PERCENT: u64 = 10;
-/// Limits are multiples of this.
+/// Granularity of limits, in bytes.
 const UNIT: u64 = 1 << 20;
-/// How many limits are tried: the last is more than twice the first.
+/// Number of limits to try: the last is more than twice the first.
 pub(super) const LIMITS_TRIED: usize = 9;
 
-/// The limits to try, ascending, for an instance that took `peak_bytes`.
+/// Returns the limits to try, ascending, for an instance with a peak of `peak_bytes`.
 pub(super) fn limits(peak_bytes: u64) -> impl Iterator<Item = u64> {
     let margin = share(peak_bytes, MARGIN_PERCENT).max(MARGIN_BYTES);
     let first = whole(peak_bytes.saturating_add(margin));

@@ -1,4 +1,5 @@
-//! One configuration: a start under load without a memory limit, and starts under limits until one passes.
+//! Measurement of one configuration: a start under load without a memory limit, then starts under
+//! limits until one is enough.
 
 mod error;
 mod limit;
@@ -21,20 +22,20 @@ use crate::oip::{OipClient, OipError, RequestShape, bodies};
 use crate::setting::Setting;
 use crate::shared::{MappedObjects, SharedPart, SharedStore};
 
-/// How often memory is looked at.
+/// Interval between samples of a cgroup's memory.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How often smaps_rollup is: the kernel walks all page tables for it.
+/// Interval between samples of smaps_rollup, for which the kernel walks all page tables.
 const LOOK_AT_PROCESSES_EVERY: Duration = Duration::from_millis(250);
-/// Starts until one finds all its tensors in the store.
+/// Maximum number of starts until one finds all its tensors in the store.
 const COLD_STARTS: u32 = 3;
-/// How much slower the median may be under a memory limit: one that makes the instance read its libraries from
-/// disk again and again is no limit to live with.
+/// Maximum ratio of the median latency under a memory limit to that without: under a tighter limit
+/// the instance would read its libraries from disk again and again.
 const SLOWER_AT_MOST: u64 = 2;
-/// Requests under a memory limit, and the longest time for them.
+/// Maximum number of requests under a memory limit, and maximum time for them.
 const VERIFY_REQUESTS: usize = 200;
 const VERIFY_TIME: Duration = Duration::from_secs(5);
 
-/// What is the same for all configurations.
+/// Settings shared by all configurations.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) command: Vec<String>,
@@ -47,16 +48,16 @@ pub(crate) struct Bench {
     pub(crate) ready_within: Duration,
 }
 
-/// Where requests come from.
+/// Source of the requests.
 #[derive(Debug)]
 pub(crate) enum RequestSource {
-    /// Made from the model's metadata.
+    /// Requests made from the model's metadata.
     Metadata(RequestShape),
-    /// This one, always.
+    /// One given request.
     Given(Vec<u8>),
 }
 
-/// What one start was like.
+/// Results of one start.
 struct Run {
     seen: Seen,
     peak_bytes: u64,
@@ -65,8 +66,9 @@ struct Run {
 }
 
 impl Bench {
-    /// Starts the command once without limits, makes the requests and asks each once: afterwards the model is in the store and the
-    /// command's files are in the page cache, charged to nobody who is measured.
+    /// Starts the command once without limits, makes the requests and sends each once. Afterwards
+    /// the model is in the store and the command's files are in the page cache, so that no measured
+    /// instance is charged for them.
     pub(crate) async fn first_start(
         &mut self,
         setting: Setting,
@@ -90,7 +92,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures one configuration. `says` is told what is being done.
+    /// Measures one configuration and reports its progress to `says`.
     pub(crate) async fn measure(
         &self,
         setting: Setting,
@@ -117,7 +119,7 @@ impl Bench {
         Ok((measurement, run.mapped.shared))
     }
 
-    /// A run that found all its tensors in the store.
+    /// Runs the configuration until a run finds all its tensors in the store.
     async fn warm_run(&self, setting: Setting) -> Result<Run, MeasureError> {
         for _ in 0..COLD_STARTS {
             let run = self.run(setting, None, self.amount).await?;
@@ -135,7 +137,7 @@ impl Bench {
         })
     }
 
-    /// The least of the limits under which it passes.
+    /// Returns the lowest tried limit under which the instance passes.
     async fn least_limit(
         &self,
         setting: Setting,
@@ -226,7 +228,7 @@ impl Bench {
     }
 }
 
-/// `work` with an instance, or the instance's end if that comes first.
+/// Runs `work` with an instance; fails if the instance ends first.
 async fn alive<T>(
     instance: &mut Instance,
     doing: &'static str,
@@ -249,12 +251,12 @@ async fn watch(probe: &MemoryProbe, peak_bytes: &mut u64) -> std::convert::Infal
     }
 }
 
-/// Why a run under a limit did not pass, although every request was answered.
+/// Returns the reason a run failed under a limit although all requests were answered.
 fn failed_under_limit(run: &Run, free: &Seen) -> Option<String> {
     let (slow, fast) = (run.seen.latency.p50, free.latency.p50);
     if run.oom_kills > 0 {
         return Some(format!(
-            "the kernel killed {} processes for want of memory",
+            "the kernel killed {} processes for lack of memory",
             run.oom_kills
         ));
     }
@@ -262,7 +264,7 @@ fn failed_under_limit(run: &Run, free: &Seen) -> Option<String> {
         .then(|| format!("the median latency was {slow} us, without a limit {fast} us"))
 }
 
-/// Whether more memory may help.
+/// Returns true if more memory may help.
 const fn is_due_to_limit(error: &MeasureError) -> bool {
     matches!(
         error,

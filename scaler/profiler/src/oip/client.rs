@@ -1,4 +1,4 @@
-//! The parts of the Open Inference Protocol v2 over HTTP that a profile takes.
+//! Client of the Open Inference Protocol v2 over HTTP.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use serde::de::IgnoredAny;
 use super::error::OipError;
 use super::metadata::ModelMetadata;
 
-/// The longest metadata.
+/// Maximum size of the metadata, in bytes.
 const MAX_METADATA_BYTES: usize = 1 << 20;
-/// The longest answer of an inference.
+/// Maximum size of the answer to an inference, in bytes.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
-/// How much of an error is told.
+/// Maximum length of a server's error text in messages.
 const TOLD_CHARS: usize = 300;
 
-/// A client of one server and model. Clones share connections, which are kept.
+/// Client of one server and model. Clones share connections, which stay open.
 #[derive(Clone, Debug)]
 pub(crate) struct OipClient {
     http: Client,
@@ -28,9 +28,11 @@ pub(crate) struct OipClient {
 }
 
 impl OipClient {
-    /// For `model` of the server at `port` of this machine. No request takes longer than `timeout`.
+    /// Creates a client for `model` of the server at `port` of this machine. `timeout` limits each
+    /// request.
     pub(crate) fn new(port: u16, model: &str, timeout: Duration) -> Result<Self, OipError> {
-        // Another part of the process may have installed one; no connection here is encrypted.
+        // Another part of the process may have installed a provider; connections here are not
+        // encrypted.
         let _installed = rustls::crypto::ring::default_provider().install_default();
         let http = Client::builder()
             .no_proxy()
@@ -50,7 +52,7 @@ impl OipClient {
         })
     }
 
-    /// Whether server and model are ready.
+    /// Succeeds if server and model are ready.
     pub(crate) async fn ready(&self) -> Result<(), OipError> {
         for url in [&self.server_ready, &self.model_ready] {
             self.ask(Method::GET, url, None, MAX_METADATA_BYTES).await?;
@@ -58,7 +60,7 @@ impl OipClient {
         Ok(())
     }
 
-    /// The model's inputs.
+    /// Fetches the model's inputs.
     pub(crate) async fn metadata(&self) -> Result<ModelMetadata, OipError> {
         let answer = self
             .ask(Method::GET, &self.model, None, MAX_METADATA_BYTES)
@@ -66,13 +68,13 @@ impl OipClient {
         ModelMetadata::parse(&answer).map_err(|reason| malformed(&self.model, reason))
     }
 
-    /// One inference. Its answer is read to the end.
+    /// Sends one inference and reads its answer to the end.
     pub(crate) async fn infer(&self, body: &[u8]) -> Result<Vec<u8>, OipError> {
         self.ask(Method::POST, &self.infer, Some(body), MAX_ANSWER_BYTES)
             .await
     }
 
-    /// One inference whose answer is looked at: it has to have outputs.
+    /// Sends one inference and checks that its answer has outputs.
     pub(crate) async fn checked_infer(&self, body: &[u8]) -> Result<(), OipError> {
         #[derive(Deserialize)]
         struct Answer {
@@ -82,7 +84,7 @@ impl OipClient {
         let parsed = serde_json::from_slice::<Answer>(&answer);
         let parsed = parsed.map_err(|error| malformed(&self.infer, error.to_string()))?;
         if parsed.outputs.is_empty() {
-            return Err(malformed(&self.infer, "it has no outputs".to_owned()));
+            return Err(malformed(&self.infer, "found no outputs".to_owned()));
         }
         Ok(())
     }
@@ -119,7 +121,7 @@ impl OipClient {
     }
 }
 
-/// The body, or `None` if it is longer than `max`.
+/// Reads the body; returns `None` if it is longer than `max`.
 async fn bounded(mut response: Response, max: usize) -> reqwest::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -131,7 +133,7 @@ async fn bounded(mut response: Response, max: usize) -> reqwest::Result<Option<V
     Ok(Some(body))
 }
 
-/// The beginning of an answer, on one line.
+/// Returns the beginning of an answer, on one line.
 fn told(answer: &[u8]) -> String {
     let text = String::from_utf8_lossy(answer.get(..4 * TOLD_CHARS).unwrap_or(answer));
     let text = text.chars().map(|c| if c.is_control() { ' ' } else { c });
@@ -145,12 +147,12 @@ fn malformed(url: &Url, reason: String) -> OipError {
     }
 }
 
-/// A path of segments; a model's name may have characters that a URL has to escape.
+/// Builds a URL from path segments; it escapes characters of the model's name.
 fn url(port: u16, segments: &[&str]) -> Result<Url, OipError> {
     let base = format!("http://{}:{port}/", Ipv4Addr::LOCALHOST);
     let wrong = || OipError::Malformed {
         path: base.clone(),
-        reason: "it is no URL".to_owned(),
+        reason: "not a URL".to_owned(),
     };
     let mut url = Url::parse(&base).map_err(|_| wrong())?;
     url.path_segments_mut()

@@ -1,63 +1,63 @@
-//! What goes wrong in the inference protocol.
+//! Errors of the inference protocol.
 
 use thiserror::Error;
 
-/// Why a server cannot be asked.
+/// The reason a request to a server failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OipError {
-    /// Nothing has answered yet.
-    #[error("it has not answered")]
+    /// No answer so far.
+    #[error("no answer yet")]
     Silent,
-    /// There is no HTTP client.
-    #[error("cannot make an HTTP client: {0}")]
+    /// A failure to create the HTTP client.
+    #[error("cannot create an HTTP client: {0}")]
     Client(#[source] reqwest::Error),
-    /// A request failed on its way.
-    #[error("cannot ask {path}: {}", causes(source))]
+    /// A request that failed in transport.
+    #[error("cannot request {path}: {}", causes(source))]
     Http {
-        /// What was asked for.
+        /// Path of the request.
         path: String,
-        /// Why.
+        /// Cause.
         #[source]
         source: reqwest::Error,
     },
-    /// The server refused.
+    /// A refusal of the server.
     #[error("{path} answered {status}: {body}")]
     Status {
-        /// What was asked for.
+        /// Path of the request.
         path: String,
-        /// The status code.
+        /// HTTP status.
         status: u16,
-        /// The beginning of the answer.
+        /// Beginning of the answer.
         body: String,
     },
-    /// The answer is longer than any that is expected.
-    #[error("{path} answered more than {max} bytes")]
+    /// An answer that is too long.
+    #[error("{path} answered more than {max} bytes, which is the limit")]
     Long {
-        /// What was asked for.
+        /// Path of the request.
         path: String,
-        /// The limit.
+        /// Limit, in bytes.
         max: usize,
     },
-    /// The answer is not what the protocol says.
-    #[error("the answer of {path} is not what the Open Inference Protocol has: {reason}")]
+    /// An answer that does not follow the protocol.
+    #[error("the answer of {path} does not follow the Open Inference Protocol: {reason}")]
     Malformed {
-        /// What was asked for.
+        /// Path of the request.
         path: String,
-        /// What is wrong.
+        /// Cause.
         reason: String,
     },
-    /// No request can be made from the model's metadata.
+    /// An input for which no request can be made.
     #[error("input `{input}`: {reason}; give a request with --request")]
     Input {
-        /// The input's name.
+        /// Name of the input.
         input: String,
-        /// What is wrong.
+        /// Cause.
         reason: String,
     },
 }
 
-/// An error and what is behind it: reqwest's own text leaves out "connection refused".
+/// Returns the root cause: reqwest's own text omits "connection refused".
 fn causes(error: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = error;
     while let Some(source) = last.source() {

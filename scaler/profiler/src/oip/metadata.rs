@@ -1,32 +1,32 @@
-//! The inputs that a model says it takes.
+//! Inputs in a model's metadata.
 
 use serde::Deserialize;
 
-/// The most inputs of a model.
+/// Maximum number of inputs of a model.
 const MAX_INPUTS: usize = 256;
-/// The most dimensions of an input.
+/// Maximum number of dimensions of an input.
 const MAX_RANK: usize = 16;
 
-/// What GET /v2/models/NAME answers, as far as it matters here.
+/// The parts of the answer to GET /v2/models/NAME that the profiler reads.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct ModelMetadata {
-    /// The inputs.
+    /// Inputs of the model.
     pub(crate) inputs: Vec<Input>,
 }
 
-/// One input.
+/// An input of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Input {
-    /// Its name.
+    /// Name of the input.
     pub(crate) name: String,
-    /// Its element type: `FP32`, `INT64`, `BYTES`, ...
+    /// Element type: `FP32`, `INT64`, `BYTES`, ...
     pub(crate) datatype: String,
-    /// Its dimensions; -1 is any size.
+    /// Dimensions; -1 for a dynamic one.
     pub(crate) shape: Vec<i64>,
 }
 
 impl ModelMetadata {
-    /// Reads and bounds it; servers may say anything.
+    /// Parses the metadata and checks its bounds, as it is untrusted.
     pub(super) fn parse(answer: &[u8]) -> Result<Self, String> {
         let parsed: Self = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
         if parsed.inputs.is_empty() || parsed.inputs.len() > MAX_INPUTS {

@@ -1,4 +1,4 @@
-//! The Open Inference Protocol v2 over HTTP, as a client.
+//! Client of the Open Inference Protocol v2 over HTTP.
 
 mod client;
 mod error;

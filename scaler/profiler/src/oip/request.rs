@@ -1,4 +1,4 @@
-//! Requests made from a model's metadata: the same ones for the same seed.
+//! Requests made from a model's metadata, reproducible by the seed.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -7,27 +7,28 @@ use serde_json::{Value, json};
 use super::error::OipError;
 use super::metadata::{Input, ModelMetadata};
 
-/// The most elements of one request: its JSON is some 20 MB then.
+/// Maximum number of elements of a request, some 20 MB of JSON.
 const MAX_ELEMENTS: u64 = 1 << 20;
-/// Words of texts: what is said does not matter, how long it is does.
+/// Words of texts: only the length of a text matters.
 const WORDS: [&str; 8] = [
     "the", "model", "reads", "a", "sentence", "of", "some", "words",
 ];
 
-/// How requests are made.
+/// Parameters of the requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestShape {
-    /// What random numbers begin with.
+    /// Seed of random numbers.
     pub(crate) seed: u64,
-    /// How many different ones.
+    /// Number of different requests.
     pub(crate) count: usize,
-    /// The size of dimensions of any size but the first, and the words of a text.
+    /// Size of dynamic dimensions other than the first, and number of words of a text.
     pub(crate) dynamic_size: u32,
 }
 
-/// Bodies of requests for one sample each: a first dimension of any size is the batch.
+/// Makes bodies of requests for one sample each: a dynamic first dimension is the batch.
 ///
-/// Integers are 0 or 1, which every vocabulary, mask and segment table has; other numbers lie in [0, 1).
+/// Integers are 0 or 1, which every vocabulary, mask and segment table has; other numbers lie in
+/// [0, 1).
 pub(crate) fn bodies(
     metadata: &ModelMetadata,
     shape: RequestShape,
@@ -59,7 +60,7 @@ pub(crate) fn bodies(
     (0..shape.count).map(one).collect()
 }
 
-/// One request; `shapes` are sizes and number of elements of each input.
+/// Makes one request; `shapes` has the sizes and the number of elements of each input.
 fn body(
     metadata: &ModelMetadata,
     shapes: &[(Vec<u64>, u64)],
@@ -77,7 +78,7 @@ fn body(
     Ok(json!({ "inputs": inputs }).to_string().into_bytes())
 }
 
-/// Sizes and number of elements of an input.
+/// Returns the sizes and the number of elements of an input.
 fn sizes(input: &Input, dynamic_size: u32) -> Result<(Vec<u64>, u64), OipError> {
     let size = |(place, &size): (usize, &i64)| match (place, size) {
         (0, -1) => Ok(1),
@@ -85,7 +86,7 @@ fn sizes(input: &Input, dynamic_size: u32) -> Result<(Vec<u64>, u64), OipError> 
         (_, size @ 1..) => Ok(size.unsigned_abs()),
         _ => Err(wrong(
             input,
-            format!("a dimension is {size}, expected -1 or at least 1"),
+            format!("found dimension {size}, expected -1 or at least 1"),
         )),
     };
     let sizes: Vec<u64> = input

@@ -1,4 +1,4 @@
-//! Why there is no profile.
+//! Errors of a profiling session.
 
 use thiserror::Error;
 
@@ -8,41 +8,41 @@ use crate::cpus::CpuError;
 use crate::database::DatabaseError;
 use crate::measure::MeasureError;
 
-/// Why there is no profile.
+/// The reason there is no profile.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// The database cannot be used.
+    /// An unusable database.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// The store cannot be opened.
+    /// A store that cannot be opened.
     #[error("--store: {0}")]
     Store(#[from] StoreError),
-    /// There are too few CPUs.
+    /// Too few CPUs.
     #[error(transparent)]
     Cpus(#[from] CpuError),
-    /// CPU cannot be limited to fractions here.
+    /// A fraction of a CPU, without a cgroup to limit it.
     #[error(
-        "{setting} takes a fraction of a CPU, for which a cgroup is needed, and none can be made ({reason}); take whole CPUs, or run as root"
+        "{setting} takes a fraction of a CPU, which needs a cgroup, and none can be created ({reason}); use whole CPUs, or run as root"
     )]
     Fraction {
-        /// The setting.
+        /// Name of the setting.
         setting: String,
-        /// Why there is no cgroup.
+        /// The reason there is no cgroup.
         reason: String,
     },
-    /// The first start failed, and so would the others.
+    /// A failed first start; the others would fail too.
     #[error("the first start, without any limits, failed: {0}")]
     FirstStart(#[source] MeasureError),
-    /// What defines the measurements cannot be hashed.
+    /// A command that cannot be hashed.
     #[error("cannot hash the command: {0}")]
     Identity(#[from] serde_json::Error),
-    /// Nothing was measured.
+    /// No measured configuration.
     #[error("no configuration could be measured; the first, {setting}, failed: {error}")]
     Nothing {
-        /// The first setting.
+        /// Name of the first setting.
         setting: String,
-        /// Why it failed.
+        /// Its error.
         error: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What is told while a profile is measured.
+//! Progress events of a profiling session.
 
 use std::fmt;
 
@@ -6,39 +6,39 @@ use crate::measurement::Measurement;
 use crate::plan::RuledOut;
 use crate::setting::Setting;
 
-/// Something that happened.
+/// A progress event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// Something that whoever reads the profile should know.
+    /// A warning for the reader of the profile.
     Warning(String),
-    /// So many configurations are in the database already.
+    /// Configurations that the database already has.
     Resumed {
-        /// How many.
+        /// Number of configurations.
         count: usize,
     },
-    /// The first start, which is not measured.
+    /// Begin of the first start, which is not measured.
     FirstStart,
-    /// A configuration is being measured.
+    /// Begin of the measurement of a configuration.
     Measuring {
-        /// Which.
+        /// Its setting.
         setting: Setting,
-        /// How many come before it.
+        /// Number of configurations before it.
         place: usize,
-        /// Of how many.
+        /// Total number of configurations.
         of: usize,
     },
-    /// What is being done with it.
+    /// Progress within a configuration.
     Doing {
-        /// Which.
+        /// Its setting.
         setting: Setting,
-        /// What.
+        /// Description of the current step.
         what: String,
     },
-    /// A configuration is finished and kept.
+    /// A finished and stored configuration.
     Measured(Measurement),
-    /// A configuration is not measured.
+    /// A configuration that measurements rule out.
     RuledOut(Setting, RuledOut),
-    /// A configuration could not be measured.
+    /// A configuration that could not be measured, with the error.
     Failed(Setting, String),
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Event {
             Self::Warning(text) => write!(f, "warning: {text}"),
             Self::Resumed { count } => write!(
                 f,
-                "{count} configurations are measured already; --fresh measures them again"
+                "{count} configurations are in the database already; use --fresh to measure them again"
             ),
             Self::FirstStart => {
                 f.write_str("first start, not measured: loads the model and tries the requests")

@@ -1,4 +1,4 @@
-//! A profile from its first configuration to its last.
+//! Profiling session: measures all configurations of a grid.
 
 mod error;
 mod event;
@@ -24,12 +24,18 @@ use crate::plan::ruled_out;
 use crate::setting::Setting;
 use crate::shared::{SharedPart, SharedStore};
 
-/// Who is told what happens.
+/// Receiver of progress events.
 pub type Listener<'a> = &'a mut (dyn FnMut(Event) + Send);
 
-/// Measures what `database` does not have yet, and keeps every finished configuration in it at once.
+/// Measures all settings that `database` does not have, and stores each finished configuration at
+/// once.
 ///
-/// Dropping the future ends the instance that is being measured.
+/// Dropping the future ends the current instance.
+///
+/// # Errors
+///
+/// Fails if the database, the store or the CPUs cannot be used, if the first start fails, or if no
+/// configuration could be measured.
 pub async fn profile(
     request: &ProfileRequest,
     database: &ProfileDatabase,
@@ -65,7 +71,11 @@ pub async fn profile(
     nothing(&outcome).map_or(Ok(outcome), Err)
 }
 
-/// What the database has of the profile `name`, or `None`.
+/// Returns the profile `name` as the database has it, or `None`.
+///
+/// # Errors
+///
+/// Fails if the database cannot be read.
 pub fn stored(name: &str, database: &ProfileDatabase) -> Result<Option<Outcome>, ProfileError> {
     let Some(profile) = database.profile(name)? else {
         return Ok(None);
@@ -84,7 +94,7 @@ pub fn stored(name: &str, database: &ProfileDatabase) -> Result<Option<Outcome>,
 struct Session<'a> {
     request: &'a ProfileRequest,
     database: &'a ProfileDatabase,
-    /// All that is measured, of this grid and earlier ones.
+    /// Measurements of this grid and of earlier ones.
     known: Vec<Measurement>,
     profile: StoredProfile,
 }
@@ -118,8 +128,7 @@ impl Session<'_> {
         }
         if self.request.store.is_some() && self.profile.shared.is_empty() {
             tell(Event::Warning(
-                "the instances mapped nothing of the store; do they know of it (TETRIS_STORE)?"
-                    .to_owned(),
+                "the instances mapped no object of the store; set TETRIS_STORE for them".to_owned(),
             ));
         }
         Ok(fates)
@@ -137,7 +146,7 @@ impl Session<'_> {
     ) -> Result<Fate, ProfileError> {
         let Some(bench) = bench else {
             return Ok(Fate::Failed(
-                "there is nothing to measure it with".to_owned(),
+                "there is no bench to measure it with".to_owned(),
             ));
         };
         let mut says = |what| tell(Event::Doing { setting, what });
@@ -160,7 +169,7 @@ impl Session<'_> {
         }
     }
 
-    /// Everything that measuring takes, and the first start.
+    /// Prepares all measurements and runs the first start.
     async fn bench(&self, first: Setting, tell: Listener<'_>) -> Result<Bench, ProfileError> {
         let request = self.request;
         let cpus = CpuList::of_this_process()?;
@@ -169,7 +178,7 @@ impl Session<'_> {
         cpus.take(widest)?;
         if widest == cpus.len() as u64 {
             tell(Event::Warning(format!(
-                "configurations with {widest} CPUs share them with the clients that ask, and seem slower for it"
+                "configurations with {widest} CPUs share them with the load's clients, and seem slower than they are"
             )));
         }
         let store = request
@@ -198,7 +207,8 @@ impl Session<'_> {
     }
 }
 
-/// Where cgroups are made, if they can be; cgroups of profilers that were killed are removed.
+/// Returns the hierarchy for cgroups, or `None` if none can be created. Removes cgroups of killed
+/// profilers.
 fn hierarchy(
     request: &ProfileRequest,
     cpus: &CpuList,
@@ -209,7 +219,7 @@ fn hierarchy(
             let removed = sweep(&hierarchy);
             if removed > 0 {
                 tell(Event::Warning(format!(
-                    "removed {removed} cgroups of a profiler that was killed"
+                    "removed {removed} cgroups of a killed profiler"
                 )));
             }
             return Ok(Some(hierarchy));
@@ -224,12 +234,12 @@ fn hierarchy(
         });
     }
     tell(Event::Warning(format!(
-        "no cgroup can be made, so instances are only bound to CPUs, and no memory limit is verified ({error})"
+        "no cgroup can be created, so instances are only bound to CPUs, and no memory limit is verified ({error})"
     )));
     Ok(None)
 }
 
-/// The hierarchy, if a cgroup with limits can be made in it.
+/// Returns the hierarchy if a cgroup with limits can be created in it.
 fn usable(request: &ProfileRequest, cpus: &CpuList) -> Result<Hierarchy, CgroupError> {
     let hierarchy = Hierarchy::of_this_process(request.cgroup_parent.as_deref())?;
     let limits = Limits {
@@ -241,7 +251,7 @@ fn usable(request: &ProfileRequest, cpus: &CpuList) -> Result<Hierarchy, CgroupE
     Ok(hierarchy)
 }
 
-/// An error if nothing of an outcome was measured or ruled out.
+/// Returns an error if no configuration was measured and at least one failed.
 fn nothing(outcome: &Outcome) -> Option<ProfileError> {
     if outcome.measured().next().is_some() {
         return None;

@@ -1,4 +1,4 @@
-//! What became of a profile.
+//! Outcome of a profiling session.
 
 use crate::database::StoredProfile;
 use crate::measurement::Measurement;
@@ -8,30 +8,30 @@ use crate::model_profile::{
 use crate::plan::RuledOut;
 use crate::setting::Setting;
 
-/// What became of a configuration.
+/// Outcome of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fate {
-    /// It was measured, now or earlier.
+    /// Measured, now or earlier.
     Measured(Measurement),
-    /// What was measured rules it out.
+    /// Ruled out by measurements.
     RuledOut(RuledOut),
-    /// It could not be measured.
+    /// Failed, with the error.
     Failed(String),
 }
 
-/// A profile with everything that was asked for.
+/// A profile, with an outcome for each requested setting.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The profile's name.
+    /// Name of the profile.
     pub name: String,
-    /// All of it but configurations.
+    /// The profile without its configurations.
     pub profile: StoredProfile,
-    /// Each setting, in order.
+    /// Settings with their outcomes, in order.
     pub fates: Vec<(Setting, Fate)>,
 }
 
 impl Outcome {
-    /// The configurations that were measured.
+    /// Returns the measured configurations.
     pub fn measured(&self) -> impl Iterator<Item = &Measurement> {
         self.fates.iter().filter_map(|(_, fate)| match fate {
             Fate::Measured(measurement) => Some(measurement),
@@ -39,7 +39,7 @@ impl Outcome {
         })
     }
 
-    /// How many could not be measured.
+    /// Number of configurations that could not be measured.
     pub fn failures(&self) -> usize {
         let fates = self.fates.iter();
         fates
@@ -47,7 +47,7 @@ impl Outcome {
             .count()
     }
 
-    /// The resource.
+    /// Returns the resource.
     pub fn manifest(&self) -> ModelProfileManifest {
         let profile = &self.profile;
         let (objects, unlisted_bytes) = profile.shared.listed();

@@ -1,4 +1,4 @@
-//! What is to be profiled.
+//! Input of a profiling session.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,46 +12,47 @@ use crate::oip::RequestShape;
 use crate::plan::SloBound;
 use crate::setting::Setting;
 
-/// How many different requests are made.
+/// Number of different requests to make.
 const REQUESTS_MADE: usize = 16;
 
-/// What is to be profiled, and how.
+/// Input of a profiling session.
 #[derive(Clone, Debug)]
 pub struct ProfileRequest {
-    /// The profile's name.
+    /// Name of the profile.
     pub name: String,
-    /// The model's name in the inference protocol.
+    /// Name of the model in the inference protocol.
     pub model: String,
-    /// The command of an instance, with its placeholders.
+    /// Command line of an instance, with its placeholders.
     pub command: Vec<String>,
-    /// What is varied.
+    /// Settings to measure.
     pub settings: Vec<Setting>,
-    /// The loosest objective that the profile is for.
+    /// Loosest objective of the profile.
     pub bound: Option<SloBound>,
-    /// Requests per configuration after which it is enough.
+    /// Number of requests after which a configuration ends.
     pub requests: usize,
-    /// Time per configuration after which it is enough.
+    /// Time after which a configuration ends.
     pub time: Duration,
-    /// How long an instance may take to be ready.
+    /// Timeout for an instance to become ready.
     pub ready_within: Duration,
-    /// How long one request may take.
+    /// Timeout of a request.
     pub request_timeout: Duration,
-    /// The store that instances load through.
+    /// Store that the instances load through.
     pub store: Option<PathBuf>,
-    /// Where cgroups are made.
+    /// Parent of the cgroups.
     pub cgroup_parent: Option<PathBuf>,
-    /// The request to send, as JSON.
+    /// Request to send, as JSON; by default requests are made from the metadata.
     pub body: Option<Vec<u8>>,
-    /// What random requests begin with.
+    /// Seed of random requests.
     pub seed: u64,
-    /// The size of dimensions of any size, and the words of a text.
+    /// Size of dynamic dimensions, and number of words of a text.
     pub dynamic_size: u32,
-    /// Whether to measure again what is in the database.
+    /// True to measure again, and to replace the measurements in the database.
     pub fresh: bool,
 }
 
 impl ProfileRequest {
-    /// Hash of what defines the measurements, but for the settings: another grid goes on with what is there.
+    /// Returns a hash of all that affects the measurements, without the settings: another grid can
+    /// reuse them.
     pub(super) fn identity(&self, machine: &Machine) -> Result<String, serde_json::Error> {
         #[derive(Serialize)]
         struct Identity<'a> {

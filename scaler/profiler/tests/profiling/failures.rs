@@ -1,10 +1,10 @@
-//! Servers that do not do what they should.
+//! Tests with servers that fail.
 
 use crate::run::{Case, stderr};
 
 const ONE: [&str; 6] = ["--cpus", "1", "--batch", "1", "--concurrency", "1"];
 
-/// What the profiler says of a server that it cannot measure.
+/// Returns the profiler's error for a server that it cannot measure.
 fn refused(options: &[&str], server: &[&str]) -> String {
     let case = Case::new();
     let output = case.run(&[&ONE[..], options].concat(), server);
@@ -15,7 +15,7 @@ fn refused(options: &[&str], server: &[&str]) -> String {
 
 #[test]
 fn a_server_that_ends_is_seen_at_once_with_its_last_words() {
-    // It would be waited for much longer than the test may take.
+    // Without that the profiler would wait much longer than the test may take.
     let told = refused(&["--ready-seconds", "3600"], &["--exit-at", "1"]);
     assert!(
         told.contains("exit status: 1 while it was starting"),
@@ -55,10 +55,7 @@ fn a_server_that_refuses_is_quoted() {
         "{told}"
     );
     let told = refused(&[], &["--refuse-later"]);
-    assert!(
-        told.contains("requests failed, the first because"),
-        "{told}"
-    );
+    assert!(told.contains("requests failed, the first with"), "{told}");
 }
 
 #[test]
@@ -70,7 +67,7 @@ fn hostile_metadata_is_refused() {
         ),
         (
             r#"{"inputs": [{"name": "x", "datatype": "FP32", "shape": [-7]}]}"#,
-            "a dimension is -7",
+            "found dimension -7",
         ),
         (r#"{"inputs": []}"#, "`inputs` has 0 entries"),
         ("not JSON", "answered 418"),
@@ -120,12 +117,12 @@ fn a_request_from_a_file_is_sent_as_it_is() {
     let told = stderr(&case.run(&options, &[]));
     assert!(told.contains("refused on purpose"), "{told}");
     std::fs::write(&file, wrong.replace("[2, 4]", "[1, 4]")).unwrap();
-    // Metadata is not asked for then: this is none.
+    // The profiler does not ask for the metadata, which is invalid here.
     case.profile(&options, &["--metadata", "none"]);
     std::fs::write(&file, "{}").unwrap();
     let told = stderr(&case.run(&options, &[]));
     assert!(
-        told.contains("request.json` is no inference request"),
+        told.contains("request.json` is not an inference request"),
         "{told}"
     );
 }

@@ -1,4 +1,4 @@
-//! Profilers that are interrupted, and those that go on.
+//! Tests of interrupted profilers, and of those that continue.
 
 use std::process::{Child, Stdio};
 
@@ -9,7 +9,8 @@ use nix::unistd::Pid;
 const GRID: [&str; 6] = ["--cpus", "1", "--batch", "1", "--concurrency", "1,2,3"];
 const SERVER: [&str; 4] = ["--fixed-ms", "20", "--each-ms", "5"];
 
-/// A profiler that has begun with its second configuration, and so has finished the first.
+/// Starts a profiler and returns once it measures the second configuration, after the first is
+/// finished.
 fn in_the_middle(case: &Case) -> Child {
     let mut command = case.command(&GRID, &SERVER);
     let child = command
@@ -57,7 +58,7 @@ fn signals_end_the_server_and_remove_its_cgroup() {
         let process = child.id();
         let said = stop(child, signal);
         assert!(
-            said.contains(&format!("{told}; what was measured is kept")),
+            said.contains(&format!("{told}; finished measurements are kept")),
             "{said}"
         );
         // The profiler waited for both before it ended.

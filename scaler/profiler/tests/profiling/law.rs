@@ -1,4 +1,4 @@
-//! What is measured is what the server's law says.
+//! Tests of measurements against the server's law.
 
 use crate::run::{Case, cgroups_or_skip, stderr};
 use tetris_scaler_profiler::ProfiledConfiguration;
@@ -92,8 +92,9 @@ fn threads_that_help_no_more_end_a_row() {
         "--concurrency",
         "1,2,3,4,5,6",
     ];
-    // A thread takes 8 MiB, and one lane serves them all: throughput stays, latency and memory grow. How noise falls
-    // decides where a row ends, but every configuration is in the profile or was ruled out.
+    // Each thread takes 8 MiB, and one lane serves them all: throughput is constant, and latency
+    // and memory grow. Noise decides where a row ends, but every configuration is either in the
+    // profile or ruled out.
     let server = ["--fixed-ms", "20", "--lanes", "1", "--thread-mib", "8"];
     let output = case.run(&options, &server);
     assert!(output.status.success(), "{}", stderr(&output));

@@ -1,4 +1,4 @@
-//! The profiler on servers whose law is known (`examples/oip-server.rs`), as processes.
+//! Tests of the profiler as a process, on servers with a known law (`examples/oip-server.rs`).
 
 mod failures;
 mod interruption;

@@ -1,4 +1,4 @@
-//! Running the profiler.
+//! Runs of the profiler for tests.
 
 #![expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tetris_scaler_profiler::ModelProfileManifest;
 
-/// An example of this package, which cargo builds with its tests.
+/// Returns the path of an example of this package, which cargo builds with its tests.
 pub fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let built = test.parent().unwrap().parent().unwrap();
@@ -22,7 +22,7 @@ pub fn example(name: &str) -> PathBuf {
     path
 }
 
-/// A folder with a database and the list of starts of one test.
+/// A folder with the database and the list of starts of one test.
 pub struct Case {
     dir: TempDir,
 }
@@ -38,10 +38,11 @@ impl Case {
         self.dir.path().join(name)
     }
 
-    /// The profiler with options `options` on a server with options `server`.
+    /// Returns the command of the profiler with options `options` on a server with options
+    /// `server`.
     pub fn command(&self, options: &[&str], server: &[&str]) -> Command {
         let mut command = Command::new(example("profile"));
-        // The end of what a server writes is quoted: its words, not where it was.
+        // Messages quote the end of a server's output: without a backtrace.
         command.env("RUST_BACKTRACE", "0");
         for (option, value) in [
             ("--requests", "40"),
@@ -70,7 +71,7 @@ impl Case {
         self.command(options, server).output().unwrap()
     }
 
-    /// The profile of a run that succeeds.
+    /// Returns the profile of a run that succeeds.
     pub fn profile(&self, options: &[&str], server: &[&str]) -> ModelProfileManifest {
         let all = [options, &["--format", "json"]].concat();
         let output = self.run(&all, server);
@@ -78,7 +79,7 @@ impl Case {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// The configurations that were started, in order, with their processes.
+    /// Returns the started configurations, in order, with their processes.
     pub fn starts(&self) -> Vec<(String, u32)> {
         let text = std::fs::read_to_string(self.path("starts")).unwrap_or_default();
         let lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -87,12 +88,12 @@ impl Case {
             .collect()
     }
 
-    /// Whether configuration `name` was started.
+    /// Returns true if configuration `name` was started.
     pub fn started(&self, name: &str) -> bool {
         self.starts().iter().any(|(start, _)| start == name)
     }
 
-    /// Waits until every server has gone.
+    /// Waits until every server has exited.
     pub fn assert_all_gone(&self) {
         for (name, process) in self.starts() {
             poll(&format!("the end of {name}, process {process}"), || {
@@ -106,7 +107,7 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Asks until it is so; the deadline is for a test that would fail anyway.
+/// Polls until `is` returns true. The deadline is for a test that would fail anyway.
 pub fn poll(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(2);
     while !is() {
@@ -115,25 +116,25 @@ pub fn poll(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Whether the process is alive and a server of these tests: its number may be another's by now.
+/// Returns true if the process is alive and a server of these tests: its number may be reused.
 fn is_server(process: u32) -> bool {
     let command = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&command).contains("oip-server")
 }
 
-/// Whether a cgroup can be made here, by what the profiler says; tells when a test is skipped for that.
+/// Returns true if the profiler can create cgroups here; prints that `test` is skipped if not.
 pub fn cgroups_or_skip(test: &str) -> bool {
     let case = Case::new();
     let output = case.run(&["--cpus", "1", "--batch", "1", "--concurrency", "1"], &[]);
     let told = stderr(&output);
-    let can = !told.contains("no cgroup can be made");
+    let can = !told.contains("no cgroup can be created");
     if !can {
-        println!("SKIPPED {test}: it needs the right to make cgroups. {told}");
+        println!("SKIPPED {test}: it needs the right to create cgroups. {told}");
     }
     can
 }
 
-/// Cgroups of profilers, wherever they are.
+/// Returns cgroups of the profiler, wherever they are.
 pub fn cgroups_left(profiler: u32) -> Vec<PathBuf> {
     let mut left = Vec::new();
     find(Path::new("/sys/fs/cgroup"), 6, &mut |path| {

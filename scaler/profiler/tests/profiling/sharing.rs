@@ -1,4 +1,4 @@
-//! What instances share.
+//! Tests of the shared part.
 
 use crate::run::{Case, cgroups_or_skip, stderr};
 use tetris_store_layout::{
@@ -75,7 +75,7 @@ fn a_store_that_nobody_maps_is_told_of() {
     let path = dir.path().to_str().unwrap();
     let output = case.run(&one(path), &[]);
     assert!(
-        stderr(&output).contains("mapped nothing of the store"),
+        stderr(&output).contains("mapped no object of the store"),
         "{}",
         stderr(&output)
     );

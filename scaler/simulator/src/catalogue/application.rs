@@ -1,4 +1,4 @@
-//! The applications of the paper, as ways through functions.
+//! The paper's applications as stages of functions.
 
 use serde::Serialize;
 
@@ -7,29 +7,29 @@ use super::model::{DSSM, FASTSPEECH2, LSTM, Model, RESNET152, SSD, STT, TEXTCNN,
 /// The four applications of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Application {
-    /// Second-hand vehicle trading: SSD finds objects, one of two Resnet152 classifies cars or
-    /// motorcycles. That each gets half of the requests is assumed.
+    /// Second-hand vehicle trading: SSD finds objects, and one of two Resnet152 classifies cars or
+    /// motorcycles. The simulator assumes that each gets half of the requests.
     #[serde(rename = "SVT")]
     Svt,
-    /// Audio questions and answers: Stt, then Use-qa, then Fastspeech2.
+    /// Audio question answering: Stt, then Use-qa, then Fastspeech2.
     #[serde(rename = "QA-Audio")]
     QaAudio,
     /// Semantic similarity: Use.
     #[serde(rename = "SS")]
     Ss,
-    /// Text questions and answers: Textcnn69, Lstm, Dssm. That they run one after the other is assumed.
+    /// Text question answering: Textcnn69, then Lstm, then Dssm. The order is assumed.
     #[serde(rename = "QA-Text")]
     QaText,
 }
 
-/// A model, and what its tensors are called where it is a variant.
+/// A model, and the name of its variant, or an empty string.
 pub(super) type Part = (Model, &'static str);
 
 impl Application {
-    /// All of them.
+    /// All applications.
     pub const ALL: [Self; 4] = [Self::Svt, Self::QaAudio, Self::Ss, Self::QaText];
 
-    /// As in the paper.
+    /// Name of the application in the paper.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Svt => "SVT",
@@ -39,8 +39,9 @@ impl Application {
         }
     }
 
-    /// How many times the load of SVT it has, so that each application keeps about as many cores busy: 12 to 18
-    /// at 20 requests/s of SVT. Assumed; the paper's text gives no loads.
+    /// Load of the application relative to that of SVT. With these factors each application keeps
+    /// about as many cores busy: 12 to 18 at 20 requests/s of SVT. Assumed; the paper's text gives
+    /// no loads.
     pub const fn load_factor(self) -> u64 {
         match self {
             Self::Svt | Self::QaAudio => 1,
@@ -49,7 +50,7 @@ impl Application {
         }
     }
 
-    /// Its stages, one after the other; a request goes to one of a stage's functions, each as likely.
+    /// Stages in order. A request goes to one function of each stage, each with equal probability.
     pub fn stages(self) -> &'static [&'static [Part]] {
         match self {
             Self::Svt => &[

@@ -1,15 +1,15 @@
-//! The models and applications of the paper's evaluation (Tetris 5.1, table 4).
+//! Models and applications of the paper's evaluation (Tetris 5.1, table 4).
 //!
-//! **From the paper:** which models make an application; sizes (table 4); Fastspeech2 and Use cannot be
-//! batched (5.3); both Resnet152 have the same pretrained parameters (5.3) and only their dense layers are
-//! retrained (5.2); the 30 ms of Lstm (figure 5); the settings of B and P (3.2). Own memory of Use, Lstm, Dssm
-//! and Textcnn69 is what the densities and reductions of 5.2 leave: Use takes 1.72 GB and saves 93 % at 32
-//! instances; Lstm saves 4.4 % at two; 256 GB hold 1,161 more of Dssm and 1,720 more of Textcnn69 when
-//! tensors are shared.
+//! **From the paper:** the models of each application; sizes (table 4); Fastspeech2 and Use do not
+//! support batching (5.3); both Resnet152 have the same pretrained parameters (5.3) and only their
+//! dense layers are retrained (5.2); the 30 ms of Lstm (figure 5); the values of B and P (3.2).
+//! Private memory of Use, Lstm, Dssm and Textcnn69 follows from the densities and reductions of
+//! 5.2: Use takes 1.72 GB and saves 93 % at 32 instances; Lstm saves 4.4 % at two; 256 GB hold
+//! 1,161 more instances of Dssm and 1,720 more of Textcnn69 with shared tensors.
 //!
-//! **Assumed:** everything that is marked so below: work per request, objectives, memory per request, other own
-//! memory, and the law of latency ([`Model::latency_us`]). The objectives of Resnet152 and of QA-Audio are such
-//! that concurrency alone gets to the two and four threads that 5.3 tells of.
+//! **Assumed:** everything marked as assumed below: work per request, objectives, memory per
+//! request, other private memory, and the law of latency ([`Model::latency_us`]). With the assumed
+//! objectives of Resnet152 and QA-Audio, concurrency alone reaches the two and four threads of 5.3.
 
 mod application;
 mod model;
@@ -22,27 +22,31 @@ use crate::error::SimulationError;
 pub use application::Application;
 pub use model::{BATCHES, CPU_MILLIS, MB, MODELS, Model, THREADS};
 
-/// Megabytes of Resnet152 that both variants have: all but the dense layer, 2,048 x 1,000 weights of four
-/// bytes.
+/// Megabytes of Resnet152 that both variants share: all but the dense layer, 2,048 x 1,000 weights
+/// of four bytes.
 const RESNET152_SHARED_MB: u64 = 223;
 
 /// A function as a scaler sees it.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// For messages: model and variant.
+    /// Name of model and variant, for messages.
     pub name: String,
-    /// Its model.
+    /// Model of the function.
     pub model: Model,
-    /// All its configurations.
+    /// All configurations of the model.
     pub profile: Profile,
-    /// Its objective.
+    /// Latency objective.
     pub slo: Slo,
-    /// Its tensors.
+    /// Tensors of the model.
     pub tensors: ModelTensors,
 }
 
 impl Function {
-    /// The function of a model; `variant` names the one that it is of a family, or is empty.
+    /// Creates the function of a model; `variant` names a variant of the model, or is empty.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a value is out of the core's range.
     pub fn try_new(model: Model, variant: &str) -> Result<Self, SimulationError> {
         let object = |part: &str| ObjectId::of(format!("{}/{part}", model.name).as_bytes());
         let own_mb = model.tensor_mb.saturating_sub(RESNET152_SHARED_MB);

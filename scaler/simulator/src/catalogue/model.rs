@@ -1,44 +1,45 @@
-//! Models: what they take and how long.
+//! Models with their memory and latency.
 
 use serde::Serialize;
 use tetris_scaler_core::{Configuration, ConfigurationSpec, Profile};
 
 use crate::error::SimulationError;
 
-/// Bytes of a megabyte, as the paper counts.
+/// Number of bytes in a megabyte, as in the paper.
 pub const MB: u64 = 1_000_000;
 
-/// C: CPU of an instance, in millicores. Assumed.
+/// Values of C: CPU of an instance, in millicores. Assumed.
 pub const CPU_MILLIS: [u64; 5] = [1_000, 2_000, 4_000, 6_000, 8_000];
-/// B: batch sizes (Tetris 3.2).
+/// Values of B: batch sizes (Tetris 3.2).
 pub const BATCHES: [u32; 3] = [1, 2, 4];
-/// P: concurrent threads (Tetris 3.2).
+/// Values of P: concurrent threads (Tetris 3.2).
 pub const THREADS: [u32; 4] = [1, 2, 3, 4];
 
-/// What is known of a model, or assumed.
+/// Properties of a model, from the paper or assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Model {
-    /// As in table 4.
+    /// Name as in table 4.
     pub name: &'static str,
-    /// Tensors in memory, in megabytes: table 4, but for Use, which takes more than its file.
+    /// Size of the tensors in memory, in megabytes: table 4, except for Use, which takes more than
+    /// its file.
     pub tensor_mb: u64,
-    /// What an instance with one thread and no batch has for itself, in megabytes.
+    /// Private memory of an instance with one thread and no batch, in megabytes.
     pub own_mb: u64,
-    /// Whether `own_mb` follows from numbers of the paper; otherwise it is assumed.
+    /// True if `own_mb` follows from numbers of the paper; otherwise it is assumed.
     pub own_from_paper: bool,
-    /// What each further request in work takes, in megabytes. Assumed.
+    /// Memory of each further request in flight, in megabytes. Assumed.
     pub request_mb: u64,
-    /// One request on one core, in microseconds. Assumed.
+    /// Time of one request on one core, in microseconds. Assumed.
     pub work_us: u64,
-    /// The share of the work that a batch does once, in thousandths. Assumed.
+    /// Share of the work that a batch does once, in thousandths. Assumed.
     pub once_permille: u64,
-    /// Whether it can be batched (Tetris 5.3).
+    /// True if the model supports batching (Tetris 5.3).
     pub batchable: bool,
-    /// The objective, in microseconds. Assumed, but for Lstm.
+    /// Latency objective, in microseconds. Assumed, except for Lstm.
     pub slo_us: u64,
 }
 
-/// Defaults of what is assumed.
+/// Defaults of the assumed properties.
 const ASSUMED: Model = Model {
     name: "",
     tensor_mb: 0,
@@ -124,7 +125,7 @@ pub(super) const DSSM: Model = Model {
     ..TEXTCNN
 };
 
-/// All models, for reports that say what is assumed.
+/// All models, for reports that list the assumptions.
 pub const MODELS: [Model; 9] = [
     SSD,
     RESNET152,
@@ -138,9 +139,9 @@ pub const MODELS: [Model; 9] = [
 ];
 
 impl Model {
-    /// How long a batch takes, in microseconds. Assumed: a thread has an equal share of the cores, of which nine tenths of
-    /// the work make use (Amdahl); with less than one core all of it slows down. Each thread beside it costs
-    /// 5 %, and a batch does `once_permille` of the work once.
+    /// Latency of a batch, in microseconds. Assumed: a thread has an equal share of the cores, and
+    /// nine tenths of its work are parallel (Amdahl). With less than one core all of the work slows
+    /// down. Each further thread costs 5 %, and a batch does `once_permille` of the work once.
     pub const fn latency_us(&self, cpu_millis: u64, batch: u64, threads: u64) -> u64 {
         let threads = if threads == 0 { 1 } else { threads };
         let share = cpu_millis / threads;
@@ -152,18 +153,18 @@ impl Model {
         };
         let batch_permille = self.once_permille + (1_000 - self.once_permille) * batch;
         let beside_permille = 1_000 + 50 * (threads - 1);
-        // 2^20 us, and factors of at most 2^20, 2^12 and 2^11: nothing wraps.
+        // At most 2^20 us, and factors of at most 2^20, 2^12 and 2^11: no overflow.
         let work = self.work_us * cores_permille / 1_000 * batch_permille / 1_000;
         let latency_us = work * beside_permille / 1_000;
         if latency_us == 0 { 1 } else { latency_us }
     }
 
-    /// What an instance has for itself, in bytes.
+    /// Private memory of an instance, in bytes.
     pub const fn own_bytes(&self, batch: u64, threads: u64) -> u64 {
         (self.own_mb + self.request_mb * (batch * threads).saturating_sub(1)) * MB
     }
 
-    /// All combinations of C, B and P, without batches where the model cannot have them.
+    /// Returns all combinations of C, B and P, without batches if the model does not support them.
     pub(super) fn profile(&self) -> Result<Profile, SimulationError> {
         let mut all = Vec::new();
         for cpu_millis in CPU_MILLIS {

@@ -1,4 +1,4 @@
-//! The report as one page that needs no other file: no scripts, no fonts, plots as inline SVG.
+//! Report as one self-contained page: no scripts, no fonts, plots as inline SVG.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use super::text::{percent, simulated};
 const STYLE: &str = include_str!("style.css");
 const GB: f64 = 1e9;
 
-/// Something that is plotted for every policy.
+/// Name and value of a quantity that is plotted for every policy.
 type Measure = (&'static str, fn(&Outcome) -> f64);
 
 const MEASURES: [Measure; 6] = [
@@ -28,7 +28,7 @@ const MEASURES: [Measure; 6] = [
     ("cold starts", |one| one.cold_starts as f64),
 ];
 
-/// The whole page. Nothing in it comes from outside, so nothing has to be escaped.
+/// Returns the whole page. It contains no outside text, so it needs no escaping.
 pub fn page(comparison: &Comparison) -> String {
     let grid = &comparison.grid;
     let mut sections = String::new();
@@ -77,7 +77,7 @@ fn plot(comparison: &Comparison, kind: Kind, (name, of): &Measure) -> String {
     bars(name, &groups)
 }
 
-/// Of the last cell: all applications together, if they were run together.
+/// Plots the last cell: all applications together, if they ran together.
 fn memory_over_time(comparison: &Comparison, kind: Kind) -> String {
     let last = comparison.grid.cells().pop();
     let cell = last.map_or("", |(cell, _)| cell);
@@ -190,7 +190,7 @@ fn models(models: &[Model]) -> String {
     table(&heads, 2, rows)
 }
 
-/// A table whose columns from `numbers` on are numbers.
+/// Formats a table with numbers in the columns from `numbers` on.
 fn table(heads: &[&str], numbers: usize, rows: impl Iterator<Item = Vec<String>>) -> String {
     let class = |at: usize| {
         if at < numbers {

@@ -12,23 +12,24 @@ use tetris_scaler_simulator::cluster::MAX_NODES;
 use tetris_scaler_simulator::trace::Kind;
 use tetris_scaler_simulator::{Grid, MAX_SECONDS, Policy};
 
-/// Simulates how systems scale the four applications of the Tetris paper, on generated request traces.
+/// Simulates policies that scale the four applications of the Tetris paper, on generated request
+/// traces.
 #[derive(Debug, Parser)]
 #[command(name = "scaler-simulate", version)]
 pub struct Args {
-    /// Nodes of the cluster; two in eight have 80 CPUs and 256 GB, the others 32 and 128 GB
+    /// Number of nodes; two in eight have 80 CPUs and 256 GB, the others 32 CPUs and 128 GB
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES as u64))]
     nodes: u64,
     /// Mean load of SVT and QA-Audio, in requests per second; SS has 10 times and QA-Text 25 times that
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100))]
     rps: u64,
-    /// How many of each application are run together, after each by itself
+    /// Copies of each application in the run of all together; 0 for no such run
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=100))]
     copies: u64,
     /// Kinds of requests: stable, periodic, bursty
     #[arg(long, value_delimiter = ',', default_values_t = Kind::ALL, value_parser = kind)]
     kinds: Vec<Kind>,
-    /// Policies, by their names in reports
+    /// Policies, named as in reports
     #[arg(long, value_delimiter = ',', default_values_t = Policy::ALL, value_parser = policy)]
     policies: Vec<Policy>,
     /// Length of a trace in seconds
@@ -37,25 +38,25 @@ pub struct Args {
     /// Seed of traces, branches and latencies
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Form of the report
+    /// Format of the report
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Also write a page with plots to this file
+    /// Also write a page with plots to FILE
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
 
-/// Form of the report.
+/// Format of the report.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Format {
     /// Tables.
     Text,
-    /// Everything, for programs.
+    /// The complete data as JSON.
     Json,
 }
 
 impl Args {
-    /// What is run.
+    /// Returns the grid of runs.
     pub fn grid(&self) -> Grid {
         let grid = Grid::default();
         Grid {
@@ -80,7 +81,7 @@ fn policy(name: &str) -> Result<Policy, String> {
     named(&Policy::ALL, name)
 }
 
-/// The one of `all` with that name, however it is capitalised.
+/// Returns the element of `all` with that name, ignoring case.
 fn named<T: Copy + ToString>(all: &[T], name: &str) -> Result<T, String> {
     let same = |one: &&T| one.to_string().eq_ignore_ascii_case(name);
     let found = all.iter().find(same).copied();

@@ -1,4 +1,4 @@
-//! Bars in groups, and lines over time, as inline SVG.
+//! Bar charts and line charts as inline SVG.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ const LEFT: f64 = 48.0;
 const BOTTOM: f64 = 194.0;
 const TOP: f64 = 12.0;
 
-/// A group: its name, and a name and a value for each bar.
+/// Name of a group, and name and value of each bar.
 pub type Group = (String, Vec<(String, f64)>);
 
-/// A figure with `name` below and a group for each of `groups`.
+/// Returns a bar chart with the caption `name`.
 pub fn bars(name: &str, groups: &[Group]) -> String {
     let values = groups.iter().flat_map(|(_, bars)| bars);
     let most = values.map(|(_, value)| *value).fold(0.0, f64::max);
@@ -46,8 +46,8 @@ pub fn bars(name: &str, groups: &[Group]) -> String {
     )
 }
 
-/// A figure with `name` below and a line for each of `lines`: its name, when it begins and the time from
-/// point to point, in seconds, and its values.
+/// Returns a line chart with the caption `name`. Each line has a name, its start and the interval
+/// between points, both in seconds, and its values.
 pub fn over_time(name: &str, lines: &[(String, u64, u64, Vec<f64>)]) -> String {
     let values = lines.iter().flat_map(|(.., values)| values);
     let (step, ticks) = ticks(values.copied().fold(0.0, f64::max));
@@ -84,7 +84,7 @@ fn axis(step: f64, ticks: u32) -> String {
     let mut body = String::new();
     for tick in 0..=ticks {
         let y = BOTTOM - (BOTTOM - TOP) * f64::from(tick) / f64::from(ticks);
-        // Steps of a tenth are not exact in binary.
+        // Multiples of a tenth are not exact in binary.
         let value = (step * f64::from(tick) * 1e6).round() / 1e6;
         let _infallible = write!(
             body,
@@ -97,7 +97,7 @@ fn axis(step: f64, ticks: u32) -> String {
     body
 }
 
-/// A round distance of ticks, and how many reach beyond `most`.
+/// Returns a round distance of ticks, and the number of them that covers `most`.
 fn ticks(most: f64) -> (f64, u32) {
     let rough = (most / 4.0).max(1e-9);
     let power = 10_f64.powf(rough.log10().floor());

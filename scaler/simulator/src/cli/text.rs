@@ -1,4 +1,4 @@
-//! The report as tables.
+//! Report as tables.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use tetris_scaler_simulator::{Comparison, Run};
 
 const GB: f64 = 1e9;
 
-/// The whole report.
+/// Returns the whole report.
 pub fn report(comparison: &Comparison) -> String {
     let grid = &comparison.grid;
     let mut text = format!(
@@ -74,14 +74,13 @@ fn row(run: &Run) -> String {
     )
 }
 
-/// `part` of `all`, in percent.
+/// Returns `part` of `all`, in percent.
 pub fn percent(part: u64, all: u64) -> f64 {
     part as f64 * 100.0 / all.max(1) as f64
 }
 
 fn paper(comparison: &Comparison) -> String {
-    let mut text =
-        String::from("What the paper's text says of figures 12 to 14, and what this says\n");
+    let mut text = String::from("Figures 12 to 14 in the paper's text, and here\n");
     for checked in &comparison.claims {
         let _infallible = writeln!(text, "{}", claim(checked));
     }
@@ -99,12 +98,12 @@ fn paper(comparison: &Comparison) -> String {
     }
     let _infallible = writeln!(
         text,
-        "Requests that take longer than the objective, Tetris and INFless: paper below {MOST_VIOLATIONS_PERCENT} %, here see above"
+        "Requests beyond the objective, Tetris and INFless: paper below {MOST_VIOLATIONS_PERCENT} %, here see above"
     );
     text
 }
 
-/// A claim as a line.
+/// Formats a claim as a line.
 pub fn claim(checked: &Checked) -> String {
     let claim = checked.claim;
     let kind = claim
@@ -121,7 +120,7 @@ pub fn claim(checked: &Checked) -> String {
     )
 }
 
-/// What the simulation says, in percent.
+/// Formats the simulated value of a claim, in percent.
 pub fn simulated(checked: &Checked) -> String {
     let permille = checked.simulated_permille;
     permille.map_or("not run".to_owned(), |permille| {
@@ -131,8 +130,8 @@ pub fn simulated(checked: &Checked) -> String {
 
 fn assumed(comparison: &Comparison) -> String {
     let mut text = String::from(
-        "\nFrom the paper: applications, sizes of models (table 4), nodes (table 3), what cannot be batched, B and P,\n\
-         speed of loading, and own memory where it says so. All else is assumed:\n",
+        "\nFrom the paper: applications, sizes of models (table 4), nodes (table 3), models without batching, B and P,\n\
+         speed of loading, and own memory marked (paper). The rest is assumed:\n",
     );
     for model in MODELS {
         let _infallible = writeln!(

@@ -1,29 +1,29 @@
-//! What happens next.
+//! Queue of future events.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use super::instance::Job;
 
-/// Something that happens.
+/// A kind of event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// A request for an application.
     Arrival { application: usize },
     /// An instance has loaded.
     Ready { instance: usize },
-    /// The oldest request of an instance has waited long enough for its batch to fill.
+    /// The batch timeout of an instance's oldest request.
     Waited { instance: usize },
-    /// A batch is done.
+    /// A finished batch.
     Done { instance: usize, jobs: Vec<Job> },
-    /// The scaler looks.
+    /// A pass of the scaler.
     Tick,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct Event {
     at_us: u64,
-    /// Of the same moment, what was foreseen first comes first.
+    /// Order of insertion, for events at the same moment.
     number: u64,
     what: What,
 }
@@ -40,7 +40,7 @@ impl PartialOrd for Event {
     }
 }
 
-/// What is foreseen, in order.
+/// Future events, in order.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     heap: BinaryHeap<Reverse<Event>>,

@@ -7,17 +7,17 @@ use tetris_scaler_core::{LoadPeak, Rate};
 use super::instance::{Instance, Job, Phase};
 use crate::error::SimulationError;
 
-/// What is known of a function.
+/// State of a function.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    /// Instances that are not gone.
+    /// Instances that still exist.
     pub(super) members: BTreeSet<usize>,
-    /// Ready instances with room, by the work that waits there.
+    /// Ready instances with room, by their backlog.
     by_backlog: BTreeSet<(u64, usize)>,
     listed: BTreeMap<usize, u64>,
-    /// Requests for which there is no room.
+    /// Requests without room on an instance.
     pub(super) waiting: VecDeque<Job>,
-    /// Requests since the scaler last looked.
+    /// Number of requests since the last pass of the scaler.
     pub(super) arrived: u64,
     pub(super) peak: LoadPeak,
 }
@@ -34,12 +34,12 @@ impl State {
         })
     }
 
-    /// The ready instance with room and least work.
+    /// Returns the ready instance with room and the smallest backlog.
     pub(super) fn least_loaded(&self) -> Option<usize> {
         self.by_backlog.first().map(|&(_, at)| at)
     }
 
-    /// Lists `instance` where it belongs now.
+    /// Updates the place of `instance` in the order.
     pub(super) fn list(&mut self, at: usize, instance: &Instance) {
         if let Some(before) = self.listed.remove(&at) {
             self.by_backlog.remove(&(before, at));
@@ -51,7 +51,7 @@ impl State {
         }
     }
 
-    /// What its instances carry that start or are ready.
+    /// Returns the capacity of its starting and ready instances.
     pub(super) fn capacity(&self, instances: &[Instance]) -> Rate {
         let members = self.members.iter().filter_map(|&at| instances.get(at));
         let staying = members.filter(|one| matches!(one.phase, Phase::Starting | Phase::Ready));

@@ -1,4 +1,4 @@
-//! Instances: a bounded queue, threads, and batches that wait to be filled.
+//! Instances: a bounded queue, threads, and batches that wait to fill.
 
 use std::collections::VecDeque;
 
@@ -8,20 +8,20 @@ use tetris_scaler_core::Configuration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     pub(super) application: usize,
-    /// The stage that it is in.
+    /// Index of its current stage.
     pub(super) stage: usize,
-    /// When it came to the application, in microseconds.
+    /// Time of its arrival at the application, in microseconds.
     pub(super) arrived_us: u64,
-    /// The sum of the objectives of its functions so far.
+    /// Sum of the objectives of its functions so far, in microseconds.
     pub(super) allowed_us: u64,
 }
 
-/// Where an instance is in its life.
+/// Phase of an instance's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Starting,
     Ready,
-    /// Takes no more requests, and goes when it has done those that it has.
+    /// Takes no more requests, and stops after its last one.
     Draining,
     Gone,
 }
@@ -31,29 +31,29 @@ pub(super) enum Phase {
 pub(super) struct Instance {
     pub(super) function: usize,
     pub(super) node: usize,
-    /// Index in the function's profile.
+    /// Index of the configuration in the function's profile.
     pub(super) index: usize,
     pub(super) configuration: Configuration,
     pub(super) phase: Phase,
-    /// Threads that work.
+    /// Number of busy threads.
     pub(super) busy: u32,
-    /// Requests that work.
+    /// Number of requests in execution.
     pub(super) in_work: u64,
     queue: VecDeque<(u64, Job)>,
-    /// Requests taken since the scaler last looked.
+    /// Number of requests taken since the last pass of the scaler.
     pub(super) taken: u64,
-    /// It goes when what replaces it is ready.
+    /// True if the instance stops once its replacement is ready.
     pub(super) retiring: bool,
 }
 
-/// What an instance does next.
+/// Next step of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// A thread takes these.
+    /// A thread executes these requests.
     Work(Vec<Job>),
-    /// Looks again at that moment, in microseconds.
+    /// The instance waits until that moment, in microseconds.
     Wait(u64),
-    /// Nothing until something happens.
+    /// The instance waits for the next event.
     Nothing,
 }
 
@@ -78,17 +78,18 @@ impl Instance {
         }
     }
 
-    /// Requests in work and waiting.
+    /// Number of requests in execution and in the queue.
     pub(super) fn outstanding(&self) -> u64 {
         self.in_work + self.queue.len() as u64
     }
 
-    /// How long it takes to work that off, in microseconds: what load balancing goes by.
+    /// Time to work off those requests, in microseconds, for load balancing.
     pub(super) fn backlog_us(&self) -> u64 {
         self.outstanding() * self.configuration.latency_us() / self.at_once()
     }
 
-    /// Whether it takes one more: as many may wait as are in work at once.
+    /// Returns true if the instance accepts another request: its queue holds as many as it executes
+    /// at once.
     pub(super) fn has_room(&self) -> bool {
         self.phase == Phase::Ready && self.outstanding() < 2 * self.at_once()
     }
@@ -98,8 +99,9 @@ impl Instance {
         self.taken += 1;
     }
 
-    /// A batch is started by an idle thread when it is full, or when its oldest request has waited for
-    /// as long as a batch takes: then it is done within twice that, constraint (3).
+    /// Returns the next step. An idle thread starts a batch when it is full, or when its oldest
+    /// request has waited for the latency of a batch. So a request is done within twice that
+    /// latency, constraint (3).
     pub(super) fn next(&mut self, now_us: u64) -> Next {
         let Some(&(since_us, _)) = self.queue.front() else {
             return Next::Nothing;
@@ -120,13 +122,13 @@ impl Instance {
         Next::Work(jobs)
     }
 
-    /// `count` requests are done, and their thread is idle again.
+    /// Completes `count` requests and frees their thread.
     pub(super) fn done(&mut self, count: usize) {
         self.busy = self.busy.saturating_sub(1);
         self.in_work = self.in_work.saturating_sub(count as u64);
     }
 
-    /// Requests that it works on at once.
+    /// Number of requests in execution at once.
     fn at_once(&self) -> u64 {
         u64::from(self.configuration.batch()) * u64::from(self.configuration.concurrency())
     }

@@ -1,4 +1,4 @@
-//! One policy on one scenario, event by event.
+//! Event-driven simulation of one policy on one scenario.
 
 mod event;
 mod function;
@@ -24,13 +24,19 @@ use together::Deciding;
 
 /// Runs `policy` on `scenario`.
 ///
-/// The gateway gives a request to the ready instance of its function with least work, or keeps it until one
-/// has room. Instances work as `instance` says. Every few seconds the scaler looks at the requests
-/// since it last did: what instances, also starting ones, do not carry with headroom is started; what
-/// they need not carry for a whole window is released. An instance is ready when its container is up and the tensors are
-/// loaded that its node has not; at the start of the simulation, at once.
+/// The gateway sends a request to the ready instance of its function with the smallest backlog, or
+/// keeps it until an instance has room. Instances work as in `instance`. Every few seconds the
+/// scaler makes a pass over the requests since the last one. It starts instances for the load that
+/// starting and ready ones do not carry with headroom, and releases instances that the load of a
+/// whole window does not need. An instance is ready once its container is up and it has loaded the
+/// tensors missing on its node. At the start of the simulation it is ready at once.
 ///
-/// `clock` tells microseconds. Nothing but [`Outcome::decision_us`] depends on it.
+/// `clock` returns microseconds. Only [`Outcome::decision_us`] depends on it.
+///
+/// # Errors
+///
+/// Fails if a parameter is out of range, or if the policy has no configuration that meets an
+/// objective.
 pub fn simulate(
     scenario: &Scenario,
     policy: Policy,
@@ -47,7 +53,7 @@ pub fn simulate(
 
 const SECOND_US: u64 = 1_000_000;
 
-/// An application: the functions of each stage, by index.
+/// Functions of each stage of an application, by index.
 type Route = Vec<Vec<usize>>;
 
 struct Simulation<'a> {
@@ -134,7 +140,7 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// The next request of an application.
+    /// Schedules the next request of an application.
     fn foresee(&mut self, application: usize) {
         let next = self.arrivals.get_mut(application).and_then(Iterator::next);
         if let Some(at_us) = next {
@@ -142,7 +148,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// To a function of its stage, or out.
+    /// Sends a request to a function of its stage, or completes it after the last.
     fn route(&mut self, mut job: Job) {
         let stages = self.routes.get(job.application);
         let Some(choices) = stages.and_then(|stages| stages.get(job.stage)) else {
@@ -176,7 +182,7 @@ impl<'a> Simulation<'a> {
         self.counts.violations += u64::from(took_us > job.allowed_us);
     }
 
-    /// Gives requests that wait to instances with room.
+    /// Gives waiting requests to instances with room.
     fn dispatch(&mut self, function: usize) {
         loop {
             let Some(state) = self.states.get_mut(function) else {
@@ -196,7 +202,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Starts batches as long as there are threads and reasons to.
+    /// Starts batches while there are idle threads and requests for them.
     fn work(&mut self, at: usize) {
         let Some(instance) = self.instances.get_mut(at) else {
             return;
@@ -276,7 +282,7 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// The requests of one application, the `number`th of the scenario.
+/// Returns the requests of one application, the `number`th of the scenario.
 fn arrivals_of(scenario: &Scenario, application: Application, number: u64) -> Arrivals {
     let seed = scenario.seed.wrapping_add(number << 32);
     let mean = scenario.mean_of(application);
@@ -284,8 +290,8 @@ fn arrivals_of(scenario: &Scenario, application: Application, number: u64) -> Ar
     Arrivals::new(trace, scenario.seed, number)
 }
 
-/// The functions of all applications, and each application's way through them. Applications do not
-/// share functions, as each has its own objective and owner; what they share is tensors.
+/// Returns the functions of all applications, and each application's stages. Applications share
+/// tensors but no functions, as each has its own objective and owner.
 fn routes(scenario: &Scenario) -> Result<(Vec<Function>, Vec<Route>), SimulationError> {
     let (mut functions, mut routes) = (Vec::new(), Vec::new());
     for application in &scenario.applications {

@@ -1,4 +1,4 @@
-//! What the scaler does when it looks.
+//! Passes of the scaler.
 
 use tetris_scaler_core::{Rate, Running, scale_in};
 
@@ -8,12 +8,12 @@ use super::{SECOND_US, Simulation};
 use crate::error::SimulationError;
 use crate::policy::{self, Policy, Start};
 
-/// What was measured of a function, and what follows.
+/// Measurements of a function in one pass.
 #[derive(Clone, Copy)]
 pub(super) struct Look {
     pub(super) load: Rate,
     pub(super) peak: Option<Rate>,
-    /// What has to be started.
+    /// Load for which instances must be started.
     residual: Rate,
 }
 
@@ -39,7 +39,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// At the start there is nothing to look at: the mean load is known.
+    /// Measures all functions. At the start it takes the mean load, as there are no requests yet.
     fn look(&mut self) -> Result<Vec<Look>, SimulationError> {
         let tick_s = self.scenario.platform.tick_s;
         let first = self.first_loads();
@@ -63,7 +63,7 @@ impl Simulation<'_> {
         Ok(looks)
     }
 
-    /// The mean load of each function.
+    /// Returns the mean load of each function.
     fn first_loads(&self) -> Vec<Rate> {
         let mut loads = vec![Rate::ZERO; self.functions.len()];
         for (route, &application) in self.routes.iter().zip(&self.scenario.applications) {
@@ -135,7 +135,7 @@ impl Simulation<'_> {
         self.counts.loaded_bytes += start.loads_bytes;
     }
 
-    /// Releases what the load of a whole window does not need.
+    /// Releases instances that the load of a whole window does not need.
     fn release(&mut self, function: usize, look: &Look) {
         let (Some(state), Some(what)) = (self.states.get(function), self.functions.get(function))
         else {
@@ -196,7 +196,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// What is in use now. Starts the next count of each instance's requests.
+    /// Samples the used resources, and resets each instance's count of requests.
     fn sample(&mut self) {
         let members = self.states.iter().flat_map(|state| &state.members);
         let members: Vec<usize> = members.copied().collect();

@@ -1,4 +1,4 @@
-//! Scaling all functions by the decisions that the operator makes.
+//! Scaling of all functions together, by the operator's decisions.
 
 use std::sync::Arc;
 
@@ -14,15 +14,16 @@ use crate::catalogue::Function;
 use crate::error::SimulationError;
 use crate::policy::{self, Start};
 
-/// How long nothing must have started or gone before instances of a function are replaced to save memory. Assumed.
+/// Time without starts and stops after which instances of a function may be replaced to save
+/// memory. Assumed.
 const STEADY_US: u64 = 60 * SECOND_US;
 
-/// What decisions need beside what is seen.
+/// State of decisions beside the view of the cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deciding {
-    /// By function.
+    /// Models by function.
     models: Vec<Arc<Model>>,
-    /// When something of a function last started or went.
+    /// Time of the last start or stop of each function, in microseconds.
     changed_us: Vec<u64>,
 }
 
@@ -46,10 +47,10 @@ impl Deciding {
 }
 
 impl Simulation<'_> {
-    /// Decides about all functions, and does it.
+    /// Decides for all functions, and executes the decision.
     pub(super) fn decide_all(&mut self, looks: &[Look]) -> Result<(), SimulationError> {
         let functions = self.function_views(looks);
-        // Indices into the view, back to instances.
+        // `numbers` maps indices in the view to instances.
         let (numbers, instances): (Vec<usize>, Vec<InstanceView>) = self.instance_views().unzip();
         let nodes: Vec<NodeView> = self.node_views();
         let decision = decide(
@@ -145,7 +146,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// Each where the decision prefers it; where there is no room any more, on the next best node.
+    /// Starts each instance on its preferred node, or if that has no room, on the next best one.
     fn start_all(
         &mut self,
         function: usize,
@@ -168,7 +169,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// On the first of `nodes` with room, or on any.
+    /// Starts an instance on the first of `nodes` with room, or on any other node.
     fn start_on(
         &mut self,
         function: usize,
@@ -204,7 +205,7 @@ impl Simulation<'_> {
 }
 
 impl Phase {
-    /// As decisions see it.
+    /// Returns the phase as decisions see it.
     const fn seen(self) -> Option<tetris_scaler_core::Phase> {
         match self {
             Self::Starting => Some(tetris_scaler_core::Phase::Starting),

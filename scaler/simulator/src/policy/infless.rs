@@ -1,9 +1,10 @@
-//! INFless, as the paper describes it: batching only, on what is left of nodes.
+//! INFless as the Tetris paper describes it: batching only, on fragmented resources.
 //!
-//! Tetris 5.3 says why it takes most memory: models that cannot be batched gain nothing, queueing keeps
-//! batches small, and it "prefers to use the fragmented resources spanning over multiple servers for better
-//! accommodating the residual load". So: the largest batch that the load fills within the objective, of its
-//! configurations the one with most throughput per CPU, on the node with least CPU to spare.
+//! Tetris 5.3 explains that INFless takes the most memory: some models gain nothing, as they do not
+//! support batching; queueing keeps batches small; and it "prefers to use the fragmented resources
+//! spanning over multiple servers for better accommodating the residual load". So this policy takes
+//! the largest batch that the load fills within the objective. Among its configurations it takes
+//! the one with the highest throughput per CPU, and places it on the node with the least free CPU.
 
 use std::cmp::Ordering;
 
@@ -15,7 +16,7 @@ use crate::catalogue::Function;
 use crate::cluster::Cluster;
 use crate::error::SimulationError;
 
-/// Starts instances until nothing of `residual` is left, or nothing fits.
+/// Starts instances until they carry `residual`, or no instance fits.
 pub(super) fn scale_out(
     function: &Function,
     residual: Rate,
@@ -51,7 +52,7 @@ pub(super) fn scale_out(
     Ok(started)
 }
 
-/// One thread each; by batch, then throughput per CPU, both descending.
+/// Returns single-threaded configurations by batch size, then throughput per CPU, both descending.
 fn ranked(function: &Function) -> Vec<(usize, &Configuration)> {
     let feasible = function.profile.feasible(function.slo);
     let mut order: Vec<_> = feasible.filter(|(_, one)| one.concurrency() == 1).collect();
@@ -72,7 +73,7 @@ fn by_throughput_per_cpu(a: &Configuration, b: &Configuration) -> Ordering {
         .then_with(|| a.cpu_millis().cmp(&b.cpu_millis()))
 }
 
-/// Whether `load` brings a batch within what the objective leaves beside the latency.
+/// Returns true if `load` fills a batch in the time that the objective leaves beside the latency.
 fn fills(function: &Function, one: &Configuration, load: Rate) -> bool {
     let wait_us = function.slo.us().saturating_sub(one.latency_us());
     let requests = u128::from(load.micro_rps()) * u128::from(wait_us) / 1_000_000_000_000;

@@ -1,4 +1,4 @@
-//! How each system scales out: which configurations, and on which nodes.
+//! Scale-out policies: the configurations and the nodes of new instances.
 
 mod infless;
 mod nodes;
@@ -15,11 +15,11 @@ use crate::error::SimulationError;
 
 pub(crate) use nodes::best_score;
 
-/// The systems that are compared.
+/// The compared policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// Batching only, by throughput per CPU, on what is left of nodes (Tetris 2.3, 5.3).
+    /// Batching only, by throughput per CPU, on fragmented resources (Tetris 2.3, 5.3).
     Infless,
     /// Concurrency only, as much as the objective allows, with CPU in proportion (Tetris 5.1, 5.3).
     Photons,
@@ -34,7 +34,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All, in the order of reports.
+    /// All policies, in the order of reports.
     pub const ALL: [Self; 6] = [
         Self::Infless,
         Self::Photons,
@@ -44,7 +44,7 @@ impl Policy {
         Self::SharingAware,
     ];
 
-    /// As in reports.
+    /// Name of the policy in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Infless => "INFless",
@@ -56,7 +56,7 @@ impl Policy {
         }
     }
 
-    /// What it does.
+    /// Description of the policy.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Infless => {
@@ -74,7 +74,7 @@ impl Policy {
         }
     }
 
-    /// Whether instances of a node share tensors.
+    /// Returns true if instances of a node share tensors.
     pub const fn shares(self) -> bool {
         matches!(self, Self::Tetris | Self::Exact | Self::SharingAware)
     }
@@ -93,22 +93,26 @@ pub struct Start {
     pub node: usize,
     /// Index of the configuration in the function's profile.
     pub configuration: usize,
-    /// Bytes of tensors that it has to load.
+    /// Size of the tensors that it has to load, in bytes.
     pub loads_bytes: u64,
 }
 
-/// What scaling out did.
+/// Result of scaling out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Started {
-    /// Instances that found room, and take it now.
+    /// Instances that were placed; they take their resources now.
     pub starts: Vec<Start>,
-    /// Instances that found none.
+    /// Number of instances without room.
     pub unplaced: u64,
 }
 
-/// Starts instances of one function for `residual`. [`Policy::SharingAware`] goes by
-/// [`decide`](tetris_scaler_core::decide) instead, for all functions at once; here it is the same as
+/// Starts instances of one function for `residual`. [`Policy::SharingAware`] normally uses
+/// [`decide`](tetris_scaler_core::decide) for all functions at once; here it equals
 /// [`Policy::Exact`].
+///
+/// # Errors
+///
+/// Fails if the policy has no configuration that meets the objective.
 pub fn scale_out(
     policy: Policy,
     function: &Function,

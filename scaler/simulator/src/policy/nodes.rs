@@ -1,4 +1,4 @@
-//! Which node an instance goes to.
+//! Choice of the node for an instance.
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,7 @@ use tetris_scaler_core::{Configuration, Similarity, Spread};
 use crate::catalogue::Function;
 use crate::cluster::{Cluster, Node};
 
-/// Nodes that have room for one more.
+/// Returns the nodes with room for one more instance.
 fn fitting<'a>(
     cluster: &'a Cluster,
     function: &'a Function,
@@ -15,7 +15,7 @@ fn fitting<'a>(
 ) -> impl Iterator<Item = (usize, &'a Node)> {
     let nodes = cluster.nodes().iter().enumerate();
     nodes.filter(move |&(at, node)| {
-        // What is cheap to see goes first: there may be 10,000 nodes.
+        // The cheap check goes first: there may be 10,000 nodes.
         node.free().cpu_millis >= configuration.cpu_millis()
             && cluster
                 .takes(at, &function.tensors, configuration)
@@ -23,7 +23,7 @@ fn fitting<'a>(
     })
 }
 
-/// The one with most free CPU, then memory: what a scheduler does that knows of no tensors.
+/// Returns the node with the most free CPU, then memory, as a scheduler unaware of tensors would.
 pub(super) fn emptiest(
     cluster: &Cluster,
     function: &Function,
@@ -41,7 +41,7 @@ pub(super) fn emptiest(
         .map(|(at, _)| at)
 }
 
-/// The one with least free CPU: fragments are used up first.
+/// Returns the node with the least free CPU, to use up fragments first.
 pub(super) fn fullest(
     cluster: &Cluster,
     function: &Function,
@@ -53,7 +53,8 @@ pub(super) fn fullest(
         .map(|(at, _)| at)
 }
 
-/// The one with the largest theta; of several, that with most free memory (Tetris 3.2).
+/// Returns the node with the largest theta, and among equals the one with the most free memory
+/// (Tetris 3.2).
 pub(super) fn most_similar(
     cluster: &Cluster,
     function: &Function,
@@ -71,7 +72,7 @@ pub(super) fn most_similar(
         .map(|(at, _)| at)
 }
 
-/// The one with the best score of similarity and room; of several, the first.
+/// Returns the node with the best score of similarity and room, and among equals the first.
 pub(crate) fn best_score(
     cluster: &Cluster,
     function: &Function,
@@ -90,7 +91,8 @@ pub(crate) fn best_score(
         .map(|(at, _)| at)
 }
 
-/// theta of each node; the inventory lists them by name, which is by number.
+/// Returns theta of each node. The inventory lists nodes by name, which is the order of their
+/// indices.
 fn thetas(cluster: &Cluster, function: &Function) -> Vec<Similarity> {
     let thetas = cluster.inventory().thetas(&function.tensors);
     thetas.iter().map(|(_, theta)| theta).collect()

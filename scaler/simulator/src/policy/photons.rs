@@ -1,13 +1,14 @@
-//! Photons, as Tetris 5.1 extends it: concurrency only, greedy.
+//! Photons as Tetris 5.1 extends it: concurrency only, greedy.
 
 use tetris_scaler_core::{Configuration, Profile, Rate, Selection, Slo, SloTooTight};
 
 use crate::catalogue::Function;
 
-/// CPU for each thread, in millicores. The paper says that it is fixed (5.3), not how much it is.
+/// CPU per thread, in millicores. The paper says that it is fixed (5.3), but gives no value.
 pub(super) const CPU_MILLIS_PER_THREAD: u64 = 2_000;
 
-/// The configuration without batches and with most threads that meets the objective, as often as the load takes.
+/// Selects the configuration without batches and with the most threads that meets the objective, in
+/// the number that the load needs.
 pub(super) fn select(function: &Function, residual: Rate) -> Result<Selection, SloTooTight> {
     let allowed = |one: &Configuration| {
         one.batch() == 1 && one.cpu_millis() == CPU_MILLIS_PER_THREAD * u64::from(one.concurrency())
@@ -33,7 +34,7 @@ pub(super) fn select(function: &Function, residual: Rate) -> Result<Selection, S
     })
 }
 
-/// Why none of the configurations that a policy allows will do.
+/// Returns the reason none of the allowed configurations meets the objective.
 pub(super) fn too_tight(
     profile: &Profile,
     slo: Slo,

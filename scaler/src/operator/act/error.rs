@@ -1,4 +1,4 @@
-//! What goes wrong with writes.
+//! Errors of writes.
 
 use std::time::Duration;
 
@@ -9,44 +9,44 @@ use crate::operator::plan::{Action, FunctionPlan};
 use crate::resources::InferenceFunctionStatus;
 use crate::state::Key;
 
-/// Why something was not written.
+/// The reason a write did not happen.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ActError {
     /// Another replica leads, or soon may.
     #[error("this replica does not lead for long enough")]
     NotLeading,
-    /// What was seen is old: the next pass sees what is new.
-    #[error("{0} was written meanwhile")]
+    /// The plan's view is outdated; the next pass sees the new version.
+    #[error("{0} has changed meanwhile")]
     Outdated(String),
-    /// There is a Deployment of that name that is not the operator's.
+    /// A Deployment of the same name that does not belong to the operator.
     #[error(
-        "Deployment {0} has not the labels of this function: it is somebody else's; rename it or the function"
+        "Deployment {0} lacks the labels of this function, so it has another owner; rename it or the function"
     )]
     Foreign(Key),
-    /// The API server took too long.
-    #[error("no answer of the API server within {} s", limit.as_secs_f64())]
+    /// No answer in time.
+    #[error("no answer from the API server within {} s", limit.as_secs_f64())]
     Timeout {
-        /// How long was waited.
+        /// Timeout.
         limit: Duration,
     },
-    /// The API server refused or could not be reached.
+    /// A refusal of the API server, or no connection to it.
     #[error("{what}: {}", plain(source))]
     Api {
-        /// What was written.
+        /// Object of the write.
         what: String,
-        /// What the client says.
+        /// Cause.
         source: Box<kube::Error>,
     },
 }
 
 impl ActError {
-    /// Whether the next pass may do without a wait.
+    /// Returns true if the next pass needs no wait.
     pub const fn is_harmless(&self) -> bool {
         matches!(self, Self::NotLeading | Self::Outdated(_))
     }
 
-    /// For the metrics.
+    /// Class of the error in the metrics.
     pub fn class(&self) -> &'static str {
         match self {
             Self::NotLeading => "not_leading",
@@ -62,7 +62,7 @@ impl ActError {
         }
     }
 
-    /// What a failed request for `what` means.
+    /// Converts a failed request for `what`.
     pub(super) fn of(what: String, source: kube::Error) -> Self {
         match &source {
             kube::Error::Api(status) if status.code == 409 => Self::Outdated(what),
@@ -74,8 +74,8 @@ impl ActError {
     }
 }
 
-/// The status that was planned, or else the last, and that `error` came in between. `None` if the last says so already, or
-/// neither has conditions to say it in.
+/// Returns the planned status, or else the last one, with `error` in it. Returns `None` if the last
+/// status already says so, or if neither has conditions.
 pub(super) fn failed_status(
     plan: &FunctionPlan,
     error: &ActError,
@@ -86,7 +86,7 @@ pub(super) fn failed_status(
     });
     let last = &plan.record.status;
     let mut status = planned.next().unwrap_or(last).clone();
-    // What was planned is not so.
+    // The planned numbers were not reached.
     status.instances = last.instances;
     status.configurations.clone_from(&last.configurations);
     let message: String = error.to_string().chars().take(1_000).collect();
@@ -98,12 +98,12 @@ pub(super) fn failed_status(
     (status != *last).then_some(status)
 }
 
-/// An error as people read it in a condition: the client adds all that it was answered.
+/// Formats an error for a condition, without the full answer that the client adds.
 fn plain(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => {
             let (code, reason, message) = (status.code, &status.reason, &status.message);
-            format!("the API server answers {code} {reason}: {message}")
+            format!("the API server answered {code} {reason}: {message}")
         }
         other => chain(other),
     }

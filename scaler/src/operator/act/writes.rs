@@ -15,7 +15,7 @@ use crate::resources::{InferenceFunction, InferenceFunctionSpec, InferenceFuncti
 use crate::state::Key;
 
 impl Actor {
-    /// Does one thing.
+    /// Executes one action.
     pub(super) async fn act(&self, plan: &FunctionPlan, action: &Action) -> Result<(), ActError> {
         match action {
             Action::Mark {
@@ -63,7 +63,7 @@ impl Actor {
             annotations.insert(labels::RETIRING.to_owned(), value);
         }
         if let Some(cost) = cost {
-            // No cost is zero.
+            // A missing cost is zero.
             let value = if cost == 0 {
                 Value::Null
             } else {
@@ -75,7 +75,7 @@ impl Actor {
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         match api.patch_metadata(&pod.name, &by_us(), &patch).await {
             Ok(_) => self.metrics.wrote("mark"),
-            // It went by itself.
+            // The pod is gone already.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(ActError::of(format!("pod {pod}"), error)),
         }
@@ -115,7 +115,7 @@ impl Actor {
         }
     }
 
-    /// Whether there is none of that name that the caches have not seen, or that is somebody else's.
+    /// Checks that no Deployment of that name exists, unseen by the caches or of another owner.
     async fn check_absent(&self, key: &Key, function: &Key) -> Result<(), ActError> {
         let found = self.deployments(key).get_metadata_opt(&key.name).await;
         let found = found.map_err(|error| ActError::of(format!("Deployment {key}"), error))?;
@@ -130,7 +130,7 @@ impl Actor {
         }
     }
 
-    /// Events are for people: one that is lost is no reason to stop.
+    /// Publishes an event. A lost event does not stop the other actions.
     async fn event(&self, plan: &FunctionPlan, is_warning: bool, reason: &str, note: &str) {
         let mut object =
             InferenceFunction::new(&plan.record.key.name, InferenceFunctionSpec::default());
@@ -171,7 +171,7 @@ impl Actor {
         let patch = Patch::Apply(&object);
         match api.patch_status(&key.name, &by_us().force(), &patch).await {
             Ok(_) => self.metrics.wrote("status"),
-            // It was deleted.
+            // The function was deleted.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(ActError::of(format!("status of {key}"), error)),
         }

@@ -1,11 +1,11 @@
-//! Functions whose Deployments are not planned.
+//! Functions without planned Deployments.
 
 use std::collections::BTreeMap;
 
 use crate::operator::observed::Observed;
 use crate::state::Key;
 
-/// The ready instances by configuration of a function that cannot be decided on.
+/// Returns the ready instances by configuration of a function without a decision.
 pub(super) fn ready_of_unknown(observed: &Observed, function: &Key) -> BTreeMap<String, u32> {
     let mut ready = BTreeMap::new();
     for pod in observed.pods.values() {

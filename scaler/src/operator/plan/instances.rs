@@ -6,11 +6,11 @@ use tetris_scaler_core::Phase;
 
 use super::{Action, Scene};
 
-/// The deletion cost of what is released; others have none, which is zero.
+/// Deletion cost of released instances; others have no cost, which means zero.
 const RELEASED: i32 = -100;
 
 impl Scene<'_> {
-    /// Marks that are to be changed. Costs only when something is released, and of the pods of those Deployments:
+    /// Returns the marks to change. Costs change only for pods of Deployments with releases, as
     /// every change is a write.
     pub(super) fn marks(&self) -> Vec<Action> {
         let release: BTreeSet<usize> = self.decision.release.iter().copied().collect();
@@ -52,7 +52,7 @@ impl Scene<'_> {
         marks
     }
 
-    /// The ready instances, by configuration.
+    /// Returns the number of ready instances, by configuration.
     pub(super) fn ready(&self) -> BTreeMap<String, u32> {
         let mut ready = BTreeMap::new();
         for &index in &self.decision.ranking {

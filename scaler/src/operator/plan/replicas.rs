@@ -11,7 +11,7 @@ use crate::resources::FieldProblem;
 use crate::state::Key;
 
 impl Scene<'_> {
-    /// What is to be done to Deployments: those that grow first.
+    /// Returns the actions on Deployments, growing ones first.
     pub(super) fn deployments(&self) -> Result<Vec<Action>, FieldProblem> {
         let (mut grow, mut shrink) = (Vec::new(), Vec::new());
         for (index, name) in self.prepared.names.iter().enumerate() {
@@ -50,7 +50,7 @@ impl Scene<'_> {
             return Ok(self.is_empty(present).then(|| delete(present)));
         }
         if replicas == 0 {
-            // Whether its template would change now matters no more.
+            // A change of the template no longer matters.
             return Ok(Some(scale(present, 0)));
         }
         let template = template(self.prepared, index)?;
@@ -92,7 +92,8 @@ impl Scene<'_> {
         }
     }
 
-    /// The preferred nodes: those that the template has as long as a change would replace pods for nothing else.
+    /// Returns the preferred nodes. An existing template keeps its own, unless it changes for
+    /// another reason or the Deployment is empty.
     fn preferred(
         &self,
         index: usize,
@@ -112,7 +113,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Deployments of configurations that the profile does not have any more.
+    /// Returns actions on Deployments of configurations outside the profile.
     fn unknown(&self) -> Vec<Action> {
         let key = &self.input.record.key;
         let ours = self.observed.deployments.values().filter(|one| {
@@ -162,7 +163,7 @@ impl Scene<'_> {
         Key::new(function.namespace.clone(), name)
     }
 
-    /// Whether neither its controller nor anybody else knows a pod of it.
+    /// Returns true if neither the controller nor the caches have a pod of it.
     fn is_empty(&self, present: &DeploymentRecord) -> bool {
         let pods = self.observed.pods.values();
         let mut instances = pods.filter_map(|pod| Some((pod, pod.instance.as_ref()?)));

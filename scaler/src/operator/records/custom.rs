@@ -1,4 +1,4 @@
-//! Custom resources, read one by one: one that cannot be read must not keep the others from being seen.
+//! Custom resources, parsed one by one, so that an invalid one does not hide the others.
 
 use std::sync::Arc;
 
@@ -16,35 +16,35 @@ use crate::state::Key;
 /// An `InferenceFunction`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FunctionRecord {
-    /// Its namespace and name.
+    /// Namespace and name of the function.
     pub key: Key,
-    /// Different for another of the same name.
+    /// Unique id, different for a recreated function.
     pub uid: String,
-    /// Changes with its spec.
+    /// Generation, which changes with the spec.
     pub generation: i64,
-    /// Whether it is being deleted.
+    /// True if the function is being deleted.
     pub is_deleting: bool,
-    /// What it says, or what is wrong with it.
+    /// The validated function, or the invalid field.
     pub function: Result<Arc<CheckedFunction>, FieldProblem>,
-    /// What was reported last.
+    /// Last written status.
     pub status: InferenceFunctionStatus,
 }
 
 /// A `ModelProfile`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProfileRecord {
-    /// Its namespace and name.
+    /// Namespace and name of the profile.
     pub key: Key,
-    /// Changes with its spec, and with another of the same name.
+    /// Uid and generation, which change with the spec and with a recreated profile.
     pub version: (String, i64),
-    /// What it says, or what is wrong with it.
+    /// The validated profile, or the invalid field.
     pub profile: Result<Arc<CheckedProfile>, FieldProblem>,
 }
 
 impl FunctionRecord {
-    /// What an object says.
+    /// Parses an object.
     pub fn read(mut object: DynamicObject) -> Self {
-        // A status that cannot be read is written anew.
+        // A status that cannot be parsed is written again.
         let status = object
             .data
             .as_object_mut()
@@ -63,7 +63,7 @@ impl FunctionRecord {
 }
 
 impl ProfileRecord {
-    /// What an object says.
+    /// Parses an object.
     pub fn read(object: &DynamicObject) -> Self {
         let profile = typed::<ModelProfile>(object);
         let generation = object.metadata.generation.unwrap_or_default();

@@ -11,36 +11,36 @@ use crate::state::Key;
 /// A Deployment of a function's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeploymentRecord {
-    /// Its namespace and name.
+    /// Namespace and name of the Deployment.
     pub key: Key,
-    /// Different for another of the same name.
+    /// Unique id, different for a recreated Deployment.
     pub uid: String,
-    /// Changes with each write.
+    /// Resource version, which changes with each write.
     pub version: String,
-    /// The function that it says it is of.
+    /// Name of the function, by its label.
     pub function: String,
-    /// The function's uid, as its owner; of one that a user made, none.
+    /// Uid of the function that owns it; `None` for a Deployment of a user.
     pub owner: Option<String>,
-    /// The configuration that it says it is of.
+    /// Name of the configuration, by its label.
     pub configuration: String,
-    /// How many pods it shall have.
+    /// Requested number of pods.
     pub replicas: u32,
-    /// How many it has.
+    /// Current number of pods.
     pub pods: u32,
-    /// How many of them are ready.
+    /// Number of ready pods.
     pub ready: u32,
-    /// Whether its controller has seen what it shall have.
+    /// True if its controller has seen the latest spec.
     pub is_observed: bool,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub is_deleting: bool,
-    /// Of what its template is made.
+    /// Hash of its template.
     pub template_hash: Option<String>,
-    /// Preferred nodes by name, with their weights.
+    /// Preferred nodes by hostname, with their weights.
     pub preferred: BTreeMap<String, u32>,
 }
 
 impl DeploymentRecord {
-    /// What a Deployment says; `None` for one that is of no function.
+    /// Parses a Deployment; returns `None` for one without a function.
     pub fn read(deployment: &Deployment) -> Option<Self> {
         let key = Key::new(
             deployment.namespace().unwrap_or_default(),

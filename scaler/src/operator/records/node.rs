@@ -1,4 +1,4 @@
-//! Nodes.
+//! Records of nodes.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
@@ -7,22 +7,22 @@ use tetris_scaler_core::Resources;
 use crate::labels;
 use crate::nodes::{bytes, millis};
 
-/// A node.
+/// A node of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeRecord {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// What preferences name it by.
+    /// Hostname label, which preferences refer to.
     pub hostname: String,
-    /// What pods can have of it.
+    /// Resources that pods can request.
     pub allocatable: Resources,
-    /// Whether it is ready, not cordoned, and without a taint that keeps pods away. Whether pods tolerate a taint
-    /// is the scheduler's to know: such a node is not preferred, and pods may come to it all the same.
+    /// True if the node is ready, not cordoned, and has no taint that keeps pods away. The operator
+    /// does not evaluate tolerations: it never prefers such a node, but the scheduler may use it.
     pub accepts_new: bool,
 }
 
 impl NodeRecord {
-    /// What a node says.
+    /// Parses a node.
     pub fn read(node: &Node) -> Self {
         let name = node.name_any();
         let spec = node.spec.clone().unwrap_or_default();

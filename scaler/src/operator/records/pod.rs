@@ -1,4 +1,4 @@
-//! Pods: all of them, as they take room, with a little more of those that are instances or daemons.
+//! Records of all pods, as they take resources, with more fields for instances and daemons.
 
 use std::net::IpAddr;
 
@@ -13,39 +13,39 @@ use crate::state::Key;
 /// A pod that has not ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodRecord {
-    /// Its namespace and name.
+    /// Namespace and name of the pod.
     pub key: Key,
-    /// Where it is; empty before it is anywhere.
+    /// Name of its node; empty before it is scheduled.
     pub node: String,
-    /// What it takes.
+    /// Its resource requests.
     pub requests: Resources,
-    /// If it is an instance of a function.
+    /// Fields of an instance, if it is one.
     pub instance: Option<Instance>,
-    /// If it is the daemon of its node.
+    /// Address of a daemon, if it is one.
     pub daemon: Option<IpAddr>,
 }
 
 /// A pod that is an instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Instance {
-    /// Its function's name.
+    /// Name of its function.
     pub function: String,
-    /// Its configuration's name.
+    /// Name of its configuration.
     pub configuration: String,
-    /// Whether it serves.
+    /// True if it is ready.
     pub is_ready: bool,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub is_leaving: bool,
-    /// Whether it is marked as being replaced.
+    /// True if it is marked as being replaced.
     pub is_retiring: bool,
-    /// Its deletion cost.
+    /// Deletion cost.
     pub cost: i32,
-    /// When it was made, in seconds since the epoch.
+    /// Time of its creation, in seconds since the epoch.
     pub created_s: i64,
 }
 
 impl PodRecord {
-    /// What a pod says; `None` for one that has ended, and takes nothing.
+    /// Parses a pod; returns `None` for one that has ended and takes no resources.
     pub fn read(pod: &Pod) -> Option<Self> {
         let status = pod.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
@@ -61,7 +61,7 @@ impl PodRecord {
             node: spec
                 .and_then(|spec| spec.node_name.clone())
                 .unwrap_or_default(),
-            // The API server takes no other quantities than those that are understood.
+            // The API server accepts only valid quantities.
             requests: spec
                 .and_then(|spec| requests(spec).ok())
                 .unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Conditions.
+//! Conditions of a function.
 
 use tetris_scaler_core::{FunctionDecision, Outcome, Rate};
 
@@ -10,17 +10,17 @@ use crate::resources::LoadSource;
 /// A condition without its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said {
-    /// What it is about.
+    /// Type of the condition.
     pub what: &'static str,
     /// True, False or Unknown.
     pub status: &'static str,
-    /// Why, in one word.
+    /// The reason, in one word.
     pub reason: &'static str,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub message: String,
 }
 
-/// All conditions, `Ready` first.
+/// Returns all conditions, `Ready` first.
 pub(super) fn conditions(facts: &Facts<'_>) -> Vec<Said> {
     let (profile, unprepared) = match &facts.input.prepared {
         Ok(_) => (said("ProfileFound", "True", "Found", ""), None),
@@ -41,7 +41,7 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<Said> {
                 "Progressing",
                 "False",
                 reason,
-                "nothing is changed until it is put right",
+                "no changes until the problem is fixed",
             ),
         ];
     };
@@ -133,7 +133,7 @@ fn feasible(decision: &FunctionDecision) -> Said {
     )
 }
 
-/// Why what the load needs cannot be had.
+/// Returns the reason the load cannot be carried, if there is one.
 pub(crate) fn infeasible(outcome: &Outcome) -> Option<&'static str> {
     Some(match outcome {
         Outcome::AtMaximum { .. } => "AtMaximum",

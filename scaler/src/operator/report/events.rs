@@ -1,4 +1,4 @@
-//! Events: once for each change.
+//! Events, one for each change.
 
 use tetris_scaler_core::Outcome;
 
@@ -7,7 +7,7 @@ use super::infeasible;
 use crate::operator::plan::Action;
 use crate::resources::InferenceFunctionStatus;
 
-/// Events about what became different between two statuses.
+/// Returns the events about changes between two statuses.
 pub(super) fn events(
     facts: &Facts<'_>,
     before: &InferenceFunctionStatus,
@@ -48,7 +48,7 @@ pub(super) fn events(
     events
 }
 
-/// Reasons that somebody has to do something about.
+/// Returns true for reasons that need action.
 fn is_wrong(reason: &str) -> bool {
     let fine = [
         "Serving",

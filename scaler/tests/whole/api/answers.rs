@@ -1,4 +1,4 @@
-//! Answers to requests.
+//! Answers of the simulated API server.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use super::patches::{apply, merge};
 use super::rights::Rights;
 use super::target::Target;
 
-/// A page of a list has so many objects: less than asked for, as it may be.
+/// Maximum number of objects on a page, less than requested, as the API allows.
 const PAGE: usize = 2;
 
 /// A request that was answered.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Whose token it had.
+    /// Token of the client.
     pub by: String,
     pub verb: &'static str,
-    /// With the subresource.
+    /// Resource, with the subresource.
     pub resource: String,
     pub name: String,
     pub query: BTreeMap<String, String>,
@@ -27,7 +27,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Whether it would change something; asking for the lease does not count.
+    /// Returns true if the request changes something; requests for the lease do not count.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb, "get" | "list" | "watch") && self.resource != "leases"
     }
@@ -54,12 +54,12 @@ pub struct State {
     pub objects: Objects,
     pub asked: Vec<Asked>,
     pub faults: Vec<Fault>,
-    /// Pods do not become ready.
+    /// True if pods do not become ready.
     pub holds_pods: bool,
-    /// How often all watches were cut.
+    /// Number of times that all watches were cut.
     pub cuts: u64,
     rights: Rights,
-    /// What each manager applied last.
+    /// Last applied configuration by manager.
     applied: BTreeMap<(Id, bool, String), Value>,
 }
 
@@ -80,7 +80,7 @@ impl Default for State {
 }
 
 impl State {
-    /// Writes that were answered, by whoever's name begins like that.
+    /// Returns the answered writes of clients with the name prefix `by`.
     pub fn writes(&self, by: &str) -> Vec<&Asked> {
         let all = self.asked.iter();
         all.filter(|one| one.is_write() && one.by.starts_with(by))
@@ -195,7 +195,7 @@ impl State {
         Ok((200, self.objects.update(id, new)))
     }
 
-    /// A page. What comes after goes by the version of the first.
+    /// Returns a page. Further pages have the version of the first.
     fn list(&self, request: &Request<'_>) -> Value {
         let selector = request.query.get("labelSelector");
         let of = |id: &Id| request.target.namespace.is_empty() || id.1 == request.target.namespace;
@@ -225,12 +225,12 @@ impl State {
     }
 }
 
-/// Whether a selector that asks for a label's presence takes `object`.
+/// Returns true if `object` has the label that the selector requires.
 pub fn selected(object: &Value, selector: Option<&String>) -> bool {
     selector.is_none_or(|label| object["metadata"]["labels"].get(label).is_some())
 }
 
-/// Of the main resource all but the status is written, of the other the status.
+/// Restricts a write: the main resource keeps the status, the subresource changes only the status.
 fn restrict(new: &mut Value, is_status: bool, spec: &Value, status: &Value) {
     let (field, kept) = if is_status {
         ("spec", spec)
@@ -245,7 +245,7 @@ fn restrict(new: &mut Value, is_status: bool, spec: &Value, status: &Value) {
     }
 }
 
-/// Whether the version and uid that are asked for are those that there are.
+/// Checks that the requested version and uid are the current ones.
 fn current(asked: &Value, present: &Value) -> Result<(), (u16, String)> {
     let asked = asked.get("metadata").unwrap_or(&Value::Null);
     for field in ["resourceVersion", "uid"] {
@@ -260,7 +260,7 @@ fn current(asked: &Value, present: &Value) -> Result<(), (u16, String)> {
     Ok(())
 }
 
-/// What an API server takes of a Deployment.
+/// Checks the fields that an API server requires of a Deployment.
 fn valid(target: &Target, object: &Value) -> Result<(), (u16, String)> {
     if target.resource != "deployments" {
         return Ok(());

@@ -1,4 +1,5 @@
-//! A small API server: lists in pages, watches, creation, patches and deletion, for what the operator may do.
+//! A small API server: lists in pages, watches, creation, patches and deletion, within the
+//! operator's rights.
 
 mod answers;
 mod objects;

@@ -1,18 +1,18 @@
-//! Objects with versions, and what happened to them.
+//! Objects with versions, and their history.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Resource, namespace and name.
+/// Resource, namespace and name of an object.
 pub type Id = (String, String, String);
 
 pub fn id(resource: &str, namespace: &str, name: &str) -> Id {
     (resource.to_owned(), namespace.to_owned(), name.to_owned())
 }
 
-/// A change, as watches tell it.
+/// A change, as a watch reports it.
 pub struct Event {
     pub version: u64,
     pub what: &'static str,
@@ -25,7 +25,7 @@ pub struct Objects {
     all: BTreeMap<Id, Value>,
     pub history: Vec<Event>,
     pub version: u64,
-    /// Who wants to watch from before that is told that it is gone.
+    /// Oldest version that a watch may start from.
     pub oldest: u64,
 }
 
@@ -58,7 +58,7 @@ impl Objects {
         self.put("ADDED", id, object)
     }
 
-    /// Writes what is different; nothing happens if nothing is.
+    /// Writes a different object; an equal one changes nothing.
     pub fn update(&mut self, id: &Id, mut object: Value) -> Value {
         let old = self.all[id].clone();
         let kept = [
@@ -84,7 +84,7 @@ impl Objects {
         self.put("MODIFIED", id, object)
     }
 
-    /// Changes an object that is there.
+    /// Changes an existing object.
     pub fn change(&mut self, id: &Id, change: impl FnOnce(&mut Value)) {
         let mut object = self.all[id].clone();
         change(&mut object);
@@ -97,7 +97,7 @@ impl Objects {
         object
     }
 
-    /// Nobody can watch from what it has seen so far.
+    /// Expires all versions, so that watches cannot resume.
     pub fn expire(&mut self) {
         self.version += 1;
         self.oldest = self.version;

@@ -1,8 +1,8 @@
-//! What patches make of objects.
+//! Patches of objects.
 
 use serde_json::{Map, Value, json};
 
-/// A JSON merge patch, RFC 7386.
+/// Applies a JSON merge patch, RFC 7386.
 pub fn merge(into: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *into = patch.clone();
@@ -18,7 +18,8 @@ pub fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-/// Server-side apply: what the manager applied `before` and does not say `now` goes; lists are taken as a whole.
+/// Applies a server-side apply: removes fields that the manager applied `before` but not `now`.
+/// Lists are atomic.
 pub fn apply(into: &mut Value, before: &Value, now: &Value) {
     let Value::Object(now) = now else {
         *into = now.clone();
@@ -41,7 +42,7 @@ fn forget(map: &mut Map<String, Value>, name: &str, old: &Value) {
         for (name, old) in old {
             forget(inner, name, old);
         }
-        // Others may have put something there.
+        // Other managers may have fields in it.
         if !inner.is_empty() {
             return;
         }

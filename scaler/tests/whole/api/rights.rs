@@ -1,4 +1,4 @@
-//! What the manifests let the operator do.
+//! The operator's rights according to the manifests.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::target::Target;
 
 const RBAC: &str = include_str!("../../../../deploy/base/scaler/rbac.yaml");
 
-/// Rules, each with the namespace in which it holds, if it is not all.
+/// Rules, each with its namespace, or `None` for all.
 pub struct Rights(Vec<(Option<String>, Value)>);
 
 impl Rights {

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use super::answers::{Asked, Request, State, failure, selected};
 use super::target::Target;
 
-/// Watches are told the version after so many changes that were not theirs.
+/// Number of other changes after which a watch gets a bookmark.
 const BOOKMARK: u64 = 20;
 
 /// The API server. Clones share it.
@@ -28,7 +28,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// Serves from now on.
+    /// Starts to serve.
     pub async fn start() -> (Self, SocketAddr) {
         let api = Self {
             state: Arc::default(),
@@ -41,7 +41,7 @@ impl Api {
         (api, address)
     }
 
-    /// Looks, and may change something.
+    /// Runs `look` on the state, which it may change.
     pub fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         let (result, has_changed) = self.look(|state| {
             let before = (state.objects.version, state.cuts);
@@ -55,7 +55,7 @@ impl Api {
     }
 
     fn look<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        // A test that fails in between says what there was.
+        // Ignore poisoning, so that a failing test can still print the state.
         look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -111,7 +111,7 @@ fn reply((code, object): (u16, Value)) -> Response {
     (code, kind, object.to_string()).into_response()
 }
 
-/// One watch, and how far it has come.
+/// A watch and its position.
 struct Watching {
     api: Api,
     changed: watch::Receiver<()>,

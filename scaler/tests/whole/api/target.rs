@@ -1,4 +1,4 @@
-//! What a path is about.
+//! Target of a request path.
 
 use super::objects::{Id, id};
 
@@ -39,13 +39,13 @@ impl Target {
         id(&self.resource, &self.namespace, name)
     }
 
-    /// As rights name it.
+    /// Name of the resource in rules of rights.
     pub fn full(&self) -> String {
         let sub = if self.is_status { "/status" } else { "" };
         format!("{}{sub}", self.resource)
     }
 
-    /// `apiVersion` and `kind` of its objects.
+    /// Returns `apiVersion` and `kind` of its objects.
     pub fn kind(&self) -> (&'static str, &'static str) {
         match self.resource.as_str() {
             "inferencefunctions" => ("tetris.dev/v1alpha1", "InferenceFunction"),

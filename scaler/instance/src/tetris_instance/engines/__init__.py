@@ -1,4 +1,4 @@
-"""What computes: one engine per library, all alike to the rest."""
+"""Engines: one per library, with the same interface."""
 
 from __future__ import annotations
 
@@ -10,55 +10,55 @@ from tetris_instance.tensors import Signature, Tensors
 
 @dataclass(frozen=True)
 class ModelBytes:
-    """Where the model's tensors are, in bytes."""
+    """Size of the model's tensors by location, in bytes."""
 
-    #: In objects of the store, which other processes may use as well.
+    #: In objects of the store, shared with other processes.
     shared: int
     #: In memory of this process.
     private: int
 
 
 class TextEncoder(Protocol):
-    """Makes a model's inputs of texts."""
+    """Encodes texts as inputs of a model."""
 
     def encode(self, texts: list[str]) -> Tensors:
-        """Return the inputs, one row per text. May be called in several threads."""
+        """Return the inputs, one row per text. Thread-safe."""
 
 
 class Engine(Protocol):
-    """A model that is loaded. All methods may be called in several threads at once."""
+    """A loaded model. All methods are thread-safe."""
 
     @property
     def platform(self) -> str:
-        """The protocol's name for the library and the format, such as ``"pytorch_safetensors"``."""
+        """The protocol's name for library and format, such as ``"pytorch_safetensors"``."""
 
     @property
     def signature(self) -> Signature:
-        """What the model takes and gives."""
+        """Inputs and outputs of the model."""
 
     @property
     def text(self) -> TextEncoder | None:
-        """What takes texts; `None` where the model takes none."""
+        """Encoder of texts; `None` if the model takes no texts."""
 
     def memory(self) -> ModelBytes:
-        """Return where the model's tensors are."""
+        """Return the sizes of the model's tensors."""
 
     def enter_worker(self) -> None:
         """Prepare the calling thread for :meth:`run`."""
 
     def example(self, rows: int) -> Tensors:
-        """Return inputs of so many rows, to warm up with."""
+        """Return inputs of `rows` rows for the warm-up."""
 
     def check(self, inputs: Tensors) -> None:
-        """Look at the values of a request, whose names, datatypes and shapes are right.
+        """Check the values of a request. Names, datatypes and shapes have been checked.
 
         Raises:
-            RequestError: The model cannot take them.
+            RequestError: The model cannot take the values.
         """
 
     def run(self, inputs: Tensors) -> Tensors:
         """Compute the outputs.
 
         Raises:
-            Exception: Whatever the library raises.
+            Exception: Any exception of the library.
         """

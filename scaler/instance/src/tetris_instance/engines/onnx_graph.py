@@ -1,4 +1,4 @@
-"""Any graph in ONNX format, by ONNX Runtime, with initialisers mapped from the store."""
+"""Engine for ONNX graphs by ONNX Runtime, with initializers mapped from the store."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tetris_instance.engines.tokens import tokenizer_beside
 from tetris_instance.errors import ConfigurationError
 from tetris_instance.tensors import DATATYPES, Array, Tensors
 
-#: What a session shares: see :mod:`tetris.onnxruntime`.
+#: Sharing modes of a session: see :mod:`tetris.onnxruntime`.
 Weights = Literal["prepacked", "unpacked", "private_prepacked", "optimized"]
-#: A variable size that nobody has named, during the warm-up.
+#: Default of a variable size in the warm-up.
 _EXAMPLE_SIZE = 16
-#: Tokens of a text where the folder does not say.
+#: Maximum number of tokens of a text if the folder does not specify it.
 _TOKENS_MAX = 512
 
 
@@ -27,13 +27,13 @@ class OnnxGraph:
 
     Args:
         path: The model, with its external data beside it.
-        weights: What is shared; see :mod:`tetris.onnxruntime`.
-        threads: Threads that one run may use.
-        workers: Runs at a time.
-        dimensions: Variable sizes by name, to warm up with.
+        weights: Sharing mode; see :mod:`tetris.onnxruntime`.
+        threads: Number of threads per run.
+        workers: Number of concurrent runs.
+        dimensions: Variable sizes by name, for the warm-up.
 
     Raises:
-        ConfigurationError: It cannot be loaded, or cannot be spoken of in the protocol.
+        ConfigurationError: The model cannot be loaded, or its types are not in the protocol.
     """
 
     platform = "onnx_onnxv1"
@@ -52,21 +52,23 @@ class OnnxGraph:
 
     @property
     def session_threads(self) -> int:
-        """Threads that the session counts as its own: those that help, and one worker."""
+        """Number of threads in the session's own count: helpers, and one worker."""
         return int(self._session.get_session_options().intra_op_num_threads)
 
     def memory(self) -> ModelBytes:
-        """Return what is mapped from the store; or, where that is nothing, the size of the model's files."""
+        """Return the size of tensors mapped from the store, or if there are none, of the model's
+        files.
+        """
         sharing = self._session.sharing
         if sharing.weights is None:
             return ModelBytes(0, _bytes_of_files(self._path))
         return ModelBytes(sharing.tensor_bytes + sharing.packed_bytes, 0)
 
     def enter_worker(self) -> None:
-        """Nothing: the threads that help are the session's."""
+        """Do nothing: helper threads belong to the session."""
 
     def example(self, rows: int) -> Tensors:
-        """Return rows of ones, which a mask has to have, and which every vocabulary knows."""
+        """Return rows of ones, which are valid as a mask and in every vocabulary."""
         made: Tensors = {}
         for spec in self.signature.inputs:
             shape = list(self._dimensions[spec.name])
@@ -79,7 +81,7 @@ class OnnxGraph:
         return made
 
     def check(self, inputs: Tensors) -> None:
-        """Nothing: only the graph knows which values it takes."""
+        """Do nothing: only the graph knows its valid values."""
 
     def run(self, inputs: Tensors) -> Tensors:
         """Compute the outputs."""
@@ -96,14 +98,14 @@ def _session(path: Path, weights: Weights, threads: int, workers: int) -> Any:
         from tetris.onnxruntime import InferenceSession, SessionOptions
     except ImportError as error:
         raise ConfigurationError(
-            f"the engine onnxruntime needs it ({error}): pip install 'tetris-instance[onnxruntime]'"
+            f"the engine onnxruntime needs ONNX Runtime ({error}): pip install 'tetris-instance[onnxruntime]'"
         ) from error
     options = SessionOptions()
-    # A worker computes itself, and the session's threads help whoever asks. So that all together are as many as the
-    # workers times the threads of each, the session has those beyond the workers; and it counts one worker as its own.
+    # Workers compute themselves, and the session's threads help them. The total is workers times
+    # threads, so the session has the threads beyond the workers; its own count includes one worker.
     options.intra_op_num_threads = workers * (threads - 1) + 1
     options.inter_op_num_threads = 1
-    # Threads that spin while they wait would take the quota of those that compute.
+    # Spinning threads would take the quota of computing ones.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         return InferenceSession(path, options, providers=["CPUExecutionProvider"], weights=weights)
@@ -112,7 +114,7 @@ def _session(path: Path, weights: Weights, threads: int, workers: int) -> Any:
 
 
 def _bytes_of_files(path: Path) -> int:
-    """The size of a model with its external data."""
+    """Return the size of a model with its external data."""
     import onnx
 
     graph = onnx.load_model(path, load_external_data=False).graph
@@ -129,7 +131,7 @@ def _size(size: object, dimensions: Mapping[str, int]) -> int:
 
 
 def _decoded(array: Array) -> Array:
-    """ONNX Runtime takes strings."""
+    """Decode bytes, as ONNX Runtime takes strings."""
     return np.array([value.decode() for value in array.ravel()], dtype=np.object_).reshape(array.shape)
 
 

@@ -1,4 +1,4 @@
-"""What a graph takes and gives, in the terms of the protocol; and how its requests can be put together."""
+"""Signature of a graph in the protocol's terms, with its rules for batching requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DATATYPES = {
     "tensor(double)": "FP64",
     "tensor(string)": "BYTES",
 }
-#: Inputs of an encoder, which can be padded where there is a mask to say so.
+#: Inputs of an encoder; a mask makes padding harmless.
 _TOKENS, _MASK = "input_ids", "attention_mask"
 _ENCODER_INPUTS = frozenset({_TOKENS, _MASK, "token_type_ids", "position_ids"})
 
@@ -31,15 +31,16 @@ _ENCODER_INPUTS = frozenset({_TOKENS, _MASK, "token_type_ids", "position_ids"})
 def signature_of(inputs: Sequence[Any], outputs: Sequence[Any]) -> Signature:
     """Return the signature of a graph.
 
-    Rows can be put together where axis 0 of every input and output is variable, and is not named differently. Rows of
-    different length can be where the graph has tokens with a mask, and says of each output whether axis 1 is theirs.
+    Rows are batched if axis 0 of all inputs and outputs is variable and has one name. Rows of
+    different length are batched if the graph has tokens with a mask, and if the names of the
+    outputs' axes show which ones have that length.
 
     Args:
-        inputs: As ONNX Runtime describes them, by `name`, `type` and `shape`.
-        outputs: Likewise.
+        inputs: Inputs as ONNX Runtime describes them, with `name`, `type` and `shape`.
+        outputs: Outputs in the same form.
 
     Raises:
-        ConfigurationError: The protocol has no datatype for one of them.
+        ConfigurationError: A type has no datatype in the protocol.
     """
     batches = _batches([*inputs, *outputs])
     padding, sequences = _padding(inputs, outputs) if batches else ({}, frozenset())
@@ -66,7 +67,7 @@ def _batches(tensors: list[Any]) -> bool:
 
 
 def _padding(inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[dict[str, int], frozenset[str]]:
-    """With what inputs can be padded, and which outputs have to be cut."""
+    """Return the padding values of inputs, and the outputs to cut."""
     nothing: tuple[dict[str, int], frozenset[str]] = ({}, frozenset())
     names = {one.name for one in inputs}
     if not {_TOKENS, _MASK} <= names <= _ENCODER_INPUTS:
@@ -76,7 +77,7 @@ def _padding(inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[dict[str, i
     if len(lengths) > 1 or len(length) != 1 or not isinstance(length[0], str):
         return nothing
     rest = [one.shape[1:] for one in outputs]
-    # An axis that is variable and has another name, or none, may depend on the length in any way.
+    # A variable axis with another name, or none, may depend on the length in any way.
     for sizes in rest:
         if not all(isinstance(size, int) or (axis == 0 and size == length[0]) for axis, size in enumerate(sizes)):
             return nothing

@@ -1,4 +1,4 @@
-"""Texts to tokens, by the tokenizer that lies beside a model."""
+"""Tokenizer of texts, from the file beside a model."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ _FILE = "tokenizer.json"
 
 
 class Tokenizer:
-    """A fast tokenizer of Hugging Face, which computes in threads of its own, without Python's lock."""
+    """A fast Hugging Face tokenizer; it computes in its own threads, without the GIL."""
 
     def __init__(self, tokenizer: Any, inputs: frozenset[str], length: int) -> None:
         self._tokenizer = tokenizer
         self._inputs = inputs
-        # What the file says of both is about training; requests are padded when their batch is known.
+        # Padding and truncation in the file are for training; requests are padded within their
+        # batch.
         tokenizer.no_padding()
         tokenizer.enable_truncation(max_length=length)
 
     def encode(self, texts: list[str]) -> Tensors:
-        """Return the inputs, one row per text, padded to the longest. What is too long is cut."""
+        """Return the inputs, one row per text, padded to the longest. Long texts are truncated."""
         encodings = self._tokenizer.encode_batch(texts)
         longest = max(1, *(len(one.ids) for one in encodings))
         made = {name: np.zeros((len(texts), longest), dtype=np.int64) for name in self._inputs}
@@ -42,12 +43,13 @@ class Tokenizer:
 
 
 def tokenizer_beside(folder: Path, inputs: frozenset[str], length: int) -> Tokenizer | None:
-    """Return the tokenizer of a folder; `None` if there is none, or nothing that reads it.
+    """Return the tokenizer of a folder; `None` if it has no tokenizer file or the library is
+    missing.
 
     Args:
-        folder: Where the model is.
-        inputs: Names of the inputs that the model takes.
-        length: Tokens that the model takes at most; what sentence-transformers says goes first if it is less.
+        folder: Folder of the model.
+        inputs: Names of the model's inputs.
+        length: Maximum number of tokens of the model; a lower limit of sentence-transformers wins.
 
     Raises:
         ConfigurationError: The folder's files are invalid.
@@ -55,7 +57,7 @@ def tokenizer_beside(folder: Path, inputs: frozenset[str], length: int) -> Token
     path = folder / _FILE
     if not path.is_file():
         return None
-    # Texts are short, and its threads would come on top of the workers'.
+    # Texts are short, and its threads would add to the workers'.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         from tokenizers import Tokenizer as Fast

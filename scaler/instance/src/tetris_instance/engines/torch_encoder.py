@@ -1,4 +1,4 @@
-"""Encoders of transformers by PyTorch: texts or tokens to embeddings, or to the hidden states."""
+"""Engine for transformers encoders by PyTorch: texts or tokens to embeddings or hidden states."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Task = Literal["embedding", "feature-extraction"]
 Pooling = Literal["mean", "cls"]
 TASKS: tuple[str, ...] = get_args(Task)
 
-#: Tokens per row to warm up with: a short sentence.
+#: Number of tokens per row in the warm-up: a short sentence.
 _EXAMPLE_TOKENS = 16
 
 
 class TorchEncoder:
-    """A model folder: ``config.json`` and safetensors files, whose tensors are mapped from the store.
+    """A model folder: ``config.json`` and safetensors files with tensors mapped from the store.
 
     Args:
         folder: The folder.
-        task: What it answers.
-        threads: Threads that one run may use.
+        task: Task of the model, which selects the output.
+        threads: Number of threads per run.
 
     Raises:
-        ConfigurationError: It cannot be loaded, or is no encoder.
+        ConfigurationError: The model cannot be loaded, or is not an encoder.
     """
 
     platform = "pytorch_safetensors"
@@ -39,7 +39,7 @@ class TorchEncoder:
     def __init__(self, folder: Path, task: Task, threads: int) -> None:
         self._torch = _import_torch()
         self._threads = threads
-        # OpenMP keeps the number per thread; PyTorch gives the last one set to each thread that is new to it.
+        # OpenMP keeps the number per thread; PyTorch applies the last number to each new thread.
         self._torch.set_num_threads(threads)
         self._model = _load(folder)
         config = self._model.config
@@ -51,15 +51,15 @@ class TorchEncoder:
         self.text = tokenizer_beside(folder, frozenset(self.signature.padding), self._positions)
 
     def memory(self) -> ModelBytes:
-        """Return where the parameters and buffers are."""
+        """Return the sizes of parameters and buffers."""
         import tetris.torch
 
-        # What is in the store already is only counted.
+        # Tensors already in the store are only counted.
         report = tetris.torch.share_module_(self._model)
         return ModelBytes(report.bytes_shared, report.bytes_private)
 
     def enter_worker(self) -> None:
-        """Give the thread an OpenMP team of its own, of so many threads."""
+        """Give the calling thread its own OpenMP team."""
         self._torch.set_num_threads(self._threads)
 
     def example(self, rows: int) -> Tensors:
@@ -69,7 +69,7 @@ class TorchEncoder:
         return {"input_ids": ids, "attention_mask": np.ones_like(ids)}
 
     def check(self, inputs: Tensors) -> None:
-        """Look at the values: what the embeddings have no row for would fail the whole batch."""
+        """Check the values: a token without an embedding would fail the whole batch."""
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         if not 0 < ids.shape[1] <= self._positions:
             raise RequestError(f"`input_ids` has {ids.shape[1]} tokens per row; expected 1 to {self._positions}")
@@ -85,7 +85,7 @@ class TorchEncoder:
     def run(self, inputs: Tensors) -> Tensors:
         """Compute the outputs."""
         torch = self._torch
-        # Not torch.from_numpy on the caller's: the arrays of a request may be read-only.
+        # Avoid torch.from_numpy on the caller's arrays, which may be read-only.
         ids, mask = (torch.as_tensor(np.ascontiguousarray(inputs[name])) for name in ("input_ids", "attention_mask"))
         with torch.inference_mode():
             hidden = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
@@ -108,7 +108,7 @@ def _signature(task: Task, width: int, pad: int) -> Signature:
 
 
 def _mean(hidden: Any, mask: Any) -> Any:
-    """The mean over the tokens of the mask, none of whose rows is empty."""
+    """Return the mean over the tokens of the mask, which has no empty row."""
     weights = mask.unsqueeze(-1).to(hidden.dtype)
     return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
 
@@ -119,8 +119,9 @@ def _array(tensor: Any) -> Array:
 
 
 def _import_torch() -> Any:
-    # OpenMP reads it when PyTorch loads it. Threads that spin while they wait would take the quota, and the processor,
-    # from those that compute: with another busy process beside it, a run on two threads took seven times as long.
+    # OpenMP reads the variable when PyTorch loads it. Spinning threads would take quota and
+    # processor from computing ones: beside another busy process, a run on two threads took seven
+    # times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         import torch
@@ -135,39 +136,43 @@ def _import_torch() -> Any:
 def _load(folder: Path) -> Any:
     import tetris
 
-    # Before the import: transformers takes the functions that load from safetensors.
+    # Patch before the import: transformers keeps references to the loading functions of
+    # safetensors.
     tetris.patch()
     from transformers import AutoModel
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
     try:
-        # No pickles, no code of the model's, nothing from the network.
+        # No pickles, no code from the model's folder, nothing from the network.
         model = AutoModel.from_pretrained(folder, local_files_only=True, use_safetensors=True, trust_remote_code=False)
     except Exception as error:
         raise ConfigurationError(f"{folder}: transformers cannot load it: {error}") from error
     if not hasattr(model.config, "vocab_size") or not hasattr(model.config, "hidden_size"):
         raise ConfigurationError(
-            f"{folder}: {type(model).__name__} is no text encoder; export it, and serve the .onnx by ONNX Runtime"
+            f"{folder}: {type(model).__name__} is not a text encoder; export it, and serve the .onnx with ONNX Runtime"
         )
     return model.eval().requires_grad_(False)
 
 
 def _positions(model: Any) -> int:
-    """How many tokens a row may have; where positions are not learned, as many as anyone sends."""
+    """Return the maximum number of tokens of a row; practically unlimited if positions are not
+    learned.
+    """
     positions = int(getattr(model.config, "max_position_embeddings", 0) or np.iinfo(np.int32).max)
     for name, module in model.named_modules():
-        # RoBERTa and those after it count positions from the one after that of padding.
+        # RoBERTa and its successors count positions from the one after that of padding.
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
             positions -= int(module.padding_idx) + 1
     return positions
 
 
 def _pooling(folder: Path) -> tuple[Pooling, bool]:
-    """How sentence-transformers makes one embedding of a row, and whether its length is 1; the mean if it says nothing.
+    """Return the pooling of sentence-transformers, and true if embeddings are normalized; the mean
+    without their file.
 
     Raises:
-        ConfigurationError: It is done in a way that this server has not.
+        ConfigurationError: The pooling is not supported.
     """
     modules = folder / "modules.json"
     if not modules.is_file():
@@ -190,7 +195,9 @@ def _pooling(folder: Path) -> tuple[Pooling, bool]:
 
 
 def _modes(options: dict[str, Any]) -> set[str]:
-    """The ways of pooling, in either form that sentence-transformers has written: a flag each, or one name."""
+    """Return the modes of pooling, from either format of sentence-transformers: a flag each, or one
+    name.
+    """
     prefix = "pooling_mode_"
     flags = {name.removeprefix(prefix) for name, on in options.items() if name.startswith(prefix) and on}
     named = {str(options["pooling_mode"])} if "pooling_mode" in options else set()

@@ -1,0 +1,106 @@
+//! Openings of doc comments that STYLE.md rules out. Their number only falls.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Most openings that the tree may have. Lower it when a change removes some.
+const MOST: usize = 2527;
+
+/// First words that make a comment begin with a clause in place of a noun or a verb.
+const RULED_OUT: [&str; 13] = [
+    "What", "How", "Whether", "Which", "Who", "Whom", "Whose", "Whoever", "Whatever", "Why",
+    "Where", "When", "So",
+];
+
+#[test]
+fn doc_comments_begin_with_a_noun_or_a_verb() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    assert!(files.len() > 500, "only {} sources found", files.len());
+    let mut found = Vec::new();
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        let python = file.extension().is_some_and(|extension| extension == "py");
+        let openings = openings(&text, python);
+        found.extend(openings.into_iter().map(|line| {
+            let shown = file.strip_prefix(&root).unwrap_or(file).display();
+            format!("{shown}:{line}")
+        }));
+    }
+    assert!(
+        found.len() <= MOST,
+        "{} doc comments begin with a word that STYLE.md rules out, expected at most {MOST}:\n{}",
+        found.len(),
+        found.join("\n")
+    );
+    // A ceiling far above the truth would let new ones in.
+    assert!(
+        found.len() + 20 > MOST,
+        "only {} openings are left: lower MOST from {MOST}",
+        found.len()
+    );
+}
+
+#[test]
+fn only_the_first_line_of_a_comment_counts() {
+    let rust = "//! What is here.\n//! How it works.\n\n/// Number of bytes.\n/// When full, 0.\nfn a() {}\n    /// So many.\n    /// More.\n";
+    assert_eq!(openings(rust, false), [1, 7]);
+    let python =
+        "\"\"\"Which files.\n\nWhat else.\n\"\"\"\ndef a():\n    \"\"\"Returns it.\"\"\"\n";
+    assert_eq!(openings(python, true), [1]);
+}
+
+/// Numbers of the lines that open a doc comment with a word that is ruled out.
+fn openings(text: &str, python: bool) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut inside = false;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let comment = if python {
+            line.strip_prefix("\"\"\"")
+        } else {
+            let comment = ["///", "//!"]
+                .into_iter()
+                .find_map(|mark| line.strip_prefix(mark));
+            // Only the first line of a run of comments opens it.
+            let opens = !inside;
+            inside = comment.is_some();
+            comment.filter(|_| opens)
+        };
+        let first = comment.and_then(|comment| comment.split_whitespace().next());
+        let first = first.map(|word| word.trim_end_matches(|c: char| !c.is_alphanumeric()));
+        if first.is_some_and(|word| RULED_OUT.contains(&word)) {
+            found.push(index + 1);
+        }
+    }
+    found
+}
+
+/// Rust and Python sources below `folder`, without build outputs and hidden folders.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    entries.sort();
+    for path in entries {
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if path.is_dir() {
+            if !name.starts_with('.')
+                && !["target", "venv", "build", "node_modules"].contains(&name.as_str())
+            {
+                sources(&path, found);
+            }
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "rs" || extension == "py")
+        {
+            found.push(path);
+        }
+    }
+}
