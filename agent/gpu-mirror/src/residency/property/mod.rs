@@ -1,4 +1,4 @@
-//! The manager against a reference that believes only what it was told.
+//! The manager against a reference that records only the manager's answers.
 
 mod reference;
 
@@ -22,7 +22,8 @@ fn config() -> Config {
     }
 }
 
-/// A model of some of 24 objects, whose lengths are given by their numbers, so that models share.
+/// A model of some of 24 objects. The number of an object gives its length, so models share
+/// objects.
 fn model() -> impl Strategy<Value = ModelSpec> {
     let part = |number: u64| Part {
         object: ObjectId::of(&number.to_le_bytes()),
@@ -118,7 +119,7 @@ fn admit(manager: &mut Manager, reference: &mut Reference, step: &Step, now: u64
     }
 }
 
-/// Whether the model fits and nothing is in use on a device that may take it.
+/// Returns true if the model fits and nothing is in use on a device that may take it.
 fn could_be_admitted(
     reference: &Reference,
     tenant: TenantId,
@@ -147,7 +148,7 @@ fn could_be_admitted(
     alone.created_bytes() <= quota && devices.any(|device| !busy(device))
 }
 
-/// A copy ends, well or badly.
+/// Ends a copy, successfully or not.
 fn end_copy(
     manager: &mut Manager,
     reference: &mut Reference,
@@ -226,7 +227,7 @@ proptest! {
             take(&mut manager, &mut reference, step, now);
             reference.agrees(&manager);
         }
-        // When everybody has gone and every copy has ended, everything can leave.
+        // When all clients have disconnected and every copy has ended, everything can leave.
         for client in 0..5 {
             take(&mut manager, &mut reference, &Step::Disconnect(client), 1000);
         }
