@@ -1,4 +1,4 @@
-//! The report as one page that needs no other file: no scripts, no fonts, plots as inline SVG.
+//! The report as one self-contained page: no scripts, no fonts, plots as inline SVG.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use tetris_reclaimer_core::replay::trace::Kind;
 
 const STYLE: &str = include_str!("style.css");
 
-/// One thing that is plotted for every policy.
+/// A value plotted for every policy.
 struct Measure {
     name: &'static str,
     of: fn(&Score) -> f64,
@@ -28,7 +28,7 @@ const MEASURES: [Measure; 3] = [
     },
 ];
 
-/// The whole page. Nothing in it comes from outside, so nothing has to be escaped.
+/// Formats the page. It contains no external text, so nothing is escaped.
 pub fn page(comparison: &Comparison) -> String {
     let grid = &comparison.grid;
     let winner = comparison.winner.unwrap_or("none");
@@ -94,7 +94,7 @@ const LEFT: f64 = 44.0;
 const BOTTOM: f64 = 194.0;
 const TOP: f64 = 12.0;
 
-/// Bars in groups, one group for each size of the store.
+/// Draws grouped bars, one group for each size of the store.
 fn plot(comparison: &Comparison, kind: Kind, measure: &Measure) -> String {
     let mut groups = Vec::new();
     for size in &comparison.grid.sizes_percent {
@@ -155,7 +155,7 @@ fn plot(comparison: &Comparison, kind: Kind, measure: &Measure) -> String {
     )
 }
 
-/// A round distance of ticks, and how many reach beyond `most`.
+/// A round distance of ticks, and the number of ticks that reach beyond `most`.
 fn ticks(most: f64) -> (f64, u32) {
     let rough = (most / 4.0).max(1e-9);
     let power = 10_f64.powf(rough.log10().floor());
