@@ -37,7 +37,7 @@ impl Operation<'_> {
             }
             Step::P7 => return self.link(staging.inode),
             Step::P8 => return self.map_published(),
-            // P2: the model has no notion of a full store.
+            // P2: the model has no full store.
             _ => {}
         }
         self.pass(step)
@@ -73,7 +73,7 @@ impl Operation<'_> {
         self.pass(Step::P7)
     }
 
-    /// P8. It is passed when the object is mapped.
+    /// P8, which is complete when the object is mapped.
     fn map_published(&mut self) -> Next {
         let (linked, staging) = (self.me().linked, self.me().staging);
         let as_staged =
