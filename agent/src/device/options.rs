@@ -28,7 +28,7 @@ pub struct DeviceOptions {
     /// Set to true to cancel the load. It then ends with [`DeviceError::Cancelled`], within a
     /// second while it waits for room.
     pub cancelled: Arc<AtomicBool>,
-    /// Options of the load into the store.
+    /// How it is loaded into the store.
     pub host: LoadOptions,
 }
 

@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// Returns the state of the store of this name alone.
+    /// The part about the store of this name.
     pub fn part(&self, name: &str) -> Self {
         let mut part = Self::default();
         if let Some(store) = self.stores.get(name) {

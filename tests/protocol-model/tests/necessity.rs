@@ -44,7 +44,7 @@ const NEEDED: [(Step, &str); 24] = [
     (Q6, SET_ASIDE),
 ];
 
-/// Steps that no invariant needs, and their reasons.
+/// Steps that no invariant needs, and why they are there.
 const USEFUL: [(Step, &str); 1] = [(
     P2,
     "P3 allocates as well; P2 makes a full store known before anything is read",

@@ -48,7 +48,7 @@ pub fn page(comparison: &Comparison) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\">\
          <title>Tetris reclaim policies</title><style>{STYLE}</style></head><body><main>\
-         <header><h1>Which tensors to keep</h1><p class=\"lead\">Reclaim policies on generated traces of {hours} hours, \
+         <header><h1>Reclaim policies compared</h1><p class=\"lead\">Reclaim policies on generated traces of {hours} hours, \
          seeds {seeds:?}, with stores of different sizes (percent of the distinct bytes of all models). The right \
          default is <span class=\"winner\">{winner}</span>: of the policies within {TIE_PERCENT} % of the lowest \
          slowdown, the one with the least memory in use.</p></header>\

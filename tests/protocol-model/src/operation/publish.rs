@@ -37,7 +37,7 @@ impl Operation<'_> {
             }
             Step::P7 => return self.link(staging.inode),
             Step::P8 => return self.map_published(),
-            // P2: the model has no full store.
+            // P2: the model has no notion of a full store.
             _ => {}
         }
         self.pass(step)
