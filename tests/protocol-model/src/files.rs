@@ -158,7 +158,7 @@ impl Files {
         true
     }
 
-    /// Unlinks the name of `object`, whatever its inode (`unlink`).
+    /// Unlinks the name of `object` from any inode (`unlink`).
     pub fn unlink(&mut self, object: u8) {
         if let Some(inode) = self.objects[usize::from(object)].take() {
             self.inode_mut(inode).links -= 1;

@@ -35,6 +35,6 @@ pub enum Variant {
     LockOfDescriptor,
     /// A file counts references instead of the kernel.
     CountedReferences,
-    /// The quarantine lock excludes nobody: Q1 always succeeds.
+    /// The quarantine lock excludes no process: Q1 always succeeds.
     QuarantineLockShared,
 }

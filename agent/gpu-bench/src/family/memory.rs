@@ -34,7 +34,7 @@ pub(super) fn freed<D: Backend>(used: &Used<'_, D>, idle: u64) -> Result<(), Ben
     while used.bytes(&[])? > idle + SLACK_BYTES {
         if Instant::now() > deadline {
             return Err(BenchError::Slow {
-                what: "the driver frees what ended processes had".to_owned(),
+                what: "the driver frees the memory of ended processes".to_owned(),
                 seconds: FREE.as_secs(),
             });
         }

@@ -121,7 +121,7 @@ fn freed<D: Backend>(bench: &Bench<D>, server: &Serving, most: u64) -> Result<()
     while used(bench, server, &[])? > most {
         if Instant::now() > deadline {
             return Err(BenchError::Slow {
-                what: "the driver frees what ended processes had".to_owned(),
+                what: "the driver frees the memory of ended processes".to_owned(),
                 seconds: FREE.as_secs(),
             });
         }

@@ -25,7 +25,7 @@ impl Report {
             "machine: {}, {} threads, {memory}, Linux {}",
             machine.processor, machine.threads, machine.kernel
         )?;
-        let source = model.file.as_deref().unwrap_or("made up");
+        let source = model.file.as_deref().unwrap_or("generated");
         writeln!(
             out,
             "model: {source}, {} in {} tensors",

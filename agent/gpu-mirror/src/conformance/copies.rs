@@ -82,7 +82,7 @@ fn sources_live_as_long_as_copies<D: DeviceMemory>(device: &D) -> Result<(), Bro
     let kept = watch.strong_count();
     rule(
         kept == 1,
-        "a stream keeps what it copies from",
+        "a stream keeps the sources of its copies",
         format!("{kept} owners"),
     )?;
     device.wait(&event)?;

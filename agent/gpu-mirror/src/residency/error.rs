@@ -73,7 +73,7 @@ pub enum Refusal {
     },
     /// Clients use the memory.
     #[error(
-        "the model needs {need_bytes} bytes of device memory, {free_bytes} can be had, {held_bytes} are used by clients; wait until one of them releases a model"
+        "the model needs {need_bytes} bytes of device memory, {free_bytes} are available, {held_bytes} are used by clients; wait until one of them releases a model"
     )]
     InUse {
         /// Number of bytes of the additional chunks.

@@ -20,7 +20,7 @@ pub struct Limits {
     /// Time limit for a whole message, for a client to receive an answer, and for a connection
     /// without a model to send a message.
     pub message_timeout: Duration,
-    /// Maximum wait for room, whatever a client requests.
+    /// Maximum wait for room, regardless of a client's request.
     pub longest_wait: Duration,
     /// Interval of `Waiting` messages to a waiting client.
     pub keepalive: Duration,

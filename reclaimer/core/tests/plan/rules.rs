@@ -287,7 +287,7 @@ fn borrowed_room_goes_back_first_and_a_guarantee_is_kept() {
     assert_eq!(ask(1, 2), (2, 0, 0));
     // The part beyond the room that `a` has borrowed comes from `b` itself.
     assert_eq!(ask(1, 3), (2, 1, 0));
-    // `b` may have at most 8, whatever is free, so it must make that room itself.
+    // `b` may have at most 8, even with more free memory, so it must make that room itself.
     assert_eq!(ask(1, 9), (2, 2, 2));
     // `a` can take nothing from `b`, which is within its guarantee.
     assert_eq!(ask(0, 5), (5, 0, 0));

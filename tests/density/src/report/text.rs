@@ -210,7 +210,7 @@ pub fn closing(report: &Report) -> String {
         .filter(|figure| !figure.ours.is_empty())
         .collect();
     if !figures.is_empty() {
-        let mut table = table(&["Tetris paper", "what", "paper", "this run"], &[]);
+        let mut table = table(&["Tetris paper", "quantity", "paper", "this run"], &[]);
         for figure in figures {
             table.add_row([&figure.place, &figure.what, &figure.paper, &figure.ours]);
         }

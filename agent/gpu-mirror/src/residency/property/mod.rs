@@ -103,7 +103,7 @@ fn admit(manager: &mut Manager, reference: &mut Reference, step: &Step, now: u64
                 let freed = manager
                     .copied(admission.device, tenant, &copy.object)
                     .unwrap();
-                assert_eq!(freed, Freed::default(), "somebody holds it");
+                assert_eq!(freed, Freed::default(), "a client holds it");
                 reference
                     .copying
                     .remove(&(admission.device, tenant, copy.object));
@@ -170,7 +170,7 @@ fn end_copy(
     let misses = reference.held.iter().any(|((_, held), (_, places))| {
         (held.0, held.1) == (device, tenant) && places.iter().any(|(id, _)| *id == object)
     });
-    assert!(!misses, "a client holds what failed, and was not told");
+    assert!(!misses, "a client holds a failed model, and was not told");
     reference.freed(device, &failed.freed);
 }
 

@@ -91,7 +91,7 @@ impl Reference {
             .entry((client, model))
             .or_insert((0, admission.places.clone()));
         entry.0 += 1;
-        assert_eq!(entry.1, admission.places, "B1: what is held does not move");
+        assert_eq!(entry.1, admission.places, "B1: a held model does not move");
     }
 
     pub fn let_go(&mut self, client: ClientId, model: Held, now: u64, all: bool) {

@@ -76,7 +76,7 @@ fn holder_of_a_handle() {
     hold(&IpcDevice::open(0).unwrap());
 }
 
-/// Memory stays allocated until its last process is gone, for whatever reason.
+/// Memory stays allocated until its last process is gone, for any reason.
 fn last_holder_frees<D: DeviceMemory>(device: &D, holder: &str) {
     let total = free(device);
     let chunk = device.create(8 * MIB).unwrap();
