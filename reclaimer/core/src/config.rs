@@ -41,7 +41,7 @@ pub struct StorePolicy {
     pub limit_bytes: Option<u64>,
 }
 
-/// Expiry of unused objects while there is room.
+/// Whether unused objects are freed though there is room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expiry {

@@ -40,7 +40,7 @@ pub(crate) struct Shelf<'a> {
     /// most passes take nothing from it.
     sorted: bool,
     next: usize,
-    /// Memory of its objects after the plan's execution, in bytes.
+    /// Memory that its objects occupy when the plan is carried out, in bytes.
     pub(crate) left_bytes: u64,
 }
 

@@ -89,7 +89,8 @@ pub enum Reply {
     },
     /// Chunks as legacy IPC handles: lengths in bytes and handles, 1 to [`MAX_CHUNKS_PER_MESSAGE`].
     Handles(Vec<(u64, [u8; HANDLE_BYTES])>),
-    /// Chunks as descriptors: lengths in bytes, 1 to [`MAX_CHUNKS_PER_MESSAGE`]; one descriptor for each.
+    /// Chunks as descriptors: lengths in bytes, 1 to [`MAX_CHUNKS_PER_MESSAGE`]; one descriptor for
+    /// each.
     Chunks(Vec<u64>),
 }
 

@@ -24,7 +24,8 @@ pub enum Kind {
     Stable,
     /// Each model by a timer of 5 minutes to 4 hours with 5 % jitter.
     Periodic,
-    /// Each model silent for 30 minutes to 8 hours on average, then 20 requests on average, 30 seconds apart.
+    /// Each model silent for 30 minutes to 8 hours on average, then 20 requests on average, 30
+    /// seconds apart.
     Bursty,
 }
 

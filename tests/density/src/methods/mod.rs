@@ -42,7 +42,8 @@ pub enum Method {
     TetrisSidecar,
     /// Tensor store, own copy of the file each, which each process hashes once
     TetrisOwnFile,
-    /// Tensor store mounted read-only, own copy of the file each, which the daemon reads and publishes
+    /// Tensor store mounted read-only, own copy of the file each, which the daemon reads and
+    /// publishes
     TetrisBrokered,
     /// Python processes, safetensors.torch, all map the same file (only on request)
     TorchSafetensors,

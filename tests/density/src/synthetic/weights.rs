@@ -5,7 +5,8 @@ use crate::compute::mix;
 
 /// Standard deviation of the weights.
 const DEVIATION: f32 = 0.02;
-/// Step of the counter-based generator (SplitMix64): value `i` of a stream is `mix(start + i * STEP)`.
+/// Step of the counter-based generator (SplitMix64): value `i` of a stream is `mix(start + i *
+/// STEP)`.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Generates the little-endian bytes of a tensor. The same seed and origin always give the same

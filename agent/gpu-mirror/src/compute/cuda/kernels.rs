@@ -44,7 +44,8 @@ impl Module {
     fn load(context: &Arc<CudaContext>) -> Result<Self, MemoryError> {
         let current = context.enter()?;
         let mut handle = ptr::null_mut();
-        // SAFETY: `handle` may be written, a context is current, and the text ends with 0. Unloaded on drop.
+        // SAFETY: `handle` may be written, a context is current, and the text ends with 0. Unloaded
+        // on drop.
         let code = unsafe { (current.driver.module_load)(&raw mut handle, PTX.as_ptr().cast()) };
         check(code, "compile the kernels")?;
         Ok(Self {

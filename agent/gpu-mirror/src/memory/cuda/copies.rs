@@ -109,7 +109,8 @@ impl CudaStream {
     pub(super) fn fill(&mut self, to: &impl Mapped, byte: u8) -> Result<(), MemoryError> {
         let current = self.context.enter()?;
         let (address, bytes) = (to.address(), to.bytes() as usize);
-        // SAFETY: the addresses are those of a mapping, which stays borrowed until the call below has waited.
+        // SAFETY: the addresses are those of a mapping, which stays borrowed until the call below
+        // has waited.
         let code = unsafe { (current.driver.fill)(address, byte, bytes, self.handle) };
         drop(current);
         check(code, "fill device memory")?;

@@ -55,7 +55,8 @@ impl Deref for CudaPinned {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes, written when they were allocated, that live as long as `self`; writing needs `&mut self`.
+        // SAFETY: `len` bytes, written when they were allocated, that live as long as `self`;
+        // writing needs `&mut self`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -70,7 +71,8 @@ impl DerefMut for CudaPinned {
 impl Drop for CudaPinned {
     fn drop(&mut self) {
         if let Ok(current) = self.context.enter() {
-            // SAFETY: allocated by `new`, freed once, here; streams keep the value until their copies are done.
+            // SAFETY: allocated by `new`, freed once, here; streams keep the value until their
+            // copies are done.
             let code = unsafe { (current.driver.host_free)(self.start.as_ptr().cast()) };
             note(code, "free pinned host memory");
         }

@@ -119,13 +119,15 @@ impl Drop for Inner {
             return;
         };
         if self.imported {
-            // SAFETY: opened once by `import`, closed once, here; mappings and streams keep this value.
+            // SAFETY: opened once by `import`, closed once, here; mappings and streams keep this
+            // value.
             note(
                 unsafe { (current.driver.ipc_close)(self.address) },
                 "close device memory",
             );
         } else {
-            // SAFETY: allocated once by `create`, freed once, here; mappings and streams keep this value.
+            // SAFETY: allocated once by `create`, freed once, here; mappings and streams keep this
+            // value.
             note(
                 unsafe { (current.driver.free)(self.address) },
                 "free device memory",
@@ -211,7 +213,8 @@ impl DeviceMemory for IpcDevice {
         };
         let current = self.context.enter()?;
         let mut address = 0;
-        // SAFETY: `address` may be written, and a context is current. The driver checks the handle. Closed on drop.
+        // SAFETY: `address` may be written, and a context is current. The driver checks the handle.
+        // Closed on drop.
         let code = unsafe { (current.driver.ipc_open)(&raw mut address, handle, LAZY_PEER_ACCESS) };
         check(code, "open a legacy IPC handle").map_err(|error| MemoryError::Import {
             reason: error.to_string(),

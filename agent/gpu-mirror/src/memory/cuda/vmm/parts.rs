@@ -152,7 +152,8 @@ impl VmmMapping {
 /// Unmaps the memory in `range`.
 pub(super) fn unmap(range: &VmmRange) -> Result<(), MemoryError> {
     let current = range.context.enter()?;
-    // SAFETY: all of the range is mapped, by one call of `map`; streams keep the mapping until their copies are done.
+    // SAFETY: all of the range is mapped, by one call of `map`; streams keep the mapping until
+    // their copies are done.
     let code = unsafe { (current.driver.unmap)(range.address, range.bytes as usize) };
     check(code, "unmap device memory")
 }
