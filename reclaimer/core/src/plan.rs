@@ -127,8 +127,8 @@ pub enum Goal {
     LowWatermark,
 }
 
-/// Bytes that stay, by the first reason that applies. If only held and protected objects are left,
-/// only a larger store or fewer models declared warm help.
+/// Bytes that stay, by the first reason that holds. When only held and protected objects are left, a
+/// bigger store, or fewer models declared warm, is what helps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Mapped by a process.

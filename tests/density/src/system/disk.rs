@@ -70,7 +70,7 @@ pub fn copy_in_pieces(from: &Path, to: &Path) -> Result<()> {
         .map_err(Error::io("set the time of", to))
 }
 
-/// Drops a file from the page cache and rereads it in large reads: the state of a file that was
+/// Drops a file from the page cache and reads it again in large reads: the state of a file that was
 /// there before, and the page cache at its best.
 pub fn refresh_cache(path: &Path) -> Result<()> {
     drop_cache(path)?;
