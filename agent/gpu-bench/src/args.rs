@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! Command line of the benchmark.
 
 use std::path::PathBuf;
 
@@ -7,16 +7,17 @@ use clap::Args;
 use crate::measure::Name;
 use crate::units::parse_bytes;
 
-/// Most rounds, and most processes: the mirror's server takes 64 connections of one user.
+/// Maximum number of rounds and of processes: the mirror's server accepts 64 connections of one
+/// user.
 const MOST: i64 = 60;
 
 /// Arguments of `gpu-bench`.
 #[derive(Debug, Clone, Args)]
 pub struct GpuBenchArgs {
-    /// Run on host memory instead of a device: the same code, and figures that say nothing of a GPU
+    /// Run on host memory instead of a device: same code, but the figures do not apply to a GPU
     #[arg(long)]
     pub stand_in: bool,
-    /// The device's number, as the driver has it
+    /// Number of the device, as the driver counts
     #[arg(
         long,
         value_name = "N",
@@ -24,39 +25,39 @@ pub struct GpuBenchArgs {
         conflicts_with = "stand_in"
     )]
     pub device: u32,
-    /// How large the model is that is made up, with tensors in the proportions of an 8B Llama
+    /// Size of the generated model, with tensors in the proportions of an 8B Llama
     #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = model_bytes)]
     pub bytes: u64,
-    /// Take the model from this safetensors file instead
+    /// Use the model of this safetensors file
     #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
     pub model: Option<PathBuf>,
-    /// Samples of each kind
+    /// Number of samples of each kind
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// How many processes share the model
+    /// Number of processes that share the model
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=MOST))]
     pub processes: u32,
-    /// How much of the model the transfers copy in each round
+    /// Number of bytes of the model that the transfers copy in each round
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = some_bytes)]
     pub transfer_bytes: u64,
-    /// The length that chunks of device memory are made up to: a multiple of 2 MiB
+    /// Maximum length of a chunk of device memory: a multiple of 2 MiB
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = chunk_bytes)]
     pub chunk_bytes: u64,
     /// Measure only these, separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum)]
     pub only: Vec<Name>,
-    /// The Python interpreter with torch and safetensors, for what the mirror is compared with
+    /// Python interpreter with torch and safetensors, for the comparison
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub python: PathBuf,
-    /// A directory on a tmpfs; a fresh one is made in it and removed at the end
+    /// Directory on a tmpfs; the run creates a directory in it and removes that at its end
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub store_dir: PathBuf,
-    /// This is a process of a measure
+    /// Run as a process of a measure
     #[arg(long, hide = true)]
     pub role: bool,
 }
 
-/// The smallest model has one granule of the mirror.
+/// Parses the model's length. The smallest model has one granule of the mirror.
 fn model_bytes(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
     let fits = (2 << 20..=1 << 40).contains(&bytes);

@@ -1,4 +1,4 @@
-//! A device, or the stand-in for one.
+//! Devices of the benchmark: a GPU, or host memory in its place.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,34 +10,35 @@ use tetris_gpu_mirror::memory::cuda::VmmDevice;
 use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
 
-/// Which device a process opens.
+/// The device that a process opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceChoice {
-    /// The one with this number.
+    /// The GPU with this number.
     Cuda(u32),
-    /// Host memory.
+    /// Host memory in place of a GPU.
     StandIn {
-        /// So much of it.
+        /// Its length in bytes.
         bytes: u64,
     },
 }
 
-/// What is measured on.
+/// A device to measure on.
 pub trait Backend: Compute + Sized + 'static {
-    /// Its memory is the host's, and its figures say nothing of a GPU.
+    /// True if its memory is host memory. Such figures do not apply to a GPU.
     const STAND_IN: bool;
-    /// What a process's context takes of the device, in bytes: an estimate, for the check whether there is room.
+    /// Estimate of the device memory of a process's context, in bytes, for the check of the free
+    /// memory.
     const CONTEXT_BYTES: u64;
 
     /// Opens the device in this process.
     fn open(choice: DeviceChoice) -> Result<Self, MemoryError>;
 
-    /// Device memory in use, in bytes: as the driver counts it, whoever has it; or, with the stand-in, the memory of chunks that
-    /// `processes` have.
+    /// Length of the used device memory, in bytes. The driver's count includes all programs. On
+    /// host memory it counts the chunks that `processes` have.
     fn used_bytes(&self, processes: &[u32]) -> Result<u64, MemoryError>;
 
-    /// The driver's version, as people know it.
+    /// Version of the driver, in its usual notation.
     fn driver_version() -> Option<String>;
 }
 
@@ -95,7 +96,7 @@ fn mixed() -> MemoryError {
     }
 }
 
-/// The stand-in's chunks that a process has: identity, and allocated bytes.
+/// Chunks of the host device that a process has open: identity, and allocated bytes.
 fn chunks(process: u32) -> Vec<((u64, u64), u64)> {
     let Ok(files) = fs::read_dir(format!("/proc/{process}/fd")) else {
         return Vec::new();

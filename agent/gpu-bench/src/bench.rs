@@ -1,4 +1,4 @@
-//! What every measure finds prepared.
+//! Environment that all measures share.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,43 +14,45 @@ use crate::report::Settings;
 use crate::role::serve::{ServeJob, Usage};
 use crate::role::{Job, Order};
 
-/// What every measure finds prepared: a model in a store, an open device, and the means to start processes.
+/// Environment that all measures share: a model in a store, an open device, and a launcher of
+/// processes.
 #[derive(Debug)]
 pub struct Bench<D: Backend> {
     /// The device, opened in this process.
     pub device: Arc<D>,
-    /// What it is.
+    /// Its description.
     pub info: DeviceInfo,
-    /// How processes open it.
+    /// The device for the processes.
     pub choice: DeviceChoice,
     /// The store.
     pub store: Arc<Store>,
-    /// The model, which is in the store.
+    /// The model, whose objects are in the store.
     pub model: Model,
-    /// A directory on a tmpfs that is removed at the end. The store is in it.
+    /// A directory on a tmpfs, removed at the end. It contains the store.
     pub folder: PathBuf,
-    /// What was asked for.
+    /// Settings of the run.
     pub settings: Settings,
     /// The Python interpreter.
     pub python: PathBuf,
     pub(crate) launcher: Launcher,
 }
 
-/// A server of the mirror in a process of its own.
+/// A server of the mirror in another process.
 #[derive(Debug)]
 pub struct Serving {
     process: Process,
-    /// Where clients connect.
+    /// The server's socket.
     pub socket: PathBuf,
 }
 
-/// Device memory that is enough for a model of `bytes`: places are rounded up, and every chunk to a granule.
+/// Number of bytes of device memory that suffice for a model of `bytes`: positions are aligned, and
+/// every chunk is rounded up to a granule.
 pub fn capacity_for(bytes: u64, chunk_bytes: u64) -> u64 {
     bytes + bytes / 16 + chunk_bytes
 }
 
 impl<D: Backend> Bench<D> {
-    /// Starts a process that does `job`, and ends when it is dropped.
+    /// Starts a process that executes `job`. It ends when the value is dropped.
     pub fn start(&self, job: Job) -> Result<Process, BenchError> {
         let device = self.choice;
         let parent = std::process::id();
@@ -61,7 +63,8 @@ impl<D: Backend> Bench<D> {
         })
     }
 
-    /// Starts a server that takes `capacity_bytes` of the device, and waits until it listens. Its device is empty.
+    /// Starts a server with a limit of `capacity_bytes` and an empty device, and waits until it
+    /// listens.
     pub fn serve(&self, capacity_bytes: u64) -> Result<Serving, BenchError> {
         let socket = self.folder.join("gpu");
         let job = ServeJob {
@@ -76,7 +79,7 @@ impl<D: Backend> Bench<D> {
         Ok(Serving { process, socket })
     }
 
-    /// Says on standard error what is being done.
+    /// Prints the current step to standard error.
     pub fn progress(&self, what: &str) {
         crate::run::say(what);
     }
@@ -88,13 +91,13 @@ impl Serving {
         self.process.id()
     }
 
-    /// What the server holds and has done.
+    /// Queries the server's usage.
     pub fn usage(&mut self) -> Result<Usage, BenchError> {
         self.process.go_on()?;
         self.process.hear()
     }
 
-    /// Ends the server, and waits for that.
+    /// Stops the server, and waits for its end.
     pub fn end(self) -> Result<(), BenchError> {
         self.process.end()
     }

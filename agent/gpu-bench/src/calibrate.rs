@@ -1,4 +1,4 @@
-//! The size of the groups that copies are made in.
+//! Calibration of the group size of copies.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,12 +9,12 @@ use tetris_gpu_mirror::memory::{HostSlice, Protection};
 use crate::BenchError;
 use crate::backend::Backend;
 
-/// What is copied for each size.
+/// Number of bytes copied for each size.
 const BYTES: u64 = 64 << 20;
-/// As the daemon has it: all but so much of the best throughput.
+/// Slack below the best throughput, as in the daemon.
 const SLACK_PERCENT: u64 = 5;
 
-/// The elbow of a calibration run on this device.
+/// Measures the elbow on this device. Returns a group size in bytes.
 pub(crate) fn group_bytes<D: Backend>(device: &D) -> Result<u64, BenchError> {
     let chunk = device.create(BYTES)?;
     let mapping = device.map(device.reserve(BYTES)?, &chunk, Protection::ReadWrite)?;

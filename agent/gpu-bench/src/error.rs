@@ -1,4 +1,4 @@
-//! Why there are no figures.
+//! Errors of the benchmark.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,63 +11,63 @@ use tetris_gpu_mirror::server::ServerError;
 use tetris_store_layout::{MapError, ObjectId, PublishError, StoreError};
 use thiserror::Error;
 
-/// Why there are no figures.
+/// The reason a run or a measure failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// No device to measure on.
+    /// There is no device to measure on.
     #[error(
         "{0}\nnothing was measured: run this on a machine with an NVIDIA GPU, or try it out on host memory with --stand-in"
     )]
     NoDevice(MemoryError),
-    /// Not enough memory.
+    /// The memory does not suffice.
     #[error("expected {needed} of {what}, found {found}; {next}")]
     Room {
-        /// Which memory.
+        /// The kind of memory.
         what: String,
-        /// What is needed.
+        /// The required size, as text.
         needed: String,
-        /// What there is.
+        /// The available size, as text.
         found: String,
-        /// What to do.
+        /// The next step.
         next: &'static str,
     },
-    /// A model that cannot be used.
+    /// The model cannot be used.
     #[error("`{path}` is no model to measure with: {reason}")]
     Model {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// A child process failed.
     #[error("the process `{role}` failed: {reason}")]
     Child {
-        /// What it was doing.
+        /// The role of the process.
         role: String,
-        /// What it said, or how it ended.
+        /// Its error message, or its exit status.
         reason: String,
     },
-    /// Some measures failed; the report says why.
+    /// Some measures failed; the report has their reasons.
     #[error("not measured because of an error: {names}; see the report")]
     Failed {
         /// Their names.
         names: String,
     },
-    /// An object is not where it was put.
+    /// An object is missing from the store.
     #[error(
         "expected object {0} in the store, found none; does something else clean up `--store-dir`?"
     )]
     NoObject(ObjectId),
-    /// Something took too long.
+    /// An operation exceeded its timeout.
     #[error("expected that {what} within {seconds} s; is the machine busy with something else?")]
     Slow {
-        /// What was waited for.
+        /// The expected event.
         what: String,
-        /// How long.
+        /// The timeout in seconds.
         seconds: u64,
     },
-    /// Something that should not happen.
+    /// An internal error.
     #[error("{0}; report this")]
     Bug(String),
     /// Device memory.
@@ -79,7 +79,7 @@ pub enum BenchError {
     /// The mirror's client.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// Products.
+    /// Products failed.
     #[error(transparent)]
     Compute(#[from] ComputeError),
     /// Copies.
@@ -97,18 +97,18 @@ pub enum BenchError {
     /// A system call failed.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
-        /// What was being done, as a verb phrase.
+        /// The failed action, as a verb phrase.
         action: &'static str,
-        /// To what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the kernel said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl BenchError {
-    /// For `map_err`: `action` on `path` failed.
+    /// Creates a function for `map_err`, for a failed `action` on `path`.
     pub(crate) fn io<E: Into<io::Error>>(
         action: &'static str,
         path: &Path,

@@ -1,20 +1,21 @@
-//! What the GPU mirror costs and saves, measured on a device: `tetris gpu-bench`.
+//! Benchmark of the GPU mirror on a device: `tetris gpu-bench`.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | [`args`] | what can be said on the command line |
-//! | [`backend`] | a device, or the stand-in for one |
-//! | [`bench`](mod@bench) | what every measure finds prepared: store, model, device, settings, processes |
+//! | [`args`] | the command line |
+//! | [`backend`] | a GPU, or host memory in its place |
+//! | [`bench`](mod@bench) | the environment that all measures share: store, model, device, settings, processes |
 //! | [`measure`] | the measures and their registry |
-//! | [`overlap`] | first product and whole pass while a model is still copied |
-//! | [`family`] | a base with adapters, or a backbone with heads: what an extra function takes |
-//! | [`role`] | what the processes of a measure do |
-//! | [`process`] | starting them, talking to them, and their end |
-//! | [`model`] | a model in a store: made up, or from a file |
+//! | [`overlap`] | first product and whole pass while the model is still being copied |
+//! | [`family`] | device memory of an extra function: a base with adapters, or a backbone with heads |
+//! | [`role`] | the code that the processes of a measure run |
+//! | [`process`] | start, communication and end of processes |
+//! | [`model`] | a model in a store: generated, or from a file |
 //! | [`report`] | samples, figures and bars, as JSON and as text |
 //!
-//! Children are processes of the same program (`--role`), which take what they have to do from standard input and answer on
-//! standard output. They end with their parent, whatever ends it; what was written is removed by one of them.
+//! Children are processes of the same program (`--role`). They read their order from standard input
+//! and answer on standard output. They end with their parent in every case, and one of them removes
+//! the run's files.
 
 #![forbid(unsafe_code)]
 #![deny(

@@ -1,4 +1,4 @@
-//! What the run ran on.
+//! Description of the machine.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use rustix::system::uname;
 
 use crate::report::Machine;
 
-/// The machine, as far as it tells.
+/// Describes the machine, as far as the kernel reports it.
 pub(crate) fn machine() -> Machine {
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = processors
@@ -24,7 +24,7 @@ pub(crate) fn machine() -> Machine {
     }
 }
 
-/// A line of `/proc/meminfo`, in bytes.
+/// Value of a line of `/proc/meminfo`, in bytes.
 pub(crate) fn meminfo(name: &str) -> Option<u64> {
     let text = fs::read_to_string(Path::new("/proc/meminfo")).ok()?;
     let line = text

@@ -1,4 +1,4 @@
-//! The benchmark as a program of its own, for its tests: what `tetris gpu-bench` runs.
+//! The benchmark as a separate program for its tests: the code of `tetris gpu-bench`.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tetris_gpu_bench::{BenchError, GpuBenchArgs, run};
 
-/// What the GPU mirror costs and saves, measured on a device.
+/// Measure the costs and savings of the GPU mirror on a device
 #[derive(Debug, Parser)]
 #[command(name = "gpu-bench", max_term_width = 100)]
 struct Cli {

@@ -1,4 +1,4 @@
-//! Whether there is room for a run, before it begins.
+//! Check of free memory before a run.
 
 use std::path::Path;
 
@@ -9,14 +9,18 @@ use crate::machine::meminfo;
 use crate::measure::Needs;
 use crate::units::bytes;
 
-/// What the kernel and other programs need besides.
+/// Host memory in bytes that the kernel and other programs need besides.
 const SPARE_BYTES: u64 = 64 << 20;
 
-const LESS: &str = "choose a smaller --bytes, or --only what needs less";
+const LESS: &str = "choose a smaller --bytes, or a smaller measure with --only";
 const OTHER_PLACE: &str = "choose a smaller --bytes or another --store-dir";
 
-/// Checks that a model of `model_bytes` fits into `folder`, and what the measures need into host memory and device. On the
-/// stand-in, device memory is host memory too.
+/// Checks that a model of `model_bytes` fits into `folder`, and that host and device memory suffice
+/// for the measures. On the host device both come from host memory.
+///
+/// # Errors
+///
+/// [`BenchError::Room`] with the kind of memory that does not suffice.
 pub(crate) fn check(
     folder: &Path,
     model_bytes: u64,

@@ -1,4 +1,4 @@
-//! A run from its beginning to its end.
+//! A run from its start to its end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,8 +21,12 @@ use crate::process::{Janitor, Launcher, serve};
 use crate::report::{Device, Measured, ModelReport, Outcome, Report, SCHEMA, STAND_IN, Settings};
 use crate::{BenchError, GpuBenchArgs, role, room};
 
-/// Measures, and removes what it wrote. `leading` are the arguments of this program before those of `args`: the names
-/// of subcommands. A process of a measure returns no report.
+/// Runs the measures, and removes all files. `leading` are the arguments of this program before
+/// those of `args`: the names of subcommands. A process of a measure returns no report.
+///
+/// # Errors
+///
+/// [`BenchError`] if the run cannot start. A failed measure is part of the report.
 pub fn run(args: &GpuBenchArgs, leading: &[&str]) -> Result<Option<Report>, BenchError> {
     if args.role {
         serve(role::run)?;
@@ -30,7 +34,7 @@ pub fn run(args: &GpuBenchArgs, leading: &[&str]) -> Result<Option<Report>, Benc
     }
     let source = Source::of(args)?;
     let report = if args.stand_in {
-        // Enough for two models; memory that nothing is in costs nothing.
+        // Enough for two models; unused memory costs nothing.
         let bytes = 4 * capacity_for(source.bytes(), args.chunk_bytes);
         measure::<HostDevice>(args, &source, leading, DeviceChoice::StandIn { bytes })
     } else {
@@ -39,7 +43,7 @@ pub fn run(args: &GpuBenchArgs, leading: &[&str]) -> Result<Option<Report>, Benc
     report.map(Some)
 }
 
-/// Where the model comes from.
+/// Source of the model.
 enum Source {
     Made(Vec<(String, Vec<usize>)>),
     File(Header),
@@ -115,7 +119,7 @@ fn measure<D: Backend>(
     room::check(&args.store_dir, source.bytes(), needs, free)?;
     settings.group_bytes = group_bytes(&*device)?;
     let launcher = Launcher::new(leading);
-    // Dropped after the run's processes.
+    // Dropped after the processes of the run.
     let janitor = Janitor::start(&launcher, &args.store_dir)?;
     let (store, model) = publish(source, &janitor.folder)?;
     let bench = Bench {
@@ -151,10 +155,10 @@ fn settings(args: &GpuBenchArgs) -> Settings {
     }
 }
 
-/// Processes of a measure that have a context each, besides those that it is about.
+/// Number of processes of a measure with a context, besides the counted ones.
 const CONTEXTS: u64 = 3;
 
-/// The most that any of the measures needs, of each kind.
+/// The maximum of each need over all measures.
 fn needs<D: Backend>(names: &[Name], model_bytes: u64, settings: &Settings) -> Needs {
     let each = names
         .iter()
@@ -228,7 +232,7 @@ fn described<D: Backend>(info: &DeviceInfo) -> Device {
     }
 }
 
-/// Says on standard error what is being done.
+/// Prints the current step to standard error.
 #[expect(clippy::print_stderr, reason = "progress of a command")]
 pub(crate) fn say(what: &str) {
     eprintln!("{what}");

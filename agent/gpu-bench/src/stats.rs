@@ -1,6 +1,6 @@
-//! What samples come to.
+//! Statistics of samples.
 
-/// The middle sample, or the mean of the two middle ones; `None` without samples.
+/// Median of samples; `None` without samples.
 pub(crate) fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -12,7 +12,7 @@ pub(crate) fn median(samples: &[f64]) -> Option<f64> {
     Some(f64::midpoint(*sorted.get(middle.checked_sub(1)?)?, upper))
 }
 
-/// The smallest and the largest sample.
+/// Minimum and maximum of samples; `None` without samples.
 pub(crate) fn extremes(samples: &[f64]) -> Option<(f64, f64)> {
     let least = samples.iter().copied().min_by(f64::total_cmp)?;
     let most = samples.iter().copied().max_by(f64::total_cmp)?;

@@ -1,8 +1,8 @@
-//! Sizes, times and rates as people read and write them.
+//! Formats of sizes, times and rates.
 
 const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-/// Bytes with a binary unit: `438.0 MiB`.
+/// Formats bytes with a binary unit: `438.0 MiB`.
 pub(crate) fn bytes(value: f64) -> String {
     let (mut scaled, mut unit) = (value, 0);
     while scaled.abs() >= 1023.95 && unit + 1 < UNITS.len() {
@@ -16,7 +16,7 @@ pub(crate) fn bytes(value: f64) -> String {
     }
 }
 
-/// Seconds with three significant digits: `6.51 ms`.
+/// Formats seconds with three significant digits: `6.51 ms`.
 pub(crate) fn seconds(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         v if v < 1e-3 => (value * 1e6, "us"),
@@ -26,7 +26,7 @@ pub(crate) fn seconds(value: f64) -> String {
     format!("{} {unit}", three_digits(scaled))
 }
 
-/// Three significant digits, never in exponent form.
+/// Formats three significant digits, without an exponent.
 pub(crate) fn three_digits(value: f64) -> String {
     match value.abs() {
         v if v >= 99.95 => format!("{value:.0}"),
@@ -36,8 +36,8 @@ pub(crate) fn three_digits(value: f64) -> String {
     }
 }
 
-/// Reads a size: plain bytes, or a number with K, M, G or T, with or without `iB`. Always powers of 1024, as in the
-/// other commands.
+/// Parses a size: plain bytes, or a number with K, M, G or T, with or without `iB`. Units are
+/// powers of 1024, as in the other commands.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
     let end = trimmed

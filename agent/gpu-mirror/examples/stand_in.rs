@@ -1,9 +1,14 @@
-//! Serves a store over the stand-in, to try the mirror out on a machine without a GPU, until it is killed:
+//! Serves a store on the host device until it is killed, to try the mirror on a machine without a
+//! GPU:
 //!
 //!     cargo run -p tetris-gpu-mirror --example stand_in -- STORE SOCKET DEVICE_BYTES [STORE_BYTES]
 //!
-//! Chunks are 4 MiB, so that models of some MiB have several. Prints a line once clients can connect.
-#![allow(clippy::print_stdout, reason = "whoever started it waits for the line")]
+//! Chunks are 4 MiB, so that models of some MiB have several. Prints a line once clients can
+//! connect.
+#![allow(
+    clippy::print_stdout,
+    reason = "the starting process waits for the line"
+)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +46,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             arena,
             ..residency::Config::default()
         },
-        // Tests look at who references the store's objects, and the server is not to be one of them for long.
+        // Tests check the references to the store's objects, and the server must not hold any for
+        // long.
         keep_pinned: Duration::ZERO,
         ..ServerConfig::default()
     };

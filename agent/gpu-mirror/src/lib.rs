@@ -1,19 +1,19 @@
 //! One copy of each tensor in device memory, shared by every process of a node.
 //!
-//! | module | what | pure |
+//! | module | contents | pure |
 //! |---|---|---|
 //! | [`memory`] | device memory: chunks, mappings, copies, exports; over CUDA, and over memfds for machines without a device | no |
-//! | [`arena`] | where objects lie in chunks | yes |
-//! | [`residency`] | which models are on which device, for whom, and who has to go | yes |
-//! | [`copy`] | how objects get there: groups, order, the size of a group; and the execution of such a plan | all but the execution |
-//! | [`protocol`] | what the server and its clients say to each other, byte by byte (`PROTOCOL.md`) | yes |
-//! | [`server`] | hands the memory out to other processes | no |
-//! | [`client`] | gets it from there and maps it | no |
-//! | [`compute`] | a matrix times a vector, where the matrix lies: for benchmarks | no |
-//! | [`conformance`] | what every implementation of [`memory::DeviceMemory`] has to do | no |
+//! | [`arena`] | positions of objects within chunks | yes |
+//! | [`residency`] | models on each device, the clients that hold them, and eviction | yes |
+//! | [`copy`] | plans of copies (groups, order, group size), and their execution | all but the execution |
+//! | [`protocol`] | messages between the server and its clients, byte by byte (`PROTOCOL.md`) | yes |
+//! | [`server`] | hands device memory out to other processes | no |
+//! | [`client`] | gets device memory from the server and maps it | no |
+//! | [`compute`] | a matrix times a vector in device memory, for benchmarks | no |
+//! | [`conformance`] | requirements on every implementation of [`memory::DeviceMemory`], as checks | no |
 //!
-//! Host copies stay in the store (`LAYOUT.md`), so leaving a device copies nothing back. Time is an argument, and nothing
-//! starts a thread or opens a socket, but in [`server`] and [`client`].
+//! Host copies stay in the store (`LAYOUT.md`), so eviction copies nothing back. Functions take the
+//! time as an argument. Only [`server`] and [`client`] start threads or open sockets.
 
 #![deny(
     clippy::unwrap_used,

@@ -1,8 +1,8 @@
-//! Products of matrices and vectors, on the stand-in. On a machine with a GPU:
+//! Products of matrices and vectors on the host device. On a machine with a GPU:
 //!
 //!     cargo test -p tetris-gpu-mirror --test compute -- --ignored cuda_
 //!
-//! `TETRIS_CUDA_DEVICE` chooses the device (0).
+//! `TETRIS_CUDA_DEVICE` chooses the device (default 0).
 
 #[path = "compute/mod.rs"]
 mod cases;
@@ -27,7 +27,7 @@ fn host() -> Arc<HostDevice> {
     Arc::new(HostDevice::new(16 * MIB))
 }
 
-/// Makes the product and compares it.
+/// Computes the product and compares it.
 fn check<D: Compute>(device: &Arc<D>, kernels: &D::Kernels, case: &Case) {
     let numbers = case.numbers();
     let mut space = Workspace::new(Arc::clone(device), 2 * MIB).unwrap();
@@ -66,7 +66,7 @@ fn products_are_those_of_exact_arithmetic_but_for_rounding() {
     check_many(HostDevice::new(16 * MIB));
 }
 
-/// `y = W x + B (A x)`, each of them waited for in its turn, on a stream with a copy that has not happened yet.
+/// Computes `y = W x + B (A x)`, waits for each product in turn, on a stream with a pending copy.
 fn products_follow_each_other<D: Compute>(device: D) {
     let device = Arc::new(device);
     let kernels = device.kernels().unwrap();
@@ -201,7 +201,7 @@ fn what_does_not_fit_is_refused() {
     let wrong = Product::try_new(matrix(at, 2, 4).unwrap(), &four, &over).unwrap_err();
     assert!(matches!(wrong, ComputeError::Overlap));
     assert!(two.first(3).is_err());
-    // The rest of the granule, and one more.
+    // The rest of the granule, and one element more.
     assert!(space.vector((MIB / 2) as u32).is_err());
 }
 
@@ -234,7 +234,8 @@ fn cuda_products_with_legacy_memory_are_those_of_exact_arithmetic_but_for_roundi
     products_follow_each_other(IpcDevice::open(number()).unwrap());
 }
 
-/// The two above with the fake driver: the kernels are C there, so it shows what we tell the driver and not what the assembler's text does.
+/// Runs the two tests above with the fake driver. Its kernels are written in C, so the test covers
+/// the calls of the driver but not the PTX.
 #[test]
 fn the_tests_for_gpus_pass_with_the_fake_driver() {
     for delay in [0, -1] {

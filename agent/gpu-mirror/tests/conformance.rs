@@ -1,4 +1,4 @@
-//! The conformance suite notices devices that break its rules.
+//! The conformance suite detects devices that break its rules.
 
 use std::sync::Arc;
 
@@ -186,7 +186,7 @@ fn with(defect: Defect) -> Defective {
     Defective { inner, defect }
 }
 
-/// Checks a device with a sound one as the other process.
+/// Checks a defective device, with a correct one in the role of the other process.
 fn verdict(defect: Defect) -> Result<(), Broken> {
     let sound = HostDevice::new(64 << 20);
     check(&with(defect), &mut |exported, bytes| {

@@ -1,12 +1,13 @@
-//! The same rules on real devices. On a machine with one:
+//! The conformance rules on real devices. On a machine with a GPU:
 //!
 //!     cargo test -p tetris-gpu-mirror --test cuda --test compute -- --ignored --nocapture cuda_
 //!
-//! `TETRIS_CUDA_DEVICE` chooses the device (0). Without a device the same tests run with the fake driver (`fake-driver/README.md`).
+//! `TETRIS_CUDA_DEVICE` chooses the device (default 0). Without a GPU the same tests run with the
+//! fake driver (`fake-driver/README.md`).
 
 #![allow(
     clippy::print_stdout,
-    reason = "tests that need a GPU say what they found"
+    reason = "tests that need a GPU print their findings"
 )]
 
 #[path = "fake-driver/harness.rs"]
@@ -49,8 +50,8 @@ fn a_machine_without_a_driver_says_so_once_and_clearly() {
     assert!(matches!(found, MemoryError::NoDriver { .. }), "{found}");
     let text = found.to_string();
     assert!(text.starts_with("no usable CUDA driver: "), "{text}");
-    assert!(text.contains("host memory"), "what happens instead: {text}");
-    // The same answer from everywhere, and no panic.
+    assert!(text.contains("host memory"), "the alternative: {text}");
+    // Every function gives the same answer, without a panic.
     for error in [
         VmmDevice::open(0).unwrap_err(),
         IpcDevice::open(0).unwrap_err(),
@@ -93,7 +94,7 @@ fn cuda_pages_of_the_store_reach_the_device_by_legacy_handles() {
     support::store_pages_reach_the_device(&IpcDevice::open(number()).unwrap());
 }
 
-/// A write through a read-only mapping fails, in a process of its own, and changes nothing.
+/// A write through a read-only mapping fails in the writing process, and changes nothing.
 #[test]
 #[ignore = "needs a GPU"]
 fn cuda_read_only_mappings_stop_writes() {
@@ -113,7 +114,7 @@ fn cuda_read_only_mappings_stop_writes() {
     assert!(found.iter().all(|byte| *byte == expected), "{answer}");
 }
 
-/// Maps what it was started with read-only, and writes.
+/// Maps the inherited chunk read-only, and writes to it.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn writer() {
@@ -153,13 +154,14 @@ fn peer_by_handle() {
     support::report(&IpcDevice::open(number()).unwrap());
 }
 
-/// The model of the tests with a server, which is some 100 MB in chunks of 4 MiB.
+/// The model of the tests with a server: some 100 MB in chunks of 4 MiB.
 const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 const KIB: usize = 8000;
 const SOCKET: &str = "TETRIS_MIRROR_SOCKET";
 const MANIFESTS: &str = "TETRIS_MIRROR_MANIFESTS";
 
-/// Serves a model to three processes, one of which is killed: one copy, and the same bytes for all.
+/// Serves a model to three processes, one of which is killed: all share one copy with the same
+/// bytes.
 fn processes_hold_one_copy<D: DeviceMemory + 'static>(device: D, client: &str) {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let root = directory.path().join("store");
@@ -198,7 +200,7 @@ fn processes_hold_one_copy<D: DeviceMemory + 'static>(device: D, client: &str) {
     }
 }
 
-/// Acquires the model, checks it, and checks it again when told to go on.
+/// Acquires the model and checks it, now and at each request.
 fn client_of_a_server<D: DeviceMemory>(device: D) {
     let socket = PathBuf::from(variable(SOCKET));
     let ids: Vec<ManifestId> = variable(MANIFESTS)
@@ -251,7 +253,8 @@ fn client_by_handle() {
     client_of_a_server(IpcDevice::open(number()).unwrap());
 }
 
-/// What the two above do, with the stand-in: so that they are right when a device is at hand.
+/// Runs the test of the two above on the host device, so that it is correct when a GPU is
+/// available.
 #[test]
 fn processes_hold_one_copy_in_the_stand_in() {
     processes_hold_one_copy(HostDevice::new(512 * MIB), "client_of_the_stand_in");
@@ -263,7 +266,8 @@ fn client_of_the_stand_in() {
     client_of_a_server(HostDevice::new(0));
 }
 
-/// The list above, with a driver that has rules and no device: it shows that our calls are in order, not what a GPU does.
+/// Runs the tests of this file with the fake driver. They cover the order of the calls, not the
+/// behavior of a GPU.
 fn with_the_fake_driver(options: &[(&str, i32)]) -> String {
     let driver = options
         .iter()
@@ -279,7 +283,7 @@ fn with_the_fake_driver(options: &[(&str, i32)]) -> String {
 fn the_tests_for_gpus_pass_with_the_fake_driver() {
     let said = with_the_fake_driver(&[]);
     assert!(said.contains("not registered: "), "{said}");
-    // As the server maps them, they can be, where this user may open objects for writing.
+    // The driver accepts them as the server maps them, if this user may open objects for writing.
     let way = "the server's way: ";
     let opened = said.contains("(Registrable)");
     let expected = if opened { "registered" } else { "refused" };
@@ -293,13 +297,14 @@ fn the_tests_for_gpus_pass_where_read_only_pages_can_be_registered() {
     assert!(!said.contains("not registered: "), "{said}");
 }
 
-/// Nothing is copied before somebody waits for it: whoever reads without waiting finds other bytes.
+/// No copy runs before a wait for it, so a reader that does not wait finds other bytes.
 #[test]
 fn the_tests_for_gpus_pass_where_copies_come_late() {
     with_the_fake_driver(&[("DELAY_US", -1)]);
 }
 
-/// Devices 0 and 1 share nothing, chunks lie in blocks with others, and the driver has no read-only mappings.
+/// Devices 0 and 1 are not peers, chunks share blocks with others, and the driver has no read-only
+/// mappings.
 #[test]
 fn the_tests_for_gpus_pass_where_the_driver_can_less() {
     let options = [("READ_ONLY_ACCESS", 0), ("BLOCK_MIB", 16), ("DEVICES", 2)];

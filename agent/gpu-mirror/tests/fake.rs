@@ -1,9 +1,9 @@
-//! The CUDA code with the fake driver: what needs a driver that fails, is full, is old, or counts. `fake-driver/README.md` says what
-//! that shows and what not.
+//! The CUDA code with the fake driver: the tests with failing, full and old drivers, and with
+//! accounting. `fake-driver/README.md` describes the limits of these tests.
 
 #![allow(
     clippy::print_stdout,
-    reason = "processes of a test tell each other by it how far they are"
+    reason = "processes of a test report their progress to each other"
 )]
 
 #[path = "fake-driver/harness.rs"]

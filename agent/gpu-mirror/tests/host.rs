@@ -1,4 +1,4 @@
-//! The stand-in keeps the rules that devices keep, across processes, and fails when it is told to.
+//! The host device follows the rules of devices, across processes, and fails on request.
 
 mod support;
 
@@ -34,7 +34,7 @@ fn peer() {
     support::report(&device());
 }
 
-/// Maps the chunk, says so, and waits to be killed.
+/// Maps the chunk, reports it, and waits to be killed.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn holder() {
@@ -108,7 +108,7 @@ fn a_full_device_and_injected_faults_are_refusals() {
     assert!(matches!(refused, Err(MemoryError::Import { .. })));
 }
 
-/// A hostile sender could cut an unsealed file under our mapping, or lie about its length.
+/// A hostile sender could shrink an unsealed file under our mapping, or announce a wrong length.
 #[test]
 fn only_sealed_memory_of_the_stated_length_is_imported() {
     let device = device();

@@ -1,4 +1,4 @@
-//! Clients that do what they should not. Others are served meanwhile.
+//! Clients that violate the protocol, and other clients during that time.
 
 mod mirror;
 
@@ -19,7 +19,7 @@ use tetris_gpu_mirror::protocol::{
 };
 use tetris_gpu_mirror::server::Limits;
 
-/// Somebody else's model, before and after what `hostile` does.
+/// Checks that another client is served before and after `hostile`.
 fn others_are_served(mirror: &Mirror, hostile: impl FnOnce()) {
     let objects = mirror.model(&["theirs 1", "theirs 2"], 500);
     let held = mirror.acquire(&objects).unwrap();
@@ -133,7 +133,7 @@ fn a_client_that_asks_for_other_memory_is_refused_and_not_counted_as_broken() {
     });
     raw.preamble().unwrap();
     assert_eq!(code(raw.last_word()), ErrorCode::OTHER_MEMORY);
-    // What is counted is counted before the answer.
+    // The server counts before it answers.
     assert_eq!(mirror.server.counters().connections_broken, 0);
 }
 
@@ -198,7 +198,7 @@ fn a_client_that_never_reads_harms_itself() {
     let mut raw = Raw::greeted(&mirror.socket);
     let status = Request::Status.encode().repeat(MAX_FRAME_BYTES / 8);
     raw.0.set_nonblocking(true).unwrap();
-    // Until the server, whose answers nobody takes, takes no more requests, or has hung up.
+    // Until the server stops taking requests, because nobody reads its answers, or has hung up.
     while matches!((&raw.0).write(&status), Ok(1..)) {}
     others_are_served(&mirror, || {});
     eventually("it was given up", || mirror.server.connections() == 0);

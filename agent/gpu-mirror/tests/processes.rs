@@ -21,7 +21,7 @@ const SOCKET: &str = "TETRIS_MIRROR_SOCKET";
 const OBJECTS: &str = "TETRIS_MIRROR_OBJECTS";
 const STEP: &str = "TETRIS_MIRROR_STEP";
 
-/// The model that processes ask for, so many KiB each.
+/// The model of the processes: objects of `KIB` KiB each.
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const KIB: usize = 2500;
 
@@ -69,7 +69,7 @@ const STEPS: [&str; 7] = [
     "complete",
 ];
 
-/// Goes as far as it is told, says so, and waits to be killed.
+/// Runs up to the requested step, reports it, and waits to be killed.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn client_up_to_a_step() {
@@ -102,7 +102,7 @@ fn client_up_to_a_step() {
 
 #[test]
 fn a_client_that_is_killed_at_any_step_leaves_nothing_behind() {
-    // Room for one of the two models, and another client's small one.
+    // Room for one of the two models, and for another client's small one.
     let mirror = Mirror::new(14);
     let theirs = mirror.model(&["theirs"], 1000);
     let held = mirror.acquire(&theirs).unwrap();
@@ -126,7 +126,7 @@ fn a_client_that_is_killed_at_any_step_leaves_nothing_behind() {
     assert_eq!(mirror.usage().held_models, 1);
 }
 
-/// Maps the model, checks it whenever it is told to go on, and says what became of its server.
+/// Maps the model, and checks it at each request.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn client_that_stays() {
@@ -162,7 +162,7 @@ fn server_of_a_store() {
     }
 }
 
-/// Descriptors of chunks that a process has.
+/// Descriptors of chunks that a process has open.
 fn chunks_of(process: u32) -> Vec<PathBuf> {
     let files = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
     let paths = files.map(|file| file.unwrap().path());
@@ -175,7 +175,7 @@ fn chunks_of(process: u32) -> Vec<PathBuf> {
     paths.filter(is_chunk).collect()
 }
 
-/// How many of the watched files have ceased to exist.
+/// Number of watched files that have ceased to exist.
 fn gone(watch: &rustix::fd::OwnedFd) -> usize {
     let mut space = [std::mem::MaybeUninit::uninit(); 4096];
     let mut events = inotify::Reader::new(watch, &mut space);
@@ -202,7 +202,7 @@ fn a_server_that_is_killed_leaves_clients_their_memory_until_they_go() {
     here.wait(&objects[0].id, LONG).unwrap();
     server.kill();
 
-    // Nobody listens, and the mappings are what they were.
+    // No server listens, and the mappings are unchanged.
     let nobody = Client::connect(&socket, MemoryKind::Host, LONG);
     assert!(
         matches!(nobody, Err(ClientError::NoServer { .. })),
@@ -213,7 +213,7 @@ fn a_server_that_is_killed_leaves_clients_their_memory_until_they_go() {
     assert!(here.read(&objects[0].id, LONG).is_ok());
     drop(here);
 
-    // A new server starts empty, in the place of the dead one's socket, and copies anew.
+    // A new server starts empty, at the dead server's socket, and copies anew.
     let mut server = Process::start("server_of_a_store", &environment);
     assert_eq!(server.hear(), "listening");
     server.go_on();
@@ -223,7 +223,7 @@ fn a_server_that_is_killed_leaves_clients_their_memory_until_they_go() {
     stays.go_on();
     assert_eq!(stays.hear(), "as it was");
 
-    // The old memory ends with the last client that has it.
+    // The old memory is freed with its last client.
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
     let old = chunks_of(stays.id());
     assert!(!old.is_empty());

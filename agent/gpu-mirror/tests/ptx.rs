@@ -1,10 +1,11 @@
-//! The kernels' text: that NVIDIA's assembler takes it, and that it computes what it should.
+//! The kernels in PTX: NVIDIA's assembler accepts them, and they compute the right products.
 //!
-//! `PTXAS` names the assembler; else it is looked for in `PATH` (PyPI's `nvidia-cuda-nvcc-cu12` has one).
+//! `PTXAS` names the assembler; the default is `ptxas` in `PATH` (PyPI's `nvidia-cuda-nvcc-cu12`
+//! has one).
 
 #![allow(
     clippy::print_stdout,
-    reason = "tests say why they were skipped and what they found"
+    reason = "tests print the reason for a skip, and their findings"
 )]
 
 #[path = "compute/mod.rs"]
@@ -53,7 +54,7 @@ fn the_assembler_takes_the_kernels_without_spilling() {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        // Assemblers forget old architectures.
+        // Newer assemblers drop old architectures.
         if said.contains("is not defined for option 'gpu-name'") {
             println!("SKIPPED: {architecture}: {}", said.trim());
             continue;
@@ -67,7 +68,7 @@ fn the_assembler_takes_the_kernels_without_spilling() {
     assert!(taken > 0, "an assembler of none of these architectures");
 }
 
-/// The kernels that can make this product.
+/// Kernels that can compute this product.
 fn kernels(case: &Case, start: u64) -> Vec<&'static str> {
     let row_bytes = u64::from(case.columns) * case.element.bytes();
     let wide = (start | row_bytes).is_multiple_of(WIDE_BYTES);
@@ -83,11 +84,11 @@ fn in_bytes(all: &[f32]) -> Vec<u8> {
     all.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 
-/// Runs a kernel, for as many blocks as the rows take.
+/// Runs a kernel with enough blocks for all rows.
 fn check(case: &Case) {
     let numbers = case.numbers();
     let skipped = u64::from(case.skipped) * case.element.bytes();
-    // Addresses above 32 bits, with nothing between the pieces.
+    // Addresses above 32 bits, without gaps between the pieces.
     let (w, x, y) = (
         0x7f00_0000_0000 + skipped,
         0x7f10_0000_0000,
@@ -128,7 +129,8 @@ fn check(case: &Case) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Every load and store inside the matrix and the vectors, and the result that of exact arithmetic but for rounding.
+    /// Every load and store is inside the matrix and the vectors, and the result is exact but for
+    /// rounding.
     #[test]
     fn kernels_compute_products_and_touch_nothing_else(case in cases()) {
         check(&case);

@@ -1,4 +1,4 @@
-//! What is refused, and what fails: the server goes on.
+//! Refusals and failures after which the server goes on.
 
 mod mirror;
 

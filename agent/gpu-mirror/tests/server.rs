@@ -1,4 +1,4 @@
-//! A server over the stand-in, and clients that behave.
+//! A server on the host device, with correct clients.
 
 mod mirror;
 
@@ -298,7 +298,8 @@ fn where_nobody_listens_there_is_no_server() {
     );
 }
 
-/// What stays registered after a load is a reference to the store's objects, until it is given up.
+/// Pages that stay registered after a load reference the store's objects until they are
+/// unregistered.
 #[test]
 fn what_is_registered_is_given_up_when_asked_when_a_tenant_leaves_and_at_the_end() {
     let mirror = Mirror::new(64);

@@ -1,7 +1,8 @@
-//! How much device memory a long life wastes: models of realistic sizes come and go on one device. The figures are
-//! printed (`TETRIS_WASTE_EVENTS=20000 cargo test -p tetris-gpu-mirror --test waste -- --nocapture`); the sequence is always the same.
+//! Device memory wasted over a long life, with models of realistic sizes on one device. Prints the
+//! figures (`TETRIS_WASTE_EVENTS=20000 cargo test -p tetris-gpu-mirror --test waste --
+//! --nocapture`) of a sequence that is the same every time.
 
-#![expect(clippy::print_stdout, reason = "the figures are what the test is for")]
+#![expect(clippy::print_stdout, reason = "the test prints its figures")]
 
 use tetris_gpu_mirror::arena::ArenaConfig;
 use tetris_gpu_mirror::residency::{
@@ -13,7 +14,7 @@ const DEVICE: DeviceId = DeviceId(0);
 const TENANT: TenantId = TenantId(0);
 const CAPACITY: u64 = 80 << 30;
 
-/// Numbers that are the same every time.
+/// Deterministic pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -25,7 +26,8 @@ impl Numbers {
     }
 }
 
-/// A transformer: `layers` of seven matrices and a pack of norms, and an embedding. Of ten layers, `shared` are those of the family's base.
+/// A transformer: `layers` of seven matrices and a pack of norms, and an embedding. Of every ten
+/// layers `shared` belong to the family's base.
 fn transformer(family: u64, number: u64, width: u64, layers: u64, shared: u64) -> ModelSpec {
     let part = |layer: u64, at: u64, len: u64| {
         let owner = if layer % 10 < shared { 0 } else { number };
@@ -94,7 +96,8 @@ impl Seen {
         sorted[(sorted.len() - 1) * percent / 100]
     }
 
-    /// Means of the second and the last third; the first fills the device.
+    /// Mean waste in the second and in the last third of the events; the first third fills the
+    /// device.
     fn means(&self) -> (u64, u64) {
         let third = self.waste_permille.len() / 3;
         let mean = |part: &[u64]| part.iter().sum::<u64>() / part.len() as u64;
@@ -135,7 +138,8 @@ fn live(manager: &mut Manager, models: &[ModelSpec], events: u64) -> Seen {
     seen
 }
 
-/// Runs the sequence with chunks of so many MiB. Returns the 99th percentile of the waste in permille of what is live.
+/// Runs the sequence with chunks of `mib` MiB. Returns the 99th percentile of the waste, in
+/// permille of the live bytes.
 fn waste_with_chunks_of(mib: u64, events: u64) -> u64 {
     let models = models();
     let arena = ArenaConfig::try_new(2 << 20, mib << 20, 512, 12).unwrap();
@@ -152,7 +156,7 @@ fn waste_with_chunks_of(mib: u64, events: u64) -> u64 {
         models.len()
     );
     println!(
-        "  {} admitted, {} had to wait, {} evictions, {} objects dropped for holes",
+        "  {} admitted, {} waited, {} evictions, {} objects dropped for holes",
         seen.admitted, seen.in_use, seen.evicted, seen.dropped
     );
     let (median, high, most) = (

@@ -421,7 +421,7 @@ def test_room_can_be_waited_for(store: Path, model: Path, tmp_path: Path) -> Non
     other = write(tmp_path / "other.safetensors", {"other": stored("U8", [6 * MIB])})
     with Mirror(store, 8 * MIB):
         first = load(model)
-        with pytest.raises(GpuUnavailable, match=r"in use.*needs \d+ bytes.*\d+ can be had"):
+        with pytest.raises(GpuUnavailable, match=r"in use.*needs \d+ bytes.*\d+ are available"):
             load(other)
         loaded: list[tetris.gpu.DeviceModel] = []
         thread = threading.Thread(target=lambda: loaded.append(load(other, wait=LONG_S)))

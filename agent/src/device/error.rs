@@ -1,4 +1,4 @@
-//! Why a model is not in device memory.
+//! Errors of loads into device memory.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,27 +10,28 @@ use thiserror::Error;
 use super::Target;
 use crate::error::LoadError;
 
-/// Why a model is not in device memory. But for [`DeviceError::Load`], it can still be loaded into host memory.
+/// The reason a model is not in device memory. Except for [`DeviceError::Load`], it can still be
+/// loaded into host memory.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The model's files are missing or invalid.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// Without a store there is nothing that the mirror could copy.
+    /// There is no store, and the mirror copies only from one.
     #[error("the GPU mirror copies from a tensor store, and there is none: {reason}")]
     NoStore {
-        /// Why there is none.
+        /// The reason.
         reason: String,
     },
-    /// The store could not take all of the model.
+    /// The store could not hold the whole model.
     #[error(
         "the GPU mirror copies from the tensor store, which could not hold {bytes} bytes of the model: {reason}"
     )]
     Private {
-        /// Bytes of tensors that are in private memory.
+        /// Number of bytes of tensors in private memory.
         bytes: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The mirror has another kind of device.
@@ -38,32 +39,32 @@ pub enum DeviceError {
     OtherDevice {
         /// The mirror's socket.
         socket: PathBuf,
-        /// What was asked for.
+        /// The requested device.
         asked: Target,
-        /// What the mirror has.
+        /// The mirror's kind of device.
         found: &'static str,
     },
-    /// The mirror does not give the model.
+    /// The mirror refused the model or could not load it.
     #[error(transparent)]
     Mirror(#[from] ClientError),
     /// The device cannot be used.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The process was forked after it got the model.
+    /// The process forked after the load.
     #[error(
         "the model was loaded before this process was forked, and is {state}; load it in the child, after a fork that happens before CUDA is used"
     )]
     Forked {
-        /// What that means.
+        /// State of the memory in the child.
         state: &'static str,
     },
-    /// The mirror ended, and with it what it had shared by legacy handles.
+    /// The mirror ended, and with it the memory that it had shared by legacy handles.
     #[error(
         "the GPU mirror ended, and with legacy IPC handles its memory with it; load the model again"
     )]
     Ended,
-    /// The load was called off.
-    #[error("the load was cancelled")]
+    /// The load was canceled.
+    #[error("the load was canceled")]
     Cancelled,
     /// A thread could not be started.
     #[error("cannot watch over a model's arrival: {0}")]

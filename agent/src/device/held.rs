@@ -1,4 +1,4 @@
-//! A model of whatever implementation of device memory.
+//! A model on any implementation of device memory.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -11,14 +11,15 @@ use tetris_store_layout::ObjectId;
 pub(super) trait Held: Debug + Send + Sync {
     fn kind(&self) -> MemoryKind;
     fn objects(&self) -> &[OnDevice];
-    /// Waits until an object, or everything, has arrived; returns whether that is so.
+    /// Waits at most `limit` until an object has arrived, or all objects have; returns false at the
+    /// limit.
     fn wait(&self, id: Option<&ObjectId>, limit: Duration) -> Result<bool, ClientError>;
     fn is_held(&self) -> bool;
     fn mapped_bytes(&self) -> u64;
     fn read(&self, id: &ObjectId, begin: u64, to: &mut [u8]) -> Result<(), ClientError>;
-    /// Unmaps, and ends the connection for everybody who has it.
+    /// Unmaps the objects, and ends the connection for all processes that share it.
     fn hang_up(self: Box<Self>);
-    /// Closes the connection here, and calls no driver.
+    /// Closes the connection in this process only, without calling the driver.
     fn abandon(self: Box<Self>);
 }
 

@@ -1,4 +1,4 @@
-//! A model that this process holds at the mirror, mapped here.
+//! A model that the mirror holds for this process, mapped here.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,23 +13,26 @@ use super::held::Held;
 use super::{DeviceError, Location};
 use crate::foreign::DetachedTensor;
 
-/// All objects of a model in device memory. Dropping it unmaps them, and lets the mirror evict them.
+/// All objects of a model in device memory. Its drop unmaps them, and the mirror may then evict
+/// them.
 #[derive(Debug)]
 pub(super) struct Lease {
     held: Vec<Box<dyn Held>>,
     location: Location,
-    /// By object: which of `held` has it, and where it is.
+    /// For each object: its index in `held`, and its address.
     index: HashMap<ObjectId, (usize, OnDevice)>,
-    /// Who may talk to the mirror, and call the driver. A child of a fork has a copy of this value.
+    /// Id of the process that may use the connection and the driver. A forked child has a copy of
+    /// this value.
     process: u32,
-    /// Set once, when everything has arrived.
+    /// Set once, when every object has arrived.
     complete: AtomicBool,
-    /// The objects' references in the store, until then.
+    /// References to the objects in the store, held until every object has arrived.
     host: Mutex<Vec<DetachedTensor>>,
 }
 
 impl Lease {
-    /// What `held` has of `objects`, which has to be all of them, in their lengths: tensors are addresses there.
+    /// Combines the parts in `held`, which must contain all of `objects` with their lengths,
+    /// because tensors are addresses in them.
     pub(super) fn new(
         held: Vec<Box<dyn Held>>,
         location: Location,
@@ -57,7 +60,7 @@ impl Lease {
         })
     }
 
-    /// As a child of a fork finds it.
+    /// Simulates a forked child.
     #[cfg(test)]
     pub(super) fn become_a_childs(&mut self) {
         self.process = 0;
@@ -67,7 +70,7 @@ impl Lease {
         self.location
     }
 
-    /// The device address of an object.
+    /// Device address of an object.
     pub(super) fn address(&self, id: &ObjectId) -> Option<u64> {
         self.index.get(id).map(|(_, object)| object.address)
     }
@@ -76,12 +79,12 @@ impl Lease {
         self.held.iter().map(|held| held.mapped_bytes()).sum()
     }
 
-    /// Bytes of the objects.
+    /// Length of the objects, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.index.values().map(|(_, object)| object.len).sum()
     }
 
-    /// Bytes of the objects that have arrived.
+    /// Length of the objects that have arrived, in bytes.
     pub(super) fn resident_bytes(&self) -> Result<u64, DeviceError> {
         let mut bytes = 0;
         for (id, (_, object)) in &self.index {
@@ -92,7 +95,7 @@ impl Lease {
         Ok(bytes)
     }
 
-    /// Whether another load of the same objects may use it.
+    /// Returns true if another load of the same objects may share it.
     pub(super) fn is_usable(&self) -> bool {
         let ours = self.is_ours() && self.check().is_ok();
         ours && (self.is_complete() || self.held.iter().all(|held| held.is_held()))
@@ -106,7 +109,7 @@ impl Lease {
         self.complete.load(Ordering::Acquire)
     }
 
-    /// Whether the memory may be used at all.
+    /// Checks that this process may use the memory.
     fn check(&self) -> Result<(), DeviceError> {
         if !self.is_ours() {
             return match self.location {
@@ -123,7 +126,8 @@ impl Lease {
         }
     }
 
-    /// Waits until an object, or all of them, have arrived; returns whether that is so.
+    /// Waits at most `limit` until an object has arrived, or all objects have; returns false at the
+    /// limit.
     pub(super) fn wait(&self, id: Option<&ObjectId>, limit: Duration) -> Result<bool, DeviceError> {
         self.check()?;
         if self.is_complete() {
@@ -146,7 +150,7 @@ impl Lease {
         Ok(true)
     }
 
-    /// Drops the references in the store: everything has arrived, or never will.
+    /// Drops the references in the store, once every object has arrived or some never will.
     pub(super) fn let_go_of_host(&self) {
         let host = std::mem::take(&mut *self.host.lock().unwrap_or_else(PoisonError::into_inner));
         drop(host);
@@ -171,10 +175,10 @@ impl Drop for Lease {
         let ours = self.is_ours();
         for held in self.held.drain(..) {
             match self.location {
-                // Children cannot use it, and have the connection all the same.
+                // Forked children cannot use the memory, but share the connection.
                 Location::Cuda(_) if ours => held.hang_up(),
                 Location::Cuda(_) => held.abandon(),
-                // Each process's end of the connection holds the memory that it still maps.
+                // The connection of each process holds the memory that the process still maps.
                 Location::StandIn => drop(held),
             }
         }

@@ -1,4 +1,4 @@
-//! From a file to device memory.
+//! Loads from a file into device memory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,17 +19,18 @@ use super::{
 use crate::Agent;
 use crate::foreign::DetachedTensor;
 
-/// Most objects that one connection asks for.
+/// Maximum number of objects that one connection requests.
 const MOST: usize = MAX_MODEL_OBJECTS as usize;
 
 impl Registry {
-    /// Maps a model in device memory: a safetensors file, or a directory as Hugging Face lays it out. Returns when it is mapped, while
-    /// tensors still arrive.
+    /// Maps a model in device memory: a safetensors file, or a directory in the layout of Hugging
+    /// Face. Returns when the model is mapped, while tensors may still be arriving.
     ///
-    /// A model of more than 16,384 objects takes several connections, and holds all of them or none.
+    /// A model of more than 16,384 objects takes several connections, and holds all of them or
+    /// none.
     ///
     /// # Errors
-    /// Whatever keeps it out of device memory. Nothing is held then.
+    /// [`DeviceError`] with the reason it is not in device memory. The process then holds nothing.
     pub fn load(
         &self,
         agent: &Agent,
@@ -47,7 +48,8 @@ impl Registry {
         most: usize,
     ) -> Result<DeviceModel, DeviceError> {
         let socket = socket(agent)?;
-        // Without a mirror nothing is to be read first. The store may take long, and the mirror waits for nobody.
+        // Checks for a mirror before anything is read. The load into the store may take long, and
+        // the mirror does not keep an idle connection.
         drop(connect(&socket, options.target, options.timeout)?);
         options.check_wanted()?;
         let host = agent.load_with(path, &options.host)?;
@@ -74,14 +76,14 @@ impl Registry {
     }
 }
 
-/// A tensor where its object is.
+/// A tensor at the address of its object.
 fn placed(tensor: &DetachedTensor, lease: &Arc<Lease>) -> DeviceTensor {
     let object = tensor.region.as_ref().and_then(|region| region.object());
     let place = object.map(|object| (object.id, tensor.offset as u64));
     DeviceTensor::new(tensor, place, Arc::clone(lease))
 }
 
-/// A model that is to be got from a mirror.
+/// A request for a model.
 struct Asked<'a> {
     socket: PathBuf,
     options: &'a DeviceOptions,
@@ -89,7 +91,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Gets all parts, or none.
+    /// Acquires all parts, or none.
     fn lease(
         &self,
         wanted: &[Wanted],
@@ -102,7 +104,7 @@ impl Asked<'_> {
         };
         let mut held: Vec<Box<dyn Held>> = Vec::with_capacity(wanted.len());
         for wanted in wanted {
-            // All parts go where the first one went.
+            // All parts go to the device of the first one.
             let first = held.is_empty();
             let target = if first {
                 self.options.target

@@ -1,11 +1,11 @@
-//! Which device.
+//! Names of devices.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Which device memory a model is to be in.
+/// Device memory requested for a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Target {
     /// A GPU that the mirror chooses: the one that has most of the model.
@@ -16,7 +16,7 @@ pub enum Target {
     StandIn,
 }
 
-/// Where a model is.
+/// Location of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Location {
     /// In the memory of the GPU of this number, among those that this process sees.
@@ -25,7 +25,7 @@ pub enum Location {
     StandIn,
 }
 
-/// A name that is no device's.
+/// A name of no device.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("expected \"cuda\", \"cuda:N\" with a number such as 0, or \"stand-in\", found {found:?}")]
 pub struct TargetError {
@@ -40,7 +40,7 @@ impl FromStr for Target {
         let number = |digits: &str| {
             let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
             let number = digits.parse().ok().filter(|_| plain)?;
-            // One name for each device.
+            // Each device has one name.
             (digits == "0" || !digits.starts_with('0')).then_some(number)
         };
         let found = match name.split_once(':') {
@@ -75,7 +75,7 @@ impl fmt::Display for Location {
 }
 
 impl Target {
-    /// Whether what is at `location` is what was asked for.
+    /// Returns true if `location` is the requested device.
     pub(super) fn is_met_by(self, location: Location) -> bool {
         match (self, location) {
             (Self::AnyCuda, Location::Cuda(_)) | (Self::StandIn, Location::StandIn) => true,

@@ -16,17 +16,20 @@
 //! # }
 //! ```
 //!
-//! A model goes through the store first, so that the mirror finds its objects there. The host mappings of this process are held until
-//! everything has arrived on the device, and dropped then: whether the host copy stays is up to the reclaimer.
+//! The model goes through the store first, where the mirror finds its objects. This process holds
+//! its host mappings until every object has arrived on the device, and then drops them. The
+//! reclaimer decides about the host copy.
 //!
-//! **Guarantees.** Memory stays mapped, and held at the mirror, while a [`DeviceModel`] or [`DeviceTensor`] of it lives, and longer if it
-//! is kept. All of a model is held or nothing. Every call ends by its deadline. Before memory is unmapped, what this process has queued on
-//! the device is waited for.
+//! **Guarantees.** Memory stays mapped, and held at the mirror, while a [`DeviceModel`] or
+//! [`DeviceTensor`] of it lives, and longer if it is kept. A process holds a whole model or nothing
+//! of it. Every call ends by its deadline. Before it unmaps memory, it waits for the work that this
+//! process has queued on the device.
 //!
-//! **Forks.** CUDA's memory does not survive a fork: in the child every tensor says so ([`DeviceError::Forked`]), and letting go of
-//! one calls no driver and takes nothing from the parent. The parent's end takes the model from the mirror whatever children have. The
-//! stand-in's memory survives, as far as it had arrived before; a child holds it on its own. In both cases a child
-//! that wants more makes its own [`Registry`].
+//! **Forks.** CUDA's memory does not survive a fork: in the child every tensor returns
+//! [`DeviceError::Forked`]. Dropping a tensor there calls no driver and does not affect the parent.
+//! When the parent ends, the mirror releases the model, whatever its children still have. The host
+//! device's memory survives, as far as it had arrived before, and the child holds it independently.
+//! In both cases a child that loads more creates a [`Registry`].
 
 mod error;
 mod held;

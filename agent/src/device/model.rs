@@ -7,7 +7,8 @@ use super::lease::Lease;
 use super::{DeviceError, DeviceTensor, Location};
 use crate::report::LoadReport;
 
-/// A model in device memory, mapped here. The memory is held as long as this or one of its tensors lives.
+/// A model in device memory, mapped in this process. The memory is held while this value or one of
+/// its tensors lives.
 #[derive(Debug)]
 pub struct DeviceModel {
     tensors: Vec<DeviceTensor>,
@@ -41,7 +42,7 @@ impl DeviceModel {
         &self.metadata
     }
 
-    /// What the load into the store did.
+    /// Statistics of the load into the store.
     pub fn report(&self) -> &LoadReport {
         &self.report
     }
@@ -51,28 +52,29 @@ impl DeviceModel {
         self.lease.location()
     }
 
-    /// Device memory that is mapped for the model, in bytes. It is shared, and more may lie in it.
+    /// Length of the device memory mapped for the model, in bytes. The memory is shared, and can
+    /// contain other objects.
     pub fn mapped_bytes(&self) -> u64 {
         self.lease.mapped_bytes()
     }
 
-    /// Bytes of the model's objects, each once.
+    /// Length of the model's objects, each counted once, in bytes.
     pub fn bytes(&self) -> u64 {
         self.lease.bytes()
     }
 
-    /// How many of [`Self::bytes`] have arrived.
+    /// Length of the objects of [`Self::bytes`] that have arrived, in bytes.
     ///
     /// # Errors
-    /// When some never will.
+    /// [`DeviceError`] if some objects will never arrive.
     pub fn resident_bytes(&self) -> Result<u64, DeviceError> {
         self.lease.resident_bytes()
     }
 
-    /// Waits until everything has arrived, for at most `limit`. Returns whether it has.
+    /// Waits at most `limit` until every object has arrived. Returns false at the limit.
     ///
     /// # Errors
-    /// When something never will.
+    /// [`DeviceError`] if some objects will never arrive.
     pub fn wait(&self, limit: Duration) -> Result<bool, DeviceError> {
         self.lease.wait(None, limit)
     }

@@ -1,4 +1,4 @@
-//! The mirror's devices, opened here.
+//! Connections to the mirror, and its devices as this process opens them.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tetris_gpu_mirror::memory::{DeviceMemory, DeviceUuid, MemoryError, MemoryKin
 use super::held::Held;
 use super::{DeviceError, Location, Target};
 
-/// Connects to a mirror that has what is asked for, and says which kind of memory that is.
+/// Connects to a mirror of the requested kind. Returns its kind of memory.
 pub(super) fn connect(
     socket: &Path,
     target: Target,
@@ -38,7 +38,7 @@ pub(super) fn connect(
     })
 }
 
-/// Gets objects from a mirror of this kind of memory.
+/// Acquires objects from a mirror of this kind of memory.
 pub(super) fn acquire(
     client: Client,
     kind: MemoryKind,
@@ -48,7 +48,7 @@ pub(super) fn acquire(
 ) -> Result<(Box<dyn Held>, Location), DeviceError> {
     match kind {
         MemoryKind::Host => {
-            // Its memory is the mirror's: nothing is created here.
+            // The mirror owns the memory: this process creates none.
             let device = Arc::new(HostDevice::new(0));
             let held = client.acquire(device, wanted, waiting)?;
             Ok((Box::new(held), Location::StandIn))
@@ -79,10 +79,10 @@ fn on_cuda<D: DeviceMemory + Debug + 'static>(
     Ok((Box::new(held), Location::Cuda(number)))
 }
 
-/// The number of a device that the mirror has chosen.
+/// Number of the device that the mirror has chosen, in this process.
 fn seen(uuid: DeviceUuid) -> Result<u32, MemoryError> {
     device_number(uuid)?.ok_or(MemoryError::Unsupported {
-        what: "a device that the mirror has chosen, and that this process does not see,",
-        next: "name one that it sees, such as \"cuda:0\"",
+        what: "the device chosen by the mirror, which this process does not see,",
+        next: "name a visible one, such as \"cuda:0\"",
     })
 }

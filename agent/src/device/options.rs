@@ -1,4 +1,4 @@
-//! How a model is to be loaded into device memory.
+//! Options of a load into device memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,31 +7,33 @@ use std::time::Duration;
 use super::{DeviceError, Target};
 use crate::options::LoadOptions;
 
-/// Longest wait for an answer of the mirror.
+/// Default timeout of an answer of the mirror.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a model is to be loaded into device memory.
+/// Options of a load into device memory.
 #[derive(Debug, Clone)]
 pub struct DeviceOptions {
-    /// Where.
+    /// The requested device.
     pub target: Target,
-    /// Names of tensors in the order of their use: copied first, in this order. Unknown names are ignored, since an order that was
-    /// recorded for another version of a model is still better than none.
+    /// Names of tensors in the order of their use. The mirror copies them first, in this order.
+    /// Unknown names are ignored, because an order recorded for another version of a model is
+    /// better than none.
     pub order: Vec<String>,
-    /// Longest wait for room on the device; none by default.
+    /// Maximum wait for room on the device; zero by default: no wait.
     pub wait: Duration,
-    /// Longest wait for an answer of the mirror; see [`DEFAULT_TIMEOUT`].
+    /// Timeout of an answer of the mirror; see [`DEFAULT_TIMEOUT`].
     pub timeout: Duration,
     /// Keep the model for a later load, until [`Registry::release`](super::Registry::release).
     pub keep: bool,
-    /// Set to true to call the load off; it ends with [`DeviceError::Cancelled`], within a second while it waits for room.
+    /// Set to true to cancel the load. It then ends with [`DeviceError::Cancelled`], within a
+    /// second while it waits for room.
     pub cancelled: Arc<AtomicBool>,
     /// How it is loaded into the store.
     pub host: LoadOptions,
 }
 
 impl DeviceOptions {
-    /// The default for a device.
+    /// Returns the default options for a device.
     pub fn new(target: Target) -> Self {
         Self {
             target,

@@ -1,4 +1,4 @@
-//! The models that a process has in device memory.
+//! Models that a process has in device memory.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,15 +8,16 @@ use tetris_store_layout::{Digest, ObjectRef};
 use super::Target;
 use super::lease::Lease;
 
-/// The models that a process has in device memory: who loads one a second time gets the same mappings.
+/// Models that a process has in device memory. A second load of a model shares the mappings of the
+/// first.
 ///
-/// A process needs one; a child of a fork makes its own.
+/// A process needs one registry; a forked child creates another.
 #[derive(Debug, Default)]
 pub struct Registry {
     known: Mutex<Vec<Known>>,
 }
 
-/// A model's identity: which objects, from which mirror.
+/// Identity of a model: the mirror's socket, and a digest of the objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key {
     socket: PathBuf,
@@ -33,7 +34,7 @@ struct Known {
 impl Key {
     pub(super) fn new(socket: &Path, objects: &[ObjectRef]) -> Self {
         let mut ids: Vec<_> = objects.iter().map(|object| object.id.0).collect();
-        // Files of the same tensors in another order are the same memory.
+        // Files of the same tensors in another order share the memory.
         ids.sort_unstable();
         let bytes: Vec<u8> = ids.iter().flat_map(|id| id.0).collect();
         Self {
@@ -44,7 +45,8 @@ impl Key {
 }
 
 impl Registry {
-    /// Gives models back that were kept and that nobody uses. Returns how many bytes of device memory are no longer mapped.
+    /// Releases kept models that nothing uses. Returns the length of the unmapped device memory, in
+    /// bytes.
     pub fn release(&self) -> u64 {
         let kept: Vec<_> = {
             let mut known = self.lock();
@@ -53,14 +55,14 @@ impl Registry {
                 .filter_map(|known| known.kept.take())
                 .collect()
         };
-        // Unmapping waits for the device, so nobody else waits for this.
+        // Unmapping waits for the device, so it happens outside the lock.
         let last = kept.into_iter().filter_map(Arc::into_inner);
         let bytes = last.map(|lease| lease.mapped_bytes()).sum();
         self.lock().retain(Known::is_alive);
         bytes
     }
 
-    /// A lease of these objects that can be shared.
+    /// Finds a lease of these objects that can be shared.
     pub(super) fn find(&self, key: &Key, target: Target, keep: bool) -> Option<Arc<Lease>> {
         let mut known = self.lock();
         let mut same = known.iter_mut().filter(|known| known.key == *key);
@@ -76,7 +78,7 @@ impl Registry {
         })
     }
 
-    /// Makes a lease known, unless another thread was faster: then that one is to be used.
+    /// Adds a lease. If another thread was faster, returns that thread's lease instead.
     pub(super) fn enter(&self, key: Key, lease: Arc<Lease>, keep: bool) -> Arc<Lease> {
         if let Some(found) = self.find(&key, lease.location().into(), keep) {
             return found;

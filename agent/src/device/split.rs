@@ -1,4 +1,4 @@
-//! Which objects a model's tensors lie in, and which connection asks for them.
+//! Objects of a model's tensors, and their division among connections.
 
 use std::collections::{HashMap, HashSet};
 
@@ -37,7 +37,7 @@ pub(super) fn objects(
     Ok(objects)
 }
 
-/// What is asked for, by as many connections as it takes with at most `most` objects each.
+/// Divides the objects into requests of at most `most` objects, one for each connection.
 pub(super) fn wanted(
     objects: &[ObjectRef],
     tensors: &[DetachedTensor],
@@ -60,7 +60,7 @@ pub(super) fn wanted(
     objects.chunks(most.max(1)).map(part).collect()
 }
 
-/// When each object is used first, as far as `order` says.
+/// Rank of each object's first use, as far as `order` gives it.
 fn first_used(tensors: &[DetachedTensor], order: &[String]) -> HashMap<ObjectId, usize> {
     if order.is_empty() {
         return HashMap::new();

@@ -1,4 +1,4 @@
-//! Which mirror there is, and what it says of itself.
+//! Location and status of the node's mirror.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,41 +12,44 @@ use super::{DeviceError, Location};
 use crate::Agent;
 use crate::error::NO_STORE;
 
-/// Names the mirror's socket; without it that is `gpu` in the store.
+/// Environment variable with the path of the mirror's socket. The default is `gpu` in the store.
 pub const SOCKET_ENV: &str = "TETRIS_GPU_SOCKET";
 
 /// A device of the mirror.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MirrorDevice {
-    /// What this process calls it; `None` if it does not see it.
+    /// Its name in this process; `None` if the process does not see it.
     pub location: Option<Location>,
-    /// Its identity as `nvidia-smi -L` prints it, without the prefix `GPU-`.
+    /// Its UUID as `nvidia-smi -L` prints it, without the prefix `GPU-`.
     pub uuid: String,
     /// The product's name.
     pub name: String,
-    /// All of its memory, in bytes.
+    /// Length of its memory, in bytes.
     pub total_bytes: u64,
-    /// What nobody has taken at the moment, in bytes.
+    /// Length of its free memory at the moment, in bytes.
     pub free_bytes: u64,
-    /// What the mirror may take, in bytes.
+    /// Limit of the mirror's memory, in bytes.
     pub capacity_bytes: u64,
 }
 
-/// Where the mirror of an agent's store listens.
+/// Returns the path of the socket of the mirror of an agent's store.
 ///
 /// # Errors
-/// When there is no store: a mirror has nothing else to copy from.
+/// [`DeviceError::NoStore`] if there is no store: a mirror copies only from one.
 pub fn socket(agent: &Agent) -> Result<PathBuf, DeviceError> {
     let Some(store) = agent.store() else {
         let reason = agent.unavailable().unwrap_or(NO_STORE).to_owned();
         return Err(DeviceError::NoStore { reason });
     };
-    // An empty name counts as none, as for the store's.
+    // An empty name counts as unset, like the store's.
     let named = std::env::var_os(SOCKET_ENV).filter(|name| !name.is_empty());
     Ok(named.map_or_else(|| store.root().join("gpu"), PathBuf::from))
 }
 
-/// The mirror's devices.
+/// Lists the mirror's devices.
+///
+/// # Errors
+/// [`DeviceError`] if there is no store, or if the mirror does not answer within `timeout`.
 pub fn devices(agent: &Agent, timeout: Duration) -> Result<Vec<MirrorDevice>, DeviceError> {
     let (mut client, kind) = any(agent, timeout)?;
     let devices = client.devices()?;
@@ -56,7 +59,10 @@ pub fn devices(agent: &Agent, timeout: Duration) -> Result<Vec<MirrorDevice>, De
         .collect())
 }
 
-/// What the mirror is doing, for all of its stores.
+/// Returns the mirror's status, over all of its stores.
+///
+/// # Errors
+/// [`DeviceError`] if there is no store, or if the mirror does not answer within `timeout`.
 pub fn status(agent: &Agent, timeout: Duration) -> Result<StatusReport, DeviceError> {
     Ok(any(agent, timeout)?.0.status()?)
 }
@@ -85,6 +91,6 @@ fn location(uuid: DeviceUuid, kind: MemoryKind) -> Option<Location> {
     if kind == MemoryKind::Host {
         return Some(Location::StandIn);
     }
-    // A process without a driver sees none.
+    // A process without a driver sees no device.
     device_number(uuid).ok().flatten().map(Location::Cuda)
 }

@@ -9,7 +9,7 @@ use super::lease::Lease;
 use super::{DeviceError, Location};
 use crate::foreign::DetachedTensor;
 
-/// A tensor in device memory. It keeps its model there; clones are the same memory.
+/// A tensor in device memory. It keeps its model there; clones share the memory.
 #[derive(Debug, Clone)]
 pub struct DeviceTensor {
     name: String,
@@ -17,7 +17,7 @@ pub struct DeviceTensor {
     shape: Vec<u64>,
     id: Option<TensorId>,
     len: u64,
-    /// Object, and offset there; `None` for a tensor without bytes.
+    /// Object, and offset there in bytes; `None` for a tensor without bytes.
     place: Option<(ObjectId, u64)>,
     lease: Arc<Lease>,
 }
@@ -69,17 +69,18 @@ impl DeviceTensor {
         self.lease.location()
     }
 
-    /// The device address of the first byte, a multiple of 64, for as long as this value lives; 0 for a tensor without bytes. The
-    /// bytes are there once [`Self::wait`] says so, on every stream.
+    /// Device address of the first byte, a multiple of 64, valid while this value lives; 0 for a
+    /// tensor without bytes. The bytes are valid on every stream once [`Self::wait`] has returned
+    /// true.
     pub fn address(&self) -> u64 {
         let address = |(id, offset): (ObjectId, u64)| Some(self.lease.address(&id)? + offset);
         self.place.and_then(address).unwrap_or(0)
     }
 
-    /// Waits for the bytes, for at most `limit`. Returns whether they are there.
+    /// Waits at most `limit` for the bytes. Returns false at the limit.
     ///
     /// # Errors
-    /// When they will never be.
+    /// [`DeviceError`] if they will never arrive.
     pub fn wait(&self, limit: Duration) -> Result<bool, DeviceError> {
         match &self.place {
             Some((id, _)) => self.lease.wait(Some(id), limit),
@@ -87,7 +88,11 @@ impl DeviceTensor {
         }
     }
 
-    /// Copies the bytes, once they are there, from the device into `to`, which is as long.
+    /// Copies the bytes, once they have arrived, from the device into `to`, which must have the
+    /// same length.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the memory is no longer valid or the copy fails.
     pub fn read(&self, to: &mut [u8]) -> Result<(), DeviceError> {
         match &self.place {
             Some((id, offset)) => self.lease.read(id, *offset, to),

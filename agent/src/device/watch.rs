@@ -1,4 +1,4 @@
-//! Sees to it that references in the store are dropped when everything has arrived, whether anybody waits or not.
+//! Release of references in the store once every object has arrived, even if no caller waits.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::DeviceError;
 use super::lease::Lease;
 
-/// How long a lease that nobody else has may live on because of the wait for it.
+/// Maximum time that the wait keeps a lease alive that nothing else uses.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Starts a thread that waits for the arrival, unless everything is there.
+/// Starts a thread that waits for the arrival, unless every object has already arrived.
 pub(super) fn watch(lease: &Arc<Lease>) -> Result<(), DeviceError> {
     if lease.wait(None, Duration::ZERO)? {
         return Ok(());
@@ -21,7 +21,7 @@ pub(super) fn watch(lease: &Arc<Lease>) -> Result<(), DeviceError> {
     started.map(drop).map_err(DeviceError::Thread)
 }
 
-/// Waits a little. Returns whether there is nothing to wait for any more.
+/// Waits for one time slice. Returns true if nothing is left to wait for.
 fn is_over(lease: &Weak<Lease>) -> bool {
     let Some(lease) = lease.upgrade() else {
         return true;

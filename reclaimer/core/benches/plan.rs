@@ -1,7 +1,7 @@
-//! How long one plan over 100,000 objects takes, 1,000 of them held.
+//! Time of one plan over 100,000 objects, 1,000 of them held.
 //!
-//! `cargo bench -p tetris-reclaimer-core`; `-- --rounds N` for more or fewer than 15. The bar is 200 ms
-//! for a whole pass of the daemon; nothing fails when it is missed.
+//! `cargo bench -p tetris-reclaimer-core`; `-- --rounds N` changes the number of rounds (15). The
+//! target for a whole pass of the daemon is 200 ms; the benchmark does not fail above it.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::hint::black_box;
@@ -37,7 +37,7 @@ fn main() {
             ("nothing to do", 50, Expiry::Never, 0),
             ("over the watermark", 100, Expiry::Never, 0),
             ("a load waits for 1 GiB", 90, Expiry::Never, 1 << 30),
-            ("learnt windows, most expired", 50, Expiry::Learnt, 0),
+            ("learned windows, most expired", 50, Expiry::Learnt, 0),
         ] {
             let snapshot = snapshot(fill, ask);
             let policy = policy(order, expiry);
@@ -73,7 +73,7 @@ fn snapshot(fill_percent: u64, ask: u64) -> Snapshot {
         .collect();
     let each = OBJECTS / MODELS;
     let models = (0..MODELS).map(|number| {
-        // Half of a model's objects are shared with the next one.
+        // Each model shares half of its objects with the next one.
         let first = number * each;
         let objects = (first..first + each + each / 2).map(|object| object % OBJECTS);
         Model {
@@ -104,7 +104,7 @@ fn snapshot(fill_percent: u64, ask: u64) -> Snapshot {
         requests: (ask > 0)
             .then_some(RoomRequest {
                 store: 0,
-                // So much more than is free.
+                // This much beyond the free memory.
                 bytes: capacity_bytes - used + ask,
             })
             .into_iter()
@@ -125,7 +125,7 @@ fn policy(order: Order, expiry: Expiry) -> Policy {
     Policy::try_new(config).unwrap_or_default()
 }
 
-/// Every model was used a dozen times, now and then.
+/// State in which every model was used twelve times.
 fn state(snapshot: &Snapshot) -> State {
     let mut state = State::default();
     for model in snapshot.stores.iter().flat_map(|store| &store.models) {

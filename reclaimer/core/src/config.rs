@@ -1,4 +1,4 @@
-//! Policies as they are written down, and checked.
+//! Policies: their form in configuration files, and their checks.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use tetris_store_layout::RecordUse;
 use thiserror::Error;
 
-/// What to free and when, as in a configuration file. Fields that are left out have their defaults.
+/// Reclaim policy in the form of a configuration file. Omitted fields have their defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyConfig {
-    /// A mount that is fuller than this is reclaimed from, in percent of its capacity.
+    /// Used share of a mount above which the planner frees objects, in percent of its capacity.
     pub high_watermark_percent: u32,
-    /// Down to this, in percent of its capacity.
+    /// Used share down to which the planner frees objects, in percent of the mount's capacity.
     pub low_watermark_percent: u32,
-    /// The policy of stores that have none of their own.
+    /// Policy of stores without an entry in `stores`.
     pub store: StorePolicy,
-    /// Policies of stores by name. Fields that are left out have the defaults, not those of `store`.
+    /// Policies of stores by name. Omitted fields have their defaults, not the values of `store`.
     pub stores: BTreeMap<String, StorePolicy>,
 }
 
@@ -25,20 +25,20 @@ pub struct PolicyConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StorePolicy {
-    /// Nothing that was used within so many seconds is freed, except to make room for a load that waits
-    /// (the keep-alive window of Tetris 3.4, which avoids oscillation).
+    /// Keep-alive window in seconds: objects used within it are not freed, except to make room for
+    /// a waiting load (Tetris 3.4; the window avoids oscillation).
     pub keep_alive_secs: u64,
-    /// Whether unused objects are freed though there is room.
+    /// Expiry of unused objects while there is room.
     pub expiry: Expiry,
-    /// With `expiry = "fixed"`: seconds without use after which an object is freed.
+    /// With `expiry = "fixed"`: time without use after which an object expires, in seconds.
     pub expire_after_secs: u64,
-    /// With `expiry = "learnt"`: how each model's own window is learnt.
+    /// With `expiry = "learnt"`: parameters for learning each model's window.
     pub learnt: LearntKeepAlive,
-    /// What goes first when there is no room.
+    /// Eviction order when there is no room.
     pub order: Order,
-    /// Bytes of this store that no other store's need takes away.
+    /// Number of bytes of this store that other stores' needs do not take.
     pub guaranteed_bytes: u64,
-    /// Bytes that this store is kept to, however much is free.
+    /// Upper limit of this store in bytes, even if more memory is free.
     pub limit_bytes: Option<u64>,
     /// Of these, bytes that its records are kept to; without it [`DEFAULT_RECORD_BYTES`], or a quarter of `limit_bytes` where that is less.
     pub record_bytes: Option<u64>,
@@ -57,47 +57,47 @@ const LEAST_RECORD_FILES: u64 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expiry {
-    /// They stay until their room is needed.
+    /// Never: objects stay until their room is needed.
     Never,
     /// After a fixed time (Tetris 3.4).
     Fixed,
-    /// After a time learnt for each model from its idle times (Shahrad et al., ATC 2020).
+    /// After a time learned for each model from its idle times (Shahrad et al., ATC 2020).
     Learnt,
 }
 
-/// What goes first when there is no room.
+/// Eviction order when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// The least recently used (Tetris 3.4, GPU-FaaS III-D).
+    /// Least recently used first (Tetris 3.4, GPU-FaaS III-D).
     Lru,
-    /// The least valuable: Greedy-Dual with size, frequency and reload cost (Fuerst and Sharma, "FaasCache",
-    /// ASPLOS 2021). Torpor 5.4 has the same aim with two classes of models.
+    /// Least valuable first: Greedy-Dual with size, frequency and reload cost (Fuerst and Sharma,
+    /// "FaasCache", ASPLOS 2021). Torpor 5.4 pursues the same goal with two classes of models.
     GreedyDual,
 }
 
-/// How a model's keep-alive window is learnt from its histogram of idle times.
+/// Parameters for learning a model's keep-alive window from its histogram of idle times.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LearntKeepAlive {
-    /// The window while nothing better is known, in seconds.
+    /// Window while the histogram does not apply, in seconds.
     pub standard_secs: u64,
-    /// Idle periods that have to be seen before the histogram counts.
+    /// Minimum number of idle periods before the histogram applies.
     pub min_idle_periods: u32,
-    /// The percentile of idle times before which the model is not expected.
+    /// Percentile of idle times at which the window begins: the model is not expected before.
     pub head_percent: u32,
-    /// The percentile of idle times after which the model is not expected.
+    /// Percentile of idle times at which the window ends: the model is not expected after.
     pub tail_percent: u32,
-    /// By how much the window is widened at both ends, in percent.
+    /// Margin of the window at both ends, in percent.
     pub margin_percent: u32,
-    /// With more idle times than this out of bounds, in percent, the standard window holds.
+    /// Share of idle times out of bounds above which the standard window applies, in percent.
     pub out_of_bounds_percent: u32,
-    /// With a lower coefficient of variation of the bin counts, the standard window holds.
+    /// Coefficient of variation of the bin counts below which the standard window applies.
     pub min_variation: f64,
 }
 
 impl LearntKeepAlive {
-    /// The values of the paper; it gives none for `min_idle_periods` and `out_of_bounds_percent`.
+    /// Values of the paper, which gives none for `min_idle_periods` and `out_of_bounds_percent`.
     pub const PAPER: Self = Self {
         standard_secs: 4 * 3600,
         min_idle_periods: 10,
@@ -142,15 +142,15 @@ impl Default for PolicyConfig {
     }
 }
 
-/// A configuration is not a policy.
+/// The reason a configuration is not a valid policy.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{field}: expected {expected}, found {found}")]
 pub struct PolicyError {
-    /// The field, as it is written in the configuration.
+    /// Name of the field, as in the configuration.
     pub field: String,
-    /// What it may be.
+    /// The valid values.
     pub expected: String,
-    /// What it is.
+    /// The configured value.
     pub found: String,
 }
 
@@ -177,6 +177,10 @@ pub struct Policy {
 
 impl Policy {
     /// Checks a configuration.
+    ///
+    /// # Errors
+    ///
+    /// [`PolicyError`] with the first invalid field.
     pub fn try_new(config: PolicyConfig) -> Result<Self, PolicyError> {
         let (low, high) = (config.low_watermark_percent, config.high_watermark_percent);
         if !(1..=100).contains(&high) {
@@ -201,12 +205,12 @@ impl Policy {
         Ok(Self { config })
     }
 
-    /// What it was made from.
+    /// Returns the configuration.
     pub fn config(&self) -> &PolicyConfig {
         &self.config
     }
 
-    /// The policy of the store of this name.
+    /// Returns the policy of the store of this name.
     pub fn of(&self, store: &str) -> &StorePolicy {
         let own = self.config.stores.get(store);
         own.unwrap_or(&self.config.store)
@@ -222,7 +226,7 @@ impl Default for Policy {
     }
 }
 
-/// Longest time that may be configured: a year. Longer is a mistake in the unit.
+/// Maximum configurable time in seconds: a year. A longer time is a mistake in the unit.
 const MAX_SECS: u64 = 366 * 86_400;
 
 impl StorePolicy {

@@ -1,28 +1,28 @@
-//! What a policy makes of each object of a store.
+//! Policy values of each object of a store.
 
 use crate::config::{Expiry, Order, StorePolicy};
 use crate::snapshot::{Object, StoreSnapshot};
 use crate::state::{StoreState, Worth};
 
-/// Written by the last model that was counted for an object.
+/// Marks an object for which no model was counted yet.
 const NO_MODEL: u32 = u32::MAX;
 
-/// One object as policies see it. Models share objects, so each of these is over all models that want
-/// the object: it goes only when none of them has a claim.
+/// Policy values of one object. Models share objects, so each value covers all models with the
+/// object: it is freed only when none of them has a claim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fact {
-    /// The latest of its publication and all uses.
+    /// Time of its publication or latest use, whichever is later.
     pub(crate) last_use_ms: u64,
-    /// When the last of its windows ends.
+    /// Time at which the last of its windows ends.
     pub(crate) expires_ms: u64,
-    /// The highest clock among its models.
+    /// The highest clock of its models.
     clock: u64,
-    /// The sum of its models' values: a load of any of them uses it.
+    /// Sum of its models' values: a load of any of them uses the object.
     value: u64,
     counted: u32,
-    /// A model that is declared warm wants it.
+    /// True if a model declared warm contains it.
     pub(crate) protected: bool,
-    /// It is in the plan.
+    /// True if it is in the plan.
     pub(crate) planned: bool,
 }
 
@@ -39,13 +39,13 @@ impl Fact {
         }
     }
 
-    /// Greedy-Dual's priority. It is never below that of a model that wants the object.
+    /// Greedy-Dual priority, at least that of every model with the object.
     pub(crate) fn priority(&self) -> u64 {
         self.clock.saturating_add(self.value)
     }
 }
 
-/// What `policy` makes of each object.
+/// Computes the policy values of each object.
 pub(crate) fn facts(
     store: &StoreSnapshot,
     policy: &StorePolicy,
@@ -56,7 +56,7 @@ pub(crate) fn facts(
     for fact in &mut facts {
         fact.expires_ms = fact.last_use_ms.saturating_add(standard);
     }
-    // What a learnt window says replaces the standard one for objects that models want.
+    // For objects of models, learned windows replace the standard one.
     if policy.expiry == Expiry::Learnt {
         for index in store.models.iter().flat_map(|model| &model.objects) {
             if let Some(fact) = facts.get_mut(*index as usize) {
@@ -84,7 +84,7 @@ pub(crate) fn facts(
             ) else {
                 continue;
             };
-            // A model may name an object twice.
+            // A model may list an object twice.
             if fact.counted == number {
                 continue;
             }
@@ -101,7 +101,7 @@ pub(crate) fn facts(
     facts
 }
 
-/// How long an object stays after its last use, in milliseconds.
+/// Time that an object stays after its last use, in milliseconds.
 fn window_ms(policy: &StorePolicy, learnt_secs: Option<u64>) -> u64 {
     let secs = match policy.expiry {
         Expiry::Never => return u64::MAX,

@@ -1,53 +1,55 @@
-//! Idle times of one model, and the keep-alive window learnt from them (Shahrad et al., "Serverless in
-//! the Wild", USENIX ATC 2020, section 4.2).
+//! Histogram of one model's idle times, and the keep-alive window learned from it (Shahrad et al.,
+//! "Serverless in the Wild", USENIX ATC 2020, section 4.2).
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::LearntKeepAlive;
 
-/// Idle times below this many minutes have a bin each: four hours, as in the paper.
+/// Number of bins of one minute each: four hours, as in the paper.
 pub const BINS: u16 = 240;
 
 const MS_PER_BIN: u64 = 60_000;
 const SECS_PER_BIN: u64 = 60;
 
-/// How often a model was idle for how many minutes. Longer than [`BINS`] minutes is out of bounds.
+/// Number of idle periods by length in minutes. Periods of [`BINS`] minutes or more are out of
+/// bounds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Packed", into = "Packed")]
 pub struct Histogram {
-    /// Counts by minute, as far as the longest idle time yet: most models need a few bins.
+    /// Counts by minute, up to the longest idle time so far: most models need a few bins.
     counts: Vec<u32>,
     out_of_bounds: u32,
 }
 
-/// What a histogram says about a model.
+/// A model's window, learned or standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// The model is not expected before it was idle so long, in seconds. Nothing is freed early because
-    /// of this: nobody but a load can bring the tensors back, so that would turn a hit into a miss.
+    /// Idle time before which the model is not expected, in seconds. The reclaimer frees nothing
+    /// early because of it: only a load brings tensors back, so an early free turns a hit into a
+    /// miss.
     pub pre_warm_secs: u64,
-    /// The model is not expected after it was idle so long, in seconds.
+    /// Idle time after which the model is not expected, in seconds.
     pub keep_alive_secs: u64,
-    /// Whether the model's own idle times say so.
+    /// Source of the window.
     pub basis: Basis,
 }
 
-/// Where a window comes from.
+/// Source of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
-    /// From the model's histogram.
+    /// The model's histogram.
     Learnt,
-    /// The standard window: too few idle times yet.
+    /// The standard window: there are too few idle times yet.
     TooFew,
-    /// The standard window: most idle times are longer than the histogram's range. The paper forecasts
-    /// these with ARIMA; tensors of so rare a model are better freed.
+    /// The standard window: most idle times are beyond the histogram's range. The paper forecasts
+    /// these with ARIMA; for tensors of such a rare model, freeing is better.
     OutOfBounds,
-    /// The standard window: idle times are spread too evenly for a percentile to mean much.
+    /// The standard window: idle times are spread too evenly for a meaningful percentile.
     NotRepresentative,
 }
 
 impl Histogram {
-    /// Counts an idle period of so many milliseconds.
+    /// Counts an idle period, in milliseconds.
     pub fn record(&mut self, idle_ms: u64) {
         let bin = idle_ms / MS_PER_BIN;
         if bin >= u64::from(BINS) {
@@ -63,18 +65,18 @@ impl Histogram {
         }
     }
 
-    /// Idle periods counted within the range.
+    /// Number of idle periods within the range.
     pub fn in_bounds(&self) -> u64 {
         self.counts.iter().copied().map(u64::from).sum()
     }
 
-    /// Idle periods that were longer than the range.
+    /// Number of idle periods beyond the range.
     pub fn out_of_bounds(&self) -> u64 {
         u64::from(self.out_of_bounds)
     }
 
-    /// The coefficient of variation of the counts of all [`BINS`] bins: 0 when idle times are spread
-    /// evenly, 15.5 when all are alike.
+    /// Coefficient of variation of the counts of all [`BINS`] bins: 0 if idle times are spread
+    /// evenly, 15.5 if all are in one bin.
     pub fn variation(&self) -> f64 {
         let total = self.in_bounds() as f64;
         if total == 0.0 {
@@ -88,7 +90,7 @@ impl Histogram {
             .sqrt()
     }
 
-    /// The model's window under `rule`.
+    /// Returns the model's window under `rule`.
     pub fn window(&self, rule: &LearntKeepAlive) -> Window {
         let in_bounds = self.in_bounds();
         let all = in_bounds + self.out_of_bounds();
@@ -107,7 +109,8 @@ impl Histogram {
             return standard(Basis::NotRepresentative);
         }
         let margin = u64::from(rule.margin_percent);
-        // The head rounds down to its bin's begin, the tail up to its bin's end, as in the paper.
+        // The head rounds down to the start of its bin, the tail up to the end of its bin, as in
+        // the paper.
         let head_secs = self.bin_at(rule.head_percent) * SECS_PER_BIN;
         let tail_secs = (self.bin_at(rule.tail_percent) + 1) * SECS_PER_BIN;
         Window {
@@ -117,7 +120,7 @@ impl Histogram {
         }
     }
 
-    /// The bin below or in which `percent` of the idle times within the range lie.
+    /// Index of the bin that contains the percentile of the idle times within the range.
     fn bin_at(&self, percent: u32) -> u64 {
         let rank = (self.in_bounds() * u64::from(percent)).div_ceil(100).max(1);
         let mut below = 0;
@@ -132,7 +135,7 @@ impl Histogram {
     }
 }
 
-/// The form in which a histogram is kept: only bins that are not empty.
+/// Serialized form of a histogram: only its non-empty bins.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Packed {

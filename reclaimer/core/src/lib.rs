@@ -1,22 +1,22 @@
-//! Which objects of the tensor store to free, and when.
+//! Reclaim policies of the tensor store: a plan of the objects to free.
 //!
-//! Pure and deterministic: no I/O, no clock, no threads. A daemon observes ([`Snapshot`]), asks
-//! [`plan`], carries out the actions through the store's reclaim protocol, and tells the [`State`]
-//! what happened. Whatever is planned, the protocol has the last word: it frees nothing that somebody
-//! maps (LAYOUT.md 5.3).
+//! Pure and deterministic: no I/O, no clock, no threads. A daemon observes ([`Snapshot`]), calls
+//! [`plan`], carries out the actions through the store's reclaim protocol, and reports them to the
+//! [`State`]. The protocol decides in the end: it never frees a mapped object (LAYOUT.md 5.3).
 //!
-//! **Guarantees.** Every action is of an object that the snapshot shows as neither held nor wanted by a
-//! model declared warm. Nothing younger than the keep-alive window goes, except for a load that waits.
-//! No need of one store takes another below its guarantee. The same stores, in whatever order they are
-//! listed, give the same plan. Where one store asks, carrying a plan out leaves nothing for the next one
-//! at the same moment, and asking for more frees a superset.
+//! **Guarantees.** A plan never contains an object that the snapshot shows as held or as part of a
+//! model declared warm. Nothing within its keep-alive window is freed, except for a waiting load.
+//! The need of one store never takes another below its guarantee. The plan does not depend on the
+//! order of stores and objects in the snapshot. If one store requests room, carrying out a plan
+//! leaves nothing for the next one at the same moment, and a larger request frees a superset.
 //!
 //! Records count in what a store takes, and are kept within limits of their own ([`records_to_remove`]).
 //!
 //! **Caveats.** Bytes are counted as the file system does, in pages. A prefix of the policy's order is
-//! freed, so that more need frees a superset; another set with less excess may exist. Where stores have
-//! limits, a greater need may spare another store's object, since the asking store has to give more. Where
-//! several stores ask for more than there is, who gets the room is decided by who takes it.
+//! freed, so that more need frees a superset; another set with less excess may exist. If stores have
+//! limits, a larger request may spare another store's object, because the requesting store must give
+//! more itself. If several stores request more than there is, the room goes to the load that takes
+//! it first.
 //!
 //! ```
 //! use tetris_reclaimer_core::{Mount, Object, Policy, Reason, RoomRequest, Snapshot, State, StoreSnapshot, plan};

@@ -1,4 +1,4 @@
-//! The command `reclaimer-replay`: which reclaim policy is the right default.
+//! The command `reclaimer-replay`: compares reclaim policies and finds the right default.
 
 mod cli;
 

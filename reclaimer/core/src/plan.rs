@@ -1,32 +1,33 @@
-//! What a plan says.
+//! Plans and their parts.
 
 use tetris_store_layout::ObjectId;
 
 use crate::RecordId;
 
-/// What to do with the stores of a snapshot.
+/// Objects to free in the stores of a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Objects to free, the most urgent first.
     pub actions: Vec<Action>,
-    /// There is more to free than the caller's bound allows: carry this out, mark the mounts as
-    /// [`draining`](crate::Mount::draining), and plan again.
+    /// True if the limit of actions omitted some. The caller carries out this plan, marks the
+    /// mounts as [`draining`](crate::Mount::draining), and plans again.
     pub cut_short: bool,
-    /// Models that lose objects by these actions, by store and identifier.
+    /// Models that lose objects by these actions, ordered by store and index.
     pub models: Vec<ModelChange>,
-    /// Goals that cannot be reached, however many actions are allowed.
+    /// Goals that no number of actions can reach.
     pub shortfalls: Vec<Shortfall>,
 }
 
 impl Plan {
-    /// Memory that the actions give back, in bytes.
+    /// Memory that the actions free, in bytes.
     pub fn freed_bytes(&self) -> u64 {
         let bytes = self.actions.iter().map(|action| action.bytes);
         bytes.fold(0, u64::saturating_add)
     }
 }
 
-/// One object to free. Somebody may map it meanwhile, which the store's protocol notices (LAYOUT.md 5.3).
+/// One object to free. A process may map it in the meantime; the store's protocol notices that
+/// (LAYOUT.md 5.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Action {
     /// Index of its store in the snapshot.
@@ -37,19 +38,19 @@ pub struct Action {
     pub id: ObjectId,
     /// Memory that it occupies, in bytes.
     pub bytes: u64,
-    /// Why.
+    /// The reason for freeing it.
     pub reason: Reason,
-    /// Its Greedy-Dual priority, which [`State::freed`](crate::State::freed) learns from; 0 in stores that go
-    /// by least recent use.
+    /// Its Greedy-Dual priority, from which [`State::freed`](crate::State::freed) updates the
+    /// clock; 0 in stores with LRU order.
     pub priority: u64,
 }
 
-/// Why an object is freed.
+/// Reason for freeing an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// It was not used within its window.
     KeepAliveExpired,
-    /// A load waits for the room.
+    /// A load is waiting for the room.
     Pressure,
     /// Its store is over its limit.
     OverQuota,
@@ -90,33 +91,35 @@ pub struct ModelChange {
     pub model: usize,
     /// Its identifier.
     pub id: RecordId,
-    /// Length of its objects in the store before, in bytes.
+    /// Length of its objects in the store before the plan, in bytes.
     pub before_bytes: u64,
-    /// And after. With less than its `total_bytes` it is partially resident.
+    /// Length of its objects in the store after the plan, in bytes. Below `total_bytes` the model
+    /// is partially resident.
     pub after_bytes: u64,
-    /// Whether the last of its objects goes: tell the state with [`Event::Gone`](crate::Event::Gone).
+    /// True if the plan frees the last of its objects. The caller then reports
+    /// [`Event::Gone`](crate::Event::Gone) to the state.
     pub gone: bool,
 }
 
-/// A goal that cannot be reached.
+/// A goal that the plan does not reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortfall {
     /// Index of the mount.
     pub mount: usize,
-    /// Index of the store whose limit is meant; none when it is the mount's room.
+    /// Index of the store whose limit is the goal; `None` if the goal is the mount's.
     pub store: Option<usize>,
-    /// Which goal.
+    /// The goal.
     pub goal: Goal,
-    /// By how much it is missed, in bytes.
+    /// Number of bytes missing.
     pub missing_bytes: u64,
-    /// What stays there, and why.
+    /// Bytes that stay, by reason.
     pub kept: Kept,
 }
 
-/// What the planner tries to reach.
+/// Goal of the planner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
-    /// Room for the loads that wait.
+    /// Room for the waiting loads.
     Requests,
     /// The limit of a store.
     Limit,
@@ -128,12 +131,12 @@ pub enum Goal {
 /// bigger store, or fewer models declared warm, is what helps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Somebody maps them.
+    /// Mapped by a process.
     pub held_bytes: u64,
-    /// A model that is declared warm wants them.
+    /// Part of a model declared warm.
     pub protected_bytes: u64,
-    /// They are within the keep-alive window, which counts unless a load waits.
+    /// Within the keep-alive window, which applies unless a load is waiting.
     pub young_bytes: u64,
-    /// They are within the guarantee of their store, and the need is another's.
+    /// Within the guarantee of their store, while another store needs the room.
     pub guaranteed_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! How a plan is made: requests first, then expiry, limits, watermarks, mount by mount.
+//! Planning: requests first, then expiry, limits and watermarks, mount by mount.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,25 @@ use crate::shelf::{Reach, Shelf, Taken};
 use crate::snapshot::{Mount, Snapshot, SnapshotError};
 use crate::state::State;
 
-/// Plans what to free at `now_ms`, at most `max_actions` objects.
+/// Plans the objects to free at `now_ms`, in milliseconds, with at most `max_actions` actions.
 ///
 /// For each mount, the most urgent first:
 ///
-/// 1. **Loads that wait.** What expired goes first, then the cheapest by the policy's order: from the
-///    asking store while it would be over its limit, then from the store with the most bytes beyond
-///    its guarantee, then from the asking store itself, up to what it asks for. The keep-alive window
-///    does not count here.
+/// 1. **Waiting loads.** Expired objects first, then the cheapest by the policy's order: from the
+///    requesting store while the request would exceed its limit, then from the store with the most
+///    bytes beyond its guarantee, then from the requesting store itself, up to the requested bytes.
+///    The keep-alive window does not apply here.
 /// 2. **Expired** objects of all stores.
-/// 3. **Limits**: a store over its limit gives up objects until it is within.
-/// 4. **Watermarks**: a mount over the high one is brought down to the low one, from the store with the
-///    most bytes beyond its guarantee.
+/// 3. **Limits**: a store over its limit frees objects until it is within.
+/// 4. **Watermarks**: a mount over the high watermark is brought down to the low one, with objects
+///    from the store with the most bytes beyond its guarantee.
 ///
-/// What is held or declared warm stays; a goal that is missed for that is in [`Plan::shortfalls`].
+/// Held objects and those of models declared warm stay. [`Plan::shortfalls`] lists the goals that
+/// the plan misses because of them.
+///
+/// # Errors
+///
+/// [`SnapshotError`] if the snapshot is contradictory.
 pub fn plan(
     snapshot: &Snapshot,
     policy: &Policy,
@@ -54,15 +59,15 @@ pub fn plan(
     Ok(plan)
 }
 
-/// One mount while a plan is made.
+/// State of one mount during planning.
 struct Desk<'a> {
     mount_index: usize,
     mount: &'a Mount,
     low_bytes: u64,
     high_bytes: u64,
-    /// Its stores, by name.
+    /// Its stores, ordered by name.
     shelves: Vec<Shelf<'a>>,
-    /// Bytes that loads wait for, by store.
+    /// Number of bytes that loads request, by store.
     requests: BTreeMap<usize, u64>,
     planned_bytes: u64,
 }
@@ -122,8 +127,8 @@ impl<'a> Desk<'a> {
         self.report(plan, None, Goal::Requests, missing(self));
     }
 
-    /// Brings the store at `at` so far below its limit that what it asks for fits. Returns how much of
-    /// that can be used: room beyond the limit is not worth another store's objects.
+    /// Brings the store at `at` so far below its limit that its request fits. Returns the usable
+    /// part of the request in bytes: room beyond the limit is not worth another store's objects.
     fn make_room_within_limit(&mut self, at: usize, plan: &mut Plan) -> u64 {
         let Some(shelf) = self.shelves.get_mut(at) else {
             return 0;
@@ -185,7 +190,7 @@ impl<'a> Desk<'a> {
         self.report(plan, None, Goal::LowWatermark, missing(self));
     }
 
-    /// Takes from one store after the other while something is missing.
+    /// Takes from one store after the other until nothing is missing.
     fn take_each(
         &mut self,
         reach: Reach,
@@ -203,9 +208,9 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Takes from the store with the most bytes beyond its guarantee while something is missing, and never
-    /// below that, except from a store whose own load waits. Which objects go, and in which order, does
-    /// not depend on how much is missing: more need takes a superset.
+    /// Takes from the store with the most bytes beyond its guarantee until nothing is missing.
+    /// Never goes below a guarantee, except in a store whose own load waits. The objects and their
+    /// order do not depend on the missing bytes, so more need takes a superset.
     fn take_excess(
         &mut self,
         reach: Reach,
@@ -224,8 +229,8 @@ impl<'a> Desk<'a> {
             let Some((shelf, open)) = richest else {
                 return;
             };
-            // A guarantee is against the need of others. Were an object of the asking store passed over for it,
-            // less need could free what more need spares.
+            // A guarantee applies against the need of other stores. If the requesting store's
+            // objects were skipped for it, less need could free objects that more need spares.
             let asking = self.requests.contains_key(&shelf.store_index);
             let most_bytes = match reason {
                 Reason::Pressure if asking => u64::MAX,
@@ -238,8 +243,8 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Takes from the asking stores themselves while something is missing, from each up to what it asks
-    /// for.
+    /// Takes from the requesting stores themselves until nothing is missing, from each up to its
+    /// request.
     fn take_own(&mut self, plan: &mut Plan, missing: impl Fn(&Self) -> u64) {
         self.rewind();
         for at in 0..self.shelves.len() {
@@ -280,13 +285,13 @@ impl<'a> Desk<'a> {
     }
 }
 
-/// Puts what was taken into the plan. Returns its bytes.
+/// Adds a taken object to the plan. Returns its bytes.
 fn record(plan: &mut Plan, shelf: &Shelf<'_>, taken: &Taken, reason: Reason) -> u64 {
     let Some(object) = shelf.store.objects.get(taken.object as usize) else {
         return 0;
     };
     let reason = match (reason, shelf.policy.order) {
-        // It would go without the need as well.
+        // It would be freed without the need as well.
         _ if taken.expired => Reason::KeepAliveExpired,
         (Reason::OverWatermark, Order::GreedyDual) => Reason::Cost,
         (reason, _) => reason,
@@ -308,7 +313,7 @@ fn percent(bytes: u64, part: u32) -> u64 {
     u64::try_from(part).unwrap_or(u64::MAX)
 }
 
-/// Which models lose objects.
+/// Models that lose objects.
 fn changes(snapshot: &Snapshot, actions: &[Action]) -> Vec<ModelChange> {
     let mut changes = Vec::new();
     if actions.is_empty() {

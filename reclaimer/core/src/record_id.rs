@@ -1,4 +1,4 @@
-//! Names of what wants objects.
+//! Identifiers of records.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 use tetris_store_layout::{DerivedId, ManifestId, ParseDigestError};
 use thiserror::Error;
 
-/// A record of the store that names objects (LAYOUT.md 5.4).
+/// Identifier of a record that lists objects (LAYOUT.md 5.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum RecordId {
     /// A model's manifest.
     Manifest(ManifestId),
-    /// A tensor that was computed from another: a model of one object.
+    /// A tensor computed from another one: a model of one object.
     Derived(DerivedId),
 }
 
-/// Text is not the name of a record.
+/// The reason a text is not an identifier of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ParseRecordIdError {
-    /// It does not say what kind of record it is.
+    /// The kind of record is missing.
     #[error("expected `manifest-` or `derived-` and 64 hexadecimal digits, found `{0}`")]
     Kind(String),
-    /// What follows the kind is no identifier.
+    /// The part after the kind is not an identifier.
     #[error(transparent)]
     Digest(#[from] ParseDigestError),
 }

@@ -1,4 +1,4 @@
-//! The candidates of one store, in the order in which its policy gives them up.
+//! Candidates of one store, in the eviction order of its policy.
 
 use crate::config::{Order, StorePolicy};
 use crate::facts::{Fact, facts};
@@ -6,18 +6,18 @@ use crate::plan::Kept;
 use crate::snapshot::{Object, StoreSnapshot};
 use crate::state::StoreState;
 
-/// Which candidates a step may take.
+/// Candidates that a step may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Those whose window has ended.
+    /// Candidates whose window has ended.
     Expired,
-    /// All that are older than the keep-alive window.
+    /// Candidates older than the keep-alive window.
     Ripe,
-    /// All: a load waits.
+    /// All candidates, for a waiting load.
     Any,
 }
 
-/// A candidate that was taken.
+/// A taken candidate.
 pub(crate) struct Taken {
     pub(crate) object: u32,
     pub(crate) bytes: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Taken {
     pub(crate) expired: bool,
 }
 
-/// One store while a plan is made.
+/// State of one store during planning.
 pub(crate) struct Shelf<'a> {
     /// Its index in the snapshot.
     pub(crate) store_index: usize,
@@ -33,10 +33,11 @@ pub(crate) struct Shelf<'a> {
     pub(crate) policy: &'a StorePolicy,
     now_ms: u64,
     facts: Vec<Fact>,
-    /// Candidates: neither held nor protected. Those whose window has ended come first.
+    /// Candidates: neither held nor protected, expired ones first.
     queue: Vec<u32>,
     expired: usize,
-    /// The part behind them is sorted only when something is taken from it: most passes take nothing.
+    /// True if the part after the expired ones is sorted. It is sorted at its first use, because
+    /// most passes take nothing from it.
     sorted: bool,
     next: usize,
     /// Memory that its objects and records occupy when the plan is carried out, in bytes.
@@ -79,13 +80,13 @@ impl<'a> Shelf<'a> {
         shelf
     }
 
-    /// Begins at the cheapest candidate again.
+    /// Returns to the cheapest candidate.
     pub(crate) fn rewind(&mut self) {
         self.next = 0;
     }
 
-    /// Takes the cheapest candidate within reach that occupies at most `most_bytes`. What is passed over
-    /// is not looked at again before a [`rewind`](Self::rewind).
+    /// Takes the cheapest candidate within reach that occupies at most `most_bytes`. Skipped
+    /// candidates are not considered again before a [`rewind`](Self::rewind).
     pub(crate) fn take(&mut self, reach: Reach, most_bytes: u64) -> Option<Taken> {
         loop {
             let expired = self.next < self.expired;
@@ -119,12 +120,12 @@ impl<'a> Shelf<'a> {
         }
     }
 
-    /// Bytes beyond what the store is guaranteed.
+    /// Number of bytes beyond the store's guarantee.
     pub(crate) fn excess_bytes(&self) -> u64 {
         self.left_bytes.saturating_sub(self.policy.guaranteed_bytes)
     }
 
-    /// Adds what stays, and why.
+    /// Adds the remaining objects, by reason.
     pub(crate) fn add_kept(&self, kept: &mut Kept) {
         for (_, object, fact) in self.entries().filter(|(_, _, fact)| !fact.planned) {
             let part = if object.held {
@@ -161,7 +162,7 @@ impl<'a> Shelf<'a> {
         }
     }
 
-    /// Cheapest first: ties go by least recent use, then by identifier.
+    /// Sorts the cheapest first: ties go by least recent use, then by identifier.
     fn sort(&self, candidates: &mut Vec<u32>) {
         let mut keyed: Vec<(u64, u64, u32)> = Vec::with_capacity(candidates.len());
         for &index in &*candidates {

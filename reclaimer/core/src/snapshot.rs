@@ -1,4 +1,4 @@
-//! What a plan looks at: the stores of one node at one moment.
+//! Snapshots: the stores of one node at one moment, the input of a plan.
 
 use std::collections::BTreeSet;
 
@@ -7,40 +7,39 @@ use thiserror::Error;
 
 use crate::RecordId;
 
-/// All stores of one daemon at one moment. Moments are milliseconds since any fixed origin, the same
-/// for all of them.
+/// All stores of one daemon at one moment. Times are in milliseconds since a common origin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The file systems that the stores lie on.
+    /// File systems of the stores.
     pub mounts: Vec<Mount>,
-    /// The stores. Their names differ.
+    /// The stores, with unique names.
     pub stores: Vec<StoreSnapshot>,
-    /// Loads that wait for room now.
+    /// Loads that are waiting for room.
     pub requests: Vec<RoomRequest>,
 }
 
 /// A file system that holds one or more stores.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mount {
-    /// Its size in bytes.
+    /// Capacity in bytes.
     pub capacity_bytes: u64,
-    /// Bytes that can still be allocated.
+    /// Number of bytes that can still be allocated.
     pub free_bytes: u64,
-    /// The last plan for it was cut short on its way down to the low watermark: go on, though the high
-    /// watermark may no longer be passed.
+    /// True if the last plan for this mount was cut short above the low watermark. The next plan
+    /// then continues, even below the high watermark.
     pub draining: bool,
 }
 
 /// One store: a tenant's objects and models.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreSnapshot {
-    /// Its name: selects its policy and its learnt state, and breaks ties between stores.
+    /// Its name, which selects its policy and its learned state, and breaks ties between stores.
     pub name: String,
     /// Index into [`Snapshot::mounts`].
     pub mount: usize,
     /// Its objects, in any order.
     pub objects: Vec<Object>,
-    /// What wants them, in any order.
+    /// Its models, in any order.
     pub models: Vec<Model>,
     /// Memory that its records occupy, in bytes. It counts in what the store takes, and no plan for objects frees it.
     pub record_bytes: u64,
@@ -53,14 +52,14 @@ pub struct Object {
     pub id: ObjectId,
     /// Its length in bytes.
     pub len_bytes: u64,
-    /// Memory that it occupies, in bytes: what freeing it gives back.
+    /// Memory that it occupies, in bytes; freeing the object releases it.
     pub allocated_bytes: u64,
-    /// When it was published, in milliseconds.
+    /// Time of its publication, in milliseconds.
     pub published_ms: u64,
-    /// When it was last seen held, in milliseconds; 0 when it never was. Uses of its models count as
-    /// well and need not be repeated here.
+    /// Time at which it was last seen held, in milliseconds; 0 if never. Uses of its models count
+    /// too and need not be repeated here.
     pub last_use_ms: u64,
-    /// Whether someone maps it.
+    /// True if a process maps it.
     pub held: bool,
 }
 
@@ -69,16 +68,16 @@ pub struct Object {
 pub struct Model {
     /// The record.
     pub id: RecordId,
-    /// Which of the store's objects it wants: indices into [`StoreSnapshot::objects`]. Objects that are
-    /// not in the store are left out.
+    /// Its objects in the store, as indices into [`StoreSnapshot::objects`].
     pub objects: Vec<u32>,
-    /// Length of all its objects in bytes, those that are not in the store included.
+    /// Length of all its objects in bytes, including those that are not in the store.
     pub total_bytes: u64,
-    /// When a load used it last, in milliseconds.
+    /// Time of its last use by a load, in milliseconds.
     pub last_use_ms: u64,
-    /// What loading all of it anew would take, in milliseconds (see [`ReloadCost`]).
+    /// Cost of loading the whole model anew, in milliseconds (see [`ReloadCost`]).
     pub reload_ms: u64,
-    /// Declared by something that runs on the node or is about to: in T_warm (Tetris 4).
+    /// True if a process on the node, or one about to start, declares the model: it is in T_warm
+    /// (Tetris 4).
     pub warm: bool,
 }
 
@@ -87,21 +86,21 @@ pub struct Model {
 pub struct RoomRequest {
     /// Index into [`Snapshot::stores`].
     pub store: usize,
-    /// Bytes that it needs to be free.
+    /// Number of free bytes that it needs.
     pub bytes: u64,
 }
 
-/// Estimates what loading a model anew takes.
+/// Estimate of the cost of loading a model anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReloadCost {
-    /// What every load takes, however small, in milliseconds.
+    /// Fixed cost of every load, in milliseconds.
     pub fixed_ms: u64,
-    /// How fast models are read, hashed and published, in bytes per second; 0 counts as 1.
+    /// Rate of reading, hashing and publishing models, in bytes per second; 0 counts as 1.
     pub bytes_per_sec: u64,
 }
 
 impl ReloadCost {
-    /// Milliseconds to load `bytes`.
+    /// Cost of loading `bytes`, in milliseconds.
     pub fn of(&self, bytes: u64) -> u64 {
         let reading = u128::from(bytes) * 1000 / u128::from(self.bytes_per_sec.max(1));
         self.fixed_ms
@@ -109,51 +108,51 @@ impl ReloadCost {
     }
 }
 
-/// A snapshot contradicts itself. It would be unsafe to plan with: a wrong index could hide that an
-/// object is warm.
+/// The reason a snapshot is contradictory. A plan from it would be unsafe: a wrong index could hide
+/// that an object is warm.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// A store lies on a mount that is not listed.
+    /// A store refers to a mount that is not listed.
     #[error("store `{store}`: expected a mount below {mounts}, found {found}")]
     Mount {
         /// The store's name.
         store: String,
-        /// How many mounts there are.
+        /// Number of mounts.
         mounts: usize,
         /// The index.
         found: usize,
     },
-    /// Two stores have one name.
+    /// Two stores have the same name.
     #[error("store `{store}`: expected names that differ, found this one twice")]
     DuplicateStore {
         /// The name.
         store: String,
     },
-    /// A model names an object that is not listed.
+    /// A model refers to an object that is not listed.
     #[error("store `{store}`, model {model}: expected objects below {objects}, found {found}")]
     Object {
         /// The store's name.
         store: String,
         /// The model.
         model: RecordId,
-        /// How many objects there are.
+        /// Number of objects.
         objects: usize,
         /// The index.
         found: u32,
     },
-    /// A store has more objects than an index can name.
+    /// A store has more objects than an index can address.
     #[error("store `{store}`: expected fewer than 2^32 objects, found {found}")]
     TooManyObjects {
         /// The store's name.
         store: String,
-        /// How many.
+        /// Number of objects.
         found: usize,
     },
-    /// A request is for a store that is not listed.
+    /// A request refers to a store that is not listed.
     #[error("request for room: expected a store below {stores}, found {found}")]
     Request {
-        /// How many stores there are.
+        /// Number of stores.
         stores: usize,
         /// The index.
         found: usize,
@@ -161,7 +160,11 @@ pub enum SnapshotError {
 }
 
 impl Snapshot {
-    /// Checks that every index leads somewhere and names differ.
+    /// Checks that every index is valid and names are unique.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`] with the first contradiction.
     pub fn validate(&self) -> Result<(), SnapshotError> {
         let mut names = BTreeSet::new();
         for store in &self.stores {

@@ -1,4 +1,4 @@
-//! What policies learn, as a value that survives the daemon's restart.
+//! Learned state of policies, which survives the daemon's restarts.
 
 use std::collections::BTreeMap;
 
@@ -10,55 +10,56 @@ use crate::histogram::Histogram;
 use crate::plan::{Action, Reason};
 use crate::snapshot::Model;
 
-/// Version of the kept form.
+/// Version of the serialized form.
 const VERSION: u32 = 1;
 
-/// Everything learnt about all stores of a daemon. The same events give the same state.
+/// Learned state of all stores of a daemon. It follows deterministically from the events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     stores: BTreeMap<String, StoreState>,
 }
 
-/// What was learnt about one store.
+/// Learned state of one store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoreState {
-    /// Greedy-Dual's clock: the highest priority of what was freed for want of room.
+    /// Greedy-Dual clock: the highest priority of an object freed for lack of room.
     clock: u64,
     models: BTreeMap<RecordId, ModelState>,
 }
 
-/// What was learnt about one model.
+/// Learned state of one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelState {
-    /// Loads since the model came into the store. FaasCache forgets them when the last of it is freed.
+    /// Number of loads since the model came into the store. Reset when its last object is freed, as
+    /// in FaasCache.
     uses: u32,
     /// The store's clock at the last load.
     clock: u64,
-    /// When its last holder went, in milliseconds, if nobody loaded it since.
+    /// Time at which its last holder released it, in milliseconds; `None` after a later load.
     idle_since_ms: Option<u64>,
-    /// When it was last loaded or released, in milliseconds.
+    /// Time of its last load or release, in milliseconds.
     seen_ms: u64,
     idle: Histogram,
 }
 
-/// Something that happened to a model of a store.
+/// An event of a model in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A load used it, whether its tensors were there or not.
+    /// A load used the model, from the store or not.
     Loaded {
         /// The model.
         model: RecordId,
-        /// When, in milliseconds.
+        /// Time of the load, in milliseconds.
         at_ms: u64,
     },
-    /// Its last holder went: an idle period begins.
+    /// The last holder released the model: an idle period begins.
     Released {
         /// The model.
         model: RecordId,
-        /// When, in milliseconds.
+        /// Time of the release, in milliseconds.
         at_ms: u64,
     },
     /// The last of its objects was freed.
@@ -68,15 +69,16 @@ pub enum Event {
     },
 }
 
-/// Kept state cannot be read. The daemon may start with an empty one: only experience is lost.
+/// The reason a persisted state cannot be read. The daemon may start with an empty state and learn
+/// again.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DecodeStateError {
-    /// It is not what [`State::encode`] writes.
-    #[error("kept state of the reclaimer is damaged: {0}")]
+    /// It is not output of [`State::encode`].
+    #[error("persisted state of the reclaimer is damaged: {0}")]
     Damaged(#[from] serde_json::Error),
     /// Another version wrote it.
-    #[error("kept state of the reclaimer: expected version {VERSION}, found {found}")]
+    #[error("persisted state of the reclaimer: expected version {VERSION}, found {found}")]
     Version {
         /// The version.
         found: u32,
@@ -96,8 +98,8 @@ struct VersionOnly {
 }
 
 impl State {
-    /// Takes notice of an event in the store of this name. Loads while the model is held end no idle
-    /// period; an event that is older than the one before it counts as simultaneous.
+    /// Records an event in the store of this name. Only the first load after a release ends an idle
+    /// period. An event older than its predecessor counts as simultaneous.
     pub fn observe(&mut self, store: &str, event: Event) {
         let store = self.store_mut(store);
         match event {
@@ -124,8 +126,8 @@ impl State {
         }
     }
 
-    /// Takes notice that an action was carried out in the store of this name. What expires says nothing
-    /// about how much room is worth; everything else moves the clock.
+    /// Records that an action was carried out in the store of this name. An expired object says
+    /// nothing about the value of room; every other reason advances the clock.
     pub fn freed(&mut self, store: &str, action: &Action) {
         if action.reason != Reason::KeepAliveExpired {
             let store = self.store_mut(store);
@@ -133,8 +135,8 @@ impl State {
         }
     }
 
-    /// Forgets models without an event since `since_ms`, which bounds the state: their records may be
-    /// long gone.
+    /// Forgets models without an event since `since_ms`, because their records may no longer exist.
+    /// Bounds the state's size.
     pub fn forget_unseen(&mut self, since_ms: u64) {
         for store in self.stores.values_mut() {
             store.models.retain(|_, model| model.seen_ms >= since_ms);
@@ -155,19 +157,23 @@ impl State {
         part
     }
 
-    /// Takes over the part of `other` about the store of this name.
+    /// Replaces the state of the store of this name by that of `other`.
     pub fn take_over(&mut self, name: &str, mut other: Self) {
         if let Some(store) = other.stores.remove(name) {
             self.stores.insert(name.to_owned(), store);
         }
     }
 
-    /// What was learnt about the store of this name.
+    /// Returns the state of the store of this name.
     pub fn store(&self, name: &str) -> Option<&StoreState> {
         self.stores.get(name)
     }
 
-    /// The state as JSON with a version. Numbers are integers, so that nothing is rounded.
+    /// Encodes the state as JSON with a version. Numbers are integers, so nothing is rounded.
+    ///
+    /// # Errors
+    ///
+    /// A JSON error, which cannot occur for this type.
     pub fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
         serde_json::to_vec(&Versioned {
             version: VERSION,
@@ -175,9 +181,13 @@ impl State {
         })
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes the output of [`Self::encode`].
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeStateError`] if the bytes are damaged or of another version.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeStateError> {
-        // First the version alone: what follows may mean something else in another one.
+        // The version comes first, because the rest may have another meaning in other versions.
         let VersionOnly { version: found } = serde_json::from_slice(bytes)?;
         if found != VERSION {
             return Err(DecodeStateError::Version { found });
@@ -188,7 +198,7 @@ impl State {
     }
 
     fn store_mut(&mut self, name: &str) -> &mut StoreState {
-        // Most events meet a store that is known, and need no copy of its name.
+        // The store is usually known, and then no copy of its name is needed.
         if !self.stores.contains_key(name) {
             self.stores.insert(name.to_owned(), StoreState::default());
         }
@@ -196,41 +206,41 @@ impl State {
     }
 }
 
-/// `deny_unknown_fields` does not go with `flatten`.
+/// Separate from [`State`], because `deny_unknown_fields` does not work with `flatten`.
 #[derive(Deserialize)]
 struct StoresOnly {
     stores: BTreeMap<String, StoreState>,
 }
 
 impl StoreState {
-    /// Greedy-Dual's clock.
+    /// Greedy-Dual clock.
     pub fn clock(&self) -> u64 {
         self.clock
     }
 
-    /// What was learnt about a model.
+    /// Returns the state of a model.
     pub fn model(&self, id: &RecordId) -> Option<&ModelState> {
         self.models.get(id)
     }
 
-    /// How many models it knows.
+    /// Number of known models.
     pub fn models(&self) -> usize {
         self.models.len()
     }
 }
 
 impl ModelState {
-    /// Loads since the model came into the store.
+    /// Number of loads since the model came into the store.
     pub fn uses(&self) -> u32 {
         self.uses
     }
 
-    /// The store's Greedy-Dual clock at its last load.
+    /// The store's Greedy-Dual clock at the last load.
     pub fn clock(&self) -> u64 {
         self.clock
     }
 
-    /// Its idle times.
+    /// Histogram of its idle times.
     pub fn idle(&self) -> &Histogram {
         &self.idle
     }
@@ -239,15 +249,15 @@ impl ModelState {
 /// The two parts of a model's Greedy-Dual priority.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Worth {
-    /// The clock at its last load.
+    /// The store's clock at the last load.
     pub(crate) clock: u64,
     /// Frequency times reload cost over size: milliseconds of reload per GiB.
     pub(crate) value: u64,
 }
 
 impl Worth {
-    /// FaasCache's priority of a model. Integers, so that the same events give the same order everywhere.
-    /// A model of which no event was seen counts as loaded once, just now.
+    /// Computes FaasCache's priority of a model, in integers, so that the order is the same
+    /// everywhere. A model without events counts as loaded once, just now.
     pub(crate) fn of(model: &Model, store: Option<&StoreState>) -> Self {
         let known = store.and_then(|store| store.models.get(&model.id));
         let (uses, clock) = known.map_or_else(
@@ -377,7 +387,7 @@ mod tests {
         let Err(error) = decode(r#"{"version":2,"anything":[]}"#) else {
             panic!("version 2 was read");
         };
-        let expected = "kept state of the reclaimer: expected version 1, found 2";
+        let expected = "persisted state of the reclaimer: expected version 1, found 2";
         assert_eq!(error.to_string(), expected);
         for damaged in [
             "",

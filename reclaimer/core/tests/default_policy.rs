@@ -1,4 +1,4 @@
-//! The default of the configuration is what the replay finds to be right.
+//! The default configuration is the winner of the replay.
 
 use tetris_reclaimer_core::StorePolicy;
 use tetris_reclaimer_core::replay::compare::{Comparison, Grid, candidates, compare};

@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of the benchmark.
 
 use std::path::PathBuf;
 
@@ -8,16 +8,16 @@ use crate::methods::Method;
 use crate::units::parse_bytes;
 use crate::workload::Kind;
 
-/// How much memory a group of inference processes takes, by the way they load their model
+/// Measure the memory of a group of inference processes by loading method
 ///
 /// Real processes load the same models side by side: read into private memory, mapped from one file
-/// or from a file each, merged by the kernel, or shared through the Tetris tensor store. Each computes a
-/// matrix-vector pass over every tensor, whose checksum must be the same for all methods, and stays
-/// alive while the memory of the whole group is read.
+/// or from a file each, merged by the kernel, or shared through the Tetris tensor store. Each
+/// process computes a matrix-vector pass over every tensor and stays alive during the measurement
+/// of the whole group. The checksum of the pass must be the same for all methods.
 ///
-/// Without options, synthetic models with the shapes of real ones are made, as large as fits this
-/// machine; it takes some minutes. Limits, kernel samepage merging and a tmpfs mount need root;
-/// what cannot be measured is reported as skipped, with the reason.
+/// Without options the benchmark generates synthetic models with the shapes of real ones, as large
+/// as fits this machine, and takes some minutes. Limits, kernel samepage merging and a tmpfs mount
+/// need root; the report lists a part that cannot be measured as skipped, with the reason.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "density", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Args {
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", conflicts_with = "quick")]
     pub preset: Option<Preset>,
 
-    /// Factor on the sizes of the preset. Default: what fits this machine, printed
+    /// Factor on the sizes of the preset. Default: the largest that fits this machine, printed
     #[arg(long, value_name = "FACTOR", requires = "preset", value_parser = parse_scale)]
     pub scale: Option<f64>,
 
@@ -66,23 +66,24 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub passes: u32,
 
-    /// Most instances for kernel samepage merging, which is slow
+    /// Maximum number of instances for kernel samepage merging, which is slow
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub ksm_instances: usize,
 
-    /// Longest time for the kernel to merge one group
+    /// Timeout for the kernel to merge one group
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub ksm_limit: u64,
 
-    /// Longest time for a worker to answer
+    /// Timeout of a worker's answer
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub deadline: u64,
 
-    /// Directory for models, copies and mounts, on a disk; it is left as it was [default: $TMPDIR or /tmp]
+    /// Directory for models, copies and mounts, on a disk; restored at the end [default: $TMPDIR or
+    /// /tmp]
     #[arg(long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
 
-    /// Interpreter for the methods with PyTorch, which has torch, safetensors and tetris-store
+    /// Interpreter for the methods with PyTorch, with torch, safetensors and tetris-store
     #[arg(
         long,
         value_name = "PROGRAM",
@@ -91,7 +92,7 @@ pub struct Args {
     )]
     pub python: PathBuf,
 
-    /// Smoke run with tiny models: shows that everything works, not how well
+    /// Run a smoke test with tiny models, whose figures mean nothing
     #[arg(long)]
     pub quick: bool,
 
@@ -99,29 +100,29 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write a report with plots to this file; it needs no other file
+    /// Write a self-contained report with plots to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
-    /// What to print on standard output
+    /// Format of standard output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
 }
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    every method asked for was measured or skipped with a reason
-  1    the run could not go on, or a method failed (the report is still written)
+  0    every requested method was measured or skipped with a reason
+  1    the run stopped, or a method failed (the report is still written)
   2    the command line is wrong
   3    the methods did not compute the same checksum
   130  interrupted; processes, mounts, cgroups, settings and files were cleaned up";
 
-/// What goes to standard output.
+/// Format of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Tables, while it runs
+    /// Tables, during the run
     Text,
-    /// The same object that --json writes, at the end
+    /// The same JSON object as with --json, at the end
     Json,
 }
 
@@ -137,7 +138,7 @@ pub enum Preset {
 pub enum Budget {
     /// Four times one instance.
     Auto,
-    /// No such figure.
+    /// None: the figure is not measured.
     Off,
     /// This many bytes.
     Bytes(u64),
@@ -161,7 +162,7 @@ fn parse_scale(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// The methods to compare.
+    /// Returns the methods to compare.
     pub fn methods(&self) -> Vec<Method> {
         if self.methods.is_empty() {
             Method::DEFAULT.to_vec()

@@ -1,34 +1,35 @@
-//! The work of one inference stand-in: a matrix-vector product over every tensor, in place.
+//! The work of one simulated inference: a matrix-vector product over every tensor, in place.
 //!
-//! The bytes are read where they lie and never assumed to be aligned. The order of the additions
-//! is fixed, so the result is the same to the last bit whichever way the bytes came into memory.
+//! It reads the bytes in place, at any alignment. The order of the additions is fixed, so the
+//! result is the same to the last bit for every loading method.
 
 use std::hint::black_box;
 
-/// Distance at which the touch pass reads, in bytes: the smallest page.
+/// Distance of reads in the touch pass, in bytes: the smallest page.
 const PAGE: usize = 4096;
-/// Independent sums per dot product: enough to fill the vector registers of common processors.
+/// Number of independent sums per dot product: enough to fill the vector registers of common
+/// processors.
 const LANES: usize = 32;
-/// Length of the input vector; longer rows use it again from the start.
+/// Length of the input vector; longer rows repeat it from the start.
 const INPUT: usize = 4096;
 
-/// How the numbers of a tensor are stored.
+/// Storage format of a tensor's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     /// IEEE 754 single precision.
     F32,
     /// IEEE 754 half precision.
     F16,
-    /// The upper half of a single precision number.
+    /// The upper half of a single-precision number.
     Bf16,
-    /// Signed bytes, as quantised weights are.
+    /// Signed bytes, as in quantized weights.
     I8,
-    /// Anything else, taken byte by byte.
+    /// Any other type, read byte by byte.
     Bytes,
 }
 
 impl Element {
-    /// From the name that safetensors gives it.
+    /// Returns the format for a type name of safetensors.
     pub fn from_name(name: &str) -> Self {
         match name {
             "F32" => Self::F32,
@@ -40,16 +41,16 @@ impl Element {
     }
 }
 
-/// A tensor as a loading method hands it over.
+/// A tensor as a loading method provides it.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor<'a> {
-    /// Which of the instance's files it is in.
+    /// Index of its file among the instance's files.
     pub file: u32,
-    /// Name in that file.
+    /// Its name in that file.
     pub name: &'a str,
-    /// How its numbers are stored.
+    /// Storage format of its numbers.
     pub element: Element,
-    /// Extents, outermost first.
+    /// Dimensions, outermost first.
     pub shape: &'a [u64],
     /// Its bytes, little-endian, at any alignment.
     pub bytes: &'a [u8],
@@ -57,7 +58,7 @@ pub struct Tensor<'a> {
 
 /// Reads one byte of every page of the tensor.
 pub fn touch(bytes: &[u8]) {
-    // A plain loop: adaptors of iterators took longer than the page faults that are to be measured.
+    // A plain loop: iterator adaptors took longer than the measured page faults.
     let mut sum = bytes.last().copied().unwrap_or_default();
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
@@ -84,10 +85,10 @@ impl Default for Pass {
 }
 
 impl Pass {
-    /// Multiplies the tensor with the input vector and folds the results into the checksum.
+    /// Multiplies the tensor with the input vector and adds the results to the checksum.
     ///
-    /// The first extent counts rows, the others together are the columns, as in a fully connected
-    /// layer or an unrolled convolution. Tensors may come in any order.
+    /// The first dimension counts rows; the others together are the columns, as in a fully
+    /// connected layer or an unrolled convolution. The order of tensors does not matter.
     pub fn add(&mut self, tensor: &Tensor<'_>) {
         let result = match tensor.element {
             Element::F32 => self.rows::<4>(tensor, |b| f32::from_bits(u32::from_le_bytes(b))),
@@ -103,7 +104,7 @@ impl Pass {
         self.checksum = self.checksum.wrapping_add(mix(result ^ place));
     }
 
-    /// The checksum over all tensors so far.
+    /// Checksum over all tensors so far.
     pub fn checksum(&self) -> u64 {
         self.checksum
     }
@@ -156,10 +157,11 @@ fn dot<const WIDTH: usize>(
     sums.iter().sum::<f32>() + rest
 }
 
-/// Half to single precision without a branch per case, so that the loop can be vectorised.
+/// Converts half to single precision without a branch per case, so that the compiler can vectorize
+/// the loop.
 fn widen_f16(half: u16) -> f32 {
     let magnitude = u32::from(half & 0x7fff) << 13;
-    // 2^112 moves the exponent bias from 15 to 127 and normalises subnormals on the way.
+    // 2^112 moves the exponent bias from 15 to 127 and normalizes subnormals on the way.
     let scaled = (f32::from_bits(magnitude) * f32::from_bits(0x7780_0000)).to_bits();
     let special = magnitude | 0x7f80_0000;
     let bits = if magnitude >= 0x0f80_0000 {
@@ -176,7 +178,7 @@ fn name_hash(name: &str) -> u64 {
     })
 }
 
-/// Spreads the bits of a value; the finaliser of the SplitMix64 generator.
+/// Mixes the bits of a value: the finalizer of the SplitMix64 generator.
 pub fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! What can stop a benchmark, each with the place and the next step.
+//! Errors of a benchmark, each with the path and the next step.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,59 +8,62 @@ use crate::units;
 /// Result with this crate's [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A reason to stop, or to report one method as failed.
+/// The reason a run stops, or a method fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A system call on a path failed.
     #[error("cannot {action} `{}`", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The failed action, as a verb.
         action: &'static str,
-        /// On which path.
+        /// The path.
         path: PathBuf,
-        /// What the system answered.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file is not what a safetensors reader accepts.
+    /// A file is not a valid safetensors file.
     #[error("`{}` is not a usable safetensors file: {reason}", path.display())]
     Model {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The tensor store refused.
+    /// The tensor store failed.
     #[error("tensor store `{}`: {reason}", path.display())]
     Store {
         /// The store's directory.
         path: PathBuf,
-        /// What it said.
+        /// Its error.
         reason: String,
     },
-    /// A worker process ended before it was told to.
-    #[error("worker {pid} died ({status}) while it was to {doing}{}", tail(stderr))]
+    /// A worker process ended before its time.
+    #[error(
+        "worker {pid} died ({status}) during the request to {doing}{}",
+        tail(stderr)
+    )]
     Died {
         /// Process id.
         pid: u32,
         /// Exit code or signal.
         status: String,
-        /// The request that was under way.
+        /// The request in progress.
         doing: &'static str,
-        /// The last of what it wrote to its standard error.
+        /// The last bytes of its standard error.
         stderr: String,
     },
-    /// A worker said that it could not do what was asked.
+    /// A worker could not carry out a request.
     #[error("worker {pid} could not {doing}: {reason}")]
     Refused {
         /// Process id.
         pid: u32,
         /// The request.
         doing: &'static str,
-        /// Its answer.
+        /// Its reason.
         reason: String,
     },
-    /// A worker did not answer in time and was killed.
+    /// A worker exceeded the deadline and was killed.
     #[error(
         "worker {pid} did not {doing} within {seconds} s and was killed; a larger --deadline may help"
     )]
@@ -69,11 +72,11 @@ pub enum Error {
         pid: u32,
         /// The request.
         doing: &'static str,
-        /// The limit in seconds.
+        /// The deadline in seconds.
         seconds: u64,
     },
-    /// A worker answered something else than what was asked.
-    #[error("worker {pid} answered `{line}` when it was to {doing}")]
+    /// A worker sent an unexpected answer.
+    #[error("worker {pid} answered `{line}` to the request to {doing}")]
     Protocol {
         /// Process id.
         pid: u32,
@@ -86,11 +89,11 @@ pub enum Error {
     #[error("`{}` has {} free but {} are needed; choose another --workdir or fewer --instances",
         path.display(), units::bytes(*free), units::bytes(*needed))]
     Disk {
-        /// Directory on the file system in question.
+        /// A directory on the file system.
         path: PathBuf,
-        /// Bytes free.
+        /// Number of free bytes.
         free: u64,
-        /// Bytes that would be written, with a reserve.
+        /// Number of bytes to write, with a reserve.
         needed: u64,
     },
     /// Options that contradict each other.
@@ -102,7 +105,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Makes the closure that turns an [`io::Error`] into one that names the path.
+    /// Creates a function that adds the action and the path to an [`io::Error`].
     pub fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
         let path = path.as_ref().to_path_buf();
         move |source| Self::Io {
@@ -112,7 +115,7 @@ impl Error {
         }
     }
 
-    /// The error and its causes in one line.
+    /// Formats the error and its causes in one line.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);

@@ -1,4 +1,4 @@
-//! The tensors of one safetensors file: where each lies and what it is.
+//! Index of a safetensors file: its tensors and their positions.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,21 +9,21 @@ use safetensors::tensor::Metadata;
 use crate::compute::Element;
 use crate::error::{Error, Result};
 
-/// Longest header that is read, in bytes: the limit of the format's own library.
+/// Maximum length of a header in bytes: the limit of the format's own library.
 const HEADER_LIMIT: u64 = 100_000_000;
 
 /// One tensor of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Name in the file.
+    /// Its name in the file.
     pub name: String,
-    /// How its numbers are stored.
+    /// Storage format of its numbers.
     pub element: Element,
-    /// Extents, outermost first.
+    /// Dimensions, outermost first.
     pub shape: Vec<u64>,
-    /// First byte, counted from the start of the file.
+    /// Offset of the first byte in the file.
     pub begin: u64,
-    /// One past the last byte.
+    /// Offset after the last byte in the file.
     pub end: u64,
 }
 
@@ -33,13 +33,17 @@ impl Entry {
         self.end - self.begin
     }
 
-    /// Whether the tensor has no bytes.
+    /// Returns true if the tensor has no bytes.
     pub fn is_empty(&self) -> bool {
         self.begin == self.end
     }
 }
 
 /// Reads the header of a file and lists its tensors in file order.
+///
+/// # Errors
+///
+/// [`Error::Io`] if reading fails, [`Error::Model`] if the header is invalid.
 pub fn read(file: &File, path: &Path) -> Result<Vec<Entry>> {
     let mut length = [0; 8];
     file.read_exact_at(&mut length, 0)
@@ -58,14 +62,14 @@ pub fn read(file: &File, path: &Path) -> Result<Vec<Entry>> {
     parse(&header, file_length, path)
 }
 
-/// Lists the tensors from the first bytes of a file that hold the whole header.
+/// Parses the tensors from the start of a file, which contains the whole header.
 fn parse(header: &[u8], file_length: u64, path: &Path) -> Result<Vec<Entry>> {
     let wrong = |reason: String| Error::Model {
         path: path.to_path_buf(),
         reason,
     };
-    // The library checks the header against the whole file, which is not in memory here, so only the
-    // header is checked by it and the last offset below.
+    // The library checks a header against the whole file, which is not in memory here. So it checks
+    // only the header, and the code below checks the last offset.
     let metadata: Metadata =
         serde_json::from_slice(&header[8..]).map_err(|error| wrong(error.to_string()))?;
     let data_begin = header.len() as u64;
@@ -93,7 +97,7 @@ fn parse(header: &[u8], file_length: u64, path: &Path) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Number of tensors and their bytes, of one file.
+/// Number of tensors of one file, and their length in bytes.
 pub fn totals(path: &Path) -> Result<(usize, u64)> {
     let file = File::open(path).map_err(Error::io("open", path))?;
     let entries = read(&file, path)?;

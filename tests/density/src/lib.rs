@@ -1,9 +1,9 @@
-//! Density benchmark: how much memory a group of inference processes takes, and how fast each of them
-//! is ready, by the way they load the same model.
+//! Density benchmark: memory and start times of a group of inference processes, by the method with
+//! which they load the same model.
 //!
-//! The binary `density` starts itself again as worker processes. Each loads its files by one
-//! [`Method`](methods::Method), runs a matrix-vector pass over every tensor, and stays until told to
-//! go. The parent reads the memory of the whole group while all are alive.
+//! The binary `density` starts itself again as worker processes. Each loads its files with one
+//! [`Method`](methods::Method), runs a matrix-vector pass over every tensor, and waits for further
+//! requests. The parent reads the memory of the whole group while all workers are alive.
 //!
 //! ```text
 //! args -> run -> workload  (synthetic files or --model)

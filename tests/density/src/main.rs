@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     match benchmark(&args) {
         Ok(code) => code,
         Err(error) => {
-            // Nothing is left to do if standard error is closed.
+            // If standard error is closed, no output is left.
             let _ = writeln!(io::stderr(), "density: {error:#}");
             ExitCode::from(match error.downcast_ref::<Error>() {
                 Some(Error::Interrupted) => INTERRUPTED,
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The daemon of the method that leaves publishing to it, which ends with this benchmark however that ends.
+/// Runs the daemon of the brokered method, which ends with this benchmark in every case.
 fn daemon() -> ExitCode {
     let lasts = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
     debug_assert!(lasts.is_ok(), "a valid signal was refused");
@@ -88,7 +88,7 @@ fn benchmark(args: &Args) -> Result<ExitCode> {
     })
 }
 
-/// Data for standard output; a closed pipe is not worth a message.
+/// Prints data to standard output, and ignores a closed pipe.
 fn print(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes());
 }

@@ -2,7 +2,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "mapping a file is unsafe: others could change or cut it"
+    reason = "mapping a file is unsafe: other processes could change or truncate it"
 )]
 
 use std::fs::File;
@@ -10,10 +10,10 @@ use std::io;
 
 use memmap2::Mmap;
 
-/// Maps a whole file read-only and shared, as a loader that maps `*.safetensors` does.
+/// Maps a whole file read-only and shared, like a loader that maps `*.safetensors`.
 pub fn map_file(file: &File) -> io::Result<Mmap> {
-    // SAFETY: the files are model files named by the user, or ones this benchmark wrote into its own
-    // directory and closed; none is written or cut while a worker maps it, which is what any loader
-    // that maps weights relies on.
+    // SAFETY: the files are model files named by the user, or files that this benchmark wrote into
+    // its own directory and closed. No process writes or truncates them while a worker maps them;
+    // every loader that maps weights relies on this.
     unsafe { Mmap::map(file) }
 }

@@ -1,4 +1,4 @@
-//! A whole run: prepare, measure every group, sum up.
+//! A whole run: preparation, measurement of every group, summary.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -28,15 +28,19 @@ const TABLE4_COUNTS: [usize; 6] = [1, 4, 7, 14, 21, 42];
 /// Sizes of a smoke run.
 const QUICK_COUNTS: [usize; 2] = [1, 2];
 
-/// What a finished run says about itself.
+/// Outcome of a finished run.
 pub struct Outcomes {
-    /// Whether a method failed.
+    /// True if a method failed.
     pub failed: bool,
-    /// The first disagreement between checksums.
+    /// The first difference between checksums, if any.
     pub disagreement: Option<String>,
 }
 
-/// Runs everything; `show` gets each group as soon as it is measured.
+/// Runs the benchmark; calls `show` for each group as soon as it is measured.
+///
+/// # Errors
+///
+/// [`Error`] if the run cannot continue. The failure of a method is part of the report.
 pub fn run(
     args: &Args,
     program: PathBuf,
@@ -81,7 +85,7 @@ pub fn run(
         seed: args.seed,
         quick: args.quick,
         store_place,
-        // The figures of a smoke run say nothing.
+        // The figures of a smoke run mean nothing.
         bars: if args.quick {
             Vec::new()
         } else {
@@ -97,7 +101,7 @@ pub fn run(
     Ok((report, outcomes))
 }
 
-/// Measures every group, one after the other; also returns the first disagreement.
+/// Measures all groups one after the other. Also returns the first difference between checksums.
 fn groups(
     args: &Args,
     source: &Source,
@@ -124,20 +128,20 @@ fn groups(
         disagreement = disagreement.or(wrong.map(|wrong| format!("{}: {wrong}", report.name)));
         show(progress, &report);
         workloads.push(report);
-        // Given models are the user's; only what this run wrote goes away.
+        // The user's models stay; only the files of this run are removed.
         crate::system::disk::remove_tree(&directory)?;
     }
     Ok((workloads, disagreement))
 }
 
-/// Steps that the progress counts: per group the models, the methods, inference, and limits.
+/// Number of progress steps: for each group the models, the methods, inference, and limits.
 fn steps(args: &Args) -> Result<u64> {
     let rounds = if args.budget == Budget::Off { 1 } else { 2 };
     let steps_each = args.methods().len() * rounds + 2;
     Ok((kinds(args)?.len() * steps_each) as u64)
 }
 
-/// Measures one group under all methods; also returns the first disagreement.
+/// Measures one group with all methods. Also returns the first difference between checksums.
 fn measure(bench: &mut Bench<'_>) -> Result<(WorkloadReport, Option<String>)> {
     let workload: &Workload = bench.workload;
     let idle_worker_bytes =
@@ -207,7 +211,8 @@ fn source(args: &Args, machine: &Machine) -> Source {
     }
 }
 
-/// The largest round factor with which two private copies of all models take an eighth of the memory.
+/// The largest round factor with which two private copies of all models fit in an eighth of the
+/// memory.
 fn table4_scale(available: u64) -> f64 {
     let all: u64 = table4::SIZES.iter().map(|(_, size)| size * 2_000_000).sum();
     let fitting = available as f64 / 8.0 / all as f64;

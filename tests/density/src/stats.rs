@@ -1,24 +1,24 @@
-//! Median, 95th percentile and the samples they come from.
+//! Median, 95th percentile and extremes of samples.
 
 use serde::{Deserialize, Serialize};
 
-/// What a set of samples comes to. Every value has the unit of the samples.
+/// Summary of a set of samples. Every value has the unit of the samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Number of samples.
     pub count: usize,
-    /// Smallest sample.
+    /// Minimum of the samples.
     pub min: f64,
-    /// Middle sample, or the mean of the two middle ones.
+    /// Median of the samples.
     pub median: f64,
-    /// 95th percentile by the nearest-rank rule: a value that was measured, never an interpolation.
+    /// 95th percentile by the nearest-rank rule: always a measured value.
     pub p95: f64,
-    /// Largest sample.
+    /// Maximum of the samples.
     pub max: f64,
 }
 
 impl Summary {
-    /// Sums up the samples; `None` when there are none.
+    /// Summarizes the samples; `None` without samples.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let sorted = sorted(samples);
         Some(Self {
@@ -31,7 +31,7 @@ impl Summary {
     }
 }
 
-/// The median of the samples, in any order.
+/// Median of the samples, in any order.
 pub fn median(samples: &[f64]) -> Option<f64> {
     median_of_sorted(&sorted(samples))
 }

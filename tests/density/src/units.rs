@@ -1,11 +1,11 @@
-//! Sizes and durations as people read and write them.
+//! Formats of sizes and durations.
 
 /// One mebibyte in bytes.
 pub const MIB: u64 = 1 << 20;
 /// One gibibyte in bytes.
 pub const GIB: u64 = 1 << 30;
 
-/// Bytes with a binary unit and three significant digits: `438 MiB`, `1.21 GiB`.
+/// Formats bytes with a binary unit and three significant digits: `438 MiB`, `1.21 GiB`.
 pub fn bytes(value: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut scaled = value as f64;
@@ -21,13 +21,13 @@ pub fn bytes(value: u64) -> String {
     }
 }
 
-/// Like [`bytes`], with a sign for values that may shrink.
+/// Formats bytes like [`bytes`], with a sign for negative values.
 pub fn signed_bytes(value: i64) -> String {
     let sign = if value < 0 { "-" } else { "" };
     format!("{sign}{}", bytes(value.unsigned_abs()))
 }
 
-/// A duration given in nanoseconds, with three significant digits: `6.51 ms`.
+/// Formats a duration in nanoseconds with three significant digits: `6.51 ms`.
 pub fn nanoseconds(value: f64) -> String {
     let (scaled, unit) = match value {
         v if v < 1e3 => (v, "ns"),
@@ -38,7 +38,7 @@ pub fn nanoseconds(value: f64) -> String {
     format!("{} {unit}", three_digits(scaled))
 }
 
-/// Three significant digits, never in exponent form.
+/// Formats three significant digits, without an exponent.
 pub fn three_digits(value: f64) -> String {
     match value.abs() {
         v if v >= 99.95 => format!("{value:.0}"),
@@ -48,7 +48,8 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// Reads a size: plain bytes, or a number with K, M, G or T, with or without `iB` (always powers of 1024).
+/// Parses a size: plain bytes, or a number with K, M, G or T, with or without `iB` (always powers
+/// of 1024).
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
     let split = trimmed

@@ -1,27 +1,27 @@
 //! The abstract file system: names, inodes, open file descriptions, locks.
 
-/// Objects at most.
+/// Maximum number of objects.
 pub const OBJECTS: usize = 2;
-/// Inodes at most.
+/// Maximum number of inodes.
 pub const INODES: usize = 8;
 
-/// What an inode contains.
+/// Content of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Content {
-    /// Nothing, or allocated zeros.
+    /// No bytes, or allocated zeros.
     Empty,
-    /// A part of what it will be.
+    /// A part of the final bytes.
     Part,
     /// All bytes of this object.
     Whole(u8),
-    /// Something went wrong with the hardware, and it has another length.
+    /// Damaged, with another length, as after a hardware fault.
     Damaged,
 }
 
 /// Permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mode {
-    /// 0600: nobody but the owner.
+    /// 0600: only the owner has access.
     Staged,
     /// 0444.
     Sealed,
@@ -32,25 +32,26 @@ pub enum Mode {
 /// A file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Inode {
-    /// Its bytes.
+    /// Its content.
     pub content: Content,
-    /// Names that lead to it.
+    /// Number of names that lead to it.
     pub links: u8,
     /// Its permissions.
     pub mode: Mode,
-    /// It had an object's name once. The kernel gives an `O_TMPFILE` a first name, and none after it has
-    /// lost its last (linkat(2), ENOENT).
+    /// True if it has ever had an object's name. The kernel gives an `O_TMPFILE` a first name, and
+    /// none after it has lost its last (linkat(2), ENOENT).
     pub named: bool,
-    /// It has been quarantined.
+    /// True if it has been quarantined.
     pub set_aside: bool,
-    /// Someone who was killed counted a reference to it ([`crate::variant::Variant::CountedReferences`]).
+    /// True if a killed process had counted a reference to it
+    /// ([`crate::variant::Variant::CountedReferences`]).
     pub counted: bool,
 }
 
 /// A lock on a whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Lock {
-    /// None.
+    /// No lock.
     Free,
     /// Shared.
     Read,
@@ -59,30 +60,30 @@ pub enum Lock {
 }
 
 impl Lock {
-    /// Whether two descriptions cannot have these at once.
+    /// Returns true if two descriptions cannot have these locks at once.
     pub fn excludes(self, other: Self) -> bool {
         let both = self != Self::Free && other != Self::Free;
         both && (self == Self::Write || other == Self::Write)
     }
 }
 
-/// An open file description. It ends when neither descriptor nor mapping refers to it.
+/// An open file description. It ends when no descriptor and no mapping refers to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Description {
     /// Index of the inode.
     pub inode: u8,
     /// Its lock.
     pub lock: Lock,
-    /// A descriptor refers to it.
+    /// True if a descriptor refers to it.
     pub open: bool,
-    /// A mapping refers to it.
+    /// True if a mapping refers to it.
     pub mapped: bool,
-    /// Opened for writing as well.
+    /// True if it was opened for writing as well.
     pub writable: bool,
 }
 
 impl Description {
-    /// A descriptor of `inode` without a lock.
+    /// Creates a descriptor of `inode` without a lock.
     pub fn new(inode: u8, writable: bool) -> Self {
         Self {
             inode,
@@ -100,7 +101,7 @@ pub type Folder = [Option<u8>; OBJECTS];
 /// The file system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Files {
-    /// The inodes; a free place is one that does not exist.
+    /// The inodes; `None` marks an unused index.
     pub inodes: [Option<Inode>; INODES],
     /// `objects-v1`.
     pub objects: Folder,
@@ -109,22 +110,22 @@ pub struct Files {
 }
 
 impl Files {
-    /// The inode at `index`.
+    /// Returns the inode at `index`.
     ///
     /// # Panics
-    /// When there is none: only descriptions and names lead to an inode, and they keep it.
+    /// If there is none: only descriptions and names lead to an inode, and they keep it.
     pub fn inode(&self, index: u8) -> &Inode {
         let inode = self.inodes[usize::from(index)].as_ref();
         inode.expect("an inode that is referred to")
     }
 
-    /// The inode at `index`, to change it.
+    /// Returns the inode at `index` for changes.
     pub fn inode_mut(&mut self, index: u8) -> &mut Inode {
         let inode = self.inodes[usize::from(index)].as_mut();
         inode.expect("an inode that is referred to")
     }
 
-    /// Makes an unnamed file.
+    /// Creates an unnamed file. Returns its index.
     pub fn create(&mut self) -> u8 {
         let free = self.inodes.iter().position(Option::is_none);
         let free = free.expect("as many inodes as the processes can need");
@@ -139,12 +140,13 @@ impl Files {
         free as u8
     }
 
-    /// Where the name of `object` leads.
+    /// Returns the inode of the name of `object`.
     pub fn lookup(&self, object: u8) -> Option<u8> {
         self.objects[usize::from(object)]
     }
 
-    /// `linkat` to the name of `object`, which is free. `false` when the kernel refuses.
+    /// Links `inode` to the name of `object` (`linkat`), which must be free. Returns false if the
+    /// kernel refuses.
     pub fn link(&mut self, inode: u8, object: u8) -> bool {
         let file = self.inode_mut(inode);
         if file.links == 0 && file.named {
@@ -156,14 +158,14 @@ impl Files {
         true
     }
 
-    /// `unlink` of the name of `object`, whatever it leads to.
+    /// Unlinks the name of `object` from any inode (`unlink`).
     pub fn unlink(&mut self, object: u8) {
         if let Some(inode) = self.objects[usize::from(object)].take() {
             self.inode_mut(inode).links -= 1;
         }
     }
 
-    /// `rename` of the name of `object` into the quarantine.
+    /// Moves the name of `object` into the quarantine (`rename`).
     pub fn set_aside(&mut self, object: u8) {
         let object = usize::from(object);
         let Some(inode) = self.objects[object] else {

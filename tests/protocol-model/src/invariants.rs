@@ -1,4 +1,4 @@
-//! What must hold in every state (LAYOUT.md 6).
+//! Invariants of every state (LAYOUT.md 6).
 
 use crate::files::{Content, Lock, Mode};
 use crate::model::Model;
@@ -7,37 +7,38 @@ use crate::process::{Doing, Passed, Process, Role};
 use crate::solo;
 use crate::step::{Protocol, Step};
 
-/// Something that holds in every state.
+/// A condition that holds in every state.
 #[derive(Debug, Clone, Copy)]
 pub struct Invariant {
     /// Its name.
     pub name: &'static str,
-    /// Whether it holds.
+    /// Returns true if it holds.
     pub holds: fn(&Model, &State) -> bool,
 }
 
-/// INV-1: a name leads to all bytes of that object.
-pub const BYTES: &str = "INV-1 a name leads to complete, right bytes";
+/// INV-1: a name leads to all bytes of its object.
+pub const BYTES: &str = "INV-1 a name leads to complete, correct bytes";
 /// INV-2.
-pub const SEALED: &str = "INV-2 nothing is written after it has a name";
-/// INV-2, the other half: nobody but the owner could write anyway.
-pub const MODE: &str = "INV-2 a named object is 0444, but for R1";
+pub const SEALED: &str = "INV-2 a named file is never written";
+/// INV-2, its other half: only the owner could write anyway.
+pub const MODE: &str = "INV-2 a named object is 0444, except during R1";
 /// INV-3.
-pub const NAMED: &str = "INV-3 what is mapped has its name";
-/// INV-3, what it is there for.
+pub const NAMED: &str = "INV-3 a mapped object has its name";
+/// INV-3, its purpose.
 pub const ONE_COPY: &str = "INV-3 no second copy of an object is mapped";
 /// INV-4.
-pub const RECLAIMABLE: &str = "INV-4 what nobody holds can be reclaimed";
+pub const RECLAIMABLE: &str = "INV-4 an unreferenced object can be reclaimed";
 /// INV-5.
-pub const NO_LEAK: &str = "INV-5 no file without a name but under a running operation";
+pub const NO_LEAK: &str = "INV-5 only a running operation has a file without a name";
 /// INV-9.
-pub const HELD: &str = "INV-9 what is handed out is mapped, locked and right";
-/// LAYOUT.md 5: bounded, and never waiting for another.
-pub const ENDS: &str = "every operation ends, whatever the others do";
-/// What the store is for.
-pub const SHARED: &str = "a load ends in the store unless there is a reason";
+pub const HELD: &str = "INV-9 a returned object is mapped, locked and correct";
+/// LAYOUT.md 5: operations are bounded and never wait for another.
+pub const ENDS: &str = "every operation ends in any interleaving";
+/// Purpose of the store.
+pub const SHARED: &str = "a load ends in the store unless the protocol allows otherwise";
 /// LAYOUT.md 5.5.
-pub const SET_ASIDE: &str = "what is quarantined has no name any more, and can be quarantined";
+pub const SET_ASIDE: &str =
+    "a quarantined file has no name left, and every object can be quarantined";
 
 /// All invariants.
 pub const ALL: [Invariant; 11] = [
@@ -58,7 +59,7 @@ const fn invariant(name: &'static str, holds: fn(&Model, &State) -> bool) -> Inv
     Invariant { name, holds }
 }
 
-/// Objects with a name, and the inodes that they lead to.
+/// Named objects, each with its inode.
 fn names(state: &State) -> impl Iterator<Item = (u8, u8)> {
     let names = (0u8..).zip(state.files.objects);
     names.filter_map(|(object, inode)| Some((object, inode?)))
@@ -109,7 +110,7 @@ fn one_copy(_: &Model, state: &State) -> bool {
     true
 }
 
-/// Whether anyone holds `inode`, or is at work on it.
+/// Returns true if a process holds `inode` or has an operation on it.
 fn in_use(state: &State, inode: u8) -> bool {
     state.processes.iter().any(|process| {
         let mut refers = process
@@ -172,7 +173,7 @@ fn set_aside(model: &Model, state: &State) -> bool {
             return false;
         }
         let busy = state.processes.iter().any(Process::is_busy);
-        // A scrubber is needed for this to matter.
+        // This matters only with a scrubber.
         !scrubbed || busy || {
             let (after, _) = solo::run(&model.rules, state, Protocol::Quarantine, object);
             after.files.lookup(object).is_none()

@@ -1,4 +1,4 @@
-//! The model as the state-space checker sees it.
+//! The model for the state-space checker.
 
 use stateright::{Checker, Model as _, Property};
 
@@ -8,33 +8,33 @@ use crate::operation::{Rules, State};
 use crate::process::{Doing, Passed, Process, Role};
 use crate::step::Protocol;
 
-/// Processes and what they may do.
+/// Processes and their limits.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     /// The protocols.
     pub rules: Rules,
-    /// Operations of each loader.
+    /// Number of operations of each loader.
     pub loaders: Vec<u8>,
-    /// Operations of each reclaimer.
+    /// Number of operations of each reclaimer.
     pub reclaimers: Vec<u8>,
-    /// Operations of each scrubber.
+    /// Number of operations of each scrubber.
     pub scrubbers: Vec<u8>,
-    /// Processes that may be killed.
+    /// Number of processes that may be killed.
     pub crashes: u8,
-    /// Objects that may be damaged.
+    /// Number of objects that may be damaged.
     pub faults: u8,
-    /// The one invariant to check; all of them by default.
+    /// The one invariant to check; `None`: all of them.
     pub only: Option<&'static str>,
 }
 
-/// What can happen.
+/// An action in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// A process begins a protocol for an object.
     Begin(usize, Protocol, u8),
-    /// A process does its next step, choosing what is open.
+    /// A process takes its next step, with a choice if there is one.
     Step(usize, u8),
-    /// A process unmaps what it holds.
+    /// A process unmaps its object.
     Release(usize),
     /// A process is killed.
     Crash(usize),
@@ -42,21 +42,21 @@ pub enum Action {
     Damage(u8),
 }
 
-/// What the checker found.
+/// Result of a check.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
-    /// Different states.
+    /// Number of different states.
     pub states: usize,
-    /// Actions in the longest run.
+    /// Number of actions in the longest run.
     pub depth: usize,
-    /// Invariants that do not hold, with the actions that lead there.
+    /// Broken invariants, each with the actions that lead to it.
     pub broken: Vec<(&'static str, Vec<Action>)>,
 }
 
 impl Model {
-    /// Looks at every state; with [`Model::only`], until that invariant is found broken.
+    /// Checks every state; with [`Model::only`], stops when that invariant is broken.
     pub fn check(&self) -> Found {
-        // One thread finds a shortest way to what it looks for; two are faster where nothing is found.
+        // One thread finds a shortest run to a broken invariant; two are faster if there is none.
         let threads = if self.only.is_some() { 1 } else { 2 };
         let checker = self.clone().checker().threads(threads).spawn_bfs().join();
         let discoveries = checker.discoveries().into_iter();
@@ -68,7 +68,7 @@ impl Model {
         }
     }
 
-    /// The state in which nothing has happened.
+    /// Returns the initial state.
     pub fn start(&self) -> State {
         let roles = [
             (Role::Loader, &self.loaders),
@@ -91,7 +91,7 @@ impl Model {
 
     fn begin(&self, me: usize, process: &Process, actions: &mut Vec<Action>) {
         let protocols: &[Protocol] = match process.role {
-            // The agent looks an object up that it knows, and stages one that it does not.
+            // The agent looks up an object that it knows, and stages one that it does not.
             Role::Loader => &[Protocol::Map, Protocol::Publish],
             Role::Reclaimer => &[Protocol::Reclaim],
             Role::Scrubber => &[Protocol::Quarantine],
@@ -165,7 +165,7 @@ impl stateright::Model for Model {
     }
 }
 
-/// Mixes of processes, each small enough to be looked at in full.
+/// Mixes of processes, each small enough to be checked completely.
 pub fn mixes() -> Vec<(&'static str, Model)> {
     let model = |objects, loaders: &[u8], reclaimers: &[u8], scrubbers: &[u8]| Model {
         rules: Rules {

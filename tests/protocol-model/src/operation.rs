@@ -1,23 +1,24 @@
-//! One step of one process, as the real code does it.
+//! One step of one process, as in the real code.
 
 use crate::files::{Content, Files, Lock};
 use crate::process::{Doing, Passed, Process, Role, Slot};
 use crate::step::{Protocol, Step, Steps};
 use crate::variant::Variant;
 
-/// How often M1, Q2 and R1 are done at most. More than one, so that a retry is modelled; the code does more.
+/// Maximum number of attempts at M1, Q2 and R1. More than one, so that the model has retries; the
+/// code tries more often.
 pub const ATTEMPTS: u8 = 2;
-/// How often P7 is done at most.
+/// Maximum number of attempts at P7.
 pub const LINKS: u8 = 2;
 
-/// The protocols as they are followed.
+/// The protocols and their deviations.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// Their steps.
     pub steps: Steps,
-    /// What is done otherwise.
+    /// The deviation, if any.
     pub variant: Option<Variant>,
-    /// The owner has no capabilities and cannot open what is 0444 for writing.
+    /// True if the owner has no capabilities and cannot open a 0444 file for writing.
     pub unprivileged: bool,
     /// Number of objects.
     pub objects: u8,
@@ -29,26 +30,26 @@ impl Rules {
     }
 }
 
-/// Files, processes, and what has happened.
+/// Files, processes and history.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     /// The file system.
     pub files: Files,
     /// The processes.
     pub processes: Vec<Process>,
-    /// Processes that may still be killed.
+    /// Number of processes that may still be killed.
     pub crashes: u8,
-    /// Objects that may still be damaged.
+    /// Number of objects that may still be damaged.
     pub faults: u8,
-    /// Somebody has been killed.
+    /// True if a process has been killed.
     pub crashed: bool,
-    /// A file was written after it had a name.
+    /// True if a file was written after it had a name.
     pub written_after_naming: bool,
-    /// A load ended in private memory, and nothing but the protocol itself was the reason.
+    /// True if a load ended in private memory only because of the protocol.
     pub refused: bool,
 }
 
-/// What follows a step.
+/// Continuation after a step.
 enum Next {
     /// The next step of the protocol.
     On,
@@ -56,28 +57,29 @@ enum Next {
     Same,
     /// Another step of the protocol.
     To(Step),
-    /// Nothing until another process does something.
+    /// No step until another process acts.
     Wait,
     /// The protocol ends before its last step.
     End(Ending),
-    /// Decided already.
+    /// The step has already set the continuation.
     Decided,
 }
 
-/// Why a protocol ended early.
+/// Reason for the early end of a protocol.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// What was looked for is not there, or is left alone.
+    /// The object is absent, or the operation leaves it alone.
     Absent,
-    /// What has the name is not the object.
+    /// The named file is not the object.
     Damaged,
-    /// A limit was met, or the source was too short: the load does without the store, as it should.
+    /// A limit was reached, or the source was too short: the load continues without the store, as
+    /// intended.
     GivenUp,
-    /// A call failed that should not fail.
+    /// A call failed that must not fail.
     Error,
 }
 
-/// A step being done.
+/// The execution of a step.
 pub(crate) struct Operation<'a> {
     rules: &'a Rules,
     state: State,
@@ -86,7 +88,7 @@ pub(crate) struct Operation<'a> {
 }
 
 impl State {
-    /// What process `me` can choose between at its next step.
+    /// Number of choices of process `me` at its next step.
     pub(crate) fn choices(&self, rules: &Rules, me: usize) -> u8 {
         let process = &self.processes[me];
         let Doing::At(protocol, index) = process.doing else {
@@ -97,13 +99,13 @@ impl State {
             .staging
             .map(|staging| self.files.inode(staging.inode));
         match staged {
-            // Any object's bytes, for the source may have changed; or no more bytes.
+            // The bytes of any object, because the source may have changed; or no more bytes.
             Some(inode) if step == Step::P3 && inode.content == Content::Part => rules.objects + 1,
             _ => 1,
         }
     }
 
-    /// The state after the next step of process `me`; `None` when it waits for another.
+    /// Returns the state after the next step of process `me`; `None` if it waits for another.
     pub(crate) fn step(
         &self,
         rules: &Rules,
@@ -140,7 +142,7 @@ impl State {
         Some(operation.finish())
     }
 
-    /// Lets process `me` begin an operation.
+    /// Starts an operation of process `me`.
     pub(crate) fn begin(&self, rules: &Rules, me: usize, object: u8, protocol: Protocol) -> Self {
         let mut state = self.clone();
         let process = &mut state.processes[me];
@@ -156,7 +158,7 @@ impl State {
         operation.finish()
     }
 
-    /// Lets process `me` unmap what it holds.
+    /// Unmaps the object of process `me`.
     pub(crate) fn release(&self, rules: &Rules, me: usize) -> Self {
         let mut operation = Operation {
             rules,
@@ -174,7 +176,7 @@ impl State {
         operation.finish()
     }
 
-    /// Kills process `me`; another of its kind takes its place.
+    /// Kills process `me`; another one of its role takes its place.
     pub(crate) fn crash(&self, rules: &Rules, me: usize) -> Self {
         let mut state = self.clone();
         let old = state.processes[me];
@@ -191,7 +193,7 @@ impl State {
         state
     }
 
-    /// Frees inodes that nothing refers to.
+    /// Frees inodes without references.
     fn sweep(&mut self) {
         let mut used = [false; crate::files::INODES];
         let descriptions = self.processes.iter().flat_map(Process::descriptions);
@@ -253,7 +255,7 @@ impl Operation<'_> {
         let publishing = self.me().publishing;
         match (protocol, ending) {
             (Protocol::Map, _) if !publishing => {
-                // Whatever it was, publishing will show.
+                // Publishing finds the actual reason.
                 self.let_go(Slot::File);
                 self.start(Protocol::Publish);
             }
@@ -273,7 +275,7 @@ impl Operation<'_> {
         }
     }
 
-    /// Back to P7, unless the name that was lost was that of our own file.
+    /// Goes back to P7, unless the lost name was that of our own file.
     fn link_again(&mut self) {
         self.me().attempts = 0;
         if self.me().linked && !self.rules.is(Variant::LinkAgain) {
@@ -308,7 +310,7 @@ impl Operation<'_> {
         };
     }
 
-    /// Gives the operation up. What it has open is closed.
+    /// Gives the operation up, and closes its descriptors.
     fn fail(&mut self, refused: bool) {
         self.let_go(Slot::File);
         self.let_go(Slot::Staging);
@@ -317,11 +319,11 @@ impl Operation<'_> {
         self.rest();
     }
 
-    /// Closes and tries again from `step`, or is content without.
+    /// Closes and retries from `step`, or ends without the object.
     fn retry(&mut self, step: Step, endless: bool) -> Next {
         self.let_go(Slot::File);
         self.me().attempts += 1;
-        // One more than allowed is enough to be noticed.
+        // One attempt beyond the limit suffices for the check.
         if endless {
             self.me().attempts = self.me().attempts.min(ATTEMPTS + 1);
         } else if self.me().attempts >= ATTEMPTS {

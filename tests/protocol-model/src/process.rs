@@ -1,59 +1,59 @@
-//! A process: what it does, how far it is, what it holds.
+//! Processes: their role, their progress, and their descriptions.
 
 use crate::files::Description;
 use crate::step::{Protocol, Step};
 
-/// What a process is there for.
+/// Role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Looks objects up, publishes what is absent, holds it, lets go.
+    /// Looks up objects, publishes absent ones, holds and releases them.
     Loader,
-    /// Reclaims.
+    /// Reclaims objects.
     Reclaimer,
-    /// Quarantines, whether an object is damaged or not.
+    /// Quarantines objects, damaged or not.
     Scrubber,
 }
 
-/// What a process is doing.
+/// Activity of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Doing {
-    /// Nothing.
+    /// Idle.
     Nothing,
-    /// The step with this index of a protocol is next.
+    /// The next step is this index of a protocol.
     At(Protocol, u8),
-    /// It has what it wanted and uses it.
+    /// It has its object and uses it.
     Holds,
 }
 
-/// A process. What it does not need just now has its first value, so that equal states are equal.
+/// A process. Unused fields have their initial values, so that equivalent states are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Process {
-    /// What it is there for.
+    /// Its role.
     pub role: Role,
-    /// Operations that it may still begin.
+    /// Number of operations that it may still begin.
     pub left: u8,
-    /// What it is doing.
+    /// Its activity.
     pub doing: Doing,
-    /// On which object.
+    /// Index of its object.
     pub object: u8,
-    /// In the midst of P8.
+    /// True during P8.
     pub publishing: bool,
-    /// Its own file got the name.
+    /// True if its own file got the name.
     pub linked: bool,
-    /// M1 or R1 done before.
+    /// Number of attempts at M1 or R1 so far.
     pub attempts: u8,
-    /// P7 done before.
+    /// Number of attempts at P7 so far.
     pub links: u8,
-    /// Holds the quarantine lock of the object.
+    /// True if it holds the quarantine lock of the object.
     pub alone: bool,
     /// The staged file.
     pub staging: Option<Description>,
-    /// The object's file, and the mapping made of it.
+    /// The object's file, and its mapping.
     pub file: Option<Description>,
 }
 
 impl Process {
-    /// A process that may do `left` operations.
+    /// Creates a process with `left` operations.
     pub fn new(role: Role, left: u8) -> Self {
         Self {
             role,
@@ -70,24 +70,24 @@ impl Process {
         }
     }
 
-    /// Whether it is in the midst of an operation.
+    /// Returns true during an operation.
     pub fn is_busy(&self) -> bool {
         matches!(self.doing, Doing::At(..))
     }
 
-    /// The descriptions that it refers to.
+    /// The descriptions that it references.
     pub fn descriptions(&self) -> impl Iterator<Item = &Description> {
         self.staging.iter().chain(&self.file)
     }
 
-    /// The inode that it has mapped.
+    /// The inode that it maps, if any.
     pub fn mapped(&self) -> Option<u8> {
         let mapped = self.descriptions().find(|description| description.mapped);
         mapped.map(|description| description.inode)
     }
 }
 
-/// Which description of a process.
+/// Selects a description of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
     /// [`Process::staging`].
@@ -97,7 +97,7 @@ pub enum Slot {
 }
 
 impl Process {
-    /// The description in `slot`.
+    /// Returns the description in `slot`.
     pub fn slot(&mut self, slot: Slot) -> &mut Option<Description> {
         match slot {
             Slot::Staging => &mut self.staging,
@@ -106,5 +106,5 @@ impl Process {
     }
 }
 
-/// Steps done, in order, as the real code reports them.
+/// Completed steps, in order, as the real code reports them.
 pub type Passed = Vec<Step>;

@@ -1,14 +1,14 @@
-//! What one process achieves when all others stand still.
+//! Runs of one process while all others stand still.
 
 use crate::operation::{Rules, State};
 use crate::process::{Doing, Passed, Process, Role};
 use crate::step::Protocol;
 
-/// More steps than any operation takes.
+/// Upper limit of the steps of an operation.
 const STEPS_MAX: u32 = 200;
 
-/// Lets one more process do `protocol` for `object`, alone. Returns the state after it, or where it waits,
-/// and the steps that it passed.
+/// Lets one more process execute `protocol` for `object`, alone. Returns the state at its end or at
+/// a wait, and the completed steps.
 pub fn run(rules: &Rules, state: &State, protocol: Protocol, object: u8) -> (State, Passed) {
     let role = match protocol {
         Protocol::Reclaim => Role::Reclaimer,
@@ -24,7 +24,7 @@ pub fn run(rules: &Rules, state: &State, protocol: Protocol, object: u8) -> (Sta
         if !matches!(state.processes[me].doing, Doing::At(..)) {
             break;
         }
-        // Where there is a choice, this object's bytes are written.
+        // With a choice, the process writes this object's bytes.
         let choice = if state.choices(rules, me) > 1 {
             object
         } else {

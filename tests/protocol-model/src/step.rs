@@ -1,8 +1,8 @@
-//! The numbered steps of LAYOUT.md 5, and the protocols as lists of them.
+//! The numbered steps of LAYOUT.md 5, and the protocols as lists of steps.
 
-/// A step, under the name that LAYOUT.md gives it.
+/// A step, with its name in LAYOUT.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "LAYOUT.md says what each of them is")]
+#[expect(missing_docs, reason = "LAYOUT.md describes each of them")]
 pub enum Step {
     P1,
     P2a,
@@ -37,7 +37,7 @@ use Step::{
     R3, R4, R5,
 };
 
-/// Which protocol.
+/// A protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
     /// LAYOUT.md 5.1.
@@ -51,10 +51,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them.
+    /// All protocols.
     pub const ALL: [Self; 4] = [Self::Publish, Self::Map, Self::Reclaim, Self::Quarantine];
 
-    /// Its steps in order. P3 is there twice: an object is written in several pieces.
+    /// Its steps in order. P3 occurs twice: a process writes an object in several pieces.
     pub fn steps(self) -> &'static [Step] {
         match self {
             Self::Publish => &[P1, P2a, P2b, P3, P3, P4, P5, P6, P7, P8, P9],
@@ -65,7 +65,7 @@ impl Protocol {
     }
 }
 
-/// All protocols, possibly with a step too few or in another place.
+/// The steps of all protocols, possibly with one omitted or moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steps {
     of: [Vec<Step>; 4],
@@ -80,7 +80,7 @@ impl Default for Steps {
 }
 
 impl Steps {
-    /// As LAYOUT.md has them, without `step`.
+    /// The steps of LAYOUT.md without `step`.
     pub fn without(step: Step) -> Self {
         let mut steps = Self::default();
         for list in &mut steps.of {
@@ -89,10 +89,10 @@ impl Steps {
         steps
     }
 
-    /// As LAYOUT.md has them, but `step` directly after `other`.
+    /// The steps of LAYOUT.md with `step` moved directly behind `other`.
     ///
     /// # Panics
-    /// When the two are not of one protocol.
+    /// If the two are not steps of one protocol.
     pub fn moved_behind(step: Step, other: Step) -> Self {
         let mut steps = Self::without(step);
         let list = steps.of.iter_mut().find(|list| list.contains(&other));
@@ -106,12 +106,12 @@ impl Steps {
         steps
     }
 
-    /// The steps of `protocol`.
+    /// Returns the steps of `protocol`.
     pub fn list(&self, protocol: Protocol) -> &[Step] {
         &self.of[protocol as usize]
     }
 
-    /// Where `step` is in `protocol`.
+    /// Returns the index of `step` in `protocol`.
     pub fn position(&self, protocol: Protocol, step: Step) -> Option<u8> {
         let found = self
             .list(protocol)

@@ -1,40 +1,40 @@
-//! How a protocol could be done otherwise, apart from leaving a step out or moving it.
+//! Deviations from the protocols, other than omitted and moved steps.
 
 /// A deviation from LAYOUT.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Variant {
-    /// P1: the file under construction has a name of its own, as with `mkstemp`.
+    /// P1: the file under construction has a name, as with `mkstemp`.
     StagingHasName,
-    /// P4: the name follows from what the source was said to be, not from the bytes that were written.
+    /// P4: the name follows from the announced source, not from the written bytes.
     NameFromSource,
-    /// P4: that all bytes were written is not checked.
+    /// P4: does not check that all bytes were written.
     LengthUnchecked,
-    /// P7: `rename` over whatever has the name.
+    /// P7: `rename` over an existing name.
     RenameOver,
-    /// P7: EEXIST is taken for success, and the staged file is mapped instead of the named one.
+    /// P7: treats EEXIST as success, and maps the staged file instead of the named one.
     KeepOwnCopy,
-    /// P7: a file that had a name and lost it is linked again.
+    /// P7: links a file again that has lost its name.
     LinkAgain,
-    /// P8: the staged file is mapped when it is the one that got the name, not opened by name.
+    /// P8: maps the staged file if it got the name, instead of opening by name.
     MapStaged,
     /// M2: waits for the lock.
     MapWaits,
-    /// M2: back to M1 as often as it takes.
+    /// M2: returns to M1 without limit.
     MapRetriesForever,
-    /// M3: without the link count.
+    /// M3: does not check the link count.
     LinkCountUnchecked,
-    /// R1: does not set the mode back.
+    /// R1: does not restore the mode.
     ModeNotMended,
     /// R2: waits for the lock.
     ReclaimWaits,
     /// R2: a read lock, which does not exclude readers.
     ReclaimReadLock,
-    /// Locks belong to the process and go with any descriptor of the file: POSIX locks.
+    /// Locks belong to the process and end with any descriptor of the file: POSIX locks.
     PosixLocks,
-    /// Locks go with the descriptor, mapping or not.
+    /// Locks end with the descriptor, even if a mapping exists.
     LockOfDescriptor,
-    /// References are counted in a file, and not by the kernel.
+    /// A file counts references instead of the kernel.
     CountedReferences,
-    /// Nobody holds the quarantine lock: Q1 succeeds always.
+    /// The quarantine lock excludes no process: Q1 always succeeds.
     QuarantineLockShared,
 }

@@ -1,5 +1,5 @@
-//! The real code passes the steps of the model, in the model's order: whatever it reports as passed
-//! (`TETRIS_CRASH_COUNT_FILE`) is what the model's process passes in the same circumstances.
+//! Conformance: the real code reports the same completed steps (`TETRIS_CRASH_COUNT_FILE`), in the
+//! same order, as the model's process in the same circumstances.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,12 +13,12 @@ use tetris_store_layout::{
     Access, CRASH_COUNT_FILE, CreateOptions, ObjectRef, Reclaimed, SEGMENT_BYTES, Staging, Store,
 };
 
-/// Tells this program, started once more, which scenario to run.
+/// Environment variable with the scenario for a second run of this program.
 const SCENARIO: &str = "TETRIS_MODEL_SCENARIO";
-/// Where.
+/// Environment variable with its directory.
 const PLACE: &str = "TETRIS_MODEL_PLACE";
 
-/// An operation and what is there when it begins.
+/// An operation and the state at its start.
 #[derive(Debug, Clone, Copy)]
 struct Scenario {
     name: &'static str,
@@ -37,22 +37,30 @@ enum There {
 const SCENARIOS: [Scenario; 13] = [
     scenario("look up and publish", Protocol::Map, There::Nothing),
     scenario("look up and find", Protocol::Map, There::Object),
-    scenario("look up what is damaged", Protocol::Map, There::Truncated),
-    scenario("stage what is new", Protocol::Publish, There::Nothing),
-    scenario("stage what is there", Protocol::Publish, There::Object),
-    scenario("stage what is damaged", Protocol::Publish, There::Truncated),
+    scenario("look up a damaged object", Protocol::Map, There::Truncated),
+    scenario("stage a new object", Protocol::Publish, There::Nothing),
+    scenario("stage an existing object", Protocol::Publish, There::Object),
+    scenario(
+        "stage a damaged object",
+        Protocol::Publish,
+        There::Truncated,
+    ),
     scenario("reclaim nothing", Protocol::Reclaim, There::Nothing),
     scenario("reclaim", Protocol::Reclaim, There::Object),
-    scenario("reclaim what is held", Protocol::Reclaim, There::Referenced),
     scenario(
-        "reclaim what is damaged",
+        "reclaim a held object",
+        Protocol::Reclaim,
+        There::Referenced,
+    ),
+    scenario(
+        "reclaim a damaged object",
         Protocol::Reclaim,
         There::Truncated,
     ),
     scenario("quarantine nothing", Protocol::Quarantine, There::Nothing),
     scenario("quarantine", Protocol::Quarantine, There::Object),
     scenario(
-        "quarantine what is held",
+        "quarantine a held object",
         Protocol::Quarantine,
         There::Referenced,
     ),
@@ -66,12 +74,12 @@ const fn scenario(name: &'static str, protocol: Protocol, there: There) -> Scena
     }
 }
 
-/// Two segments, for the model writes in two pieces.
+/// Two segments, because the model writes in two pieces.
 fn bytes() -> Vec<u8> {
     vec![7; SEGMENT_BYTES as usize + 1]
 }
 
-/// What the model passes.
+/// Completed steps of the model.
 fn of_model(scenario: Scenario) -> Vec<String> {
     let model = Model {
         rules: Rules {
@@ -105,7 +113,7 @@ fn files(there: There) -> Files {
     files
 }
 
-/// What the real code passes.
+/// Completed steps of the real code.
 fn of_code(scenario: Scenario, place: &Path) -> Vec<String> {
     let store = Store::create(place.join("store"), &CreateOptions::default()).unwrap();
     let object = ObjectRef::of(&bytes());
@@ -142,7 +150,7 @@ fn of_code(scenario: Scenario, place: &Path) -> Vec<String> {
     passed.lines().map(str::to_owned).collect()
 }
 
-/// In the process that is watched.
+/// Runs a scenario in the observed process.
 fn run(name: &str) {
     let store = Store::open(std::env::var_os(PLACE).unwrap()).unwrap();
     let object = ObjectRef::of(&bytes());

@@ -1,5 +1,5 @@
-//! No step can be left out or moved, nor done in a simpler way: each time the checker finds a run that
-//! breaks a given invariant. What can be done without is listed with the reason why it is there.
+//! No step can be omitted, moved or simplified: each time the checker finds a run that breaks a
+//! given invariant. Steps that no invariant needs are listed with their reason.
 
 use std::io::Write;
 
@@ -15,13 +15,13 @@ use tetris_protocol_model::step::Step::{
 use tetris_protocol_model::step::{Protocol, Step, Steps};
 use tetris_protocol_model::variant::Variant;
 
-/// Steps, and what breaks without them.
+/// Needed steps, each with the invariant that breaks without it.
 const NEEDED: [(Step, &str); 24] = [
     (P1, SHARED),
     (P3, SHARED),
     (P4, BYTES),
     (P5, MODE),
-    // The kernel gives a file no second first name, so that it is not just another round.
+    // The kernel gives a file no second first name, so relinking is not just another round.
     (P6, SHARED),
     (P7, SHARED),
     (P8, HELD),
@@ -56,7 +56,7 @@ const USEFUL: [(Step, &str); 2] = [
     ),
 ];
 
-/// Steps behind others instead of in their place, and what breaks.
+/// Steps moved behind others, each with the invariant that breaks.
 const MOVED: [(Step, Step, &str); 15] = [
     (P7, P2b, BYTES),
     (P7, P2b, SEALED),
@@ -75,7 +75,7 @@ const MOVED: [(Step, Step, &str); 15] = [
     (Q4, Q5, NAMED),
 ];
 
-/// Other ways, and what they break.
+/// Deviations, each with an invariant that breaks.
 const OTHERWISE: [(Variant, &str); 18] = [
     (Variant::StagingHasName, NO_LEAK),
     (Variant::NameFromSource, BYTES),
@@ -97,7 +97,7 @@ const OTHERWISE: [(Variant, &str); 18] = [
     (Variant::LinkCountUnchecked, NAMED),
 ];
 
-/// Other ways that would do as well, and why the protocol is as it is.
+/// Deviations that keep all invariants, and the reason for the protocol's choice.
 const AS_GOOD: [(Variant, &str); 1] = [(
     Variant::MapStaged,
     "one way to map for all; the reference would hang on a writable description",
@@ -125,7 +125,7 @@ fn with(
     }
 }
 
-/// Looks for a run that breaks `invariant`, in one mix after the other.
+/// Searches the mixes for a run that breaks `invariant`.
 fn breaks(what: &str, steps: &Steps, variant: Option<Variant>, invariant: &'static str) {
     for (mix, model) in mixes() {
         let model = with(model, steps, variant, Some(invariant));
@@ -136,7 +136,7 @@ fn breaks(what: &str, steps: &Steps, variant: Option<Variant>, invariant: &'stat
             ));
         }
     }
-    panic!("{what}: {invariant} holds all the same");
+    panic!("{what}: {invariant} still holds");
 }
 
 fn keeps_all(what: &str, steps: &Steps, variant: Option<Variant>, reason: &str) {

@@ -1,4 +1,4 @@
-//! The protocols as LAYOUT.md has them keep every invariant in every state that a few processes can reach.
+//! The protocols of LAYOUT.md keep every invariant in every state that a few processes can reach.
 
 use std::io::Write;
 

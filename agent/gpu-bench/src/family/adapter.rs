@@ -8,14 +8,14 @@ use crate::BenchError;
 use crate::backend::Backend;
 use crate::products::{Expected, ModelMatrix, Rows, Weights, numbers};
 
-/// A pair of matrices of BF16, on the device and here.
+/// A pair of BF16 matrices, on the device and in host memory.
 #[derive(Debug)]
 pub(super) struct Adapter {
     down: Part,
     up: Part,
 }
 
-/// One of the two.
+/// One matrix of the pair.
 #[derive(Debug)]
 struct Part {
     bytes: Arc<Vec<u8>>,
@@ -32,12 +32,12 @@ pub(super) struct Vectors<M> {
     pub output: Vector<M>,
 }
 
-/// Bytes of an adapter.
+/// Length of an adapter, in bytes.
 pub(super) fn adapter_bytes(matrix: &ModelMatrix, rank: u32) -> u64 {
     (u64::from(matrix.rows) + u64::from(matrix.columns)) * u64::from(rank) * 2
 }
 
-/// Room for an adapter in a workspace.
+/// Length of an adapter in a workspace, in bytes.
 pub(super) fn adapter_room<D: Backend>(matrix: &ModelMatrix, rank: u32) -> u64 {
     let sides = [matrix.rows, matrix.columns];
     let room = |side: u32| Workspace::<D>::room_for(u64::from(side) * u64::from(rank) * 2);
@@ -84,7 +84,7 @@ impl Part {
 }
 
 impl Adapter {
-    /// Puts an adapter for this matrix into the workspace.
+    /// Creates an adapter for this matrix in the workspace.
     pub fn new<D: Backend>(
         space: &mut Workspace<D>,
         matrix: &ModelMatrix,
@@ -97,7 +97,7 @@ impl Adapter {
         })
     }
 
-    /// What it adds to each of these rows; nothing where there is no such row.
+    /// Contribution of the adapter to each of these rows; `None` for a row out of range.
     pub fn adds(&self, rows: &[u32], input: &[Expected]) -> Vec<Option<Expected>> {
         let inner = (0..self.down.rows).filter_map(|row| self.down.rows().times(row, input));
         let inner: Vec<_> = inner.collect();
@@ -106,7 +106,7 @@ impl Adapter {
     }
 }
 
-/// The products of a matrix and its adapter, if it has one.
+/// Products of a matrix and of its adapter, if it has one.
 pub(super) fn products<'a, D: Backend>(
     weights: &'a Weights<D>,
     space: &'a Workspace<D>,

@@ -15,45 +15,45 @@ use crate::process::Parent;
 use crate::products::{Expected, ModelMatrix, Rows, Weights, check, matrices, numbers};
 use crate::role::turns::attach;
 
-/// Where a function has its base.
+/// Memory of a function's base.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Base {
-    /// It has none, and multiplies nothing.
+    /// No base, and no products.
     Nothing,
-    /// In the mirror whose server listens here.
+    /// The mirror whose server listens at this socket.
     Mirror(PathBuf),
-    /// In memory of its own.
+    /// Private memory.
     Own,
 }
 
-/// What such a process needs to know.
+/// Parameters of a function's process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FunctionJob {
     /// The store.
     pub store: PathBuf,
-    /// Where the base is.
+    /// Memory of the base.
     pub base: Base,
     /// The base.
     pub model: Model,
-    /// Names of the matrices that are multiplied with.
+    /// Names of the matrices for the products.
     pub used: Vec<String>,
-    /// Rank of their adapters; 0: they have none.
+    /// Rank of their adapters; 0: no adapters.
     pub rank: u32,
-    /// What adapters and input follow from.
+    /// Seed of the adapters and the input.
     pub seed: u64,
 }
 
-/// What a function has.
+/// Memory of a function.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct FunctionReport {
-    /// Bytes of its adapters.
+    /// Length of its adapters, in bytes.
     pub adapter_bytes: u64,
-    /// Private device memory for adapters, input and output, in whole granules.
+    /// Private device memory for adapters, input and output in bytes, in whole granules.
     pub private_bytes: u64,
 }
 
-/// A function while it computes.
+/// A function during its computation.
 struct Function<'a, D: Backend> {
     job: &'a FunctionJob,
     device: Arc<D>,
@@ -61,13 +61,13 @@ struct Function<'a, D: Backend> {
     space: Workspace<D>,
     adapters: Vec<(ModelMatrix, Option<Adapter>)>,
     numbers: Vec<f32>,
-    /// The widest input, and the longest output; what is between the parts of an adapter.
+    /// The widest input, the longest output, and the vector between the two matrices of an adapter.
     input: Vector<D::Mapping>,
     output: Vector<D::Mapping>,
     inner: Option<Vector<D::Mapping>>,
 }
 
-/// Computes, and holds what it has until the parent has no use for it.
+/// Computes, and holds its memory until the parent ends this process.
 pub fn run<D: Backend>(
     choice: DeviceChoice,
     job: &FunctionJob,
@@ -88,7 +88,7 @@ pub fn run<D: Backend>(
         Some(weights) => function.compute(weights, &store)?,
     }
     let private_bytes = function.space.bytes();
-    // Without weights there is nothing to be held but the context with its kernels.
+    // Without weights the process holds only its context and the kernels.
     let (whole, kernels) = match &weights {
         Some(_) => (Some(function), None),
         None => (None, Some(function.into_kernels())),
@@ -102,7 +102,7 @@ pub fn run<D: Backend>(
     Ok(())
 }
 
-/// Room for the vectors of these matrices, and for their adapters.
+/// Length of the vectors of these matrices and of their adapters in a workspace, in bytes.
 fn room<D: Backend>(used: &[ModelMatrix], rank: u32, widest: u32, longest: u32) -> u64 {
     let side = |side: u32| Workspace::<D>::room_for(u64::from(side) * 4);
     let adapters = used.iter().map(|one| adapter_room::<D>(one, rank));
@@ -136,12 +136,12 @@ impl<'a, D: Backend> Function<'a, D> {
         })
     }
 
-    /// Gives back all but the kernels.
+    /// Drops everything but the kernels.
     fn into_kernels(self) -> D::Kernels {
         self.kernels
     }
 
-    /// A product that needs no weights: kernels are loaded where they are first used.
+    /// Computes a product without weights, because the driver loads kernels at their first use.
     fn warm_up(&mut self) -> Result<(), BenchError> {
         let mut space = Workspace::new(Arc::clone(&self.device), 1)?;
         let offset = space.put(Arc::new(vec![0; 4]))?;
@@ -155,7 +155,7 @@ impl<'a, D: Backend> Function<'a, D> {
             })
     }
 
-    /// Multiplies with all matrices and checks what comes out.
+    /// Multiplies with all matrices and checks the results.
     fn compute(&mut self, weights: &Weights<D>, store: &Store) -> Result<(), BenchError> {
         let mut stream = self.device.stream()?;
         let mut adapted = self.job.rank == 0;
@@ -183,7 +183,7 @@ impl<'a, D: Backend> Function<'a, D> {
         ))
     }
 
-    /// Compares some elements. Returns whether the adapter has made a difference to one.
+    /// Compares some elements. Returns true if the adapter changed at least one of them.
     fn check(
         &self,
         store: &Store,
@@ -212,7 +212,7 @@ impl<'a, D: Backend> Function<'a, D> {
     }
 }
 
-/// What these rows of a matrix in the store come to.
+/// Expected elements of these rows, from a matrix in the store.
 fn base(
     store: &Store,
     matrix: &ModelMatrix,

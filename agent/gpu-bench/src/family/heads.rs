@@ -6,10 +6,11 @@ use crate::BenchError;
 use crate::model::Model;
 use crate::products::{ModelMatrix, matrices};
 
-/// So many bytes of a head stay between two that differ.
+/// Distance in bytes between changed elements of a head.
 const STEP: usize = 64;
 
-/// `count` models, the first of which is `model`, that share all objects but their last matrices. These are in the store then.
+/// Creates `count` models that share all objects but their last matrices, and publishes those. The
+/// first is `model`.
 pub(super) fn with_heads(
     store: &Store,
     model: &Model,
@@ -34,7 +35,8 @@ pub(super) fn with_heads(
     Ok((models, head))
 }
 
-/// Changes the signs of some elements, others for each number: the last byte of each element of BF16 or F32 has its sign.
+/// Changes the signs of some elements, different ones for each number: the sign is in the last byte
+/// of a BF16 or F32 element.
 fn retrain(bytes: &mut [u8], number: usize) {
     for element in bytes.chunks_exact_mut(4).step_by(STEP / 4 * number) {
         if let Some(sign) = element.last_mut() {

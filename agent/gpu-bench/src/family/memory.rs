@@ -7,12 +7,12 @@ use crate::BenchError;
 use crate::backend::Backend;
 use crate::bench::Bench;
 
-/// Device memory that may stay in use when processes have ended.
+/// Device memory in bytes that may remain in use after the processes have ended.
 const SLACK_BYTES: u64 = 16 << 20;
-/// How long the driver may take to free what they had.
+/// Time limit for the driver to free the memory of ended processes.
 const FREE: Duration = Duration::from_secs(30);
 
-/// Looks at what is in use.
+/// Reads the device memory in use.
 pub(super) struct Used<'a, D: Backend> {
     bench: &'a Bench<D>,
 }
@@ -22,19 +22,19 @@ impl<'a, D: Backend> Used<'a, D> {
         Self { bench }
     }
 
-    /// Bytes in use; on the stand-in, by these processes.
+    /// Number of bytes in use; on the host device, by these processes.
     pub fn bytes(&self, processes: &[u32]) -> Result<u64, BenchError> {
         Ok(self.bench.device.used_bytes(processes)?)
     }
 }
 
-/// Waits until no more is in use than at the beginning.
+/// Waits until the memory in use is back at `idle` bytes, apart from the slack.
 pub(super) fn freed<D: Backend>(used: &Used<'_, D>, idle: u64) -> Result<(), BenchError> {
     let deadline = Instant::now() + FREE;
     while used.bytes(&[])? > idle + SLACK_BYTES {
         if Instant::now() > deadline {
             return Err(BenchError::Slow {
-                what: "the driver frees what ended processes had".to_owned(),
+                what: "the driver frees the memory of ended processes".to_owned(),
                 seconds: FREE.as_secs(),
             });
         }

@@ -19,15 +19,15 @@ use crate::report::{Findings, Settings, Unit, ratio};
 
 /// Rank of the adapters.
 const RANK: u32 = 16;
-/// Most functions with a head each: their heads are in the store, too.
+/// Maximum number of functions with a head each: their heads are in the store too.
 const HEADS: u32 = 3;
-/// What a context takes at most, on devices known so far.
+/// Maximum device memory of a context in bytes, on devices known so far.
 const CONTEXT_BYTES: u64 = 1 << 30;
 
-/// Functions in processes of their own, with the mirror and without.
+/// Functions in separate processes, with and without the mirror.
 pub struct Family;
 
-/// What a function more takes of the device, its context included, and what the functions said.
+/// Device memory of an additional function with its context, and the report of the first function.
 struct Extra {
     bytes: f64,
     first: FunctionReport,
@@ -35,7 +35,7 @@ struct Extra {
 
 impl<D: Backend> Measure<D> for Family {
     fn about(&self) -> &'static str {
-        "device memory that a function more takes: a LoRA adapter over a shared base, a retrained head over a shared backbone, and a base of its own; contexts are measured apart"
+        "device memory of an additional function: a LoRA adapter over a shared base, a retrained head over a shared backbone, or a private base; contexts are measured separately"
     }
 
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
@@ -84,7 +84,7 @@ impl<D: Backend> Measure<D> for Family {
     }
 }
 
-/// What all functions took.
+/// Device memory of all kinds of functions.
 struct Found {
     context: f64,
     adapters: Extra,
@@ -131,17 +131,18 @@ fn findings<D: Backend>(bench: &Bench<D>, found: &Found) -> Findings {
     }
     findings.note(format!("adapters have rank {RANK}; every function computes W x + B (A x), or W x, and compares it with exact arithmetic"));
     if !D::STAND_IN {
-        findings.note("device memory is what the driver counts, in the granules that it gives out; other programs on the device would disturb these figures");
+        findings.note("the driver counts device memory in granules; other programs on the device would disturb these figures");
     }
     findings
 }
 
-/// There is one more than the first.
+/// Number of functions: at least two, for one beside the first.
 fn functions(settings: &Settings) -> u32 {
     settings.processes.max(2)
 }
 
-/// The matrices that adapters are for: projections of queries and values, as is usual, or all where none is called so.
+/// Matrices with adapters: projections of queries and values by their usual names, or all matrices
+/// if none has such a name.
 fn adapted_matrices(model: &Model) -> Vec<ModelMatrix> {
     let all = matrices(model);
     let usual = |one: &&ModelMatrix| one.name.contains("q_proj") || one.name.contains("v_proj");
@@ -149,7 +150,7 @@ fn adapted_matrices(model: &Model) -> Vec<ModelMatrix> {
     if some.is_empty() { all } else { some }
 }
 
-/// A function with adapters.
+/// Creates the job of a function with adapters.
 fn adapted<D: Backend>(bench: &Bench<D>, base: Base, seed: u32) -> FunctionJob {
     let matrices = adapted_matrices(&bench.model).into_iter();
     FunctionJob {
@@ -162,7 +163,7 @@ fn adapted<D: Backend>(bench: &Bench<D>, base: Base, seed: u32) -> FunctionJob {
     }
 }
 
-/// Functions that share the base and have adapters.
+/// Measures functions that share the base and have adapters.
 fn adapters<D: Backend>(
     bench: &Bench<D>,
     used: &Used<'_, D>,
@@ -178,7 +179,7 @@ fn adapters<D: Backend>(
     Ok(found)
 }
 
-/// What a process takes that has everything but weights.
+/// Measures the device memory of a process without weights.
 fn contexts<D: Backend>(
     bench: &Bench<D>,
     used: &Used<'_, D>,
@@ -197,7 +198,7 @@ fn contexts<D: Backend>(
     Ok(extra(bench, used, None, (0..u64::from(count)).map(job))?.bytes)
 }
 
-/// Starts these functions, one after the other.
+/// Starts these functions one after the other, and measures each.
 fn extra<D: Backend>(
     bench: &Bench<D>,
     used: &Used<'_, D>,
@@ -227,7 +228,8 @@ fn extra<D: Backend>(
     })
 }
 
-/// Functions that share all but the last matrix. Returns what one more takes, and the length of that matrix.
+/// Measures functions that share all but the last matrix. Returns the memory of an additional one,
+/// and the length of that matrix in bytes.
 fn heads<D: Backend>(
     bench: &Bench<D>,
     used: &Used<'_, D>,

@@ -1,4 +1,4 @@
-//! A process attaches a model that another one has.
+//! Attach of a model that another process holds.
 
 use super::{Measure, Needs};
 use crate::BenchError;
@@ -10,15 +10,15 @@ use crate::role::attach::{AttachJob, Attached, buffer_bytes};
 use crate::role::hold::HoldJob;
 use crate::role::turns::Turn;
 
-/// Attaching may take so long (requirement of the mirror).
+/// Limit in seconds (requirement of the mirror).
 const BAR_S: f64 = 0.050;
 
-/// One process holds the model, others come one after the other.
+/// One process holds the model; further processes attach it one after the other.
 pub struct Attach;
 
 impl<D: Backend> Measure<D> for Attach {
     fn about(&self) -> &'static str {
-        "another process attaches the resident model, from connecting until all of it is mapped and usable; a new process in each round"
+        "another process attaches the resident model: time from connecting until the whole model is mapped and usable; a new process in each round"
     }
 
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
@@ -89,7 +89,7 @@ fn findings(samples: &[Attached], chunks: u64) -> Findings {
         findings.figure("copying takes so many times as long", Unit::Ratio, times);
     }
     findings.figure("chunks imported", Unit::Count, chunks as f64);
-    findings.note("the copy goes from at most 1 GiB of pinned memory to as much of the device, again and again, and its memory was taken before");
+    findings.note("the copy repeats at most 1 GiB of pinned memory to as much device memory, both allocated before");
     findings
 }
 

@@ -1,4 +1,4 @@
-//! A model leaves the device for another one, and comes back.
+//! Eviction of a model for another one, and its return.
 
 use super::{Measure, Needs};
 use crate::BenchError;
@@ -10,10 +10,11 @@ use crate::role::Job;
 use crate::role::attach::GRANULE_BYTES;
 use crate::role::turns::{Turn, TurnsJob};
 
-/// Halves have at least two granules of device memory, so that one and a half of them are less than both.
+/// Minimum length of a half in bytes: two granules, so that one and a half of them are less than
+/// both.
 const LEAST_BYTES: u64 = 2 * GRANULE_BYTES;
 
-/// Turns that are not counted.
+/// Number of turns that are not counted.
 const FIRST: usize = 2;
 
 /// The model's halves take turns on a device with room for one of them.
@@ -21,7 +22,7 @@ pub struct Eviction;
 
 impl<D: Backend> Measure<D> for Eviction {
     fn about(&self) -> &'static str {
-        "two models take turns on a device with room for one of them: from asking for a model until the other has left and all of it has arrived"
+        "two models take turns on a device with room for one: time from the request for a model until the other is evicted and the whole model has arrived"
     }
 
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
@@ -42,7 +43,7 @@ impl<D: Backend> Measure<D> for Eviction {
         let halves = bench.model.halves(LEAST_BYTES);
         let (one, other) = halves.ok_or_else(|| BenchError::Bug("no halves".to_owned()))?;
         let larger = one.bytes().max(other.bytes());
-        // Room for one and a half: both do not fit, however chunks are filled.
+        // Room for one and a half: both do not fit, in any arrangement of chunks.
         let room = larger + one.bytes().min(other.bytes()) / 2;
         let mut server = bench.serve(room.next_multiple_of(GRANULE_BYTES))?;
         let turns = turns(bench, &server, &one, &other)?;
@@ -70,7 +71,8 @@ impl<D: Backend> Measure<D> for Eviction {
     }
 }
 
-/// Bytes of the model that came, and how long it took, of each round. The first of each model, which maps and registers its pages, is left out.
+/// Measures the turns: for each counted round the model's length in bytes, and its times. Leaves
+/// out the first turn of each model, which maps and registers its pages.
 fn turns<D: Backend>(
     bench: &Bench<D>,
     server: &Serving,

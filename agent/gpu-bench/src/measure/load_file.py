@@ -1,6 +1,6 @@
 """Loads a safetensors file onto a device with torch, once for each line on standard input.
 
-Says what the processes of `gpu-bench` say: lines of JSON with a result or an error.
+Writes lines of JSON with a result or an error, like the processes of `gpu-bench`.
 """
 
 import ctypes
@@ -48,5 +48,5 @@ def main():
 
 try:
     main()
-except Exception as error:  # noqa: BLE001  the parent says it
+except Exception as error:  # noqa: BLE001  the parent reports it
     say("error", f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-//! The mirror's load against `safetensors.torch.load_file`.
+//! Loads of the mirror against `safetensors.torch.load_file`.
 
 use std::process::Command;
 
@@ -14,30 +14,30 @@ use crate::report::{Findings, Limit, Settings, Unit, middle, ratio};
 use crate::role::Job;
 use crate::role::turns::{Turn, TurnsJob};
 
-/// How many times faster the mirror has to be (its requirement).
+/// Minimum speed-up of the mirror (its requirement).
 const BAR: f64 = 3.0;
 const SCRIPT: &str = include_str!("load_file.py");
 
 /// Loads by turns, the mirror's always onto an empty device.
 pub struct LoadFile;
 
-/// What the script says first.
+/// First message of the script.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Hello {
-    /// It can load, with these versions.
+    /// The script can load, with these versions.
     Ready {
         torch: String,
         cuda: String,
         safetensors: String,
     },
-    /// It cannot, and why.
+    /// The script cannot load, for this reason.
     Missing(String),
 }
 
 impl<D: Backend> Measure<D> for LoadFile {
     fn about(&self) -> &'static str {
-        "the model from the store onto an empty device, against safetensors.torch.load_file(device=\"cuda\") of the same tensors from a hot page cache, by turns"
+        "load of the model from the store onto an empty device, against safetensors.torch.load_file(device=\"cuda\") of the same tensors from a hot page cache, by turns"
     }
 
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
@@ -55,7 +55,7 @@ impl<D: Backend> Measure<D> for LoadFile {
         if D::STAND_IN {
             return Some("the stand-in is host memory, which load_file maps instead of copying: nothing to compare".to_owned());
         }
-        // A file that need not be there yet: the script only says whether it could load one.
+        // The file does not exist yet: the script only reports if it could load one.
         match python(bench).map(|(_, hello)| hello) {
             Ok(Hello::Ready { .. }) => None,
             Ok(Hello::Missing(reason)) => Some(format!(
@@ -116,7 +116,7 @@ fn findings(bytes: u64, first: f64, theirs: Vec<f64>, ours: Vec<f64>) -> Finding
             Limit::AtLeast(BAR),
         );
     }
-    findings.note("the mirror's time is a client's, from connecting until all has arrived: chunks are made and pages registered in it");
+    findings.note("the mirror's time is a client's, from connecting until the whole model has arrived: it includes creating chunks and registering pages");
     findings
 }
 
@@ -124,7 +124,7 @@ fn file<D: Backend>(bench: &Bench<D>) -> std::path::PathBuf {
     bench.folder.join("model.safetensors")
 }
 
-/// Starts the script.
+/// Starts the script. The file need not exist yet.
 fn python<D: Backend>(bench: &Bench<D>) -> Result<(Process, Hello), BenchError> {
     let device = match bench.choice {
         DeviceChoice::Cuda(number) => format!("cuda:{number}"),
@@ -145,8 +145,8 @@ fn start(
     Ok((process, hello))
 }
 
-/// Loads through a server that has nothing yet, and has copied one small tensor, so that streams and buffers exist, as they
-/// do in a daemon.
+/// Loads through a server with an empty device. Before the measurement the server has copied one
+/// small tensor, so that its streams and buffers exist, as in a daemon.
 fn from_store<D: Backend>(bench: &Bench<D>) -> Result<Turn, BenchError> {
     let capacity = capacity_for(bench.model.bytes(), bench.settings.chunk_bytes);
     let server = bench.serve(capacity)?;
@@ -195,7 +195,7 @@ def load_file(file, device):
     return {'device': device}
 ";
 
-    /// A Python with modules that look like torch and safetensors, if there is a Python.
+    /// A Python with modules in place of torch and safetensors, if Python is installed.
     fn python(folder: &Path) -> Option<Command> {
         Command::new("python3").arg("-V").output().ok()?;
         fs::create_dir(folder.join("safetensors")).unwrap();

@@ -1,5 +1,7 @@
 //! The measures and their registry.
 //!
+//! To add a measure, add a variant to [`Name`] and a line to [`Name::measure`].
+//!
 //! A measure that is added is a variant of [`Name`] and its line in [`Name::measure`].
 
 mod attach;
@@ -15,10 +17,10 @@ use crate::backend::Backend;
 use crate::bench::Bench;
 use crate::report::{Findings, Settings};
 
-/// Names of the measures, in the order in which they are taken.
+/// Names of the measures, in the order of measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Name {
-    /// A process attaches a model that another one has
+    /// Attach of a model that another process holds
     Attach,
     /// Copies from the store to the device
     Transfers,
@@ -26,7 +28,7 @@ pub enum Name {
     LoadFile,
     /// Device memory of several processes with one model
     Processes,
-    /// A model leaves the device for another one, and comes back
+    /// Eviction of a model for another one, and its return
     Eviction,
     /// Products with a model that is still being copied
     Overlap,
@@ -34,7 +36,7 @@ pub enum Name {
     Family,
 }
 
-/// What a measure needs at a time, in bytes, besides the model in the store.
+/// Memory that a measure needs at a time, in bytes, besides the model in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs {
     /// Device memory.
@@ -47,23 +49,23 @@ pub struct Needs {
 
 /// A measure on a device.
 pub trait Measure<D: Backend> {
-    /// What it measures, in a few words.
+    /// Description of the measure, in a few words.
     fn about(&self) -> &'static str;
 
-    /// What it needs for a model of so many bytes.
+    /// Memory for a model of `model_bytes`.
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs;
 
-    /// Why it cannot be taken here, if it cannot.
+    /// The reason this measure cannot be taken here; `None` if it can.
     fn skip(&self, _bench: &Bench<D>) -> Option<String> {
         None
     }
 
-    /// Takes it.
+    /// Takes the measure.
     fn take(&self, bench: &Bench<D>) -> Result<Findings, BenchError>;
 }
 
 impl Name {
-    /// The measure of this name.
+    /// Returns the measure of this name.
     pub fn measure<D: Backend>(self) -> Box<dyn Measure<D>> {
         match self {
             Self::Attach => Box::new(attach::Attach),
@@ -76,7 +78,7 @@ impl Name {
         }
     }
 
-    /// As on the command line.
+    /// The name, as on the command line.
     pub fn text(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())

@@ -12,19 +12,19 @@ use crate::report::{Findings, Limit, Settings, Unit, ratio};
 use crate::role::Job;
 use crate::role::hold::HoldJob;
 
-/// Device memory without contexts over one copy (requirement of the mirror).
+/// Limit of the device memory without contexts over one copy (requirement of the mirror).
 const BAR: f64 = 1.02;
-/// Device memory that may stay in use when processes have ended.
+/// Device memory in bytes that may remain in use after the processes have ended.
 const SLACK_BYTES: u64 = 16 << 20;
-/// How long the driver may take to free what they had.
+/// Time limit for the driver to free the memory of ended processes.
 const FREE: Duration = Duration::from_secs(30);
 
-/// Processes with contexts alone, and then as many with the model.
+/// Processes with contexts only, and then as many with the model.
 pub struct Processes;
 
 impl<D: Backend> Measure<D> for Processes {
     fn about(&self) -> &'static str {
-        "device memory of several processes that hold one model, as the driver counts it; their contexts are measured apart"
+        "device memory of several processes that hold one model, as the driver counts it; their contexts are measured separately"
     }
 
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
@@ -115,13 +115,13 @@ fn used<D: Backend>(
     Ok(bench.device.used_bytes(&ids.collect::<Vec<_>>())?)
 }
 
-/// Waits until no more than `most` is in use.
+/// Waits until at most `most` bytes are in use.
 fn freed<D: Backend>(bench: &Bench<D>, server: &Serving, most: u64) -> Result<(), BenchError> {
     let deadline = Instant::now() + FREE;
     while used(bench, server, &[])? > most {
         if Instant::now() > deadline {
             return Err(BenchError::Slow {
-                what: "the driver frees what ended processes had".to_owned(),
+                what: "the driver frees the memory of ended processes".to_owned(),
                 seconds: FREE.as_secs(),
             });
         }

@@ -1,4 +1,4 @@
-//! Copies from the store to the device, against plain ones from pinned memory.
+//! Copies from the store to the device, against plain copies from pinned memory.
 
 use super::{Measure, Needs};
 use crate::BenchError;
@@ -8,7 +8,7 @@ use crate::report::{Findings, Limit, Settings, Unit, middle, ratio};
 use crate::role::Job;
 use crate::role::transfers::{First, Round, TransfersJob};
 
-/// The store's rate over that of pinned memory (requirement of the mirror).
+/// Minimum ratio of the store's rate to that of pinned memory (requirement of the mirror).
 const BAR: f64 = 0.95;
 
 /// One process copies in four ways, by turns.
@@ -16,7 +16,7 @@ pub struct Transfers;
 
 impl<D: Backend> Measure<D> for Transfers {
     fn about(&self) -> &'static str {
-        "host to device: the mirror's copies from the store against cuMemcpyHtoDAsync from pinned memory of the same size, by turns"
+        "host to device: the mirror's copies from the store, against cuMemcpyHtoDAsync from pinned memory of the same size, by turns"
     }
 
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
@@ -48,7 +48,8 @@ impl<D: Backend> Measure<D> for Transfers {
     }
 }
 
-/// What is copied ends with a tensor, so it may be more than was asked for.
+/// Upper limit of the copied bytes: a transfer ends with a whole tensor, so it can exceed the
+/// setting.
 fn largest(model_bytes: u64, settings: &Settings) -> u64 {
     model_bytes.min(settings.transfer_bytes.saturating_mul(2))
 }
@@ -94,7 +95,7 @@ fn findings(bytes: u64, first: First, rounds: &[Round]) -> Findings {
     findings
 }
 
-/// What became of pages that could not be registered.
+/// A note about pages that the driver did not register; `None` if there are none.
 fn unregistered(bytes: u64, direct_bytes: u64) -> Option<String> {
     (direct_bytes < bytes).then(|| format!(
         "only {direct_bytes} of {bytes} bytes came from registered pages; the driver or a limit on locked memory refused the others, which went through pinned buffers"

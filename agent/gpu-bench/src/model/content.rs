@@ -1,7 +1,8 @@
-//! What made-up tensors contain.
+//! Content of generated tensors.
 
-/// Fills `buffer` with bytes that follow from the tensor's number and the buffer's place in it. Read as BF16 or as F32, each element has a
-/// magnitude of 0.125 to 0.5, so that a computation on them stays finite; lengths are multiples of 8.
+/// Fills `buffer` with bytes that follow from the tensor's number and the offset. Read as BF16 or
+/// as F32, each element has a magnitude of 0.125 to 0.5, so computations stay finite. Lengths are
+/// multiples of 8.
 pub(super) fn fill(buffer: &mut [u8], tensor: u64, offset: u64) {
     for (at, word) in buffer.chunks_mut(8).enumerate() {
         let value = mix(tensor << 40 ^ (offset / 8 + at as u64));
@@ -10,7 +11,7 @@ pub(super) fn fill(buffer: &mut [u8], tensor: u64, offset: u64) {
     }
 }
 
-/// A step of SplitMix64 (Steele, Lea and Flood, 2014): different for each input.
+/// One step of SplitMix64 (Steele, Lea and Flood, 2014): a different result for each input.
 fn mix(input: u64) -> u64 {
     let mut z = input.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

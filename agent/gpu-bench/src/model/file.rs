@@ -12,17 +12,17 @@ use tetris_store_layout::{Access, Mapping, Store};
 use super::{Model, Tensor};
 use crate::BenchError;
 
-/// Longest header that the format allows.
+/// Maximum length of a header in the format, in bytes.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// What a safetensors file says of itself.
+/// Header of a safetensors file.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub path: PathBuf,
     pub file: File,
-    /// Where tensor data begins.
+    /// Offset of the tensor data, in bytes.
     pub data_start: u64,
-    /// Those that are not empty, in the order of their bytes.
+    /// Tensors with data, in the order of their bytes.
     pub tensors: Vec<(String, TensorInfo)>,
 }
 
@@ -57,7 +57,7 @@ impl Header {
         })
     }
 
-    /// Bytes of all tensors.
+    /// Length of all tensors, in bytes.
     pub fn bytes(&self) -> u64 {
         let lengths = self
             .tensors
@@ -67,7 +67,7 @@ impl Header {
     }
 }
 
-/// The header, without its length.
+/// Reads the header, without its length field.
 fn header_bytes(file: &File, file_bytes: u64) -> Result<Vec<u8>, String> {
     let mut length = [0; 8];
     let read = file.read_exact_at(&mut length, 0);
@@ -84,7 +84,7 @@ fn header_bytes(file: &File, file_bytes: u64) -> Result<Vec<u8>, String> {
     Ok(header)
 }
 
-/// Tensors that are not empty, in the order of their bytes.
+/// Tensors with data, in the order of their bytes.
 fn tensors(metadata: &Metadata) -> Vec<(String, TensorInfo)> {
     let tensors = metadata.tensors().into_iter();
     let mut tensors: Vec<_> = tensors.map(|(name, info)| (name, info.clone())).collect();
@@ -93,7 +93,7 @@ fn tensors(metadata: &Metadata) -> Vec<(String, TensorInfo)> {
     tensors
 }
 
-/// A tensor in the store, as a file's writer wants it.
+/// A tensor in the store, in the form that the writer of safetensors files needs.
 struct Stored<'a> {
     tensor: &'a Tensor,
     dtype: Dtype,

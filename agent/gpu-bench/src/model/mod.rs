@@ -1,4 +1,4 @@
-//! A model in a store: made up, or from a file.
+//! A model in a store: generated, or from a file.
 
 mod content;
 mod file;
@@ -14,39 +14,39 @@ pub(crate) use file::{Header, write_file};
 pub(crate) use publish::{import, make};
 pub(crate) use shapes::shapes;
 
-/// A tensor, which is one object of the store.
+/// A tensor, stored as one object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tensor {
     /// Its name.
     pub name: String,
-    /// Type of its elements, as safetensors headers spell it.
+    /// Type of its elements, as in safetensors headers.
     pub dtype: String,
     /// Dimensions, outermost first.
     pub shape: Vec<usize>,
-    /// Its bytes.
+    /// The object with its bytes.
     #[serde(with = "object")]
     pub object: ObjectRef,
 }
 
-/// A model: its tensors in the order of the file, which is the order in which they are used.
+/// A model: its tensors in the order of the file, which is the order of their use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
-    /// All of them, none of which is empty or occurs twice.
+    /// Its tensors. None is empty, and none occurs twice.
     pub tensors: Vec<Tensor>,
 }
 
 impl Model {
-    /// Bytes of all tensors.
+    /// Length of all tensors, in bytes.
     pub fn bytes(&self) -> u64 {
         self.tensors.iter().map(|tensor| tensor.object.len).sum()
     }
 
-    /// Its objects, as a client asks for them.
+    /// Its objects, as a client's request.
     pub fn wanted(&self) -> Wanted {
         Wanted::Objects(self.tensors.iter().map(|tensor| tensor.object).collect())
     }
 
-    /// The first tensors, of together at least `bytes`; all if there are not as many.
+    /// The first tensors that have at least `bytes` together, or all tensors if they have less.
     pub fn beginning(&self, bytes: u64) -> Self {
         let mut sum = 0;
         let first = self.tensors.iter().take_while(|tensor| {
@@ -59,8 +59,8 @@ impl Model {
         }
     }
 
-    /// Two models that share nothing, together this one; none if its tensors do not make two of similar size, each at least
-    /// `least` bytes long.
+    /// Splits the model into two of similar size without common tensors. `None` if one would be
+    /// shorter than `least` bytes.
     pub fn halves(&self, least: u64) -> Option<(Self, Self)> {
         let split = |tensors: usize| {
             let (one, other) = self.tensors.split_at_checked(tensors)?;

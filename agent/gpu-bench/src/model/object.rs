@@ -1,4 +1,4 @@
-//! An object in an order for a child: the name of its file, and its length.
+//! Serialization of an object in an order: id, CRC-32 and length.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

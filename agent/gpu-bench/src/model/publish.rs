@@ -1,4 +1,4 @@
-//! Writing a model into a store, on several threads.
+//! Publication of a model in a store, on several threads.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
@@ -12,13 +12,14 @@ use super::content::fill;
 use super::{Header, Model, Tensor};
 use crate::BenchError;
 
-/// Puts an object's bytes from an offset into a buffer.
+/// Fills a buffer with an object's bytes from an offset.
 type Fill<'a> = dyn Fn(&mut [u8], u64) -> Result<(), BenchError> + 'a;
 
-/// What is made at a time.
+/// Length of the buffer in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Makes the tensors up that [`super::shapes`] lists. `done` is told of bytes that are in the store.
+/// Generates the tensors that [`super::shapes`] lists. Calls `done` with the number of bytes
+/// published.
 pub(crate) fn make(
     store: &Store,
     shapes: &[(String, Vec<usize>)],
@@ -42,7 +43,8 @@ pub(crate) fn make(
     Ok(Model { tensors })
 }
 
-/// Publishes the tensors of a safetensors file. Empty ones, and those that are equal to an earlier one, are left out.
+/// Publishes the tensors of a safetensors file. Leaves out empty tensors and duplicates of earlier
+/// ones.
 pub(crate) fn import(
     store: &Store,
     header: &Header,
@@ -71,7 +73,7 @@ pub(crate) fn import(
     Ok(Model { tensors })
 }
 
-/// Publishes an object of `len` bytes, which `read` puts into a buffer for each place.
+/// Publishes an object of `len` bytes, which `read` provides part by part.
 fn publish_parts(store: &Store, len: u64, read: &Fill<'_>) -> Result<ObjectRef, BenchError> {
     let staging = store.stage(len)?;
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -90,7 +92,7 @@ fn publish_parts(store: &Store, len: u64, read: &Fill<'_>) -> Result<ObjectRef, 
     Ok(staging.commit(&digests, Access::ReadOnly)?.object)
 }
 
-/// Does `work` for all items on as many threads as there are processors. Results are in the order of the items.
+/// Runs `work` for all items on one thread per processor. Results are in the order of the items.
 fn on_threads<T: Sync, R: Send>(
     items: &[T],
     work: &(dyn Fn(usize, &T) -> Result<R, BenchError> + Sync),

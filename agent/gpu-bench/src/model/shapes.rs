@@ -1,19 +1,19 @@
-//! The tensors of an 8B Llama, scaled.
+//! Shapes of the tensors of an 8B Llama, scaled.
 
-/// Layers of Llama 3.1 8B.
+/// Number of layers of Llama 3.1 8B.
 const LAYERS: usize = 32;
 /// Its widths: hidden, of keys and values, of the feed-forward network, and the vocabulary.
 const HIDDEN: f64 = 4096.0;
 const KEYS: f64 = 1024.0;
 const FORWARD: f64 = 14336.0;
 const WORDS: f64 = 128_256.0;
-/// Its elements.
+/// Number of its elements.
 const ELEMENTS: f64 = 8.03e9;
-/// Widths are multiples of this, so that rows are whole vectors.
+/// Unit of widths, so that rows are whole vectors.
 const STEP: f64 = 16.0;
 
-/// Name and shape of each tensor, whose elements have 2 bytes and which have together at least `bytes`. Widths shrink or grow
-/// alike, so their proportions stay those of the original.
+/// Names and shapes of tensors with elements of 2 bytes, which have at least `bytes` together. All
+/// widths have the same scale, so the proportions are those of the original.
 pub(crate) fn shapes(bytes: u64) -> Vec<(String, Vec<usize>)> {
     let mut scale = (bytes as f64 / 2.0 / ELEMENTS).sqrt();
     loop {

@@ -1,4 +1,4 @@
-//! The process that multiplies.
+//! The process that computes products during a load.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,49 +15,49 @@ use crate::process::Parent;
 use crate::products::{Pass, Weights, matrices};
 use crate::role::turns::{LONG, attach};
 
-/// What such a process needs to know.
+/// Parameters of that process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct OverlapJob {
-    /// The store, with which results are checked.
+    /// The store, for checking the results.
     pub store: PathBuf,
     /// The server.
     pub socket: PathBuf,
-    /// The model that is multiplied with.
+    /// The model of the products.
     pub measured: Model,
     /// The model that takes its room in between.
     pub other: Model,
 }
 
-/// Seconds since the model was asked for.
+/// Times in seconds since the request for the model.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Times {
-    /// Until all of it had arrived; after the pass where nothing waits for that.
+    /// Arrival of the whole model. In a pass that does not wait for it, its time after the pass.
     pub arrived_s: f64,
-    /// Until the first product was there.
+    /// End of the first product.
     pub first_s: f64,
-    /// Until the last product was there.
+    /// End of the last product.
     pub last_s: f64,
 }
 
-/// Each way of waiting, once.
+/// Times of each way of waiting.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Round {
-    /// The model has to be copied, and each product waits for its matrix.
+    /// The server copies the model, and each product waits for its matrix.
     pub overlapped: Times,
-    /// The model has to be copied, and all products wait for all of it.
+    /// The server copies the model, and all products wait for the whole model.
     pub loaded: Times,
     /// The model is on the device.
     pub resident: Times,
 }
 
-/// What a pass waits for.
+/// Event that a pass waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
     ForEach,
     ForAll,
 }
 
-/// What does not change.
+/// State that all rounds share.
 struct Consumer<'a, D: Backend> {
     device: Arc<D>,
     store: Store,
@@ -66,7 +66,7 @@ struct Consumer<'a, D: Backend> {
     passes: u64,
 }
 
-/// Takes rounds until the parent has enough.
+/// Runs rounds until the parent ends this process.
 pub fn run<D: Backend>(
     choice: DeviceChoice,
     job: &OverlapJob,
@@ -108,20 +108,21 @@ impl<D: Backend> Consumer<'_, D> {
         })
     }
 
-    /// A pass over the model after the other one has taken its room.
+    /// Runs a pass over the model after the other model has taken its room.
     fn copied(&mut self, wait: Wait) -> Result<Times, BenchError> {
         let (other, _) = attach(&self.device, &self.job.socket, &self.job.other)?;
         other.release()?;
         self.pass(wait)
     }
 
-    /// A pass from asking for the model to the last result, which is checked afterwards.
+    /// Runs a pass from the request for the model to the last result. Checks the results
+    /// afterwards.
     fn pass(&mut self, wait: Wait) -> Result<Times, BenchError> {
         self.passes += 1;
         self.pass.renew(self.passes)?;
         let objects = self.job.measured.tensors.len() as u32;
         let wanted = Wanted {
-            // Objects are used in the order of the file.
+            // The products use the objects in the order of the file.
             order: (0..objects).collect(),
             wait: LONG,
             ..Wanted::new(self.job.measured.wanted())

@@ -1,4 +1,4 @@
-//! How much of a load can be hidden behind the computation on what has arrived.
+//! Overlap of a load with the computation on tensors that have arrived.
 
 pub mod consumer;
 
@@ -14,15 +14,17 @@ use crate::report::{Findings, Settings, Unit, middle, ratio};
 use crate::role::Job;
 use crate::role::attach::GRANULE_BYTES;
 
-/// Halves have at least two granules of device memory, so that one and a half of them are less than both.
+/// Minimum length of a half in bytes: two granules, so that one and a half of them are less than
+/// both.
 const LEAST_BYTES: u64 = 2 * GRANULE_BYTES;
 
-/// One half of the model is asked for when it is not resident, and the other takes its room in between.
+/// A process requests one half of the model when it is not resident; the other half takes its room
+/// in between.
 pub struct Overlap;
 
 impl<D: Backend> Measure<D> for Overlap {
     fn about(&self) -> &'static str {
-        "a vector times each matrix of a model: from asking for the model until the first result and until the last, waiting for each matrix alone or for all of them"
+        "a vector times each matrix of a model: time from the request for the model until the first and the last result, waiting for each matrix alone or for all of them"
     }
 
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
@@ -44,7 +46,7 @@ impl<D: Backend> Measure<D> for Overlap {
         let halves = bench.model.halves(LEAST_BYTES);
         let (one, other) = halves.ok_or_else(|| BenchError::Bug("no halves".to_owned()))?;
         let larger = one.bytes().max(other.bytes());
-        // Room for one and a half: both do not fit, however chunks are filled.
+        // Room for one and a half: both do not fit, in any arrangement of chunks.
         let room = larger + one.bytes().min(other.bytes()) / 2;
         let mut server = bench.serve(room.next_multiple_of(GRANULE_BYTES))?;
         let mut client = bench.start(Job::Overlap(OverlapJob {
@@ -54,7 +56,7 @@ impl<D: Backend> Measure<D> for Overlap {
             other: other.clone(),
         }))?;
         client.hear::<()>()?;
-        // The device fills, and pages are registered; each half is copied twice in a round.
+        // A first round fills the device and registers pages. Each round copies each half twice.
         round(&mut client, &mut server)?;
         let expected = 2 * bench.model.bytes();
         let mut rounds = Vec::new();
@@ -73,7 +75,7 @@ impl<D: Backend> Measure<D> for Overlap {
     }
 }
 
-/// A round, and how much was copied to the device in it.
+/// Runs a round. Returns its times, and the number of bytes copied to the device.
 fn round(client: &mut Process, server: &mut Serving) -> Result<(Round, u64), BenchError> {
     let mut copied = || -> Result<u64, BenchError> {
         let usage = server.usage()?;
@@ -85,7 +87,7 @@ fn round(client: &mut Process, server: &mut Serving) -> Result<(Round, u64), Ben
     Ok((round, copied()?.saturating_sub(before)))
 }
 
-/// A way of waiting, and its times.
+/// Name of a way of waiting, and its times.
 type Way = (&'static str, fn(&Round) -> Times);
 
 const WAYS: [Way; 3] = [
@@ -117,11 +119,11 @@ fn findings(model: &Model, rounds: &[Round]) -> Findings {
     let first = matrices(model).first().map_or(0, |one| one.object.len);
     findings.figure("size of the model", Unit::Bytes, model.bytes() as f64);
     findings.figure("size of the first matrix", Unit::Bytes, first as f64);
-    findings.note("times begin before connecting; kernels are compiled before; copies come in the order of use, and which way of waiting comes first alternates");
+    findings.note("times start before connecting; kernels are compiled before; copies are in the order of use, and the first way of waiting alternates");
     findings
 }
 
-/// How much longer it takes to wait for all.
+/// Adds the ratio of waiting for all matrices to waiting for each.
 fn gain(findings: &mut Findings, what: &str, overlapped: f64, loaded: f64) {
     if let Some(times) = ratio(loaded, overlapped) {
         let name = format!("{what}: waiting for all takes so many times as long");

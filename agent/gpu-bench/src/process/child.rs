@@ -1,4 +1,4 @@
-//! The child's side.
+//! The child's side of the communication.
 
 use std::io::{self, BufRead, Write};
 
@@ -14,15 +14,15 @@ use crate::role::{Job, Order};
 pub struct Parent(());
 
 impl Parent {
-    /// Says what was found.
+    /// Sends a result.
     pub fn tell(&mut self, result: &impl Serialize) -> Result<(), BenchError> {
         let value =
             serde_json::to_value(result).map_err(|error| BenchError::Bug(error.to_string()))?;
         say(&Said::Result(value))
     }
 
-    /// Waits until the parent lets this process go on. Returns whether it did: otherwise it has ended, or has no use for this
-    /// process any more.
+    /// Waits until the parent lets this process continue. Returns false if the parent has ended, or
+    /// ends this process.
     pub fn wait(&mut self) -> bool {
         matches!(io::stdin().lock().read_line(&mut String::new()), Ok(bytes) if bytes > 0)
     }
@@ -36,7 +36,7 @@ fn say(said: &Said) -> Result<(), BenchError> {
         .map_err(BenchError::io("write to", "the parent".as_ref()))
 }
 
-/// Does what the parent says on standard input. What goes wrong is said on standard output.
+/// Executes the order on standard input. Sends an error on standard output.
 pub(crate) fn serve(
     run: impl FnOnce(Order, &mut Parent) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
@@ -55,7 +55,7 @@ pub(crate) fn serve(
         "ask to be killed with",
         "the parent".as_ref(),
     ))?;
-    // It may have ended before.
+    // The parent may have ended before the call.
     if getppid().map(|parent| parent.as_raw_nonzero().get().cast_unsigned()) != Some(order.parent) {
         return Ok(());
     }

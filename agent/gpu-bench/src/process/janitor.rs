@@ -1,4 +1,4 @@
-//! Removes what a run has written, however it ends.
+//! Removal of a run's files, in every case.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use crate::BenchError;
 use crate::backend::DeviceChoice;
 use crate::role::{Job, Order};
 
-/// How long the last writers may take to die.
+/// Time limit for the last writers to die.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The run's directory, and the process that removes it when this one ends.
@@ -24,7 +24,7 @@ pub(crate) struct Janitor {
 }
 
 impl Janitor {
-    /// Makes a fresh directory in `parent`.
+    /// Creates a directory in `place`, and starts its janitor.
     pub fn start(launcher: &Launcher, place: &Path) -> Result<Self, BenchError> {
         let folder = tempfile::Builder::new()
             .prefix("tetris-gpu-bench-")
@@ -42,7 +42,7 @@ impl Janitor {
         };
         let mut process = launcher.start_apart(&order)?;
         process.hear::<()>()?;
-        // From here on it is the janitor's.
+        // From here on the janitor removes it.
         let folder = folder.keep();
         let process = Some(process);
         Ok(Self { folder, process })
@@ -56,13 +56,13 @@ impl Janitor {
 
 impl Drop for Janitor {
     fn drop(&mut self) {
-        // After an error, which is what there is to say.
+        // After an error, which the caller already reports.
         let _removed = self.process.take().map(Process::end);
     }
 }
 
 impl Launcher {
-    /// Starts a child that signals of the terminal do not reach.
+    /// Starts a child in another process group, which signals of the terminal do not reach.
     fn start_apart(&self, order: &Order) -> Result<Process, BenchError> {
         let mut command: Command = self.command();
         command.process_group(0);
@@ -70,13 +70,13 @@ impl Launcher {
     }
 }
 
-/// Waits for the end of the parent, and removes `folder`.
+/// Waits for the parent's end, and removes `folder`.
 pub(crate) fn clean(folder: &Path, parent: &mut Parent) -> Result<(), BenchError> {
     parent.tell(&())?;
     while parent.wait() {}
     let deadline = Instant::now() + GRACE;
     loop {
-        // A server that is being killed may still make its socket.
+        // A server that is being killed may still create its socket.
         match fs::remove_dir_all(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 if Instant::now() > deadline {

@@ -1,10 +1,12 @@
-//! Processes of a measure: this program once more.
+//! Processes of a measure, which run this program again.
 //!
-//! A child gets an [`Order`](crate::role::Order) as a line of JSON on standard input, and says what it has to say in lines of JSON on standard
-//! output (`Said`). After that every line on its input lets it go on. It ends when its input does, and the kernel
-//! kills it when the thread that started it ends, so no child outlives its parent.
+//! A child gets an [`Order`](crate::role::Order) as a line of JSON on standard input, and sends its
+//! results as lines of JSON on standard output (`Said`). After that every line on its input lets it
+//! continue. It ends when its input does. The kernel kills it when the thread that started it ends,
+//! so no child outlives its parent.
 //!
-//! The janitor is a child that the kernel does not kill: it removes the run's directory when its input ends.
+//! The janitor is a child that the kernel does not kill: it removes the run's directory when its
+//! input ends.
 
 mod child;
 mod janitor;
@@ -19,12 +21,12 @@ pub(crate) use janitor::Janitor;
 pub(crate) use janitor::clean;
 pub use parent::{Launcher, Process};
 
-/// What a child says.
+/// A message of a child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Said {
-    /// What the role is there for.
+    /// The result of its role.
     Result(Value),
-    /// It ends, and why.
+    /// The error that ends it.
     Error(String),
 }

@@ -1,4 +1,4 @@
-//! The parent's side.
+//! The parent's side of the communication.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -11,18 +11,18 @@ use super::Said;
 use crate::BenchError;
 use crate::role::Order;
 
-/// This very program, even when its file was replaced meanwhile.
+/// This program, even if its file was replaced since its start.
 const SELF: &str = "/proc/self/exe";
 
-/// How to start children.
+/// Command line of children.
 #[derive(Debug, Clone)]
 pub struct Launcher {
-    /// What comes before the arguments of this package: the name of a subcommand.
+    /// Arguments before those of this package: the name of a subcommand.
     leading: Vec<OsString>,
 }
 
 impl Launcher {
-    /// Children are this program with these arguments and `--role`.
+    /// Creates a launcher of this program with these arguments and `--role`.
     pub fn new(leading: &[&str]) -> Self {
         let leading = leading.iter().map(OsString::from).collect();
         Self { leading }
@@ -43,7 +43,7 @@ impl Launcher {
     }
 }
 
-/// A child. It is killed when this is dropped.
+/// A child process. It is killed on drop.
 #[derive(Debug)]
 pub struct Process {
     role: String,
@@ -53,7 +53,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a process that speaks as children do.
+    /// Starts a process that communicates like a child.
     pub(crate) fn start(
         command: &mut Command,
         role: &str,
@@ -88,7 +88,7 @@ impl Process {
         self.child.id()
     }
 
-    /// The next thing that it says. Waits for it.
+    /// Waits for the next message.
     pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T, BenchError> {
         let mut line = String::new();
         let read = self.output.read_line(&mut line);
@@ -99,18 +99,18 @@ impl Process {
         }
         match serde_json::from_str(&line) {
             Ok(Said::Result(value)) => serde_json::from_value(value)
-                .map_err(|error| self.failed(format!("it said what makes no sense: {error}"))),
+                .map_err(|error| self.failed(format!("it sent an unexpected result: {error}"))),
             Ok(Said::Error(reason)) => Err(self.failed(reason)),
             Err(error) => Err(self.failed(format!("it said `{}`: {error}", line.trim_end()))),
         }
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     pub fn go_on(&mut self) -> Result<(), BenchError> {
         self.say("")
     }
 
-    /// Ends it in good order: its input ends, and it is waited for.
+    /// Ends it properly: closes its input and waits for its end.
     pub fn end(mut self) -> Result<(), BenchError> {
         drop(self.input.take());
         let status = self.child.wait();
@@ -129,10 +129,10 @@ impl Process {
             .map(|input| input.write_all(line.as_bytes()));
         match said {
             Some(Ok(())) => Ok(()),
-            // It has ended, and may have said why.
+            // It has ended, and may have sent a reason.
             Some(Err(_)) | None => match self.hear::<serde_json::Value>() {
                 Err(error) => Err(error),
-                Ok(_) => Err(self.failed("it listens no longer".to_owned())),
+                Ok(_) => Err(self.failed("it no longer reads its input".to_owned())),
             },
         }
     }

@@ -1,4 +1,4 @@
-//! Products with the matrices of a model, and what they should come to.
+//! Products with the matrices of a model, and their expected results.
 
 mod pass;
 mod reference;
@@ -13,7 +13,7 @@ pub(crate) use pass::{Pass, check};
 pub(crate) use reference::{Expected, Rows, numbers};
 pub(crate) use weights::Weights;
 
-/// A tensor that a vector can be multiplied with.
+/// A tensor that is a matrix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ModelMatrix {
     pub name: String,
@@ -23,7 +23,8 @@ pub(crate) struct ModelMatrix {
     pub element: Element,
 }
 
-/// The matrices of a model in the order of its file: tensors of two dimensions whose elements are BF16 or F32.
+/// The matrices of a model in the order of its file: tensors of two dimensions with elements of
+/// BF16 or F32.
 pub(crate) fn matrices(model: &Model) -> Vec<ModelMatrix> {
     model.tensors.iter().filter_map(matrix).collect()
 }

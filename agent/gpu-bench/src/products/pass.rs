@@ -1,4 +1,4 @@
-//! A vector times each of a model's matrices, in order.
+//! A pass: a vector times each of a model's matrices, in order.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Expected, ModelMatrix, Rows, Weights, numbers};
 use crate::BenchError;
 use crate::backend::Backend;
 
-/// What is needed for a pass, which can be made again and again: the kernels, a stream, an input, and an output for each matrix.
+/// State of repeated passes: the kernels, a stream, an input, and an output for each matrix.
 #[derive(Debug)]
 pub(crate) struct Pass<D: Backend> {
     device: Arc<D>,
@@ -19,7 +19,7 @@ pub(crate) struct Pass<D: Backend> {
     matrices: Vec<ModelMatrix>,
     numbers: Vec<f32>,
     all: Vector<D::Mapping>,
-    /// Beginnings of the input, as long as each matrix is wide.
+    /// Prefixes of the input, one for each matrix, with the matrix's number of columns.
     inputs: Vec<Vector<D::Mapping>>,
     outputs: Vec<Vector<D::Mapping>>,
 }
@@ -50,18 +50,18 @@ impl<D: Backend> Pass<D> {
         })
     }
 
-    /// Chooses another input, so that nothing of an earlier pass is taken for this one's.
+    /// Changes the input, so that an output of an earlier pass cannot pass as one of this pass.
     pub fn renew(&mut self, seed: u64) -> Result<(), BenchError> {
         self.numbers = numbers(seed, self.numbers.len());
         Ok(self.space.set(&self.all, &self.numbers)?)
     }
 
-    /// The product with the first matrix, as soon as that is there.
+    /// Computes the product with the first matrix, after its arrival.
     pub fn first(&mut self, weights: &Weights<D>) -> Result<(), BenchError> {
         self.part(weights, 0, 1)
     }
 
-    /// The products with the others, each as soon as its matrix is there.
+    /// Computes the products with the other matrices, each after its matrix's arrival.
     pub fn rest(&mut self, weights: &Weights<D>) -> Result<(), BenchError> {
         self.part(weights, 1, usize::MAX)
     }
@@ -82,7 +82,8 @@ impl<D: Backend> Pass<D> {
             .multiply(&self.kernels, &mut self.stream, &products, &mut ready)
     }
 
-    /// Compares the first and the last element of each output with what the store's bytes come to.
+    /// Compares the first and the last element of each output with the results from the store's
+    /// bytes.
     pub fn check(&self, store: &Store) -> Result<(), BenchError> {
         let input: Vec<_> = self.numbers.iter().copied().map(Expected::from).collect();
         for (matrix, output) in self.matrices.iter().zip(&self.outputs) {
@@ -104,7 +105,7 @@ impl<D: Backend> Pass<D> {
     }
 }
 
-/// An error if an element of a product is not what it should be.
+/// Returns an error if an element of a product is wrong.
 pub(crate) fn check(
     name: &str,
     row: u32,
@@ -128,7 +129,7 @@ mod tests {
     use crate::model::make;
     use crate::products::matrices;
 
-    /// A store with three matrices, a pass over them, and the weights.
+    /// Creates a store with three matrices, a pass over them, and the weights.
     fn prepared(root: &std::path::Path) -> (Store, Pass<HostDevice>, Weights<HostDevice>) {
         let store = Store::create(root, &CreateOptions::default()).unwrap();
         let shape = |name: &str, rows, columns| (name.to_owned(), vec![rows, columns]);
@@ -148,7 +149,7 @@ mod tests {
         pass.first(&weights).unwrap();
         pass.rest(&weights).unwrap();
         pass.check(&store).unwrap();
-        // With another input the outputs are those of an earlier pass, until all are made again.
+        // With another input the old outputs are wrong, until all are computed again.
         pass.renew(2).unwrap();
         assert!(pass.check(&store).is_err());
         pass.first(&weights).unwrap();

@@ -1,11 +1,11 @@
-//! What a product should come to: sums in f64, with a bound on what f32 may make of them.
+//! Expected results of products: sums in f64, with a bound on the error in f32.
 
 use tetris_gpu_mirror::compute::Element;
 
 /// Unit roundoff of f32.
 const ROUNDOFF: f64 = 1.0 / (1u64 << 24) as f64;
 
-/// An exact value, and how far from it a result in f32 may be.
+/// An exact value, and the maximum error of a result in f32.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Expected {
     pub value: f64,
@@ -13,9 +13,9 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// A sum of products of weights, which are exact, and inputs, which may be off by their bounds. The sum of n products in f32, in
-    /// whatever order, is within n u / (1 - n u) of the sum of their absolute values (Higham, Accuracy and Stability of Numerical
-    /// Algorithms, 3.1).
+    /// Sums products of exact weights and inputs with error bounds. The sum of n products in f32,
+    /// in any order, is within n u / (1 - n u) of the sum of their absolute values (Higham,
+    /// Accuracy and Stability of Numerical Algorithms, 3.1).
     pub fn sum(products: impl Iterator<Item = (f64, Self)>) -> Self {
         let (mut value, mut size, mut bound, mut n) = (0.0, 0.0, 0.0, 2.0);
         for (weight, input) in products {
@@ -31,7 +31,7 @@ impl Expected {
         }
     }
 
-    /// The sum of two results, rounded once more.
+    /// Adds two results, with one more rounding.
     pub fn plus(self, other: Self) -> Self {
         let value = self.value + other.value;
         let bound = self.bound + other.bound;
@@ -42,7 +42,8 @@ impl Expected {
         }
     }
 
-    /// Whether `found` may be it. Anything may be where weights are not finite, or sums too large for f32.
+    /// Returns true if `found` is within the bound. Any value is if weights are not finite or the
+    /// sum may exceed f32.
     pub fn allows(self, found: f32) -> bool {
         let is_bounded = self.value.abs() + self.bound < f64::from(f32::MAX);
         if !is_bounded {
@@ -70,7 +71,7 @@ pub(crate) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// A row times the input; nothing if there is no such row.
+    /// Multiplies a row with the input; `None` if the row is out of range.
     pub fn times(&self, row: u32, input: &[Expected]) -> Option<Expected> {
         let row_bytes = u64::from(self.columns) * self.element.bytes();
         let start = usize::try_from(row_bytes * u64::from(row)).ok()?;
@@ -80,7 +81,7 @@ impl Rows<'_> {
     }
 }
 
-/// The element of these bytes: an f32, or the upper half of one.
+/// Decodes an element: an f32, or the upper half of one.
 fn value(bytes: &[u8]) -> f64 {
     let mut whole = [0; 4];
     let start = whole.len().saturating_sub(bytes.len());
@@ -90,7 +91,7 @@ fn value(bytes: &[u8]) -> f64 {
     f64::from(f32::from_le_bytes(whole))
 }
 
-/// Numbers from 0.25 to 1 and from -1 to -0.25 that BF16 has too. They follow from the seed.
+/// Generates numbers from 0.25 to 1 and from -1 to -0.25 that are exact in BF16 too, from a seed.
 pub(crate) fn numbers(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {

@@ -1,4 +1,4 @@
-//! Where a process has the weights of a model.
+//! Weights of a model in device memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::role::turns::LONG;
 /// The weights of a model on the device.
 #[derive(Debug)]
 pub(crate) enum Weights<D: Backend> {
-    /// The mirror's.
+    /// Shared through the mirror.
     Shared(Acquired<D>),
-    /// A copy of one's own.
+    /// A private copy.
     Own {
         space: Workspace<D>,
         offsets: BTreeMap<ObjectId, u64>,
@@ -26,7 +26,7 @@ pub(crate) enum Weights<D: Backend> {
 }
 
 impl<D: Backend> Weights<D> {
-    /// Copies a model from the store into memory of this process alone.
+    /// Copies a model from the store into private device memory.
     pub fn copy(device: Arc<D>, store: &Store, model: &Model) -> Result<Self, BenchError> {
         let rooms = model.tensors.iter().map(|tensor| tensor.object.len);
         let mut space = Workspace::new(device, rooms.map(Workspace::<D>::room_for).sum())?;
@@ -39,7 +39,7 @@ impl<D: Backend> Weights<D> {
         Ok(Self::Own { space, offsets })
     }
 
-    /// Waits until a matrix is there.
+    /// Waits for the arrival of a matrix.
     pub fn wait(&self, matrix: &ModelMatrix) -> Result<(), BenchError> {
         match self {
             Self::Shared(held) => Ok(held.wait(&matrix.object.id, LONG)?),
@@ -47,7 +47,7 @@ impl<D: Backend> Weights<D> {
         }
     }
 
-    /// Waits until all is there.
+    /// Waits for the arrival of the whole model.
     pub fn wait_all(&self) -> Result<(), BenchError> {
         match self {
             Self::Shared(held) => Ok(held.wait_all(LONG)?),
@@ -55,7 +55,7 @@ impl<D: Backend> Weights<D> {
         }
     }
 
-    /// What dropping does, and waits until the mirror has noticed.
+    /// Releases the weights, and waits for the server's confirmation.
     pub fn release(self) -> Result<(), BenchError> {
         match self {
             Self::Shared(held) => Ok(held.release()?),
@@ -63,7 +63,7 @@ impl<D: Backend> Weights<D> {
         }
     }
 
-    /// Where a matrix is, or will be.
+    /// Address of a matrix, also before its arrival.
     pub fn matrix(&self, matrix: &ModelMatrix) -> Result<Matrix<'_, D::Mapping>, BenchError> {
         let id = matrix.object.id;
         let (rows, columns, element) = (matrix.rows, matrix.columns, matrix.element);

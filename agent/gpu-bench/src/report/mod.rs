@@ -7,32 +7,32 @@ use serde::Serialize;
 use crate::BenchError;
 use crate::stats::{extremes, median};
 
-/// Name and version of the layout of the JSON document.
+/// Name and version of the JSON document's format.
 pub const SCHEMA: &str = "tetris-gpu-bench/1";
 
-/// Said of every figure that was taken on the stand-in.
-pub const STAND_IN: &str = "taken on host memory in place of a device: these figures say nothing of a GPU, and no bar is judged by them";
+/// Note of every report from the host device.
+pub const STAND_IN: &str = "measured on host memory in place of a device: these figures say nothing of a GPU, and no bar is judged";
 
-/// Everything a run found. Bytes are integers or floating-point numbers, times are in seconds.
+/// Results of a run. Bytes are integers or floating-point numbers, times are in seconds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// When the run began, UTC.
+    /// Time of the run's start, UTC.
     pub date: String,
     /// Version of this program.
     pub version: &'static str,
-    /// What it ran on.
+    /// Description of the machine.
     pub machine: Machine,
     /// The device.
     pub device: Device,
     /// The model.
     pub model: ModelReport,
-    /// What was asked for.
+    /// Settings of the run.
     pub settings: Settings,
-    /// What was measured, in order.
+    /// Results of the measures, in order.
     pub measures: Vec<Measured>,
-    /// What to keep in mind.
+    /// Remarks on the whole run.
     pub notes: Vec<String>,
 }
 
@@ -41,9 +41,9 @@ pub struct Report {
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
-    /// How many threads it runs at a time.
+    /// Number of its hardware threads.
     pub threads: usize,
-    /// Host memory in bytes.
+    /// Length of host memory, in bytes.
     pub memory_bytes: u64,
     /// The kernel's version.
     pub kernel: String,
@@ -52,59 +52,59 @@ pub struct Machine {
 /// The device.
 #[derive(Debug, Clone, Serialize)]
 pub struct Device {
-    /// Whether it is host memory in place of one.
+    /// True if it is host memory in place of a GPU.
     pub stand_in: bool,
     /// The product's name.
     pub name: String,
-    /// Its identity.
+    /// Its UUID.
     pub uuid: String,
-    /// All of its memory, in bytes.
+    /// Length of its memory, in bytes.
     pub total_bytes: u64,
-    /// The driver's version; none for the stand-in.
+    /// The driver's version; `None` for host memory.
     pub driver: Option<String>,
 }
 
 /// The model.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelReport {
-    /// The file it came from; none if it was made up.
+    /// Path of its file; `None` if it was generated.
     pub file: Option<String>,
-    /// Bytes of its tensors.
+    /// Length of its tensors, in bytes.
     pub bytes: u64,
-    /// How many tensors.
+    /// Number of tensors.
     pub tensors: usize,
-    /// Bytes of the largest.
+    /// Length of the longest tensor, in bytes.
     pub largest_bytes: u64,
 }
 
-/// What was asked for.
+/// Settings of the run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Settings {
-    /// Samples of each kind.
+    /// Number of samples of each kind.
     pub rounds: u32,
-    /// Processes that share the model.
+    /// Number of processes that share the model.
     pub processes: u32,
-    /// Bytes of a transfer.
+    /// Length of a transfer, in bytes.
     pub transfer_bytes: u64,
-    /// Length of chunks of device memory.
+    /// Length of chunks of device memory, in bytes.
     pub chunk_bytes: u64,
-    /// Size of the groups that copies are made in: the elbow of a calibration run.
+    /// Group size of copies in bytes: the elbow of a calibration run.
     pub group_bytes: u64,
 }
 
-/// A measure and what became of it.
+/// A measure and its outcome.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
     /// Its name, as on the command line.
     pub name: String,
-    /// What it measures.
+    /// Description of the measure.
     pub about: &'static str,
-    /// What became of it.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// What became of a measure.
+/// Outcome of a measure.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
@@ -112,29 +112,29 @@ pub enum Outcome {
     Measured(Findings),
     /// It cannot be measured here.
     Skipped {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Something went wrong.
+    /// It failed.
     Failed {
-        /// What.
+        /// The error.
         reason: String,
     },
 }
 
-/// What a measure found.
+/// Results of a measure.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Findings {
-    /// What was sampled.
+    /// Series of samples.
     pub series: Vec<Series>,
-    /// What follows from it.
+    /// Figures computed from the samples.
     pub figures: Vec<Figure>,
-    /// What to know about it.
+    /// Remarks on them.
     pub notes: Vec<String>,
 }
 
 impl Findings {
-    /// Adds samples. None is as good as no series.
+    /// Adds a series of samples, unless there are none.
     pub fn series(&mut self, name: impl Into<String>, unit: Unit, samples: Vec<f64>) {
         self.series.extend(Series::new(name, unit, samples));
     }
@@ -151,7 +151,7 @@ impl Findings {
         });
     }
 
-    /// Adds a figure with the bar that it has to meet. It is judged later.
+    /// Adds a figure with a bar, which is judged later.
     pub fn judged(&mut self, name: impl Into<String>, unit: Unit, value: f64, limit: Limit) {
         let name = name.into();
         let bar = Some(Bar { limit, met: None });
@@ -168,7 +168,7 @@ impl Findings {
         self.notes.push(note.into());
     }
 
-    /// Says of each bar whether it is met.
+    /// Compares each figure with its bar.
     pub(crate) fn judge(&mut self) {
         for figure in &mut self.figures {
             let value = figure.value;
@@ -179,7 +179,7 @@ impl Findings {
     }
 }
 
-/// What a number counts.
+/// Unit of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -189,31 +189,31 @@ pub enum Unit {
     Bytes,
     /// Bytes per second. In text: GB/s, with 10^9 bytes.
     BytesPerSecond,
-    /// A number of things.
+    /// A plain number.
     Count,
-    /// How many times something is something else.
+    /// A ratio of two values.
     Ratio,
 }
 
 /// Samples of one kind.
 #[derive(Debug, Clone, Serialize)]
 pub struct Series {
-    /// Of what.
+    /// Its name.
     pub name: String,
-    /// Of all values.
+    /// Unit of all values.
     pub unit: Unit,
-    /// Middle sample, or the mean of the two middle ones.
+    /// Median of the samples.
     pub median: f64,
-    /// Smallest sample.
+    /// Minimum of the samples.
     pub min: f64,
-    /// Largest sample.
+    /// Maximum of the samples.
     pub max: f64,
-    /// All of them, in the order in which they were taken.
+    /// All samples, in the order of measurement.
     pub samples: Vec<f64>,
 }
 
 impl Series {
-    /// Sums up samples; `None` without any.
+    /// Summarizes samples; `None` without samples.
     pub fn new(name: impl Into<String>, unit: Unit, samples: Vec<f64>) -> Option<Self> {
         let (min, max) = extremes(&samples)?;
         Some(Self {
@@ -227,26 +227,26 @@ impl Series {
     }
 }
 
-/// What follows from samples.
+/// A number computed from samples.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figure {
-    /// What it says.
+    /// Its name.
     pub name: String,
-    /// Of its value.
+    /// Unit of its value.
     pub unit: Unit,
     /// Its value.
     pub value: f64,
-    /// What it has to be, if anything.
+    /// The requirement on its value, if any.
     pub bar: Option<Bar>,
 }
 
-/// What a figure has to be.
+/// A requirement on a figure.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Bar {
     /// The limit.
     #[serde(flatten)]
     pub limit: Limit,
-    /// Whether it is met; nothing on the stand-in.
+    /// True if the value meets it; `None` on host memory.
     pub met: Option<bool>,
 }
 
@@ -254,14 +254,14 @@ pub struct Bar {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// The value has to be this or less.
+    /// The value must not exceed this number.
     AtMost(f64),
-    /// The value has to be this or more.
+    /// The value must be at least this number.
     AtLeast(f64),
 }
 
 impl Limit {
-    /// Whether `value` is within it.
+    /// Returns true if `value` is within the limit.
     pub fn is_met(self, value: f64) -> bool {
         match self {
             Self::AtMost(limit) => value <= limit,
@@ -270,18 +270,22 @@ impl Limit {
     }
 }
 
-/// The median of samples, or 0 without any.
+/// Median of samples, or 0 without samples.
 pub fn middle(samples: &[f64]) -> f64 {
     median(samples).unwrap_or(0.0)
 }
 
-/// `a` over `b`; nothing if `b` is 0.
+/// Ratio of `a` to `b`; `None` if `b` is 0.
 pub fn ratio(a: f64, b: f64) -> Option<f64> {
     (b > 0.0).then(|| a / b)
 }
 
 impl Report {
-    /// An error if a measure failed. Bars that are not met are none, and so is what cannot be measured here.
+    /// Checks for failed measures. Missed bars and skipped measures are no errors.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Failed`] with the names of the failed measures.
     pub fn check(&self) -> Result<(), BenchError> {
         let failed = |one: &&Measured| matches!(one.outcome, Outcome::Failed { .. });
         let names: Vec<_> = self

@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use super::{Bar, Figure, Findings, Limit, Measured, Outcome, Report, STAND_IN, S
 use crate::units::{bytes, seconds, three_digits};
 
 impl Report {
-    /// The report as text, with an end of line at its end.
+    /// Formats the report as text, with a final newline.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.write(&mut text);
         text
     }
@@ -25,7 +25,7 @@ impl Report {
             "machine: {}, {} threads, {memory}, Linux {}",
             machine.processor, machine.threads, machine.kernel
         )?;
-        let source = model.file.as_deref().unwrap_or("made up");
+        let source = model.file.as_deref().unwrap_or("generated");
         writeln!(
             out,
             "model: {source}, {} in {} tensors",
@@ -112,7 +112,7 @@ impl Figure {
 }
 
 impl Unit {
-    /// A value with its unit.
+    /// Formats a value with its unit.
     pub(crate) fn show(self, value: f64) -> String {
         match self {
             Self::Seconds => seconds(value),

@@ -1,4 +1,4 @@
-//! A process that attaches a model, and copies as much for comparison.
+//! A process that attaches a model, and copies as many bytes for comparison.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,34 +15,34 @@ use crate::backend::{Backend, DeviceChoice};
 use crate::model::Model;
 use crate::process::Parent;
 
-/// Pinned memory and its destination are at most this long, and are used again for the rest of the model.
+/// Maximum length of the pinned buffer and its destination in bytes; a longer model reuses them.
 pub const BUFFER_BYTES: u64 = 1 << 30;
-/// Device memory is taken in multiples of this, on every device known so far.
+/// Granule of device memory in bytes, on every device known so far.
 pub const GRANULE_BYTES: u64 = 2 << 20;
 
-/// What such a process needs to know.
+/// Parameters of such a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AttachJob {
     /// The server.
     pub socket: PathBuf,
-    /// What it attaches.
+    /// The model that it attaches.
     pub model: Model,
 }
 
-/// How long it took.
+/// Times of such a process, in seconds.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Attached {
-    /// Loading the driver and making the process's context.
+    /// Loading the driver and creating the process's context.
     pub context_s: f64,
-    /// The first model of the process.
+    /// Attach of the model, for the first time in this process.
     pub first: Turn,
-    /// The same model, after it was released.
+    /// Attach of the same model after its release.
     pub again: Turn,
-    /// Copying as many bytes from pinned memory.
+    /// Copy of as many bytes from pinned memory.
     pub copy_s: f64,
 }
 
-/// Bytes of the buffers for copying a model.
+/// Length of each buffer for copying a model, in bytes.
 pub fn buffer_bytes(model_bytes: u64) -> u64 {
     let bytes = model_bytes.min(BUFFER_BYTES);
     bytes.next_multiple_of(GRANULE_BYTES)
@@ -56,7 +56,7 @@ pub fn run<D: Backend>(
 ) -> Result<(), BenchError> {
     let start = Instant::now();
     let device = Arc::new(D::open(choice)?);
-    // The context exists only once something is asked of it.
+    // The driver creates the context at the first use.
     device.info()?;
     let context_s = start.elapsed().as_secs_f64();
     let (held, first) = attach(&device, &job.socket, &job.model)?;
@@ -73,7 +73,7 @@ pub fn run<D: Backend>(
     })
 }
 
-/// Reads the smallest object back: what is mapped is the model.
+/// Reads the smallest object back, to check that the mapping is the model.
 fn check<D: Backend>(held: &Acquired<D>, model: &Model) -> Result<(), BenchError> {
     let objects = model.tensors.iter().map(|tensor| tensor.object);
     let Some(smallest) = objects.min_by_key(|object| object.len) else {
@@ -88,7 +88,7 @@ fn check<D: Backend>(held: &Acquired<D>, model: &Model) -> Result<(), BenchError
     )))
 }
 
-/// Copies `bytes` from pinned memory. Memory is taken before, and touched once, so that nothing but copying is measured.
+/// Copies `bytes` from pinned memory. Allocates and touches all memory before the measurement.
 fn copy<D: Backend>(device: &D, bytes: u64) -> Result<Duration, BenchError> {
     let length = buffer_bytes(bytes);
     let from = HostSlice::whole(Arc::new(device.pinned(length as usize)?));

@@ -1,4 +1,4 @@
-//! A process that has a device open, and a model if it is to.
+//! A process with an open device, and optionally a model.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::backend::{Backend, DeviceChoice};
 use crate::model::Model;
 use crate::process::Parent;
 
-/// What such a process needs to know.
+/// Parameters of such a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct HoldJob {
-    /// The server and what is asked for there; without it the process has a context and nothing else.
+    /// The server and the model to acquire there; `None`: the process has only a context.
     pub model: Option<(PathBuf, Model)>,
 }
 
-/// Holds until the parent has no use for it.
+/// Holds both until the parent ends this process.
 pub fn run<D: Backend>(
     device: DeviceChoice,
     job: &HoldJob,

@@ -1,6 +1,7 @@
-//! What the processes of a measure do.
+//! Roles: the code that the processes of a measure run.
 //!
-//! A role that a measure adds is a variant of [`Job`] and an arm of `run`; its code belongs into a module beside the measure's.
+//! To add a role, add a variant to [`Job`] and an arm to `run`. Its code belongs in a module beside
+//! the measure's.
 
 pub mod attach;
 pub mod hold;
@@ -20,18 +21,18 @@ use crate::family::function;
 use crate::overlap::consumer as overlap;
 use crate::process::Parent;
 
-/// What a child is told.
+/// An order for a child.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// Process id of the one that tells it.
+    /// Process id of the parent.
     pub parent: u32,
     /// The device to open.
     pub device: DeviceChoice,
-    /// What to do.
+    /// The job.
     pub job: Job,
 }
 
-/// What a child does.
+/// A job of a child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Job {
@@ -42,17 +43,17 @@ pub enum Job {
     },
     /// Serves a store's clients.
     Serve(serve::ServeJob),
-    /// Asks for one model after the other.
+    /// Requests one model after the other.
     Turns(turns::TurnsJob),
-    /// Attaches a model, and copies as much.
+    /// Attaches a model, and copies as many bytes.
     Attach(attach::AttachJob),
-    /// Holds a context, and perhaps a model.
+    /// Holds a context, and optionally a model.
     Hold(hold::HoldJob),
     /// Copies to the device in several ways.
     Transfers(transfers::TransfersJob),
-    /// Multiplies with a model while it arrives.
+    /// Computes products with a model while it arrives.
     Overlap(overlap::OverlapJob),
-    /// Is a function of a family.
+    /// Runs a function of a family.
     Function(function::FunctionJob),
 }
 
@@ -72,7 +73,7 @@ impl Job {
     }
 }
 
-/// Does what an order says, on the device that it names.
+/// Executes an order on its device.
 pub(crate) fn run(order: Order, parent: &mut Parent) -> Result<(), BenchError> {
     match order.device {
         DeviceChoice::Cuda(_) => run_on::<VmmDevice>(order, parent),
@@ -83,7 +84,7 @@ pub(crate) fn run(order: Order, parent: &mut Parent) -> Result<(), BenchError> {
 fn run_on<D: Backend>(order: Order, parent: &mut Parent) -> Result<(), BenchError> {
     let device = order.device;
     match order.job {
-        // It has no device: see `process::serve`.
+        // The janitor has no device: see `process::serve`.
         Job::Janitor { .. } => Ok(()),
         Job::Serve(job) => serve::run::<D>(device, &job, parent),
         Job::Turns(job) => turns::run::<D>(device, &job, parent),

@@ -15,50 +15,50 @@ use crate::backend::{Backend, DeviceChoice};
 use crate::process::Parent;
 
 const DEVICE: DeviceId = DeviceId(0);
-/// As in the daemon's executor.
+/// Parameters of the daemon's executor.
 const STREAMS: usize = 2;
 const SLOTS: usize = 16;
 const PIN_LIMIT_BYTES: u64 = 16 << 30;
 
-/// What a server needs to know.
+/// Parameters of a server.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ServeJob {
     /// The store.
     pub store: PathBuf,
-    /// Where clients connect.
+    /// The server's socket.
     pub socket: PathBuf,
-    /// What it may take of the device.
+    /// Limit of its device memory, in bytes.
     pub capacity_bytes: u64,
-    /// Length of chunks.
+    /// Length of chunks, in bytes.
     pub chunk_bytes: u64,
-    /// Size of groups.
+    /// Group size of copies, in bytes.
     pub group_bytes: u64,
 }
 
-/// What a server holds and has done.
+/// Usage and counters of a server.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Usage {
-    /// Bytes of its chunks.
+    /// Length of its chunks, in bytes.
     pub created_bytes: u64,
-    /// Bytes of objects that clients hold.
+    /// Length of the objects that clients hold, in bytes.
     pub held_bytes: u64,
-    /// Bytes that were copied from the store's own pages.
+    /// Number of bytes copied from the store's own pages.
     pub direct_bytes: u64,
-    /// Bytes that were copied through pinned buffers.
+    /// Number of bytes copied through pinned buffers.
     pub staged_bytes: u64,
-    /// Models that left the device for others.
+    /// Number of evicted models.
     pub evicted: u64,
-    /// Chunks that were made.
+    /// Number of created chunks.
     pub chunks_created: u64,
 }
 
-/// The mirror's numbers, as the daemon has them but for the sizes.
+/// Parameters of the mirror's executor: the daemon's, apart from the sizes.
 pub fn executor(group_bytes: u64, pin_limit_bytes: u64) -> Result<ExecutorConfig, BenchError> {
     let config = ExecutorConfig::try_new(STREAMS, SLOTS, group_bytes, pin_limit_bytes);
     config.map_err(|error| BenchError::Bug(error.to_string()))
 }
 
-/// Sizes of arenas with chunks of this length.
+/// Parameters of arenas with chunks of `chunk_bytes`.
 pub fn arena(chunk_bytes: u64) -> Result<ArenaConfig, BenchError> {
     let standard = ArenaConfig::default();
     let arena = ArenaConfig::try_new(
@@ -70,7 +70,7 @@ pub fn arena(chunk_bytes: u64) -> Result<ArenaConfig, BenchError> {
     arena.map_err(|error| BenchError::Bug(error.to_string()))
 }
 
-/// Serves until the parent has no use for it.
+/// Serves until the parent ends this process.
 pub fn run<D: Backend>(
     device: DeviceChoice,
     job: &ServeJob,

@@ -1,4 +1,4 @@
-//! Copies to the device: as the mirror makes them, and plain ones from pinned memory.
+//! Copies to the device: the mirror's, and plain copies from pinned memory.
 
 mod target;
 
@@ -17,42 +17,43 @@ use crate::backend::{Backend, DeviceChoice};
 use crate::model::Model;
 use crate::process::Parent;
 
-/// What such a process needs to know.
+/// Parameters of such a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TransfersJob {
     /// The store.
     pub store: PathBuf,
-    /// What is copied.
+    /// The model to copy.
     pub model: Model,
-    /// Length of chunks.
+    /// Length of chunks, in bytes.
     pub chunk_bytes: u64,
-    /// Size of groups.
+    /// Group size of copies, in bytes.
     pub group_bytes: u64,
 }
 
-/// Before the rounds.
+/// Result of the first copy, before the rounds.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct First {
-    /// The first copy from the store, which registers its pages.
+    /// Time of the first copy from the store in seconds, including the registration of its pages.
     pub copy_s: f64,
-    /// How much of it came from the store's own pages; the rest went through pinned buffers.
+    /// Number of bytes copied from the store's own pages; the rest went through pinned buffers.
     pub direct_bytes: u64,
 }
 
-/// How long each kind of copy took, in seconds.
+/// Times of the kinds of copies, in seconds.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Round {
-    /// From pinned memory: nothing but `cuMemcpyHtoDAsync`.
+    /// From pinned memory, with `cuMemcpyHtoDAsync` only.
     pub pinned_s: f64,
-    /// From the store's pages, which are registered.
+    /// From the store's registered pages.
     pub direct_s: f64,
-    /// The same, with mapping and registering them before and giving that up after: what the mirror does for each load.
+    /// From the store's pages, with mapping and registering them before and undoing both
+    /// afterwards, like a first load of the mirror.
     pub registering_s: f64,
     /// Through the ring of pinned buffers.
     pub staged_s: f64,
 }
 
-/// Copies a round each time the parent wants one.
+/// Runs a round of copies at each request of the parent.
 pub fn run<D: Backend>(
     choice: DeviceChoice,
     job: &TransfersJob,
@@ -68,7 +69,7 @@ pub fn run<D: Backend>(
     let all = job.model.bytes();
     let (mut direct, mut registering, mut staged) = (new(all)?, new(all)?, new(0)?);
     let (copy_s, report) = timed(|| target.load(&mut direct))?;
-    // The other two make their streams and buffers; plain copies make theirs.
+    // The other executors create their streams and buffers, and so do plain copies.
     target.load(&mut staged)?;
     target.load_mapping(&mut registering, &store, job)?;
     target.copy_pinned()?;

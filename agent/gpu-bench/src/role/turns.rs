@@ -1,4 +1,4 @@
-//! A client that asks for one model after the other, each when it is told to.
+//! A client that requests one model after the other, each at the parent's request.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use crate::backend::{Backend, DeviceChoice};
 use crate::model::Model;
 use crate::process::Parent;
 
-/// Longer than any copy takes: who waits as long has found a fault.
+/// Longer than any copy takes: a timeout shows a fault.
 pub const LONG: Duration = Duration::from_mins(10);
 
-/// What such a client needs to know.
+/// Parameters of such a client.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TurnsJob {
     /// The server.
     pub socket: PathBuf,
-    /// What it asks for, in turn.
+    /// The models that it requests, in turn.
     pub models: Vec<Model>,
 }
 
-/// How long a turn took, in seconds since it began.
+/// Times of a turn, in seconds since its start.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Turn {
-    /// Until the server was there.
+    /// Connection to the server.
     pub connected_s: f64,
-    /// Until everything was mapped.
+    /// Mapping of all chunks.
     pub mapped_s: f64,
-    /// Until all of it had arrived.
+    /// Arrival of the whole model.
     pub arrived_s: f64,
-    /// Bytes of the chunks that are mapped.
+    /// Length of the mapped chunks, in bytes.
     pub mapped_bytes: u64,
 }
 
-/// Gets a model, all of it, and says how long that took.
+/// Acquires a whole model, and measures the times.
 pub fn attach<D: Backend>(
     device: &Arc<D>,
     socket: &std::path::Path,
@@ -63,7 +63,7 @@ pub fn attach<D: Backend>(
     Ok((held, turn))
 }
 
-/// Takes turns until the parent has enough.
+/// Takes turns until the parent ends this process.
 pub fn run<D: Backend>(
     device: DeviceChoice,
     job: &TurnsJob,

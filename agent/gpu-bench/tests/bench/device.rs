@@ -1,5 +1,5 @@
-//! The benchmark's CUDA code, with the fake driver of the mirror's tests: calls in their order, and what becomes of the answers. Its figures
-//! say nothing.
+//! The benchmark's CUDA code with the fake driver of the mirror's tests. The tests cover the order
+//! of the calls and the use of their results; their figures mean nothing.
 
 use std::fs;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::site::{Site, run};
 
 /// A machine with the fake driver.
 struct Machine {
-    /// What its devices have.
+    /// State of its devices.
     state: TempDir,
     library: TempDir,
 }
@@ -24,7 +24,7 @@ impl Machine {
         Self { state, library }
     }
 
-    /// A command here.
+    /// Adds the machine's environment to a command.
     fn command(&self, mut command: Command, memory_mib: u32) -> Command {
         command.env("LD_LIBRARY_PATH", self.library.path());
         command.env("FAKE_CUDA_STATE", self.state.path());
@@ -34,7 +34,7 @@ impl Machine {
         command
     }
 
-    /// Nobody broke a rule of the driver, and everything was given back.
+    /// Checks that no process broke a rule of the driver or left a resource behind.
     #[track_caller]
     fn check(&self) {
         for report in ["misuse", "leaks"] {
@@ -44,7 +44,7 @@ impl Machine {
     }
 }
 
-/// Without the options of the stand-in.
+/// Arguments without the options of the host device.
 fn arguments(command: &mut Command) -> &mut Command {
     command.args(["--bytes=16M", "--chunk-bytes=2M", "--transfer-bytes=8M"]);
     command.args(["--processes=3", "--rounds=2", "--json"])
@@ -140,7 +140,7 @@ fn load_file_takes_turns_with_the_mirror() {
     assert!(site.files().is_empty(), "the file is gone too");
 }
 
-/// What the script asks of torch.
+/// The functions of torch that the script calls.
 const TORCH: &str = "
 __version__ = '2.0'
 class version: cuda = '13.0'
@@ -149,7 +149,7 @@ class cuda:
     synchronize = empty_cache = staticmethod(lambda: None)
 def zeros(count, device): pass
 ";
-/// Reads the file, whose header has to be that of the model.
+/// Reads the file and checks the model's header.
 const LOAD_FILE: &str = "
 import json
 def load_file(file, device):
@@ -169,7 +169,7 @@ fn cuda_every_measure_is_taken_on_a_real_device() {
     let report = run(&mut command).expect(0).json();
     assert_eq!(report["device"]["stand_in"], false);
     for measure in report["measures"].as_array().unwrap() {
-        // Without torch there is nothing to compare with.
+        // Without torch the comparison is skipped.
         let skipped = measure["name"] == "load-file" && measure["outcome"] == "skipped";
         assert!(skipped || measure["outcome"] == "measured", "{measure}");
     }

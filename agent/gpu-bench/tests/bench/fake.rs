@@ -1,4 +1,4 @@
-//! The measures that compute, through the code for CUDA and the mirror's fake driver.
+//! The measures with products, through the CUDA code and the mirror's fake driver.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,7 +28,8 @@ pub fn build(folder: &Path) {
     assert!(status.unwrap().success(), "the fake driver is not built");
 }
 
-/// Results are compared by the processes themselves, the order and the arguments of calls by the driver.
+/// The processes themselves check the results; the driver checks the order and the arguments of
+/// calls.
 #[test]
 fn products_and_families_keep_the_rules_of_the_driver() {
     let (site, driver) = (Site::new(), tempfile::tempdir().unwrap());
@@ -54,7 +55,7 @@ fn products_and_families_keep_the_rules_of_the_driver() {
     }
     let family = &report["measures"][1]["figures"];
     let value = |name: &str| named(family, name)["value"].as_f64().unwrap() as u64;
-    // The driver gives memory in granules of 2 MiB.
+    // The driver allocates memory in granules of 2 MiB.
     assert_eq!(
         value("a function more with an adapter, without its context"),
         value("private memory with an adapter")
@@ -63,7 +64,8 @@ fn products_and_families_keep_the_rules_of_the_driver() {
     assert!(misuse.is_err(), "{misuse:?}");
 }
 
-/// The driver registers no read-only pages, so they are writable while it registers them, as in the server.
+/// The driver registers no read-only pages, so they are writable during the registration, as in the
+/// server.
 #[test]
 fn transfers_register_pages_as_the_server_does() {
     let (site, driver) = (Site::new(), tempfile::tempdir().unwrap());
@@ -89,7 +91,8 @@ fn transfers_register_pages_as_the_server_does() {
     assert!(misuse.is_err(), "{misuse:?}");
 }
 
-/// Whether this user may write to files of mode 0444, such as objects: only then are pages registered.
+/// Returns true if this user may write to files of mode 0444, such as objects: only then pages are
+/// registered.
 fn can_open_for_writing(folder: &Path) -> bool {
     let path = folder.join("like an object");
     std::fs::write(&path, "").unwrap();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::site::{Site, run};
 use crate::taken::named;
 
-/// What the kernel may count more: pages are whole, and chunks of the mirror are.
+/// Excess of the kernel's count in bytes: it counts whole pages and whole chunks.
 const SLACK: f64 = (2 << 20) as f64;
 
 fn value(measure: &Value, name: &str) -> f64 {
@@ -16,12 +16,12 @@ fn value(measure: &Value, name: &str) -> f64 {
     figure["value"].as_f64().unwrap()
 }
 
-/// A number of things or bytes.
+/// A figure as an integer.
 fn count(measure: &Value, name: &str) -> u64 {
     value(measure, name) as u64
 }
 
-/// The functions themselves compare what they compute with exact arithmetic, and find their adapters in it.
+/// The functions themselves check their results, and that their adapters change them.
 fn check(report: &Value) {
     let measure = &report["measures"][0];
     assert_eq!(measure["outcome"], "measured", "{measure}");
@@ -53,7 +53,7 @@ fn a_function_more_takes_what_differs_and_no_base() {
         .json();
     check(&report);
     let measure = &report["measures"][0];
-    // Queries and values of 32 layers, and few enough bytes to be an adapter.
+    // Queries and values of 32 layers, with few enough bytes to be an adapter.
     assert_eq!(count(measure, "matrices that are adapted"), 64);
     assert_eq!(count(measure, "functions with an adapter"), 3);
     assert!(value(measure, "adapter") < value(measure, "base") / 8.0);
@@ -61,7 +61,7 @@ fn a_function_more_takes_what_differs_and_no_base() {
     assert!(site.files().is_empty(), "{:?}", site.files());
 }
 
-/// Three matrices of F32, 6 MB each.
+/// Writes three matrices of F32, 6 MB each.
 fn write_model(path: &Path) {
     let bytes = |seed: u32| -> Vec<u8> {
         let number = |at: u32| (at.wrapping_mul(seed) % 1000) as f32 / 1000.0 - 0.5;
@@ -94,7 +94,7 @@ fn matrices_of_f32_without_known_names_are_all_adapted() {
     check(&report);
     let measure = &report["measures"][0];
     assert_eq!(count(measure, "matrices that are adapted"), 3);
-    // There is one more than the first, also where one process was asked for.
+    // There are at least two functions, even for one process.
     assert_eq!(count(measure, "functions with an adapter"), 2);
     assert_eq!(count(measure, "adapter"), 3 * (1500 + 1000) * 16 * 2);
 }

@@ -1,4 +1,4 @@
-//! A run that is interrupted or killed takes its processes along, and what it wrote.
+//! An interrupted or killed run ends its processes and removes its files.
 
 use std::process::{Child, Stdio};
 
@@ -6,7 +6,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::site::{Site, children, eventually, lives};
 
-/// A run that never ends by itself within a test, and its children: at least the janitor, a server and a client.
+/// Starts a run that does not end within a test, and finds its children: at least the janitor, a
+/// server and a client.
 fn long_run(site: &Site, only: &str, least: usize) -> (Child, Vec<u32>) {
     let mut command = site.with_rounds(1000);
     command.arg(only);
@@ -36,7 +37,7 @@ fn ends_with(site: &Site, mut run: Child, children: &[u32], signal: Signal) {
 fn an_interrupted_run_leaves_nothing_behind() {
     let site = Site::new();
     let (run, children) = long_run(&site, "--only=eviction", 3);
-    // As an interrupt, which whoever starts the tests may have told all their processes to ignore.
+    // Like an interrupt, which the caller of the tests may have set to be ignored.
     ends_with(&site, run, &children, Signal::TERM);
 }
 
@@ -79,7 +80,7 @@ fn a_server_that_dies_ends_the_measure_with_its_reason_and_not_the_run() {
     assert!(site.files().is_empty());
 }
 
-/// Whether a process has the mirror's threads.
+/// Returns true if a process has the mirror's threads.
 fn listens(id: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{id}/task"));
     threads.into_iter().flatten().flatten().any(|thread| {

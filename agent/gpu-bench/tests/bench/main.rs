@@ -1,4 +1,4 @@
-//! The benchmark on host memory, run as its users run it.
+//! The benchmark on host memory, run like a user does.
 
 mod device;
 mod fake;

@@ -11,7 +11,7 @@ fn samples(measure: &Value, name: &str) -> Vec<f64> {
     samples.map(|one| one.as_f64().unwrap()).collect()
 }
 
-/// The measure itself compares every product with the store's bytes, and counts what was copied.
+/// The measure itself checks every product against the store's bytes, and counts the copied bytes.
 #[test]
 fn each_way_of_waiting_gives_a_first_and_a_last_product() {
     let site = Site::new();
@@ -31,7 +31,7 @@ fn each_way_of_waiting_gives_a_first_and_a_last_product() {
         let in_order = |(first, last): (&f64, &f64)| *first > 0.0 && first < last;
         assert!(first.iter().zip(&last).all(in_order), "{measure}");
     }
-    // Who waits for all begins after all has arrived.
+    // The way that waits for all products starts after the whole model has arrived.
     let arrived = samples(measure, "all has arrived");
     let first = samples(measure, "first product, after all has arrived");
     assert!(arrived.iter().zip(&first).all(|(all, one)| all < one));

@@ -1,4 +1,4 @@
-//! What cannot be measured is said in one clear message.
+//! A measure that cannot be taken gives one clear message.
 
 use std::fs;
 
@@ -74,7 +74,7 @@ fn a_store_goes_onto_a_tmpfs_that_is_there() {
     assert!(found.stderr.contains("nowhere"), "{found:?}");
     let on_disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let found = run(on_host().arg(on_disk.path()));
-    // Where the target directory is on a tmpfs too, it is as good as any other.
+    // If the target directory is on a tmpfs, it is a valid choice.
     if found.code != Some(0) {
         assert!(found.stderr.contains("tmpfs"), "{found:?}");
     }

@@ -1,4 +1,4 @@
-//! A place for runs, and what is left of them.
+//! A directory for runs, and checks of its remains.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Longest wait for something that takes milliseconds; only a broken program takes it all.
+/// Maximum wait for something that takes milliseconds; only a broken program reaches it.
 const DEADLINE: Duration = Duration::from_secs(50);
 
 /// An empty directory on a tmpfs.
 pub struct Site(TempDir);
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Run {
     pub code: Option<i32>,
@@ -31,19 +31,19 @@ impl Site {
         self.0.path()
     }
 
-    /// The command with a store here.
+    /// Returns the command with its store in this directory.
     pub fn command(&self) -> Command {
         let mut command = bare();
         command.arg("--store-dir").arg(self.path());
         command
     }
 
-    /// On host memory with a small model, small chunks and few rounds.
+    /// Returns the command on host memory with a small model, small chunks and few rounds.
     pub fn small(&self) -> Command {
         self.with_rounds(3)
     }
 
-    /// The same with as many rounds.
+    /// Returns the same command with `rounds` rounds.
     pub fn with_rounds(&self, rounds: u32) -> Command {
         let mut command = self.command();
         command.args([
@@ -56,14 +56,14 @@ impl Site {
         command
     }
 
-    /// What is here.
+    /// Files and directories in this directory.
     pub fn files(&self) -> Vec<PathBuf> {
         let files = fs::read_dir(self.path()).unwrap();
         files.map(|file| file.unwrap().path()).collect()
     }
 }
 
-/// The command, without arguments.
+/// Returns the command without arguments.
 pub fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-bench"));
     command.stdin(Stdio::null());
@@ -86,21 +86,21 @@ impl Run {
         self
     }
 
-    /// The one line of JSON.
+    /// Parses the one line of JSON.
     pub fn json(&self) -> Value {
         assert_eq!(self.stdout.lines().count(), 1, "{self:?}");
         serde_json::from_str(&self.stdout).unwrap()
     }
 }
 
-/// Processes that live and whose parent is `parent`.
+/// Live processes whose parent is `parent`.
 pub fn children(parent: u32) -> Vec<u32> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     ids.filter(|id| parent_of(*id) == Some(parent)).collect()
 }
 
-/// The parent of a process that lives.
+/// Parent of a live process.
 fn parent_of(id: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
@@ -113,7 +113,7 @@ pub fn lives(id: u32) -> bool {
     parent_of(id).is_some()
 }
 
-/// Looks until something is so.
+/// Polls until a condition holds.
 #[track_caller]
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;

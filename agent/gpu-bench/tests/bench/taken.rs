@@ -16,7 +16,7 @@ pub fn named<'a>(all: &'a Value, name: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no `{name}` in {all}"))
 }
 
-/// Series have as many samples as there were rounds, but for what is taken once, and medians between the extremes.
+/// Checks that a series has one sample or one for each round, and a median between its extremes.
 fn check_series(measure: &Value, rounds: usize) {
     for series in list(&measure["series"]) {
         let samples: Vec<f64> = list(&series["samples"])
@@ -193,7 +193,7 @@ fn a_model_can_come_from_a_file() {
     ]);
     let report = run(command.arg("--model").arg(&path)).expect(0).json();
     assert_eq!(report["model"]["file"], path.to_str().unwrap());
-    // What is there twice is there once, and what is empty is not.
+    // Duplicates count once, and empty tensors are left out.
     assert_eq!(report["model"]["tensors"], 2);
     assert_eq!(report["model"]["bytes"], 12_000_000);
     assert_eq!(report["measures"][1]["outcome"], "measured", "{report}");

@@ -9,18 +9,18 @@ pub(super) struct Chunk {
     pub bytes: u64,
     /// Aligned bytes of the objects.
     pub live_bytes: u64,
-    /// Objects by offset.
+    /// Objects by offset in bytes.
     pub objects: BTreeMap<u64, ObjectId>,
-    /// Holes: offset to length. No two touch.
+    /// Holes: offset to length, both in bytes. No two holes are adjacent.
     pub holes: BTreeMap<u64, u64>,
 }
 
-/// A hole, and the holes that became part of it.
+/// A hole after merging, and the holes that it absorbed.
 #[derive(Debug)]
 pub(super) struct Merged {
     pub offset: u64,
     pub len: u64,
-    /// Offset and length of each.
+    /// Offset and length of each absorbed hole.
     pub absorbed: Vec<(u64, u64)>,
 }
 
@@ -35,7 +35,7 @@ impl Chunk {
         }
     }
 
-    /// Puts an object at the beginning of the hole at `offset`. Returns the hole that remains, if any.
+    /// Puts an object at the start of the hole at `offset`. Returns the rest of the hole, if any.
     pub fn take(&mut self, offset: u64, aligned: u64, object: ObjectId) -> Option<(u64, u64)> {
         let hole = self.holes.remove(&offset)?;
         self.objects.insert(offset, object);
@@ -45,7 +45,7 @@ impl Chunk {
         Some((offset + aligned, rest))
     }
 
-    /// Makes a hole of the object at `offset`, joined with the holes beside it.
+    /// Turns the object at `offset` into a hole and merges it with adjacent holes.
     pub fn free(&mut self, offset: u64, aligned: u64) -> Merged {
         self.objects.remove(&offset);
         self.live_bytes = self.live_bytes.saturating_sub(aligned);

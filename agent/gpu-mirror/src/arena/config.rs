@@ -1,8 +1,8 @@
-//! The sizes of an arena.
+//! Size parameters of an arena.
 
 use thiserror::Error;
 
-/// The sizes of an arena.
+/// Size parameters of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArenaConfig {
     granule_bytes: u64,
@@ -11,7 +11,7 @@ pub struct ArenaConfig {
     waste_percent: u64,
 }
 
-/// Sizes that do not go together.
+/// A size that contradicts a rule or another size.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("expected {expected}, found {found}; choose another size")]
 pub struct ArenaConfigError {
@@ -20,8 +20,9 @@ pub struct ArenaConfigError {
 }
 
 impl Default for ArenaConfig {
-    /// 256 MiB chunks of 2 MiB granules: a model of 10 GB is some 40 descriptors. Objects at multiples of 512 bytes, as torch's
-    /// allocator and `cudaMalloc` (256 bytes) place tensors. Holes are filled once they exceed an eighth of what is live.
+    /// 256 MiB chunks of 2 MiB granules: a model of 10 GB has about 40 descriptors. Objects lie at
+    /// multiples of 512 bytes, like tensors from PyTorch's allocator; `cudaMalloc` aligns to 256
+    /// bytes. The arena fills holes first once they exceed an eighth of the live bytes.
     fn default() -> Self {
         Self {
             granule_bytes: 2 << 20,
@@ -33,8 +34,15 @@ impl Default for ArenaConfig {
 }
 
 impl ArenaConfig {
-    /// Checks the sizes: `align_bytes` and `granule_bytes` are powers of two, alignment at most a granule;
-    /// `chunk_bytes` is a multiple of the granule; `waste_percent` (of live bytes) is at most 100.
+    /// Checks the sizes and returns a configuration.
+    ///
+    /// `align_bytes` and `granule_bytes` are powers of two, and the alignment is at most a granule.
+    /// `chunk_bytes` is a multiple of the granule. `waste_percent`, relative to the live bytes, is
+    /// at most 100.
+    ///
+    /// # Errors
+    ///
+    /// [`ArenaConfigError`] if a size breaks one of these rules.
     pub fn try_new(
         granule_bytes: u64,
         chunk_bytes: u64,
@@ -76,32 +84,32 @@ impl ArenaConfig {
         })
     }
 
-    /// The unit of a chunk's length.
+    /// Unit of a chunk's length, in bytes.
     pub fn granule_bytes(&self) -> u64 {
         self.granule_bytes
     }
 
-    /// The length that chunks are made up to.
+    /// Length up to which the arena fills a chunk, in bytes.
     pub fn chunk_bytes(&self) -> u64 {
         self.chunk_bytes
     }
 
-    /// What offsets are multiples of.
+    /// Alignment of every offset, in bytes.
     pub fn align_bytes(&self) -> u64 {
         self.align_bytes
     }
 
-    /// How much may lie idle before holes are filled first, in percent of the live bytes.
+    /// Waste above which the arena fills holes before it grows, in percent of the live bytes.
     pub fn waste_percent(&self) -> u64 {
         self.waste_percent
     }
 
-    /// What an object of `len` bytes takes; `None` if that is more than there are numbers.
+    /// Length of an object of `len` bytes after alignment; `None` on overflow.
     pub(super) fn aligned(&self, len: u64) -> Option<u64> {
         len.checked_next_multiple_of(self.align_bytes)
     }
 
-    /// Bytes that may lie idle beside `live_bytes`.
+    /// Number of bytes that may be wasted beside `live_bytes`; at least one chunk.
     pub fn waste_limit(&self, live_bytes: u64) -> u64 {
         let share = live_bytes / 100 * self.waste_percent;
         share.max(self.chunk_bytes)

@@ -1,23 +1,26 @@
-//! Where objects lie in device memory: one arena for each tenant and device.
+//! Positions of objects in device memory: one arena for each tenant and device.
 //!
-//! Whoever imports a chunk sees all of it, so a chunk holds objects of one tenant only. A chunk is created and
-//! released as a whole, is a multiple of the granule and at most [`ArenaConfig::chunk_bytes`] long unless a single
-//! object is longer. An object lies in one chunk, at a multiple of [`ArenaConfig::align_bytes`].
+//! A client that imports a chunk sees all of it, so a chunk holds objects of one tenant only. The
+//! caller creates and releases whole chunks. A chunk is a multiple of the granule and at most
+//! [`ArenaConfig::chunk_bytes`] long, unless a single object is longer. An object lies in one
+//! chunk, at a multiple of [`ArenaConfig::align_bytes`].
 //!
 //! **Guarantees.**
 //!
-//! - A1: no two objects overlap, no object leaves its chunk.
-//! - A2: a chunk that holds nothing is released by the removal that emptied it.
-//! - A3: new chunks are as long as what they get, rounded up to the granule: a chunk made for objects of `n` bytes (aligned)
-//!   has less than one granule besides them.
-//! - A4: objects placed together that fit nowhere else make at most `2 * ceil(n / chunk_bytes) + 1` chunks, and one
-//!   for each object longer than a chunk: two neighbours hold more than one chunk's worth.
-//! - A5: what is between objects is reused, best fit first, before the arena grows, whenever there is little to place, more
-//!   than [`ArenaConfig::waste_percent`] of the live bytes lie idle, or there is no room to grow.
+//! - A1: no two objects overlap, and no object extends past its chunk.
+//! - A2: the removal that empties a chunk also releases it.
+//! - A3: new chunks are as long as their objects, rounded up to the granule: a chunk created for
+//!   `n` aligned bytes of objects has less than one granule of free space.
+//! - A4: objects placed together that fit into no hole need at most `2 * ceil(n / chunk_bytes) + 1`
+//!   chunks, and one for each object longer than a chunk: two adjacent chunks hold more than one
+//!   chunk's worth of objects.
+//! - A5: the arena reuses holes, best fit first, before it grows, in three cases: the request is
+//!   small, holes exceed [`ArenaConfig::waste_percent`] of the live bytes, or the arena has no room
+//!   to grow.
 //!
-//! **Caveats.** Objects cannot move while somebody maps them, so no allocator keeps holes from forming when objects leave
-//! in an unlucky order. [`crate::residency`] bounds them by dropping idle objects from emptier chunks, which
-//! costs a copy from the store later.
+//! **Caveats.** Objects cannot move while a client maps them, so no allocator can prevent holes
+//! when objects leave in an unlucky order. [`crate::residency`] bounds the waste: it drops idle
+//! objects from the emptiest chunks, which costs a copy from the store later.
 
 mod chunk;
 mod config;
@@ -38,7 +41,7 @@ pub use stats::ArenaStats;
 
 use chunk::Chunk;
 
-/// A chunk within its arena. Not used again for another chunk.
+/// A chunk within its arena. The arena never reuses a number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkId(pub u64);
 
@@ -48,12 +51,12 @@ impl fmt::Debug for ChunkId {
     }
 }
 
-/// Where an object lies.
+/// Position of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The chunk.
     pub chunk: ChunkId,
-    /// Bytes from its beginning.
+    /// Offset from the start of the chunk, in bytes.
     pub offset: u64,
     /// The object's length in bytes.
     pub len: u64,
@@ -72,17 +75,17 @@ pub struct Arena {
     live_bytes: u64,
 }
 
-/// What a removal left behind.
+/// Result of removing an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Removed {
-    /// Where the object was.
+    /// Former position of the object.
     pub place: Place,
-    /// Whether its chunk is to be released.
+    /// True if the caller must release the chunk.
     pub released: bool,
 }
 
 impl Arena {
-    /// An arena without chunks.
+    /// Creates an arena without chunks.
     pub fn new(config: ArenaConfig) -> Self {
         Self {
             config,
@@ -95,12 +98,12 @@ impl Arena {
         }
     }
 
-    /// Where an object lies.
+    /// Returns the position of an object.
     pub fn place_of(&self, object: &ObjectId) -> Option<Place> {
         self.places.get(object).copied()
     }
 
-    /// Bytes of all chunks: what the arena takes from the device.
+    /// Number of bytes of all chunks: the device memory that the arena uses.
     pub fn created_bytes(&self) -> u64 {
         self.created_bytes
     }
@@ -110,19 +113,19 @@ impl Arena {
         self.chunks.get(&chunk).map(|chunk| chunk.bytes)
     }
 
-    /// The chunks with their lengths and the aligned bytes of the objects in them, both in bytes.
+    /// The chunks, each with its length and the aligned length of its objects, both in bytes.
     pub fn chunks(&self) -> impl Iterator<Item = (ChunkId, u64, u64)> + '_ {
         let facts = |(id, chunk): (&ChunkId, &Chunk)| (*id, chunk.bytes, chunk.live_bytes);
         self.chunks.iter().map(facts)
     }
 
-    /// The objects in a chunk, by offset.
+    /// The objects in a chunk, ordered by offset.
     pub fn objects_in(&self, chunk: ChunkId) -> impl Iterator<Item = ObjectId> + '_ {
         let objects = self.chunks.get(&chunk).map(|chunk| chunk.objects.values());
         objects.into_iter().flatten().copied()
     }
 
-    /// Takes an object away. Nobody may use its bytes any more.
+    /// Removes an object. No client may use its bytes any more.
     pub fn remove(&mut self, object: &ObjectId) -> Option<Removed> {
         let place = self.places.remove(object)?;
         let aligned = self.config.aligned(place.len)?;

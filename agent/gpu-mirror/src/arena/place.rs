@@ -1,4 +1,4 @@
-//! Placing objects, all of them or none.
+//! Placement of a set of objects, all or nothing.
 
 use tetris_store_layout::ObjectId;
 use thiserror::Error;
@@ -6,54 +6,54 @@ use thiserror::Error;
 use super::chunk::Chunk;
 use super::{Arena, ChunkId, Place};
 
-/// A chunk to be created.
+/// A chunk that the caller must create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewChunk {
-    /// Its name in the arena.
+    /// Its number in the arena.
     pub id: ChunkId,
-    /// Its length, a multiple of the granule.
+    /// Its length in bytes, a multiple of the granule.
     pub bytes: u64,
 }
 
-/// Where objects went.
+/// Positions of newly placed objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Placement {
-    /// Their places, in the order in which they were given.
+    /// Positions, in the order of the request.
     pub places: Vec<Place>,
-    /// The chunks that did not exist before.
+    /// Chunks that the caller must create.
     pub created: Vec<NewChunk>,
 }
 
-/// Objects could not be placed; the arena is as it was.
+/// The reason objects could not be placed. The arena is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// The arena would have to grow by more than it may.
+    /// The arena would have to grow beyond its limit.
     #[error(
         "expected to grow by at most {room_bytes} bytes, found that {need_bytes} are needed; make room first"
     )]
     NoRoom {
-        /// Bytes of the chunks that would be needed.
+        /// Number of bytes of the additional chunks.
         need_bytes: u64,
-        /// Bytes that may be taken.
+        /// Number of bytes by which the arena may grow.
         room_bytes: u64,
     },
-    /// The object has a place already.
+    /// The object already has a position.
     #[error("object {0} has a place already; place each once")]
     Twice(ObjectId),
-    /// The object has no bytes, or more than can be addressed.
+    /// The object is empty, or longer than the address range.
     #[error(
         "expected an object of 1 to 2^62 bytes, found {len} bytes in object {object}; leave it out"
     )]
     Length {
         /// The object.
         object: ObjectId,
-        /// Its length.
+        /// Its length in bytes.
         len: u64,
     },
 }
 
-/// More than any device has, and small enough that sums of two do not overflow.
+/// A length in bytes above any device's, low enough that the sum of two does not overflow.
 const MAX_BYTES: u64 = 1 << 62;
 
 struct Request {
@@ -63,8 +63,13 @@ struct Request {
 }
 
 impl Arena {
-    /// Places `objects` (with their lengths in bytes), in this order as far as they come to lie side by side. The arena grows by
-    /// at most `room_bytes`. All of them are placed, or none.
+    /// Places `objects`, given with their lengths in bytes, all or none. New chunks hold them side
+    /// by side in this order. The arena grows by at most `room_bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`PlaceError`] if the room does not suffice, an object already has a position, or a length
+    /// is invalid.
     pub fn place(
         &mut self,
         objects: &[(ObjectId, u64)],
@@ -83,7 +88,7 @@ impl Arena {
         Ok(placement)
     }
 
-    /// What each object takes, and all of them.
+    /// Checks the lengths. Returns the aligned requests and their sum in bytes.
     fn check(&self, objects: &[(ObjectId, u64)]) -> Result<(Vec<Request>, u64), PlaceError> {
         let mut total = 0u64;
         let mut requests = Vec::with_capacity(objects.len());
@@ -104,7 +109,7 @@ impl Arena {
         Ok((requests, total))
     }
 
-    /// The arena as it would be.
+    /// Places the requests in a copy of the arena and returns that copy.
     fn attempt(
         &self,
         requests: &[Request],
@@ -131,7 +136,7 @@ impl Arena {
         Ok((trial, Placement { places, created }))
     }
 
-    /// Puts an object in the smallest hole that is large enough.
+    /// Puts an object into the smallest hole that is large enough. Returns false if no hole is.
     fn fill(&mut self, request: &Request) -> Result<bool, PlaceError> {
         let from = (request.aligned, ChunkId(0), 0);
         match self.holes.range(from..).next().copied() {
@@ -168,7 +173,7 @@ impl Arena {
         Ok(created)
     }
 
-    /// A new chunk for `batch`, which takes `batch_bytes`.
+    /// Creates a chunk for `batch`, whose aligned length is `batch_bytes`.
     fn chunk_for(&mut self, batch: &[&Request], batch_bytes: u64) -> Result<NewChunk, PlaceError> {
         let bytes = batch_bytes.next_multiple_of(self.config.granule_bytes());
         let id = ChunkId(self.next_chunk);
@@ -185,7 +190,7 @@ impl Arena {
         Ok(NewChunk { id, bytes })
     }
 
-    /// Puts an object at the beginning of a hole that is no longer listed.
+    /// Puts an object at the start of a hole that the caller has removed from `holes`.
     fn put(&mut self, request: &Request, chunk: ChunkId, offset: u64) -> Result<(), PlaceError> {
         let place = Place {
             chunk,

@@ -1,31 +1,31 @@
-//! How full an arena is.
+//! Usage of an arena.
 
 use super::Arena;
 
-/// How full an arena is, in bytes.
+/// Usage of an arena, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ArenaStats {
-    /// All chunks.
+    /// Length of all chunks.
     pub created_bytes: u64,
-    /// The objects, each rounded up to the alignment.
+    /// Length of the objects, each rounded up to the alignment.
     pub live_bytes: u64,
-    /// The longest hole.
+    /// Length of the longest hole.
     pub largest_hole_bytes: u64,
-    /// How many objects there are.
+    /// Number of objects.
     pub objects: usize,
-    /// How many chunks, which is how many descriptors a client of everything needs.
+    /// Number of chunks: the number of descriptors that a client needs to map all of them.
     pub chunks: usize,
 }
 
 impl ArenaStats {
-    /// Bytes taken from the device that hold nothing.
+    /// Number of bytes of device memory that hold no object.
     pub fn waste_bytes(&self) -> u64 {
         self.created_bytes.saturating_sub(self.live_bytes)
     }
 }
 
 impl Arena {
-    /// How full the arena is.
+    /// Returns the arena's usage.
     pub fn stats(&self) -> ArenaStats {
         ArenaStats {
             created_bytes: self.created_bytes,

@@ -1,4 +1,4 @@
-//! The arena against a reference that only knows what is where.
+//! The arena against a reference that only records positions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,9 +20,9 @@ fn object(number: u64) -> ObjectId {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Lengths of objects that come together, and how much the arena may grow.
+    /// Lengths of objects placed together, and the limit of the arena's growth, in bytes.
     Place(Vec<u64>, u64),
-    /// Which of the live objects goes.
+    /// Index of the live object to remove.
     Remove(prop::sample::Index),
 }
 
@@ -37,7 +37,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..400)
 }
 
-/// What is where, and nothing else.
+/// Positions of the live objects and lengths of the chunks.
 #[derive(Default)]
 struct Reference {
     live: BTreeMap<ObjectId, Place>,
@@ -107,7 +107,7 @@ impl Reference {
                 "A1: {place:?} leaves its chunk"
             );
         }
-        // All that is not live is in some hole, so nothing is lost for later objects.
+        // Every byte that is not live lies in some hole, so no byte is lost for later objects.
         let holes: u64 = arena.holes.iter().map(|(len, ..)| len).sum();
         assert_eq!(holes, stats.waste_bytes());
     }

@@ -1,4 +1,4 @@
-//! Asking for a model and mapping what comes.
+//! Requests for a model, and mapping of the granted chunks.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -24,19 +24,20 @@ pub enum Model {
     Manifests(Vec<ManifestId>),
 }
 
-/// What is asked for.
+/// A request for a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The model.
     pub model: Model,
-    /// Indexes of its objects, over all manifests, in the order in which they are used: copied first in that order.
+    /// Indexes of its objects, over all manifests, in the order of their first use. The server
+    /// copies them in that order.
     pub order: Vec<u32>,
-    /// How long to wait for room. Zero: not at all.
+    /// Maximum wait for room on the device. Zero: no wait.
     pub wait: Duration,
 }
 
 impl Wanted {
-    /// A model in the order of its file, and no wait.
+    /// A model in the order of its file, without waiting for room.
     pub fn new(model: Model) -> Self {
         Self {
             model,
@@ -46,16 +47,16 @@ impl Wanted {
     }
 }
 
-/// What a model waits for.
+/// Cause of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// Bytes of device memory that are wanted; 0: it waits for its chunks to be made.
+    /// Number of bytes of device memory that the model needs; 0: the server is creating its chunks.
     pub need_bytes: u64,
-    /// Bytes that can be had.
+    /// Number of bytes that the device can provide.
     pub free_bytes: u64,
 }
 
-/// A model that was granted and is being mapped.
+/// A granted model whose chunks are being mapped.
 struct Grant<D: DeviceMemory> {
     device: Arc<D>,
     chunks: usize,
@@ -65,8 +66,13 @@ struct Grant<D: DeviceMemory> {
 }
 
 impl Client {
-    /// Gets a model on `device`, and maps it. `waiting` is told while that has to wait: for `wanted.wait`, and as long as
-    /// the timeout of this connection besides.
+    /// Acquires a model on `device`, and maps it. Calls `waiting` while the server has no room for
+    /// it, at most for `wanted.wait` plus this connection's timeout.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if the server refuses the model or does not answer in time, or if its chunks
+    /// cannot be mapped.
     pub fn acquire<D: DeviceMemory>(
         self,
         device: Arc<D>,
@@ -84,7 +90,8 @@ impl Client {
         self.acquire_on(Some(on), &mut opened, wanted, waiting)
     }
 
-    /// The same on a device that the server chooses: the one that has most of the model. `open` opens it.
+    /// Acquires a model on the device that the server chooses, as [`Self::acquire`] does. The
+    /// server takes the device that has most of the model, and `open` opens it.
     pub fn acquire_anywhere<D: DeviceMemory>(
         self,
         open: &mut dyn FnMut(DeviceUuid) -> Result<Arc<D>, MemoryError>,
@@ -218,7 +225,7 @@ pub(super) fn unexpected(expected: &'static str) -> ClientError {
     ClientError::Unexpected { expected }
 }
 
-/// The chunks of a message, with their lengths.
+/// The chunks of a message, with their lengths in bytes.
 fn exported(reply: Reply, files: Vec<OwnedFd>) -> Result<Vec<(u64, Exported)>, ClientError> {
     match reply {
         Reply::Chunks(lengths) if lengths.len() == files.len() => {

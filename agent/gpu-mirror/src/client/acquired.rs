@@ -1,4 +1,4 @@
-//! A model in device memory, mapped here.
+//! A model in device memory, mapped in this process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::protocol::PlaceEntry;
 /// An object in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OnDevice {
-    /// Which.
+    /// The object.
     pub id: ObjectId,
     /// The device address of its first byte, in this process.
     pub address: u64,
@@ -24,13 +24,15 @@ pub struct OnDevice {
     pub len: u64,
 }
 
-/// A model in device memory, mapped here and held at the server as long as this lives.
+/// A model in device memory. This process maps it, and the server holds it, until this value is
+/// dropped.
 #[derive(Debug)]
 pub struct Acquired<D: DeviceMemory> {
-    /// Unmapped before the connection, in `events`, is closed.
+    /// Dropped before `events`, so the memory is unmapped before the connection closes.
     mappings: Mappings<D>,
     objects: Vec<OnDevice>,
-    /// By object: index in `objects`, number of the mapping, offset there.
+    /// For each object: its index in `objects`, the index of its mapping, and its offset there in
+    /// bytes.
     index: BTreeMap<ObjectId, (usize, usize, u64)>,
     events: Events,
 }
@@ -69,19 +71,19 @@ impl<D: DeviceMemory> Acquired<D> {
         self.mappings.device()
     }
 
-    /// The model's objects, in the order in which they arrive if all of them are copied.
+    /// The model's objects, in the order of their arrival if the server copies all of them.
     pub fn objects(&self) -> &[OnDevice] {
         &self.objects
     }
 
-    /// Where an object is. Its bytes are there once it has arrived: see [`Self::wait`].
+    /// Address of an object. Its bytes are valid once it has arrived: see [`Self::wait`].
     pub fn object(&self, id: &ObjectId) -> Result<OnDevice, ClientError> {
         let (at, ..) = self.find(id)?;
         let object = self.objects.get(at).copied();
         object.ok_or(ClientError::NoObject(*id))
     }
 
-    /// The mapping that an object lies in, and its offset there: for kernels.
+    /// The mapping of an object and the object's offset there in bytes, for kernels.
     pub fn mapping(&self, id: &ObjectId) -> Result<(&D::Mapping, u64), ClientError> {
         let (_, chunk, offset) = self.find(id)?;
         let mapping = self.mappings.get(chunk);
@@ -94,23 +96,24 @@ impl<D: DeviceMemory> Acquired<D> {
         found.ok_or(ClientError::NoObject(*id))
     }
 
-    /// Device memory that is mapped for the model, in bytes. It is shared, and more of the tenant's may lie in it.
+    /// Length of the device memory mapped for the model, in bytes. The memory is shared, and can
+    /// contain other objects of the tenant.
     pub fn mapped_bytes(&self) -> u64 {
         self.mappings.bytes()
     }
 
-    /// Waits until an object has arrived, for at most `limit`.
+    /// Waits at most `limit` until an object has arrived.
     pub fn wait(&self, id: &ObjectId, limit: Duration) -> Result<(), ClientError> {
         let (at, ..) = self.find(id)?;
         self.arrived(Some(at), "an object to arrive", limit)
     }
 
-    /// Waits until the whole model has arrived, for at most `limit`.
+    /// Waits at most `limit` until the whole model has arrived.
     pub fn wait_all(&self, limit: Duration) -> Result<(), ClientError> {
         self.arrived(None, "the model to arrive", limit)
     }
 
-    /// Whether an object has arrived. Does not wait.
+    /// Returns true if an object has arrived. Does not wait.
     pub fn is_ready(&self, id: &ObjectId) -> Result<bool, ClientError> {
         let (at, ..) = self.find(id)?;
         self.events.wait(Some(at), Duration::ZERO)
@@ -128,7 +131,7 @@ impl<D: DeviceMemory> Acquired<D> {
         Err(ClientError::TimedOut { expected, limit })
     }
 
-    /// Copies an object's bytes from the device, once it has arrived, and waits for that: for checks.
+    /// Waits until an object has arrived, and copies its bytes from the device: for checks.
     pub fn read(&self, id: &ObjectId, limit: Duration) -> Result<Vec<u8>, ClientError> {
         self.wait(id, limit)?;
         let mut bytes = vec![0; self.object(id)?.len as usize];
@@ -136,19 +139,20 @@ impl<D: DeviceMemory> Acquired<D> {
         Ok(bytes)
     }
 
-    /// Copies a part of an object from the device, and does not wait for the object: for checks.
+    /// Copies a part of an object from the device without waiting for the object: for checks.
     pub fn read_part(&self, id: &ObjectId, begin: u64, to: &mut [u8]) -> Result<(), ClientError> {
         let (mapping, offset) = self.mapping(id)?;
         let begin = offset.saturating_add(begin);
         Ok(self.device().read_back(mapping, begin, to)?)
     }
 
-    /// Whether the server still holds the model for this client, as far as it has said. Does not wait.
+    /// Returns true if the server, by its latest message, still holds the model for this client.
+    /// Does not wait.
     pub fn is_held(&self) -> bool {
         self.events.is_alive()
     }
 
-    /// What dropping does; a child process that has the connection too holds the model no longer either.
+    /// Releases the model like a drop, also if a child process has inherited the connection.
     pub fn hang_up(self) {
         let Self {
             mappings, events, ..
@@ -157,13 +161,14 @@ impl<D: DeviceMemory> Acquired<D> {
         events.hang_up();
     }
 
-    /// Closes this process's end of the connection, and calls the driver for nothing: for the child of a process that had
-    /// the model, where the driver's calls fail. What is mapped stays so until this process ends.
+    /// Closes this process's end of the connection without calling the driver. For the child of a
+    /// process that held the model: there the driver's calls fail. The memory stays mapped until
+    /// this process ends.
     pub fn abandon(self) {
         std::mem::forget(self.mappings);
     }
 
-    /// What dropping does, and waits until the server has noticed.
+    /// Releases the model like a drop, and waits for the server's confirmation.
     pub fn release(self) -> Result<(), ClientError> {
         let Self {
             mappings, events, ..

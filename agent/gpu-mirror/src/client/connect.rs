@@ -14,28 +14,33 @@ use crate::memory::MemoryKind;
 use crate::protocol::{DeviceEntry, ErrorCode, Reply, Request, StatusReport};
 use crate::wire::{Frame, Wire, after};
 
-/// A connection to the server that holds nothing.
+/// A connection to the server that holds no model.
 #[derive(Debug)]
 pub struct Client {
     pub(super) wire: Wire,
     pub(super) timeout: Duration,
 }
 
-/// Ends a connection, whoever uses it; they find it closed.
+/// Ends a connection that another thread may be using; that thread finds it closed.
 #[derive(Debug)]
 pub struct HangUp(UnixStream);
 
 impl HangUp {
     /// Ends the connection.
     pub fn now(&self) {
-        // It fails only when the connection has ended already.
+        // It fails only if the connection has already ended.
         let _ended = self.0.shutdown(Shutdown::Both);
     }
 }
 
 impl Client {
-    /// Connects to the server that listens at `path`, and says that `memory` can be imported here. `timeout` is for this, and
-    /// then for each answer.
+    /// Connects to the server at `path`, and announces `memory` as the kind that this process can
+    /// import. `timeout` limits the connection, and then each answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if no server listens there, it does not answer in time, or its kind of
+    /// memory differs.
     pub fn connect(
         path: &Path,
         memory: MemoryKind,
@@ -61,7 +66,8 @@ impl Client {
         Ok(client)
     }
 
-    /// As [`Self::connect`], to a server of any of `kinds`: asks for one after the other. Returns the one that it is.
+    /// Connects like [`Self::connect`], trying `kinds` one after the other. Returns the kind that
+    /// the server has.
     pub fn connect_any(
         path: &Path,
         kinds: &[MemoryKind],
@@ -85,7 +91,7 @@ impl Client {
         Err(refused)
     }
 
-    /// Something that ends this connection from elsewhere, also while it is waited for.
+    /// Returns a handle that ends this connection from another thread, also during a wait.
     pub fn hang_up(&self) -> Result<HangUp, ClientError> {
         let stream = self.wire.duplicate().map_err(ClientError::Io)?;
         Ok(HangUp(stream))
@@ -105,7 +111,7 @@ impl Client {
         }
     }
 
-    /// The server's devices.
+    /// Lists the server's devices.
     pub fn devices(&mut self) -> Result<Vec<DeviceEntry>, ClientError> {
         match self.ask(&Request::ListDevices)? {
             Reply::Devices(devices) => Ok(devices),
@@ -115,7 +121,7 @@ impl Client {
         }
     }
 
-    /// What the server is doing.
+    /// Returns the server's status.
     pub fn status(&mut self) -> Result<StatusReport, ClientError> {
         match self.ask(&Request::Status)? {
             Reply::StatusReport(report) => Ok(report),
@@ -136,12 +142,12 @@ impl Client {
         sent.map_err(|error| ClientError::of(error, "the mirror to listen", self.timeout))
     }
 
-    /// The next message. Errors that the server reports are errors.
+    /// Receives the next message. An error reported by the server becomes an error here.
     fn reply(&self, deadline: Instant, expected: &'static str) -> Result<Reply, ClientError> {
         self.frame(deadline, expected).map(|(reply, _)| reply)
     }
 
-    /// The next message with what came along.
+    /// Receives the next message and its descriptors.
     pub(super) fn frame(
         &self,
         deadline: Instant,
@@ -158,7 +164,7 @@ impl Client {
     }
 }
 
-/// Connects. That waits only while the server's queue is full, and for as long as a send may wait.
+/// Connects. Waits only while the server's queue is full, at most the socket's send timeout.
 fn open(path: &Path, timeout: Duration) -> rustix::io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC;

@@ -1,4 +1,4 @@
-//! Why a client has no model.
+//! Errors of the client.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,11 +11,12 @@ use crate::memory::MemoryError;
 use crate::protocol::{ErrorCode, ProtocolError, Reason, Refused};
 use crate::wire::WireError;
 
-/// Why a client has no model. In every case the weights can still be loaded into host memory.
+/// The reason a client has no model. In every case the weights can still be loaded into host
+/// memory.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// Nobody listens there.
+    /// No server listens at the path.
     #[error(
         "expected a mirror at `{path}`, found none; is the daemon running with a table `gpu_mirror`?"
     )]
@@ -28,53 +29,53 @@ pub enum ClientError {
     Connect {
         /// The socket.
         path: PathBuf,
-        /// What the kernel said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The server hung up: it ended, or has too many connections.
+    /// The server closed the connection: it ended, or has too many connections.
     #[error("the mirror hung up; has it stopped, or too many connections of this user?")]
     Closed,
-    /// Nothing came in time.
-    #[error("expected {expected} within {limit:?}, found nothing; is the mirror stuck?")]
+    /// No answer came in time.
+    #[error("expected {expected} within {limit:?}, found no message; is the mirror stuck?")]
     TimedOut {
-        /// What was waited for.
+        /// The expected message or event.
         expected: &'static str,
-        /// How long.
+        /// The timeout.
         limit: Duration,
     },
     /// The connection failed.
     #[error("the connection to the mirror failed: {0}")]
     Io(#[source] io::Error),
-    /// The server speaks another language.
-    #[error("the mirror sent what it should not: {0}")]
+    /// The server violated the protocol's encoding.
+    #[error("the mirror sent an invalid message: {0}")]
     Protocol(#[from] ProtocolError),
-    /// A message that makes no sense at this point.
-    #[error("the mirror sent what it should not: expected {expected}")]
+    /// A message that is invalid at this point.
+    #[error("the mirror sent an unexpected message: expected {expected}")]
     Unexpected {
-        /// What would have made sense.
+        /// The valid messages at this point.
         expected: &'static str,
     },
-    /// The server understood nothing.
+    /// The server rejected a message of this client.
     #[error("the mirror refuses this client: {code}: {text}")]
     Server {
-        /// Why, for programs.
+        /// The reason, for programs.
         code: ErrorCode,
-        /// Why, for people.
+        /// The reason, for people.
         text: String,
     },
-    /// The model does not get onto a device.
+    /// The server refuses the model.
     #[error("the mirror does not take the model ({}): {}", .0.reason, .0.text)]
     Refused(Refused),
-    /// The model was admitted, and could not be copied.
+    /// The server admitted the model and could not copy it.
     #[error("the mirror could not copy the model ({reason}): {text}")]
     Failed {
-        /// Why, for programs.
+        /// The reason, for programs.
         reason: Reason,
-        /// Why, for people.
+        /// The reason, for people.
         text: String,
     },
-    /// What the server handed out cannot be mapped.
+    /// The granted memory cannot be mapped.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// The model has no such object.
@@ -83,7 +84,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// What became of waiting for `expected`.
+    /// Converts an error of the connection during the wait for `expected`.
     pub(super) fn of(error: WireError, expected: &'static str, limit: Duration) -> Self {
         match error {
             WireError::Closed => Self::Closed,

@@ -1,4 +1,4 @@
-//! What has arrived, as the server says it.
+//! Arrival of a model's objects, as the server reports it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use super::{Client, ClientError};
 use crate::protocol::{Reason, Reply, Request};
 use crate::wire::{WireError, after};
 
-/// What has arrived. One thread at a time reads the connection; others wait for what it learns.
+/// Arrived objects. One thread at a time reads the connection; the others wait for its result.
 #[derive(Debug)]
 pub(super) struct Events {
     known: Mutex<Known>,
@@ -18,14 +18,14 @@ pub(super) struct Events {
 
 #[derive(Debug)]
 struct Known {
-    /// Absent while a thread reads it, and after it has failed.
+    /// `None` while a thread reads it, and after an error.
     client: Option<Client>,
     arrived: Vec<bool>,
     left: usize,
     ended: Option<Ended>,
 }
 
-/// The server says nothing more.
+/// Reasons for the end of the server's messages.
 #[derive(Debug, Clone)]
 enum Ended {
     Closed,
@@ -66,7 +66,8 @@ impl Events {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the object of this index has arrived, or all have. Returns whether that is so.
+    /// Waits until the object of this index has arrived, or all objects have. Returns false at the
+    /// limit.
     pub fn wait(&self, index: Option<usize>, limit: Duration) -> Result<bool, ClientError> {
         let deadline = after(limit);
         let mut known = self.lock();
@@ -98,11 +99,12 @@ impl Events {
         }
     }
 
-    /// Whether the server has said nothing that ends the connection. Does not wait, but for the rest of a message.
+    /// Returns true if no message has ended the connection. Waits only for the rest of a message
+    /// that has begun.
     pub fn is_alive(&self) -> bool {
         let mut known = self.lock();
         while known.ended.is_none() {
-            // Whoever reads it will learn.
+            // Another thread is reading the connection and will record the end.
             let Some(client) = known.client.take() else {
                 break;
             };
@@ -128,7 +130,7 @@ impl Events {
         }
     }
 
-    /// Tells the server that the model is unmapped, and waits until it knows.
+    /// Tells the server that the model is unmapped, and waits for its confirmation.
     pub fn release(self) -> Result<(), ClientError> {
         let known = self.known.into_inner();
         let known = known.unwrap_or_else(PoisonError::into_inner);
@@ -171,7 +173,8 @@ impl Known {
             Err(ClientError::Closed) => self.ended = Some(Ended::Closed),
             Ok(Some(_)) | Err(_) => self.ended = Some(Ended::Broken),
         }
-        // Also a connection that says nothing more is kept: while it is open the model is held.
+        // Keeps the connection even after its last message: the server holds the model while it is
+        // open.
         self.client = Some(client);
     }
 
@@ -184,7 +187,8 @@ impl Known {
     }
 }
 
-/// The next message, if one comes in time. Once it has begun it is read to its end, in the connection's time.
+/// Receives the next message, if one begins before the deadline. Once it has begun, the
+/// connection's timeout applies.
 fn next(
     client: &Client,
     deadline: Instant,

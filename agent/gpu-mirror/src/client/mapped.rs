@@ -1,10 +1,10 @@
-//! The chunks of a model, mapped here.
+//! A model's chunks, mapped in this process.
 
 use std::sync::Arc;
 
 use crate::memory::{DeviceMemory, Mapped};
 
-/// Mappings that are taken down when nothing that this process has queued reads them any more.
+/// Mappings that are removed once this process's queued work no longer reads them.
 #[derive(Debug)]
 pub(super) struct Mappings<D: DeviceMemory> {
     device: Arc<D>,

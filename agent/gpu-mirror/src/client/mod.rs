@@ -1,4 +1,4 @@
-//! The mirror's client: asks the node's server for a model, and maps it.
+//! The mirror's client: requests a model from the node's server, and maps it.
 //!
 //! ```no_run
 //! # use std::{path::Path, sync::Arc, time::Duration};
@@ -17,15 +17,16 @@
 //! # }
 //! ```
 //!
-//! **Guarantees.** Every call ends by its deadline. What is mapped is read-only where the device has that, and stays mapped until
-//! [`Acquired`] is dropped, also when the server ends. Dropping it unmaps first and releases then.
+//! **Guarantees.** Every call ends by its deadline. Mappings are read-only where the device
+//! supports it, and stay until [`Acquired`] is dropped, even if the server ends before that.
+//! Dropping it first waits for the work that this process has queued on the device, then unmaps,
+//! then releases the model.
 //!
-//! Before it unmaps, it waits for what this process has queued on the device.
-//!
-//! **Caveats.** Nothing may use an address after [`Acquired`] is gone: the server may put something else there. A child process has
-//! the connection too, and keeps the model held until it ends or closes it; it must not wait for objects, which would take its
-//! parent's messages. [`Acquired::hang_up`] ends the connection for children too, and [`Acquired::abandon`] is how a
-//! child lets go of what CUDA does not let it use.
+//! **Caveats.** Nothing may use an address after [`Acquired`] is dropped: the server may put
+//! another object there. A child process inherits the connection, and keeps the model held until it
+//! ends or closes it. It must not wait for objects, because it would consume its parent's messages.
+//! [`Acquired::hang_up`] ends the connection for children too. With [`Acquired::abandon`] a child
+//! drops a model that CUDA does not let it use.
 
 mod acquire;
 mod acquired;

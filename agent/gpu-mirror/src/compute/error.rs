@@ -1,54 +1,54 @@
-//! Why nothing was multiplied.
+//! Errors of products.
 
 use thiserror::Error;
 
 use crate::memory::MemoryError;
 
-/// Why nothing was multiplied.
+/// The reason a product failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ComputeError {
-    /// A side that is zero or too long.
+    /// A side is zero or too long.
     #[error("expected {what} of 1 to {most} elements, found {found}; choose another shape")]
     Side {
-        /// Which side.
+        /// The side: `rows`, `columns` or `a vector`.
         what: &'static str,
-        /// The longest there is.
+        /// Maximum length, in elements.
         most: u32,
-        /// Its length.
+        /// Its length, in elements.
         found: u32,
     },
-    /// An address that the device cannot read elements from.
+    /// An address is not aligned for the elements.
     #[error(
-        "expected {what} at a multiple of {align_bytes} bytes, found it at {address:#x}; put it elsewhere"
+        "expected {what} at a multiple of {align_bytes} bytes, found it at {address:#x}; align it"
     )]
     Alignment {
-        /// What lies there.
+        /// The matrix or vector at the address.
         what: &'static str,
-        /// Length of an element.
+        /// Length of an element, in bytes.
         align_bytes: u64,
         /// The device address.
         address: u64,
     },
-    /// A vector that does not fit the matrix.
+    /// A vector does not fit the matrix.
     #[error(
-        "expected a vector of {expected} elements as the {what} of a matrix of {rows} rows and {columns} columns, found {found}; take as many elements"
+        "expected a vector of {expected} elements as the {what} of a matrix of {rows} rows and {columns} columns, found {found}; pass {expected} elements"
     )]
     Shape {
         /// `input` or `output`.
         what: &'static str,
-        /// What would fit.
+        /// Length of a fitting vector, in elements.
         expected: u32,
-        /// The vector's length.
+        /// Length of this vector, in elements.
         found: u32,
-        /// The matrix's rows.
+        /// Number of rows of the matrix.
         rows: u32,
-        /// The matrix's columns.
+        /// Number of columns of the matrix.
         columns: u32,
     },
-    /// An output that lies over what is read.
+    /// The output overlaps the matrix or the input.
     #[error(
-        "expected an output apart from the matrix and the input, found it over one of them; give it memory of its own"
+        "expected an output apart from the matrix and the input, found one that overlaps them; use separate memory"
     )]
     Overlap,
     /// Device memory, a copy or a kernel failed.

@@ -1,4 +1,4 @@
-//! Products in the stand-in.
+//! Products on the host device.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use super::{Compute, ComputeError, Element, Product};
 use crate::memory::host::{HostDevice, HostMapping, HostStream};
 use crate::memory::{DeviceMemory, HostSlice, MemoryError};
 
-/// As many partial sums as a warp has.
+/// Number of partial sums, the same as the number of lanes of a warp.
 const LANES: usize = 32;
-/// Elements of a row that are read at a time.
+/// Number of elements of a row that one read covers.
 const ELEMENTS_AT_A_TIME: usize = 16 << 10;
 
-/// Nothing: the code is compiled already.
+/// Empty: the code is already compiled.
 #[derive(Debug, Clone, Copy)]
 pub struct HostKernels;
 
@@ -42,7 +42,7 @@ fn one(
     stream: &mut HostStream,
     product: &Product<'_, HostMapping>,
 ) -> Result<(), MemoryError> {
-    // What was queued before happens before.
+    // Earlier work on the stream comes first.
     device.synchronise(stream)?;
     let input = read_f32(device, product.input)?;
     let mut output = if product.accumulate {
@@ -60,7 +60,7 @@ fn one(
     device.synchronise(stream)
 }
 
-/// A row times the input, in parts through `buffer`.
+/// Multiplies a row with the input, in parts through `buffer`.
 fn dot(
     device: &HostDevice,
     product: &Product<'_, HostMapping>,
@@ -87,7 +87,7 @@ fn dot(
     Ok(sums.iter().sum())
 }
 
-/// Adds the products of weights and inputs to the partial sums, each to that of its lane.
+/// Adds the products of weights and inputs to the partial sums, each to its lane's sum.
 fn add<const BYTES: usize>(
     sums: &mut [f32; LANES],
     weights: &[u8],

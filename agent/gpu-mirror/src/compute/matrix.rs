@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::ComputeError;
 use crate::memory::{Mapped, MemoryError, Protection, check_inside};
 
-/// The longest side of a matrix: kernels count in 32 bits, and in steps of 32.
+/// Maximum length of a side, in elements: kernels count in 32 bits, in steps of 32.
 pub const MAX_SIDE: u32 = i32::MAX as u32;
 
 /// The type of a matrix's elements.
@@ -20,7 +20,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Length of an element.
+    /// Length of an element, in bytes.
     pub const fn bytes(self) -> u64 {
         match self {
             Self::F32 => 4,
@@ -30,7 +30,7 @@ impl Element {
 }
 
 impl fmt::Display for Element {
-    /// As safetensors files name it.
+    /// Formats the name that safetensors files use.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::F32 => "F32",
@@ -58,7 +58,12 @@ impl<M> Clone for Matrix<'_, M> {
 impl<M> Copy for Matrix<'_, M> {}
 
 impl<'a, M: Mapped> Matrix<'a, M> {
-    /// The matrix that begins `offset` bytes into `mapping`.
+    /// Creates a matrix that starts `offset` bytes into `mapping`.
+    ///
+    /// # Errors
+    ///
+    /// [`ComputeError`] if a side is out of range, the matrix does not lie inside the mapping, or
+    /// its address is not aligned.
     pub fn try_new(
         mapping: &'a M,
         offset: u64,
@@ -83,12 +88,12 @@ impl<'a, M: Mapped> Matrix<'a, M> {
         Ok(matrix)
     }
 
-    /// Its length.
+    /// Its length in bytes.
     pub fn bytes(&self) -> u64 {
         u64::from(self.rows) * u64::from(self.columns) * self.element.bytes()
     }
 
-    /// The device address of its first byte.
+    /// Device address of its first byte.
     pub(super) fn address(&self) -> u64 {
         self.mapping.address() + self.offset
     }
@@ -98,7 +103,7 @@ impl<'a, M: Mapped> Matrix<'a, M> {
     }
 }
 
-/// A vector of f32 in memory that can be written.
+/// A vector of f32 in writable device memory.
 #[derive(Debug)]
 pub struct Vector<M> {
     pub(super) mapping: Arc<M>,
@@ -107,7 +112,12 @@ pub struct Vector<M> {
 }
 
 impl<M: Mapped> Vector<M> {
-    /// The vector that begins `offset` bytes into `mapping`.
+    /// Creates a vector of `len` elements that starts `offset` bytes into `mapping`.
+    ///
+    /// # Errors
+    ///
+    /// [`ComputeError`] if the length is out of range, the mapping is read-only or too short, or
+    /// the address is not aligned.
     pub fn try_new(mapping: Arc<M>, offset: u64, len: u32) -> Result<Self, ComputeError> {
         check_side("a vector", len)?;
         if mapping.protection() == Protection::ReadOnly {
@@ -122,17 +132,17 @@ impl<M: Mapped> Vector<M> {
         })
     }
 
-    /// How many elements it has.
+    /// Number of elements.
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether it has none; vectors never are.
+    /// Returns true if it has no elements; a vector always has some.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its first `len` elements.
+    /// Returns its first `len` elements.
     pub fn first(&self, len: u32) -> Result<Self, ComputeError> {
         check_inside(0, u64::from(len) * 4, u64::from(self.len) * 4)?;
         Self::try_new(Arc::clone(&self.mapping), self.offset, len)

@@ -1,13 +1,16 @@
-//! A matrix times a vector, where the matrix lies: what benchmarks do first with a model that they wait for.
+//! A matrix times a vector, computed on the matrix's device: the first work of benchmarks on a
+//! newly loaded model.
 //!
-//! Weights are matrices of bf16 or f32 in mapped device memory, vectors are f32 in a [`Workspace`], sums are f32. With CUDA
-//! it is a kernel of our own, in the driver's assembly (`cuda/matvec.ptx`), which the driver compiles; with the stand-in it
-//! is plain code. Real models have better kernels: this one is here so that nothing else is needed to use what has arrived.
+//! Weights are matrices of bf16 or f32 in mapped device memory, vectors are f32 in a [`Workspace`],
+//! sums are f32. With CUDA the product runs as a kernel of our own in PTX (`cuda/matvec.ptx`),
+//! which the driver compiles; on the host device it runs as plain code. Real models have faster
+//! kernels. This one lets benchmarks use weights without further dependencies.
 //!
-//! **Guarantees.** Whatever was queued has ended when [`Compute::multiply`] returns, also when it fails: mappings are
-//! borrowed until then. Nothing outside the matrices and vectors is read or written.
+//! **Guarantees.** When [`Compute::multiply`] returns, also with an error, all queued work has
+//! ended: it borrows the mappings until then. A product accesses only its matrix and its vectors.
 //!
-//! **Caveats.** Sums are in an order of the device's: results of two devices differ by rounding.
+//! **Caveats.** The device chooses the order of summation: results of two devices differ by
+//! rounding.
 
 pub mod cuda;
 
@@ -25,16 +28,21 @@ pub use matrix::{Element, MAX_SIDE, Matrix, Vector};
 pub use product::Product;
 pub use workspace::Workspace;
 
-/// A device that multiplies.
+/// A device that computes products.
 pub trait Compute: DeviceMemory {
-    /// What was compiled for the device.
+    /// Kernels compiled for the device.
     type Kernels: Send + Sync + std::fmt::Debug;
 
-    /// Compiles. That takes some milliseconds, once for a process.
+    /// Compiles the kernels. That takes some milliseconds, once per process.
     fn kernels(&self) -> Result<Self::Kernels, ComputeError>;
 
-    /// Makes these products one after the other on `stream`, after what was queued there, and waits for them. `ready` is
-    /// called before each one is queued, with its index: it may wait for the weights. Its error ends the call.
+    /// Runs `products` one after the other on `stream`, after the work queued there, and waits for
+    /// them. Calls `ready` with the index of each product before it is queued; `ready` may wait for
+    /// the weights.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `ready`, or [`ComputeError`] if a product fails.
     fn multiply<E: From<ComputeError>>(
         &self,
         kernels: &Self::Kernels,

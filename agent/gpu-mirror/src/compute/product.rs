@@ -1,4 +1,4 @@
-//! One product, of which it is known that it can be made.
+//! One product with checked operands.
 
 use std::ops::Range;
 
@@ -15,7 +15,12 @@ pub struct Product<'a, M> {
 }
 
 impl<'a, M: Mapped> Product<'a, M> {
-    /// `output = matrix * input`.
+    /// Creates `output = matrix * input`.
+    ///
+    /// # Errors
+    ///
+    /// [`ComputeError`] if a vector's length does not fit the matrix, or the output overlaps an
+    /// operand.
     pub fn try_new(
         matrix: Matrix<'a, M>,
         input: &'a Vector<M>,
@@ -36,7 +41,7 @@ impl<'a, M: Mapped> Product<'a, M> {
         };
         fits("input", matrix.columns, input.len)?;
         fits("output", matrix.rows, output.len)?;
-        // A row that is finished early would change what the others still read.
+        // A row finished early would overwrite operands that other rows still read.
         let read = [matrix.range(), input.range()];
         if read.iter().any(|read| overlap(read, &output.range())) {
             return Err(ComputeError::Overlap);
@@ -49,7 +54,7 @@ impl<'a, M: Mapped> Product<'a, M> {
         })
     }
 
-    /// The same, added to what the output has: `output += matrix * input`.
+    /// Returns the product as `output += matrix * input`.
     pub fn added(self) -> Self {
         Self {
             accumulate: true,

@@ -1,4 +1,4 @@
-//! Private device memory, for vectors and for weights of one's own.
+//! Private device memory for vectors and weights.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use crate::memory::{
     DeviceMemory, HostBytes, HostSlice, Mapped, MemoryError, Protection, check_inside,
 };
 
-/// Everything in a workspace begins at a multiple of this, so that kernels read 16 bytes at a time.
+/// Alignment of everything in a workspace, in bytes, so that kernels can read 16 bytes at a time.
 const ALIGN_BYTES: u64 = 256;
 
-/// Device memory of this process alone, given out from its beginning to its end. It is never taken back in parts.
+/// Private device memory of this process, allocated from its start to its end and freed as a whole.
 #[derive(Debug)]
 pub struct Workspace<D: DeviceMemory> {
     device: Arc<D>,
@@ -19,7 +19,7 @@ pub struct Workspace<D: DeviceMemory> {
 }
 
 impl<D: DeviceMemory> Workspace<D> {
-    /// At least `bytes` of memory, in whole granules.
+    /// Allocates at least `bytes` of device memory, rounded up to whole granules.
     pub fn new(device: Arc<D>, bytes: u64) -> Result<Self, MemoryError> {
         let granule_bytes = device.capabilities().granule_bytes;
         let whole = bytes.max(1).checked_next_multiple_of(granule_bytes);
@@ -37,23 +37,23 @@ impl<D: DeviceMemory> Workspace<D> {
         })
     }
 
-    /// What a workspace needs for something of `bytes`.
+    /// Number of bytes that an allocation of `bytes` takes from a workspace.
     pub const fn room_for(bytes: u64) -> u64 {
         bytes.next_multiple_of(ALIGN_BYTES)
     }
 
-    /// The device memory that it takes, in bytes.
+    /// Length of its device memory, in bytes.
     pub fn bytes(&self) -> u64 {
         self.mapping.bytes()
     }
 
-    /// A vector whose content is undefined.
+    /// Allocates a vector with undefined content.
     pub fn vector(&mut self, len: u32) -> Result<Vector<D::Mapping>, ComputeError> {
         let offset = self.take(u64::from(len) * 4)?;
         Vector::try_new(Arc::clone(&self.mapping), offset, len)
     }
 
-    /// A vector of these elements.
+    /// Allocates a vector with these elements.
     pub fn vector_of(&mut self, elements: &[f32]) -> Result<Vector<D::Mapping>, ComputeError> {
         let len = u32::try_from(elements.len()).unwrap_or(u32::MAX);
         let vector = self.vector(len)?;
@@ -61,21 +61,21 @@ impl<D: DeviceMemory> Workspace<D> {
         Ok(vector)
     }
 
-    /// Gives a vector of this workspace its first elements.
+    /// Writes the first elements of a vector of this workspace.
     pub fn set(&self, vector: &Vector<D::Mapping>, elements: &[f32]) -> Result<(), MemoryError> {
         let bytes: Vec<u8> = elements.iter().flat_map(|x| x.to_le_bytes()).collect();
         check_inside(0, bytes.len() as u64, u64::from(vector.len) * 4)?;
         self.write(&vector.mapping, vector.offset, Arc::new(bytes))
     }
 
-    /// Puts `bytes` into the workspace. Returns their offset.
+    /// Copies `bytes` into the workspace. Returns their offset in bytes.
     pub fn put(&mut self, bytes: Arc<dyn HostBytes>) -> Result<u64, MemoryError> {
         let offset = self.take(bytes.bytes().len() as u64)?;
         self.write(&self.mapping, offset, bytes)?;
         Ok(offset)
     }
 
-    /// The matrix that was [`put`](Self::put) at `offset`.
+    /// Returns the matrix that [`put`](Self::put) stored at `offset`.
     pub fn matrix(
         &self,
         offset: u64,
@@ -86,7 +86,7 @@ impl<D: DeviceMemory> Workspace<D> {
         Matrix::try_new(&self.mapping, offset, rows, columns, element)
     }
 
-    /// The elements of a vector of this workspace.
+    /// Copies the elements of a vector out of this workspace.
     pub fn read(&self, vector: &Vector<D::Mapping>) -> Result<Vec<f32>, MemoryError> {
         let mut bytes = vec![0; vector.len as usize * 4];
         self.device

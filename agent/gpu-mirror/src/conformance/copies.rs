@@ -1,4 +1,4 @@
-//! Copies, events, and what lives how long.
+//! Checks of copies, events and lifetimes.
 
 use std::sync::{Arc, Weak};
 
@@ -16,7 +16,8 @@ pub(super) fn check<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     read_only_mappings_are_read_only(device)
 }
 
-/// Bytes arrive where they should, later copies over earlier ones, and events mean what they say.
+/// Bytes arrive at their destination, later copies overwrite earlier ones, and events happen after
+/// their copies.
 fn places_and_order<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     let (_first_chunk, first) = chunk(device, 2)?;
     let (_second_chunk, second) = chunk(device, 1)?;
@@ -43,7 +44,7 @@ fn places_and_order<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     an_idle_stream_is_done(device)
 }
 
-/// Queues copies to odd places, and makes them in `expected`.
+/// Queues copies to unaligned offsets, and applies them to `expected`.
 fn overwrite<D: DeviceMemory>(
     device: &D,
     stream: &mut D::Stream,
@@ -66,10 +67,10 @@ fn an_idle_stream_is_done<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     let nothing = device.record(&mut stream)?;
     device.wait(&nothing)?;
     let done = device.is_done(&nothing)?;
-    rule(done, "an event after nothing happens", done)
+    rule(done, "an event on an idle stream happens", done)
 }
 
-/// The stream keeps the source of a copy until the copy is done, and not longer than until it is settled.
+/// The stream keeps the source of a copy until the copy is done, and drops it when it is settled.
 fn sources_live_as_long_as_copies<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     let (_chunk, mapping) = chunk(device, 1)?;
     let bytes = pattern(6, mapping.bytes());
@@ -81,7 +82,7 @@ fn sources_live_as_long_as_copies<D: DeviceMemory>(device: &D) -> Result<(), Bro
     let kept = watch.strong_count();
     rule(
         kept == 1,
-        "a stream keeps what it copies from",
+        "a stream keeps the sources of its copies",
         format!("{kept} owners"),
     )?;
     device.wait(&event)?;
@@ -99,7 +100,7 @@ fn sources_live_as_long_as_copies<D: DeviceMemory>(device: &D) -> Result<(), Bro
     )
 }
 
-/// Pinned buffers are sources, and so is registered memory.
+/// Pinned buffers and registered memory can be copied.
 fn pinned_and_registered<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     let (_chunk, mapping) = chunk(device, 1)?;
     let mut buffer = device.pinned(mapping.bytes() as usize)?;
@@ -117,7 +118,8 @@ fn pinned_and_registered<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     registered(device, &mapping)
 }
 
-/// Memory that the processor may only read, as the store's is, can be registered where that is promised; and copied in any case.
+/// The device can register memory that is read-only, like the store's, if its capabilities say so;
+/// it can copy such memory in any case.
 fn registered<D: DeviceMemory>(device: &D, mapping: &Arc<D::Mapping>) -> Result<(), Broken> {
     let io = |source| MemoryError::io("map memory", source);
     let mut pages = MmapMut::map_anon(mapping.bytes() as usize).map_err(io)?;
@@ -142,7 +144,7 @@ fn registered<D: DeviceMemory>(device: &D, mapping: &Arc<D::Mapping>) -> Result<
     )
 }
 
-/// A chunk that was released stays as long as it is mapped.
+/// A released chunk stays until it is unmapped.
 fn mappings_keep_memory<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     let (chunk, mapping) = chunk(device, 1)?;
     let bytes = fill(device, &mapping, 8)?;
@@ -154,7 +156,7 @@ fn mappings_keep_memory<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     )
 }
 
-/// What was unmapped can be mapped again, at the same address where that is promised.
+/// Unmapped memory can be mapped again, at the same address if the capabilities say so.
 fn ranges_are_used_again<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     let (chunk, mapping) = chunk(device, 1)?;
     let bytes = fill(device, &mapping, 9)?;
@@ -179,7 +181,11 @@ fn read_only_mappings_are_read_only<D: DeviceMemory>(device: &D) -> Result<(), B
     let read_only = device.map(range, &chunk, Protection::ReadOnly);
     if !device.capabilities().read_only_mappings {
         let unsupported = |error: &MemoryError| matches!(error, MemoryError::Unsupported { .. });
-        return refused(read_only, unsupported, "there are no read-only mappings");
+        return refused(
+            read_only,
+            unsupported,
+            "a device without read-only mappings refuses them",
+        );
     }
     let read_only = Arc::new(read_only?);
     let bytes = fill(device, &mapping, 10)?;

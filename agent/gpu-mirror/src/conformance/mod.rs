@@ -1,8 +1,8 @@
-//! What every implementation of [`DeviceMemory`] has to do, as a check that runs on any of them: in this crate's tests, and on a
-//! machine whose driver is in doubt.
+//! Requirements on every implementation of [`DeviceMemory`], as a check. It runs in this crate's
+//! tests, and on machines with a driver in doubt.
 //!
-//! Sharing is checked with another process, which the caller provides ([`Peer`]): legacy IPC handles cannot be opened where they were
-//! made. The other process calls [`act_as_peer`].
+//! The checks of sharing need another process ([`Peer`]), which the caller provides: the process
+//! that exports a legacy IPC handle cannot open it. The other process calls [`act_as_peer`].
 
 mod copies;
 mod peer;
@@ -18,19 +18,19 @@ use crate::memory::{DeviceMemory, HostSlice, Mapped, MemoryError, Protection};
 
 pub use peer::{Peer, PeerReport, act_as_peer};
 
-/// An implementation breaks a rule.
+/// The reason the check failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Broken {
-    /// It did something else than the rule says.
+    /// The device violates a rule.
     #[error("expected that {rule}, found {found}")]
     Rule {
         /// The rule.
         rule: &'static str,
-        /// What happened.
+        /// The observed behavior.
         found: String,
     },
-    /// It failed where it should not.
+    /// An operation failed that must succeed.
     #[error("cannot check the rules: {0}")]
     Memory(#[from] MemoryError),
     /// The other process failed.
@@ -38,7 +38,11 @@ pub enum Broken {
     Peer(String),
 }
 
-/// Checks all rules on `device`. Takes some 20 granules of its memory.
+/// Checks all rules on `device`, with some 20 granules of its memory.
+///
+/// # Errors
+///
+/// [`Broken`] with the first violated rule.
 pub fn check<D: DeviceMemory>(device: &D, peer: &mut Peer<'_>) -> Result<(), Broken> {
     describes_itself(device)?;
     refusals::check(device)?;
@@ -49,7 +53,11 @@ pub fn check<D: DeviceMemory>(device: &D, peer: &mut Peer<'_>) -> Result<(), Bro
 fn describes_itself<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     let info = device.info()?;
     let fits = info.free_bytes <= info.total_bytes && info.total_bytes > 0;
-    rule(fits, "no more is free than there is", format!("{info:?}"))?;
+    rule(
+        fits,
+        "free memory is at most all memory",
+        format!("{info:?}"),
+    )?;
     let granule = device.capabilities().granule_bytes;
     rule(
         granule.is_power_of_two(),
@@ -64,7 +72,7 @@ fn describes_itself<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     )
 }
 
-/// `fine`, or an error.
+/// Returns an error unless `fine` is true.
 fn rule(fine: bool, rule: &'static str, found: impl Display) -> Result<(), Broken> {
     if fine {
         return Ok(());
@@ -73,7 +81,7 @@ fn rule(fine: bool, rule: &'static str, found: impl Display) -> Result<(), Broke
     Err(Broken::Rule { rule, found })
 }
 
-/// That `result` is an error for which `expected` holds.
+/// Returns an error unless `result` is an error that satisfies `expected`.
 fn refused<T>(
     result: Result<T, MemoryError>,
     expected: impl Fn(&MemoryError) -> bool,
@@ -85,7 +93,7 @@ fn refused<T>(
     }
 }
 
-/// A chunk of `granules`, and its mapping for writing.
+/// Creates a chunk of `granules`, and maps it for writing.
 fn chunk<D: DeviceMemory>(
     device: &D,
     granules: u64,
@@ -97,7 +105,7 @@ fn chunk<D: DeviceMemory>(
     Ok((chunk, Arc::new(mapping)))
 }
 
-/// `len` bytes that differ from those of another seed nearly everywhere.
+/// Creates `len` bytes that differ from those of another seed nearly everywhere.
 fn pattern(seed: u64, len: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -109,7 +117,7 @@ fn pattern(seed: u64, len: u64) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Fills a mapping with a pattern and waits.
+/// Fills a mapping with a pattern and waits. Returns the pattern.
 fn fill<D: DeviceMemory>(
     device: &D,
     to: &Arc<D::Mapping>,
@@ -127,7 +135,7 @@ fn fill<D: DeviceMemory>(
     Ok(bytes)
 }
 
-/// All bytes of a mapping.
+/// Reads all bytes of a mapping.
 fn read<D: DeviceMemory>(device: &D, from: &D::Mapping) -> Result<Vec<u8>, MemoryError> {
     let mut bytes = vec![0; from.bytes() as usize];
     device.read_back(from, 0, &mut bytes)?;

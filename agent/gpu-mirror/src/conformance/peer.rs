@@ -1,26 +1,26 @@
-//! The other process.
+//! The other process of the sharing checks.
 
 use tetris_store_layout::Digest;
 
 use super::read;
 use crate::memory::{DeviceMemory, Exported, MemoryError, Protection};
 
-/// Hands an exported chunk of so many bytes to another process on the same device, lets it call [`act_as_peer`], and
-/// brings back what that returned.
+/// Hands an exported chunk and its length in bytes to another process on the same device, which
+/// calls [`act_as_peer`], and returns that call's report.
 pub type Peer<'a> = dyn FnMut(Exported, u64) -> Result<PeerReport, String> + 'a;
 
-/// What another process made of a chunk.
+/// Report of the other process about a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerReport {
-    /// BLAKE3 of its bytes.
+    /// BLAKE3 of the chunk's bytes.
     pub digest: Digest,
-    /// Whether it could map the chunk read-only.
+    /// True if the process could map the chunk read-only.
     pub mapped_read_only: bool,
-    /// Whether it could map the chunk for writing.
+    /// True if the process could map the chunk for writing.
     pub mapped_for_writing: bool,
 }
 
-/// Imports a chunk of `bytes`, reads it, and tries to map it for writing (but writes nothing).
+/// Imports a chunk of `bytes`, reads it, and tries to map it for writing, but writes nothing.
 pub fn act_as_peer<D: DeviceMemory>(
     device: &D,
     exported: Exported,

@@ -1,4 +1,4 @@
-//! What has to be refused, without harm.
+//! Checks of operations that the device must refuse.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -33,7 +33,7 @@ fn sizes<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     refused(
         device.create(total),
         full,
-        "more than there is cannot be created",
+        "a chunk larger than the device cannot be created",
     )?;
     let (one, _mapping) = chunk(device, 1)?;
     let range = device.reserve(2 * granule)?;
@@ -69,7 +69,11 @@ fn imports<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
         Exported::Handle([0xff; HANDLE_BYTES]),
     ] {
         let imported = device.import(rubbish, granule);
-        refused(imported, import, "what nobody exported cannot be imported")?;
+        refused(
+            imported,
+            import,
+            "a chunk that no process exported cannot be imported",
+        )?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Chunks in other processes.
+//! Checks of chunks shared with another process.
 
 use tetris_store_layout::Digest;
 
@@ -9,7 +9,7 @@ pub(super) fn check<D: DeviceMemory>(device: &D, peer: &mut Peer<'_>) -> Result<
     let (chunk, mapping) = chunk(device, 3)?;
     let bytes = fill(device, &mapping, 20)?;
     let capabilities = device.capabilities();
-    // Twice: what was exported once can be exported again for the next client.
+    // Twice: the owner must be able to export a chunk again for the next client.
     for _ in 0..2 {
         let exported = device.export(&chunk)?;
         let report = peer(exported, mapping.bytes()).map_err(Broken::Peer)?;
@@ -18,14 +18,18 @@ pub(super) fn check<D: DeviceMemory>(device: &D, peer: &mut Peer<'_>) -> Result<
         let read_only = report.mapped_read_only == capabilities.read_only_mappings;
         rule(
             read_only,
-            "clients map read-only where there is such a thing",
+            "clients map read-only where the device supports it",
             report.mapped_read_only,
         )?;
         let writing = report.mapped_for_writing;
         let fine = !(writing && capabilities.read_only_enforced);
-        rule(fine, "clients cannot write where that is promised", writing)?;
+        rule(
+            fine,
+            "clients cannot write if the capabilities say so",
+            writing,
+        )?;
     }
-    // What other processes map and unmap, or die with, is none of the owner's business.
+    // Other processes that map, unmap or die must not affect the owner.
     rule(
         read(device, &mapping)? == bytes,
         "a client leaves the bytes as they are",

@@ -1,17 +1,18 @@
-//! How large a group should be.
+//! Calibration of the group size.
 
-/// How fast copies of one size are.
+/// Throughput of copies of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// The size of each copy.
+    /// Length of each copy, in bytes.
     pub group_bytes: u64,
-    /// Bytes per second with copies of this size, several under way.
+    /// Throughput in bytes per second, with several copies in flight.
     pub bytes_per_second: u64,
 }
 
-/// The elbow: the smallest size that reaches all but `slack_percent` of the best throughput, at which "the improvement
-/// becomes marginal" (Torpor 4.3). Larger groups would only make consumers wait. Of several samples of one size the
-/// fastest counts, because what disturbs a measurement makes it slower. `None` without samples.
+/// Returns the elbow in bytes: the smallest size within `slack_percent` of the best throughput, at
+/// which "the improvement becomes marginal" (Torpor 4.3). Larger groups would only make consumers
+/// wait. Of several samples of one size the fastest counts, because disturbances only slow a
+/// measurement. `None` without samples.
 pub fn elbow(samples: &[Sample], slack_percent: u64) -> Option<u64> {
     let best = samples.iter().map(|sample| sample.bytes_per_second).max()?;
     let share = 100u64.saturating_sub(slack_percent);
@@ -36,7 +37,7 @@ mod tests {
 
     #[test]
     fn the_elbow_is_where_throughput_stops_to_grow() {
-        // Each copy costs 10 microseconds and 25 bytes take a nanosecond.
+        // Each copy costs 10 microseconds, plus a nanosecond for every 25 bytes.
         let point = |size: u64| (size, size * 1_000_000_000 / (10_000 + size / 25));
         let sizes: Vec<_> = (16..27).map(|power| point(1 << power)).collect();
         assert_eq!(elbow(&samples(&sizes), 5), Some(8 << 20));

@@ -1,4 +1,4 @@
-//! Why copies fail.
+//! Errors of transfers.
 
 use tetris_store_layout::ObjectId;
 use thiserror::Error;
@@ -6,11 +6,12 @@ use thiserror::Error;
 use crate::arena::ChunkId;
 use crate::memory::MemoryError;
 
-/// A transfer failed. What it should have written is undefined, apart from objects reported as ready.
+/// The reason a transfer failed. Its destination is undefined, except for objects reported as
+/// ready.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CopyError {
-    /// Nobody has the object in host memory.
+    /// The object is not in host memory.
     #[error("expected object {object} in the store, found nothing; load the model again")]
     NoSource {
         /// The object.
@@ -29,12 +30,12 @@ pub enum CopyError {
     Memory(#[from] MemoryError),
 }
 
-/// Numbers that an executor cannot work with.
+/// A parameter of an executor is out of range.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("expected {expected}, found {found}; choose another number")]
 pub struct ExecutorConfigError {
-    /// What would do.
+    /// The valid range.
     pub(super) expected: &'static str,
-    /// What was given.
+    /// The given value.
     pub(super) found: u64,
 }

@@ -1,4 +1,4 @@
-//! Carrying out a plan.
+//! Execution of a transfer plan.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{
 use crate::arena::ChunkId;
 use crate::memory::{DeviceMemory, HostSlice, MemoryError};
 
-/// The numbers of an executor.
+/// Parameters of an executor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExecutorConfig {
     streams: usize,
@@ -23,7 +23,8 @@ pub struct ExecutorConfig {
 }
 
 impl Default for ExecutorConfig {
-    /// Two streams keep a copy engine busy while the processor prepares; 16 buffers of 2 MiB; 16 GiB registered at most.
+    /// Two streams keep a copy engine busy while the processor prepares groups. 16 buffers of 2
+    /// MiB; at most 16 GiB registered.
     fn default() -> Self {
         Self {
             streams: 2,
@@ -35,8 +36,15 @@ impl Default for ExecutorConfig {
 }
 
 impl ExecutorConfig {
-    /// Checks the numbers: 1 to 16 streams; 1 to 1,024 buffers of `group_bytes`, which is 4 KiB to 1 GiB. At most
-    /// `pin_limit_bytes` of the store are registered at a time; 0: none, all goes through the buffers.
+    /// Checks the parameters and returns a configuration.
+    ///
+    /// Valid are 1 to 16 streams and 1 to 1,024 buffers of `group_bytes`, which is 4 KiB to 1 GiB.
+    /// The executor registers at most `pin_limit_bytes` of the store at a time; with 0 all copies
+    /// go through the buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`ExecutorConfigError`] if a parameter is out of range.
     pub fn try_new(
         streams: usize,
         slots: usize,
@@ -67,29 +75,29 @@ impl ExecutorConfig {
         })
     }
 
-    /// How many bytes of the store may be registered at a time.
+    /// Limit of the store's registered pages, in bytes.
     pub fn pin_limit_bytes(&self) -> u64 {
         self.pin_limit_bytes
     }
 
-    /// The size that plans for this executor are made with.
+    /// Group size of plans for this executor, in bytes.
     pub fn group_bytes(&self) -> u64 {
         self.group_bytes
     }
 }
 
-/// What a transfer did.
+/// Statistics of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Groups copied.
+    /// Number of copied groups.
     pub groups: usize,
-    /// Bytes copied from the store's own pages.
+    /// Number of bytes copied from the store's own pages.
     pub direct_bytes: u64,
-    /// Bytes copied through the pinned buffers.
+    /// Number of bytes copied through the pinned buffers.
     pub staged_bytes: u64,
 }
 
-/// Copies to one device.
+/// Executor of copies to one device.
 pub struct Executor<D: DeviceMemory> {
     device: Arc<D>,
     config: ExecutorConfig,
@@ -98,20 +106,20 @@ pub struct Executor<D: DeviceMemory> {
     registrar: Arc<Registrar<D>>,
 }
 
-/// A configuration has at least one stream, so this is a bug.
+/// A bug: every configuration has at least one stream.
 const NO_STREAM: MemoryError = MemoryError::Unsupported {
     what: "copying without a stream",
     next: "report this",
 };
 
-/// A group on its way.
+/// A group in flight.
 struct Flight<D: DeviceMemory> {
     number: usize,
     event: D::Event,
     _pins: Vec<Arc<D::Registration>>,
 }
 
-/// One transfer.
+/// State of one transfer.
 struct Transfer<'a, D: DeviceMemory> {
     plan: &'a TransferPlan,
     source: &'a dyn Fn(&ObjectId) -> Option<HostSlice>,
@@ -123,7 +131,7 @@ struct Transfer<'a, D: DeviceMemory> {
 }
 
 impl<D: DeviceMemory> Transfer<'_, D> {
-    /// Where each piece of a group comes from.
+    /// The source of each piece of a group.
     fn sources(&self, group: &Group) -> Result<Vec<HostSlice>, CopyError> {
         let source = |piece: &Piece| {
             let object = piece.object;
@@ -135,13 +143,13 @@ impl<D: DeviceMemory> Transfer<'_, D> {
 }
 
 impl<D: DeviceMemory> Executor<D> {
-    /// An executor for `device`. Streams and buffers are made when they are first needed.
+    /// Creates an executor for `device`. The first transfer creates its streams and buffers.
     pub fn new(device: Arc<D>, config: ExecutorConfig) -> Self {
         let registrar = Registrar::new(device, config.pin_limit_bytes);
         Self::with(Arc::new(registrar), config)
     }
 
-    /// The same, for the device of `registrar`, whose limit counts.
+    /// Creates an executor for the device of `registrar`, whose limit applies.
     pub fn with(registrar: Arc<Registrar<D>>, config: ExecutorConfig) -> Self {
         Self {
             device: Arc::clone(registrar.device()),
@@ -152,20 +160,24 @@ impl<D: DeviceMemory> Executor<D> {
         }
     }
 
-    /// What is registered. A transfer leaves the store's pages registered for the next one; as long as they are, the store cannot
-    /// reclaim them.
+    /// The registered memory. A transfer leaves the store's pages registered for the next one, and
+    /// the store cannot reclaim them until they are unregistered.
     pub fn registrar(&self) -> &Arc<Registrar<D>> {
         &self.registrar
     }
 
-    /// Lets go of all pages that were registered.
+    /// Unregisters all pages that no copy uses.
     pub fn unpin(&self) {
         self.registrar.clear();
     }
 
-    /// Copies what `plan` says from what `source` has to the chunks in `targets`, which are mapped for writing. `ready` is told
-    /// of each object as soon as all of it is there. Returns when everything is, or with the first error, and then
-    /// nothing is under way any more.
+    /// Executes `plan`: copies from the objects of `source` to the chunks in `targets`, which must
+    /// be mapped for writing. Calls `ready` for each object as soon as it is complete. Returns when
+    /// all objects are complete, or on the first error with no copy in flight.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError`] if an object or a chunk is missing, or the device fails.
     pub fn run(
         &mut self,
         plan: &TransferPlan,
@@ -185,7 +197,7 @@ impl<D: DeviceMemory> Executor<D> {
         };
         let outcome = self.run_all(&mut transfer);
         if outcome.is_err() {
-            // Dropping a stream waits for its copies; one that failed is of no use any more.
+            // Dropping a stream waits for its copies, and a failed stream is unusable.
             self.streams.clear();
         }
         outcome.map(|()| transfer.report)
@@ -243,7 +255,7 @@ impl<D: DeviceMemory> Executor<D> {
         Ok(())
     }
 
-    /// Gathers a group in a pinned buffer, when one is free.
+    /// Gathers a group in a pinned buffer, after waiting for a free one.
     fn stage(
         &mut self,
         transfer: &mut Transfer<'_, D>,
@@ -268,7 +280,7 @@ impl<D: DeviceMemory> Executor<D> {
         }
     }
 
-    /// Takes note of groups that have arrived, and waits until at most `most` are on their way.
+    /// Records completed groups, and waits until at most `most` are in flight.
     fn land(&mut self, transfer: &mut Transfer<'_, D>, most: usize) -> Result<(), CopyError> {
         while let Some(flight) = transfer.flights.front() {
             if transfer.flights.len() > most {

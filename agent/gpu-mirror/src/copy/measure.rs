@@ -1,4 +1,4 @@
-//! The run that [`super::elbow`] takes its samples from.
+//! Measurement of samples for [`super::elbow`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Sample;
 use crate::memory::{DeviceMemory, HostSlice, Mapped, MemoryError};
 
-/// 64 KiB to 64 MiB, in powers of two.
+/// Default sizes in bytes: 64 KiB to 64 MiB, in powers of two.
 pub const DEFAULT_SIZES: [u64; 11] = [
     64 << 10,
     128 << 10,
@@ -22,11 +22,12 @@ pub const DEFAULT_SIZES: [u64; 11] = [
     64 << 20,
 ];
 
-/// Copies under way, as in a transfer.
+/// Maximum number of copies in flight, as in a transfer.
 const IN_FLIGHT: usize = 8;
 
-/// Copies all of `from`, which should be pinned, to the beginning of `to` once for each of `sizes`, and says how fast that was by
-/// `now`, a clock. The first of the copies is made twice, since the first use of a stream is slow.
+/// Copies `from`, which should be pinned, to the start of `to`, once for each of `sizes`, and
+/// measures the throughput with the clock `now`. Copies once more before the first sample, because
+/// the first use of a stream is slow.
 pub fn measure<D: DeviceMemory>(
     device: &D,
     to: &Arc<D::Mapping>,

@@ -1,12 +1,14 @@
-//! How objects get from the store onto a device.
+//! Transfers of objects from the store to a device.
 //!
-//! A [`TransferPlan`] cuts what an admission lists into groups of about the size at which throughput stops to grow
-//! ([`elbow`]; Torpor 4.3 found about 2 MB): long objects are split, neighbours go together. Groups are in the order
-//! in which the objects are wanted, each ends with an event, and [`Progress`] says which objects are complete
-//! when it happens, so that a consumer starts on the first tensors while later ones still come (TIDAL 5.2).
+//! A [`TransferPlan`] cuts an admission's copies into groups of about the size at which throughput
+//! stops growing ([`elbow`]; Torpor 4.3 found about 2 MB). It splits long objects and joins
+//! adjacent ones. Groups are in order of access and each ends with an event. [`Progress`] then
+//! knows the complete objects, so a consumer starts on the first tensors while later ones are still
+//! in flight (TIDAL 5.2).
 //!
-//! The [`Executor`] copies straight from the store's pages where the driver lets them be registered, once for each mapping
-//! and within a limit, and through a ring of pinned buffers otherwise.
+//! Where the driver can register the store's pages, the [`Executor`] copies straight from them: it
+//! registers each mapping once, within a limit. Otherwise it copies through a ring of pinned
+//! buffers.
 
 mod calibrate;
 mod error;

@@ -1,14 +1,16 @@
-//! Which bytes go together.
+//! Plans of transfers: objects cut into groups.
 
 use tetris_store_layout::ObjectId;
 
 use crate::arena::ChunkId;
 use crate::residency::Copy;
 
-/// Where Torpor (4.3) found the elbow; see [`super::elbow`] for one's own.
+/// Group size in bytes at the elbow that Torpor (4.3) found; [`super::elbow`] measures it for a
+/// device.
 pub const DEFAULT_GROUP_BYTES: u64 = 2 << 20;
 
-/// Neighbours are at most this far apart: what alignment leaves between objects placed together.
+/// Maximum gap in bytes between adjacent pieces: alignment leaves less between objects placed
+/// together.
 const MAX_GAP_BYTES: u64 = 512;
 
 /// A part of an object, or all of it.
@@ -16,9 +18,9 @@ const MAX_GAP_BYTES: u64 = 512;
 pub struct Piece {
     /// The object.
     pub object: ObjectId,
-    /// Where the piece begins in the object, in bytes.
+    /// Offset of the piece in the object, in bytes.
     pub from: u64,
-    /// Where it goes, in bytes from the beginning of the group's chunk.
+    /// Destination, in bytes from the start of the group's chunk.
     pub to: u64,
     /// Its length in bytes.
     pub len: u64,
@@ -30,32 +32,32 @@ impl Piece {
     }
 }
 
-/// Pieces that lie side by side in one chunk, by offset.
+/// Adjacent pieces in one chunk, ordered by offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     /// The chunk.
     pub chunk: ChunkId,
-    /// At least one.
+    /// Its pieces, at least one.
     pub pieces: Vec<Piece>,
 }
 
 impl Group {
-    /// Where the group begins in its chunk.
+    /// Offset of the group in its chunk, in bytes.
     pub fn start(&self) -> u64 {
         self.pieces.first().map_or(0, |piece| piece.to)
     }
 
-    /// From the first byte to the last, with the gaps between pieces.
+    /// Length from the first byte to the last, with the gaps between pieces, in bytes.
     pub fn span(&self) -> u64 {
         self.pieces.last().map_or(0, Piece::end) - self.start()
     }
 
-    /// The bytes of its pieces.
+    /// Sum of the pieces' lengths, in bytes.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.len).sum()
     }
 
-    /// Whether `piece` may join without the group's span exceeding `limit`.
+    /// Returns true if `piece` can join without the group's span exceeding `limit` bytes.
     fn takes(&self, chunk: ChunkId, piece: &Piece, limit: u64) -> bool {
         let end = self.start() + self.span();
         self.chunk == chunk
@@ -65,14 +67,15 @@ impl Group {
     }
 }
 
-/// Groups in the order in which they are to be copied.
+/// Groups in the order of copying.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TransferPlan {
     groups: Vec<Group>,
 }
 
 impl TransferPlan {
-    /// Cuts `copies` into groups that span at most `group_bytes` (1 if it is 0), in the order given.
+    /// Cuts `copies` into groups that span at most `group_bytes` (1 if it is 0), in the given
+    /// order.
     pub fn new(copies: &[Copy], group_bytes: u64) -> Self {
         let limit = group_bytes.max(1);
         let mut groups: Vec<Group> = Vec::new();
@@ -104,7 +107,7 @@ impl TransferPlan {
         &self.groups
     }
 
-    /// The bytes of all groups.
+    /// Sum of all groups' lengths without gaps, in bytes.
     pub fn bytes(&self) -> u64 {
         self.groups.iter().map(Group::bytes).sum()
     }

@@ -1,4 +1,4 @@
-//! Which objects are complete.
+//! Progress of a transfer: its complete objects.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use tetris_store_layout::ObjectId;
 
 use super::{Group, TransferPlan};
 
-/// What is left of a transfer. Groups may end in any order.
+/// Remaining pieces of a transfer. Groups may end in any order.
 #[derive(Debug, Clone)]
 pub struct Progress {
-    /// Pieces that are left of each object.
+    /// Number of remaining pieces of each object.
     left: BTreeMap<ObjectId, usize>,
     ended: Vec<bool>,
 }
 
 impl Progress {
-    /// Nothing has been copied.
+    /// Starts with all pieces remaining.
     pub fn new(plan: &TransferPlan) -> Self {
         let mut left = BTreeMap::new();
         for piece in plan.groups().iter().flat_map(|group| &group.pieces) {
@@ -27,7 +27,8 @@ impl Progress {
         }
     }
 
-    /// The group of this number has been copied. Returns the objects that are complete now and were not before.
+    /// Records that the group of this number has been copied. Returns the objects that this
+    /// completes.
     pub fn ended(&mut self, number: usize, group: &Group) -> Vec<ObjectId> {
         let mut complete = Vec::new();
         match self.ended.get_mut(number) {
@@ -46,7 +47,7 @@ impl Progress {
         complete
     }
 
-    /// Whether every object is complete.
+    /// Returns true if every object is complete.
     pub fn is_complete(&self) -> bool {
         self.left.is_empty()
     }

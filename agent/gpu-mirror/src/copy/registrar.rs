@@ -1,4 +1,4 @@
-//! Host memory that is registered with the driver.
+//! Registration of host memory with the driver.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,19 +7,23 @@ use std::time::{Duration, Instant};
 
 use crate::memory::{DeviceMemory, HostSlice};
 
-/// Registrations take the driver's and the kernel's locks for long: one at a time in a process.
+/// Registration holds locks of the driver and the kernel for long, so a process makes one at a
+/// time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// After so many refusals in a row there is no point in asking: the kernel is too old, or the limit on locked memory too low.
+/// Number of consecutive refusals after which the registrar stops trying: the kernel is too old, or
+/// the limit on locked memory is too low.
 const MAX_REFUSALS: u32 = 3;
 
-/// Registers mappings once each, within a limit. A registered mapping is kept, and with it the reference to an object of
-/// the store, until it is given up here or others need the room. Any thread may give up what no copy uses at the moment.
+/// Registers host memory, each mapping once, within a limit. A registered mapping holds its
+/// reference to an object of the store until the registrar unregisters it, on request or to make
+/// room. Any thread may unregister memory that no copy uses.
 #[derive(Debug)]
 pub struct Registrar<D: DeviceMemory> {
     device: Arc<D>,
     limit_bytes: u64,
-    /// Outside of the lock, which is held while the driver registers.
+    /// Length of the registered memory, in bytes. Readable without the lock, which a registration
+    /// holds for long.
     used_bytes: AtomicU64,
     inside: Mutex<Inside<D>>,
 }
@@ -28,33 +32,33 @@ pub struct Registrar<D: DeviceMemory> {
 struct Inside<D: DeviceMemory> {
     refusals: u32,
     next: u64,
-    /// What `next` was when the transfer began.
+    /// Value of `next` at the start of the transfer.
     begun: u64,
     uses: Uses,
-    /// By address and length of the memory.
+    /// Registrations by address and length of the memory.
     entries: BTreeMap<(usize, usize), Entry<D>>,
 }
 
 #[derive(Debug)]
 struct Entry<D: DeviceMemory> {
     registration: Arc<D::Registration>,
-    /// Rises with each use.
+    /// Value of `next` at the last use.
     used: u64,
-    /// The last use.
+    /// Time of the last use.
     at: Instant,
 }
 
-/// How often memory was registered, and how often that could be saved.
+/// Numbers of new and of reused registrations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Uses {
-    /// Registrations that were made.
+    /// Number of new registrations.
     pub made: u64,
-    /// Registrations that an earlier transfer made, each once for each transfer that used them.
+    /// Number of registrations reused from earlier transfers, each counted once per transfer.
     pub reused: u64,
 }
 
 impl<D: DeviceMemory> Registrar<D> {
-    /// Registers with `device`, at most `limit_bytes` at a time.
+    /// Creates a registrar for `device` that registers at most `limit_bytes` at a time.
     pub fn new(device: Arc<D>, limit_bytes: u64) -> Self {
         let inside = Inside {
             refusals: 0,
@@ -71,29 +75,29 @@ impl<D: DeviceMemory> Registrar<D> {
         }
     }
 
-    /// The device that registers.
+    /// The device.
     pub fn device(&self) -> &Arc<D> {
         &self.device
     }
 
-    /// Bytes that are registered. Waits for no driver.
+    /// Length of the registered memory, in bytes. Does not wait for the driver.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// What was done since this was last asked.
+    /// Returns the numbers since the last call, and resets them.
     pub fn take_uses(&self) -> Uses {
         std::mem::take(&mut self.lock().uses)
     }
 
-    /// A transfer begins: what it uses of what there is, is used once more.
+    /// Starts a transfer, in which each earlier registration can count once as reused.
     pub(super) fn begin(&self) {
         let mut inside = self.lock();
         inside.begun = inside.next;
     }
 
-    /// Registers all memory of the owner of `memory`, unless it is. Whoever copies keeps the result until the copy is done.
-    /// `None`: copy through pinned memory instead.
+    /// Registers all memory of the owner of `memory`, unless it already is registered. The caller
+    /// keeps the result until its copy is done. `None`: the caller must copy through pinned memory.
     pub fn pin(&self, memory: &HostSlice) -> Option<Arc<D::Registration>> {
         let key = key(memory);
         let mut inside = self.lock();
@@ -132,7 +136,8 @@ impl<D: DeviceMemory> Registrar<D> {
         }
     }
 
-    /// Gives up registrations that no copy uses, least recently used first, until `bytes` more fit.
+    /// Unregisters memory that no copy uses, least recently used first, until `bytes` more fit.
+    /// Returns false if they do not fit.
     fn make_room(&self, inside: &mut Inside<D>, bytes: u64) -> bool {
         if bytes > self.limit_bytes {
             return false;
@@ -148,12 +153,12 @@ impl<D: DeviceMemory> Registrar<D> {
         true
     }
 
-    /// Gives up all registrations that no copy uses.
+    /// Unregisters all memory that no copy uses.
     pub fn clear(&self) {
         self.give_up_if(|_| true);
     }
 
-    /// Gives up the registration of this memory, unless a copy uses it. Returns how many bytes that were.
+    /// Unregisters this memory, unless a copy uses it. Returns the number of bytes unregistered.
     pub fn give_up(&self, memory: &HostSlice) -> u64 {
         let key = key(memory);
         let mut inside = self.lock();
@@ -164,14 +169,14 @@ impl<D: DeviceMemory> Registrar<D> {
         }
     }
 
-    /// Gives up registrations that no copy has used for so long.
+    /// Unregisters memory that no copy has used for at least `keep`.
     pub fn expire(&self, keep: Duration) {
         let now = Instant::now();
         self.give_up_if(|entry| now.saturating_duration_since(entry.at) >= keep);
     }
 
-    /// How long to wait until [`Self::expire`] may have something to do, late by at most a sixteenth of `keep`, so that it is not
-    /// called for each mapping of a model. `None`: nothing is registered.
+    /// Time until the next call of [`Self::expire`] is due. At least a sixteenth of `keep`, so that
+    /// one call covers many mappings of a model. `None`: nothing is registered.
     pub fn until_expiry(&self, keep: Duration) -> Option<Duration> {
         let oldest = self.lock().entries.values().map(|entry| entry.at).min()?;
         Some(keep.saturating_sub(oldest.elapsed()).max(keep / 16))
@@ -203,14 +208,14 @@ impl<D: DeviceMemory> Registrar<D> {
 }
 
 impl<D: DeviceMemory> Entry<D> {
-    /// No copy uses it.
+    /// Returns true if no copy uses it.
     fn is_idle(&self) -> bool {
         Arc::strong_count(&self.registration) == 1
     }
 }
 
 impl<D: DeviceMemory> Inside<D> {
-    /// The registration that there is, which is used once more.
+    /// Returns the existing registration, if any, and records its use.
     fn reuse(&mut self, key: (usize, usize)) -> Option<Arc<D::Registration>> {
         self.next += 1;
         let entry = self.entries.get_mut(&key)?;

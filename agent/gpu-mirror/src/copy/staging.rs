@@ -1,12 +1,12 @@
-//! The ring of pinned buffers.
+//! Ring of pinned buffers.
 
 use std::sync::Arc;
 
 use super::Group;
 use crate::memory::{DeviceMemory, HostSlice, MemoryError};
 
-/// Pinned buffers, each of which a group fits into. One is free when nothing but the ring refers to it, so a buffer
-/// that a copy reads cannot be written.
+/// Pinned buffers with room for one group each. A buffer is free if only the ring refers to it, so
+/// the ring never writes to a buffer that a copy reads.
 pub(super) struct Ring<D: DeviceMemory> {
     slots: Vec<Arc<D::Pinned>>,
     slot_bytes: u64,
@@ -19,12 +19,13 @@ impl<D: DeviceMemory> Ring<D> {
         Ok(Self { slots, slot_bytes })
     }
 
-    /// The longest group that fits.
+    /// Length of a buffer, in bytes.
     pub fn slot_bytes(&self) -> u64 {
         self.slot_bytes
     }
 
-    /// Gathers a group from `sources`, one for each piece, in a free buffer. `None` if all are being read.
+    /// Gathers a group from `sources`, one for each piece, in a free buffer. `None` if copies use
+    /// all of them.
     pub fn gather(
         &mut self,
         group: &Group,
@@ -34,7 +35,7 @@ impl<D: DeviceMemory> Ring<D> {
         let Some(at) = self.slots.iter_mut().position(free) else {
             return Ok(None);
         };
-        // Whoever was used last is looked at last.
+        // The most recently used buffer moves to the end.
         let mut slot = self.slots.remove(at);
         if let Some(buffer) = Arc::get_mut(&mut slot) {
             fill(buffer, group, sources);
@@ -45,7 +46,7 @@ impl<D: DeviceMemory> Ring<D> {
     }
 }
 
-/// Copies the pieces to where they belong, with zeros between them.
+/// Copies the pieces to their offsets in the group, with zeros between them.
 fn fill(buffer: &mut [u8], group: &Group, sources: &[HostSlice]) {
     let mut at = 0;
     for (piece, source) in group.pieces.iter().zip(sources) {

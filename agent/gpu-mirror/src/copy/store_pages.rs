@@ -1,4 +1,4 @@
-//! The store's pages, as a driver can register them.
+//! Pages of the store in a form that drivers can register.
 
 use std::io;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use tetris_store_layout::{Access, Mapping};
 
 use crate::memory::{Capabilities, HostBytes};
 
-/// A mapping of the store, whose pages can be registered with a driver that does not take read-only ones, if they were mapped for that
-/// ([`Self::access`]).
+/// A mapping of the store. If it was mapped with [`Self::access`], a driver that refuses read-only
+/// pages can register it too.
 #[derive(Debug, Clone)]
 pub struct StorePages(Arc<Mapping>);
 
 impl StorePages {
-    /// The bytes of this mapping.
+    /// Wraps a mapping.
     pub fn new(mapping: Arc<Mapping>) -> Self {
         Self(mapping)
     }
 
-    /// What to map objects with whose bytes are copied to a device that can do this.
+    /// Access with which to map objects for copies to a device with these capabilities.
     pub fn access(capabilities: &Capabilities) -> Access {
         if capabilities.registers_read_only {
             Access::ReadOnly

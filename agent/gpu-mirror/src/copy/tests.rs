@@ -1,4 +1,4 @@
-//! Plans, and their execution byte for byte on the stand-in.
+//! Plans, and their execution byte for byte on the host device.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::residency::Copy;
 
 const GROUP: u64 = 4096;
 
-/// A model on a device: where its objects go, and their bytes.
+/// A model on a device: the positions of its objects, and their bytes.
 struct Fixture {
     device: Arc<HostDevice>,
     copies: Vec<Copy>,
@@ -64,7 +64,7 @@ impl Fixture {
         Some(HostSlice::whole(bytes))
     }
 
-    /// Whether an object is on the device as it should be.
+    /// Returns true if the object's bytes on the device are correct.
     fn is_there(&self, object: &ObjectId) -> bool {
         let copy = self
             .copies
@@ -215,10 +215,10 @@ fn registrations_stay_within_their_limit_and_are_made_once() {
     );
     assert!(registrar.pin(&memory(251)).is_none());
     drop(registrar.pin(&b).unwrap());
-    // `a` is in use, so `b` gives up its place.
+    // `a` is in use, so the registrar unregisters `b`.
     let third = registrar.pin(&c).unwrap();
     assert_eq!(registrar.used_bytes(), 200);
-    // All in use: none for `b`.
+    // All memory is in use, so `b` finds no room.
     assert!(registrar.pin(&b).is_none());
     drop((first, again, third));
     registrar.clear();
@@ -252,8 +252,8 @@ fn samples_are_taken_with_the_clock_that_is_passed() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every byte is in one group, groups stay within their size and in order, and each object is complete exactly once,
-    /// with the last of its groups, in whatever order groups end.
+    /// Every byte is in exactly one group, and groups keep to their size and order. Each object
+    /// completes exactly once, with the last of its groups, in any order of completion.
     #[test]
     fn plans_cover_everything_once(
         lens in prop::collection::vec(1u64..20_000, 1..30),

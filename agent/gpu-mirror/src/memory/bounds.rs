@@ -1,8 +1,8 @@
-//! Checks that every implementation makes before it calls anything.
+//! Argument checks shared by all implementations.
 
 use super::{MemoryError, Protection};
 
-/// A chunk's size is a positive multiple of the granule.
+/// Checks that a chunk's size is a positive multiple of the granule, both in bytes.
 pub(crate) fn check_chunk_size(bytes: u64, granule_bytes: u64) -> Result<(), MemoryError> {
     if bytes > 0 && bytes.is_multiple_of(granule_bytes) {
         Ok(())
@@ -14,7 +14,7 @@ pub(crate) fn check_chunk_size(bytes: u64, granule_bytes: u64) -> Result<(), Mem
     }
 }
 
-/// `len_bytes` at `offset_bytes` lie inside a mapping of `limit_bytes`.
+/// Checks that `len_bytes` at `offset_bytes` lie inside a mapping of `limit_bytes`.
 pub(crate) fn check_inside(
     offset_bytes: u64,
     len_bytes: u64,
@@ -30,7 +30,7 @@ pub(crate) fn check_inside(
     }
 }
 
-/// A copy into a mapping: it may be written, and the place is inside.
+/// Checks a copy into a mapping: the mapping is writable, and the destination inside it.
 pub(crate) fn check_copy(
     protection: Protection,
     offset_bytes: u64,

@@ -1,4 +1,4 @@
-//! The interface.
+//! The interface of device memory.
 
 use std::fmt::Debug;
 use std::ops::DerefMut;
@@ -8,76 +8,76 @@ use super::{Capabilities, DeviceInfo, Exported, HostSlice, MemoryError, MemoryKi
 
 /// A chunk in this process's address space of the device.
 pub trait Mapped {
-    /// The device address of its first byte. With the host stand-in it is an address of this process.
+    /// Device address of its first byte. On the host device it is an address of this process.
     fn address(&self) -> u64;
-    /// Its length.
+    /// Length in bytes.
     fn bytes(&self) -> u64;
-    /// What may be done through it.
+    /// Protection of the mapping.
     fn protection(&self) -> Protection;
 }
 
 /// The memory of one device.
 ///
-/// **Protocol.** The owner [`create`](Self::create)s a chunk, [`reserve`](Self::reserve)s a range of the same
-/// length, [`map`](Self::map)s it read-write, copies into it, and [`export`](Self::export)s it. A client
-/// [`import`](Self::import)s what was exported, reserves and maps it with
-/// [`Capabilities::client_protection`]. Physical memory is free again when the owner and every importer have
-/// released and unmapped it, or died.
+/// **Protocol.** The owner [`create`](Self::create)s a chunk, [`reserve`](Self::reserve)s a range
+/// of the same length, [`map`](Self::map)s it read-write, copies into it, and
+/// [`export`](Self::export)s it. A client [`import`](Self::import)s it, reserves a range, and maps
+/// it with [`Capabilities::client_protection`]. The physical memory is free again once the owner
+/// and every importer have released and unmapped it, or died.
 ///
-/// **Guarantees.** Values of the associated types give back what they stand for when they are dropped.
-/// Host memory that a copy reads is kept until [`settle`](Self::settle) or
-/// [`synchronise`](Self::synchronise) finds the copy finished, also when the caller has let go of it.
+/// **Guarantees.** Values of the associated types free their resource on drop. The stream keeps the
+/// host memory of a copy until [`settle`](Self::settle) or [`synchronise`](Self::synchronise) finds
+/// the copy finished, even if the caller has dropped it.
 ///
-/// **Caveats.** A copy that is under way when the destination is overwritten by another stream leaves
-/// either's bytes: order between streams is the caller's, by events.
+/// **Caveats.** If copies of two streams to the same destination overlap in time, the bytes of
+/// either can remain. The caller orders streams with events.
 pub trait DeviceMemory: Send + Sync {
-    /// Which implementation this is.
+    /// The implementation.
     const KIND: MemoryKind;
 
-    /// Addresses without memory.
+    /// Reserved addresses without memory.
     type Range: Send + Sync + Debug;
-    /// Memory without an address: created here, or imported.
+    /// Memory without an address, created here or imported.
     type Chunk: Send + Sync + Debug;
     /// Memory at an address.
     type Mapping: Mapped + Send + Sync + Debug;
-    /// Copies on one stream happen in order.
+    /// A stream, which runs its copies in order.
     type Stream: Send + Debug;
-    /// A moment on a stream.
+    /// A point in the order of a stream.
     type Event: Send + Sync + Debug;
     /// Host memory that the device reads at full speed.
     type Pinned: DerefMut<Target = [u8]> + Send + Sync + 'static;
-    /// Keeps somebody else's host memory pinned.
+    /// Keeps host memory of another owner pinned.
     type Registration: Send + Sync + Debug;
 
-    /// What the driver says about the device, now.
+    /// Queries the driver's description of the device.
     fn info(&self) -> Result<DeviceInfo, MemoryError>;
-    /// What can be done with it; does not change.
+    /// Capabilities of the device; they do not change.
     fn capabilities(&self) -> Capabilities;
 
-    /// Takes `bytes` of addresses, a multiple of the granule.
+    /// Reserves `bytes` of addresses, a multiple of the granule.
     fn reserve(&self, bytes: u64) -> Result<Self::Range, MemoryError>;
-    /// Takes `bytes` of memory, a multiple of the granule. Its content is undefined.
+    /// Creates a chunk of `bytes`, a multiple of the granule, with undefined content.
     fn create(&self, bytes: u64) -> Result<Self::Chunk, MemoryError>;
-    /// Makes the chunk importable once. Can be called again for the next importer.
+    /// Exports the chunk for one importer. Callers repeat it for each further importer.
     fn export(&self, chunk: &Self::Chunk) -> Result<Exported, MemoryError>;
-    /// Takes what another process exported, `bytes` long.
+    /// Imports a chunk of `bytes` that another process exported.
     fn import(&self, exported: Exported, bytes: u64) -> Result<Self::Chunk, MemoryError>;
-    /// Gives the chunk the addresses of `range`, which is as long.
+    /// Maps the chunk at the addresses of `range`, which has the same length.
     fn map(
         &self,
         range: Self::Range,
         chunk: &Self::Chunk,
         protection: Protection,
     ) -> Result<Self::Mapping, MemoryError>;
-    /// Takes the memory away from its addresses. Nothing may use it any more: no copy, no kernel.
+    /// Unmaps the memory from its addresses. No copy and no kernel may use it any more.
     fn unmap(&self, mapping: Self::Mapping) -> Result<Self::Range, MemoryError>;
-    /// What dropping the chunk does, with the error that it meets.
+    /// Drops the chunk and reports an error of doing so.
     fn release(&self, chunk: Self::Chunk) -> Result<(), MemoryError>;
 
-    /// A stream of its own.
+    /// Creates a new stream.
     fn stream(&self) -> Result<Self::Stream, MemoryError>;
-    /// Queues a copy of `from` to `offset` bytes into `to`. An error may also come later, from the
-    /// event that follows it.
+    /// Queues a copy of `from` to `offset` bytes into `to`. The event after the copy can report its
+    /// error too.
     fn copy_in(
         &self,
         stream: &mut Self::Stream,
@@ -85,17 +85,18 @@ pub trait DeviceMemory: Send + Sync {
         offset: u64,
         from: HostSlice,
     ) -> Result<(), MemoryError>;
-    /// An event that happens when everything queued so far has.
+    /// Records an event that happens after everything queued so far.
     fn record(&self, stream: &mut Self::Stream) -> Result<Self::Event, MemoryError>;
-    /// Whether the event has happened.
+    /// Returns true if the event has happened.
     fn is_done(&self, event: &Self::Event) -> Result<bool, MemoryError>;
     /// Waits for the event.
     fn wait(&self, event: &Self::Event) -> Result<(), MemoryError>;
-    /// Lets go of the host memory of copies before the last recorded event that has happened. Does not wait.
+    /// Drops the host memory of copies before the last recorded event that has happened. Does not
+    /// wait.
     fn settle(&self, stream: &mut Self::Stream) -> Result<(), MemoryError>;
-    /// Waits for everything queued, and lets go of its host memory.
+    /// Waits for everything queued, and drops its host memory.
     fn synchronise(&self, stream: &mut Self::Stream) -> Result<(), MemoryError>;
-    /// Copies out of a mapping and waits for it: for checks.
+    /// Copies out of a mapping and waits for the copy: for checks.
     fn read_back(
         &self,
         from: &Self::Mapping,
@@ -103,12 +104,12 @@ pub trait DeviceMemory: Send + Sync {
         to: &mut [u8],
     ) -> Result<(), MemoryError>;
 
-    /// Waits for everything that this process has queued on the device, by whatever library: kernels may still read what
-    /// is about to be unmapped.
+    /// Waits for all work that this process has queued on the device through any library: kernels
+    /// may still read memory that the caller is about to unmap.
     fn finish(&self) -> Result<(), MemoryError>;
 
-    /// Pinned host memory of the mirror's own.
+    /// Allocates `bytes` of pinned host memory.
     fn pinned(&self, bytes: usize) -> Result<Self::Pinned, MemoryError>;
-    /// Pins the pages that the owner of `memory` has, all of them.
+    /// Registers, and so pins, all pages of the owner of `memory`.
     fn register(&self, memory: HostSlice) -> Result<Self::Registration, MemoryError>;
 }

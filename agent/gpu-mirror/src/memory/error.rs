@@ -1,19 +1,19 @@
-//! What can go wrong with device memory.
+//! Errors of device memory.
 
 use std::io;
 
 use thiserror::Error;
 
-/// An operation on device memory failed.
+/// The reason an operation on device memory failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// There is no driver, or none that can be used.
+    /// No usable driver.
     #[error(
         "no usable CUDA driver: {reason}; weights stay in host memory until a driver is there (in a container: until the device is given to it)"
     )]
     NoDriver {
-        /// What was found instead.
+        /// The driver's state.
         reason: String,
     },
     /// The device does not exist.
@@ -21,31 +21,31 @@ pub enum MemoryError {
         "expected a device number below {found}, found {asked}; list the devices with `nvidia-smi -L`"
     )]
     NoSuchDevice {
-        /// The number that was asked for.
+        /// The requested number.
         asked: u32,
-        /// How many devices there are.
+        /// Number of devices.
         found: u32,
     },
     /// The driver refused a call.
     #[error("cannot {action}: the driver answered {name} ({code})")]
     Driver {
-        /// What was being done, as a verb phrase.
+        /// The failed action, as a verb phrase.
         action: &'static str,
-        /// `CUresult`.
+        /// The value of `CUresult`.
         code: u32,
-        /// Its name, as far as the driver knows one.
+        /// The name of the code, if this library knows it.
         name: String,
     },
-    /// The device has not enough memory left.
+    /// The device has too little free memory.
     #[error(
         "device memory is full: expected room for {asked_bytes} bytes, found {free_bytes} free of {total_bytes}; release models or choose another device"
     )]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Number of bytes requested.
         asked_bytes: u64,
-        /// Bytes free, as far as they are known.
+        /// Number of free bytes; 0 if unknown.
         free_bytes: u64,
-        /// Bytes there are.
+        /// Number of bytes of the device; 0 if unknown.
         total_bytes: u64,
     },
     /// The device or the driver cannot do this.
@@ -53,71 +53,72 @@ pub enum MemoryError {
     Unsupported {
         /// The operation.
         what: &'static str,
-        /// What to do instead.
+        /// The next step.
         next: &'static str,
     },
-    /// A size that is no multiple of the granule, or zero.
+    /// A size is zero or no multiple of the granule.
     #[error(
         "expected a size that is a positive multiple of {granule_bytes} bytes, found {bytes}; round it up"
     )]
     Size {
-        /// The size that was asked for.
+        /// The requested size, in bytes.
         bytes: u64,
-        /// The granule.
+        /// The granule, in bytes.
         granule_bytes: u64,
     },
-    /// A place outside its mapping.
+    /// An access outside its mapping.
     #[error(
         "expected a place inside {limit_bytes} bytes, found {len_bytes} bytes at {offset_bytes}"
     )]
     Bounds {
-        /// Where it begins.
+        /// Offset of the access, in bytes.
         offset_bytes: u64,
-        /// How long it is.
+        /// Length of the access, in bytes.
         len_bytes: u64,
-        /// How long the mapping is.
+        /// Length of the mapping, in bytes.
         limit_bytes: u64,
     },
-    /// A range that was reserved for a chunk of another size.
+    /// A range differs from its chunk in length.
     #[error(
         "expected a range of {chunk_bytes} bytes, as long as the chunk, found one of {range_bytes}; reserve another"
     )]
     RangeSize {
-        /// The chunk's length.
+        /// Length of the chunk, in bytes.
         chunk_bytes: u64,
-        /// The range's length.
+        /// Length of the range, in bytes.
         range_bytes: u64,
     },
-    /// What came in cannot be imported.
+    /// An exported chunk cannot be imported.
     #[error("cannot import device memory: {reason}; ask for it again")]
     Import {
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// Writing through a mapping that is read-only.
+    /// A write through a read-only mapping.
     #[error(
         "cannot write through a read-only mapping; map the chunk read-write, in the process that created it"
     )]
     ReadOnly,
-    /// A copy that was under way failed. What it should have written is undefined, as is what came after it on the stream.
+    /// A queued copy failed. Its destination is undefined, and so is that of later copies on the
+    /// stream.
     #[error("a copy to the device failed: {reason}; copy again on a new stream")]
     Copy {
-        /// What is known of it.
+        /// The reason, as far as it is known.
         reason: String,
     },
     /// A system call failed.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was being done, as a verb phrase.
+        /// The failed action, as a verb phrase.
         action: &'static str,
-        /// What the kernel said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl MemoryError {
-    /// Wraps what the kernel said about `action`.
+    /// Wraps a system error of `action`.
     pub(crate) fn io(action: &'static str, source: impl Into<io::Error>) -> Self {
         Self::Io {
             action,

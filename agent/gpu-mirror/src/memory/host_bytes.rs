@@ -1,4 +1,4 @@
-//! Host memory that stays where it is while a device reads it.
+//! Host memory that stays in place while a device reads it.
 
 use std::fmt;
 use std::io;
@@ -8,13 +8,17 @@ use std::sync::Arc;
 use super::MemoryError;
 use super::bounds::check_inside;
 
-/// Owns bytes in host memory: a mapping of the store, a vector, a pinned buffer.
+/// Owner of bytes in host memory: a mapping of the store, a vector, a pinned buffer.
 pub trait HostBytes: Send + Sync {
-    /// The bytes, for as long as the owner lives.
+    /// The bytes, valid while the owner lives.
     fn bytes(&self) -> &[u8];
 
-    /// Runs `run` once, while a driver that does not take read-only pages can register these, as far as their owner can bring that
-    /// about; what it did for that is undone when this returns. An error says that `run` did not run, or that it could not be undone.
+    /// Runs `run` once while the pages are in a state that a driver without read-only registration
+    /// accepts, if the owner can provide that state. Restores the previous state before it returns.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error if `run` was not run, or if the previous state was not restored.
     fn while_registrable(&self, run: &mut dyn FnMut()) -> io::Result<()> {
         run();
         Ok(())
@@ -27,8 +31,8 @@ impl<T: Deref<Target = [u8]> + Send + Sync> HostBytes for T {
     }
 }
 
-/// A part of somebody's bytes, which keeps the owner alive. A device reads from it after the call that
-/// asked for the copy has returned, so a borrow would not do.
+/// A part of an owner's bytes. It keeps the owner alive, because a device reads the bytes after the
+/// call that queued the copy has returned.
 #[derive(Clone)]
 pub struct HostSlice {
     owner: Arc<dyn HostBytes>,
@@ -36,13 +40,17 @@ pub struct HostSlice {
 }
 
 impl HostSlice {
-    /// All bytes of `owner`.
+    /// Creates a slice of all bytes of `owner`.
     pub fn whole(owner: Arc<dyn HostBytes>) -> Self {
         let range = 0..owner.bytes().len();
         Self { owner, range }
     }
 
-    /// `len` bytes from `offset` of this slice.
+    /// Returns `len` bytes from `offset` of this slice.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError::Bounds`] if they do not lie inside the slice.
     pub fn part(&self, offset: u64, len: u64) -> Result<Self, MemoryError> {
         check_inside(offset, len, self.range.len() as u64)?;
         let start = self.range.start + offset as usize;
@@ -60,12 +68,12 @@ impl HostSlice {
             .unwrap_or_default()
     }
 
-    /// All bytes of the owner that this is a part of.
+    /// All bytes of the slice's owner.
     pub fn owner_bytes(&self) -> &[u8] {
         self.owner.bytes()
     }
 
-    /// [`HostBytes::while_registrable`] of the owner, with what `run` returns.
+    /// Calls [`HostBytes::while_registrable`] of the owner, and returns the result of `run`.
     pub fn while_registrable<R>(&self, run: impl FnOnce() -> R) -> io::Result<R> {
         let (mut run, mut result) = (Some(run), None);
         self.owner.while_registrable(&mut || {
@@ -74,7 +82,7 @@ impl HostSlice {
         result.ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// The owner, as a slice of all its bytes.
+    /// Returns a slice of all bytes of the owner.
     pub fn of_owner(&self) -> Self {
         Self::whole(Arc::clone(&self.owner))
     }

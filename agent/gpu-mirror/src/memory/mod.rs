@@ -1,14 +1,14 @@
-//! Device memory: one small interface, and what is behind it.
+//! Device memory: one interface and its implementations.
 //!
-//! | implementation | memory | handed to others as | protection |
+//! | implementation | memory | exported as | protection |
 //! |---|---|---|---|
-//! | [`host::HostDevice`] | memfd | file descriptor | read-only, held by the kernel's seal |
-//! | [`cuda::VmmDevice`] | `cuMemCreate` | file descriptor | read-only where the importer asks for it |
+//! | [`host::HostDevice`] | memfd | file descriptor | read-only, enforced by the kernel's seal |
+//! | [`cuda::VmmDevice`] | `cuMemCreate` | file descriptor | read-only at the importer's request |
 //! | [`cuda::IpcDevice`] | `cuMemAlloc` | 64 bytes | none: importers can write |
 //!
-//! Physical memory ([`DeviceMemory::Chunk`]) and its place in an address space ([`DeviceMemory::Mapping`]) are
-//! separate values, each of which gives back what it stands for when it is dropped. A mapping keeps the
-//! memory that it shows: a chunk may be released before.
+//! Physical memory ([`DeviceMemory::Chunk`]) and its position in an address space
+//! ([`DeviceMemory::Mapping`]) are separate values, and each frees its resource on drop. A mapping
+//! keeps its memory alive, so the caller may release the chunk first.
 
 pub mod cuda;
 pub mod host;

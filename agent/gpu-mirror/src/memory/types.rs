@@ -1,17 +1,17 @@
-//! What device memory is described with.
+//! Types that describe device memory.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
 
-/// Length of a legacy CUDA IPC handle (`CU_IPC_HANDLE_SIZE`).
+/// Length of a legacy CUDA IPC handle in bytes (`CU_IPC_HANDLE_SIZE`).
 pub const HANDLE_BYTES: usize = 64;
 
-/// The identity of a device, the same in every process of a machine and for every driver call.
+/// Identity of a device, the same in every process of a machine and in every driver call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceUuid(pub [u8; 16]);
 
 impl fmt::Display for DeviceUuid {
-    /// As `nvidia-smi -L` prints it, without the prefix `GPU-`.
+    /// Formats the UUID as `nvidia-smi -L` does, without the prefix `GPU-`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, byte) in self.0.iter().enumerate() {
             if matches!(at, 4 | 6 | 8 | 10) {
@@ -29,37 +29,40 @@ impl fmt::Debug for DeviceUuid {
     }
 }
 
-/// A device as its driver describes it.
+/// The driver's description of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// Its identity.
     pub uuid: DeviceUuid,
     /// The product's name.
     pub name: String,
-    /// All of its memory, in bytes.
+    /// Length of its memory, in bytes.
     pub total_bytes: u64,
-    /// What nobody has taken at the moment, in bytes; other programs take and give back at any time.
+    /// Length of its free memory at the moment, in bytes. Other programs allocate and free at any
+    /// time.
     pub free_bytes: u64,
 }
 
-/// What an implementation can do on this device.
+/// Capabilities of an implementation on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Chunks are multiples of this many bytes, a power of two. 2 MiB on every device known so far.
+    /// Unit of chunk lengths, a power of two, in bytes. 2 MiB on every device known so far.
     pub granule_bytes: u64,
-    /// Mappings can be [`Protection::ReadOnly`].
+    /// True if mappings can be [`Protection::ReadOnly`].
     pub read_only_mappings: bool,
-    /// An importer cannot map for writing even if it wants to. With CUDA it can: the protection is what the
-    /// importer's own library asked for, so it keeps a program from mistakes, not an attacker of the same tenant.
+    /// True if an importer cannot map for writing even if it wants to. With CUDA it can: the
+    /// importer's own library requests the protection, which prevents mistakes but not attacks
+    /// within the same tenant.
     pub read_only_enforced: bool,
-    /// What was unmapped can be mapped again at the same address.
+    /// True if unmapped memory can be mapped again at the same address.
     pub stable_addresses: bool,
-    /// Whether [`DeviceMemory::register`](super::DeviceMemory::register) takes memory that is mapped read-only.
+    /// True if [`DeviceMemory::register`](super::DeviceMemory::register) accepts memory that is
+    /// mapped read-only.
     pub registers_read_only: bool,
 }
 
 impl Capabilities {
-    /// What a client maps weights with: read-only where there is such a thing.
+    /// Protection of a client's mappings: read-only where the device supports it.
     pub fn client_protection(&self) -> Protection {
         if self.read_only_mappings {
             Protection::ReadOnly
@@ -69,14 +72,14 @@ impl Capabilities {
     }
 }
 
-/// An implementation of device memory: what one exports, the same one can import.
+/// An implementation of device memory. Each one imports only its own exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryKind {
-    /// CUDA's virtual memory, handed out as descriptors.
+    /// CUDA's virtual memory, exported as descriptors.
     CudaDescriptors,
-    /// CUDA memory that is handed out as legacy IPC handles.
+    /// CUDA memory exported as legacy IPC handles.
     CudaHandles,
-    /// The stand-in over memfds.
+    /// The host device over memfds.
     Host,
 }
 
@@ -90,7 +93,7 @@ impl MemoryKind {
         }
     }
 
-    /// The implementation of this number.
+    /// Returns the implementation of this number.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::CudaDescriptors),
@@ -101,26 +104,26 @@ impl MemoryKind {
     }
 }
 
-/// What may be done through a mapping.
+/// Access that a mapping allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
     /// Kernels and copies may read.
     ReadOnly,
-    /// They may also write.
+    /// Kernels and copies may read and write.
     ReadWrite,
 }
 
-/// A chunk in the form in which it goes to another process.
+/// A chunk in the form in which it is sent to another process.
 #[derive(Debug)]
 pub enum Exported {
-    /// Goes over a UNIX socket as ancillary data. Whoever has it can import the whole chunk.
+    /// Sent over a UNIX socket as ancillary data. Its holder can import the whole chunk.
     Descriptor(OwnedFd),
-    /// Opaque bytes, to be opened in another process than the exporting one.
+    /// Opaque bytes that any process but the exporting one can open.
     Handle([u8; HANDLE_BYTES]),
 }
 
 impl Exported {
-    /// What it is, for error messages.
+    /// The form, for error messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Descriptor(_) => "a file descriptor",

@@ -1,9 +1,9 @@
-//! Payloads field by field.
+//! Fields of payloads.
 
 use super::frame::{FRAME_HEADER_BYTES, ProtocolError};
 use super::types::MAX_TEXT_BYTES;
 
-/// What is left to read of a payload.
+/// The unread rest of a payload.
 pub(super) struct Reader<'a> {
     kind: u8,
     rest: &'a [u8],
@@ -12,7 +12,8 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Of a message of `kind`, whose payload is to have `expected` bytes.
+    /// Creates a reader of a message of `kind`; `expected` describes its length in bytes, for
+    /// errors.
     pub fn new(kind: u8, payload: &'a [u8], expected: &'static str) -> Self {
         Self {
             kind,
@@ -62,7 +63,7 @@ impl<'a> Reader<'a> {
         self.bytes().map(u64::from_le_bytes)
     }
 
-    /// A text of `len` bytes.
+    /// Reads a text of `len` bytes.
     pub fn text(&mut self, len: usize) -> Result<String, ProtocolError> {
         let split = self.rest.split_at_checked(len);
         let (text, rest) = split.ok_or_else(|| self.length())?;
@@ -71,7 +72,7 @@ impl<'a> Reader<'a> {
         Ok(text.to_owned())
     }
 
-    /// A text that fills the rest of the payload.
+    /// Reads a text that fills the rest of the payload.
     pub fn last_text(&mut self) -> Result<String, ProtocolError> {
         let len = self.rest.len();
         if len > MAX_TEXT_BYTES {
@@ -80,7 +81,7 @@ impl<'a> Reader<'a> {
         self.text(len)
     }
 
-    /// Entries that fill the rest of the payload, 1 to `most`.
+    /// Reads entries that fill the rest of the payload, 1 to `most`.
     pub fn list<T>(
         &mut self,
         most: usize,
@@ -99,7 +100,7 @@ impl<'a> Reader<'a> {
         Ok(entries)
     }
 
-    /// The value, if nothing is left.
+    /// Returns the value if no bytes are left.
     pub fn end<T>(&self, value: T) -> Result<T, ProtocolError> {
         if self.rest.is_empty() {
             Ok(value)
@@ -109,7 +110,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A frame in the making.
+/// A frame under construction.
 pub(super) struct Writer(Vec<u8>);
 
 impl Writer {
@@ -138,7 +139,7 @@ impl Writer {
         self.bytes(&value.to_le_bytes())
     }
 
-    /// The first bytes of a text, at most `most`, without half a character.
+    /// Appends the first bytes of a text, at most `most`, cut at a character boundary.
     pub fn text(self, text: &str, most: usize) -> Self {
         let end = text.floor_char_boundary(most);
         self.bytes(text.as_bytes().get(..end).unwrap_or_default())
@@ -148,7 +149,7 @@ impl Writer {
         entries.iter().fold(self, entry)
     }
 
-    /// The whole frame.
+    /// Completes the frame.
     pub fn end(mut self) -> Vec<u8> {
         let len = (self.0.len() - FRAME_HEADER_BYTES) as u32;
         if let Some(field) = self.0.first_chunk_mut() {

@@ -1,61 +1,61 @@
-//! What both sides send before they talk, and the frames that they talk in.
+//! Preambles and frames.
 
 use thiserror::Error;
 
 /// Version of the protocol.
 pub const VERSION: u32 = 1;
-/// First bytes of either direction, in every version.
+/// First bytes in both directions, in every version.
 const MAGIC: [u8; 8] = *b"TETRGPUM";
-/// Bytes of the preamble: magic and version.
+/// Length of the preamble in bytes: magic and version.
 pub const PREAMBLE_BYTES: usize = 12;
-/// Bytes before a frame's payload: its length and kind.
+/// Length of a frame's header in bytes: length and kind.
 pub const FRAME_HEADER_BYTES: usize = 5;
-/// Longest frame, its header included.
+/// Maximum length of a frame in bytes, with its header.
 pub const MAX_FRAME_BYTES: usize = 64 << 10;
 
-/// The other side sent what the protocol does not allow.
+/// The reason bytes of the other side violate the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// It is something else that listens or asks there.
+    /// The other side is not a mirror or a client of one.
     #[error("preamble begins with `{found}`, expected `TETRGPUM`; is this the mirror's socket?")]
     Magic {
-        /// The bytes found, printable ones as such.
+        /// The bytes found, printable ones as characters.
         found: String,
     },
-    /// It speaks another version.
+    /// The other side has another version.
     #[error(
         "protocol version is {found}, expected {VERSION}; use a client and a daemon of one release"
     )]
     Version {
-        /// The version found.
+        /// Its version.
         found: u32,
     },
-    /// A frame announces more than a frame may have.
+    /// A frame announces a length above the maximum.
     #[error("frame has {found} bytes, at most {MAX_FRAME_BYTES} are allowed")]
     TooLong {
-        /// Its length with its header.
+        /// Its length with its header, in bytes.
         found: u64,
     },
-    /// The kind of message is not known here, or only the other side sends it.
-    #[error("message kind {0} is not one that is expected here in protocol version {VERSION}")]
+    /// The kind of message is unknown, or only the other side sends it.
+    #[error("message kind {0} is not expected here in protocol version {VERSION}")]
     UnknownKind(u8),
     /// A payload is longer or shorter than its message.
     #[error("payload of message kind {kind} has {found} bytes, expected {expected}")]
     Length {
         /// The message's kind.
         kind: u8,
-        /// Bytes that it has.
+        /// Length of the message's payload in bytes, as text.
         expected: &'static str,
-        /// Bytes found.
+        /// Length found, in bytes.
         found: usize,
     },
-    /// A field has a value that it cannot have.
+    /// A field has an invalid value.
     #[error("message kind {kind} has the number {found}, expected {expected}")]
     Value {
         /// The message's kind.
         kind: u8,
-        /// Values that it can have.
+        /// The valid values.
         expected: &'static str,
         /// The value found.
         found: u64,
@@ -65,7 +65,7 @@ pub enum ProtocolError {
     Text(u8),
 }
 
-/// What either side sends first.
+/// Encodes the preamble, the first bytes of each side.
 pub fn preamble() -> [u8; PREAMBLE_BYTES] {
     let mut bytes = [0; PREAMBLE_BYTES];
     let (magic, version) = bytes.split_at_mut(MAGIC.len());
@@ -74,7 +74,12 @@ pub fn preamble() -> [u8; PREAMBLE_BYTES] {
     bytes
 }
 
-/// Checks what the other side sent first. After an error nothing that follows can be understood.
+/// Checks the other side's preamble.
+///
+/// # Errors
+///
+/// [`ProtocolError`] if the magic or the version differs. The bytes after it have no defined
+/// meaning then.
 pub fn check_preamble(bytes: &[u8; PREAMBLE_BYTES]) -> Result<(), ProtocolError> {
     let found = || ProtocolError::Magic {
         found: bytes.escape_ascii().to_string(),
@@ -87,17 +92,23 @@ pub fn check_preamble(bytes: &[u8; PREAMBLE_BYTES]) -> Result<(), ProtocolError>
     }
 }
 
-/// The beginning of a frame.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Length of the payload in bytes.
     pub len: usize,
-    /// What the payload is. Kinds below [`DESCRIPTORS_FROM`](super::DESCRIPTORS_FROM) carry no descriptors.
+    /// Kind of the message. Kinds below [`DESCRIPTORS_FROM`](super::DESCRIPTORS_FROM) carry no
+    /// descriptors.
     pub kind: u8,
 }
 
 impl FrameHeader {
-    /// Reads a header. Where the next frame begins is not to be learnt from a peer whose frame is too long.
+    /// Decodes a header.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::TooLong`] if the frame is too long. The start of the next frame is unknown
+    /// then.
     pub fn decode(bytes: [u8; FRAME_HEADER_BYTES]) -> Result<Self, ProtocolError> {
         let [a, b, c, d, kind] = bytes;
         let len = u32::from_le_bytes([a, b, c, d]);

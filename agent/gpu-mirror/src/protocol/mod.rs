@@ -1,7 +1,8 @@
-//! What a server of the mirror and its clients say to each other, byte by byte: `PROTOCOL.md`. Pure.
+//! Messages between a server of the mirror and its clients, byte by byte: `PROTOCOL.md`. Pure.
 //!
-//! A [`Request`] is a client's message, a [`Reply`] a server's. Both encode to whole frames and decode from a frame's kind and
-//! payload; hostile bytes are errors, and no field is trusted for an allocation before the bytes are there.
+//! A [`Request`] is a client's message, a [`Reply`] a server's. Both encode to whole frames and
+//! decode from a frame's kind and payload. Hostile bytes become errors, and no allocation trusts a
+//! length field before its bytes have arrived.
 
 mod fields;
 mod frame;

@@ -1,4 +1,4 @@
-//! What servers say.
+//! Messages of servers.
 
 use tetris_store_layout::{Digest, ObjectId};
 
@@ -26,75 +26,76 @@ const ERROR: u8 = 43;
 const HANDLES: u8 = 44;
 const CHUNKS: u8 = 64;
 
-/// Kinds from here on carry descriptors.
+/// First kind whose messages carry descriptors.
 pub const DESCRIPTORS_FROM: u8 = 64;
 
 /// A message of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reply {
-    /// Always first.
+    /// The first message of every server.
     HelloAck {
-        /// What the server hands out.
+        /// The server's kind of memory.
         memory: MemoryKind,
         /// The server's version, for people.
         server: String,
     },
-    /// The devices, 1 to [`MAX_DEVICES`].
+    /// Its devices, 1 to [`MAX_DEVICES`].
     Devices(Vec<DeviceEntry>),
-    /// The model waits for room, or for its chunks to be made. Sent now and then.
+    /// The model is waiting for room, or for its chunks to be created. Repeated during the wait.
     Waiting {
-        /// Bytes of device memory that are wanted.
+        /// Number of bytes of device memory that the model needs.
         need_bytes: u64,
-        /// Bytes that can be had.
+        /// Number of bytes that the device can provide.
         free_bytes: u64,
     },
-    /// The model is not on a device.
+    /// The model was not admitted.
     Refused(Refused),
-    /// The model is held for the client. Its chunks follow, as `Chunks` or `Handles`, each answered by `Taken`; then `Places`; then
-    /// `Arrived` as objects arrive, and `Complete`.
+    /// The server holds the model for the client. Its chunks follow, as `Chunks` or `Handles`, each
+    /// answered by `Taken`; then `Places`; then `Arrived` as objects arrive, and `Complete`.
     Granted {
-        /// Where.
+        /// The model's device.
         device: DeviceUuid,
-        /// How many chunks follow.
+        /// Number of chunks that follow.
         chunks: u32,
-        /// How many places follow.
+        /// Number of places that follow.
         objects: u32,
-        /// Bytes that are still to be copied.
+        /// Number of bytes that are still to arrive.
         copy_bytes: u64,
     },
-    /// Where objects lie, in the order in which they are wanted.
+    /// Positions of objects, in order of access.
     Places(Vec<PlaceEntry>),
-    /// Places whose objects are there now, by index.
+    /// Indexes of places whose objects have arrived.
     Arrived(Vec<u32>),
-    /// Every object is there.
+    /// Every object has arrived.
     Complete,
-    /// The model could not be copied: the client holds it no longer.
+    /// The model could not be copied, and the server no longer holds it for the client.
     Failed {
-        /// Why, for programs.
+        /// The reason, for programs.
         reason: Reason,
-        /// Why, for people; at most [`MAX_TEXT_BYTES`].
+        /// The reason, for people; at most [`MAX_TEXT_BYTES`].
         text: String,
     },
-    /// The model is not held for the client any more.
+    /// The server no longer holds the model for the client.
     Released,
-    /// What the server is doing.
+    /// The server's status.
     StatusReport(StatusReport),
-    /// A message could not be understood or answered; the server hangs up.
+    /// A message was invalid; the server hangs up.
     Error {
-        /// Why, for programs.
+        /// The reason, for programs.
         code: ErrorCode,
-        /// Why, for people; at most [`MAX_TEXT_BYTES`].
+        /// The reason, for people; at most [`MAX_TEXT_BYTES`].
         text: String,
     },
     /// Chunks as legacy IPC handles: lengths in bytes and handles, 1 to [`MAX_CHUNKS_PER_MESSAGE`].
     Handles(Vec<(u64, [u8; HANDLE_BYTES])>),
-    /// Chunks as descriptors: lengths in bytes, 1 to [`MAX_CHUNKS_PER_MESSAGE`]; one descriptor for each.
+    /// Chunks as descriptors: lengths in bytes, 1 to [`MAX_CHUNKS_PER_MESSAGE`]; one descriptor for
+    /// each.
     Chunks(Vec<u64>),
 }
 
 impl Reply {
-    /// The whole frame.
+    /// Encodes the message as a whole frame.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::HelloAck { memory, server } => {
@@ -125,7 +126,11 @@ impl Reply {
         }
     }
 
-    /// Reads a payload.
+    /// Decodes a payload.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError`] if it is not a message of this kind.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, ProtocolError> {
         let reader = |expected| Reader::new(kind, payload, expected);
         match kind {

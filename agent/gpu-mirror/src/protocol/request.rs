@@ -1,4 +1,4 @@
-//! What clients say.
+//! Messages of clients.
 
 use tetris_store_layout::{Digest, ManifestId, ObjectId, ObjectRef};
 
@@ -18,23 +18,23 @@ const TAKEN: u8 = 6;
 const RELEASE: u8 = 7;
 const STATUS: u8 = 8;
 
-/// How a model is named.
+/// Identification of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelNamed {
-    /// By its objects, which follow: how many, at most [`MAX_MODEL_OBJECTS`].
+    /// By its objects, which follow: their number, at most [`MAX_MODEL_OBJECTS`].
     Objects(u32),
     /// By the store's manifests of its files, 1 to [`MAX_MANIFESTS`].
     Manifests(Vec<ManifestId>),
 }
 
-/// A client wants a model on a device.
+/// A request for a model on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acquire {
-    /// The device; `None` leaves the choice to the server.
+    /// The device; with `None` the server chooses.
     pub on: Option<DeviceUuid>,
-    /// How long the client waits for room, in milliseconds. 0: not at all.
+    /// Maximum wait of the client for room, in milliseconds. 0: no wait.
     pub wait_ms: u32,
-    /// How many indexes of objects follow, in the order in which they are wanted; at most as many as there are objects.
+    /// Number of indexes of objects that follow, in order of access; at most the number of objects.
     pub order: u32,
     /// The model.
     pub model: ModelNamed,
@@ -44,31 +44,31 @@ pub struct Acquire {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request {
-    /// Always first.
+    /// The first message of every client.
     Hello {
-        /// What the client can import.
+        /// The client's kind of memory.
         memory: MemoryKind,
-        /// Its process, as it sees itself: for people, nothing is decided by it.
+        /// Its process id in its own PID namespace, for people; nothing depends on it.
         pid: u32,
     },
-    /// Which devices are there?
+    /// Requests the list of devices.
     ListDevices,
-    /// Puts a model on a device. `Objects` and then `Order` follow, as many as announced.
+    /// Requests a model on a device. The announced `Objects` and then `Order` follow.
     Acquire(Acquire),
     /// Objects of the model, in the order of the file.
     Objects(Vec<ObjectRef>),
-    /// Indexes of objects in the order in which they are wanted.
+    /// Indexes of objects in order of access.
     Order(Vec<u32>),
-    /// The chunks of the last message were imported.
+    /// The client has imported the chunks of the last message.
     Taken,
-    /// The client has unmapped the model, or waits for it no longer.
+    /// The client has unmapped the model, or no longer waits for it.
     Release,
-    /// What is the server doing?
+    /// Requests the server's status.
     Status,
 }
 
 impl Request {
-    /// The whole frame.
+    /// Encodes the message as a whole frame.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Hello { memory, pid } => Writer::new(HELLO).u8(memory.code()).u32(*pid).end(),
@@ -90,7 +90,11 @@ impl Request {
         }
     }
 
-    /// Reads a payload.
+    /// Decodes a payload.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError`] if it is not a message of this kind.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, ProtocolError> {
         let reader = |expected| Reader::new(kind, payload, expected);
         match kind {

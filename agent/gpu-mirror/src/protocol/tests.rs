@@ -1,4 +1,4 @@
-//! Messages survive the way, and hostile bytes are errors.
+//! Messages survive encoding and decoding, and hostile bytes become errors.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -150,7 +150,7 @@ fn replies() -> impl Strategy<Value = Reply> {
     ]
 }
 
-/// Kind and payload of a whole frame, whose header says how long it is.
+/// Splits a whole frame into kind and payload, and checks its length.
 fn taken_apart(frame: &[u8]) -> (u8, &[u8]) {
     let (header, payload) = frame.split_first_chunk().unwrap();
     let header = FrameHeader::decode(*header).unwrap();
@@ -179,7 +179,7 @@ proptest! {
         prop_assert!(matches!(Request::decode(kind, payload), Err(ProtocolError::UnknownKind(_))));
     }
 
-    /// What is understood is understood in one way only.
+    /// Every valid payload has exactly one meaning.
     #[test]
     fn hostile_bytes_are_errors_or_messages(kind in 0u8..80, payload in vec(any::<u8>(), 0..300)) {
         if let Ok(request) = Request::decode(kind, &payload) {

@@ -1,4 +1,4 @@
-//! What messages are made of, and how much of it there may be.
+//! Parts of messages, and their maximum sizes.
 
 use std::fmt;
 
@@ -6,23 +6,25 @@ use tetris_store_layout::{MAX_OBJECTS, ObjectId};
 
 use crate::memory::DeviceUuid;
 
-/// Longest text of a message in bytes.
+/// Maximum length of a message's text, in bytes.
 pub const MAX_TEXT_BYTES: usize = 512;
-/// Longest name of a device in bytes.
+/// Maximum length of a device's name, in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
-/// Most devices of a server.
+/// Maximum number of devices of a server.
 pub const MAX_DEVICES: usize = 64;
-/// Most objects of a model that is named by its objects: as many as one manifest has (INV-8 of LAYOUT.md).
+/// Maximum number of objects of a model identified by its objects: that of one manifest (INV-8 of
+/// LAYOUT.md).
 pub const MAX_MODEL_OBJECTS: u32 = MAX_OBJECTS as u32;
-/// Most manifests of a model that is named by them.
+/// Maximum number of manifests of a model identified by them.
 pub const MAX_MANIFESTS: usize = 16;
-/// Most objects in a message, 44 bytes each.
+/// Maximum number of objects in a message, 44 bytes each.
 pub const MAX_OBJECTS_PER_MESSAGE: usize = 1024;
-/// Most indexes in a message, 4 bytes each.
+/// Maximum number of indexes in a message, 4 bytes each.
 pub const MAX_NUMBERS_PER_MESSAGE: usize = 8192;
-/// Most places in a message, 52 bytes each.
+/// Maximum number of places in a message, 52 bytes each.
 pub const MAX_PLACES_PER_MESSAGE: usize = 1024;
-/// Most chunks in a message: as many descriptors as the kernel passes at a time (`SCM_MAX_FD`).
+/// Maximum number of chunks in a message: the maximum number of descriptors that the kernel passes
+/// at a time (`SCM_MAX_FD`).
 pub const MAX_CHUNKS_PER_MESSAGE: usize = 253;
 
 macro_rules! open_codes {
@@ -39,7 +41,7 @@ macro_rules! open_codes {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self.0 {
                     $($code => f.write_str($text),)*
-                    other => write!(f, "a reason of number {other}, which a later version knows"),
+                    other => write!(f, "reason {other} of a later version"),
                 }
             }
         }
@@ -53,21 +55,22 @@ macro_rules! open_codes {
 }
 
 open_codes! {
-    /// Why a model is not on a device. Unknown ones are valid.
+    /// Reason a model is not on a device. Unknown reasons are valid.
     Reason {
         /// The server has no such device.
         NO_DEVICE = 1, "no such device";
-        /// The model fits no device, however empty.
+        /// The model does not fit on an empty device.
         TOO_LARGE = 2, "larger than the device";
-        /// The tenant may not have as much.
+        /// The tenant's quota does not suffice.
         QUOTA = 3, "beyond the tenant's quota";
         /// Clients hold the memory.
         IN_USE = 4, "device memory is in use";
-        /// The model's description makes no sense.
+        /// The description of the model is invalid.
         INVALID = 5, "not a model";
-        /// The store has not got all of it.
+        /// The store lacks at least one object.
         MISSING = 6, "not in the store";
-        /// The device has less memory than the server counts on: others took it, or dead clients' mappings still go.
+        /// The device has less free memory than the server counts on: other programs use it, or the
+        /// driver is still removing the mappings of dead clients.
         DEVICE_FULL = 7, "the device gave no memory";
         /// Copying failed.
         COPY_FAILED = 8, "copying to the device failed";
@@ -75,13 +78,13 @@ open_codes! {
 }
 
 open_codes! {
-    /// Why a message was not understood or answered. Unknown ones are valid.
+    /// Reason a message was rejected. Unknown reasons are valid.
     ErrorCode {
-        /// A kind that is not known, or that only the other side sends.
+        /// The kind is unknown, or only the other side sends it.
         UNKNOWN_KIND = 1, "unknown kind of message";
-        /// A payload that is not what its kind says.
+        /// The payload does not match its kind.
         MALFORMED = 2, "malformed message";
-        /// A message at a time when it means nothing.
+        /// The message is not allowed at this point.
         OUT_OF_TURN = 3, "message out of turn";
         /// The client's implementation of device memory is not the server's.
         OTHER_MEMORY = 4, "another implementation of device memory";
@@ -95,69 +98,70 @@ pub struct DeviceEntry {
     pub number: u32,
     /// Its identity, the same for every process of the machine.
     pub uuid: DeviceUuid,
-    /// All of its memory, in bytes.
+    /// Length of its memory, in bytes.
     pub total_bytes: u64,
-    /// What nobody has taken at the moment, in bytes.
+    /// Length of its free memory at the moment, in bytes.
     pub free_bytes: u64,
-    /// What the mirror may take, in bytes.
+    /// Limit of the mirror's memory, in bytes.
     pub capacity_bytes: u64,
     /// The product's name, at most [`MAX_NAME_BYTES`].
     pub name: String,
 }
 
-/// Why a model was not admitted.
+/// The reason a model was not admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// Why, for programs.
+    /// The reason, for programs.
     pub reason: Reason,
-    /// Bytes of device memory that are wanted, or bytes of the objects that the store has not got.
+    /// Number of bytes of device memory that the model needs, or length of the objects that the
+    /// store lacks.
     pub missing_bytes: u64,
-    /// How many objects the store has not got.
+    /// Number of objects that the store lacks.
     pub missing_objects: u32,
-    /// Why, for people; at most [`MAX_TEXT_BYTES`].
+    /// The reason, for people; at most [`MAX_TEXT_BYTES`].
     pub text: String,
 }
 
-/// Where an object lies.
+/// Position of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlaceEntry {
     /// The object.
     pub object: ObjectId,
-    /// Which of the chunks that were passed, counted from 0 over all messages.
+    /// Index of its chunk among the passed chunks, counted from 0 over all messages.
     pub chunk: u32,
-    /// Where in the chunk, in bytes.
+    /// Offset in the chunk, in bytes.
     pub offset: u64,
     /// Its length in bytes.
     pub len: u64,
 }
 
-/// How a device is used.
+/// Usage of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceStatus {
-    /// Which.
+    /// The device.
     pub uuid: DeviceUuid,
-    /// What the mirror may take, in bytes.
+    /// Limit of the mirror's memory, in bytes.
     pub capacity_bytes: u64,
-    /// Its chunks, in bytes.
+    /// Length of its chunks, in bytes.
     pub created_bytes: u64,
-    /// Objects in them, in bytes.
+    /// Length of the objects in them, in bytes.
     pub live_bytes: u64,
-    /// Objects that clients hold, in bytes.
+    /// Length of the objects that clients hold, in bytes.
     pub held_bytes: u64,
-    /// Models of which something is there.
+    /// Number of models with at least one object on the device.
     pub models: u32,
-    /// Models that clients hold.
+    /// Number of models that clients hold.
     pub held_models: u32,
 }
 
-/// What a server is doing.
+/// Status of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StatusReport {
-    /// Connections, the asking one included.
+    /// Number of connections, including the requesting one.
     pub connections: u32,
-    /// Connections that hold a model.
+    /// Number of connections that hold a model.
     pub leases: u32,
-    /// Connections that wait for room.
+    /// Number of connections that wait for room.
     pub waiting: u32,
     /// Its devices, 1 to [`MAX_DEVICES`].
     pub devices: Vec<DeviceStatus>,

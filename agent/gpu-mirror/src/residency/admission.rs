@@ -1,87 +1,90 @@
-//! What is to be done.
+//! Results of the manager: actions that the caller must take.
 
 use tetris_store_layout::ObjectId;
 
 use super::{ClientId, DeviceId, ModelKey, TenantId};
 use crate::arena::{ChunkId, NewChunk, Place};
 
-/// A chunk that is to be released.
+/// A chunk that the caller must release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Released {
-    /// Whose it was.
+    /// Its tenant.
     pub tenant: TenantId,
-    /// Its name in the tenant's arena on the device.
+    /// Its number in the tenant's arena on the device.
     pub chunk: ChunkId,
 }
 
-/// A model that had to go, wholly or as far as nobody else needs its objects.
+/// A model that was evicted. Objects that other models share stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Evicted {
-    /// Whose it was.
+    /// Its tenant.
     pub tenant: TenantId,
-    /// Which.
+    /// The model.
     pub model: ModelKey,
 }
 
-/// What left a device.
+/// Everything that left a device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Freed {
-    /// Models that were evicted, in order.
+    /// Evicted models, in order of eviction.
     pub evicted: Vec<Evicted>,
-    /// Idle objects that went to make a nearly empty chunk empty (B6); their models stay, and are copied in part next time.
+    /// Idle objects dropped to empty a nearly empty chunk (B6). Their models stay, and the next
+    /// admission copies the dropped objects again.
     pub dropped: Vec<(TenantId, ObjectId)>,
-    /// Chunks that are to be released now.
+    /// Chunks that the caller must release now.
     pub released: Vec<Released>,
 }
 
-/// An object that is to be copied.
+/// An object that the caller must copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copy {
     /// The object.
     pub object: ObjectId,
-    /// Where to.
+    /// Destination of the copy.
     pub place: Place,
 }
 
-/// A model was admitted: its client holds it from now on. To be done in the order of the fields.
+/// A model was admitted, and its client holds it from now on. The caller acts in the order of the
+/// fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
     /// The device.
     pub device: DeviceId,
-    /// What left it for this.
+    /// Everything that left the device to make room.
     pub freed: Freed,
-    /// Chunks to create, after releasing those of `freed`.
+    /// Chunks that the caller must create, after it has released those of `freed`.
     pub created: Vec<NewChunk>,
-    /// Objects to copy, in the order in which they are wanted. The caller copies them.
+    /// Objects that the caller must copy, in order of access.
     pub copies: Vec<Copy>,
-    /// Objects that an earlier admission is copying: to be waited for.
+    /// Objects that an earlier admission is still copying; the client waits for them.
     pub awaited: Vec<ObjectId>,
-    /// Where all objects of the model are, in the order in which they are wanted.
+    /// Positions of all objects of the model, in order of access.
     pub places: Vec<(ObjectId, Place)>,
 }
 
-/// Copies failed.
+/// Consequences of failed copies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Failed {
-    /// Clients that held a model of which an object is missing now. They hold it no longer and are to be told.
+    /// Clients that held a model with a failed object. They no longer hold it, and the caller must
+    /// tell them.
     pub clients: Vec<(ClientId, ModelKey)>,
-    /// What left the device with it.
+    /// Everything that left the device as a result.
     pub freed: Freed,
 }
 
-/// How a device is used, in bytes.
+/// Usage of a device, in bytes where not said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// What the mirror may take.
+    /// Limit of the mirror's device memory.
     pub capacity_bytes: u64,
-    /// Chunks.
+    /// Length of all chunks.
     pub created_bytes: u64,
-    /// Objects, rounded up to the alignment.
+    /// Length of all objects, each rounded up to the alignment.
     pub live_bytes: u64,
-    /// Objects that clients hold or that are being copied, not rounded.
+    /// Length of the objects that clients hold or that are being copied, not rounded.
     pub held_bytes: u64,
-    /// Models of which something is on the device.
+    /// Number of models with at least one object on the device.
     pub models: usize,
-    /// Models that clients hold.
+    /// Number of models that clients hold.
     pub held_models: usize,
 }

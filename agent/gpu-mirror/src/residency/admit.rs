@@ -1,4 +1,4 @@
-//! One model onto one device.
+//! Admission of one model to one device.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::device::{Device, Object};
 use super::{Admission, ClientId, Copy, Freed, ModelSpec, Part, Refusal, TenantId};
 use crate::arena::{Arena, NewChunk, PlaceError};
 
-/// What is asked for.
+/// A request for a model on a device.
 pub(super) struct Request<'a> {
     pub tenant: TenantId,
     pub client: ClientId,
@@ -17,19 +17,20 @@ pub(super) struct Request<'a> {
     pub now_ms: u64,
 }
 
-/// Placing did.
+/// Result of a successful placement.
 struct Placed {
     created: Vec<NewChunk>,
     copies: BTreeSet<ObjectId>,
 }
 
-/// Placing did not work out.
+/// The error of a placement without room.
 struct NoRoom {
     need_bytes: u64,
 }
 
 impl Device {
-    /// Places what is missing of the model, and holds it. After an error the device is to be thrown away.
+    /// Places the model's missing objects, and holds the model. After an error the caller must
+    /// discard the device.
     pub fn admit(&mut self, request: &Request<'_>, may_evict: bool) -> Result<Admission, Refusal> {
         self.check_lengths(request)?;
         self.hold(request.tenant, request.client, request.spec, request.now_ms);
@@ -63,7 +64,7 @@ impl Device {
         parts.filter(absent).copied().collect()
     }
 
-    /// Bytes by which the tenant's arena may grow.
+    /// Number of bytes by which the tenant's arena may grow.
     fn room(&self, request: &Request<'_>) -> u64 {
         let device = self.capacity_bytes.saturating_sub(self.created_bytes());
         let quota = request
@@ -72,7 +73,7 @@ impl Device {
         device.min(quota)
     }
 
-    /// Gives places to the objects that are not here, all or none. They are being copied from then on.
+    /// Assigns positions to the missing objects, all or none, and marks them as being copied.
     fn place_missing(&mut self, request: &Request<'_>) -> Result<Placed, NoRoom> {
         let missing = self.missing(request);
         if missing.is_empty() {
@@ -106,9 +107,10 @@ impl Device {
         })
     }
 
-    /// Evicts one idle model after the other until the missing objects have places.
+    /// Evicts idle models one by one until the missing objects have positions.
     fn make_room(&mut self, request: &Request<'_>, freed: &mut Freed) -> Result<Placed, Refusal> {
-        // Where its quota is what is in the way, the tenant's own models leave; where the device is full, everybody's, in one order.
+        // If the quota is the obstacle, the tenant's own models leave first; if the device is full,
+        // models of all tenants leave in one order.
         let mut placed = self.place_missing(request);
         for tenant in [Some(request.tenant), None] {
             for victim in self.candidates(tenant) {
@@ -135,8 +137,8 @@ impl Device {
         placed.map_err(|no_room| self.refusal(request, &no_room))
     }
 
-    /// Takes away what is here of the model and of nothing that is in use, so that it can be placed anew without the holes
-    /// around it. Idle models that share an object lose it to this one.
+    /// Removes the objects of this model that are here and not in use, so that the model can be
+    /// placed anew without the holes around them. Idle models that share such an object lose it.
     fn start_over(&mut self, request: &Request<'_>, freed: &mut Freed) {
         let key = request.spec.key();
         let clients = self.models.get(&(request.tenant, key));
@@ -151,7 +153,7 @@ impl Device {
         }
     }
 
-    /// Why there is no room, after everything idle has been evicted.
+    /// The reason no room is left after every idle model was evicted.
     fn refusal(&self, request: &Request<'_>, no_room: &NoRoom) -> Refusal {
         let parts = request.spec.parts().iter();
         let all: Vec<(ObjectId, u64)> = parts.map(|part| (part.object, part.len)).collect();
@@ -182,7 +184,7 @@ impl Device {
         }
     }
 
-    /// What is to be done for an admission that worked out.
+    /// Lists the caller's actions for a successful admission.
     fn describe(&self, request: &Request<'_>, freed: Freed, placed: Placed) -> Admission {
         let mut admission = Admission {
             device: self.id,

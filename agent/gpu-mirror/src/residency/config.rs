@@ -1,4 +1,4 @@
-//! Who and what takes part, and the policy's numbers.
+//! Identifiers of devices, tenants and clients, and the parameters of the policy.
 
 use std::fmt;
 
@@ -29,25 +29,25 @@ number_newtype! {
     DeviceId(u32), "device"
 }
 number_newtype! {
-    /// A tenant: one store. Tenants see nothing of each other.
+    /// A tenant: one store. Tenants share nothing.
     TenantId(u32), "tenant"
 }
 number_newtype! {
-    /// A client's connection. Never used again for another one.
+    /// A client's connection. Numbers are never reused.
     ClientId(u64), "client"
 }
 
-/// The numbers of the policy.
+/// Parameters of the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// The sizes of each arena.
+    /// Size parameters of each arena.
     pub arena: ArenaConfig,
-    /// Models up to this many bytes are light: they leave first.
+    /// Length in bytes up to which a model is light. Light models leave first.
     pub light_bytes: u64,
 }
 
 impl Default for Config {
-    /// Light is what 25 GB/s bring back in some 20 ms, about the time of one inference in Torpor's Table 4.
+    /// 512 MiB: a copy at 25 GB/s takes some 20 ms, about one inference in Torpor's Table 4.
     fn default() -> Self {
         Self {
             arena: ArenaConfig::default(),

@@ -1,4 +1,4 @@
-//! One device: what is on it and who holds it.
+//! One device: its objects, its models and their holders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::arena::{Arena, Place};
 #[derive(Debug, Clone)]
 pub(super) struct Object {
     pub len: u64,
-    /// Models on the device that have it.
+    /// Models on the device that contain the object.
     pub models: BTreeSet<ModelKey>,
-    /// How many of them somebody holds.
+    /// Number of these models that a client holds.
     pub held: usize,
     pub copying: bool,
 }
 
 impl Object {
-    /// Whether it may leave.
+    /// Returns true if the object may leave the device.
     pub fn is_idle(&self) -> bool {
         self.held == 0 && !self.copying
     }
@@ -32,7 +32,7 @@ pub(super) struct Model {
     pub parts: Arc<[Part]>,
     pub bytes: u64,
     pub last_used_ms: u64,
-    /// How often each client holds it.
+    /// Number of holds of each client.
     pub clients: BTreeMap<ClientId, u64>,
 }
 
@@ -58,23 +58,23 @@ impl Device {
         }
     }
 
-    /// Bytes of all chunks.
+    /// Length of all chunks, in bytes.
     pub fn created_bytes(&self) -> u64 {
         self.arenas.values().map(Arena::created_bytes).sum()
     }
 
-    /// Bytes of a tenant's chunks.
+    /// Length of a tenant's chunks, in bytes.
     pub fn created_by(&self, tenant: TenantId) -> u64 {
         self.arenas.get(&tenant).map_or(0, Arena::created_bytes)
     }
 
-    /// Bytes of `spec` that are here.
+    /// Number of bytes of `spec` on this device.
     pub fn resident_bytes(&self, tenant: TenantId, spec: &ModelSpec) -> u64 {
         let here = |part: &&Part| self.objects.contains_key(&(tenant, part.object));
         spec.parts().iter().filter(here).map(|part| part.len).sum()
     }
 
-    /// Whether every object of `spec` is here.
+    /// Returns true if every object of `spec` is on this device.
     pub fn has_all(&self, tenant: TenantId, spec: &ModelSpec) -> bool {
         let here = |part: &Part| self.objects.contains_key(&(tenant, part.object));
         spec.parts().iter().all(here)
@@ -84,7 +84,7 @@ impl Device {
         self.arenas.get(&tenant)?.place_of(object)
     }
 
-    /// Notes that `client` holds the model, whose objects count as held as far as they are here.
+    /// Records that `client` holds the model. Those of its objects that are here count as held.
     pub fn hold(&mut self, tenant: TenantId, client: ClientId, spec: &ModelSpec, now_ms: u64) {
         let key = spec.key();
         let model = self.models.entry((tenant, key)).or_insert_with(|| Model {
@@ -104,7 +104,7 @@ impl Device {
         }
     }
 
-    /// Takes one hold of `client`, or all of them, off a model. Returns whether there was one.
+    /// Removes one hold of `client`, or all of them, from a model. Returns true if there was one.
     pub fn let_go(
         &mut self,
         tenant: TenantId,
@@ -134,7 +134,7 @@ impl Device {
         true
     }
 
-    /// Takes an object off the device. Models that had it stay as long as anything of them is here.
+    /// Removes an object from the device. Its models stay.
     pub fn remove(&mut self, tenant: TenantId, id: &ObjectId, freed: &mut Freed) -> Option<Object> {
         let object = self.objects.remove(&(tenant, *id))?;
         let removed = self.arenas.get_mut(&tenant)?.remove(id)?;
@@ -145,7 +145,7 @@ impl Device {
         Some(object)
     }
 
-    /// A copy into the device has ended. `None` if none was under way.
+    /// Records the end of a copy. `None` if the object was not being copied.
     pub fn copied(&mut self, tenant: TenantId, object: &ObjectId) -> Option<Freed> {
         let object = self.objects.get_mut(&(tenant, *object))?;
         std::mem::replace(&mut object.copying, false).then_some(())?;
@@ -156,7 +156,7 @@ impl Device {
         Some(freed)
     }
 
-    /// Copies have failed: whoever waits for these objects holds them no longer.
+    /// Removes objects whose copies failed. Clients of their models no longer hold them.
     pub fn failed(&mut self, tenant: TenantId, objects: &[ObjectId], now_ms: u64) -> Failed {
         let mut failed = Failed::default();
         for id in objects {
@@ -182,7 +182,7 @@ impl Device {
         failed
     }
 
-    /// Forgets models of which nothing is here and which nobody holds.
+    /// Forgets models without objects on the device and without clients.
     pub fn forget_absent_models(&mut self) {
         let objects = &self.objects;
         self.models.retain(|(tenant, _), model| {

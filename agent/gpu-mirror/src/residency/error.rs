@@ -1,63 +1,63 @@
-//! Why a model is not on a device.
+//! Reasons for not admitting a model to a device.
 
 use tetris_store_layout::ObjectId;
 use thiserror::Error;
 
 use super::{DeviceId, TenantId};
 
-/// A model's description makes no sense.
+/// The description of a model is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// Too many objects, or none.
+    /// The model has no objects, or too many.
     #[error("expected a model of 1 to {most} objects, found {found}; load it file by file")]
     Parts {
-        /// How many.
+        /// Number of objects.
         found: usize,
-        /// How many there may be.
+        /// Maximum number of objects.
         most: usize,
     },
-    /// An order that names an object which is not there.
+    /// The access order has an index beyond the model's objects.
     #[error("expected an access order of indexes below {parts}, found {found}; record it again")]
     Order {
         /// The index.
         found: usize,
-        /// How many objects there are.
+        /// Number of objects of the model.
         parts: usize,
     },
-    /// An object without bytes, with too many, or with two different lengths.
+    /// An object has no bytes, too many bytes, or two different lengths.
     #[error(
         "expected one length above 0, and below 2^60 bytes for all objects, found {len} bytes for object {object}; read the manifest again"
     )]
     Length {
         /// The object.
         object: ObjectId,
-        /// Its length.
+        /// Its length in bytes.
         len: u64,
     },
 }
 
-/// A model was not admitted. Nothing has changed.
+/// The reason a model was not admitted. No state has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// There is no such device.
+    /// The device does not exist.
     #[error("expected a device of this node, found {found:?}; leave the choice to the mirror")]
     NoDevice {
-        /// The device that was asked for, if one was.
+        /// The requested device, if the request chose one.
         found: Option<DeviceId>,
     },
-    /// The model does not even fit an empty device.
+    /// The model does not fit on an empty device.
     #[error(
         "expected a device of at least {need_bytes} bytes, found at most {capacity_bytes}; load the model in parts or on several devices"
     )]
     TooLarge {
-        /// What the model takes on an empty device, in bytes.
+        /// Number of bytes that the model needs on an empty device.
         need_bytes: u64,
-        /// What the largest device has.
+        /// Capacity of the largest device, in bytes.
         capacity_bytes: u64,
     },
-    /// The tenant may not have as much.
+    /// The tenant's quota does not suffice.
     #[error(
         "{tenant:?} may hold {quota_bytes} bytes of device memory, of which {held_bytes} are in use, and the model needs {need_bytes} more; release models or raise the quota"
     )]
@@ -66,39 +66,40 @@ pub enum Refusal {
         tenant: TenantId,
         /// Its quota on the device, in bytes.
         quota_bytes: u64,
-        /// Bytes of its chunks that cannot be evicted.
+        /// Number of bytes of its chunks that cannot be evicted.
         held_bytes: u64,
-        /// Bytes of chunks that would have to be created.
+        /// Number of bytes of the additional chunks.
         need_bytes: u64,
     },
-    /// Others use the memory.
+    /// Clients use the memory.
     #[error(
-        "the model needs {need_bytes} bytes of device memory, {free_bytes} can be had, {held_bytes} are used by clients; wait until one of them releases a model"
+        "the model needs {need_bytes} bytes of device memory, {free_bytes} are available, {held_bytes} are used by clients; wait until one of them releases a model"
     )]
     InUse {
-        /// Bytes of chunks that would have to be created.
+        /// Number of bytes of the additional chunks.
         need_bytes: u64,
-        /// Bytes free after everything idle is evicted.
+        /// Number of bytes free after the eviction of every idle model.
         free_bytes: u64,
-        /// Bytes of chunks with something in use.
+        /// Number of bytes of chunks with an object in use.
         held_bytes: u64,
     },
-    /// The model was admitted as something else before.
+    /// The object is on the device with another length.
     #[error(
         "object {object} is on the device with {found} bytes, expected {expected}; read the manifest again"
     )]
     Length {
         /// The object.
         object: ObjectId,
-        /// Its length as asked for.
+        /// Its length in the request, in bytes.
         expected: u64,
-        /// Its length on the device.
+        /// Its length on the device, in bytes.
         found: u64,
     },
 }
 
 impl Refusal {
-    /// Which of two devices' refusals tells more: one that may pass, else that of the larger device.
+    /// Chooses the more useful of two devices' refusals: one that may pass, else the larger
+    /// device's.
     pub(super) fn or(self, other: Self) -> Self {
         let larger = match (&self, &other) {
             (
@@ -117,7 +118,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the same question may get another answer once a client has released something.
+    /// Returns true if the request may succeed after a client has released a model.
     pub fn may_wait(&self) -> bool {
         match self {
             Self::InUse { .. } => true,

@@ -1,4 +1,4 @@
-//! Who leaves a device, and in which order (B5, B6).
+//! Eviction: the models and objects that leave a device, and their order (B5, B6).
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use super::device::Device;
 use super::{Evicted, Freed, TenantId};
 use crate::arena::{Arena, ChunkId};
 
-/// A chunk of which everything may leave.
+/// A chunk with idle objects only.
 struct IdleChunk {
     id: ChunkId,
     bytes: u64,
@@ -16,7 +16,7 @@ struct IdleChunk {
 }
 
 impl Device {
-    /// Models that nobody holds, those first that leave first; of `tenant`, or of all tenants.
+    /// Idle models in order of eviction, of `tenant` or of all tenants.
     pub fn candidates(&self, tenant: Option<TenantId>) -> Vec<Evicted> {
         let idle = self.models.iter().filter(|((owner, _), model)| {
             tenant.is_none_or(|tenant| tenant == *owner) && model.clients.is_empty()
@@ -32,7 +32,8 @@ impl Device {
             .collect()
     }
 
-    /// Whether an object of the model may leave, and none of it is under way. What others hold wholly would go for nothing.
+    /// Returns true if at least one object is not held and none is being copied. Evicting a model
+    /// whose objects are all held would free nothing.
     pub fn is_worth_evicting(&self, victim: Evicted) -> bool {
         let Some(model) = self.models.get(&(victim.tenant, victim.model)) else {
             return false;
@@ -49,7 +50,7 @@ impl Device {
         any_idle
     }
 
-    /// Takes an idle model off the device, and those of its objects that no other model here has.
+    /// Removes an idle model, and those of its objects that belong to no other model here.
     pub fn evict(&mut self, victim: Evicted, freed: &mut Freed) {
         let Some(model) = self.models.remove(&(victim.tenant, victim.model)) else {
             return;
@@ -66,7 +67,8 @@ impl Device {
         freed.evicted.push(victim);
     }
 
-    /// Drops idle objects from the emptiest chunks until the waste in idle chunks is within its limit (B6).
+    /// Drops idle objects from the emptiest chunks until the waste in idle chunks is within its
+    /// limit (B6).
     pub fn trim(&mut self, freed: &mut Freed) {
         let tenants: Vec<_> = self.arenas.keys().copied().collect();
         for tenant in tenants {
@@ -85,10 +87,10 @@ impl Device {
         self.forget_absent_models();
     }
 
-    /// The emptiest idle chunk of an arena whose idle chunks waste too much.
+    /// The emptiest idle chunk of an arena whose idle chunks exceed the waste limit.
     fn too_empty(&self, tenant: TenantId) -> Option<ChunkId> {
         let arena = self.arenas.get(&tenant)?;
-        // Idle chunks waste no more than all do: most of the time that is the answer.
+        // Idle chunks waste at most as much as all chunks, so this test usually suffices.
         if arena.stats().waste_bytes() <= self.config.arena.waste_limit(0) {
             return None;
         }

@@ -13,17 +13,17 @@ use super::{
 };
 use crate::arena::{ChunkId, Place};
 
-/// What is on which device.
+/// Residency of models on the devices of a node.
 #[derive(Debug, Clone)]
 pub struct Manager {
     config: Config,
     devices: BTreeMap<DeviceId, Device>,
-    /// Bytes of chunks that a tenant may have on each device.
+    /// Limit of a tenant's chunks on each device, in bytes.
     quotas: BTreeMap<TenantId, u64>,
 }
 
 impl Manager {
-    /// A node without devices.
+    /// Creates a node without devices.
     pub fn new(config: Config) -> Self {
         Self {
             config,
@@ -32,8 +32,8 @@ impl Manager {
         }
     }
 
-    /// Adds a device of which the mirror may take `capacity_bytes`, or changes how much it may take. What is held stays when
-    /// that is less than before; see [`Self::shrink`].
+    /// Adds a device with a limit of `capacity_bytes`, or changes its limit. A lower limit evicts
+    /// nothing; see [`Self::shrink`].
     pub fn set_capacity(&mut self, device: DeviceId, capacity_bytes: u64) {
         let config = self.config;
         let new = || Device::new(device, capacity_bytes, config);
@@ -43,7 +43,8 @@ impl Manager {
             .capacity_bytes = capacity_bytes;
     }
 
-    /// Forgets a device that is gone, with everything on it. Returns who held what there.
+    /// Forgets a lost device and everything on it. Returns the clients and the models that they
+    /// held there.
     pub fn remove_device(&mut self, device: DeviceId) -> Vec<(ClientId, ModelKey)> {
         let models = self.devices.remove(&device).map(|device| device.models);
         let models = models.into_iter().flatten();
@@ -54,28 +55,34 @@ impl Manager {
             .collect()
     }
 
-    /// Bounds what a tenant's chunks may take on each device. A tenant without a quota may take everything.
+    /// Limits a tenant's chunks on each device, in bytes. A tenant without a quota may use the
+    /// whole device.
     pub fn set_quota(&mut self, tenant: TenantId, bytes: u64) {
         self.quotas.insert(tenant, bytes);
     }
 
-    /// Lets a tenant take everything.
+    /// Removes a tenant's quota.
     pub fn remove_quota(&mut self, tenant: TenantId) {
         self.quotas.remove(&tenant);
     }
 
-    /// A tenant's quota, if it has one.
+    /// Returns a tenant's quota in bytes, if it has one.
     pub fn quota(&self, tenant: TenantId) -> Option<u64> {
         self.quotas.get(&tenant).copied()
     }
 
-    /// Bytes of a tenant's chunks on a device.
+    /// Length of a tenant's chunks on a device, in bytes.
     pub fn created_by(&self, device: DeviceId, tenant: TenantId) -> u64 {
         let device = self.devices.get(&device);
         device.map_or(0, |device| device.created_by(tenant))
     }
 
-    /// Puts a model on a device for `client`, which holds it from then on. `on` chooses the device, else B7 does.
+    /// Admits a model to a device for `client`, which holds it from then on. `on` chooses the
+    /// device; without it B7 does.
+    ///
+    /// # Errors
+    ///
+    /// The [`Refusal`] of the device, or the most useful one if several devices refuse.
     pub fn admit(
         &mut self,
         tenant: TenantId,
@@ -93,7 +100,8 @@ impl Manager {
             now_ms,
         };
         let order = self.order(tenant, spec, on);
-        // What is there as a whole needs no trial: nothing is placed, so nothing can fail half-way.
+        // A model that is complete on the device needs no trial: the admission places nothing and
+        // cannot fail.
         if let Some(device) = order.first().and_then(|id| self.devices.get_mut(id))
             && device.has_all(tenant, spec)
         {
@@ -111,7 +119,7 @@ impl Manager {
         Err(refusal)
     }
 
-    /// All or nothing (B2): what does not work out is thrown away.
+    /// Admits to a copy of the device, and keeps the copy only on success (B2).
     fn try_on(
         &mut self,
         id: DeviceId,
@@ -126,7 +134,7 @@ impl Manager {
         Ok(admission)
     }
 
-    /// Devices by what they have of the model, then by what they have free (B7).
+    /// Devices in order of the model's bytes on them, then of their free memory (B7).
     fn order(&self, tenant: TenantId, spec: &ModelSpec, on: Option<DeviceId>) -> Vec<DeviceId> {
         let devices = self.devices.values();
         let mut order: Vec<_> = devices
@@ -141,8 +149,8 @@ impl Manager {
         order.into_iter().map(|(.., id)| id).collect()
     }
 
-    /// An object has been copied. `None` if it was not being copied. Where everybody who wanted it has gone meanwhile,
-    /// something may leave (B6).
+    /// Records that an object has been copied. `None` if it was not being copied. If nobody holds
+    /// it any more, idle objects may leave (B6).
     pub fn copied(
         &mut self,
         device: DeviceId,
@@ -152,7 +160,8 @@ impl Manager {
         self.devices.get_mut(&device)?.copied(tenant, object)
     }
 
-    /// Objects could not be copied, or their chunks not be created. Objects that were not being copied are left alone.
+    /// Records that objects could not be copied, or that their chunks could not be created. Ignores
+    /// objects that were not being copied.
     pub fn failed(
         &mut self,
         device: DeviceId,
@@ -165,7 +174,7 @@ impl Manager {
         failed.unwrap_or_default()
     }
 
-    /// A client gives up one hold on a model. `None` if it had none.
+    /// Releases one hold of a client on a model. `None` if it had none.
     pub fn release(
         &mut self,
         device: DeviceId,
@@ -182,7 +191,7 @@ impl Manager {
         Some(freed)
     }
 
-    /// A client is gone: it holds nothing any more, on any device.
+    /// Releases everything that a disconnected client held, on all devices.
     pub fn disconnect(&mut self, client: ClientId, now_ms: u64) -> Vec<(DeviceId, Freed)> {
         let mut all = Vec::new();
         for device in self.devices.values_mut() {
@@ -201,7 +210,8 @@ impl Manager {
         all
     }
 
-    /// Evicts idle models (B5) until the chunks on a device take at most `bytes`, or nothing idle is left.
+    /// Evicts idle models (B5) until the chunks on a device take at most `bytes`, or no idle model
+    /// is left.
     pub fn shrink(&mut self, device: DeviceId, bytes: u64) -> Freed {
         let mut freed = Freed::default();
         let Some(device) = self.devices.get_mut(&device) else {
@@ -219,7 +229,7 @@ impl Manager {
         freed
     }
 
-    /// Where an object is, once it has been copied.
+    /// Position of an object, once it has been copied.
     pub fn ready_place(
         &self,
         device: DeviceId,
@@ -232,13 +242,13 @@ impl Manager {
         place.filter(|_| !state.copying)
     }
 
-    /// The length of a tenant's chunk in bytes, as long as something has a place in it.
+    /// Length of a tenant's chunk in bytes; `None` once the chunk is empty.
     pub fn chunk_bytes(&self, device: DeviceId, tenant: TenantId, chunk: ChunkId) -> Option<u64> {
         let arena = self.devices.get(&device)?.arenas.get(&tenant)?;
         arena.chunk_bytes(chunk)
     }
 
-    /// What would have to be copied for an admission at this moment: objects that the device it would go to has not got.
+    /// Objects that an admission at this moment would copy: those that the chosen device lacks.
     pub fn missing(&self, tenant: TenantId, spec: &ModelSpec, on: Option<DeviceId>) -> Vec<Part> {
         let order = self.order(tenant, spec, on);
         let device = order.first().and_then(|id| self.devices.get(id));
@@ -249,7 +259,7 @@ impl Manager {
         parts.filter(|part| !here(part)).copied().collect()
     }
 
-    /// How a device is used.
+    /// Returns the usage of a device.
     pub fn usage(&self, device: DeviceId) -> Option<Usage> {
         self.devices.get(&device).map(Device::usage)
     }

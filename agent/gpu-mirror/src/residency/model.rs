@@ -1,4 +1,4 @@
-//! What a model consists of.
+//! Models as sets of objects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,12 +8,13 @@ use tetris_store_layout::{Digest, ObjectId};
 
 use super::ModelError;
 
-/// Names a model within a tenant: BLAKE3 of its objects' ids and lengths, by id. The order of access is not part of it.
+/// Key of a model within a tenant: BLAKE3 of its objects' ids and lengths, ordered by id. The
+/// access order is not part of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelKey(pub Digest);
 
 impl ModelKey {
-    /// The name of a model of these objects.
+    /// Computes the key of a model of these objects.
     fn of(lengths: &BTreeMap<ObjectId, u64>) -> Self {
         let mut bytes = Vec::with_capacity(lengths.len() * 40);
         for (object, len) in lengths {
@@ -39,7 +40,7 @@ pub struct Part {
     pub len: u64,
 }
 
-/// A model, checked.
+/// A model with checked objects and order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSpec {
     key: ModelKey,
@@ -48,12 +49,17 @@ pub struct ModelSpec {
 }
 
 impl ModelSpec {
-    /// Most objects that a model may have: as many as one manifest (INV-8 of LAYOUT.md) for each of 16 files.
+    /// Maximum number of objects of a model: that of one manifest (INV-8 of LAYOUT.md) for each of
+    /// 16 files.
     pub const MAX_PARTS: usize = 16 * tetris_store_layout::MAX_OBJECTS;
 
-    /// A model of `parts`, in the order of the file. An object that occurs twice counts once. `order` lists
-    /// indexes of `parts` in the order in which they are used first (TIDAL 5.2), as far as that is known: they come
-    /// first, the others follow in the order of the file.
+    /// Creates a model of `parts`, in the order of the file. An object that occurs twice counts
+    /// once. `order` has indexes into `parts` in the order of their first use (TIDAL 5.2), as far
+    /// as it is known. These objects come first; the others follow in the order of the file.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError`] if the number of objects, an index or a length is out of range.
     pub fn try_new(parts: &[Part], order: &[usize]) -> Result<Self, ModelError> {
         if parts.is_empty() || parts.len() > Self::MAX_PARTS {
             let found = parts.len();
@@ -84,12 +90,12 @@ impl ModelSpec {
         })
     }
 
-    /// Its name.
+    /// Its key.
     pub fn key(&self) -> ModelKey {
         self.key
     }
 
-    /// Its objects, each once, in the order in which they are wanted.
+    /// Its objects, each once, in order of access.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
@@ -99,13 +105,13 @@ impl ModelSpec {
         Arc::clone(&self.parts)
     }
 
-    /// All of them together, in bytes.
+    /// Sum of the objects' lengths, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
-/// The parts that `order` names.
+/// The parts at the indexes in `order`.
 fn traced(parts: &[Part], order: &[usize]) -> Result<Vec<Part>, ModelError> {
     let part = |at: &usize| {
         parts.get(*at).copied().ok_or(ModelError::Order {

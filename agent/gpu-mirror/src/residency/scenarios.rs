@@ -1,4 +1,4 @@
-//! The rules one by one.
+//! The rules B1 to B7 one by one.
 
 use tetris_store_layout::ObjectId;
 
@@ -24,7 +24,7 @@ fn manager(devices: &[u64]) -> Manager {
     manager
 }
 
-/// Admits a model to a client and has everything copied.
+/// Admits a model to a client and completes all copies.
 fn load(manager: &mut Manager, client: u64, spec: &ModelSpec, now: u64) -> Admission {
     let admission = manager
         .admit(TENANT, ClientId(client), spec, None, now)
@@ -114,7 +114,7 @@ fn light_models_leave_first_then_the_least_recently_used() {
         let evicted = admission.freed.evicted.into_iter();
         evicted.map(|victim| victim.model).collect::<Vec<_>>()
     };
-    // The heavy ones were used least recently; the light ones go all the same.
+    // The light models leave first although the heavy ones were used less recently.
     let first = load(&mut manager, 9, &model(&[("x", 1500)]), 20);
     assert_eq!(order(first), [light[0].key(), light[1].key()]);
     let second = load(&mut manager, 9, &model(&[("y", 800)]), 21);
@@ -183,7 +183,7 @@ fn a_tenant_stays_within_its_quota_and_evicts_its_own() {
     let admission = manager.admit(other, ClientId(5), &theirs, None, 0).unwrap();
     manager.copied(admission.device, other, &ObjectId::of(b"a"));
     manager.disconnect(ClientId(5), 1);
-    // The same object id is another copy for another tenant (B3).
+    // The same object id is a separate copy for another tenant (B3).
     let own = load(&mut manager, 1, &theirs, 2);
     assert_eq!(own.copies.len(), 1);
     let refusal = manager
@@ -222,7 +222,7 @@ fn a_model_goes_where_most_of_it_is_and_then_where_most_is_free() {
         load(&mut manager, 2, &model(&[("a", 500), ("b", 10)]), 2).device,
         DeviceId(1)
     );
-    // Most of it is on device 1, which has no room left without eviction; device 0 has.
+    // Device 1 has most of the model but no room without eviction; device 0 has room.
     load(&mut manager, 3, &model(&[("big", 1400)]), 3);
     assert_eq!(
         load(&mut manager, 4, &model(&[("a", 500), ("c", 200)]), 4).device,

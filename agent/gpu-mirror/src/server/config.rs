@@ -1,4 +1,4 @@
-//! The server's numbers.
+//! Configuration of the server.
 
 use std::time::Duration;
 
@@ -6,28 +6,31 @@ use super::ServerError;
 use crate::copy::ExecutorConfig;
 use crate::residency;
 
-/// Models that take turns on a device come back within seconds; a store that needs the room sooner gets it ([`super::Server::unpin`]).
+/// Default of [`ServerConfig::keep_pinned`]: models that take turns on a device come back within
+/// seconds, and a store that needs the room earlier gets it ([`super::Server::unpin`]).
 pub const DEFAULT_KEEP_PINNED: Duration = Duration::from_mins(1);
 
-/// What clients may take of the server.
+/// Limits of clients' use of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections in all.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// Connections of one user to one tenant's socket.
+    /// Maximum number of connections of one user to one tenant's socket.
     pub connections_of_user: usize,
-    /// Time for a message as a whole, for a client to take an answer, and for a connection without a model to say something.
+    /// Time limit for a whole message, for a client to receive an answer, and for a connection
+    /// without a model to send a message.
     pub message_timeout: Duration,
-    /// Longest wait for room, whatever a client asks for.
+    /// Maximum wait for room, regardless of a client's request.
     pub longest_wait: Duration,
-    /// How often a client that waits is told so.
+    /// Interval of `Waiting` messages to a waiting client.
     pub keepalive: Duration,
 }
 
 impl Default for Limits {
-    /// A process has a connection for each 16 files of its model, so 64 processes of one user that each load 30 files, and load a second
-    /// time before the first model has gone, have 256. Four such users, or one in each of four stores, make 1,024; each is a
-    /// thread, two descriptors and at most a frame of 64 KiB.
+    /// A process has a connection for each 16 files of its model. So 64 processes of one user that
+    /// load 30 files each, and load again before the first model is released, have 256. Four such
+    /// users, or one in each of four stores, make 1,024. Each connection is a thread, two
+    /// descriptors, and at most a frame of 64 KiB.
     fn default() -> Self {
         Self {
             connections: 1024,
@@ -63,19 +66,21 @@ impl Limits {
     }
 }
 
-/// All numbers of a server.
+/// Configuration of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// What is kept on devices.
+    /// Residency policy of the devices.
     pub residency: residency::Config,
-    /// How copies are made.
+    /// Parameters of copies.
     pub executor: ExecutorConfig,
-    /// What clients may take.
+    /// Limits of clients.
     pub limits: Limits,
-    /// How long the store's pages stay registered with the driver after their last use, and so referenced. Zero: until the load ends.
+    /// Time that the store's pages stay registered with the driver, and so referenced, after their
+    /// last use. Zero: until the load ends.
     pub keep_pinned: Duration,
-    /// Where a device registers no read-only pages: open objects for writing and make their pages writable while the driver registers
-    /// them. Nothing is written. Otherwise copies to such a device go through pinned buffers.
+    /// True if the server opens objects for writing for a device that registers no read-only pages,
+    /// and makes their pages writable while the driver registers them. It writes nothing. Otherwise
+    /// copies to such a device go through pinned buffers.
     pub writable_registration: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What all threads of a server share.
+//! State that all threads of a server share.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -57,18 +57,18 @@ impl<D: DeviceMemory> Core<D> {
         *self.limits.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets limits that were checked. Connections that there are stay.
+    /// Sets checked limits. Existing connections stay.
     pub fn set_limits(&self, limits: Limits) {
         let mut inside = self.limits.write().unwrap_or_else(PoisonError::into_inner);
         *inside = limits;
     }
 
-    /// Milliseconds since the server started.
+    /// Time since the server started, in milliseconds.
     pub fn now_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The device of this identity.
+    /// Finds the device with this UUID.
     pub fn device(&self, uuid: DeviceUuid) -> Option<DeviceId> {
         let state = self.state();
         let mut devices = state.devices.iter();
@@ -76,7 +76,8 @@ impl<D: DeviceMemory> Core<D> {
         found.map(|(id, _)| *id)
     }
 
-    /// Devices for which objects are mapped so that their pages can be made writable while the driver registers them.
+    /// Devices that need objects mapped so that their pages can be made writable during the
+    /// registration.
     pub fn registrable_devices(&self) -> BTreeSet<DeviceId> {
         if !self.writable_registration {
             return BTreeSet::new();
@@ -106,7 +107,8 @@ impl<D: DeviceMemory> Core<D> {
         self.state().arrived(device, tenant, object, &self.metrics);
     }
 
-    /// Gives up what of a store is registered and no copy uses at the moment, on all devices. Returns how many bytes that were.
+    /// Unregisters a store's pages that no copy uses at the moment, on all devices. Returns the
+    /// number of bytes unregistered.
     pub fn unpin(&self, pool: &Pool) -> u64 {
         let slots: Vec<_> = {
             let state = self.state();
@@ -122,7 +124,8 @@ impl<D: DeviceMemory> Core<D> {
         bytes
     }
 
-    /// Gives a device up that answers with `error`. What is left of its chunks is dropped outside of the lock: the driver takes its time.
+    /// Gives up a device that answered with `error`. Drops its remaining chunks outside the lock,
+    /// because the driver may be slow.
     pub fn lose(&self, device: DeviceId, error: &MemoryError) {
         let chunks = self.state().lose(device, &error.to_string());
         drop(chunks);

@@ -1,4 +1,4 @@
-//! Why a server does not start.
+//! Errors of the server's start.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use thiserror::Error;
 
 use crate::memory::MemoryError;
 
-/// A server cannot start, or not serve a tenant.
+/// The reason a server cannot start, or cannot serve a tenant.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// A device does not work.
+    /// A device failed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// Another server listens there.
@@ -23,50 +23,51 @@ pub enum ServerError {
         /// The socket.
         path: PathBuf,
     },
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     #[error("cannot {action} `{path}`: {source}")]
     Socket {
-        /// What was being done, as a verb phrase.
+        /// The failed action, as a verb phrase.
         action: &'static str,
         /// The socket, or a file beside it.
         path: PathBuf,
-        /// What the kernel said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The store's owner could cut objects under the server's mappings, and it would be killed.
+    /// The store's owner could shrink objects under the server's mappings, and SIGBUS would kill
+    /// the server.
     #[error(
         "expected a store of user {expected} or of root, found that `{path}` belongs to user {found}; let the daemon own it"
     )]
     ForeignStore {
         /// The store.
         path: PathBuf,
-        /// This process's user.
+        /// This process's user id.
         expected: u32,
-        /// The store's owner.
+        /// User id of the store's owner.
         found: u32,
     },
-    /// The store cannot be looked at.
+    /// The store's owner cannot be read.
     #[error(transparent)]
     Store(#[from] IoError),
-    /// A limit that makes no sense.
+    /// A limit is out of range.
     #[error("expected {expected}; change the limit")]
     Limits {
-        /// What would do.
+        /// The valid range.
         expected: &'static str,
     },
-    /// Too many devices, or one twice.
+    /// Too many devices, or the same device twice.
     #[error("expected at most {most} devices, each once; leave some out")]
     Devices {
-        /// How many there may be.
+        /// Maximum number of devices.
         most: usize,
     },
-    /// A thread or a descriptor cannot be had.
+    /// A thread or a descriptor could not be created.
     #[error("cannot {action}: {source}")]
     Start {
-        /// What was being done, as a verb phrase.
+        /// The failed action, as a verb phrase.
         action: &'static str,
-        /// What the kernel said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },

@@ -1,4 +1,4 @@
-//! How many connections there may be.
+//! Limit of the number of connections.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use super::Limits;
 use crate::residency::TenantId;
 use crate::wire::Wire;
 
-/// All connections.
+/// All connections of a server.
 #[derive(Debug, Default)]
 pub(super) struct Gate(Mutex<Inside>);
 
@@ -24,7 +24,7 @@ struct Connection {
     wire: Arc<Wire>,
 }
 
-/// A connection's place, given back when it is dropped.
+/// A connection's place, freed on drop.
 #[derive(Debug)]
 pub(super) struct Place {
     gate: Arc<Gate>,
@@ -32,7 +32,7 @@ pub(super) struct Place {
 }
 
 impl Gate {
-    /// Lets a connection in, if there is a place for it.
+    /// Admits a connection; `None` if there is no place for it.
     pub fn enter(
         self: &Arc<Self>,
         limits: &Limits,
@@ -54,12 +54,12 @@ impl Gate {
         Some(Place { gate, number })
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub fn len(&self) -> usize {
         self.lock().connections.len()
     }
 
-    /// Lets nobody in any more, and hangs up on everybody. Their threads end.
+    /// Admits no further connections, and hangs up on the existing ones, whose threads then end.
     pub fn close(&self) {
         let mut inside = self.lock();
         inside.closed = true;

@@ -1,6 +1,7 @@
 //! A tenant's socket.
 //!
-//! A lock on a file beside it says whose it is: whoever has the lock may replace the socket, which is dead then. The lock file stays.
+//! A lock on a file beside the socket marks its owner. The holder of the lock may replace the
+//! socket, which is dead then. The lock file stays.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -23,7 +24,8 @@ use super::tenant::Tenant;
 use crate::memory::DeviceMemory;
 use crate::wire::{Bell, Wire, is_readable};
 
-/// After a connection could not be taken for want of descriptors, so that the thread does not turn in circles.
+/// Pause after a connection could not be accepted for lack of descriptors, so that the thread does
+/// not spin.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Streams of clients that are being closed. While there are so many no connection is taken: whoever connects waits in the listener's queue.
@@ -80,7 +82,7 @@ fn lock(path: &Path, beside: &Path) -> Result<File, ServerError> {
         source,
     };
     let mut options = OpenOptions::new();
-    // Whoever can open the file can take the lock.
+    // Only the owner may open the file, because any process that can open it can take the lock.
     let file = options
         .mode(0o600)
         .write(true)
@@ -99,14 +101,14 @@ fn lock(path: &Path, beside: &Path) -> Result<File, ServerError> {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        // While the lock is held nobody else has put a socket there.
+        // While the lock is held, no other process has put a socket there.
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::debug!(%error, path = %self.path.display(), "a socket could not be removed");
         }
     }
 }
 
-/// Takes connections until told to stop.
+/// Accepts connections until it is stopped.
 pub(super) struct Listener<D: DeviceMemory> {
     pub core: Arc<Core<D>>,
     pub tenant: Arc<Tenant>,
@@ -115,7 +117,7 @@ pub(super) struct Listener<D: DeviceMemory> {
 }
 
 impl<D: DeviceMemory + 'static> Listener<D> {
-    /// Returns the threads of connections that are left.
+    /// Returns the remaining threads of connections.
     pub fn run(self) -> Vec<JoinHandle<()>> {
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
         let mut until = None;
@@ -182,7 +184,7 @@ impl<D: DeviceMemory + 'static> Listener<D> {
     }
 }
 
-/// Waits for the moment; `false` if the bell rings before.
+/// Waits until `until`; returns false if the bell rings first.
 fn is_silent(bell: &Bell, until: Option<Instant>) -> bool {
     is_readable(bell.as_fd(), bell, until).is_ok_and(|ready| !ready.bell)
 }

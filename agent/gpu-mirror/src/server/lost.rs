@@ -1,7 +1,8 @@
 //! Devices that stopped working.
 //!
-//! What is on such a device is forgotten, and nobody is admitted to it any more. Who waits for objects there is told, and loads into host
-//! memory. Who has all of its model keeps it, as when a server ends: whether it can be used is between that process and the driver.
+//! The server forgets everything on such a device and admits no model to it. It tells the clients
+//! that wait for objects there, and they load into host memory. A client with a complete model
+//! keeps it, as at a server's end: that memory is between the client and the driver.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::protocol::Reason;
 use crate::residency::{DeviceId, TenantId};
 
 impl<D: DeviceMemory> State<D> {
-    /// Has each device's thread ask whether the device works, unless it has been told to already.
+    /// Asks each device's thread to check the device, unless a check is already pending.
     pub fn check_devices(&mut self) {
         for slot in self.devices.values_mut() {
             if !std::mem::replace(&mut slot.checking, true) {
@@ -23,7 +24,8 @@ impl<D: DeviceMemory> State<D> {
         }
     }
 
-    /// Why nothing can be had of the device, or, if none is chosen, of any.
+    /// The reason the chosen device, or every device if none is chosen, is lost; `None` if one
+    /// works.
     pub fn lost(&self, on: Option<DeviceId>) -> Option<String> {
         let chosen = |id: &DeviceId| on.is_none_or(|on| on == *id);
         let mut slots = self.devices.iter().filter(|(id, _)| chosen(id));
@@ -38,7 +40,7 @@ impl<D: DeviceMemory> State<D> {
         ))
     }
 
-    /// Gives a device up. Returns its chunks, to be dropped outside of the lock.
+    /// Gives up a device. Returns its chunks, which the caller drops outside the lock.
     pub fn lose(
         &mut self,
         device: DeviceId,

@@ -1,4 +1,4 @@
-//! What a connection's thread is told by others.
+//! Mailbox of a connection's thread.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,16 +10,16 @@ use crate::wire::Bell;
 pub(super) struct Post {
     /// Objects that have arrived, by index.
     pub arrived: Vec<u32>,
-    /// All of them have.
+    /// True if every object has arrived.
     pub complete: bool,
-    /// The model is not held any more, and why.
+    /// The reason the server no longer holds the model.
     pub failed: Option<(Reason, String)>,
 }
 
-/// Where others leave news for a connection's thread.
+/// Mailbox in which other threads leave news for a connection's thread.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    /// Rings when there is news, or something changed that the thread should look at.
+    /// Rings for news, and for other changes that the thread must check.
     pub bell: Bell,
     post: Mutex<Post>,
 }
@@ -36,7 +36,7 @@ impl Mailbox {
         self.bell.ring();
     }
 
-    /// All news. What comes later rings again.
+    /// Takes all news. Later news rings again.
     pub fn take(&self) -> Post {
         self.bell.hush();
         std::mem::take(&mut *self.post.lock().unwrap_or_else(PoisonError::into_inner))

@@ -1,23 +1,23 @@
-//! What a server has done.
+//! Counters of a server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident;)*) => {
-        /// What a server has done since it started.
+        /// Counters of a server since its start.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        /// The same, in the making.
+        /// The counters while they count.
         #[derive(Debug, Default)]
         pub(super) struct Metrics {
             $(pub $name: Count,)*
         }
 
         impl Metrics {
-            /// The numbers at this moment, each for itself.
+            /// Reads each counter; together they are no snapshot.
             pub fn counters(&self) -> Counters {
                 Counters { $($name: self.$name.get(),)* }
             }
@@ -26,47 +26,47 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Connections that were served.
+    /// Connections accepted.
     connections_accepted;
-    /// Connections that were closed at once: too many, in all or of one user.
+    /// Connections closed at once: too many in total or of one user.
     connections_refused;
-    /// Connections that ended because of what the client sent, or because it stalled.
+    /// Connections ended because of an invalid message or a stalled client.
     connections_broken;
-    /// Models that clients asked for.
+    /// Models requested by clients.
     acquires;
-    /// Models that were admitted.
+    /// Models admitted.
     admitted;
-    /// Models that were admitted and were wholly on the device already.
+    /// Models admitted that were already complete on the device.
     resident;
-    /// Models that were refused.
+    /// Models refused.
     refused;
-    /// Of those that were refused: for want of device memory, or by a quota.
+    /// Refusals for lack of device memory, or by a quota.
     refused_no_room;
-    /// Models that had to wait for room.
+    /// Models that waited for room.
     waited;
-    /// Models that clients gave back, by message or by hanging up.
+    /// Models released by clients, by message or by hanging up.
     released;
-    /// Models that were evicted.
+    /// Models evicted.
     evicted;
-    /// Idle objects that were dropped to close holes.
+    /// Idle objects dropped to remove holes.
     dropped_objects;
-    /// Objects that arrived on a device.
+    /// Objects copied to a device.
     copied_objects;
     /// Bytes copied from the store's own pages.
     direct_bytes;
     /// Bytes copied through pinned buffers.
     staged_bytes;
-    /// Mappings of the store that were registered with a driver.
+    /// Mappings of the store registered with a driver.
     registrations;
-    /// Mappings that a transfer used and an earlier one had registered.
+    /// Mappings reused by a transfer after an earlier one had registered them.
     reused_registrations;
     /// Transfers that failed.
     failed_transfers;
-    /// Transfers that nobody wanted any more when their turn came.
+    /// Transfers skipped because no client wanted them any more.
     skipped_transfers;
-    /// Chunks that were created.
+    /// Chunks created.
     chunks_created;
-    /// Chunks that were handed out.
+    /// Chunks exported to clients.
     chunks_exported;
 }
 

@@ -1,27 +1,32 @@
-//! The mirror's server: it hands device memory out to processes, and keeps one copy of each object there.
+//! The mirror's server: it shares device memory with processes, and keeps one copy of each object
+//! there.
 //!
-//! Flow: a tenant's client connects ([`crate::protocol`]), names a model, and is admitted ([`crate::residency`]), refused, or
-//! waits. A device's thread makes the chunks and copies what is missing ([`crate::copy`]) from the store's own pages, which are mapped
-//! and so referenced meanwhile. The client gets the chunks at once, and is told of each object as it arrives.
+//! Flow: a tenant's client connects ([`crate::protocol`]) and requests a model. The server admits
+//! it ([`crate::residency`]), refuses it, or lets it wait. A device's thread creates the chunks and
+//! copies the missing objects ([`crate::copy`]) from the store's own pages, which are mapped and so
+//! referenced during that time. The client gets the chunks at once, and a message for objects as
+//! they arrive.
 //!
 //! **Guarantees.**
 //!
-//! - C1: a connection holds at most one model, and holds it until it says `Release` or ends, in whatever way: the socket is
-//!   the lock. A killed client leaves nothing behind.
-//! - C2: what a client has mapped stays valid for it when the server ends: the kernel or the driver counts who has the memory. Not with
-//!   legacy IPC handles: CUDA says nothing of what an importer has after the exporter freed it or died.
-//! - C3: nothing a client sends or leaves out costs others more than the connections that its user may have: every read and write
-//!   has a deadline, every list a bound, and no lock is held while a client is waited for.
+//! - C1: a connection holds at most one model, until it sends `Release` or ends for any reason: the
+//!   socket is the lock. A killed client leaves nothing behind.
+//! - C2: a client's mappings stay valid when the server ends: the kernel or the driver counts the
+//!   references. With legacy IPC handles they do not: CUDA leaves an importer's memory undefined
+//!   after the exporter freed it or died.
+//! - C3: a client cannot cost others more than the connections that its user may have: every read
+//!   and write has a deadline, every list a bound, and the server holds no lock while it waits for
+//!   a client.
 //! - C4: tenants share no chunk. A tenant is a store and its socket.
 //!
-//! **Restart.** A server starts empty. What clients of an earlier one still map is not its own and is not handed out again: it sees
-//! that the device has less memory free, and keeps below that. The old memory is freed by the driver when the last of those clients
-//! has let go of it. Objects that were being copied when the server died never arrive, and their clients are told so by the
-//! connection's end.
+//! **Restart.** A server starts empty. It does not own or hand out memory that clients of an
+//! earlier server still map: it sees less free memory on the device and stays below that. The
+//! driver frees the old memory when the last of those clients has released it. Objects in flight
+//! when the server died never arrive, and their clients notice the end of the connection.
 //!
-//! **Caveats.** Copies are made in the order of admissions, one transfer at a time for each device, so a small model waits for a
-//! large one. Everyone who waits for room tries again when some is made, in no order. A child that was
-//! forked while a model was held keeps it held.
+//! **Caveats.** Copies run in the order of admissions, one transfer at a time for each device, so a
+//! small model waits for a large one. All clients that wait for room retry when some becomes free,
+//! in no order. A child forked while its parent held a model keeps the model held.
 
 mod config;
 mod core;
@@ -66,18 +71,19 @@ use crate::protocol::MAX_DEVICES;
 use crate::residency::{DeviceId, Manager, TenantId, Usage};
 use crate::wire::Bell;
 
-/// A device that a server is to use.
+/// A device for a server.
 #[derive(Debug)]
 pub struct ServedDevice<D> {
     /// Its number.
     pub id: DeviceId,
     /// Its memory.
     pub device: Arc<D>,
-    /// What the mirror may take, in bytes. Less if not as much is free when the server starts.
+    /// Limit of the mirror's memory in bytes. The server lowers it to the memory that is free at
+    /// its start.
     pub capacity_bytes: u64,
 }
 
-/// A socket and its thread, which leaves the threads of its connections.
+/// A socket and its thread, which returns the threads of its connections.
 #[derive(Debug)]
 struct Listening {
     tenant: Arc<Tenant>,
@@ -85,7 +91,7 @@ struct Listening {
     thread: JoinHandle<Vec<JoinHandle<()>>>,
 }
 
-/// A server. Dropping it stops it.
+/// A server. Its drop stops it.
 #[derive(Debug)]
 pub struct Server<D: DeviceMemory + 'static> {
     core: Arc<Core<D>>,
@@ -94,7 +100,12 @@ pub struct Server<D: DeviceMemory + 'static> {
 }
 
 impl<D: DeviceMemory + 'static> Server<D> {
-    /// A server of these devices, without tenants.
+    /// Starts a server of these devices, without tenants.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] if a limit is out of range, a device fails or occurs twice, or a thread
+    /// cannot start.
     pub fn start(
         devices: Vec<ServedDevice<D>>,
         config: &ServerConfig,
@@ -103,7 +114,8 @@ impl<D: DeviceMemory + 'static> Server<D> {
         Self::start_each(each.collect(), config)
     }
 
-    /// The same, with the numbers for copies of each device: what is the best size of groups, devices may differ in.
+    /// Starts a server like [`Self::start`], with an executor configuration for each device: the
+    /// best group size can differ between devices.
     pub fn start_each(
         devices: Vec<(ServedDevice<D>, ExecutorConfig)>,
         config: &ServerConfig,
@@ -147,7 +159,13 @@ impl<D: DeviceMemory + 'static> Server<D> {
         Ok(())
     }
 
-    /// Serves a tenant's clients, who come through the socket `path`. `quota_bytes` bounds what the tenant's chunks take on each device.
+    /// Serves a tenant's clients at the socket `path`. `quota_bytes` limits the tenant's chunks on
+    /// each device.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] if the store has another owner, or the socket cannot be created or is in
+    /// use.
     pub fn serve(
         &self,
         tenant: TenantId,
@@ -183,8 +201,9 @@ impl<D: DeviceMemory + 'static> Server<D> {
         Ok(())
     }
 
-    /// Serves a tenant's clients no longer, and hangs up on them. What they map stays theirs, and what is left on devices is evicted
-    /// when others need the room. Returns whether the tenant was served. Its number is not to be used again.
+    /// Stops serving a tenant, and hangs up on its clients. Their mappings stay, and the tenant's
+    /// models are evicted when others need the room. Returns true if the tenant was served. Its
+    /// number must not be reused.
     pub fn leave(&self, tenant: TenantId) -> bool {
         let left: Vec<_> = {
             let mut listening = self
@@ -201,15 +220,16 @@ impl<D: DeviceMemory + 'static> Server<D> {
             .collect();
         end(left, || self.core.gate.hang_up(tenant));
         for pool in &pools {
-            // A load that still runs gives up its own when it ends.
+            // A load that still runs unregisters its pages when it ends.
             pool.close();
             self.core.unpin(pool);
         }
         !pools.is_empty()
     }
 
-    /// Gives up what of a tenant's store is registered for copies, so that the store can reclaim it, but for what a copy under way
-    /// uses. Returns how many bytes that were. The next load of such objects registers them again.
+    /// Unregisters the pages of a tenant's store, except those that a copy uses, so that the store
+    /// can reclaim them. Returns the number of bytes unregistered. The next load of such objects
+    /// registers them again.
     pub fn unpin(&self, tenant: TenantId) -> u64 {
         let pools: Vec<_> = {
             let listening = self.listening.lock();
@@ -220,41 +240,47 @@ impl<D: DeviceMemory + 'static> Server<D> {
         pools.iter().map(|pool| self.core.unpin(pool)).sum()
     }
 
-    /// Changes what clients may take. Connections that there are stay.
+    /// Changes the limits of clients. Existing connections stay.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Limits`] if a limit is out of range.
     pub fn set_limits(&self, limits: Limits) -> Result<(), ServerError> {
         limits.check()?;
         self.core.set_limits(limits);
         Ok(())
     }
 
-    /// Changes what a tenant's chunks may take on each device. What it holds stays when that is less than before.
+    /// Changes the limit of a tenant's chunks on each device in bytes. A lower limit evicts nothing
+    /// at once.
     pub fn set_quota(&self, tenant: TenantId, quota_bytes: Option<u64>) {
         self.core.state().set_quota(tenant, quota_bytes);
     }
 
-    /// Has each device asked whether it still works, by its own thread: one that does not is given up.
+    /// Asks each device's thread to check if the device still works. The server gives up a device
+    /// that does not.
     pub fn check(&self) {
         self.core.state().check_devices();
     }
 
-    /// What the server has done.
+    /// Returns the server's counters.
     pub fn counters(&self) -> Counters {
         self.core.metrics.counters()
     }
 
-    /// How a device is used.
+    /// Returns the usage of a device.
     pub fn usage(&self, device: DeviceId) -> Option<Usage> {
         self.core.state().manager.usage(device)
     }
 
-    /// Who is served.
+    /// The tenants served.
     fn tenants(&self) -> Vec<TenantId> {
         let listening = self.listening.lock();
         let listening = listening.unwrap_or_else(PoisonError::into_inner);
         listening.iter().map(|one| one.tenant.id).collect()
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub fn connections(&self) -> usize {
         self.core.gate.len()
     }
@@ -265,7 +291,8 @@ impl<D: DeviceMemory + 'static> Drop for Server<D> {
         let listening = self.listening.get_mut();
         let listening = std::mem::take(listening.unwrap_or_else(PoisonError::into_inner));
         end(listening, || self.core.gate.close());
-        // Without devices nobody can send jobs any more, and the workers end after those that they have.
+        // Without devices no thread can send jobs any more, and the workers end after their
+        // remaining jobs.
         let slots = std::mem::take(&mut self.core.state().devices);
         drop(slots);
         for worker in self.workers.drain(..) {
@@ -274,7 +301,7 @@ impl<D: DeviceMemory + 'static> Drop for Server<D> {
     }
 }
 
-/// A device without a chunk.
+/// Creates a device without chunks.
 fn slot<D: DeviceMemory>(
     device: Arc<D>,
     info: DeviceInfo,
@@ -295,7 +322,7 @@ fn slot<D: DeviceMemory>(
     }
 }
 
-/// Ends sockets, and then the connections that came through them, which `hang_up` tells to end.
+/// Stops the sockets, and then their connections, which `hang_up` ends.
 fn end(listening: Vec<Listening>, hang_up: impl FnOnce()) {
     for one in &listening {
         one.stop.ring();

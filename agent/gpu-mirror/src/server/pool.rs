@@ -8,16 +8,18 @@ use tetris_store_layout::{Access, Mapping, ObjectId, ObjectRef, Store};
 
 use crate::residency::DeviceId;
 
-/// Entries below which it is not worth while to look for dead ones.
+/// Number of entries below which a search for dead ones is not worthwhile.
 const FEW: usize = 1024;
 
-/// Finds what is mapped already. It keeps no mapping itself: loads do, and registrations ([`crate::copy::Registrar`]).
+/// Index of existing mappings. Loads and registrations ([`crate::copy::Registrar`]) keep the
+/// mappings alive, the index does not.
 ///
-/// The driver refuses to register the same pages twice in a process, so each device has mappings of its own.
+/// The driver refuses to register the same pages twice in a process, so each device has its own
+/// mappings.
 #[derive(Debug)]
 pub(super) struct Pool {
     store: Arc<Store>,
-    /// Devices that register only pages which were mapped for that.
+    /// Devices that need mappings made for registration.
     registrable: BTreeSet<DeviceId>,
     known: Mutex<Known>,
     closed: AtomicBool,
@@ -25,14 +27,15 @@ pub(super) struct Pool {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The newest last. Older ones are of objects that were set aside as damaged and published anew.
+    /// The newest last. Older ones are of objects that were quarantined and published anew.
     mappings: BTreeMap<(ObjectId, DeviceId), Vec<Weak<Mapping>>>,
-    /// Dead ones are looked for when there are more than this.
+    /// Number of entries above which the next insertion removes dead ones.
     tidy_at: usize,
 }
 
 impl Pool {
-    /// `registrable` are devices that register no read-only pages. For all others objects are not even opened for writing.
+    /// Creates an empty index. `registrable` are devices that register no read-only pages; only for
+    /// them objects are opened for writing.
     pub fn new(store: Arc<Store>, registrable: BTreeSet<DeviceId>) -> Self {
         Self {
             store,
@@ -42,7 +45,8 @@ impl Pool {
         }
     }
 
-    /// What is mapped of an object for copies to this device, or to any, if it still is what the store has.
+    /// Finds an existing mapping of an object for copies to this device, or to any, if it still is
+    /// the store's file.
     pub fn find(&self, object: &ObjectRef, on: Option<DeviceId>) -> Option<Arc<Mapping>> {
         let least = DeviceId(u32::MIN);
         let (from, to) = on.map_or((least, DeviceId(u32::MAX)), |one| (one, one));
@@ -74,7 +78,7 @@ impl Pool {
         found.map(Arc::new)
     }
 
-    /// Takes note of a mapping for copies to this device.
+    /// Records a mapping for copies to this device.
     pub fn note(&self, object: ObjectId, device: DeviceId, mapping: &Arc<Mapping>) {
         let mut known = self.lock();
         if known.mappings.len() > known.tidy_at.max(FEW) {
@@ -85,14 +89,14 @@ impl Pool {
         mappings.push(Arc::downgrade(mapping));
     }
 
-    /// All mappings that there are.
+    /// All live mappings.
     pub fn alive(&self) -> Vec<Arc<Mapping>> {
         let known = self.lock();
         let all = known.mappings.values().flatten();
         all.filter_map(Weak::upgrade).collect()
     }
 
-    /// The tenant is served no longer: nothing is kept after a load.
+    /// Marks the tenant as no longer served: loads keep nothing from now on.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }

@@ -1,16 +1,16 @@
-//! How a server and its devices are, for metrics.
+//! State of a server and its devices, for metrics.
 
 use super::state::{Slot, State};
 use super::{Counters, Server};
 use crate::memory::{DeviceMemory, DeviceUuid};
 use crate::residency::{DeviceId, TenantId, Usage};
 
-/// How a server is at a moment.
+/// State of a server at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// What it has done.
+    /// Its counters.
     pub counters: Counters,
-    /// Connections that there are.
+    /// Number of connections.
     pub connections: usize,
     /// Its devices.
     pub devices: Vec<DeviceReport>,
@@ -18,37 +18,38 @@ pub struct Report {
     pub tenants: Vec<TenantReport>,
 }
 
-/// How a device is.
+/// State of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceReport {
     /// Its number.
     pub id: DeviceId,
-    /// Its identity.
+    /// Its UUID.
     pub uuid: DeviceUuid,
     /// The product's name.
     pub name: String,
-    /// How it is used; all zeros when it is lost.
+    /// Its usage; all zeros if it is lost.
     pub usage: Usage,
-    /// Connections that hold a model on it.
+    /// Number of connections that hold a model on it.
     pub leases: usize,
-    /// The size of groups of copies, in bytes.
+    /// Group size of copies, in bytes.
     pub group_bytes: u64,
-    /// Bytes of the stores that are registered with the driver for copies, and so referenced.
+    /// Length of the stores' pages that are registered with the driver, and so referenced, in
+    /// bytes.
     pub pinned_bytes: u64,
-    /// Why nothing can be had of it any more.
+    /// The reason the device is lost; `None` while it works.
     pub lost: Option<String>,
 }
 
-/// What a tenant has.
+/// State of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantReport {
-    /// Which.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Connections that wait for room.
+    /// Number of connections that wait for room.
     pub waiting: usize,
-    /// What its chunks may take on each device, in bytes.
+    /// Limit of its chunks on each device, in bytes.
     pub quota_bytes: Option<u64>,
-    /// What its chunks take on each device, in bytes.
+    /// Length of its chunks on each device, in bytes.
     pub chunk_bytes: Vec<(DeviceUuid, u64)>,
 }
 
@@ -61,18 +62,18 @@ impl<D: DeviceMemory> State<D> {
         }
     }
 
-    /// How many connections hold a model, and how many wait for one.
+    /// Numbers of connections that hold a model and that wait for one.
     pub fn counts(&self) -> (usize, usize) {
         (self.leases.len(), self.waiting.len())
     }
 
-    /// How many connections hold a model on this device.
+    /// Number of connections that hold a model on this device.
     pub fn leases_on(&self, device: DeviceId) -> usize {
         let leases = self.leases.values();
         leases.filter(|lease| lease.device == device).count()
     }
 
-    /// How many of a tenant's connections wait for a model.
+    /// Number of a tenant's connections that wait for a model.
     pub fn waiting_of(&self, tenant: TenantId) -> usize {
         let waiting = self.waiting.values();
         waiting.filter(|(of, _)| *of == tenant).count()
@@ -106,7 +107,7 @@ impl<D: DeviceMemory> State<D> {
 }
 
 impl<D: DeviceMemory + 'static> Server<D> {
-    /// How the server, its devices and its tenants are. Asks no driver.
+    /// Returns the state of the server, its devices and its tenants. Calls no driver.
     pub fn report(&self) -> Report {
         let tenants = self.tenants();
         let connections = self.connections();

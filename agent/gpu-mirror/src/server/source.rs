@@ -1,4 +1,4 @@
-//! A model's bytes in the store.
+//! The bytes of a model in the store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,27 +12,27 @@ use crate::memory::HostSlice;
 use crate::protocol::{Reason, Refused};
 use crate::residency::{DeviceId, Part};
 
-/// Objects of a model in the store. Those that were looked at are mapped, and so referenced (INV-3), as long as this lives: while
-/// a model waits, and until it has been copied.
+/// Objects of a model in the store. Objects that were looked up are mapped, and so referenced
+/// (INV-3), while this value lives: during the model's wait, and until it has been copied.
 pub(super) struct Sources {
     pool: Arc<Pool>,
     objects: BTreeMap<ObjectId, ObjectRef>,
     mapped: Mutex<BTreeMap<ObjectId, Source>>,
 }
 
-/// An object that is mapped.
+/// A mapped object.
 #[derive(Clone)]
 struct Source {
     mapping: Arc<Mapping>,
     made: Made,
 }
 
-/// For whom an object was mapped.
+/// Purpose of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Made {
-    /// For this model, and for no device yet.
+    /// For this model, on no particular device yet.
     Here,
-    /// For somebody's copies to some device.
+    /// For copies of another model to some device.
     Elsewhere,
     /// For copies to this device.
     For(DeviceId),
@@ -54,7 +54,7 @@ impl Sources {
         }
     }
 
-    /// Where its mappings are known.
+    /// The index of its mappings.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
@@ -63,7 +63,7 @@ impl Sources {
         self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Maps an object, if the store has it.
+    /// Maps an object; returns false if the store does not have it.
     fn has(&self, id: &ObjectId) -> bool {
         let mut mapped = self.lock();
         if mapped.contains_key(id) {
@@ -81,7 +81,8 @@ impl Sources {
         true
     }
 
-    /// The object's bytes for copies to this device, if the store has them: always the same mapping, so that it is registered once.
+    /// The object's bytes for copies to this device, if the store has them. Always from the same
+    /// mapping, so that it is registered once.
     pub fn get(&self, id: &ObjectId, device: DeviceId) -> Option<HostSlice> {
         let mut mapped = self.lock();
         let found = mapped.get(id).cloned();
@@ -107,7 +108,7 @@ impl Sources {
         Some(bytes)
     }
 
-    /// Maps `parts`, or says what is missing.
+    /// Maps `parts`, or returns a refusal with the missing ones.
     pub fn map_all(&self, parts: &[Part]) -> Result<(), Refused> {
         let absent = parts.iter().filter(|part| !self.has(&part.object));
         let absent: Vec<_> = absent.collect();
@@ -128,7 +129,7 @@ impl Sources {
     }
 }
 
-/// What is mapped, for copies.
+/// Wraps a mapping for copies.
 fn slice(mapping: &Arc<Mapping>) -> HostSlice {
     HostSlice::whole(Arc::new(StorePages::new(Arc::clone(mapping))))
 }

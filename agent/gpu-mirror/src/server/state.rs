@@ -1,4 +1,5 @@
-//! What is where, and for whom: the plan ([`Manager`]), the chunks that exist, and who is to be told.
+//! State of the server: the plan ([`Manager`]), the existing chunks, and the clients with pending
+//! news.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::residency::{
     Admission, ClientId, DeviceId, Freed, Manager, ModelSpec, Refusal, TenantId,
 };
 
-/// A chunk that exists.
+/// An existing chunk.
 #[derive(Debug)]
 pub(super) struct Physical<D: DeviceMemory> {
     pub chunk: Arc<D::Chunk>,
@@ -32,16 +33,16 @@ pub(super) struct Slot<D: DeviceMemory> {
     pub device: Arc<D>,
     pub uuid: DeviceUuid,
     pub name: String,
-    /// The size of groups of copies.
+    /// Group size of copies, in bytes.
     pub group_bytes: u64,
-    /// What of the stores is registered.
+    /// Registrations of the stores' pages.
     pub registrar: Arc<Registrar<D>>,
-    /// Why nothing can be had of the device any more.
+    /// The reason the device is lost; `None` while it works.
     pub lost: Option<String>,
-    /// Its worker has been told to ask whether the device works.
+    /// True if the device's thread has a pending check.
     pub checking: bool,
     pub chunks: BTreeMap<(TenantId, ChunkId), Physical<D>>,
-    /// What its worker does next, in the order of admissions.
+    /// Queue of its worker, in the order of admissions.
     pub jobs: Sender<Job>,
 }
 
@@ -50,16 +51,16 @@ pub(super) struct Slot<D: DeviceMemory> {
 pub(super) struct Lease {
     tenant: TenantId,
     pub device: DeviceId,
-    /// The chunks it lies in.
+    /// Chunks with the model's objects.
     chunks: Vec<ChunkId>,
     /// Objects that have not arrived, and their indexes.
     pub left: BTreeMap<ObjectId, u32>,
-    /// Its chunks were given to the connection.
+    /// True if its chunks were passed to the connection.
     pub handed_out: bool,
     pub mailbox: Arc<Mailbox>,
 }
 
-/// Who asks for what.
+/// A connection's request for a model.
 #[derive(Debug)]
 pub(super) struct Ask<'a> {
     pub tenant: TenantId,
@@ -70,12 +71,12 @@ pub(super) struct Ask<'a> {
     pub now_ms: u64,
 }
 
-/// A model was admitted.
+/// An admitted model.
 #[derive(Debug)]
 pub(super) struct Held {
     pub client: ClientId,
     pub device: DeviceUuid,
-    /// The chunks it lies in, in the order of first use.
+    /// Chunks with the model's objects, in the order of first use.
     pub chunks: Vec<ChunkId>,
     pub places: Vec<(ObjectId, Place)>,
     pub copy_bytes: u64,
@@ -84,11 +85,11 @@ pub(super) struct Held {
 /// The chunks of a model.
 pub(super) struct Chunks<D: DeviceMemory> {
     pub device: Arc<D>,
-    /// With their lengths in bytes.
+    /// Each with its length in bytes.
     pub list: Vec<(Arc<D::Chunk>, u64)>,
 }
 
-/// All that changes.
+/// All mutable state.
 #[derive(Debug)]
 pub(super) struct State<D: DeviceMemory> {
     pub manager: Manager,
@@ -126,7 +127,7 @@ impl<D: DeviceMemory> State<D> {
         self.waiting.remove(&number);
     }
 
-    /// Puts a model on a device for a client, which holds it from then on.
+    /// Admits a model to a device for a client, which holds it from then on.
     pub fn admit(&mut self, ask: &Ask<'_>, metrics: &Metrics) -> Result<Held, Refusal> {
         let client = ClientId(self.number());
         let admission = self
@@ -180,7 +181,7 @@ impl<D: DeviceMemory> State<D> {
         }
     }
 
-    /// Gives the worker what an admission asks for.
+    /// Queues the copies of an admission for the worker.
     fn load(&mut self, ask: &Ask<'_>, admission: Admission, metrics: &Metrics) {
         let device = admission.device;
         self.free(device, admission.freed, metrics);
@@ -195,7 +196,7 @@ impl<D: DeviceMemory> State<D> {
         self.push(device, Job::Load(load));
     }
 
-    /// Gives the worker chunks to release, and tells those who wait for room.
+    /// Queues chunks for release by the worker, and counts evictions.
     fn free(&mut self, device: DeviceId, freed: Freed, metrics: &Metrics) {
         metrics.evicted.add(freed.evicted.len() as u64);
         metrics.dropped_objects.add(freed.dropped.len() as u64);
@@ -217,7 +218,7 @@ impl<D: DeviceMemory> State<D> {
         }
     }
 
-    /// A client holds its model no longer.
+    /// Ends a client's hold on its model.
     pub fn end(&mut self, client: ClientId, now_ms: u64, metrics: &Metrics) {
         if self.leases.remove(&client).is_none() {
             return;
@@ -229,7 +230,7 @@ impl<D: DeviceMemory> State<D> {
         self.tell_waiting();
     }
 
-    /// The chunks of a client's model, once all of them exist.
+    /// Returns the chunks of a client's model, once all of them exist.
     pub fn chunks(&mut self, client: ClientId) -> Option<Chunks<D>> {
         let lease = self.leases.get_mut(&client)?;
         let slot = self.devices.get(&lease.device)?;
@@ -243,7 +244,7 @@ impl<D: DeviceMemory> State<D> {
         Some(Chunks { device, list })
     }
 
-    /// Chunks were created: whoever waits for them looks again.
+    /// Wakes the clients that wait for chunks of this tenant.
     pub fn created(&self, device: DeviceId, tenant: TenantId) {
         for lease in self.leases.values() {
             if (lease.device, lease.tenant) == (device, tenant) {
@@ -252,7 +253,7 @@ impl<D: DeviceMemory> State<D> {
         }
     }
 
-    /// Gives up a load for which nobody waits any more. Returns whether it did.
+    /// Gives up a load that no client waits for any more. Returns true if it did.
     pub fn give_up_unwanted(
         &mut self,
         device: DeviceId,
@@ -269,7 +270,7 @@ impl<D: DeviceMemory> State<D> {
         unwanted
     }
 
-    /// Chunks that objects of a load go to and that do not exist yet, with their lengths in bytes.
+    /// Chunks of a load's objects that do not exist yet, with their lengths in bytes.
     pub fn absent_chunks(&self, device: DeviceId, load: &Load) -> BTreeMap<ChunkId, u64> {
         let slot = self.devices.get(&device);
         let absent = |chunk: &ChunkId| {
@@ -283,7 +284,7 @@ impl<D: DeviceMemory> State<D> {
         chunks.filter(absent).filter_map(bytes).collect()
     }
 
-    /// Whether a client waits for any of the objects.
+    /// Returns true if a client waits for any of the objects.
     fn is_wanted(&self, device: DeviceId, load: &Load) -> bool {
         let mut leases = self.leases.values();
         leases.any(|lease| {
@@ -295,7 +296,7 @@ impl<D: DeviceMemory> State<D> {
         })
     }
 
-    /// An object is on the device.
+    /// Records the arrival of an object, and tells its clients.
     pub fn arrived(
         &mut self,
         device: DeviceId,
@@ -320,12 +321,12 @@ impl<D: DeviceMemory> State<D> {
         }
     }
 
-    /// A load has ended: what nobody holds of it may leave now.
+    /// Records the end of a load: objects without a holder may leave now.
     pub fn loaded(&self) {
         self.tell_waiting();
     }
 
-    /// What was to be copied is not there, and will not be. Whoever waits for it is told.
+    /// Removes the objects of a failed load, and tells the clients that wait for them.
     pub fn failed(
         &mut self,
         device: DeviceId,

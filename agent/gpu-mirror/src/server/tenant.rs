@@ -1,4 +1,4 @@
-//! A tenant: a store, and the socket through which its clients come.
+//! A tenant: a store, and the socket of its clients.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,18 +11,18 @@ use super::ServerError;
 use super::pool::Pool;
 use crate::residency::{DeviceId, TenantId};
 
-/// Whose clients come through a socket.
+/// The store behind a socket.
 #[derive(Debug)]
 pub(super) struct Tenant {
     pub id: TenantId,
     pub store: Arc<Store>,
-    /// What of the store is mapped.
+    /// Mappings of the store.
     pub pool: Arc<Pool>,
 }
 
 impl Tenant {
-    /// A store's tenant. Nobody else may be able to cut the store's objects: a copy would read beyond their end, and the kernel
-    /// kills for that. `registrable`: see [`Pool::new`].
+    /// Creates the tenant of a store. Only this user and root may be able to shrink the store's
+    /// objects: a copy beyond the end of a file ends in SIGBUS. `registrable`: see [`Pool::new`].
     pub fn new(
         id: TenantId,
         store: Arc<Store>,

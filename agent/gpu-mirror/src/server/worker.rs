@@ -1,6 +1,8 @@
-//! One thread for each device: it makes and releases chunks and copies, in the order of the admissions that ask for it.
+//! A thread for each device: it creates and releases chunks and copies objects, in the order of the
+//! admissions.
 //!
-//! Order matters: what one admission counts as free, an earlier one may still have to release.
+//! The order matters: memory that one admission counts as free may still have to be released for an
+//! earlier one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,18 +18,18 @@ use crate::memory::{DeviceMemory, MemoryError, Protection};
 use crate::protocol::Reason;
 use crate::residency::{Copy, DeviceId, Released, TenantId};
 
-/// What a worker does.
+/// A job of a worker.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Chunks in which nothing is left.
+    /// Releases empty chunks.
     Free(Vec<Released>),
-    /// Objects that are to be copied.
+    /// Copies objects.
     Load(Load),
-    /// Does the device still work?
+    /// Checks if the device still works.
     Check,
 }
 
-/// Objects that are to be copied.
+/// Objects to copy.
 #[derive(Debug)]
 pub(super) struct Load {
     pub tenant: TenantId,
@@ -35,19 +37,19 @@ pub(super) struct Load {
     pub sources: Arc<Sources>,
 }
 
-/// A device's thread.
+/// The thread of a device.
 pub(super) struct Worker<D: DeviceMemory> {
     pub core: Arc<Core<D>>,
     pub id: DeviceId,
     pub device: Arc<D>,
     pub executor: Executor<D>,
     pub group_bytes: u64,
-    /// How long the store's pages stay registered after their last use.
+    /// Time that the store's pages stay registered after their last use.
     pub keep_pinned: Duration,
 }
 
 impl<D: DeviceMemory> Worker<D> {
-    /// Does all jobs, until nobody can send any more.
+    /// Runs all jobs, until no sender is left.
     pub fn run(mut self, jobs: &Receiver<Job>) {
         while let Some(job) = self.next(jobs) {
             match job {
@@ -58,7 +60,8 @@ impl<D: DeviceMemory> Worker<D> {
         }
     }
 
-    /// The next job. Gives up meanwhile what has been registered for too long, because as long as it is the store cannot reclaim it.
+    /// Waits for the next job. Meanwhile unregisters pages that were unused for too long, because
+    /// registered pages cannot be reclaimed.
     fn next(&self, jobs: &Receiver<Job>) -> Option<Job> {
         let registrar = self.executor.registrar();
         loop {
@@ -85,7 +88,7 @@ impl<D: DeviceMemory> Worker<D> {
                 names.filter_map(|name| chunks.remove(&name)).collect()
             })
         };
-        // Outside the lock: the driver takes its time.
+        // Outside the lock, because the driver may be slow.
         drop(taken);
     }
 
@@ -114,8 +117,8 @@ impl<D: DeviceMemory> Worker<D> {
         self.core.metrics.reused_registrations.add(uses.reused);
     }
 
-    /// Gives the device up if the driver cannot even say how much memory it has. Errors of a context are sticky: every later call
-    /// gets them, in this process.
+    /// Gives up the device if the driver cannot even report its memory. Errors of a context are
+    /// sticky: every later call in this process returns them.
     fn check(&self) {
         if let Some(slot) = self.core.state().devices.get_mut(&self.id) {
             slot.checking = false;
@@ -136,7 +139,8 @@ impl<D: DeviceMemory> Worker<D> {
         self.core.failed(self.id, load, &why);
     }
 
-    /// Makes the chunks that the load needs and that do not exist: its own, and those of an earlier one that was given up.
+    /// Creates the chunks that the load needs and that do not exist: its own, and those of an
+    /// earlier load that was given up.
     fn create(&self, load: &Load) -> Result<(), MemoryError> {
         let absent = self.core.state().absent_chunks(self.id, load);
         for (name, bytes) in absent {
@@ -182,7 +186,7 @@ impl<D: DeviceMemory> Worker<D> {
     }
 }
 
-/// What clients are told.
+/// Converts an error into a reason for clients.
 fn reason(error: &CopyError) -> Reason {
     match error {
         CopyError::Memory(MemoryError::OutOfMemory { .. }) => Reason::DEVICE_FULL,

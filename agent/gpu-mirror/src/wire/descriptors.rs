@@ -1,4 +1,4 @@
-//! Descriptors that travel with bytes (SCM_RIGHTS).
+//! Descriptors sent with bytes (SCM_RIGHTS).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,7 +13,7 @@ use rustix::net::{
 
 use crate::protocol::MAX_CHUNKS_PER_MESSAGE;
 
-/// Sends the first bytes of `payload` with all of `descriptors`. Returns how many bytes.
+/// Sends the first bytes of `payload` with all of `descriptors`. Returns the number of bytes sent.
 pub(super) fn send(
     stream: &UnixStream,
     payload: &[u8],
@@ -28,7 +28,8 @@ pub(super) fn send(
     sendmsg(stream, &[IoSlice::new(payload)], &mut control, flags)
 }
 
-/// Reads the first bytes of a payload and what came with them. Descriptors for which there is no room are dropped by the kernel.
+/// Reads the first bytes of a payload and the descriptors sent with them. The kernel drops
+/// descriptors without room.
 pub(super) fn receive(stream: &UnixStream, payload: &mut [u8]) -> Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_CHUNKS_PER_MESSAGE))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -42,7 +43,8 @@ pub(super) fn receive(stream: &UnixStream, payload: &mut [u8]) -> Result<(usize,
         }
     }
     if received.flags.contains(ReturnFlags::CTRUNC) {
-        // This process may open no more: what came is closed, and the caller told.
+        // This process may open no more files: closes the received descriptors and reports the
+        // error.
         return Err(Errno::MFILE);
     }
     Ok((received.bytes, descriptors))

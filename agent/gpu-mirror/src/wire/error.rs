@@ -1,4 +1,4 @@
-//! Why a frame did not get through.
+//! Errors of the connection.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::protocol::ProtocolError;
 
-/// Why a frame did not get through.
+/// The reason a frame was not sent or received.
 #[derive(Debug, Error)]
 pub(crate) enum WireError {
     /// The peer hung up.
@@ -16,7 +16,7 @@ pub(crate) enum WireError {
     /// The deadline passed.
     #[error("the other side did not answer in time")]
     TimedOut,
-    /// What came is not a frame or not a message.
+    /// The received bytes are not a valid frame or message.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
     /// A system call failed.

@@ -29,21 +29,21 @@ pub(crate) use error::WireError;
 use poll::Ready;
 pub(crate) use poll::{Bell, is_readable};
 
-/// The moment after `limit`; in a year, if there is no such moment.
+/// Time `limit` from now; a year from now if that overflows.
 pub(crate) fn after(limit: Duration) -> Instant {
     let now = Instant::now();
     let year = Duration::from_hours(24 * 366);
     now.checked_add(limit).unwrap_or_else(|| now + year)
 }
 
-/// A frame that came in.
+/// A received frame.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    /// What the payload is.
+    /// Kind of the message.
     pub kind: u8,
     /// The payload.
     pub payload: Vec<u8>,
-    /// What came with it.
+    /// Descriptors sent with it.
     pub descriptors: Vec<OwnedFd>,
 }
 
@@ -114,7 +114,7 @@ impl Wire {
         Ok(check_preamble(&bytes)?)
     }
 
-    /// Sends bytes. A peer that is gone does not kill this process.
+    /// Sends bytes. A closed peer does not kill this process (`MSG_NOSIGNAL`).
     pub fn send(&self, mut bytes: &[u8], deadline: Instant) -> Result<(), WireError> {
         while !bytes.is_empty() {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -139,7 +139,8 @@ impl Wire {
         self.send(payload.get(sent..).unwrap_or_default(), deadline)
     }
 
-    /// The next frame. The deadline is for all of it: a peer that sends byte by byte gains nothing.
+    /// Receives the next frame. The deadline is for the whole frame, also against a peer that sends
+    /// byte by byte.
     pub fn receive(&self, deadline: Instant) -> Result<Frame, WireError> {
         let mut header = [0; FRAME_HEADER_BYTES];
         self.fill(&mut header, deadline)?;
@@ -163,7 +164,7 @@ impl Wire {
         })
     }
 
-    /// Waits until there is something to read, or the peer has hung up.
+    /// Waits until the socket is readable, or the peer has hung up.
     pub fn until_readable(&self, deadline: Instant) -> Result<(), WireError> {
         poll::until(self.stream.get().as_fd(), false, deadline)
     }
@@ -184,7 +185,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Calls `call` until it does something, or the deadline passes.
+    /// Calls `call` until it succeeds or fails for good, or the deadline passes.
     fn retried<T>(
         &self,
         to_write: bool,

@@ -1,4 +1,4 @@
-//! Waiting for a socket, and being woken.
+//! Waits for a socket, with wake-ups from other threads.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::WireError;
 
-/// Wakes a thread that waits with [`is_readable`].
+/// Wakes a thread that waits in [`is_readable`].
 #[derive(Debug)]
 pub(crate) struct Bell(OwnedFd);
 
@@ -19,9 +19,9 @@ impl Bell {
         Ok(Self(eventfd(0, flags)?))
     }
 
-    /// Wakes the thread, now or when it next waits.
+    /// Wakes the thread, now or at its next wait.
     pub fn ring(&self) {
-        // It fails only when it has been rung 2^64 times without an answer: then it is ringing.
+        // It fails only after 2^64 rings without an answer, and then the bell is ringing.
         let _ringing = rustix::io::write(&self.0, &1u64.to_le_bytes());
     }
 
@@ -37,16 +37,16 @@ impl AsFd for Bell {
     }
 }
 
-/// Why a wait ended.
+/// Result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ready {
-    /// There is something to read, or the peer hung up.
+    /// True if the socket is readable, or the peer hung up.
     pub socket: bool,
-    /// The bell rang.
+    /// True if the bell rang.
     pub bell: bool,
 }
 
-/// Waits until `socket` can be read, `bell` rings, or the deadline passes, if there is one.
+/// Waits until `socket` is readable, `bell` rings, or the deadline, if any, passes.
 pub(crate) fn is_readable(
     socket: BorrowedFd<'_>,
     bell: &Bell,
@@ -62,7 +62,7 @@ pub(crate) fn is_readable(
     Ok(Ready { socket, bell })
 }
 
-/// Waits until `socket` can be read or written.
+/// Waits until `socket` is readable, or writable if `to_write` is true.
 pub(super) fn until(
     socket: BorrowedFd<'_>,
     to_write: bool,

@@ -47,7 +47,7 @@ fn descriptors_that_nobody_expects_are_never_installed() {
     drop(watched);
     let frame = to.receive(soon()).unwrap();
     assert!(frame.descriptors.is_empty());
-    // The only writing end is gone: a copy of it would keep the pipe open.
+    // The only writing end is closed: a copy of it would keep the pipe open.
     let mut byte = [0u8; 1];
     assert_eq!(
         rustix::io::read(&pipe, &mut byte),

@@ -1,22 +1,22 @@
-//! Random products, and how far from the true result one may be.
+//! Random products, and the error bound of their results.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use proptest::prelude::*;
 use tetris_gpu_mirror::compute::Element;
 
-/// A product with its true result.
+/// Shape and contents of a random product.
 #[derive(Debug, Clone)]
 pub struct Case {
     pub rows: u32,
     pub columns: u32,
     pub element: Element,
-    /// Elements before the matrix, so that it begins at any multiple of an element.
+    /// Number of elements before the matrix, so that it starts at any multiple of an element.
     pub skipped: u32,
     pub accumulate: bool,
     pub seed: u64,
 }
 
-/// Shapes below, at and above the steps of the kernels, long and short ones.
+/// Shapes below, at and above the step sizes of the kernels.
 pub fn cases() -> impl Strategy<Value = Case> {
     let columns = prop_oneof![1u32..=70, 250u32..=262, 1020u32..=1030, Just(4096)];
     let element = prop_oneof![Just(Element::F32), Just(Element::Bf16)];
@@ -26,7 +26,7 @@ pub fn cases() -> impl Strategy<Value = Case> {
             rows,
             columns,
             element,
-            // Half of them begin where 16 bytes can be read at a time.
+            // Half of them start at a multiple of 16 bytes.
             skipped: if seed % 2 == 0 { 0 } else { skipped },
             accumulate,
             seed,
@@ -34,21 +34,21 @@ pub fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Numbers of a case.
+/// Contents of a case.
 #[derive(Debug)]
 pub struct Numbers {
-    /// As they are stored, after those that are skipped.
+    /// The weights as stored, after the skipped elements.
     pub bytes: Vec<u8>,
     pub weights: Vec<f32>,
     pub input: Vec<f32>,
-    /// What the output has before.
+    /// The output before the product.
     pub before: Vec<f32>,
 }
 
 impl Case {
     pub fn numbers(&self) -> Numbers {
         let mut state = self.seed;
-        // xorshift64*, from which the upper bits are taken: -1 to 1
+        // xorshift64*, of which the upper bits give -1 to 1
         let mut next = move || {
             state ^= state >> 12;
             state ^= state << 25;
@@ -72,8 +72,9 @@ impl Case {
         }
     }
 
-    /// Compares with sums in f64. A sum of n products in f32, in whatever order, is within n u / (1 - n u) of the sum of their
-    /// absolute values, u = 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, 3.1).
+    /// Compares with sums in f64. A sum of n products in f32, in any order, is within n u / (1 - n
+    /// u) of the sum of their absolute values, u = 2^-24 (Higham, Accuracy and Stability of
+    /// Numerical Algorithms, 3.1).
     pub fn check(&self, numbers: &Numbers, found: &[f32]) {
         assert_eq!(found.len(), self.rows as usize);
         let rows = numbers.weights.chunks(self.columns as usize);

@@ -1,8 +1,9 @@
 /* Device memory across processes.
  *
- * An allocation is a file in the shared directory, on whose open description a shared lock is held. Descriptors that are
- * passed on and mappings keep the description, and with it the lock, until the last of them is gone, also when a process is
- * killed. So memory that nobody holds is a file that can be locked exclusively. */
+ * An allocation is a file in the shared directory, with a shared lock on its open description.
+ * Passed descriptors and mappings keep the description, and with it the lock, until the last of
+ * them is gone, also when a process is killed. A file that can be locked exclusively is memory
+ * without a holder. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ static bool is_memory(const char *name, int *device) {
 
 static void path_of(char path[4096], const char *name) { snprintf(path, 4096, "%s/%s", options.state, name); }
 
-/* Processes change and count one after the other. */
+/* Serializes changes and counts of all processes. */
 static int one_process(void) {
     char path[4096];
     path_of(path, "lock");
@@ -71,7 +72,7 @@ size_t account_used(int device) {
     return used;
 }
 
-/* What was not written has no content that anybody may rely on: not that it is zero either. */
+/* Unwritten memory has undefined content: not even zeros. */
 static void spoil(int file, size_t bytes) {
     for (size_t at = 0; at < bytes; at += 64 << 10) {
         ssize_t written = pwrite(file, "undefined", 9, (off_t)at);
@@ -116,7 +117,7 @@ bool account_adopt(int file, int *own, int *device, size_t *bytes) {
     if (!ours || !is_memory(name + 1, device) || fstat(file, &status) != 0)
         return false;
     *bytes = (size_t)status.st_size;
-    /* The caller's descriptor stays the caller's. */
+    /* The caller keeps its own descriptor. */
     *own = fcntl(file, F_DUPFD_CLOEXEC, 0);
     return *own >= 0;
 }
@@ -128,7 +129,7 @@ bool account_open(const char *name, int *own, int *device, size_t *bytes) {
         return false;
     path_of(path, name);
     int lock = one_process();
-    /* What nobody holds does not exist any more. */
+    /* Memory without a holder no longer exists. */
     bool held = bytes_held(path) > 0;
     *own = held ? open(path, O_RDWR | O_CLOEXEC) : -1;
     bool there = *own >= 0 && flock(*own, LOCK_SH | LOCK_NB) == 0 && fstat(*own, &status) == 0;

@@ -110,7 +110,7 @@ EXPORTED CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) 
     END(CUDA_SUCCESS);
 }
 
-/* The last release resets the context: what lives in it would be lost. */
+/* The last release resets the context: live objects in it would be lost. */
 static CUresult release(struct fake_context *context) {
     if (context->retained == 0)
         return misuse(CUDA_ERROR_INVALID_CONTEXT, "a primary context released more often than retained");

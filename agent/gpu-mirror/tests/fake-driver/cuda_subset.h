@@ -38,7 +38,7 @@ enum {
     ATTRIBUTE_VIRTUAL_MEMORY = 102,
     ATTRIBUTE_POSIX_DESCRIPTOR = 103,
     ATTRIBUTE_READ_ONLY_HOST_REGISTER = 113,
-    /* What version 11.4 does not know. */
+    /* The last attribute of version 11.4. */
     ATTRIBUTE_LAST = 118,
 };
 
@@ -85,7 +85,7 @@ typedef struct {
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "as in cuda.h");
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "as in cuda.h");
 
-/* The library is built with hidden symbols: these are what a driver shows. */
+/* The library is built with hidden symbols, and exports those of a driver. */
 #define EXPORTED __attribute__((visibility("default")))
 
 #endif

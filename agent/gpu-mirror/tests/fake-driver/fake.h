@@ -1,4 +1,5 @@
-/* What the files of the fake driver share. Everything below is used under `fake_lock`, which the exported functions take. */
+/* Declarations shared by the files of the fake driver. Everything below needs `fake_lock`, which the
+ * exported functions take. */
 #ifndef FAKE_H
 #define FAKE_H
 
@@ -9,7 +10,7 @@
 
 enum { MAX_DEVICES = 8 };
 
-/* What the environment asks for: README.md. */
+/* Options from the environment: README.md. */
 struct options {
     const char *state; /* the directory that all processes of a test share */
     int devices;
@@ -22,15 +23,15 @@ struct options {
 
 extern struct options options;
 extern pthread_mutex_t fake_lock;
-/* Signalled whenever a stream has done something. */
+/* Signaled whenever a stream has run a piece of work. */
 extern pthread_cond_t fake_progress;
 
 void options_read(void);
 
-/* Begins a call: what every function checks. Takes the lock if the answer is 0. */
+/* Begins a call, with the checks of every function. Takes the lock if it returns 0. */
 CUresult call_begin(const char *name);
 CUresult call_end(CUresult code);
-/* The caller broke a documented rule: remembered in the file `misuse` of the shared directory. Returns `code`. */
+/* Records a broken rule in the file `misuse` of the shared directory. Returns `code`. */
 CUresult misuse(CUresult code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Appends a line to a file of the shared directory. */
 void remember(const char *file, const char *line);
@@ -46,10 +47,10 @@ void remember(const char *file, const char *line);
 /* context.c */
 struct fake_context {
     int device, retained;
-    /* After an illegal access nothing works any more in this process. */
+    /* The error of every call in this process after an illegal access. */
     CUresult sticky;
 };
-/* The calling thread's context, or NULL and a report: the call needs one. */
+/* The calling thread's context; without one, NULL and a record of misuse. */
 struct fake_context *context_current(const char *name);
 bool device_exists(CUdevice device);
 int contexts_retained(void);
@@ -62,17 +63,17 @@ bool context_any_sticky(void);
     if (context->sticky != CUDA_SUCCESS)                                                                               \
     END(context->sticky)
 
-/* account.c: device memory is a file in the shared directory, alive while anybody holds its open description. */
+/* account.c: device memory is a file in the shared directory, alive while its open description is. */
 enum { NAME_BYTES = 48 };
 CUresult account_take(int device, size_t bytes, int *file, char name[NAME_BYTES]);
 size_t account_used(int device);
-/* Whether a descriptor is of device memory; a descriptor of our own for it. */
+/* Returns true if a descriptor is of device memory, with a duplicate of it. */
 bool account_adopt(int file, int *own, int *device, size_t *bytes);
 bool account_open(const char *name, int *own, int *device, size_t *bytes);
-/* Nobody can open it any more; it counts until the last holder lets go. */
+/* No process can open it any more; it counts until its last holder closes it. */
 void account_close_to_others(const char *name);
 
-/* mappings.c: what is at which device address. */
+/* mappings.c: mappings by device address. */
 struct mapping {
     CUdeviceptr address;
     size_t bytes;
@@ -85,16 +86,16 @@ struct mapping *mapping_add(CUdeviceptr address, size_t bytes, int device, bool 
 struct mapping *mapping_at(CUdeviceptr address, size_t bytes);
 bool mapping_overlaps(CUdeviceptr address, size_t bytes);
 void mapping_remove(struct mapping *mapping);
-/* How many are of virtual memory: those of legacy memory are counted as allocations. */
+/* Number of mappings of virtual memory: those of legacy memory count as allocations. */
 int mappings_virtual(void);
 
-/* stream.c: whether queued work still reads or writes there. */
+/* stream.c: returns true if queued work still reads or writes there. */
 bool work_touches_host(const void *start, size_t bytes);
 bool work_touches_device(CUdeviceptr start, size_t bytes);
 /* A copy that survives bad addresses; false if there was one. */
 bool copy_bytes(void *to, const void *from, size_t bytes);
 
-/* How many objects live, for the report at exit. */
+/* Number of live objects, for the report at exit. */
 int virtual_live(int *reservations, int *handles);
 int legacy_live(int *opened);
 int host_live(int *registrations);

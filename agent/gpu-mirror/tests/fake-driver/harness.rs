@@ -9,14 +9,14 @@ use tempfile::TempDir;
 
 pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-driver");
 
-/// One machine: processes that are started with it see the same devices.
+/// One machine: processes started with it see the same devices.
 pub struct FakeDriver {
     state: TempDir,
     library: PathBuf,
     options: Vec<(String, String)>,
 }
 
-/// The folder with the library. Built once in a process; processes that build at the same time write the same.
+/// Folder with the library, built once per process. Concurrent builds write the same file.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| build("fake-driver", &[]))
@@ -65,7 +65,7 @@ impl FakeDriver {
         }
     }
 
-    /// A driver that lacks what version 11.4 brought.
+    /// A driver older than version 11.4.
     pub fn old() -> Self {
         Self {
             library: build("fake-old-driver", &["-DFAKE_OLD_DRIVER"]),
@@ -73,7 +73,7 @@ impl FakeDriver {
         }
     }
 
-    /// Sets an option: see README.md beside this file.
+    /// Sets an option of the fake driver: see README.md beside this file.
     pub fn with(self, option: &str, value: i32) -> Self {
         self.with_variable(&format!("FAKE_CUDA_{option}"), &value.to_string())
     }
@@ -83,7 +83,7 @@ impl FakeDriver {
         self.with_variable("FAKE_CUDA_FAIL", calls)
     }
 
-    /// Sets a variable of the environment for the tests themselves.
+    /// Sets an environment variable of the tests.
     pub fn with_variable(mut self, name: &str, value: &str) -> Self {
         self.options.push((name.to_owned(), value.to_owned()));
         self
@@ -103,11 +103,11 @@ impl FakeDriver {
         program
     }
 
-    /// What a process needs to load the driver and to find the machine.
+    /// Environment with which a process loads the driver and finds the machine's state.
     pub fn environment(&self) -> Vec<(&str, String)> {
         let mut all = vec![
             ("LD_LIBRARY_PATH", self.library.display().to_string()),
-            // Which of a machine's own devices the tests are to use says nothing about these.
+            // A choice among the machine's own devices does not apply to the fake ones.
             ("TETRIS_CUDA_DEVICE", "0".to_owned()),
             ("FAKE_CUDA_STATE", self.state.path().display().to_string()),
         ];
@@ -116,7 +116,7 @@ impl FakeDriver {
         all
     }
 
-    /// Runs ignored tests in a process of their own, one after the other, and returns what they print.
+    /// Runs ignored tests one after the other in another process, and returns their output.
     pub fn run(&self, tests: &[&str]) -> String {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
@@ -139,12 +139,12 @@ impl FakeDriver {
         self.run(&[test, "--exact"])
     }
 
-    /// What the driver remembers: `misuse` or `leaks`.
+    /// The driver's record: `misuse` or `leaks`.
     pub fn remembers(&self, file: &str) -> String {
         std::fs::read_to_string(self.state.path().join(file)).unwrap_or_default()
     }
 
-    /// No process broke a rule of the driver, and none left anything in it at its end.
+    /// Checks that no process broke a rule of the driver or left a resource behind at its end.
     pub fn check(&self) {
         assert_eq!(self.remembers("misuse"), "");
         assert_eq!(self.remembers("leaks"), "");

@@ -32,7 +32,7 @@ static void add(void *start, size_t bytes, bool registered) {
     regions = one;
 }
 
-/* Where the region that begins there is kept. */
+/* The link to the region that starts there. */
 static struct region **find(const void *start, bool registered) {
     struct region **at = &regions;
     while (*at != NULL && ((*at)->start != start || (*at)->registered != registered))
@@ -58,7 +58,7 @@ EXPORTED CUresult cuMemHostAlloc(void **start, size_t bytes, unsigned flags) {
     void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED)
         END(CUDA_ERROR_OUT_OF_MEMORY);
-    /* Nothing is said of its content. */
+    /* Its content is undefined. */
     memset(made, 0xa5, bytes);
     add(made, bytes, false);
     *start = made;
@@ -70,12 +70,12 @@ EXPORTED CUresult cuMemFreeHost(void *start) {
     CONTEXT(cuMemFreeHost);
     struct region **at = find(start, false);
     if (*at == NULL)
-        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemFreeHost of what cuMemHostAlloc did not return"));
+        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemFreeHost of an address that cuMemHostAlloc did not return"));
     drop(at, "cuMemFreeHost");
     END(CUDA_SUCCESS);
 }
 
-/* What the kernel says of the pages: whether all are mapped, and whether all can be written. */
+/* Asks the kernel if all pages are mapped, and if all are writable. */
 static void pages(const char *start, size_t bytes, bool *mapped, bool *writable) {
     uintptr_t at = (uintptr_t)start, end = at + bytes;
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -101,14 +101,14 @@ static CUresult check_register(const char *start, size_t bytes, unsigned flags) 
     if (bytes == 0 || (flags & ~known) != 0 || (flags & REGISTER_IO_MEMORY) != 0)
         return misuse(CUDA_ERROR_INVALID_VALUE, "cuMemHostRegister of %zu bytes with flags %#x", bytes, flags);
     if ((flags & REGISTER_READ_ONLY) != 0 && !options.read_only_register)
-        return misuse(CUDA_ERROR_NOT_SUPPORTED, "cuMemHostRegister read-only, which the device cannot");
+        return misuse(CUDA_ERROR_NOT_SUPPORTED, "cuMemHostRegister read-only, which the device does not support");
     for (struct region *one = regions; one != NULL; one = one->next)
         if (start < one->start + one->bytes && one->start < start + bytes)
             return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     pages(start, bytes, &mapped, &writable);
     if (!mapped)
         return misuse(CUDA_ERROR_INVALID_VALUE, "cuMemHostRegister of pages that are not mapped");
-    /* The driver asks the kernel for pages to write to unless it is told not to. */
+    /* Without the flag the driver requests writable pages from the kernel. */
     return writable || (flags & REGISTER_READ_ONLY) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -126,7 +126,7 @@ EXPORTED CUresult cuMemHostUnregister(void *start) {
     CONTEXT(cuMemHostUnregister);
     struct region **at = find(start, true);
     if (*at == NULL)
-        END(misuse(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "cuMemHostUnregister of what is not registered"));
+        END(misuse(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "cuMemHostUnregister of memory that is not registered"));
     bool mapped, writable;
     pages((*at)->start, (*at)->bytes, &mapped, &writable);
     if (!mapped)

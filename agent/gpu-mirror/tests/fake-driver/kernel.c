@@ -1,4 +1,4 @@
-/* Modules, functions, and launches of the kernels that the mirror has, which are written again in C here. */
+/* Modules, functions, and launches of the mirror's kernels, which this file implements in C. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ EXPORTED CUresult cuModuleLoadData(CUmodule *made, const void *image) {
     CONTEXT(cuModuleLoadData);
     const char *text = image;
     if (strstr(text, "\n.version ") == NULL || strstr(text, "\n.target ") == NULL)
-        END(misuse(218, "cuModuleLoadData of what is not the assembler's text"));
+        END(misuse(218, "cuModuleLoadData of an image that is not PTX"));
     struct fake_module *module = calloc(1, sizeof *module);
     if (module == NULL)
         abort();
@@ -93,7 +93,7 @@ EXPORTED CUresult cuModuleUnload(CUmodule module) {
     while (*at != NULL && *at != module)
         at = &(*at)->next;
     if (*at == NULL)
-        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleUnload of what is no module"));
+        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleUnload of an invalid module"));
     if (work_runs_kernels())
         misuse(0, "cuModuleUnload while kernels run");
     *at = module->next;
@@ -113,14 +113,14 @@ EXPORTED CUresult cuModuleGetFunction(CUfunction *found, CUmodule module, const 
     while (known != NULL && known != module)
         known = known->next;
     if (known == NULL)
-        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleGetFunction of what is no module"));
+        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleGetFunction of an invalid module"));
     for (struct fake_function *one = module->functions; one != NULL; one = one->next) {
         if (strcmp(one->name, name) == 0) {
             *found = one;
             END(CUDA_SUCCESS);
         }
     }
-    END(misuse(CUDA_ERROR_NOT_FOUND, "cuModuleGetFunction of %s, which the text has not", name));
+    END(misuse(CUDA_ERROR_NOT_FOUND, "cuModuleGetFunction of %s, which the PTX lacks", name));
 }
 
 static struct fake_function *function_of(struct fake_context *context, CUfunction function) {
@@ -153,7 +153,7 @@ static void multiply(const struct matvec *product, uint32_t rows, bool half) {
     }
 }
 
-/* A row for each warp that was started. */
+/* One row for each warp of the launch. */
 static CUresult run(struct fake_context *context, struct work *work) {
     const struct matvec *product = work->parameters;
     bool half = strstr(work->kernel, "bf16") != NULL, wide = strchr(work->kernel, 'x') != NULL;
@@ -178,9 +178,9 @@ static CUresult check_launch(const struct fake_function *function, const unsigne
                       (unsigned long long)threads);
     bool same = function->parameters == 6 && memcmp(function->bytes, expected, sizeof expected) == 0;
     if (!same || strncmp(function->name, "tetris_matvec_", 14) != 0)
-        return misuse(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernel of %s, which is not written in C", function->name);
+        return misuse(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernel of %s, which the fake driver does not implement", function->name);
     if (block[0] != 256 || threads != 256 || grid[1] != 1 || grid[2] != 1)
-        return misuse(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernel of %s, which counts on 256 threads in a row", function->name);
+        return misuse(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernel of %s, which needs blocks of 256 threads", function->name);
     return CUDA_SUCCESS;
 }
 
@@ -191,7 +191,7 @@ EXPORTED CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned gr
     CONTEXT(cuLaunchKernel);
     struct fake_function *function = function_of(context, handle);
     if (function == NULL)
-        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuLaunchKernel of what is no function of the current context"));
+        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuLaunchKernel of a function outside the current context"));
     if (parameters == NULL || extra != NULL || shared_bytes != 0)
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernel without parameters, or with shared memory"));
     CUresult code = check_launch(function, (unsigned[3]){grid_x, grid_y, grid_z}, (unsigned[3]){block_x, block_y, block_z});
@@ -201,7 +201,7 @@ EXPORTED CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned gr
     struct matvec *product = calloc(1, sizeof *product);
     if (work == NULL || product == NULL)
         abort();
-    /* They are read before the call returns. */
+    /* The call reads the parameters before it returns. */
     void *fields[] = {&product->weights, &product->input, &product->output, &product->rows, &product->columns, &product->accumulate};
     for (int at = 0; at < function->parameters; at++)
         memcpy(fields[at], parameters[at], function->bytes[at]);

@@ -30,7 +30,7 @@ struct opened {
     struct opened *next;
 };
 
-/* What the 64 bytes of a handle are. */
+/* Content of the 64 bytes of a handle. */
 struct wire {
     char magic[4];
     int32_t process;
@@ -61,7 +61,7 @@ int legacy_live(int *opened) {
     return live;
 }
 
-/* At a multiple of the granule, as blocks are. */
+/* Maps at a multiple of the granule, like blocks. */
 static CUdeviceptr map(int file, size_t bytes, int device) {
     size_t unit = options.granule_bytes;
     void *all = mmap(NULL, bytes + unit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -109,7 +109,7 @@ EXPORTED CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
     CONTEXT(cuMemAlloc);
     struct block *block;
     if (bytes == 0)
-        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemAlloc of nothing"));
+        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemAlloc of 0 bytes"));
     size_t room = (bytes + 511) / 512 * 512;
     CUresult code = block_for(context->device, room, &block);
     if (code != CUDA_SUCCESS)
@@ -141,7 +141,7 @@ EXPORTED CUresult cuMemFree_v2(CUdeviceptr address) {
     while (*at != NULL && (*at)->address != address)
         at = &(*at)->next;
     if (*at == NULL)
-        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemFree of what cuMemAlloc did not return"));
+        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemFree of an address that cuMemAlloc did not return"));
     struct allocation *freed = *at;
     *at = freed->next;
     if (--freed->block->allocations == 0)
@@ -150,13 +150,13 @@ EXPORTED CUresult cuMemFree_v2(CUdeviceptr address) {
     END(CUDA_SUCCESS);
 }
 
-/* The allocation of this process, or all that a handle opened. */
+/* The allocation of this process, or the whole block that a handle opened. */
 EXPORTED CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *bytes, CUdeviceptr address) {
     BEGIN(cuMemGetAddressRange_v2);
     CONTEXT(cuMemGetAddressRange);
     struct mapping *mapping = mapping_at(address, 1);
     if (mapping == NULL)
-        END(misuse(CUDA_ERROR_NOT_FOUND, "cuMemGetAddressRange of what is no device address"));
+        END(misuse(CUDA_ERROR_NOT_FOUND, "cuMemGetAddressRange of an address that is not on a device"));
     *start = mapping->address;
     *bytes = mapping->bytes;
     for (struct allocation *one = allocations; one != NULL; one = one->next) {
@@ -175,7 +175,7 @@ EXPORTED CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     while (one != NULL && one->address != address)
         one = one->next;
     if (one == NULL)
-        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuIpcGetMemHandle of what is not the start of an allocation"));
+        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuIpcGetMemHandle of an address that starts no allocation"));
     struct wire wire = {.process = (int32_t)getpid(), .offset = address - one->block->address};
     memcpy(wire.magic, MAGIC, sizeof MAGIC);
     memcpy(wire.name, one->block->name, NAME_BYTES);
@@ -235,7 +235,7 @@ EXPORTED CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
     while (*at != NULL && (address < (*at)->address || address >= (*at)->address + (*at)->bytes))
         at = &(*at)->next;
     if (*at == NULL)
-        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuIpcCloseMemHandle of what is not open"));
+        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuIpcCloseMemHandle of memory that is not open"));
     struct opened *closed = *at;
     if (--closed->times > 0)
         END(CUDA_SUCCESS);

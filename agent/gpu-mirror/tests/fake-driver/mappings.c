@@ -1,4 +1,4 @@
-/* What is at which device address. Device addresses are addresses of the process. */
+/* Mappings by device address. Device addresses are addresses of the process. */
 #include <stdlib.h>
 
 #include "fake.h"

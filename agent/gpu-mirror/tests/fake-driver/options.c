@@ -12,7 +12,7 @@ struct options options;
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t fake_progress = PTHREAD_COND_INITIALIZER;
 
-/* The process that called cuInit: a forked child has to do so anew, and cannot. */
+/* The process that called cuInit: a forked child would have to repeat it, and cannot. */
 static pid_t initialised;
 static bool over;
 
@@ -123,7 +123,7 @@ EXPORTED CUresult cuInit(unsigned flags) {
     return code;
 }
 
-/* The driver's own end, at the end of the process. */
+/* Shutdown of the driver, at the end of the process. */
 __attribute__((destructor)) static void report(void) {
     pthread_mutex_lock(&fake_lock);
     over = true;
@@ -134,7 +134,7 @@ __attribute__((destructor)) static void report(void) {
     int streams = streams_live(&events);
     int contexts = contexts_retained(), modules = modules_live();
     int all = reservations + handles + opened + registrations + events + mappings + allocations + buffers + streams + contexts + modules;
-    /* After an illegal access a process cannot give anything back. */
+    /* After an illegal access a process cannot free anything. */
     if (initialised == getpid() && options.leaks && all > 0 && !context_any_sticky()) {
         char line[512];
         snprintf(line, sizeof line,

@@ -1,4 +1,4 @@
-/* Streams: a thread each, which makes copies late. */
+/* Streams: each has a thread, which runs its copies late. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct fake_stream {
     struct fake_stream *next;
 };
 
-/* What was queued on its stream when it was recorded. */
+/* A point after the work queued on its stream at its recording. */
 struct fake_event {
     struct fake_context *context;
     struct fake_stream *stream;
@@ -63,7 +63,7 @@ bool work_touches_device(CUdeviceptr start, size_t bytes) {
     return false;
 }
 
-/* The kernel copies, and says so where a program would be killed. */
+/* The kernel copies, and returns an error where a plain access would kill the program. */
 bool copy_bytes(void *to, const void *from, size_t bytes) {
     while (bytes > 0) {
         struct iovec into = {.iov_base = to, .iov_len = bytes}, out = {.iov_base = (void *)(uintptr_t)from, .iov_len = bytes};
@@ -96,11 +96,11 @@ static CUresult perform(struct fake_context *context, struct work *work) {
     if (work->from == NULL)
         memset((void *)(uintptr_t)work->to, work->value, work->bytes);
     else if (!copy_bytes((void *)(uintptr_t)work->to, work->from, work->bytes))
-        return misuse(CUDA_ERROR_ILLEGAL_ADDRESS, "a copy from host memory that is not there any more");
+        return misuse(CUDA_ERROR_ILLEGAL_ADDRESS, "a copy from host memory that is no longer mapped");
     return CUDA_SUCCESS;
 }
 
-/* With a negative delay nothing is done before somebody waits for it. */
+/* With a negative delay no work runs before a call waits for it. */
 static bool is_idle(const struct fake_stream *stream) { return options.delay_us < 0 && stream->done >= stream->awaited; }
 
 static void *serve(void *argument) {
@@ -166,7 +166,7 @@ EXPORTED CUresult cuStreamDestroy_v2(CUstream stream) {
     BEGIN(cuStreamDestroy_v2);
     CONTEXT(cuStreamDestroy);
     if (!live(stream))
-        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuStreamDestroy of what is no stream"));
+        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuStreamDestroy of an invalid stream"));
     stream->destroyed = true;
     pthread_cond_signal(&stream->more);
     END(CUDA_SUCCESS);
@@ -184,14 +184,14 @@ EXPORTED CUresult cuStreamSynchronize(CUstream stream) {
     BEGIN(cuStreamSynchronize);
     CONTEXT(cuStreamSynchronize);
     if (!live(stream))
-        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuStreamSynchronize of what is no stream"));
+        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuStreamSynchronize of an invalid stream"));
     END(wait_for(stream, stream->queued));
 }
 
 EXPORTED CUresult cuCtxSynchronize(void) {
     BEGIN(cuCtxSynchronize);
     CONTEXT(cuCtxSynchronize);
-    /* Streams stay in the list, so it may be followed while others add to it. */
+    /* Streams stay in the list, so the loop is valid while other threads add to it. */
     for (struct fake_stream *one = streams; one != NULL; one = one->next)
         if (one->context == context && wait_for(one, one->queued) != CUDA_SUCCESS)
             END(context->sticky);
@@ -202,7 +202,7 @@ CUresult work_queue(struct fake_context *context, CUstream stream, struct work *
     if (!live(stream) || stream->context != context) {
         free(work->parameters);
         free(work);
-        return misuse(CUDA_ERROR_INVALID_HANDLE, "work on what is no stream of the current context");
+        return misuse(CUDA_ERROR_INVALID_HANDLE, "work on a stream outside the current context");
     }
     if (stream->first == NULL)
         stream->first = work;
@@ -247,7 +247,7 @@ EXPORTED CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t by
     END(work_queue(context, stream, work));
 }
 
-/* On the default stream, which streams that do not block do not wait for, nor it for them. */
+/* On the default stream: it and non-blocking streams do not wait for each other. */
 EXPORTED CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
     BEGIN(cuMemcpyDtoH_v2);
     CONTEXT(cuMemcpyDtoH);
@@ -288,7 +288,7 @@ EXPORTED CUresult cuEventQuery(CUevent event) {
     BEGIN(cuEventQuery);
     CONTEXT(cuEventQuery);
     if (!recorded(event))
-        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuEventQuery of what is no event"));
+        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuEventQuery of an invalid event"));
     END(event->stream == NULL || event->stream->done >= event->moment ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 
@@ -296,7 +296,7 @@ EXPORTED CUresult cuEventSynchronize(CUevent event) {
     BEGIN(cuEventSynchronize);
     CONTEXT(cuEventSynchronize);
     if (!recorded(event))
-        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuEventSynchronize of what is no event"));
+        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuEventSynchronize of an invalid event"));
     END(event->stream == NULL ? CUDA_SUCCESS : wait_for(event->stream, event->moment));
 }
 
@@ -307,7 +307,7 @@ EXPORTED CUresult cuEventDestroy_v2(CUevent event) {
     while (*at != NULL && *at != event)
         at = &(*at)->next;
     if (*at == NULL)
-        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuEventDestroy of what is no event"));
+        END(misuse(CUDA_ERROR_INVALID_HANDLE, "cuEventDestroy of an invalid event"));
     *at = event->next;
     free(event);
     END(CUDA_SUCCESS);

@@ -40,7 +40,7 @@ int virtual_live(int *live_reservations, int *live_handles) {
     return mappings_virtual();
 }
 
-/* Properties of memory of a device that can be handed out as descriptors. */
+/* Checks the properties of memory that can be exported as descriptors. */
 static CUresult check_properties(const CUmemAllocationProp *properties) {
     static const unsigned char zeros[4];
     if (!options.virtual_memory)
@@ -69,7 +69,7 @@ EXPORTED CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAlloca
     END(code);
 }
 
-/* With the default alignment the address is a multiple of a page and of no more, which is all that is documented. */
+/* With the default alignment the address is only a multiple of a page, the documented minimum. */
 EXPORTED CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr hint,
                                       unsigned long long flags) {
     BEGIN(cuMemAddressReserve);
@@ -84,7 +84,7 @@ EXPORTED CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t
     uintptr_t start = ((uintptr_t)all + unit - 1) / unit * unit;
     if (alignment == 0 && start % options.granule_bytes == 0)
         start += page;
-    /* What is before and behind stays taken: addresses come back to no other use by accident. */
+    /* The pages around it stay reserved, so that no other use reuses their addresses. */
     struct reservation *one = calloc(1, sizeof *one);
     if (one == NULL)
         abort();
@@ -100,7 +100,7 @@ EXPORTED CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
     while (*at != NULL && ((*at)->address != address || (*at)->bytes != bytes))
         at = &(*at)->next;
     if (*at == NULL)
-        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemAddressFree of %zu bytes that were not reserved so", bytes));
+        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemAddressFree of %zu bytes that are not one reservation", bytes));
     if (mapping_overlaps(address, bytes))
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemAddressFree while something is mapped there"));
     struct reservation *freed = *at;
@@ -142,7 +142,7 @@ EXPORTED CUresult cuMemRelease(CUhandle value) {
     while (*at != NULL && (CUhandle)(uintptr_t)*at != value)
         at = &(*at)->next;
     if (*at == NULL)
-        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemRelease of what is no handle"));
+        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemRelease of an invalid handle"));
     struct handle *released = *at;
     *at = released->next;
     close(released->file);
@@ -155,7 +155,7 @@ EXPORTED CUresult cuMemExportToShareableHandle(void *into, CUhandle value, int t
     struct handle *handle = handle_of(value);
     if (handle == NULL || type != HANDLE_POSIX_DESCRIPTOR || flags != 0)
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemExportToShareableHandle: handle %d, type %d", handle != NULL, type));
-    /* Without the flag that closes it in programs that are started: nothing is said of it. */
+    /* Without FD_CLOEXEC: the documentation does not promise it. */
     int file = dup(handle->file);
     if (file < 0)
         END(CUDA_ERROR_OUT_OF_MEMORY);
@@ -191,9 +191,9 @@ EXPORTED CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUh
     if (address % granule != 0 || bytes == 0 || bytes % granule != 0)
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemMap of %zu bytes at %#llx: no multiples of the granule", bytes,
                    (unsigned long long)address));
-    /* What came from another process may be shorter than it said. */
+    /* Imported memory may be shorter than announced. */
     if (bytes > handle->bytes)
-        END(handle->imported ? CUDA_ERROR_INVALID_VALUE : misuse(CUDA_ERROR_INVALID_VALUE, "cuMemMap of more than there is"));
+        END(handle->imported ? CUDA_ERROR_INVALID_VALUE : misuse(CUDA_ERROR_INVALID_VALUE, "cuMemMap of more bytes than the handle has"));
     if (!reserved(address, bytes) || mapping_overlaps(address, bytes))
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemMap where nothing is reserved, or something is mapped"));
     void *at = mmap(address_of(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, handle->file, 0);
@@ -230,7 +230,7 @@ EXPORTED CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemA
     BEGIN(cuMemSetAccess);
     struct mapping *mapping = mapping_at(address, bytes);
     if (mapping == NULL || !mapping->virtual || mapping->address != address || mapping->bytes != bytes)
-        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemSetAccess of %zu bytes that are not what was mapped", bytes));
+        END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemSetAccess of %zu bytes that are not one mapping", bytes));
     if (access == NULL || number == 0)
         END(misuse(CUDA_ERROR_INVALID_VALUE, "cuMemSetAccess without a description"));
     int most = ACCESS_NONE;

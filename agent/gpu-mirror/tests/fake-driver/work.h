@@ -1,4 +1,4 @@
-/* What is queued on a stream. */
+/* Work queued on a stream. */
 #ifndef WORK_H
 #define WORK_H
 
@@ -19,9 +19,9 @@ struct work {
 };
 
 bool work_runs_kernels(void);
-/* Whether the context's device may do so at all of the addresses. */
+/* Returns true if the context's device may access all of the addresses. */
 bool device_accessible(const struct fake_context *context, CUdeviceptr address, size_t bytes, bool write);
-/* Takes the work over, also when it is refused. */
+/* Takes ownership of the work, also on an error. */
 CUresult work_queue(struct fake_context *context, CUstream stream, struct work *work);
 
 #endif

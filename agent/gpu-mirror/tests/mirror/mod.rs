@@ -1,8 +1,8 @@
-//! A store, a server over the stand-in, and clients of it.
+//! A store, a server on the host device, and its clients.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(
     clippy::print_stdout,
-    reason = "processes of a test tell each other by it how far they are"
+    reason = "processes of a test report their progress to each other"
 )]
 
 pub mod process;
@@ -25,7 +25,7 @@ use tetris_store_layout::{Access, CreateOptions, Manifest, ManifestKind, Manifes
 use tetris_store_layout::{Digest, ManifestId, ObjectKind, ObjectRef, Store};
 
 pub const MIB: u64 = 1 << 20;
-/// Far longer than anything takes: who waits as long has found a fault.
+/// Far longer than any operation takes: a timeout shows a fault.
 pub const LONG: Duration = Duration::from_secs(50);
 pub const DEVICE: DeviceId = DeviceId(0);
 
@@ -51,7 +51,7 @@ pub fn config(limits: Limits) -> ServerConfig {
 }
 
 impl Mirror {
-    /// A server with a device of so many MiB.
+    /// Starts a server with a device of `capacity_mib` MiB.
     pub fn new(capacity_mib: u64) -> Self {
         Self::with(capacity_mib, Limits::default(), None)
     }
@@ -82,7 +82,7 @@ impl Mirror {
         }
     }
 
-    /// Publishes a model of objects with these names, `kib` long each.
+    /// Publishes a model of objects with these names, each of `kib` KiB.
     pub fn model(&self, names: &[&str], kib: usize) -> Vec<ObjectRef> {
         publish(&self.store, names, kib)
     }
@@ -95,7 +95,7 @@ impl Mirror {
         Client::connect(&self.socket, MemoryKind::Host, LONG).unwrap()
     }
 
-    /// Acquires with a device of its own, as another process would.
+    /// Acquires with a separate device, like another process.
     pub fn acquire(&self, objects: &[ObjectRef]) -> Result<Acquired<HostDevice>, ClientError> {
         self.acquire_within(objects, Duration::ZERO)
     }
@@ -113,13 +113,13 @@ impl Mirror {
         self.connect().acquire(device, &wanted, &mut |_| {})
     }
 
-    /// Makes the device fail.
+    /// Injects faults into the device.
     pub fn faults(&self, faults: Faults) {
         self.device.set_faults(faults);
     }
 }
 
-/// Bytes that follow from a name.
+/// Deterministic content of an object, `kib` KiB long.
 pub fn content(name: &str, kib: usize) -> Vec<u8> {
     let seed = Digest::of(name.as_bytes());
     let block: Vec<u8> = (0..1024u32)
@@ -136,7 +136,7 @@ pub fn publish(store: &Store, names: &[&str], kib: usize) -> Vec<ObjectRef> {
     names.iter().map(publish).collect()
 }
 
-/// A manifest of these objects, published.
+/// Publishes a manifest of these objects.
 pub fn manifest(store: &Store, objects: &[ObjectRef]) -> ManifestId {
     let entry = |object: &ObjectRef| ManifestObject {
         object: *object,
@@ -154,7 +154,7 @@ pub fn manifest(store: &Store, objects: &[ObjectRef]) -> ManifestId {
     store.publish_manifest(&manifest).unwrap()
 }
 
-/// All bytes of a model are those that the names stand for.
+/// Checks all bytes of a model against the contents of the names.
 pub fn check(model: &Acquired<HostDevice>, objects: &[ObjectRef], names: &[&str], kib: usize) {
     for (object, name) in objects.iter().zip(names) {
         let found = model.read(&object.id, LONG).unwrap();
@@ -174,7 +174,7 @@ pub fn free_bytes(device: &HostDevice) -> u64 {
     device.info().unwrap().free_bytes
 }
 
-/// Looks until something is so.
+/// Polls until a condition holds.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + LONG;
     while !is_so() {

@@ -1,21 +1,21 @@
-//! Another process: this test program once more, with one test.
+//! Another process: this test program again, with one test.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Says something to the process that started this one.
+/// Sends a line to the process that started this one.
 pub fn tell(what: &str) {
     println!("\npeer: {what}");
 }
 
-/// A process of a test. It is killed when it is dropped.
+/// A process of a test. It is killed on drop.
 pub struct Process {
     child: Child,
     output: BufReader<ChildStdout>,
 }
 
 impl Process {
-    /// Runs the test `name` in a process of its own, with `environment`.
+    /// Runs the test `name` in another process, with `environment`.
     pub fn start(name: &str, environment: &[(&str, String)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([
@@ -36,7 +36,7 @@ impl Process {
         self.child.id()
     }
 
-    /// The next thing that it says.
+    /// Receives the next line that the process sends.
     pub fn hear(&mut self) -> String {
         let mut all = String::new();
         loop {
@@ -50,13 +50,13 @@ impl Process {
         }
     }
 
-    /// Lets it go on: it waits for its standard input.
+    /// Lets the process continue: it waits on its standard input.
     pub fn go_on(&mut self) {
         use std::io::Write;
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
-    /// SIGKILL.
+    /// Kills the process (SIGKILL).
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -65,13 +65,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _killed = self.child.kill();
         let _status = self.child.wait();
     }
 }
 
-/// Waits until [`Process::go_on`].
+/// Waits for [`Process::go_on`].
 pub fn wait() {
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }

@@ -1,4 +1,4 @@
-//! A client that says what it likes.
+//! A client that can send arbitrary bytes.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use tetris_store_layout::ObjectRef;
 
 use super::LONG;
 
-/// Bytes to and from the server. Descriptors that come are dropped.
+/// Bytes to and from the server. Received descriptors are dropped.
 pub struct Raw(pub UnixStream);
 
 impl Raw {
@@ -23,7 +23,7 @@ impl Raw {
         Self(stream)
     }
 
-    /// Says hello as it should be said.
+    /// Connects with a correct greeting.
     pub fn greeted(socket: &Path) -> Self {
         let mut raw = Self::connect(socket);
         raw.send(&preamble());
@@ -37,7 +37,7 @@ impl Raw {
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
-        // The server may have hung up, which the next read shows.
+        // The server may have hung up; the next read reports that.
         let _sent = self.0.write_all(bytes);
     }
 
@@ -50,7 +50,7 @@ impl Raw {
         self.0.read_exact(&mut bytes).ok().map(|()| bytes)
     }
 
-    /// The next message; `None` when the server has hung up.
+    /// The next message; `None` if the server has hung up.
     pub fn hear(&mut self) -> Option<Reply> {
         let mut header = [0; FRAME_HEADER_BYTES];
         match self.0.read_exact(&mut header) {
@@ -70,7 +70,7 @@ impl Raw {
         Some(Reply::decode(header.kind, &payload).unwrap())
     }
 
-    /// What the server says last before it hangs up.
+    /// The last message before the server hangs up.
     pub fn last_word(&mut self) -> Option<Reply> {
         let mut last = None;
         while let Some(reply) = self.hear() {
@@ -89,7 +89,7 @@ impl Raw {
         self.say(&Request::Objects(objects.to_vec()));
     }
 
-    /// Hears until a message is one that is wanted.
+    /// Receives messages until one satisfies `wanted`.
     pub fn hear_until(&mut self, wanted: impl Fn(&Reply) -> bool) -> Reply {
         loop {
             let reply = self.hear().unwrap();

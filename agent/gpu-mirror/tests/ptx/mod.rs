@@ -1,5 +1,6 @@
-//! A machine for the few instructions that our kernels use: one warp, whose lanes meet at each shuffle. Memory is what the
-//! test says, and every access outside or at a wrong address is an error.
+//! An interpreter for the few PTX instructions of our kernels: one warp, whose lanes synchronize at
+//! each shuffle. The test provides the memory, and an access outside it or at a misaligned address
+//! is an error.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,7 @@ pub struct Piece {
 
 #[derive(Debug)]
 struct Instruction {
-    /// Only where this register is set.
+    /// The predicate register that must be set.
     only: Option<String>,
     name: String,
     operands: Vec<String>,
@@ -73,14 +74,14 @@ impl Kernel {
     }
 }
 
-/// Splits at commas; `{a, b}` is one operand for each of its registers.
+/// Splits at commas; `{a, b}` gives one operand for each register.
 fn operands_of(text: &str) -> Vec<String> {
     let bare = text.replace(['{', '}', '[', ']'], "");
     let operands = bare.split(',').map(|one| one.trim().to_owned());
     operands.filter(|one| !one.is_empty()).collect()
 }
 
-/// A thread.
+/// A thread of the warp.
 #[derive(Default)]
 struct Lane {
     at: usize,
@@ -93,7 +94,7 @@ pub struct Warp<'a> {
     pub kernel: &'a Kernel,
     pub arguments: &'a [u64],
     pub memory: &'a mut [Piece],
-    /// `%ctaid.x`, and the number of the warp in its block.
+    /// `%ctaid.x`, and the index of the warp in its block.
     pub block: u32,
     pub warp: u32,
 }
@@ -128,7 +129,7 @@ impl Warp<'_> {
         }
     }
 
-    /// All lanes of the mask have to be there.
+    /// Shuffles; all lanes of the mask must have reached the instruction.
     fn shuffle(&self, lanes: &mut [Lane]) {
         let at = lanes[0].at;
         assert!(lanes.iter().all(|lane| !lane.ended && lane.at == at));
@@ -189,7 +190,7 @@ impl Warp<'_> {
         lane.registers.insert(operands[0].clone(), result);
     }
 
-    /// A register, a special register, a number, or a register and a number.
+    /// Evaluates a register, a special register, a number, or a register plus a number.
     fn value(&self, number: usize, lane: &Lane, operand: &str) -> u64 {
         if let Some((register, offset)) = operand.split_once('+') {
             return self.value(number, lane, register) + offset.parse::<u64>().unwrap();
@@ -206,7 +207,7 @@ impl Warp<'_> {
         }
     }
 
-    /// One register, or four from addresses that follow each other.
+    /// Loads one register, or four from consecutive addresses.
     fn load(&self, lane: &mut Lane, name: &str, operands: &[String]) {
         let width: u64 = if name.ends_with("16") { 2 } else { 4 };
         let (address, registers) = operands.split_last().unwrap();
@@ -228,7 +229,7 @@ impl Warp<'_> {
     fn store(&mut self, address: u64, value: u32) {
         assert!(address.is_multiple_of(4));
         let (piece, offset) = self.find(address, 4).unwrap();
-        assert!(self.memory[piece].writable, "writes what it may only read");
+        assert!(self.memory[piece].writable, "a write to read-only memory");
         self.memory[piece].bytes[offset..][..4].copy_from_slice(&value.to_le_bytes());
     }
 

@@ -1,8 +1,8 @@
-//! What the tests of all devices share: another process, and pages of a store.
+//! Parts shared by the tests of all devices: another process, and pages of a store.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(
     clippy::print_stdout,
-    reason = "tests answer each other by it, and say what they did"
+    reason = "tests print their answers and findings"
 )]
 
 use std::io::{self, BufRead, BufReader};
@@ -17,7 +17,8 @@ use tetris_gpu_mirror::memory::{
 };
 use tetris_store_layout::{Access, CreateOptions, Digest, Store};
 
-/// Length of the chunk, and the handle in hexadecimal where there is one. A descriptor is the standard input.
+/// Length of the chunk in bytes, and its handle in hexadecimal. A descriptor is passed as standard
+/// input.
 const BYTES: &str = "TETRIS_PEER_BYTES";
 const HANDLE: &str = "TETRIS_PEER_HANDLE";
 
@@ -66,11 +67,11 @@ pub fn answer(child: &mut Child) -> Result<String, String> {
     Err(format!("no answer in: {all}"))
 }
 
-/// Runs the test `name` in another process and returns what it found.
+/// Runs the test `name` in another process and returns its report.
 pub fn ask(name: &str, exported: Exported, bytes: u64) -> Result<PeerReport, String> {
     let mut child = start(name, exported, bytes);
     let answer = answer(&mut child);
-    // What it says at its end, so that it is not cut off.
+    // Reads its remaining output, so that no write of it fails.
     let _all = io::copy(child.stdout.as_mut().unwrap(), &mut io::sink());
     let status = child.wait().map_err(|error| error.to_string())?;
     let answer = answer.map_err(|error| format!("{status}: {error}"))?;
@@ -82,7 +83,7 @@ pub fn ask(name: &str, exported: Exported, bytes: u64) -> Result<PeerReport, Str
     })
 }
 
-/// The chunk that this process was started with.
+/// The chunk with which this process was started.
 pub fn inherited() -> (Exported, u64) {
     let bytes = std::env::var(BYTES).unwrap().parse().unwrap();
     let exported = if let Ok(hex) = std::env::var(HANDLE) {
@@ -98,7 +99,7 @@ pub fn inherited() -> (Exported, u64) {
     (exported, bytes)
 }
 
-/// Does what the conformance suite wants from another process.
+/// Acts as the other process of the conformance suite.
 pub fn report<D: DeviceMemory>(device: &D) {
     let (exported, bytes) = inherited();
     let report = act_as_peer(device, exported, bytes).unwrap();
@@ -106,7 +107,7 @@ pub fn report<D: DeviceMemory>(device: &D) {
     println!("\npeer: {} {read_only} {writing}", report.digest);
 }
 
-/// Copies an object from a store's own pages, registered if the device can do that.
+/// Copies an object from a store's own pages, which the device registers if it can.
 pub fn store_pages_reach_the_device<D: DeviceMemory>(device: &D) {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let store = Store::create(directory.path(), &CreateOptions::default()).unwrap();
@@ -120,7 +121,7 @@ pub fn store_pages_reach_the_device<D: DeviceMemory>(device: &D) {
     }
     assert!(registration.is_ok() || !device.capabilities().registers_read_only);
     drop(registration);
-    // As the server maps it.
+    // Mapped as the server does it.
     let access = StorePages::access(&device.capabilities());
     let mapping = store.map(&published.object, access).unwrap().unwrap();
     let access = mapping.access();

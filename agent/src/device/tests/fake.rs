@@ -1,4 +1,4 @@
-//! Objects of a device that is not here.
+//! Simulated objects of a device.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,12 +10,12 @@ use tetris_store_layout::{ObjectId, ObjectRef};
 
 use crate::device::held::Held;
 
-/// What happens to objects, as a test has it and sees it.
+/// State of simulated objects, which a test sets and inspects.
 #[derive(Debug, Clone, Default)]
 pub struct Fate {
     pub arrived: Arc<AtomicBool>,
     pub lost: Arc<AtomicBool>,
-    /// How each hold ended.
+    /// The end of each hold.
     pub ends: Arc<Mutex<Vec<&'static str>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Leases of devices that are not here: how they end, and what a child of a fork may do with them.
+//! Leases of simulated devices: their end, and their use in a forked child.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -78,7 +78,7 @@ fn a_child_has_of_the_stand_in_what_had_arrived() {
     assert!(late.wait(None, Duration::ZERO).unwrap());
     late.become_a_childs();
     assert!(late.wait(Some(&object().id), Duration::ZERO).unwrap());
-    // A load in the child gets a hold of its own.
+    // A load in the child acquires the model anew.
     assert!(!late.is_usable());
     drop(late);
     assert_eq!(fate.ends(), ["dropped"]);

@@ -1,4 +1,5 @@
-//! Tests of what Python's do not reach: names, leases of devices that are not here, several connections for a model.
+//! Tests of code that Python's tests do not reach: names, leases of simulated devices, models over
+//! several connections.
 
 mod fake;
 mod lease;

@@ -1,4 +1,4 @@
-//! A server over the stand-in in this process, and models that take several connections.
+//! A server on the host device in this process, and models over several connections.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::device::{
 };
 
 const MIB: usize = 1 << 20;
-/// Far longer than anything takes.
+/// Far longer than any operation takes.
 const LONG: Duration = Duration::from_mins(1);
 
 struct World {
@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    /// A model of tensors of 1 MiB each, filled with their numbers.
+    /// Writes a model of tensors of 1 MiB each, filled with their numbers.
     fn file(&self, numbers: std::ops::Range<u8>) -> PathBuf {
         let path = self.directory.path().join(format!("{numbers:?}"));
         let bytes: Vec<_> = numbers.map(|number| vec![number; MIB]).collect();
@@ -77,7 +77,7 @@ impl World {
         status(&self.agent, LONG).unwrap().leases
     }
 
-    /// The server notices a client's end a moment later.
+    /// The server notices the end of a client a moment later.
     fn nothing_is_held(&self) {
         let end = std::time::Instant::now() + LONG;
         while self.leases() > 0 {

@@ -1,4 +1,4 @@
-//! The report as one page that needs no other file: no scripts, no fonts, plots as inline SVG.
+//! The report as one self-contained page: no scripts, no fonts, plots as inline SVG.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use tetris_reclaimer_core::replay::trace::Kind;
 
 const STYLE: &str = include_str!("style.css");
 
-/// One thing that is plotted for every policy.
+/// A value plotted for every policy.
 struct Measure {
     name: &'static str,
     of: fn(&Score) -> f64,
@@ -28,7 +28,7 @@ const MEASURES: [Measure; 3] = [
     },
 ];
 
-/// The whole page. Nothing in it comes from outside, so nothing has to be escaped.
+/// Formats the page. It contains no external text, so nothing is escaped.
 pub fn page(comparison: &Comparison) -> String {
     let grid = &comparison.grid;
     let winner = comparison.winner.unwrap_or("none");
@@ -48,7 +48,7 @@ pub fn page(comparison: &Comparison) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\">\
          <title>Tetris reclaim policies</title><style>{STYLE}</style></head><body><main>\
-         <header><h1>Which tensors to keep</h1><p class=\"lead\">Reclaim policies on generated traces of {hours} hours, \
+         <header><h1>Reclaim policies compared</h1><p class=\"lead\">Reclaim policies on generated traces of {hours} hours, \
          seeds {seeds:?}, with stores of different sizes (percent of the distinct bytes of all models). The right \
          default is <span class=\"winner\">{winner}</span>: of the policies within {TIE_PERCENT} % of the lowest \
          slowdown, the one with the least memory in use.</p></header>\
@@ -94,7 +94,7 @@ const LEFT: f64 = 44.0;
 const BOTTOM: f64 = 194.0;
 const TOP: f64 = 12.0;
 
-/// Bars in groups, one group for each size of the store.
+/// Draws grouped bars, one group for each size of the store.
 fn plot(comparison: &Comparison, kind: Kind, measure: &Measure) -> String {
     let mut groups = Vec::new();
     for size in &comparison.grid.sizes_percent {
@@ -155,7 +155,7 @@ fn plot(comparison: &Comparison, kind: Kind, measure: &Measure) -> String {
     )
 }
 
-/// A round distance of ticks, and how many reach beyond `most`.
+/// A round distance of ticks, and the number of ticks that reach beyond `most`.
 fn ticks(most: f64) -> (f64, u32) {
     let rough = (most / 4.0).max(1e-9);
     let power = 10_f64.powf(rough.log10().floor());

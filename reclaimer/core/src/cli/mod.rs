@@ -9,9 +9,9 @@ use clap::{Parser, ValueEnum};
 
 use tetris_reclaimer_core::replay::compare::{Grid, HOURS, SEEDS, SIZES_PERCENT};
 
-/// Replays generated request traces against reclaim policies and says which is the right default.
+/// Replay generated request traces against reclaim policies and find the right default
 ///
-/// The default arguments are those that the default policy rests on.
+/// The default policy rests on the default arguments.
 #[derive(Debug, Parser)]
 #[command(name = "reclaimer-replay", version)]
 pub struct Args {
@@ -35,14 +35,14 @@ pub struct Args {
 /// Form of the report.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Format {
-    /// A table.
+    /// A table
     Text,
-    /// Everything, for programs.
+    /// All results, for programs
     Json,
 }
 
 impl Args {
-    /// What is run.
+    /// The grid of runs.
     pub fn grid(&self) -> Grid {
         Grid {
             sizes_percent: self.sizes_percent.clone(),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tetris_reclaimer_core::replay::compare::{Comparison, Score, TIE_PERCENT, score};
 
-/// The whole report.
+/// Formats the report.
 pub fn report(comparison: &Comparison) -> String {
     let mut text = String::new();
     let grid = &comparison.grid;

@@ -5,25 +5,27 @@ use tetris_store_layout::{ManifestId, ObjectId};
 use super::rng::Rng;
 use crate::RecordId;
 
-/// Families of a catalogue.
+/// Number of families in a catalogue.
 pub const FAMILIES: usize = 16;
 
-/// Most variants of a family.
+/// Maximum number of variants of a family.
 const MOST_VARIANTS: usize = 7;
 const OBJECTS_OF_A_BASE: usize = 8;
 const OBJECTS_OF_A_VARIANT: usize = 3;
 
-/// Smallest and largest base: from a sentence encoder to a model of four billion parameters.
+/// Length of the smallest and the largest base in bytes: from a sentence encoder to a model of four
+/// billion parameters.
 const BASE_BYTES: (f64, f64) = (0.1 * GIB, 8.0 * GIB);
-/// Share of a base's size that a variant has of its own: an adapter, a retrained head, half of the layers.
+/// Private share of a variant, relative to the base: an adapter, a retrained head, half of the
+/// layers.
 const OWN_SHARES: [f64; 4] = [0.01, 0.1, 0.25, 0.5];
 const GIB: f64 = (1_u64 << 30) as f64;
 const PAGE_BYTES: u64 = 4096;
 
-/// All models that are asked for.
+/// All models of a trace.
 #[derive(Debug, Clone)]
 pub struct Catalogue {
-    /// All objects: identifier and length in bytes, a multiple of a page.
+    /// All objects: identifier, and length in bytes, a multiple of a page.
     pub objects: Vec<(ObjectId, u64)>,
     /// The models.
     pub models: Vec<CatalogueModel>,
@@ -32,16 +34,16 @@ pub struct Catalogue {
 /// A model of a catalogue.
 #[derive(Debug, Clone)]
 pub struct CatalogueModel {
-    /// Its name.
+    /// Its identifier.
     pub id: RecordId,
     /// Indices of its objects.
     pub objects: Vec<usize>,
-    /// Their length in bytes.
+    /// Length of its objects, in bytes.
     pub total_bytes: u64,
 }
 
 impl Catalogue {
-    /// The catalogue of a seed, its models in random order.
+    /// Generates the catalogue of a seed, with the models in random order.
     pub fn generate(seed: u64) -> Self {
         let mut rng = Rng::new(seed, 1);
         let mut catalogue = Self {
@@ -64,7 +66,7 @@ impl Catalogue {
         catalogue
     }
 
-    /// Bytes of all objects, each counted once.
+    /// Length of all objects, each counted once, in bytes.
     pub fn distinct_bytes(&self) -> u64 {
         self.objects.iter().map(|(_, bytes)| bytes).sum()
     }

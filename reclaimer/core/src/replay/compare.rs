@@ -1,9 +1,10 @@
-//! All policies on all traces, and which of them is the right default.
+//! Comparison of all policies on all traces, with a criterion for the right default.
 //!
-//! **The criterion.** In each cell (kind of trace, size of store, seed) a policy's reload time is divided by that of
-//! the best policy of the cell. A policy's *slowdown* is the geometric mean over all cells. Waiting for a load is
-//! what users feel, so the lowest slowdown wins; policies within [`TIE_PERCENT`] of it are as good, and of
-//! these the one that keeps the least memory in use (mean GiB-hours) wins.
+//! **The criterion.** In each cell (kind of trace, size of store, seed) a policy's reload time is
+//! divided by that of the best policy of the cell. A policy's *slowdown* is the geometric mean over
+//! all cells. Users notice the wait for a load, so the lowest slowdown wins. Policies within
+//! [`TIE_PERCENT`] of it are equally good, and of these the one with the least memory in use (mean
+//! GiB-hours) wins.
 
 use serde::Serialize;
 
@@ -13,31 +14,31 @@ use super::trace::{Kind, generate};
 use crate::config::{Expiry, Order, Policy, PolicyConfig, PolicyError, StorePolicy};
 use crate::snapshot::SnapshotError;
 
-/// Slowdowns so near to the lowest count as equal to it.
+/// Difference to the lowest slowdown below which a policy is equally good, in percent.
 pub const TIE_PERCENT: f64 = 2.0;
 
-/// Seeds of the comparison that the default rests on.
+/// Seeds of the comparison behind the default.
 pub const SEEDS: [u64; 3] = [11, 22, 33];
 
-/// Sizes of the store, in percent of all distinct bytes of the models: from one that holds little to one that
-/// holds all but what the watermark keeps free.
+/// Sizes of the store, in percent of all distinct bytes of the models: from a store with room for
+/// little to one that holds everything but the free share of the watermark.
 pub const SIZES_PERCENT: [u64; 3] = [25, 50, 100];
 
 /// Length of a trace in hours.
 pub const HOURS: u64 = 24;
 
-/// A policy that takes part.
+/// A policy in the comparison.
 #[derive(Debug, Clone, Serialize)]
 pub struct Candidate {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its description.
     pub about: &'static str,
     /// The policy of the store.
     pub policy: StorePolicy,
 }
 
-/// The policies that are compared.
+/// The policies in the comparison.
 pub fn candidates() -> Vec<Candidate> {
     let with = |name, about, expiry, secs: u64, order| Candidate {
         name,
@@ -53,7 +54,7 @@ pub fn candidates() -> Vec<Candidate> {
     vec![
         with(
             "no-cache",
-            "free what nobody maps at the next pass (Tetris 3.4, without caching)",
+            "free unmapped objects at the next pass (Tetris 3.4, without caching)",
             Expiry::Fixed,
             0,
             Order::Lru,
@@ -81,14 +82,14 @@ pub fn candidates() -> Vec<Candidate> {
         ),
         with(
             "learnt-lru",
-            "free after a window learnt per model (ATC 2020), least recently used first",
+            "free after a window learned per model (ATC 2020), least recently used first",
             Expiry::Learnt,
             600,
             Order::Lru,
         ),
         with(
             "learnt-greedy-dual",
-            "free after a window learnt per model (ATC 2020), least valuable first",
+            "free after a window learned per model (ATC 2020), least valuable first",
             Expiry::Learnt,
             600,
             Order::GreedyDual,
@@ -96,7 +97,7 @@ pub fn candidates() -> Vec<Candidate> {
     ]
 }
 
-/// What is run.
+/// Traces, sizes and seeds of a comparison.
 #[derive(Debug, Clone, Serialize)]
 pub struct Grid {
     /// Kinds of traces.
@@ -131,53 +132,57 @@ pub struct Run {
     pub size_percent: u64,
     /// The seed.
     pub seed: u64,
-    /// What came of it.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// A policy over all cells.
+/// Scores of a policy over all cells.
 #[derive(Debug, Clone, Serialize)]
 pub struct Score {
     /// The policy's name.
     pub policy: &'static str,
     /// Geometric mean of its reload time over that of the best policy of each cell.
     pub slowdown: f64,
-    /// Mean over the cells of the share of wanted bytes that were in the store.
+    /// Mean over the cells of the share of requested bytes that were in the store.
     pub hit_ratio: f64,
-    /// Mean reload time of a cell in seconds.
+    /// Mean reload time of a cell, in seconds.
     pub reload_secs: f64,
-    /// Mean memory in use of a cell, in GiB times hours.
+    /// Mean memory in use of a cell, in GiB-hours.
     pub gib_hours: f64,
 }
 
 /// The result of a comparison.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
-    /// What was run.
+    /// The grid of its runs.
     pub grid: Grid,
-    /// Who took part.
+    /// The compared policies.
     pub candidates: Vec<Candidate>,
-    /// Every run.
+    /// All runs.
     pub runs: Vec<Run>,
-    /// Every policy, as in `candidates`.
+    /// Scores of all policies, in the order of `candidates`.
     pub scores: Vec<Score>,
-    /// The right default, by the criterion.
+    /// Name of the right default, by the criterion.
     pub winner: Option<&'static str>,
 }
 
-/// A comparison could not be made.
+/// The reason a comparison failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// A candidate is no policy.
+    /// A candidate is not a valid policy.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The simulator made a snapshot that contradicts itself.
+    /// The simulator created a contradictory snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
 }
 
 /// Runs all candidates over the grid.
+///
+/// # Errors
+///
+/// [`CompareError`] if a candidate or a snapshot is invalid.
 pub fn compare(grid: Grid) -> Result<Comparison, CompareError> {
     let candidates = candidates();
     let mut runs = Vec::new();
@@ -216,7 +221,7 @@ pub fn compare(grid: Grid) -> Result<Comparison, CompareError> {
     })
 }
 
-/// A policy's score over `runs`, which hold all policies of each cell.
+/// Computes a policy's scores over `runs`, which must contain all policies of each cell.
 pub fn score(policy: &'static str, runs: &[Run]) -> Score {
     let own = || runs.iter().filter(|run| run.policy == policy);
     let cells = own().count().max(1) as f64;
@@ -228,7 +233,7 @@ pub fn score(policy: &'static str, runs: &[Run]) -> Score {
         let best = same
             .map(|other| other.outcome.reload_secs)
             .fold(f64::INFINITY, f64::min);
-        // A trace without any load says nothing.
+        // A trace without any load counts as equal.
         (run.outcome.reload_secs / best).max(1.0)
     };
     let logs: f64 = own().map(|run| slowdown(run).ln()).sum();
@@ -241,7 +246,7 @@ pub fn score(policy: &'static str, runs: &[Run]) -> Score {
     }
 }
 
-/// The right default, by the criterion.
+/// Finds the right default by the criterion.
 pub fn winner(scores: &[Score]) -> Option<&'static str> {
     let best = scores
         .iter()

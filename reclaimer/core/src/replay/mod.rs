@@ -1,8 +1,9 @@
-//! Policies against traces: which one is the right default.
+//! Replay: comparison of policies on traces, for the choice of the default.
 //!
-//! Pure and driven by events: [`catalogue`] makes models in families that share tensors, [`trace`] makes requests for
-//! them, [`simulate`] runs one policy on one trace against a store of given size, and [`compare`] runs all and
-//! says which is the right default, and by which criterion. Everything follows from a seed.
+//! Pure and driven by events: [`catalogue`] generates models in families that share tensors, and
+//! [`trace`] generates requests for them. [`simulate`] runs one policy on one trace against a store
+//! of a given size. [`compare`] runs all of them and finds the right default by a criterion. All
+//! results follow from seeds.
 
 pub mod catalogue;
 pub mod compare;

@@ -1,11 +1,11 @@
-//! Random numbers that stay the same whatever becomes of other crates: a default must not change with them.
+//! Random numbers that do not depend on other crates: the default must not change with them.
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator; `stream` parts the uses of one seed from each other.
+    /// Creates a generator; `stream` separates different uses of one seed.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut rng = Self(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
         rng.next_u64();
@@ -21,27 +21,27 @@ impl Rng {
         bits ^ (bits >> 31)
     }
 
-    /// From 0 up to, and without, 1.
+    /// A number from 0 up to, but not including, 1.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// From `low` up to, and without, `high`.
+    /// A number from `low` up to, but not including, `high`.
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
 
-    /// From `low` to `high`, every order of magnitude as likely as any other.
+    /// A number from `low` to `high`, uniform in its logarithm.
     pub fn log_between(&mut self, low: f64, high: f64) -> f64 {
         self.between(low.ln(), high.ln()).exp()
     }
 
-    /// The time to the next of events that come `mean` apart on average, independently.
+    /// Time to the next event of a Poisson process with mean distance `mean`.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }
 
-    /// Below `bound`; 0 when that is 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.unit() * bound as f64) as usize
     }

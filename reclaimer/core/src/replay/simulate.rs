@@ -1,4 +1,4 @@
-//! One policy on one trace.
+//! Simulation of one policy on one trace.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,39 +14,39 @@ use crate::snapshot::{
 };
 use crate::state::{Event, State};
 
-/// What a load takes: two seconds to start reading, then what reading, hashing and publishing reach on two
+/// Cost of a load: two seconds to start, then the rate of reading, hashing and publishing on two
 /// cores.
 pub const RELOAD: ReloadCost = ReloadCost {
     fixed_ms: 2000,
     bytes_per_sec: 3_500_000_000,
 };
 
-/// How often the daemon makes a full pass, in milliseconds.
+/// Interval of the daemon's full passes, in milliseconds.
 const PASS_MS: u64 = 60_000;
 
-/// What a policy did with a trace.
+/// Outcome of a policy on a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Requests that found all of their model in the store.
+    /// Number of requests whose whole model was in the store.
     pub warm_requests: u64,
-    /// Bytes that requests wanted.
+    /// Number of bytes that requests needed.
     pub wanted_bytes: u64,
-    /// Bytes of these that were in the store.
+    /// Number of these bytes that were in the store.
     pub hit_bytes: u64,
-    /// Bytes that found no room and went to private memory.
+    /// Number of bytes without room in the store, which went to private memory.
     pub private_bytes: u64,
-    /// Seconds spent on loading what was not there.
+    /// Time spent on loading missing bytes, in seconds.
     pub reload_secs: f64,
-    /// Memory in use over time, private memory included, in GiB times hours.
+    /// Memory in use over time, including private memory, in GiB-hours.
     pub gib_hours: f64,
-    /// Objects freed.
+    /// Number of freed objects.
     pub freed_objects: u64,
 }
 
 impl Outcome {
-    /// Share of the wanted bytes that were in the store.
+    /// Share of the needed bytes that were in the store.
     pub fn hit_ratio(&self) -> f64 {
         self.hit_bytes as f64 / self.wanted_bytes.max(1) as f64
     }
@@ -54,8 +54,12 @@ impl Outcome {
 
 /// Runs `policy` on `trace` against a store of `capacity_bytes`.
 ///
-/// An instance maps what is there, asks for room for what is not, loads it, holds the model for a while and
-/// lets go. A pass runs every minute.
+/// An instance maps the objects in the store, requests room for the others and loads them, holds
+/// the model for a while, and releases it. A pass runs every minute.
+///
+/// # Errors
+///
+/// [`SnapshotError`] if the simulator creates a contradictory snapshot.
 pub fn simulate(
     catalogue: &Catalogue,
     trace: &[Request],
@@ -66,7 +70,7 @@ pub fn simulate(
     let mut releases: BinaryHeap<Reverse<Release>> = BinaryHeap::new();
     let mut next_pass_ms = PASS_MS;
     for request in trace {
-        // What happens before the request, in order.
+        // Processes the events before the request, in order.
         loop {
             let release_ms = releases
                 .peek()
@@ -94,12 +98,12 @@ const GIB: f64 = (1_u64 << 30) as f64;
 const HOUR_MS: f64 = 3_600_000.0;
 const STORE: &str = "replay";
 
-/// An instance that lets go of its model.
+/// The release of a model by an instance.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Release {
     at_ms: u64,
     model: usize,
-    /// What it maps of the store.
+    /// Objects of the store that the instance maps.
     mapped: Vec<usize>,
     private_bytes: u64,
 }
@@ -245,7 +249,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Plans and carries it out.
+    /// Makes a plan and carries it out.
     fn reclaim(&mut self, need_bytes: Option<u64>) -> Result<(), SnapshotError> {
         let (snapshot, place) = self.snapshot(need_bytes);
         let plan = plan(&snapshot, self.policy, &self.state, self.now_ms, usize::MAX)?;
@@ -266,7 +270,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// What the daemon would see, and which object of the catalogue is at each place.
+    /// The daemon's view, and for each object in it the index in the catalogue.
     fn snapshot(&self, need_bytes: Option<u64>) -> (Snapshot, Vec<usize>) {
         let mut place = Vec::new();
         let mut index_of: Vec<Option<u32>> = vec![None; self.tensors.len()];
@@ -334,7 +338,8 @@ mod tests {
         let outcome = simulate(&catalogue, &trace, &Policy::default(), plenty).unwrap();
         assert_eq!(outcome.freed_objects, 0);
         assert_eq!(outcome.private_bytes, 0);
-        // A model whose every object another one brought is warm at once; here each has objects of its own.
+        // A model is warm at once if another one brought all of its objects; here each has objects
+        // of its own.
         let cold = outcome.requests - outcome.warm_requests;
         assert!(cold <= catalogue.models.len() as u64);
         let missed = outcome.wanted_bytes - outcome.hit_bytes;

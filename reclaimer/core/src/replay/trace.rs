@@ -1,5 +1,5 @@
-//! Requests over a day, of the three kinds that serverless inference is measured with (Shahrad et al. ATC 2020,
-//! section 3: steady, timer-driven and bursty functions).
+//! Requests over a day, of the three kinds in the literature on serverless inference (Shahrad et
+//! al., ATC 2020, section 3: steady, timer-driven and bursty functions).
 
 use std::fmt;
 
@@ -11,19 +11,21 @@ const SECOND_MS: f64 = 1000.0;
 const MINUTE_MS: f64 = 60.0 * SECOND_MS;
 const HOUR_MS: f64 = 60.0 * MINUTE_MS;
 
-/// How long an instance lives beyond its load, on average: it answers and is released.
+/// Mean time in milliseconds that an instance holds its model after the load: it answers and
+/// releases it.
 const HOLD_MS: f64 = 60.0 * SECOND_MS;
 
-/// When requests come.
+/// Distribution of requests over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Each model at a constant rate (Poisson), 300 requests an hour in all, shared out by Zipf's law with
-    /// exponent 0.9.
+    /// Each model at a constant rate (Poisson): 300 requests an hour in total, distributed by
+    /// Zipf's law with exponent 0.9.
     Stable,
     /// Each model by a timer of 5 minutes to 4 hours with 5 % jitter.
     Periodic,
-    /// Each model silent for 30 minutes to 8 hours on average, then 20 requests on average, 30 seconds apart.
+    /// Each model silent for 30 minutes to 8 hours on average, then 20 requests on average, 30
+    /// seconds apart.
     Bursty,
 }
 
@@ -45,15 +47,15 @@ impl fmt::Display for Kind {
 /// An instance that needs a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Request {
-    /// When, in milliseconds.
+    /// Time of the request, in milliseconds.
     pub at_ms: u64,
     /// Index of the model.
     pub model: usize,
-    /// How long it holds the model after the load, in milliseconds.
+    /// Time that it holds the model after the load, in milliseconds.
     pub hold_ms: u64,
 }
 
-/// Requests for `models` models over `hours` hours, in order.
+/// Generates requests for `models` models over `hours` hours, in order.
 pub fn generate(kind: Kind, models: usize, hours: u64, seed: u64) -> Vec<Request> {
     let mut rng = Rng::new(seed, 2 + kind as u64);
     let end_ms = hours as f64 * HOUR_MS;
@@ -78,7 +80,7 @@ pub fn generate(kind: Kind, models: usize, hours: u64, seed: u64) -> Vec<Request
             });
             at_ms += match kind {
                 Kind::Periodic => gap_ms * rng.between(0.95, 1.05),
-                // The burst goes on with 19 of 20 requests.
+                // The burst continues with 19 of 20 requests.
                 Kind::Bursty if rng.unit() < 0.95 => rng.exponential(30.0 * SECOND_MS),
                 Kind::Stable | Kind::Bursty => rng.exponential(gap_ms),
             };

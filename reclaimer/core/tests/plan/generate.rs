@@ -1,4 +1,4 @@
-//! Small stores with everything in them.
+//! Generated small stores that cover every feature.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use tetris_reclaimer_core::{
 use tetris_store_layout::{ManifestId, ObjectId};
 
 pub const PAGE: u64 = 4096;
-/// The moment of every plan.
+/// Time of every plan, in milliseconds.
 pub const NOW_MS: u64 = 400_000;
 
 pub fn object_id(number: usize) -> ObjectId {
@@ -36,7 +36,7 @@ pub struct Case {
 prop_compose! {
     fn object()(
         pages in 0_u64..6,
-        // Few different moments, so that there are ties.
+        // Few different times, so that ties occur.
         published_ms in (0_u64..9).prop_map(|step| step * 45_000),
         last_use_ms in (0_u64..9).prop_map(|step| step * 45_000),
         held in prop::bool::weighted(0.2),
@@ -118,7 +118,7 @@ prop_compose! {
     }
 }
 
-/// Events of a store's models: which, after how long, and what.
+/// Random events of the stores' models.
 fn state(stores: usize) -> impl Strategy<Value = State> {
     vec((0..stores, 0_usize..5, 0_u64..20_000_000, 0_u8..8), 0..60).prop_map(|events| {
         let mut state = State::default();
@@ -137,7 +137,7 @@ fn state(stores: usize) -> impl Strategy<Value = State> {
     })
 }
 
-/// One to `stores` stores on one or two mounts; with `requests`, loads that wait.
+/// One to `stores` stores on one or two mounts, with up to `requests` waiting loads.
 pub fn case(stores: usize, requests: usize) -> impl Strategy<Value = Case> {
     let snapshot = (1..=2_usize).prop_flat_map(move |mounts| {
         (

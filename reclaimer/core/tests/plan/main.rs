@@ -1,4 +1,4 @@
-//! What every plan has to keep, over generated stores, and against a slow planner written otherwise.
+//! Properties of every plan over generated stores, and comparison with a slow, separate planner.
 
 mod generate;
 mod naive;

@@ -1,4 +1,4 @@
-//! The rules of `plan`, as slowly and plainly as possible: every choice looks at everything anew.
+//! The rules of `plan`, as slow and simple as possible: every choice scans everything again.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use tetris_store_layout::ObjectId;
 
 use crate::generate::{Case, NOW_MS};
 
-/// Store and index of each object to free, and why, in order.
+/// Store, index and reason of each object to free, in order.
 pub type Freed = Vec<(usize, u32, Reason)>;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -23,7 +23,7 @@ enum Which {
 struct Naive<'a> {
     case: &'a Case,
     freed: Freed,
-    /// What a step passed over because it was too big for the store's excess.
+    /// Objects that a step skipped because they exceed the store's excess.
     too_big: BTreeSet<(usize, u32)>,
 }
 
@@ -54,7 +54,7 @@ impl Naive<'_> {
         self.case.policy.of(&self.store(store).name)
     }
 
-    /// The generated names sort as their numbers do.
+    /// The generated names sort like their numbers.
     fn stores(&self, mount: usize) -> Vec<usize> {
         let all = 0..self.snapshot().stores.len();
         all.filter(|&store| self.store(store).mount == mount)
@@ -149,7 +149,7 @@ impl Naive<'_> {
         clock + value
     }
 
-    /// The cheapest object of a store that may go and is not too big.
+    /// The cheapest object of a store that may be freed and is not too large.
     fn cheapest(&mut self, store: usize, which: Which, most_bytes: u64) -> Option<u32> {
         let candidates = 0..self.store(store).objects.len() as u32;
         let mut candidates: Vec<u32> = candidates

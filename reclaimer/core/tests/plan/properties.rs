@@ -23,7 +23,7 @@ fn planned(case: &Case) -> Plan {
     .unwrap()
 }
 
-/// Store names, identifiers and reasons: what does not depend on the order of the input.
+/// Store names, identifiers and reasons: the parts that do not depend on the order of the input.
 fn names(case: &Case, plan: &Plan) -> Vec<(String, ObjectId, Reason)> {
     let name = |store: usize| case.snapshot.stores[store].name.clone();
     plan.actions
@@ -42,7 +42,7 @@ fn last_use(case: &Case, store: usize, object: u32) -> u64 {
     models.fold(this.published_ms.max(this.last_use_ms), u64::max)
 }
 
-/// The snapshot after a plan was carried out.
+/// The snapshot after the execution of a plan.
 fn applied(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
     let mut after = snapshot.clone();
     let gone: BTreeSet<(usize, u32)> = plan
@@ -193,7 +193,7 @@ proptest! {
         case in case(3, 2),
         picks in prop::collection::vec(any::<Index>(), 8),
     ) {
-        // The steps go mount by mount, whose order is the caller's.
+        // The steps go mount by mount, in the caller's order.
         let other = reordered(&case, &picks);
         prop_assert_eq!(names(&case, &planned(&case)), names(&other, &planned(&other)));
     }

@@ -174,7 +174,7 @@ fn a_fixed_window_frees_though_there_is_room() {
 
 #[test]
 fn a_shared_object_stays_as_long_as_any_model_that_wants_it() {
-    // Model 0 is idle for 10 minutes as a rule, model 1 for 100; both want object 1.
+    // Model 0 is usually idle for 10 minutes, model 1 for 100; both contain object 1.
     let objects = vec![object(0, 1, 0), object(1, 1, 0), object(2, 1, 0)];
     let models = vec![model(0, &[0, 1], 2), model(1, &[1, 2], 2)];
     let roomy = snapshot(100, vec![store("a", objects, models)]);
@@ -207,7 +207,7 @@ fn a_shared_object_stays_as_long_as_any_model_that_wants_it() {
 
 #[test]
 fn greedy_dual_frees_what_costs_least_per_byte_and_shared_things_last() {
-    // Two variants share object 0; model 2 is as big and was used most often.
+    // Two variants share object 0; model 2 is as large and was used most often.
     let objects = vec![
         object(0, 4, 0),
         object(1, 1, 0),
@@ -238,7 +238,7 @@ fn greedy_dual_frees_what_costs_least_per_byte_and_shared_things_last() {
         assert!(plan.actions.is_sorted_by_key(|action| action.priority));
     }
     assert_eq!(order, [2, 1, 3, 0]);
-    // What is freed for want of room makes newcomers worth more than what lies there unused.
+    // Freeing for lack of room makes new models more valuable than unused ones.
     let plan = run(&full, &cost, &state, 0);
     state.freed("a", &plan.actions[1]);
     let clock = state.store("a").unwrap().clock();
@@ -265,7 +265,7 @@ fn borrowed_room_goes_back_first_and_a_guarantee_is_kept() {
     })
     .unwrap();
     let many = |count: usize| (0..count).map(|n| object(n, 1, n as u64)).collect();
-    // `a` has borrowed 2 beyond its guarantee, `b` has 2 of its 4.
+    // `a` has borrowed 2 GiB beyond its guarantee, `b` has 2 of its 4.
     let mut full = snapshot(
         0,
         vec![
@@ -286,22 +286,23 @@ fn borrowed_room_goes_back_first_and_a_guarantee_is_kept() {
         (from(0), from(1), plan.shortfalls.len())
     };
     assert_eq!(ask(1, 2), (2, 0, 0));
-    // More than `a` has borrowed comes from `b` itself.
+    // The part beyond the room that `a` has borrowed comes from `b` itself.
     assert_eq!(ask(1, 3), (2, 1, 0));
-    // `b` may have no more than 8, whatever is free, and that is its own to make room for.
+    // `b` may have at most 8, even with more free memory, so it must make that room itself.
     assert_eq!(ask(1, 9), (2, 2, 2));
     // `a` can take nothing from `b`, which is within its guarantee.
     assert_eq!(ask(0, 5), (5, 0, 0));
 }
 
-/// Were the guarantee held against the store's own load, less need would free what more need spares.
+/// If a guarantee applied to the store's own load, less need would free objects that more need
+/// spares.
 #[test]
 fn a_guarantee_does_not_bind_against_the_need_of_its_own_store() {
     let guaranteed = policy(StorePolicy {
         guaranteed_bytes: 3 * GIB,
         ..lru()
     });
-    // The first to go is larger than what the store has beyond its guarantee.
+    // The first object in order is larger than the store's excess over its guarantee.
     let objects = vec![object(0, 2, 1), object(1, 1, 2), object(2, 1, 3)];
     let mut full = snapshot(0, vec![store("a", objects, Vec::new())]);
     full.requests = vec![RoomRequest { store: 0, bytes: 1 }];

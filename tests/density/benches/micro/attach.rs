@@ -78,7 +78,7 @@ fn attach_per_mapping(fixture: &Fixture) -> Result<f64> {
     Ok(taken / mappings as f64)
 }
 
-/// open, lock, stat, map, close for each object: what attaching cannot do without.
+/// Opens, locks, stats, maps and closes each object: the minimum of calls to attach it.
 fn bare_calls(fixture: &Fixture) -> Result<f64> {
     let store = fixture.store()?;
     let listing = store.objects()?.objects;
@@ -98,7 +98,7 @@ fn bare_calls(fixture: &Fixture) -> Result<f64> {
                 l_pid: 0,
             };
             fcntl(&file, FcntlArg::F_OFD_SETLK(&lock))?;
-            // Includes the stat: mapping a whole file asks for its length.
+            // Includes the stat: mapping a whole file queries its length.
             maps.push(map_file(&file)?);
         }
         Ok(maps)
@@ -143,7 +143,7 @@ fn small_pages(fixture: &Fixture) -> Result<f64> {
     map_and_touch(path.context("mounting a tmpfs with 4 KiB pages needs root")?)
 }
 
-/// A copy as a download leaves it: written in pieces, not read since.
+/// A copy as after a download: written in pieces, not read since.
 fn own_file(fixture: &Fixture) -> Result<f64> {
     let copy = fixture.work().join("own.safetensors");
     let source = File::open(&fixture.file)?;

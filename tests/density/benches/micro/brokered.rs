@@ -1,4 +1,4 @@
-//! Loads that the node's daemon publishes for, against loads that publish themselves.
+//! Loads published by the node's daemon, against loads that publish themselves.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::first_load::first_load;
 use crate::fixture::Fixture;
 use crate::pairs::{Bar, Bench, Unit, seconds};
 
-/// None for who is not root, which the daemon's read-only view needs.
+/// Returns no benchmark without root, which the daemon's read-only view needs.
 pub fn benches() -> Vec<Bench> {
     if broker::unavailable().is_some() {
         return Vec::new();
@@ -62,7 +62,7 @@ fn new_file(fixture: &Fixture) -> Result<f64> {
     Ok(taken / (fixture.bytes as f64 / 1e9))
 }
 
-/// What a load through a daemon that runs already takes.
+/// Time of a load through a running daemon.
 fn through_daemon(
     fixture: &Fixture,
     root: &Path,

@@ -1,4 +1,4 @@
-//! The model, the store and the files that the benchmarks work on.
+//! The model, the store and the files that the benchmarks share.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,15 +16,15 @@ use tetris_density::system::store::StorePlace;
 
 const SEED: u64 = 1;
 
-/// Everything that the benchmarks share; gone, mounts included, when dropped.
+/// Everything that the benchmarks share, removed on drop with its mounts.
 pub struct Fixture {
-    /// The model file, on disk and in the page cache as a file that was read in.
+    /// The model file, on disk, and in the page cache as after reading it.
     pub file: PathBuf,
     /// Length of the file in bytes.
     pub bytes: u64,
-    /// An agent on a store that has the model.
+    /// An agent on a store with the model.
     pub agent: Agent,
-    /// The same file on a tmpfs with 4 KiB pages, if one could be had.
+    /// The same file on a tmpfs with 4 KiB pages, if one could be mounted.
     pub small_pages: Option<PathBuf>,
     place: StorePlace,
     _small_mount: Option<SmallPages>,
@@ -42,7 +42,7 @@ impl Drop for SmallPages {
 impl Fixture {
     pub fn new() -> Result<Self> {
         let work = tempfile::tempdir().context("cannot make a work directory")?;
-        // About 1.3 GB, 389 tensors; a quarter where memory is short.
+        // About 1.3 GB, 389 tensors; a quarter on machines with little memory.
         let layers = if memory::total()? >= 12 << 30 { 24 } else { 6 };
         let model = transformer::bert("bench", 1024, layers, 4096, 30_522);
         let file = work.path().join("model.safetensors");
@@ -65,7 +65,7 @@ impl Fixture {
         })
     }
 
-    /// A directory on the file system of the store, for a second store or a copy.
+    /// A directory on the store's file system, for a second store or a copy.
     pub fn beside_store(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }
@@ -93,8 +93,8 @@ impl Fixture {
     }
 }
 
-/// Brings a file into the page cache as reading it does: in large folios, where the file system has
-/// them. Pages that were made by small writes stay small as long as they are cached.
+/// Reads a file into the page cache in large folios, where the file system has them. Pages created
+/// by small writes stay small as long as they are cached.
 fn read_in(path: &Path) -> Result<()> {
     let mut file = File::open(path)?;
     file.sync_all()?;
@@ -104,7 +104,7 @@ fn read_in(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A copy on a tmpfs with `huge=never`: what /dev/shm is on most machines.
+/// A copy on a tmpfs with `huge=never`, like `/dev/shm` on most machines.
 fn small_pages(work: &Path, file: &Path, bytes: u64) -> Option<(PathBuf, SmallPages)> {
     let directory = work.join("small-pages");
     std::fs::create_dir(&directory).ok()?;

@@ -1,4 +1,5 @@
-//! The hashing pass of a file whose tensors are in the store: what an own copy of a known model costs.
+//! The hashing pass of a file whose tensors are in the store: the cost of an own copy of a known
+//! model.
 
 use std::fs::File;
 use std::io::Read;

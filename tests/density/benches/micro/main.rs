@@ -1,9 +1,9 @@
 //! Micro-benchmarks of the store and the agent, each beside its baseline in the same run.
 //!
-//! `cargo bench -p tetris-density`, or `cargo bench -p tetris-density -- first-load holders` for some;
-//! `--rounds N` for more or fewer than 7. Ours and the baseline take turns, and what is printed is the
-//! median of the ratios of neighbouring rounds, so that a machine whose speed drifts does not favour
-//! one of them. The bars are those of the design; nothing fails when one is missed.
+//! `cargo bench -p tetris-density`, or `cargo bench -p tetris-density -- first-load holders` for
+//! some of them; `--rounds N` changes the number of rounds (7). Ours and the baseline take turns,
+//! and the ratio is the median over neighboring rounds, so that drift of the machine's speed favors
+//! neither. The bars are those of the design; a missed bar fails nothing.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 mod attach;

@@ -1,4 +1,4 @@
-//! Timing ours and a baseline in turns.
+//! Measurement of ours and a baseline by turns.
 
 use std::fmt;
 use std::time::Instant;
@@ -8,19 +8,19 @@ use tetris_density::stats::median;
 
 use crate::fixture::Fixture;
 
-/// What a round gives: seconds, possibly divided by something.
+/// Measurement of one round: seconds, possibly per unit.
 pub type Measure = fn(&Fixture) -> Result<f64>;
 
-/// What the ratio should be.
+/// Requirement on a result.
 #[derive(Clone, Copy)]
 pub enum Bar {
-    /// Ours must take at most this multiple of the baseline's time.
+    /// Ours takes at most this multiple of the baseline's time.
     AtMost(f64),
-    /// Ours must reach at least this multiple of the baseline's speed.
+    /// Ours reaches at least this multiple of the baseline's speed.
     SpeedAtLeast(f64),
-    /// Ours itself must stay below this many of its unit; the baseline is there to compare.
+    /// Ours stays below this number of its unit; the baseline is for comparison only.
     OursAtMost(f64),
-    /// Only for information.
+    /// No requirement.
     None,
 }
 
@@ -35,7 +35,7 @@ pub struct Bench {
     pub baseline: Measure,
 }
 
-/// How a measure is printed.
+/// Format of a measurement.
 #[derive(Clone, Copy)]
 pub enum Unit {
     Milliseconds,
@@ -63,7 +63,7 @@ impl Unit {
 }
 
 impl Bench {
-    /// Runs both in turns, after one round that does not count.
+    /// Runs both by turns, after one round that does not count.
     pub fn run(&self, fixture: &Fixture, rounds: usize) -> Result<Line> {
         (self.ours)(fixture)?;
         (self.baseline)(fixture)?;
@@ -84,7 +84,7 @@ impl Bench {
     }
 }
 
-/// A bench's result.
+/// The result of a benchmark.
 pub struct Line {
     bench: Bench,
     ours: f64,
@@ -134,7 +134,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// Seconds that `work` takes; what it returns is dropped outside the measurement.
+/// Measures `work` in seconds; drops its result outside the measurement.
 pub fn seconds<T>(work: impl FnOnce() -> Result<T>) -> Result<f64> {
     let begun = Instant::now();
     let kept = work()?;

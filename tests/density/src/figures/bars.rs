@@ -1,10 +1,11 @@
-//! The ratios that the store should reach, measured side by side in this run.
+//! Bars: upper limits of the store's ratios, measured side by side in this run.
 
 use super::lookup::{attach_and_touch, largest_common, point, workload};
 use crate::methods::Method;
 use crate::report::data::{Bar, WorkloadReport};
 
-/// The bars, from the group of replicas; those whose methods did not run have no value.
+/// Computes the bars from the group of replicas. A bar has no value if one of its methods did not
+/// run.
 pub fn of(workloads: &[WorkloadReport]) -> Vec<Bar> {
     let Some(replicas) = workload(workloads, "replicas") else {
         return Vec::new();
@@ -65,7 +66,8 @@ pub fn of(workloads: &[WorkloadReport]) -> Vec<Bar> {
     ]
 }
 
-/// Median attach and touch of a file that nobody has seen, which holds a model that is in the store.
+/// Ratio of the median attach and touch times for a new file of a known model: brokered over
+/// direct.
 fn broker_ratio(replicas: &WorkloadReport) -> Option<f64> {
     let brokered = attach_and_touch(replicas, Method::TetrisBrokered)?;
     Some(brokered / attach_and_touch(replicas, Method::TetrisOwnFile)?)
@@ -83,7 +85,8 @@ fn bar(name: &str, formula: &str, limit: f64, measured: Option<f64>) -> Bar {
     }
 }
 
-/// Memory of the largest group, without the processes themselves, over one copy of the weights.
+/// Memory of the largest group, without that of the processes themselves, over one copy of the
+/// weights.
 fn memory_ratio(replicas: &WorkloadReport, method: Method) -> Option<f64> {
     let instances = largest_common(replicas, &[method])?;
     let group = point(replicas, method, instances)?.group_bytes as f64;

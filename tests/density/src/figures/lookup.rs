@@ -1,14 +1,14 @@
-//! Finding one figure in the reports.
+//! Lookup of figures in the reports.
 
 use crate::methods::Method;
 use crate::report::data::{GroupPoint, MethodReport, StartSummary, WorkloadReport};
 
-/// The report of a group by name.
+/// Finds the report of a group by name.
 pub fn workload<'a>(workloads: &'a [WorkloadReport], name: &str) -> Option<&'a WorkloadReport> {
     workloads.iter().find(|workload| workload.name == name)
 }
 
-/// A method's report within a group.
+/// Finds a method's report within a group.
 pub fn method(workload: &WorkloadReport, method: Method) -> Option<&MethodReport> {
     workload
         .methods
@@ -16,7 +16,7 @@ pub fn method(workload: &WorkloadReport, method: Method) -> Option<&MethodReport
         .find(|report| report.method == method)
 }
 
-/// The group at a size.
+/// Finds the group at a size.
 pub fn point(workload: &WorkloadReport, of: Method, instances: usize) -> Option<&GroupPoint> {
     method(workload, of)?
         .group
@@ -44,7 +44,7 @@ pub fn largest_common(workload: &WorkloadReport, methods: &[Method]) -> Option<u
         .find(|size| reports.iter().all(|report| sizes(report).contains(size)))
 }
 
-/// Starts of a method: those of files seen before if there are any, else all.
+/// Starts of a method: repeated starts if there are any, else first ones.
 pub fn usual_starts(workload: &WorkloadReport, of: Method) -> Option<&StartSummary> {
     let report = method(workload, of)?;
     report.repeated.as_ref().or(report.first.as_ref())

@@ -1,4 +1,4 @@
-//! What the figures come to: our own bars, and the paper's figures beside ours.
+//! Evaluation of the figures: our own bars, and the paper's figures beside ours.
 
 pub mod bars;
 pub mod lookup;

@@ -1,15 +1,16 @@
-//! Figures of the Tetris paper (USENIX ATC 2022, section 5.2) beside the same quantities of this run.
+//! Figures of the Tetris paper (USENIX ATC 2022, section 5.2) beside the same quantities of this
+//! run.
 //!
-//! The paper measured TensorFlow Serving processes with much memory of their own (Vgg19: 95 MB beside
-//! 549 MB of tensors) on Xeon servers with Linux 4.15. Ours are bare processes, so our ratios show
-//! what the tensors alone allow.
+//! The paper measured TensorFlow Serving processes with much memory of their own (Vgg19: 95 MB
+//! beside 549 MB of tensors) on Xeon servers with Linux 4.15. Our processes hold little but the
+//! tensors, so our ratios show the effect of the tensors alone.
 
 use super::lookup::{largest_common, method, point, workload};
 use crate::methods::Method;
 use crate::report::data::{PaperFigure, WorkloadReport};
 use crate::units::{bytes, nanoseconds};
 
-/// The figures that have a counterpart, in the order of the paper.
+/// Figures with a counterpart in this run, in the order of the paper.
 pub fn of(workloads: &[WorkloadReport]) -> Vec<PaperFigure> {
     let replicas = workload(workloads, "replicas");
     let heads = workload(workloads, "heads");
@@ -71,7 +72,7 @@ fn figure(place: &str, what: &str, paper: &str, ours: Option<String>) -> PaperFi
     }
 }
 
-/// `1 - tetris / private` of the group, at a size or at the largest common one.
+/// Computes `1 - tetris / private` of the group, at a size or at the largest common one.
 fn reduction(group: &WorkloadReport, size: Option<usize>) -> Option<String> {
     let size = match size {
         Some(size) => size,
@@ -85,11 +86,12 @@ fn reduction(group: &WorkloadReport, size: Option<usize>) -> Option<String> {
     ))
 }
 
-/// `1 - tetris / private` of the median time to the first result, and the times of the mapped files.
+/// Computes `1 - tetris / private` of the median time to the first result, and the times of the
+/// mapped files.
 ///
-/// The paper's native system copies out of the page cache into private memory, as `private` does.
+/// The paper's native system copies out of the page cache into private memory, like `private`.
 ///
-/// For files new to the store, the very first is left out: its family is not known then.
+/// For files new to the store, the very first start does not count: its family is not known then.
 fn start_saved(group: &WorkloadReport, repeat: bool) -> Option<String> {
     let time = |of: Method| {
         let starts = method(group, of)?

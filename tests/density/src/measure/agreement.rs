@@ -1,14 +1,14 @@
-//! Whether all methods computed the same.
+//! Agreement of checksums between the methods.
 
 use std::collections::BTreeMap;
 
 use crate::methods::Method;
 use crate::report::data::MethodReport;
 
-/// The first disagreement as a sentence; `None` when all checksums agree.
+/// Describes the first difference in a sentence; `None` if all checksums agree.
 ///
-/// Instances with the same pattern of files must have the same checksum under every method. Workers with PyTorch
-/// have checksums of their own.
+/// Instances with the same pattern of files must have the same checksum with every method. Workers
+/// with PyTorch compute another checksum, so they are compared only with each other.
 pub fn disagreement(methods: &[MethodReport], patterns: usize) -> Option<String> {
     let mut known: BTreeMap<(bool, usize), (&str, Method)> = BTreeMap::new();
     for report in methods {

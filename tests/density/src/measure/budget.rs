@@ -1,10 +1,11 @@
-//! Density: how many instances fit under a memory limit.
+//! Density: number of instances that fit under a memory limit.
 //!
-//! Workers enter a fresh cgroup before they load, so that every page they bring into memory is charged
-//! to it: heap, page tables, pages of the store, and pages of files, which were dropped from the page
-//! cache before. File pages can be reclaimed and read again, so that a file is mapped does not mean
-//! that it fits: an instance counts only if a further pass of *all* live instances is no slower than
-//! [`SLOWEST`](super::thrash::SLOWEST) times a pass of the first while it was alone, byte for byte.
+//! Workers enter a fresh cgroup before they load. Its limit covers every page that they bring into
+//! memory: heap, page tables, pages of the store, and pages of files, which were dropped from the
+//! page cache before. The kernel can reclaim file pages and read them again, so a mapped file does
+//! not prove that it fits. An instance counts only if a further pass of *all* live instances takes
+//! at most [`SLOWEST`](super::thrash::SLOWEST) times the pass of the first instance alone, per
+//! byte.
 
 use super::thrash::Yardstick;
 use super::{Bench, unavailable};
@@ -18,16 +19,17 @@ use crate::system::store::StorePlace;
 use crate::system::{disk, memory};
 use crate::units::MIB;
 
-/// Up to this many instances of a reclaimable method, passes of all are made at every size.
+/// Number of instances of a reclaimable method up to which every size gets passes of all instances.
 const EVERY_SIZE: usize = 8;
-/// Beyond, at every size that is a multiple of this, so that the count is exact to within it.
+/// Beyond, every multiple of this gets such passes, so the count is exact to within it.
 const EVERY_FEW: usize = 4;
-/// What a worker takes beside its weights, generously; part of the automatic limit.
+/// Generous estimate of a worker's memory beside its weights, in bytes; part of the automatic
+/// limit.
 const OVERHEAD: u64 = 16 * MIB;
-/// Instances of the largest model that the automatic limit holds privately.
+/// Number of private instances of the largest model that the automatic limit holds.
 const AUTO: u64 = 4;
 
-/// The limit in bytes; `None` when the figure is not wanted.
+/// The limit in bytes; `None` if the figure is off.
 pub fn limit(bench: &Bench<'_>) -> Option<u64> {
     let largest = (0..bench.workload.patterns.len())
         .map(|i| bench.workload.file_bytes_of(i))
@@ -39,7 +41,7 @@ pub fn limit(bench: &Bench<'_>) -> Option<u64> {
     }
 }
 
-/// A report that has the limit but no method yet.
+/// Creates a report with the limit and without methods.
 pub fn empty(bench: &Bench<'_>) -> Option<DensityReport> {
     let budget_bytes = limit(bench)?;
     Some(DensityReport {
@@ -49,7 +51,8 @@ pub fn empty(bench: &Bench<'_>) -> Option<DensityReport> {
     })
 }
 
-/// Counts the instances of one method. Only an interruption is an error.
+/// Counts the instances of one method. Only an interruption is an error; other failures are part of
+/// the report.
 pub fn count(bench: &mut Bench<'_>, method: Method, limit: u64) -> Result<DensityOfMethod> {
     let mut report = DensityOfMethod {
         method,
@@ -111,11 +114,11 @@ fn fill(
             disk::drop_cache(&file)?;
         }
     }
-    // Dropped in the reverse order: workers, the store with its daemon, and the cgroup that they were in.
+    // Dropped in the reverse order: workers, the store with its daemon, and their cgroup.
     let group = Cgroup::create(&format!("tetris-density-{}", std::process::id()), limit)?;
     let store = bench.store_for(method)?;
     if let Some(daemon) = store.as_ref().and_then(StorePlace::daemon) {
-        // What it publishes counts as what workers publish themselves.
+        // Memory that the daemon publishes counts like memory that workers publish themselves.
         group.add(daemon)?;
     }
     let mut workers: Vec<Worker> = Vec::new();
@@ -173,14 +176,14 @@ fn add(
     Ok(())
 }
 
-/// Whether passes of all are made at a size: often for weights that the kernel can reclaim, else only
-/// at the end.
+/// Returns true if all instances make passes at this size: often for weights that the kernel can
+/// reclaim, else only at the end.
 fn is_checked(method: Method, count: usize, cap: usize) -> bool {
     let often = count <= EVERY_SIZE || count.is_multiple_of(EVERY_FEW);
     count == cap || method.is_reclaimable() && often
 }
 
-/// Why a worker did not make it; errors that have nothing to do with the limit stay errors.
+/// The reason a worker failed under the limit; errors unrelated to the limit stay errors.
 fn reason(error: Error, group: &Cgroup) -> Result<String> {
     match error {
         Error::Died { .. } if group.kills() > 0 => Ok(killed(group)),
@@ -191,5 +194,5 @@ fn reason(error: Error, group: &Cgroup) -> Result<String> {
 }
 
 fn killed(group: &Cgroup) -> String {
-    format!("killed for want of memory ({} kills)", group.kills())
+    format!("killed for lack of memory ({} kills)", group.kills())
 }

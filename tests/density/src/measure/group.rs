@@ -1,4 +1,4 @@
-//! A group that grows: start the next instance, and read the memory of all at each size asked for.
+//! A growing group: starts instances, and reads the memory of all at each requested size.
 
 use super::{Bench, idle, unavailable};
 use crate::error::{Error, Result};
@@ -12,9 +12,9 @@ use crate::system::store::StorePlace;
 use crate::system::warm;
 use crate::units;
 
-/// Part of the available memory that a group may take.
+/// Share of the available memory that a group may use.
 const PART: f64 = 0.75;
-/// Passes of the first and of the last instance of the full group.
+/// Number of passes of the first and of the last instance of the full group.
 const PASSES: u32 = 3;
 
 /// Measures one method. Only an interruption is an error; a failure of the method is part of the
@@ -140,7 +140,7 @@ fn point(
     workers: &[Worker],
     available_before: u64,
 ) -> Result<GroupPoint> {
-    // The daemon is part of what this way of loading takes.
+    // The daemon belongs to the memory of this method.
     let daemon = store.and_then(StorePlace::daemon);
     let processes = ProcessMemory::of_all(workers.iter().map(Worker::pid).chain(daemon))?;
     let store_bytes = store.map(StorePlace::used).transpose()?.unwrap_or(0);
@@ -155,7 +155,7 @@ fn point(
     })
 }
 
-/// The sizes that this machine can hold under a method; notes what is left out.
+/// The sizes that fit this machine with a method. Notes omitted sizes in the report.
 fn affordable(bench: &Bench<'_>, method: Method, report: &mut MethodReport) -> Result<Vec<usize>> {
     let room = (memory::available()? as f64 * PART) as u64;
     let mut counts = bench.settings.counts.clone();

@@ -1,4 +1,4 @@
-//! What a process takes beside the weights.
+//! Memory of a process beside the weights.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use crate::synthetic::{self, table4};
 use crate::system::memory::ProcessMemory;
 use crate::system::store::StorePlace;
 
-/// Bytes of the model that stands for none: the program's pages and buffers are then in use.
+/// Length of the smallest model, in bytes: the program's pages and buffers are in use with it.
 const ALMOST_NOTHING: u64 = 4096;
 
-/// Mean bytes (PSS and page tables) of `count` workers that have loaded a model of one page and made a
-/// pass over it.
+/// Mean memory (PSS and page tables) of `count` workers in bytes, after loading a model of one page
+/// and a pass over it.
 pub fn worker_bytes(launcher: &Launcher, count: usize, directory: &Path) -> Result<u64> {
     of_loader(launcher, Loader::Heap, count, (directory, None))
 }
 
-/// The same for the interpreters of a method.
+/// Mean memory of the interpreters of a method, measured like [`worker_bytes`].
 pub fn interpreter_bytes(bench: &Bench<'_>, method: Method, count: usize) -> Result<u64> {
     let store = bench.store_for(method)?;
     let place = (bench.workdir, store.as_ref());

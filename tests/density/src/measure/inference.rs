@@ -1,7 +1,7 @@
-//! Inference times side by side: one instance per method, all alive, asked by turns.
+//! Inference times side by side: one instance per method, all alive, by turns.
 //!
-//! Turns spread whatever else the machine does over all methods alike; the ratio to `private` is taken
-//! within a round.
+//! Turns distribute disturbances evenly over all methods; the ratio to `private` is computed within
+//! a round.
 
 use super::{Bench, unavailable};
 use crate::error::Result;
@@ -12,8 +12,8 @@ use crate::stats::{Summary, median};
 use crate::system::memory;
 use crate::system::store::StorePlace;
 
-/// Methods whose memory differs during a pass. The other store methods map the same objects; merging
-/// takes its time and is timed in its own group.
+/// Methods whose memory differs during a pass. The other store methods map the same objects;
+/// merging takes time and is measured in its own group.
 const COMPARED: [Method; 4] = [
     Method::Private,
     Method::PageCache,
@@ -28,8 +28,8 @@ struct Contestant {
     _store: Option<StorePlace>,
 }
 
-/// Times passes of the methods that were asked for and can be measured. A method that fails here has
-/// failed in its group too and is left out.
+/// Measures passes of the requested methods that are available. A method that fails here has failed
+/// in its group too, and is left out.
 pub fn compare(bench: &mut Bench<'_>) -> Result<Vec<InferenceSamples>> {
     let needed = bench.workload.file_bytes_of(0) * COMPARED.len() as u64;
     if needed > memory::available()? / 2 {

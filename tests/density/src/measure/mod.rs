@@ -1,4 +1,4 @@
-//! Taking the figures: one group of live workers at a time.
+//! Measurements: one group of live workers at a time.
 
 pub mod agreement;
 pub mod budget;
@@ -21,50 +21,50 @@ use crate::units::MIB;
 use crate::workload::Workload;
 use crate::workload::copies::Copies;
 
-/// What is measured and how far.
+/// Methods, sizes and limits of the measurements.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Methods, in the order in which they run.
+    /// Methods, in the order of measurement.
     pub methods: Vec<Method>,
-    /// Numbers of instances at which the group is read, ascending.
+    /// Numbers of instances at which the group is measured, ascending.
     pub counts: Vec<usize>,
-    /// Passes per method in the comparison of inference times.
+    /// Number of passes per method in the comparison of inference times.
     pub passes: u32,
-    /// Most instances for samepage merging.
+    /// Maximum number of instances for samepage merging.
     pub ksm_instances: usize,
-    /// Longest time to merge one group.
+    /// Timeout for merging one group.
     pub ksm_limit: Duration,
     /// Memory limit for the density figure.
     pub budget: Budget,
-    /// Where counting under the limit stops.
+    /// Number of instances at which counting under the limit stops.
     pub budget_cap: usize,
 }
 
 impl Settings {
-    /// The largest group.
+    /// Size of the largest group.
     pub fn most(&self) -> usize {
         self.counts.last().copied().unwrap_or(1)
     }
 }
 
-/// Everything a measurement of one workload needs.
+/// Environment of the measurements of one workload.
 pub struct Bench<'a> {
     /// Starts workers.
     pub launcher: &'a Launcher,
     /// Directory for mounts.
     pub workdir: &'a Path,
-    /// What the instances load.
+    /// The models that the instances load.
     pub workload: &'a Workload,
-    /// Their own copies of it.
+    /// The instances' own copies of the files.
     pub copies: &'a mut Copies,
-    /// How far to go.
+    /// Settings of the measurements.
     pub settings: &'a Settings,
-    /// Whom to tell.
+    /// Messages for the user.
     pub progress: &'a mut Progress,
 }
 
 impl Bench<'_> {
-    /// Makes an empty store for a method that uses one.
+    /// Creates an empty store for a method that uses one.
     fn store_for(&self, method: Method) -> Result<Option<StorePlace>> {
         if !method.uses_store() {
             return Ok(None);
@@ -78,7 +78,7 @@ impl Bench<'_> {
         Ok(Some(place))
     }
 
-    /// Makes the files that a method needs for its instances.
+    /// Creates the files that a method needs for its instances.
     fn files_for(&mut self, method: Method, instances: usize) -> Result<()> {
         if method.copies_files() {
             self.progress.detail("copying the model files");
@@ -91,7 +91,7 @@ impl Bench<'_> {
     }
 }
 
-/// Why a method cannot be measured here; `None` when it can.
+/// The reason a method cannot be measured here; `None` if it can.
 pub fn unavailable(launcher: &Launcher, method: Method) -> Option<String> {
     match method {
         Method::Ksm => ksm::unavailable(),

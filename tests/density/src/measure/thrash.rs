@@ -1,28 +1,28 @@
-//! Whether a group works on or only reads its pages again and again.
+//! Thrashing: a group that spends its time rereading pages.
 
 use crate::error::Result;
 use crate::process::handle::Worker;
 use crate::stats::median;
 
-/// Above this multiple of the pass time of an instance alone, the group is thrashing.
+/// Multiple of the pass time of an instance alone above which a group is thrashing.
 pub const SLOWEST: f64 = 3.0;
-/// Passes shorter than this are not told apart from noise, in nanoseconds.
+/// Pass time below which noise hides a slowdown, in nanoseconds.
 const SHORTEST_NS: f64 = 20e6;
-/// Rounds of passes before a group is said to be thrashing.
+/// Number of rounds of passes before a group counts as thrashing.
 const ROUNDS: u32 = 3;
-/// Passes that decide how long one takes alone.
+/// Number of passes for the pass time alone.
 const ALONE_PASSES: u32 = 3;
 
-/// How long a pass takes an instance that has the machine for itself.
+/// Pass time of an instance without others.
 #[derive(Clone, Copy, Debug)]
 pub struct Yardstick {
-    /// Pass of the instance that was timed, in nanoseconds.
+    /// Pass time of the measured instance, in nanoseconds.
     pub alone_ns: f64,
     ns_per_byte: f64,
 }
 
 impl Yardstick {
-    /// Times an instance that is alone and has loaded so many bytes.
+    /// Measures an instance without others that has loaded `bytes`.
     pub fn of(worker: &mut Worker, bytes: u64) -> Result<Self> {
         let (times, _) = worker.pass(ALONE_PASSES)?;
         let times: Vec<f64> = times.into_iter().map(|time| time as f64).collect();
@@ -33,12 +33,13 @@ impl Yardstick {
         })
     }
 
-    /// How many times longer than alone the slowest instance takes when all make passes; `None` when
-    /// none takes more than [`SLOWEST`] times as long. `bytes` are what the workers loaded, in order.
+    /// Returns the ratio of the slowest instance's pass time with others to its time alone; `None`
+    /// if no instance exceeds [`SLOWEST`]. `bytes` are the lengths of the workers' models, in
+    /// order.
     ///
-    /// Every round is a pass of all, because their pages press on each other, and each instance is
-    /// taken at its best: a thrashing group is slow in every round, an instance that something else on
-    /// the machine held up is not.
+    /// Every round is a pass of all instances, because their pages compete. The best time of each
+    /// instance counts: a thrashing group is slow in every round, but an instance that another
+    /// program disturbed is not.
     pub fn slowdown(self, workers: &mut [Worker], bytes: &[u64]) -> Result<Option<f64>> {
         let mut best = vec![f64::INFINITY; workers.len()];
         for _ in 0..ROUNDS {
@@ -78,7 +79,7 @@ mod tests {
         let bytes = [100_000_000, 400_000_000];
         assert_eq!(yardstick.worst(&[25e6, 90e6], &bytes), None);
         assert_eq!(yardstick.worst(&[90e6, 90e6], &bytes), Some(4.5));
-        // Too short to tell.
+        // Too short to judge.
         assert_eq!(yardstick.worst(&[19e6], &[1_000]), None);
     }
 }

@@ -16,8 +16,8 @@ pub struct Mergeable {
 }
 
 impl Mergeable {
-    /// One mapping per file, so that equal files have equal pages; per tensor, they would too, but a
-    /// page would be wasted for each small one.
+    /// Reads into one mapping per file, so that equal files have equal pages. One mapping per
+    /// tensor would have equal pages too, but waste a page for each small tensor.
     pub fn load(files: &[PathBuf]) -> Result<Self> {
         let files = files
             .iter()

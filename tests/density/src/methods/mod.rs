@@ -1,4 +1,4 @@
-//! The ways to get a model's weights into a process.
+//! The methods of loading a model's weights into a process.
 
 mod file_map;
 mod heap;
@@ -28,11 +28,11 @@ use crate::error::{Error, Result};
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Every process reads the file into memory of its own
+    /// Every process reads the file into private memory
     Private,
     /// Every process maps the same file, so the page cache is shared
     PageCache,
-    /// Every process maps its own copy of the file, as pods that download their own model do
+    /// Every process maps its own copy of the file, like pods that download their own model
     OwnFile,
     /// Private copies that the kernel merges page by page (kernel samepage merging)
     Ksm,
@@ -40,23 +40,24 @@ pub enum Method {
     Tetris,
     /// Tensor store, own copy of the file each, with a sidecar that identifies it
     TetrisSidecar,
-    /// Tensor store, own copy of the file each, which must be hashed once
+    /// Tensor store, own copy of the file each, which each process hashes once
     TetrisOwnFile,
-    /// Tensor store mounted read-only, own copy of the file each, which the daemon reads and publishes
+    /// Tensor store mounted read-only, own copy of the file each, which the daemon reads and
+    /// publishes
     TetrisBrokered,
-    /// Python processes, safetensors.torch, all map the same file (only when asked for)
+    /// Python processes, safetensors.torch, all map the same file (only on request)
     TorchSafetensors,
-    /// Python processes, safetensors.torch, own copy of the file each (only when asked for)
+    /// Python processes, safetensors.torch, own copy of the file each (only on request)
     TorchSafetensorsOwnFile,
-    /// Python processes, tetris.torch, all open the same file (only when asked for)
+    /// Python processes, tetris.torch, all open the same file (only on request)
     Torch,
-    /// Python processes, tetris.torch, own copy of the file each (only when asked for)
+    /// Python processes, tetris.torch, own copy of the file each (only on request)
     TorchOwnFile,
 }
 
 impl Method {
-    /// The methods that run unless others are asked for, in the order of the tables. Those with PyTorch need an
-    /// interpreter that has it, and take long to start.
+    /// Default methods, in the order of the tables. Methods with PyTorch need an interpreter with
+    /// it and start slowly, so they run only on request.
     pub const DEFAULT: [Self; 8] = [
         Self::Private,
         Self::PageCache,
@@ -68,7 +69,7 @@ impl Method {
         Self::TetrisBrokered,
     ];
 
-    /// Name on the command line and in every output.
+    /// Its name on the command line and in every output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Private => "private",
@@ -86,7 +87,7 @@ impl Method {
         }
     }
 
-    /// What it does, in one line for the report.
+    /// Description in one line, for the report.
     pub fn description(self) -> &'static str {
         match self {
             Self::Private => "read into heap memory, one copy per process",
@@ -110,7 +111,7 @@ impl Method {
         }
     }
 
-    /// How the worker loads.
+    /// Returns the loader of its workers.
     pub fn loader(self) -> Loader {
         match self {
             Self::Private => Loader::Heap,
@@ -124,7 +125,7 @@ impl Method {
         }
     }
 
-    /// Whether each process gets a copy of the files of its own.
+    /// Returns true if each process gets its own copy of the files.
     pub fn copies_files(self) -> bool {
         matches!(
             self,
@@ -137,43 +138,43 @@ impl Method {
         )
     }
 
-    /// Whether it uses the tensor store.
+    /// Returns true if it uses the tensor store.
     pub fn uses_store(self) -> bool {
         matches!(self.loader(), Loader::Tetris | Loader::Torch)
     }
 
-    /// Whether its processes are Python interpreters with PyTorch.
+    /// Returns true if its processes are Python interpreters with PyTorch.
     pub fn needs_python(self) -> bool {
         self.loader().needs_python()
     }
 
-    /// Whether the memory for the weights does not grow with the instances.
+    /// Returns true if the memory for the weights does not grow with the instances.
     pub fn shares(self) -> bool {
         self.uses_store() || self.is_reclaimable() && !self.copies_files()
     }
 
-    /// Whether every process holds the weights in memory that nobody shares (at least at first).
+    /// Returns true if every process holds the weights in private memory (at least at first).
     pub fn is_private(self) -> bool {
         matches!(self, Self::Private | Self::Ksm)
     }
 
-    /// Whether the kernel can drop the weights and read them again from the file.
+    /// Returns true if the kernel can drop the weights and read them again from the file.
     pub fn is_reclaimable(self) -> bool {
         matches!(self.loader(), Loader::FileMap | Loader::TorchSafetensors)
     }
 }
 
-/// What a worker does with its files.
+/// Loading code of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loader {
-    /// Read into one heap allocation per tensor.
+    /// Reads into one heap allocation per tensor.
     Heap,
-    /// Map the file and read it in place.
+    /// Maps the file and reads it in place.
     FileMap,
-    /// Read into anonymous memory marked for merging.
+    /// Reads into anonymous memory marked for merging.
     Mergeable,
-    /// Load through the tensor store.
+    /// Loads through the tensor store.
     Tetris,
     /// A Python process: `safetensors.torch.load_file`.
     TorchSafetensors,
@@ -182,22 +183,22 @@ pub enum Loader {
 }
 
 impl Loader {
-    /// Whether a Python interpreter does it instead of this program.
+    /// Returns true if the worker is a Python interpreter.
     pub fn needs_python(self) -> bool {
         matches!(self, Self::TorchSafetensors | Self::Torch)
     }
 }
 
-/// How the tensor store served a load. Zero and empty for the other loaders.
+/// Use of the tensor store by a load. Zero and empty for the other loaders.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoreUse {
-    /// By which identity each file was recognised, in load order; repeated values are kept.
+    /// Identity by which the store recognized each file, in load order, with repetitions.
     pub identities: Vec<String>,
-    /// Bytes that the store already had.
+    /// Number of bytes that the store already had.
     pub shared_bytes: u64,
-    /// Bytes that this load added to the store.
+    /// Number of bytes that this load published.
     pub published_bytes: u64,
-    /// Bytes that ended up in private memory instead.
+    /// Number of bytes in private memory.
     pub private_bytes: u64,
 }
 
@@ -206,13 +207,17 @@ pub trait Loaded {
     /// Calls `visit` for every tensor of every file.
     fn for_each(&self, visit: &mut dyn FnMut(&Tensor<'_>));
 
-    /// How the store served it.
+    /// Returns its use of the store.
     fn store_use(&self) -> StoreUse {
         StoreUse::default()
     }
 }
 
-/// Loads the files of one instance; returns when every tensor is addressable.
+/// Loads the files of one instance. Returns when every tensor is addressable.
+///
+/// # Errors
+///
+/// [`Error`] if a file or the store cannot be used, or the loader needs Python.
 pub fn load(loader: Loader, files: &[PathBuf], store: Option<&Path>) -> Result<Box<dyn Loaded>> {
     Ok(match loader {
         Loader::Heap => Box::new(heap::Heap::load(files)?),

@@ -1,4 +1,4 @@
-//! The tensor store methods: everything this benchmark asks of the agent library is in this file.
+//! The tensor store methods: every use of the agent library in this benchmark.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use super::{Loaded, StoreUse};
 use crate::compute::{Element, Tensor};
 use crate::error::{Error, Result};
 
-/// Makes an empty store in a directory on a tmpfs.
+/// Creates an empty store in a directory on a tmpfs.
 pub fn create_store(directory: &Path) -> Result<()> {
     Store::create(directory, &CreateOptions::default())
         .map(drop)
         .map_err(|error| refused(directory, &error))
 }
 
-/// Writes the sidecar of a model file, and returns its path.
+/// Writes the sidecar of a model file. Returns the sidecar's path.
 pub fn write_sidecar(file: &Path) -> Result<PathBuf> {
     let manifests = Agent::without_store()
         .manifests(
@@ -76,7 +76,7 @@ impl Loaded for Shared {
     }
 }
 
-/// The agent's error with its causes, at a path.
+/// Converts an error of the agent, with its causes.
 fn refused(path: &Path, error: &dyn std::error::Error) -> Error {
     let mut reason = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! The worker's side: answer requests until the input ends.
+//! The worker's side: answers requests until the input ends.
 
 use std::fs;
 use std::io::{self, BufRead, Write};
@@ -11,7 +11,7 @@ use crate::compute::{self, Pass};
 use crate::error::{Error, Result};
 use crate::methods::{self, Loaded, Loader};
 
-/// Serves requests from `input` on `output` until the input ends.
+/// Answers requests from `input` on `output` until the input ends.
 pub fn serve(input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut model: Option<Box<dyn Loaded>> = None;
     send(&mut output, &Reply::Ready)?;
@@ -56,7 +56,7 @@ fn answer(request: Request, model: &mut Option<Box<dyn Loaded>>) -> Result<Reply
         Request::Pass { count } => {
             let Some(model) = model else {
                 return Err(Error::Usage(
-                    "a pass was asked for before a model was loaded".into(),
+                    "a pass was requested before a model was loaded".into(),
                 ));
             };
             let mut pass_ns = Vec::with_capacity(count as usize);

@@ -1,4 +1,4 @@
-//! The parent's side: one worker process, asked with a deadline and always reaped.
+//! The parent's side: one worker process, with a deadline for every answer, always reaped.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,23 +14,23 @@ use crate::error::{Error, Result};
 use crate::methods::Loader;
 use crate::system::interrupt;
 
-/// How often a wait looks whether the user interrupted it.
+/// Interval at which a wait checks for an interruption.
 const POLL: Duration = Duration::from_millis(100);
-/// How long a worker may take to end once its input is closed.
+/// Time limit for a worker to end once its input is closed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How to start workers.
+/// Starts workers.
 #[derive(Clone, Debug)]
 pub struct Launcher {
-    /// The program: this very executable.
+    /// This executable.
     pub program: PathBuf,
-    /// The interpreter for workers with PyTorch.
+    /// Interpreter of the workers with PyTorch.
     pub python: Python,
-    /// Longest time for one answer.
+    /// Timeout of one answer.
     pub deadline: Duration,
 }
 
-/// A live worker. Dropping it ends the process.
+/// A live worker. Its drop ends the process.
 pub struct Worker {
     child: Child,
     input: Option<ChildStdin>,
@@ -41,7 +41,7 @@ pub struct Worker {
 }
 
 impl Launcher {
-    /// Starts a worker for a loader and waits until it is ready for requests.
+    /// Starts a worker for a loader, and waits until it is ready for requests.
     pub fn start(&self, loader: Loader) -> Result<Worker> {
         let mut command = if loader.needs_python() {
             self.python.worker(loader)
@@ -84,7 +84,7 @@ impl Worker {
         self.child.id()
     }
 
-    /// Places the worker in a cgroup.
+    /// Moves the worker into a cgroup.
     pub fn join(&mut self, procs: &Path) -> Result<()> {
         let request = Request::Join {
             procs: procs.to_path_buf(),
@@ -95,7 +95,7 @@ impl Worker {
         }
     }
 
-    /// Loads, touches and makes the first pass.
+    /// Loads the files, touches every page and makes the first pass.
     pub fn load(
         &mut self,
         loader: Loader,
@@ -122,21 +122,21 @@ impl Worker {
         }
     }
 
-    /// Whether the process has ended, without waiting.
+    /// Returns true if the process has ended. Does not wait.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Ends the process at once, as the kernel would for want of memory.
+    /// Kills the process, like the kernel for lack of memory.
     pub fn kill(&mut self) {
-        // Fails only when it has ended already, which is what is wanted.
+        // Fails only if the process has already ended.
         let _ = self.child.kill();
     }
 
     fn ask(&mut self, request: &Request) -> Result<Reply> {
         let line =
             serde_json::to_string(request).map_err(|error| Error::Usage(error.to_string()))?;
-        // A worker that has died is recognised by the answer that does not come.
+        // A dead worker is recognized by its missing answer.
         if let Some(input) = &mut self.input {
             let _ = writeln!(input, "{line}").and_then(|()| input.flush());
         }
@@ -190,7 +190,7 @@ impl Worker {
         let status = self
             .reap()
             .map_or_else(|| "unknown status".to_owned(), |status| status.to_string());
-        // A terminal sends its interrupt to the workers too.
+        // A terminal interrupts the workers too.
         if interrupt::raised() {
             return Error::Interrupted;
         }
@@ -202,7 +202,7 @@ impl Worker {
         }
     }
 
-    /// Closes the input, waits a little, then insists.
+    /// Closes the input, waits for a moment, then kills the process.
     fn reap(&mut self) -> Option<ExitStatus> {
         self.input = None;
         let begin = Instant::now();

@@ -1,11 +1,11 @@
-//! Reading a worker's output without ever blocking the parent on it.
+//! Reads a worker's output without blocking the parent.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Bytes of standard error that are kept for the report.
+/// Number of bytes of standard error kept for the report.
 const STDERR_KEPT: usize = 4096;
 
 /// Sends every line of a stream; the channel closes at the end of the stream.
@@ -26,7 +26,7 @@ pub fn lines(stream: impl Read + Send + 'static) -> (Receiver<String>, JoinHandl
 pub struct Tail(Arc<Mutex<Vec<u8>>>);
 
 impl Tail {
-    /// Reads the stream to its end, keeping the tail.
+    /// Reads the stream to its end and keeps its last bytes.
     pub fn follow(stream: impl Read + Send + 'static) -> (Self, JoinHandle<()>) {
         let tail = Self::default();
         let copy = tail.clone();
@@ -43,7 +43,7 @@ impl Tail {
         (tail, reader)
     }
 
-    /// What is kept so far.
+    /// The bytes kept so far, as text.
     pub fn text(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&kept).into_owned()

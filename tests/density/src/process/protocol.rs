@@ -1,5 +1,5 @@
-//! What parent and worker say to each other: one JSON object per line, over the worker's standard
-//! input and output. Every request has exactly one reply; the worker ends at the end of its input.
+//! Messages between parent and worker: one JSON object per line, over the worker's standard input
+//! and output. Every request has exactly one reply; the worker ends at the end of its input.
 
 use std::path::PathBuf;
 
@@ -10,18 +10,18 @@ use crate::methods::{Loader, StoreUse};
 /// Hidden first argument that makes the program a worker.
 pub const WORKER: &str = "__worker";
 
-/// From the parent.
+/// A message from the parent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub enum Request {
-    /// Write your process id to this file, which places you in a cgroup.
+    /// Write the worker's process id to this file, which moves the worker into a cgroup.
     Join {
         /// A `cgroup.procs` file.
         procs: PathBuf,
     },
     /// Load these files, touch every page, and make the first pass.
     Load {
-        /// By which loader.
+        /// The loader.
         loader: Loader,
         /// Files of the instance, in order.
         files: Vec<PathBuf>,
@@ -30,7 +30,7 @@ pub enum Request {
     },
     /// Make passes over the loaded model.
     Pass {
-        /// How many.
+        /// Number of passes.
         count: u32,
     },
 }
@@ -46,46 +46,46 @@ impl Request {
     }
 }
 
-/// From the worker.
+/// A message from the worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
 pub enum Reply {
     /// The first line of every worker, before any request.
     Ready,
-    /// Done as asked, nothing to tell.
+    /// The request was carried out.
     Done,
     /// The model is loaded.
     Loaded(LoadTimes),
-    /// The passes are made.
+    /// The passes are done.
     Passed {
         /// Duration of each pass in nanoseconds.
         pass_ns: Vec<u64>,
         /// Checksum of the last pass, in hexadecimal.
         checksum: String,
     },
-    /// The request failed; the worker lives on.
+    /// The request failed; the worker continues.
     Failed {
-        /// Why, with causes.
+        /// The reason, with causes.
         reason: String,
     },
 }
 
-/// What a worker measured of its own start. Times are in nanoseconds.
+/// Times and results of a worker's load. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadTimes {
-    /// Until all tensors were addressable.
+    /// Time until all tensors were addressable.
     pub attach_ns: u64,
-    /// One read per page over all tensors, after attaching.
+    /// Time of one read per page over all tensors, after attaching.
     pub touch_ns: u64,
-    /// From before attaching until the first pass was done.
+    /// Time from before attaching until the first pass was done.
     pub first_result_ns: u64,
     /// Checksum of the first pass, in hexadecimal.
     pub checksum: String,
     /// Number of tensors.
     pub tensors: u64,
-    /// Bytes of all tensors.
+    /// Length of all tensors, in bytes.
     pub tensor_bytes: u64,
-    /// How the tensor store served it.
+    /// Use of the tensor store.
     pub store: StoreUse,
 }
 

@@ -1,4 +1,4 @@
-//! The interpreter of the workers that load with PyTorch, and whether it can.
+//! The interpreter of the workers with PyTorch, and a check of its modules.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use crate::methods::Loader;
 
 /// The worker's program.
 const WORKER: &str = include_str!("torch_worker.py");
-/// Settings of Tetris start with this; they could change what the other methods do.
+/// Prefix of Tetris settings, which could affect the other methods.
 const SETTINGS: &str = "TETRIS_";
 
 /// A Python interpreter.
@@ -20,7 +20,7 @@ pub struct Python {
 }
 
 impl Python {
-    /// An interpreter by path, or by name on the search path. Nothing is started yet.
+    /// Creates an interpreter from a path, or a name on the search path. Starts nothing yet.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -34,7 +34,7 @@ impl Python {
         &self.program
     }
 
-    /// Why this interpreter cannot load so; `None` when it can. It is asked once.
+    /// The reason this interpreter cannot use a loader; `None` if it can. Checks once.
     pub fn unavailable(&self, loader: Loader) -> Option<String> {
         match loader {
             Loader::Torch => self
@@ -48,7 +48,7 @@ impl Python {
         .clone()
     }
 
-    /// The command that runs a worker.
+    /// Returns the command that runs a worker.
     pub fn worker(&self, loader: Loader) -> Command {
         let mut command = self.command(WORKER);
         command.arg(match loader {

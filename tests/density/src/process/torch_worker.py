@@ -1,6 +1,6 @@
-"""A worker with PyTorch: says and answers what protocol.rs describes. The first argument is the loader.
+"""A worker with PyTorch that follows the protocol of protocol.rs. The first argument is the loader.
 
-It is a real inference process as far as memory goes: interpreter, PyTorch and its libraries are in it.
+Its memory is that of a real inference process: with interpreter, PyTorch and its libraries.
 """
 
 import json
@@ -17,12 +17,12 @@ else:
     from safetensors.torch import load_file
 
 PAGE = 4096  # bytes
-# As the other workers, which make their passes on one core.
+# Like the other workers, which make their passes on one core.
 torch.set_num_threads(1)
 
 
 def touch(tensors):
-    """Reads one byte of every page; the views are made before the clock starts."""
+    """Reads one byte of every page; creates the views before the measurement."""
     views = [tensor.reshape(-1).view(torch.uint8)[::PAGE] for tensor in tensors if tensor.numel()]
     begin = time.perf_counter_ns()
     for view in views:
@@ -40,7 +40,7 @@ class Model:
         return [tensor for file in self.files for tensor in file.values()]
 
     def run(self):
-        """Multiplies every tensor with a vector: the first extent counts rows, the others are columns."""
+        """Multiplies every tensor with a vector: the first dimension counts rows, the others are columns."""
         for tensor in self.tensors():
             if tensor.is_floating_point() and tensor.numel():
                 matrix = tensor.reshape(tensor.shape[0] if tensor.dim() > 1 else 1, -1)
@@ -54,7 +54,7 @@ class Model:
         return self.vectors[columns, dtype]
 
     def sum_bits(self):
-        """Of all weights with their places: exact, where products depend on how weights are aligned."""
+        """Sums the bits of all weights by position: exact, while products depend on the alignment of weights."""
         total, place = 0, 0
         for file in self.files:
             for _, tensor in sorted(file.items()):
@@ -101,7 +101,7 @@ def passes(model, count):
 
 
 def main():
-    # Libraries may print; that must not get between the replies.
+    # Libraries may print; their output must not mix with the replies.
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -109,7 +109,7 @@ def main():
         replies.write(json.dumps(content) + "\n")
         replies.flush()
 
-    # The first call of an operator looks it up, which is no part of a page fault.
+    # The first call of an operator includes its lookup, which is not part of a page fault.
     touch([torch.zeros(8192)])
     model = None
     reply({"reply": "ready"})

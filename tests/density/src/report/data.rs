@@ -1,4 +1,4 @@
-//! The figures of a run, as they stand in the JSON file.
+//! Figures of a run, in the form of the JSON file.
 //!
 //! Sizes are in bytes, times in nanoseconds unless the name says otherwise.
 
@@ -11,35 +11,35 @@ use crate::system::machine::Machine;
 use crate::system::memory::ProcessMemory;
 use crate::workload::ModelFile;
 
-/// Name and version of the layout of the JSON file.
+/// Name and version of the JSON file's format.
 pub const SCHEMA: &str = "tetris-density/1";
 
-/// Everything a run found.
+/// Results of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The command line that was used.
+    /// The command line.
     pub command: String,
-    /// When it began, in seconds since 1970 (UTC).
+    /// Time of the run's start, in seconds since 1970 (UTC).
     pub started_unix_s: u64,
-    /// How long it took, in seconds.
+    /// Duration of the run, in seconds.
     pub duration_s: f64,
-    /// What it ran on.
+    /// Description of the machine.
     pub machine: Machine,
     /// Seed of the synthetic weights.
     pub seed: u64,
-    /// Whether this was a smoke run, whose figures say nothing.
+    /// True if this was a smoke run, whose figures mean nothing.
     pub quick: bool,
-    /// Where a tensor store lay; empty when none was used.
+    /// Location of the tensor stores; empty if no method used one.
     pub store_place: String,
     /// The groups.
     pub workloads: Vec<WorkloadReport>,
-    /// Ratios beside the values they should reach.
+    /// Ratios beside their limits.
     pub bars: Vec<Bar>,
     /// Figures of the Tetris paper beside ours.
     pub papers: Vec<PaperFigure>,
-    /// How the figures were taken, and what to keep in mind.
+    /// Methods of measurement, and remarks on the figures.
     pub notes: Vec<String>,
 }
 
@@ -48,27 +48,28 @@ pub struct Report {
 pub struct WorkloadReport {
     /// Name of the group.
     pub name: String,
-    /// One sentence about it.
+    /// Its description in one sentence.
     pub description: String,
     /// Its files.
     pub models: Vec<ModelFile>,
-    /// Indexes into `models` that instance `i` loads: entry `i` modulo their number.
+    /// Indexes into `models` for each instance: instance `i` uses entry `i` modulo the number of
+    /// entries.
     pub patterns: Vec<Vec<usize>>,
-    /// Bytes of the different tensors, where they are known.
+    /// Length of the distinct tensors in bytes, if known.
     pub distinct_bytes: Option<u64>,
-    /// What a worker takes beside the weights: measured with a model of one page.
+    /// Memory of a worker beside the weights in bytes, measured with a model of one page.
     pub idle_worker_bytes: u64,
-    /// The methods.
+    /// Results of the methods.
     pub methods: Vec<MethodReport>,
-    /// Passes of one instance per method, all alive at once and asked by turns.
+    /// Passes of one instance per method, all alive, by turns.
     pub inference: Vec<InferenceSamples>,
-    /// Instances that fit under a limit.
+    /// Numbers of instances that fit under a limit.
     pub density: Option<DensityReport>,
-    /// Whether all methods computed the same; the run fails otherwise.
+    /// True if all checksums agree; the run fails otherwise.
     pub checksums_agree: bool,
 }
 
-/// How a method went.
+/// Outcome of a method.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
@@ -76,12 +77,12 @@ pub enum Outcome {
     Measured,
     /// It cannot be measured here.
     Skipped {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Something went wrong.
+    /// It failed.
     Failed {
-        /// What.
+        /// The error.
         reason: String,
     },
 }
@@ -89,55 +90,55 @@ pub enum Outcome {
 /// One method on one group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MethodReport {
-    /// Which.
+    /// The method.
     pub method: Method,
-    /// What it does.
+    /// Its description.
     pub description: String,
-    /// How it went.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Memory of the group as it grew.
+    /// Memory of the group at each size.
     pub group: Vec<GroupPoint>,
-    /// Largest number of instances that was asked for but not started, and why.
+    /// The reason larger numbers of instances were omitted, if any were.
     pub limited: Option<String>,
-    /// Additional memory per instance after the first: physical bytes of the group.
+    /// Additional physical memory of the group per instance after the first, in bytes.
     pub marginal_bytes: Option<f64>,
-    /// What an interpreter takes beside the weights, where the processes are interpreters: mean of the largest
-    /// group when it has loaded a model of one page.
+    /// Memory of an interpreter beside the weights in bytes, for methods with interpreters: the
+    /// mean over the largest group after loading a model of one page.
     #[serde(default)]
     pub interpreter_bytes: Option<u64>,
-    /// Every start, in order.
+    /// All starts, in order.
     pub starts: Vec<Start>,
-    /// Starts of files that an earlier instance had loaded, summed up.
+    /// Summary of the starts with files that an earlier instance had loaded.
     pub repeated: Option<StartSummary>,
-    /// Starts of files that nobody had loaded, summed up.
+    /// Summary of the starts with files that no earlier instance had loaded.
     pub first: Option<StartSummary>,
-    /// Passes of the first and the last instance while the whole group was alive.
+    /// Passes of the first and the last instance while the whole group was alive, in nanoseconds.
     pub pass_ns: Vec<u64>,
-    /// Merging, for the method that has it.
+    /// Results of merging, for the method with merging.
     pub merging: Vec<MergeReport>,
 }
 
 /// The group at one size.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct GroupPoint {
-    /// Instances alive.
+    /// Number of live instances.
     pub instances: usize,
-    /// Bytes of tensors that they have addressable, each instance for itself.
+    /// Length of the addressable tensors summed over the instances, in bytes.
     pub logical_bytes: u64,
-    /// Physical bytes: PSS + page tables + tensor store pages that nobody maps.
+    /// Physical memory in bytes: PSS + page tables + unmapped pages of the tensor store.
     pub group_bytes: u64,
     /// Sum over the processes.
     pub processes: ProcessMemory,
-    /// The tensor store, mapped or not.
+    /// Memory of the tensor store in bytes, mapped or not.
     pub store_bytes: u64,
-    /// By how much less memory is available than before the first instance; clean file pages
+    /// Decrease of the available memory since before the first instance, in bytes; clean file pages
     /// count as available.
     pub available_drop_bytes: i64,
 }
 
 impl GroupPoint {
-    /// Which part of the tensors is mapped by 2 MiB pages, in percent.
+    /// Share of the tensors that is mapped by 2 MiB pages, in percent.
     pub fn large_pages_percent(&self) -> f64 {
         100.0 * self.processes.large_pages as f64 / self.logical_bytes.max(1) as f64
     }
@@ -146,43 +147,43 @@ impl GroupPoint {
 /// One start of an instance.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
-    /// Number in the group, from 0.
+    /// Its number in the group, from 0.
     pub instance: usize,
-    /// Whether an earlier instance of the group had loaded the same model.
+    /// True if an earlier instance of the group had loaded the same model.
     pub repeat: bool,
-    /// Until all tensors were addressable.
+    /// Time until all tensors were addressable.
     pub attach_ns: u64,
-    /// One read per page, after attaching.
+    /// Time of one read per page, after attaching.
     pub touch_ns: u64,
-    /// From before attaching until the first pass was done.
+    /// Time from before attaching until the first pass was done.
     pub first_result_ns: u64,
     /// Checksum of the first pass.
     pub checksum: String,
-    /// How the tensor store served it.
+    /// Use of the tensor store.
     pub store: StoreUse,
 }
 
-/// Starts summed up.
+/// Summary of starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StartSummary {
-    /// Until all tensors were addressable.
+    /// Time until all tensors were addressable.
     pub attach_ns: Summary,
-    /// One read per page.
+    /// Time of one read per page.
     pub touch_ns: Summary,
-    /// Both together.
+    /// Sum of both times.
     pub attach_and_touch_ns: Summary,
-    /// Until the first pass was done.
+    /// Time until the first pass was done.
     pub first_result_ns: Summary,
 }
 
 /// Passes of one method in the comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InferenceSamples {
-    /// Which method.
+    /// The method.
     pub method: Method,
-    /// Each pass, in order.
+    /// Duration of each pass, in order.
     pub pass_ns: Vec<u64>,
-    /// Summed up.
+    /// Their summary.
     pub summary: Option<Summary>,
     /// Median of the ratios to `private` in the same round.
     pub ratio_to_private: Option<f64>,
@@ -191,58 +192,58 @@ pub struct InferenceSamples {
 /// Instances under a memory limit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DensityReport {
-    /// The limit.
+    /// The limit in bytes.
     pub budget_bytes: u64,
-    /// Counting stops here.
+    /// Number of instances at which counting stops.
     pub cap: usize,
     /// The methods.
     pub methods: Vec<DensityOfMethod>,
 }
 
-/// How many instances of one method fit.
+/// Number of instances of one method that fit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DensityOfMethod {
-    /// Which.
+    /// The method.
     pub method: Method,
-    /// How it went.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Instances that fit.
+    /// Number of instances that fit.
     pub fits: usize,
-    /// Whether more might fit, because the cap was reached.
+    /// True if more might fit, because the cap was reached.
     pub at_least: bool,
-    /// What ended the count.
+    /// Event that ended the count.
     pub ended_by: String,
-    /// The most that was charged to the cgroup, where the kernel records it.
+    /// Maximum memory charged to the cgroup, if the kernel records it.
     pub peak_bytes: Option<u64>,
-    /// Pass of the first instance while it was alone.
+    /// Pass time of the first instance alone.
     pub alone_pass_ns: u64,
 }
 
-/// A measured ratio beside the value it should reach. Never asserted.
+/// A measured ratio beside its limit. Never asserted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bar {
-    /// What is compared.
+    /// The compared quantities.
     pub name: String,
-    /// How the ratio is formed.
+    /// Formula of the ratio.
     pub formula: String,
     /// Upper limit of the ratio.
     pub limit: f64,
-    /// What was measured; `None` when one of the methods is missing.
+    /// The measured ratio; `None` if one of the methods is missing.
     pub measured: Option<f64>,
-    /// Whether it was reached.
+    /// True if the ratio is within the limit.
     pub met: Option<bool>,
 }
 
 /// A figure of the Tetris paper beside ours.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PaperFigure {
-    /// Where it stands in the paper.
+    /// Its place in the paper.
     pub place: String,
-    /// What it is.
+    /// The quantity.
     pub what: String,
-    /// What the paper says.
+    /// The paper's value.
     pub paper: String,
-    /// What we measured, and under which conditions; empty when that part did not run.
+    /// Our value with its conditions; empty if that part did not run.
     pub ours: String,
 }

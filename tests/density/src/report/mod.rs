@@ -1,4 +1,4 @@
-//! What a run found, and the three ways it is shown.
+//! Results of a run, and their output as text, JSON and HTML.
 
 pub mod data;
 pub mod html;

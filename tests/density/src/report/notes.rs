@@ -1,4 +1,4 @@
-//! What a reader must know to judge the figures.
+//! Notes for the reader of the figures.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use crate::methods::Method;
 use crate::system::machine::Machine;
 use crate::workload::Source;
 
-/// The load average above which something else was running.
+/// Load average above which another program was running.
 const BUSY: f64 = 0.5;
 
 /// Notes for a run on this machine.
 pub fn of(machine: &Machine, source: &Source, workdir: &Path, methods: &[Method]) -> Vec<String> {
     let mut notes: Vec<String> = [
-        "Memory of the group is the sum of the processes' PSS (each page once, divided among all who map it), \
-         their page tables, and pages of the tensor store that nobody maps at that moment. Pages of a mapped file \
+        "Memory of the group is the sum of the processes' PSS (each page once, divided among the processes that map it), \
+         their page tables, and pages of the tensor store that no process maps at that moment. Pages of a mapped file \
          are page cache: they are in the PSS, once for page-cache and once per copy for own-file.",
         "The change of MemAvailable counts clean file pages as available although they are in use, so page-cache and \
          own-file seem to cost nothing there; dropping those pages means reading them again at each pass. \
@@ -23,7 +23,7 @@ pub fn of(machine: &Machine, source: &Source, workdir: &Path, methods: &[Method]
          its page tables and touch times grow.",
         "private and tetris read a file that is in the page cache; that cache is not part of the group.",
         "page-cache maps a file that was dropped and read in again by large reads, which gives the page cache at its \
-         best. own-file maps a copy written in pieces of 16 KiB, as a download is, and not written back before.",
+         best. own-file maps a copy written in pieces of 16 KiB, like a download, and not written back before.",
         "Instances start one after the other. attach ends when every tensor is addressable, touch reads one byte \
          per 4 KiB, first result includes both and the first pass. The start of the process itself is not included.",
         "Right before a start that takes new memory (private, ksm, first loads into the store), as much memory is touched \
@@ -39,7 +39,7 @@ pub fn of(machine: &Machine, source: &Source, workdir: &Path, methods: &[Method]
     .collect();
     if matches!(source, Source::Table4(_)) {
         notes.push(
-            "Table 4 says how large the models are, not how they are built: each is a stack of layers of that size."
+            "Table 4 gives the sizes of the models, not their architectures: each is a stack of layers of that size."
                 .to_owned(),
         );
     }
@@ -60,7 +60,7 @@ pub fn of(machine: &Machine, source: &Source, workdir: &Path, methods: &[Method]
     }
     if machine.load_average > BUSY {
         notes.push(format!(
-            "The load average was {:.2} when the run began: something else was running, and the times are noisy.",
+            "The load average was {:.2} when the run began: another program was running, and the times are noisy.",
             machine.load_average
         ));
     }

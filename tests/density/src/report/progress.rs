@@ -1,4 +1,4 @@
-//! What is said on standard error while it runs: a bar on a terminal, a line per step elsewhere.
+//! Progress on standard error: a bar on a terminal, a line per step elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -12,7 +12,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For a run of so many steps.
+    /// Creates the progress of a run with `steps` steps.
     pub fn new(steps: u64) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}")
@@ -28,7 +28,7 @@ impl Progress {
         }
     }
 
-    /// A step begins.
+    /// Starts a step.
     pub fn step(&mut self, what: &str) {
         self.done += 1;
         match &self.bar {
@@ -40,19 +40,19 @@ impl Progress {
         }
     }
 
-    /// Something happens within a step; shown on a terminal only.
+    /// Shows a detail of a step, on a terminal only.
     pub fn detail(&self, what: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(what.to_owned());
         }
     }
 
-    /// A message that stays.
+    /// Prints a permanent message.
     pub fn say(&self, message: &str) {
         self.aside(|| line(message));
     }
 
-    /// Runs something that writes to the terminal, with the bar out of the way.
+    /// Runs a function that writes to the terminal, with the bar hidden.
     pub fn aside(&self, write: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(write),
@@ -60,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -69,6 +69,6 @@ impl Progress {
 }
 
 fn line(message: &str) {
-    // Losing a message is no reason to lose the run.
+    // A lost message must not end the run.
     let _ = writeln!(io::stderr(), "{message}");
 }

@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table, TableComponent};
 use super::data::{DensityOfMethod, MethodReport, Outcome, Report, WorkloadReport};
 use crate::units::{bytes, nanoseconds, signed_bytes, three_digits};
 
-/// The tables of one group.
+/// Formats the tables of one group.
 pub fn workload(report: &WorkloadReport) -> String {
     let mut lines = vec![
         String::new(),
@@ -96,7 +96,7 @@ fn memory(report: &WorkloadReport) -> String {
     table.to_string()
 }
 
-/// Start and pass times, one row per method; files seen before where there are any.
+/// Start and pass times, one row per method, with repeated starts where there are any.
 fn starts(report: &WorkloadReport) -> String {
     let header = [
         "start",
@@ -144,7 +144,7 @@ fn starts(report: &WorkloadReport) -> String {
     table.to_string()
 }
 
-/// What the tables leave out about a method.
+/// Remarks on a method that the tables do not show.
 fn remarks(method: &MethodReport) -> Vec<String> {
     let name = method.method.name();
     let mut lines = Vec::new();
@@ -173,7 +173,7 @@ fn remarks(method: &MethodReport) -> Vec<String> {
     lines
 }
 
-/// Which part of the memory the interpreters are, for the methods that have them.
+/// Share of the interpreters in the memory, for methods with interpreters.
 pub fn interpreters(method: &MethodReport) -> Option<String> {
     let (each, last) = (method.interpreter_bytes?, method.group.last()?);
     let count = last.instances as u64;
@@ -187,7 +187,7 @@ pub fn interpreters(method: &MethodReport) -> Option<String> {
     ))
 }
 
-/// The bars and the paper's figures, after the last group.
+/// Formats the bars and the paper's figures, after the last group.
 pub fn closing(report: &Report) -> String {
     let mut lines = vec![String::new()];
     if !report.bars.is_empty() {
@@ -210,7 +210,7 @@ pub fn closing(report: &Report) -> String {
         .filter(|figure| !figure.ours.is_empty())
         .collect();
     if !figures.is_empty() {
-        let mut table = table(&["Tetris paper", "what", "paper", "this run"], &[]);
+        let mut table = table(&["Tetris paper", "quantity", "paper", "this run"], &[]);
         for figure in figures {
             table.add_row([&figure.place, &figure.what, &figure.paper, &figure.ours]);
         }
@@ -243,7 +243,7 @@ fn table(header: &[&str], numeric: &[usize]) -> Table {
     table
 }
 
-/// Instances that fit, with a sign when it may be more.
+/// Formats the number of instances that fit, with a sign if more might.
 pub fn fits(entry: &DensityOfMethod) -> String {
     match entry.outcome {
         Outcome::Measured if entry.at_least => format!(">= {}", entry.fits),
@@ -252,7 +252,7 @@ pub fn fits(entry: &DensityOfMethod) -> String {
     }
 }
 
-/// Why counting ended.
+/// Formats the end of the count.
 pub fn ended(entry: &DensityOfMethod) -> String {
     match &entry.outcome {
         Outcome::Measured => entry.ended_by.clone(),

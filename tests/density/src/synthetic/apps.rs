@@ -5,7 +5,7 @@ use super::{Model, table4};
 /// An application: its name and the models that one instance of it loads.
 #[derive(Clone, Debug)]
 pub struct App {
-    /// Name as in the paper.
+    /// Its name in the paper.
     pub name: &'static str,
     /// Its models.
     pub models: Vec<Model>,
@@ -13,8 +13,8 @@ pub struct App {
 
 /// The four applications with the table's sizes multiplied by `scale`.
 ///
-/// Second-hand vehicle trading classifies cars and motorcycles by two variants of one network that
-/// differ in the last layer, which is what the paper's variants are.
+/// Second-hand vehicle trading classifies cars and motorcycles with two variants of one network
+/// that differ in the last layer, like the paper's variants.
 pub fn apps(scale: f64) -> Vec<App> {
     let model = |name: &str| table4::sized(name, (table4::size_of(name) as f64 * scale) as u64);
     let classifier =

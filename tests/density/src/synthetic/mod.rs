@@ -1,8 +1,8 @@
 //! Deterministic models with the shapes of real architectures.
 //!
-//! A tensor's content depends on the seed and on its *origin*, a text such as `resnet50/backbone/fc`.
-//! Two models of a family whose tensors have the same origin have the same bytes, as a head-retrained
-//! variant shares its backbone.
+//! A tensor's content depends on the seed and on its *origin*, a text such as
+//! `resnet50/backbone/fc`. Tensors of one origin have the same bytes in all models of a family: a
+//! head-retrained variant shares its backbone.
 
 pub mod apps;
 pub mod cnn;
@@ -14,7 +14,7 @@ mod writer;
 pub use weights::fill;
 pub use writer::write;
 
-/// How the synthetic weights are stored.
+/// Storage format of the synthetic weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Single precision, 4 bytes.
@@ -24,7 +24,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Bytes per number.
+    /// Number of bytes per number.
     pub fn size(self) -> u64 {
         match self {
             Self::F32 => 4,
@@ -33,42 +33,42 @@ impl Kind {
     }
 }
 
-/// One tensor to be written.
+/// Specification of one tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Name in the file.
+    /// Its name in the file.
     pub name: String,
-    /// Extents, outermost first.
+    /// Dimensions, outermost first.
     pub shape: Vec<u64>,
-    /// How its numbers are stored.
+    /// Storage format of its numbers.
     pub kind: Kind,
-    /// What decides its content, together with the seed.
+    /// Text that determines its content, together with the seed.
     pub origin: String,
 }
 
 impl Spec {
-    /// Size in bytes.
+    /// Its length in bytes.
     pub fn len(&self) -> u64 {
         self.shape.iter().product::<u64>() * self.kind.size()
     }
 
-    /// Whether the tensor has no bytes.
+    /// Returns true if the tensor has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// One model to be written.
+/// Specification of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// Name for tables and the file.
+    /// Its name, for tables and the file.
     pub name: String,
     /// Its tensors.
     pub tensors: Vec<Spec>,
 }
 
 impl Model {
-    /// A model whose tensors all have `family` as the first part of their origin.
+    /// Creates a model whose tensors all have `family` as the first part of their origin.
     pub fn new(name: &str, family: &str, kind: Kind, tensors: Vec<(String, Vec<u64>)>) -> Self {
         let tensors = tensors
             .into_iter()
@@ -85,7 +85,7 @@ impl Model {
         }
     }
 
-    /// A variant with the tensors retrained that `is_retrained` selects by name.
+    /// Returns a variant in which the tensors selected by `is_retrained` have other weights.
     pub fn retrained(&self, name: &str, is_retrained: impl Fn(&str) -> bool) -> Self {
         let mut variant = Self {
             name: name.to_owned(),
@@ -101,13 +101,13 @@ impl Model {
         variant
     }
 
-    /// Bytes of all tensors.
+    /// Length of all tensors, in bytes.
     pub fn bytes(&self) -> u64 {
         self.tensors.iter().map(Spec::len).sum()
     }
 }
 
-/// Bytes of the different tensors of several models: each origin once.
+/// Length of the distinct tensors of several models in bytes: each origin counts once.
 pub fn distinct_bytes<'a>(models: impl IntoIterator<Item = &'a Model>) -> u64 {
     let mut seen = std::collections::HashSet::new();
     let tensors = models.into_iter().flat_map(|model| &model.tensors);

@@ -2,7 +2,7 @@
 
 use super::{Kind, Model};
 
-/// Name and size in millions of bytes, as the table gives them.
+/// Names and sizes in millions of bytes, from the table.
 pub const SIZES: [(&str, u64); 21] = [
     ("bit-m", 3500),
     ("labse", 1800),
@@ -27,7 +27,7 @@ pub const SIZES: [(&str, u64); 21] = [
     ("textcnn69", 11),
 ];
 
-/// The table's size of a model in bytes; 0 for a name it does not have.
+/// Size of a model in the table, in bytes; 0 for an unknown name.
 pub fn size_of(name: &str) -> u64 {
     SIZES
         .iter()
@@ -35,7 +35,7 @@ pub fn size_of(name: &str) -> u64 {
         .map_or(0, |(_, size)| size * 1_000_000)
 }
 
-/// All models of the table, each with its size multiplied by `scale`.
+/// All models of the table, with their sizes multiplied by `scale`.
 pub fn models(scale: f64) -> Vec<Model> {
     SIZES
         .iter()
@@ -43,9 +43,9 @@ pub fn models(scale: f64) -> Vec<Model> {
         .collect()
 }
 
-/// A stack of layers, each a matrix, its bias and two norms, with `bytes` in all (within one row).
+/// A stack of layers, each a matrix, its bias and two norms, of `bytes` in total (within one row).
 ///
-/// The table says how large the models are, not how they are built; large ones get wide layers.
+/// The table gives the sizes of the models, not their architectures; large ones get wide layers.
 pub fn sized(name: &str, bytes: u64) -> Model {
     let width = match bytes {
         0..8_000_000 => 128,

@@ -54,14 +54,14 @@ pub fn vit(name: &str, hidden: u64, layers: u64) -> Model {
     Model::new(name, name, Kind::F32, shapes)
 }
 
-/// Extents of a Llama-like decoder.
+/// Dimensions of a Llama-like decoder.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder {
-    /// Width.
+    /// Width of the hidden layers.
     pub hidden: u64,
-    /// Depth.
+    /// Number of layers.
     pub layers: u64,
-    /// Width of the feed-forward part.
+    /// Width of the feed-forward network.
     pub inner: u64,
     /// Width of keys and values: smaller than `hidden` with grouped queries.
     pub key_value: u64,

@@ -1,14 +1,16 @@
-//! Numbers that look like trained weights: roughly normal, mean 0, standard deviation 0.02.
+//! Numbers distributed like trained weights: roughly normal, mean 0, standard deviation 0.02.
 
 use super::{Kind, Spec};
 use crate::compute::mix;
 
 /// Standard deviation of the weights.
 const DEVIATION: f32 = 0.02;
-/// Step of the counter-based generator (SplitMix64): value `i` of a stream is `mix(start + i * STEP)`.
+/// Step of the counter-based generator (SplitMix64): value `i` of a stream is `mix(start + i *
+/// STEP)`.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The little-endian bytes of a tensor. The same seed and origin always give the same bytes.
+/// Generates the little-endian bytes of a tensor. The same seed and origin always give the same
+/// bytes.
 pub fn fill(spec: &Spec, seed: u64) -> Vec<u8> {
     let start = stream(seed, &spec.origin);
     let count = spec.shape.iter().product::<u64>();
@@ -25,15 +27,15 @@ pub fn fill(spec: &Spec, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Where the generator starts for one origin.
+/// Start of the generator for one origin.
 fn stream(seed: u64, origin: &str) -> u64 {
     origin
         .bytes()
         .fold(mix(seed), |state, byte| mix(state ^ u64::from(byte)))
 }
 
-/// Value `i` of a stream: the sum of four uniform 16-bit numbers is close enough to a normal
-/// distribution and costs one step of the generator.
+/// Value `i` of a stream: the sum of four uniform 16-bit numbers approximates a normal distribution
+/// well enough, and takes one step of the generator.
 fn weight(start: u64, i: u64) -> f32 {
     let random = mix(start.wrapping_add(i.wrapping_mul(STEP)));
     let sum =

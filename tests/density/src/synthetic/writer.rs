@@ -1,4 +1,4 @@
-//! Writing a model with the format's own library, one tensor in memory at a time.
+//! Writer of models with the format's own library, with one tensor in memory at a time.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -8,7 +8,7 @@ use safetensors::{Dtype, View, serialize_to_file};
 use super::{Kind, Model, Spec, fill};
 use crate::error::{Error, Result};
 
-/// A tensor whose bytes are made when the library asks for them.
+/// A tensor whose bytes are generated at the library's request.
 struct Lazy<'a> {
     spec: &'a Spec,
     shape: Vec<usize>,

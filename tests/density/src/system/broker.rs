@@ -1,4 +1,4 @@
-//! A daemon that publishes for others, and the read-only view of its store that they get: what a pod sees.
+//! A daemon that publishes for workers, and the read-only view of its store, like that of a pod.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,29 +13,30 @@ use crate::error::{Error, Result};
 use crate::process::pipes::Tail;
 use crate::system::{interrupt, machine};
 
-/// Hidden first argument that makes the program the daemon: the rest is for `tetris-reclaimer`.
+/// Hidden first argument that makes the program the daemon; the other arguments are for
+/// `tetris-reclaimer`.
 pub const DAEMON: &str = "__daemon";
 /// The daemon's socket in its store (LAYOUT.md 11).
 const SOCKET: &str = "daemon";
 const POLL: Duration = Duration::from_millis(10);
-/// How long the daemon may take to start.
+/// Time limit for the start of the daemon.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running daemon and the view. Both go when it is dropped.
+/// A running daemon and the view. The drop ends both.
 pub struct Broker {
     daemon: Child,
     stderr: Option<JoinHandle<()>>,
     view: PathBuf,
 }
 
-/// Why there can be none here; `None` when there can.
+/// The reason a daemon cannot run here; `None` if it can.
 pub fn unavailable() -> Option<String> {
     (!machine::is_root()).then(|| "needs root, to mount the store read-only".to_owned())
 }
 
 impl Broker {
-    /// Starts the daemon for `store` and waits until it answers. `program` is this very executable. The view is made
-    /// at `view`, which must not exist.
+    /// Starts the daemon for `store` and waits until it answers. `program` is this executable.
+    /// Creates the view at `view`, which must not exist.
     pub fn start(program: &Path, store: &Path, view: PathBuf) -> Result<Self> {
         fs::create_dir(&view).map_err(Error::io("create", &view))?;
         let mut daemon = Command::new(program)
@@ -93,7 +94,8 @@ impl Broker {
     }
 }
 
-/// In this process's own mount namespace, where a later remount reaches nobody else.
+/// Mounts the view in this process's own mount namespace, so that a later remount affects no other
+/// process.
 fn bind_read_only(store: &Path, view: &Path) -> nix::Result<()> {
     let none: Option<&str> = None;
     mount(Some(store), view, none, MsFlags::MS_BIND, none)?;

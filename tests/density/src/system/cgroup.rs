@@ -9,10 +9,10 @@ use crate::system::machine;
 
 const V1_ROOT: &str = "/sys/fs/cgroup/memory";
 const V2_ROOT: &str = "/sys/fs/cgroup";
-/// How long the kernel may take to notice that the group is empty.
+/// Time limit for the kernel to notice that the group is empty.
 const REMOVAL: Duration = Duration::from_secs(5);
 
-/// Which interface the machine has.
+/// The cgroup interface of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     One,
@@ -25,7 +25,7 @@ pub struct Cgroup {
     version: Version,
 }
 
-/// Why no memory-limited cgroup can be made here; `None` when one can.
+/// The reason no memory-limited cgroup can be created here; `None` if one can.
 pub fn unavailable() -> Option<String> {
     if !machine::is_root() {
         return Some("a cgroup memory limit needs root".into());
@@ -48,7 +48,7 @@ fn version() -> Option<Version> {
 }
 
 impl Cgroup {
-    /// Makes a cgroup of the given name with a limit in bytes.
+    /// Creates a cgroup of the given name with a limit in bytes.
     pub fn create(name: &str, limit: u64) -> Result<Self> {
         let version = version().ok_or_else(|| {
             Error::Usage("no cgroup memory controller under /sys/fs/cgroup".into())
@@ -58,7 +58,7 @@ impl Cgroup {
             Version::Two => V2_ROOT,
         });
         if version == Version::Two {
-            // Already on where a service manager runs; an error shows in the limit below.
+            // Already enabled under a service manager; an error shows in the limit below.
             let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
         }
         let directory = root.join(name);
@@ -71,7 +71,8 @@ impl Cgroup {
         for (name, value) in limits {
             let path = group.directory.join(name);
             match fs::write(&path, value.to_string()) {
-                // A kernel without swap accounting has no such file, and a machine without swap no need.
+                // A kernel without swap accounting lacks the file, and a machine without swap does
+                // not need it.
                 Err(_) if *name == "memory.swap.max" && !path.exists() => {}
                 result => result.map_err(Error::io("set the limit", &path))?,
             }
@@ -79,18 +80,18 @@ impl Cgroup {
         Ok(group)
     }
 
-    /// The file to which a process writes its id to enter.
+    /// Path of the file to which a process writes its id to enter the cgroup.
     pub fn procs(&self) -> PathBuf {
         self.directory.join("cgroup.procs")
     }
 
-    /// Moves a process here.
+    /// Moves a process into the cgroup.
     pub fn add(&self, pid: u32) -> Result<()> {
         let procs = self.procs();
         fs::write(&procs, pid.to_string()).map_err(Error::io("add a process to", &procs))
     }
 
-    /// The most that was ever charged to it, in bytes; `None` on kernels that do not record it.
+    /// Maximum memory ever charged to it, in bytes; `None` if the kernel does not record it.
     pub fn peak(&self) -> Option<u64> {
         let name = match self.version {
             Version::One => "memory.max_usage_in_bytes",
@@ -103,7 +104,7 @@ impl Cgroup {
             .ok()
     }
 
-    /// How many of its processes the kernel killed for want of memory.
+    /// Number of its processes that the kernel killed for lack of memory.
     pub fn kills(&self) -> u64 {
         let name = match self.version {
             Version::One => "memory.oom_control",

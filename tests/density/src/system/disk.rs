@@ -1,4 +1,4 @@
-//! Room on a disk, plain copies, and what the page cache holds of a file.
+//! Free disk space, plain copies, and the page cache of a file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -11,27 +11,27 @@ use crate::error::{Error, Result};
 use crate::system::interrupt;
 use crate::units::GIB;
 
-/// Left free on the disk whatever is written.
+/// Number of bytes that always stay free on the disk.
 const RESERVE: u64 = GIB;
-/// Size of one write of a copy: what a download writes at a time, so the page cache gets the small
-/// pages that downloads get.
+/// Size of one write of a copy: that of a download, so that the page cache gets the same small
+/// pages.
 const PIECE: usize = 16 * 1024;
-/// Size of one read when a file is brought into the page cache.
+/// Size of one read that brings a file into the page cache.
 const READ_AHEAD: usize = 1 << 20;
 
-/// Bytes free for this user on the file system of a path.
+/// Number of bytes free for this user on the file system of a path.
 pub fn free(path: &Path) -> Result<u64> {
     let stat = statvfs(path).map_err(|error| Error::io("examine", path)(error.into()))?;
     Ok(stat.blocks_available() * stat.fragment_size())
 }
 
-/// Bytes in use on the file system of a path.
+/// Number of bytes in use on the file system of a path.
 pub fn used(path: &Path) -> Result<u64> {
     let stat = statvfs(path).map_err(|error| Error::io("examine", path)(error.into()))?;
     Ok((stat.blocks() - stat.blocks_free()) * stat.fragment_size())
 }
 
-/// Refuses when `bytes` more would fill the disk.
+/// Checks that `bytes` more do not fill the disk.
 pub fn require(path: &Path, bytes: u64) -> Result<()> {
     let (free, needed) = (free(path)?, bytes + RESERVE);
     if free < needed {
@@ -44,7 +44,7 @@ pub fn require(path: &Path, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Copies a file in small writes and gives the copy the original's modification time.
+/// Copies a file in small writes, and sets the original's modification time.
 pub fn copy_in_pieces(from: &Path, to: &Path) -> Result<()> {
     let mut source = File::open(from).map_err(Error::io("open", from))?;
     let modified = source
@@ -80,7 +80,7 @@ pub fn refresh_cache(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Drops a file from the page cache; pages that someone maps stay.
+/// Drops a file from the page cache; mapped pages stay.
 pub fn drop_cache(path: &Path) -> Result<()> {
     let file = File::open(path).map_err(Error::io("open", path))?;
     // Only clean pages can be dropped.
@@ -89,7 +89,7 @@ pub fn drop_cache(path: &Path) -> Result<()> {
         .map_err(|error| Error::io("drop from the page cache", path)(error.into()))
 }
 
-/// Removes a directory tree; that it is gone already is fine.
+/// Removes a directory tree; a missing one is no error.
 pub fn remove_tree(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

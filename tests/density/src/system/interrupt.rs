@@ -1,4 +1,4 @@
-//! Ctrl-C and termination: a flag that every wait looks at, so that all guards get to clean up.
+//! Ctrl-C and termination: a flag that every wait checks, so that all guards clean up.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ fn flag() -> &'static Arc<AtomicBool> {
     RAISED.get_or_init(Arc::default)
 }
 
-/// From now on an interrupt, hang-up or termination signal only raises the flag.
+/// Installs handlers, so that an interrupt, hang-up or termination signal only raises the flag.
 pub fn install() -> io::Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(flag()))?;
@@ -20,7 +20,7 @@ pub fn install() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the user wants to stop.
+/// Returns true after such a signal.
 pub fn raised() -> bool {
     flag().load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! Kernel samepage merging: its settings, restored when the value is dropped, and its progress.
+//! Kernel samepage merging: its settings, restored on drop, and its progress.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::system::{interrupt, machine};
 
 const ROOT: &str = "/sys/kernel/mm/ksm";
-/// As fast as the kernel merges with one processor to itself. In this order: the number of pages can
-/// be set only without an advisor.
+/// The fastest merging with one processor to itself. The order matters: the number of pages can be
+/// set only without an advisor.
 const FASTEST: [(&str, &str); 5] = [
     ("advisor_mode", "none"),
     ("smart_scan", "0"),
@@ -21,46 +21,47 @@ const FASTEST: [(&str, &str); 5] = [
     ("sleep_millisecs", "1"),
     ("run", "1"),
 ];
-/// Distance between two looks at the counters.
+/// Interval between two samples of the counters.
 const SAMPLE: Duration = Duration::from_millis(100);
-/// Merging is over when the shared pages grew by less than this part over [`QUIET`].
+/// Growth of the shared pages over [`QUIET`] samples below which merging is over, relative.
 const GROWTH: f64 = 0.005;
-/// Samples without growth that end the wait.
+/// Number of samples without growth that end the wait.
 const QUIET: usize = 5;
-/// How long another run may be merging before this one gives up.
+/// Time limit of the wait for another run's merging.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
-/// The right to change the settings: held by one process of the machine at a time.
+/// The right to change the settings, which one process of the machine holds at a time.
 ///
-/// Without it, two runs would each take the other's settings for those to be restored.
+/// Without it, each of two runs would take the other's settings for the original ones.
 pub struct Turn {
-    /// The lock is the open file's; closing it gives the turn away.
+    /// Holds the lock until it is closed.
     _lock: File,
 }
 
-/// Merging switched on, at full speed; dropping it restores the settings found.
+/// Merging at full speed; the drop restores the original settings.
 pub struct Merging<'turn> {
     _turn: &'turn Turn,
     found: Vec<(&'static str, String)>,
     daemon: Option<u32>,
 }
 
-/// What merging one group took.
+/// Results of merging one group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MergeReport {
-    /// Instances in the group.
+    /// Number of instances in the group.
     pub instances: usize,
     /// Time until the number of merged pages stopped growing, in seconds.
     pub seconds: f64,
-    /// Processor time of the merging thread meanwhile, in seconds; 0 when its record is not readable.
+    /// Processor time of the merging thread in that time, in seconds; 0 if its record is not
+    /// readable.
     pub cpu_seconds: f64,
-    /// Bytes that merging saves, as the kernel counts them (`pages_sharing`).
+    /// Number of bytes that merging saves, by the kernel's count (`pages_sharing`).
     pub saved_bytes: u64,
-    /// Whether it came to rest within the limit.
+    /// True if the number of merged pages stopped growing within the limit.
     pub settled: bool,
 }
 
-/// Why merging cannot be measured here; `None` when it can.
+/// The reason merging cannot be measured here; `None` if it can.
 pub fn unavailable() -> Option<String> {
     if !PathBuf::from(ROOT).join("run").exists() {
         return Some("this kernel has no samepage merging (/sys/kernel/mm/ksm)".into());
@@ -69,7 +70,7 @@ pub fn unavailable() -> Option<String> {
 }
 
 impl Turn {
-    /// Waits for the turn, at most for ten minutes.
+    /// Waits for the turn, at most ten minutes.
     pub fn take() -> Result<Self> {
         let path = setting("run");
         let lock = File::open(&path).map_err(Error::io("open", &path))?;
@@ -92,7 +93,7 @@ impl Turn {
 }
 
 impl<'turn> Merging<'turn> {
-    /// Remembers the settings and switches merging on.
+    /// Records the settings and enables merging.
     pub fn start(turn: &'turn Turn) -> Result<Self> {
         let mut merging = Self {
             _turn: turn,
@@ -111,7 +112,7 @@ impl<'turn> Merging<'turn> {
         Ok(merging)
     }
 
-    /// Waits until the merged pages of a group of `instances` stop growing, at most for `limit`.
+    /// Waits at most `limit` until the merged pages of a group of `instances` stop growing.
     pub fn settle(&self, instances: usize, limit: Duration) -> Result<MergeReport> {
         let begin = Instant::now();
         let cpu_begin = self.cpu_seconds();
@@ -137,7 +138,7 @@ impl<'turn> Merging<'turn> {
                 .rev()
                 .nth(QUIET)
                 .is_some_and(|&before| !has_grown(before, now));
-            // A page is compared only after a scan has seen it twice unchanged.
+            // The kernel compares a page only after two scans have seen it unchanged.
             if quiet && counter("full_scans") >= scans_begin + 3 {
                 report.settled = true;
                 break;
@@ -157,7 +158,7 @@ impl<'turn> Merging<'turn> {
 impl Drop for Merging<'_> {
     fn drop(&mut self) {
         for (name, value) in self.found.drain(..).rev() {
-            // Nothing more can be done about a setting that the kernel refuses to take back.
+            // No action is left for a setting that the kernel refuses to restore.
             let _ = fs::write(setting(name), value);
         }
     }
@@ -167,7 +168,7 @@ fn setting(name: &str) -> PathBuf {
     PathBuf::from(ROOT).join(name)
 }
 
-/// The value to write back: the word in brackets where the kernel lists the choices.
+/// The value to restore: the word in brackets where the kernel lists the choices.
 fn current(text: &str) -> String {
     let bracketed = text
         .split_once('[')
@@ -200,7 +201,7 @@ fn ticks_per_second() -> f64 {
         .map_or(100.0, |ticks| ticks as f64)
 }
 
-/// Process id of the kernel thread that merges.
+/// Process id of the kernel's merging thread.
 fn daemon() -> Option<u32> {
     let processes = fs::read_dir("/proc").ok()?;
     processes
@@ -213,7 +214,7 @@ fn daemon() -> Option<u32> {
 /// User and system time of a process in clock ticks.
 fn cpu_ticks(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold blanks, so the fields are counted after it.
+    // The name in parentheses may contain blanks, so the fields are counted after it.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The machine line of a report: what the figures were measured on.
+//! Description of the machine behind the figures.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::{system::memory, units};
 
-/// The machine and the settings that shift the figures.
+/// The machine, and the settings that affect the figures.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// Processor model.
@@ -18,21 +18,21 @@ pub struct Machine {
     pub kernel: String,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Memory available when the run began, in bytes.
+    /// Memory available at the run's start, in bytes.
     pub memory_available_bytes: u64,
     /// Transparent huge pages for anonymous memory: the chosen setting.
     pub thp_anonymous: String,
-    /// Transparent huge pages for shared memory without a mount of its own: the chosen setting.
+    /// Transparent huge pages for shared memory without a separate mount: the chosen setting.
     pub thp_shmem: String,
-    /// Average number of runnable processes in the last minute when the run began: above 0.5 or so,
-    /// something else was running and the times are noisy.
+    /// Average number of runnable processes in the minute before the run: above 0.5 or so, another
+    /// program was running and the times are noisy.
     pub load_average: f64,
-    /// Whether the run had root's rights, which the cgroup, KSM and mount parts need.
+    /// True if the run had root's rights, which the cgroup, KSM and mount parts need.
     pub root: bool,
 }
 
 impl Machine {
-    /// Looks at this machine.
+    /// Describes this machine.
     pub fn inspect() -> Result<Self> {
         Ok(Self {
             cpu: cpu_model(),
@@ -47,7 +47,7 @@ impl Machine {
         })
     }
 
-    /// One line for people.
+    /// Formats the description in one line.
     pub fn line(&self) -> String {
         format!(
             "{}, {} cores, {} memory ({} available), Linux {}, huge pages: anonymous {}, shared memory {}",
@@ -62,7 +62,7 @@ impl Machine {
     }
 }
 
-/// Whether this process has root's rights.
+/// Returns true if this process has root's rights.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }

@@ -8,23 +8,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// What a process, or a group of them, holds; in bytes.
+/// Memory of a process, or of a group of them, in bytes.
 ///
-/// The proportional set size (PSS) counts each page once, divided among all who map it, so the sum
-/// over a group is the physical memory it maps.
+/// The proportional set size (PSS) counts each page once, divided among the processes that map it.
+/// So the sum over a group is the physical memory that it maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessMemory {
     /// Proportional set size.
     pub pss: u64,
-    /// Its part in anonymous memory: heap, stacks, copies.
+    /// Anonymous part of the PSS: heap, stacks, copies.
     pub pss_anon: u64,
-    /// Its part in file pages: program, libraries, mapped model files.
+    /// File part of the PSS: program, libraries, mapped model files.
     pub pss_file: u64,
-    /// Its part in tmpfs pages: the tensor store.
+    /// Tmpfs part of the PSS: the tensor store.
     pub pss_shmem: u64,
-    /// Page tables, which PSS leaves out.
+    /// Page tables, which the PSS does not include.
     pub page_tables: u64,
-    /// Bytes mapped by 2 MiB pages. Unlike PSS, a page counts for each process that maps it.
+    /// Length mapped by 2 MiB pages. Unlike the PSS, it counts a page for each process that maps
+    /// it.
     pub large_pages: u64,
 }
 
@@ -40,7 +41,7 @@ impl AddAssign for ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Reads the figures of a live process.
+    /// Reads the values of a live process.
     pub fn of(pid: u32) -> Result<Self> {
         let rollup = read(format!("/proc/{pid}/smaps_rollup"))?;
         let status = read(format!("/proc/{pid}/status"))?;
@@ -57,7 +58,7 @@ impl ProcessMemory {
         })
     }
 
-    /// The sum over a group.
+    /// Sums the values over a group.
     pub fn of_all(pids: impl IntoIterator<Item = u32>) -> Result<Self> {
         let mut sum = Self::default();
         for pid in pids {
@@ -67,7 +68,7 @@ impl ProcessMemory {
     }
 }
 
-/// What the kernel expects to be able to hand out without swapping, in bytes.
+/// The kernel's estimate of the memory available without swapping, in bytes.
 pub fn available() -> Result<u64> {
     Ok(field(&read("/proc/meminfo")?, "MemAvailable:"))
 }
@@ -99,7 +100,7 @@ pub fn tree_blocks(directory: &Path) -> Result<u64> {
     Ok(sum)
 }
 
-/// The value of a `Name:   123 kB` line in bytes; 0 when there is none, as for a kernel without it.
+/// Value of a `Name:   123 kB` line in bytes; 0 if it is missing, as on some kernels.
 fn field(text: &str, name: &str) -> u64 {
     text.lines()
         .find_map(|line| line.strip_prefix(name))

@@ -1,4 +1,4 @@
-//! What is read from and set in the operating system.
+//! Access to the operating system: measurements and settings.
 
 pub mod broker;
 pub mod cgroup;

@@ -1,4 +1,4 @@
-//! A place for a tensor store: a tmpfs mount of its own, or a directory on `/dev/shm`.
+//! A place for a tensor store: a separate tmpfs mount, or a directory on `/dev/shm`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::system::{disk, machine, memory};
 const SHARED_MEMORY: &str = "/dev/shm";
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// An empty tmpfs directory, unmounted and removed when the value is dropped.
+/// An empty tmpfs directory, unmounted and removed on drop.
 pub struct StorePlace {
     directory: PathBuf,
     mounted: bool,
@@ -21,8 +21,8 @@ pub struct StorePlace {
 }
 
 impl StorePlace {
-    /// Makes room for `size` bytes: a mount below `workdir` when that is allowed, else a directory on
-    /// `/dev/shm`.
+    /// Creates room for `size` bytes: a mount below `workdir` if the process may mount, else a
+    /// directory on `/dev/shm`.
     pub fn create(workdir: &Path, size: u64) -> Result<Self> {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         if machine::is_root() {
@@ -47,15 +47,15 @@ impl StorePlace {
         })
     }
 
-    /// Starts a daemon for the store that lies in it: from now on workers get a read-only view and leave publishing to the
-    /// daemon. `program` is this very executable.
+    /// Starts a daemon for the store in this place. From now on workers get a read-only view, and
+    /// the daemon publishes for them. `program` is this executable.
     pub fn serve(&mut self, program: &Path) -> Result<()> {
         let view = self.directory.with_extension("view");
         self.broker = Some(Broker::start(program, &self.directory, view)?);
         Ok(())
     }
 
-    /// The directory for the store.
+    /// The directory of the store.
     pub fn path(&self) -> &Path {
         &self.directory
     }
@@ -70,7 +70,7 @@ impl StorePlace {
         self.broker.as_ref().map(Broker::pid)
     }
 
-    /// Bytes of memory the store takes, whether mapped or not.
+    /// Memory of the store in bytes, mapped or not.
     pub fn used(&self) -> Result<u64> {
         if self.mounted {
             disk::used(&self.directory)
@@ -79,7 +79,7 @@ impl StorePlace {
         }
     }
 
-    /// What it is, for the report.
+    /// Description of the place, for the report.
     pub fn description(&self) -> &'static str {
         if self.mounted {
             "tmpfs mount of its own, huge=within_size"
@@ -109,7 +109,7 @@ impl Drop for StorePlace {
     fn drop(&mut self) {
         self.broker = None;
         if self.mounted {
-            // Detached even if a worker should still map it; the memory goes with the last of them.
+            // Detached even if a worker still maps it; the memory is freed with the last mapping.
             let _ = umount2(&self.directory, MntFlags::MNT_DETACH);
         }
         let _ = disk::remove_tree(&self.directory);

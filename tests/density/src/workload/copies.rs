@@ -1,4 +1,4 @@
-//! Copies of the model files, one set per instance, as pods have that download their own model.
+//! Copies of the model files, one set per instance, as in pods that download their own model.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::methods::{self, Method};
 use crate::system::disk;
 
-/// The copies of one workload; removed when the value is dropped.
+/// The copies of one workload; removed on drop.
 pub struct Copies {
     directory: PathBuf,
     made: usize,
@@ -15,7 +15,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// No copies yet; they will go below `directory`.
+    /// Creates an empty set of copies below `directory`.
     pub fn new(directory: PathBuf) -> Self {
         Self {
             directory,
@@ -24,7 +24,7 @@ impl Copies {
         }
     }
 
-    /// Makes sure that the first `instances` instances have copies.
+    /// Creates the missing copies of the first `instances` instances.
     pub fn prepare(&mut self, workload: &Workload, instances: usize) -> Result<()> {
         if instances <= self.made {
             return Ok(());
@@ -43,12 +43,12 @@ impl Copies {
         Ok(())
     }
 
-    /// How many instances have copies.
+    /// Number of instances that have copies.
     pub fn made(&self) -> usize {
         self.made
     }
 
-    /// The files that an instance loads under a method: the originals, or its copies.
+    /// Files that an instance loads with a method: the originals, or its copies.
     pub fn files(&self, workload: &Workload, method: Method, instance: usize) -> Vec<PathBuf> {
         let files = workload.files_of(instance);
         if method.copies_files() {
@@ -58,7 +58,7 @@ impl Copies {
         }
     }
 
-    /// Puts a sidecar beside every copy, as a download of a model with its sidecar leaves it.
+    /// Writes a sidecar beside every copy, as after the download of a model with its sidecar.
     pub fn add_sidecars(&mut self, workload: &Workload) -> Result<()> {
         let mut written = Vec::new();
         for file in &workload.files {
@@ -82,7 +82,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Takes the sidecars away again, so that the files are unknown.
+    /// Removes the sidecars, so that the files are unknown again.
     pub fn remove_sidecars(&mut self) -> Result<()> {
         for sidecar in self.sidecars.drain(..) {
             std::fs::remove_file(&sidecar).map_err(Error::io("remove", &sidecar))?;
@@ -102,7 +102,7 @@ impl Copies {
 
 impl Drop for Copies {
     fn drop(&mut self) {
-        // The directory that holds everything is removed later as well.
+        // The parent directory is removed later as well.
         let _ = disk::remove_tree(&self.directory);
     }
 }

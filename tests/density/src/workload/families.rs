@@ -8,27 +8,27 @@ use crate::synthetic::transformer::{Decoder, bert, llama, lora, vit};
 use crate::synthetic::{Model, apps, cnn, table4};
 use crate::units::MIB;
 
-/// Part of the available memory that one model may take, so that 16 private copies, their files and
-/// the copies of the files fit.
+/// Divisor of the available memory for one model, so that 16 private copies, their files and the
+/// copies of the files fit.
 const PART: u64 = 48;
-/// Largest model by default: more would not tell more, only take longer.
+/// Maximum length of a model by default, in bytes: a larger one only takes longer.
 const LARGEST: u64 = 512 * MIB;
-/// Adapters and head-retrained variants in a family.
+/// Number of adapters and of head-retrained variants in a family.
 const VARIANTS: usize = 4;
 /// Rank of the adapters.
 const RANK: u64 = 16;
 
-/// How large the synthetic models may be.
+/// Size limits of the synthetic models.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizing {
-    /// Bytes of the largest model.
+    /// Length of the largest model, in bytes.
     pub model_bytes: u64,
-    /// Tiny models, for a smoke run.
+    /// True for tiny models, for a smoke run.
     pub quick: bool,
 }
 
 impl Sizing {
-    /// For a machine with so many bytes available.
+    /// Returns the sizes for a machine with `available` bytes.
     pub fn for_machine(available: u64, quick: bool) -> Self {
         Self {
             model_bytes: (available / PART).min(LARGEST),
@@ -36,7 +36,7 @@ impl Sizing {
         }
     }
 
-    /// The largest candidate that fits into a part of the limit; the first (smallest) if none does.
+    /// The largest candidate within `part` of the limit; the first (smallest) if none is.
     fn choose(self, candidates: Vec<Model>, part: f64) -> Option<Model> {
         let limit = (self.model_bytes as f64 * part) as u64;
         let fitting = candidates
@@ -48,7 +48,7 @@ impl Sizing {
     }
 }
 
-/// Writes the files of a group into a directory.
+/// Generates the files of a group in a directory.
 pub fn build(kind: Kind, sizing: Sizing, directory: &Path, seed: u64) -> Result<Workload> {
     let place = (directory, seed);
     match kind {
@@ -91,7 +91,7 @@ pub fn build(kind: Kind, sizing: Sizing, directory: &Path, seed: u64) -> Result<
     }
 }
 
-/// Writes one model of each size of Table 4.
+/// Generates one model of each size of Table 4.
 pub fn build_table4(scale: f64, directory: &Path, seed: u64) -> Result<Workload> {
     let models = table4::models(scale);
     let about = format!(
@@ -200,7 +200,7 @@ fn unrelated(sizing: Sizing) -> Vec<Model> {
     ]
 }
 
-/// The four applications; their largest model, the sentence encoder, is a third of the limit.
+/// The four applications; their largest model, the sentence encoder, has half of the limit.
 fn mixed(sizing: Sizing, place: (&Path, u64)) -> Result<Workload> {
     let largest = if sizing.quick {
         MIB

@@ -1,4 +1,4 @@
-//! Groups of models that the user names.
+//! Groups of the user's models.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ pub fn build(kind: Kind, paths: &[PathBuf]) -> Result<Workload> {
     })
 }
 
-/// The weight files of a model: the file itself, or all of a directory in the order of their names.
+/// Weight files of a model: the file itself, or all of a directory in the order of their names.
 fn weight_files(path: &Path) -> Result<Vec<PathBuf>> {
     let path = path.canonicalize().map_err(Error::io("find", path))?;
     if !path.is_dir() {

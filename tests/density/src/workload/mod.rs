@@ -1,4 +1,4 @@
-//! What the instances of a group load.
+//! Workloads: the models that the instances of a group load.
 
 pub mod copies;
 mod families;
@@ -23,16 +23,16 @@ pub enum Kind {
     Replicas,
     /// A family of image classifiers that differ in the retrained last layer
     Heads,
-    /// One base model, each instance with a low-rank adapter of its own
+    /// One base model, and a low-rank adapter for each instance
     Lora,
-    /// Models that have nothing in common
+    /// Models without common tensors
     Unrelated,
     /// Several applications of one to three models each, as in the Tetris paper
     Mixed,
 }
 
 impl Kind {
-    /// All kinds, in the order in which they run.
+    /// All kinds, in the order of measurement.
     pub const ALL: [Self; 5] = [
         Self::Replicas,
         Self::Heads,
@@ -41,7 +41,7 @@ impl Kind {
         Self::Mixed,
     ];
 
-    /// Name on the command line and in every output.
+    /// Its name on the command line and in every output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Replicas => "replicas",
@@ -56,37 +56,37 @@ impl Kind {
 /// A model file on disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModelFile {
-    /// Name for tables.
+    /// Its name in tables.
     pub name: String,
-    /// Where it is.
+    /// Its path.
     #[serde(skip)]
     pub path: PathBuf,
     /// Size of the file in bytes.
     pub file_bytes: u64,
     /// Number of tensors.
     pub tensors: usize,
-    /// Bytes of all tensors.
+    /// Length of all tensors, in bytes.
     pub tensor_bytes: u64,
 }
 
-/// A group of instances to be: the files, and which of them each instance loads.
+/// A group of instances: the files, and those of each instance.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Name in every output.
+    /// Its name in every output.
     pub name: String,
-    /// One sentence for the report.
+    /// Description in one sentence, for the report.
     pub description: String,
     /// The files.
     pub files: Vec<ModelFile>,
-    /// Indexes of the files that an instance loads, in order; instance `i` takes pattern `i` modulo
-    /// their number.
+    /// Indexes of the files that an instance loads, in order; instance `i` uses pattern `i` modulo
+    /// the number of patterns.
     pub patterns: Vec<Vec<usize>>,
-    /// Bytes of the different tensors, where the generator knows them.
+    /// Length of the distinct tensors in bytes, if the generator knows it.
     pub distinct_bytes: Option<u64>,
 }
 
 impl Workload {
-    /// Writes synthetic models into a directory; `patterns` index into `models`.
+    /// Generates synthetic models in a directory; `patterns` are indexes into `models`.
     fn write(
         name: &str,
         description: String,
@@ -119,19 +119,20 @@ impl Workload {
             .map(|&file| &self.files[file])
     }
 
-    /// Bytes of the files of one instance.
+    /// Length of the files of one instance, in bytes.
     pub fn file_bytes_of(&self, instance: usize) -> u64 {
         self.files_of(instance).map(|file| file.file_bytes).sum()
     }
 
-    /// Bytes of the files of the first `instances` instances, each counted for itself.
+    /// Length of the files of the first `instances` instances in bytes, summed over the instances.
     pub fn file_bytes(&self, instances: usize) -> u64 {
         (0..instances)
             .map(|instance| self.file_bytes_of(instance))
             .sum()
     }
 
-    /// Bytes of the tensors of the first `instances` instances, each counted for itself.
+    /// Length of the tensors of the first `instances` instances in bytes, summed over the
+    /// instances.
     pub fn logical_bytes(&self, instances: usize) -> u64 {
         (0..instances)
             .flat_map(|instance| self.files_of(instance))
@@ -139,17 +140,17 @@ impl Workload {
             .sum()
     }
 
-    /// Bytes of all files, each once.
+    /// Length of all files in bytes, each counted once.
     pub fn stored_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.file_bytes).sum()
     }
 
-    /// Whether an earlier instance of a group loads the same files.
+    /// Returns true if an earlier instance of a group loads the same files.
     pub fn is_repeat(&self, instance: usize) -> bool {
         instance >= self.patterns.len()
     }
 
-    /// The models in one line.
+    /// Formats the models in one line.
     pub fn models_line(&self) -> String {
         let models = self.files.iter().map(|file| {
             format!(
@@ -179,18 +180,18 @@ impl ModelFile {
     }
 }
 
-/// Where the models of a run come from.
+/// Source of the models of a run.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// Models that the user names.
+    /// The user's models.
     Given(Vec<PathBuf>),
     /// Synthetic families.
     Families(Sizing),
-    /// The sizes of Table 4, multiplied by this.
+    /// Models with the sizes of Table 4, multiplied by this factor.
     Table4(f64),
 }
 
-/// Prepares one group; synthetic files go into `directory`.
+/// Prepares one group; synthetic files are created in `directory`.
 pub fn build(source: &Source, kind: Kind, directory: &Path, seed: u64) -> Result<Workload> {
     match source {
         Source::Given(paths) => given::build(kind, paths),

@@ -1,4 +1,4 @@
-//! What the tests share: tiny models, workers, and the program itself.
+//! Parts shared by the tests: tiny models, workers, and the program itself.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub fn launcher() -> Launcher {
     }
 }
 
-/// The interpreter that the program would take.
+/// The interpreter that the program uses.
 pub fn python() -> Python {
     let named = std::env::var_os("TETRIS_DENSITY_PYTHON");
     Python::new(named.unwrap_or_else(|| "python3".into()))
@@ -39,7 +39,7 @@ pub fn tiny_file(directory: &Path) -> PathBuf {
     path
 }
 
-/// Runs the program with everything it makes below `workdir`.
+/// Runs the program with all its files below `workdir`.
 pub fn density(workdir: &Path, arguments: &[&str]) -> Output {
     Command::new(PROGRAM)
         .arg("--workdir")
@@ -49,7 +49,7 @@ pub fn density(workdir: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Says that a test, or a part of it, cannot run here.
+/// Reports that a test, or a part of it, cannot run here.
 pub fn skipped(reason: &str) {
     let mut stderr = std::io::stderr();
     writeln!(stderr, "SKIPPED: {reason}").unwrap();

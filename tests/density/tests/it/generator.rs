@@ -8,7 +8,8 @@ use crate::common;
 fn a_seed_always_gives_the_same_file() {
     let directory = tempfile::tempdir().unwrap();
     let bytes = std::fs::read(common::tiny_file(directory.path())).unwrap();
-    // Changes only with a new generator, which makes earlier reports incomparable: say so in both.
+    // Changes only with a new generator, which makes earlier reports incomparable: document that in
+    // both.
     assert_eq!(
         blake3::hash(&bytes).to_string(),
         "c33bb57631a6cdca1d810fa9c2ab444ed81d781419e41ad638f4f7388229967b"

@@ -1,4 +1,4 @@
-//! The parts that need root: a memory limit, and samepage merging whose settings come back.
+//! The parts that need root: a memory limit, and samepage merging with restored settings.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The whole program with tiny models: all methods agree, all outputs are written, nothing is left.
+//! The whole program with tiny models: all methods agree, all outputs are written, no file remains.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -144,7 +144,7 @@ fn store_recognises_files_as_its_methods_promise() {
     {
         let starts = method["starts"].as_array().unwrap();
         let published = starts[0]["store"]["published_bytes"].as_u64().unwrap();
-        // The daemon publishes for others.
+        // The daemon publishes for the workers.
         assert_eq!(published == 0, method["method"] == "tetris-brokered");
         assert_eq!(starts[1]["store"]["published_bytes"], 0, "{method}");
         assert_eq!(starts[1]["store"]["private_bytes"], 0, "{method}");
@@ -280,7 +280,7 @@ fn an_interrupt_cleans_up_and_has_its_own_code() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    // The first method is under way once its step is announced.
+    // The first method is running once its step is announced.
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("replicas: private")));
     let pid = child.id().to_string();

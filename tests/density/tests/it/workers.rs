@@ -1,4 +1,4 @@
-//! Workers: the same result whatever the method, and no failure goes unnoticed.
+//! Workers: the same result with every method, and no failure stays unnoticed.
 
 use tetris_density::Error;
 use tetris_density::methods::{Loader, tetris};

@@ -1,4 +1,4 @@
-//! Closing and locking, and what goes with it under each kind of lock.
+//! Closing and locking, and their effects under each kind of lock.
 
 use super::Operation;
 use crate::files::Lock;

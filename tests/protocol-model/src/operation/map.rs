@@ -13,7 +13,7 @@ impl Operation<'_> {
             let Some(inode) = self.state.files.lookup(object) else {
                 return Next::End(Ending::Absent);
             };
-            // Loaders may be other users than the publisher.
+            // Loaders and the publisher may be different users.
             if self.state.files.inode(inode).mode == Mode::Staged {
                 return Next::End(Ending::Error);
             }

@@ -73,7 +73,7 @@ impl Operation<'_> {
         self.pass(Step::P7)
     }
 
-    /// P8. It is passed when the object is mapped.
+    /// P8, which is complete when the object is mapped.
     fn map_published(&mut self) -> Next {
         let (linked, staging) = (self.me().linked, self.me().staging);
         let as_staged =

@@ -1,4 +1,4 @@
-//! A model's place on the device, and where it comes from.
+//! Chunks for a model on the device, and the sources of its bytes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,13 +14,13 @@ use crate::BenchError;
 use crate::backend::Backend;
 use crate::role::serve::arena;
 
-/// Chunks in which a model has its places, as the mirror gives them, and the bytes that belong there.
+/// Chunks with positions for a model, as in the mirror, and the bytes for them.
 pub(super) struct Target<D: Backend> {
     device: Arc<D>,
     plan: TransferPlan,
     chunks: BTreeMap<ChunkId, Arc<D::Mapping>>,
     sources: BTreeMap<ObjectId, HostSlice>,
-    /// As long as the model.
+    /// Pinned memory as long as the model.
     pinned: HostSlice,
     stream: Mutex<D::Stream>,
 }
@@ -57,12 +57,12 @@ impl<D: Backend> Target<D> {
         })
     }
 
-    /// Copies the model as the mirror does, from pages that stay mapped and registered.
+    /// Copies the model like the mirror, from pages that stay mapped and registered.
     pub fn load(&self, executor: &mut Executor<D>) -> Result<Report, BenchError> {
         self.load_from(executor, &self.sources)
     }
 
-    /// The same from mappings of its own, which it gives up again.
+    /// Copies the model like [`Self::load`], from new mappings that it drops again.
     pub fn load_mapping(
         &self,
         executor: &mut Executor<D>,
@@ -83,7 +83,7 @@ impl<D: Backend> Target<D> {
         Ok(executor.run(&self.plan, &source, &self.chunks, &mut |_| {})?)
     }
 
-    /// Copies as many bytes from pinned memory to the same chunks, with as few calls as there are chunks.
+    /// Copies as many bytes from pinned memory to the same chunks, with one call for each chunk.
     pub fn copy_pinned(&self) -> Result<(), BenchError> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let total = self.pinned.bytes().len() as u64;
@@ -98,7 +98,7 @@ impl<D: Backend> Target<D> {
     }
 }
 
-/// The model's objects, mapped as the server maps them for this device.
+/// Maps the model's objects like the server does for this device.
 fn sources<D: Backend>(
     device: &D,
     store: &Store,

@@ -1,4 +1,4 @@
-//! The kernels, as the driver has compiled them.
+//! Kernels compiled by the driver.
 #![expect(unsafe_code, reason = "calls into the driver")]
 
 use std::ffi::CStr;
@@ -12,14 +12,14 @@ use crate::compute::{Element, Product};
 use crate::memory::cuda::{CudaContext, check, note};
 use crate::memory::{Mapped, MemoryError};
 
-/// The wide kernels read so many bytes at a time.
+/// Number of bytes that the wide kernels read at a time.
 const WIDE_BYTES: u64 = 16;
 
 /// The kernels of one device.
 #[derive(Debug)]
 pub struct CudaKernels {
     pub(super) context: Arc<CudaContext>,
-    /// What the functions are of.
+    /// Owns the code of the functions below.
     _module: Module,
     f32: sys::CUfunction,
     f32_wide: sys::CUfunction,
@@ -27,12 +27,13 @@ pub struct CudaKernels {
     bf16_wide: sys::CUfunction,
 }
 
-// SAFETY: a function is a handle that any thread may use in the module's context; the driver locks by itself.
+// SAFETY: a function is a handle that any thread may use in the module's context; the driver does
+// its own locking.
 unsafe impl Send for CudaKernels {}
 // SAFETY: as above.
 unsafe impl Sync for CudaKernels {}
 
-/// What was loaded, until it is dropped.
+/// A loaded module, unloaded on drop.
 #[derive(Debug)]
 struct Module {
     context: Arc<CudaContext>,
@@ -43,7 +44,8 @@ impl Module {
     fn load(context: &Arc<CudaContext>) -> Result<Self, MemoryError> {
         let current = context.enter()?;
         let mut handle = ptr::null_mut();
-        // SAFETY: `handle` may be written, a context is current, and the text ends with 0. Unloaded on drop.
+        // SAFETY: `handle` may be written, a context is current, and the text ends with 0. Unloaded
+        // on drop.
         let code = unsafe { (current.driver.module_load)(&raw mut handle, PTX.as_ptr().cast()) };
         check(code, "compile the kernels")?;
         Ok(Self {
@@ -67,7 +69,8 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         if let Ok(current) = self.context.enter() {
-            // SAFETY: loaded by `load`, unloaded once, here; no kernel runs, since whoever starts them waits for them.
+            // SAFETY: loaded by `load`, unloaded once, here. No kernel runs: `launch::all` waits
+            // for the kernels it starts.
             let code = unsafe { (current.driver.module_unload)(self.handle) };
             note(code, "unload the kernels");
         }
@@ -87,7 +90,7 @@ impl CudaKernels {
         })
     }
 
-    /// The fastest kernel that can make this product.
+    /// Returns the fastest kernel for this product.
     pub(super) fn choose<M: Mapped>(&self, product: &Product<'_, M>) -> sys::CUfunction {
         let wide = is_wide(product);
         match (product.matrix.element, wide) {
@@ -99,7 +102,7 @@ impl CudaKernels {
     }
 }
 
-/// Whether rows and input can be read 16 bytes at a time.
+/// Returns true if kernels can read the rows and the input 16 bytes at a time.
 fn is_wide<M: Mapped>(product: &Product<'_, M>) -> bool {
     let matrix = &product.matrix;
     let row_bytes = u64::from(matrix.columns) * matrix.element.bytes();

@@ -1,4 +1,4 @@
-//! Kernels on a stream.
+//! Execution of kernels on a stream.
 #![expect(unsafe_code, reason = "calls into the driver")]
 
 use std::ffi::c_void;
@@ -9,18 +9,18 @@ use crate::compute::{ComputeError, Product};
 use crate::memory::cuda::{CudaStream, check};
 use crate::memory::{Mapped, MemoryError};
 
-/// As the kernels are written: eight warps, and a warp for each row.
+/// Block size for which the kernels are written: eight warps, one for each row.
 const THREADS: u32 = 256;
 const ROWS_PER_BLOCK: u32 = 8;
 
-/// A stream on which kernels run. Dropping it waits for them, in whatever way the caller is left: they use memory that the
-/// caller only borrows.
+/// A stream that runs kernels. Its drop waits for them on every exit path, because they use memory
+/// that the caller only borrows.
 struct Busy<'a>(&'a mut CudaStream);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.0.synchronise() {
-            // Then the context is of no use any more, and nothing runs in it.
+            // The context is unusable after such an error, and nothing runs in it any more.
             tracing::debug!(%error, "kernels have failed");
         }
     }
@@ -61,8 +61,9 @@ fn queue<M: Mapped>(
     let (function, into) = (kernels.choose(product), arguments.as_mut_ptr());
     let (handle, no_more) = (stream.handle(), ptr::null_mut());
     let current = kernels.context.enter()?;
-    // SAFETY: the kernel takes three addresses and three numbers, in this order, which are read before the call returns. It reads the
-    // matrix and the input and writes the output, which are inside mappings that outlive the kernel: `Busy` waits for it.
+    // SAFETY: the kernel takes three addresses and three numbers, in this order, which the call
+    // reads before it returns. The kernel reads the matrix and the input and writes the output. All
+    // three are inside mappings that outlive the kernel: `Busy` waits for it.
     let code = unsafe {
         (current.driver.launch)(
             function, blocks, 1, 1, THREADS, 1, 1, 0, handle, into, no_more,

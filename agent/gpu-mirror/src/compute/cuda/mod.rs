@@ -1,4 +1,4 @@
-//! Products on a device of NVIDIA's.
+//! Products on an NVIDIA device.
 
 mod kernels;
 mod launch;
@@ -8,8 +8,8 @@ use crate::memory::cuda::{CudaStream, IpcDevice, IpcMapping, VmmDevice, VmmMappi
 
 pub use kernels::CudaKernels;
 
-/// The kernels, in the driver's assembly: compiled for the device at hand when they are loaded, so that no compiler is
-/// needed to build, and devices that are newer than this code are fine. Ends with the 0 that the driver wants.
+/// The kernels in PTX, with the terminating NUL that the driver expects. The driver compiles them
+/// for its device when it loads them, so the build needs no compiler, and newer devices work too.
 pub const PTX: &str = concat!(include_str!("matvec.ptx"), "\0");
 
 impl Compute for VmmDevice {

@@ -11,24 +11,29 @@ use super::driver::Driver;
 use super::result::{INVALID_VALUE, OUT_OF_MEMORY, check, note};
 use crate::memory::{DeviceInfo, DeviceUuid, MemoryError};
 
-/// How many devices the driver shows to this process.
+/// Number of devices that the driver shows to this process.
+///
+/// # Errors
+///
+/// [`MemoryError`] if there is no usable driver.
 pub fn device_count() -> Result<u32, MemoryError> {
     let driver = Driver::get()?;
     let mut count = 0;
-    // SAFETY: `count` may be written, and the driver is initialised.
+    // SAFETY: `count` may be written, and the driver is initialized.
     let code = unsafe { (driver.device_count)(&raw mut count) };
     check(code, "count devices")?;
     Ok(u32::try_from(count).unwrap_or(0))
 }
 
-/// The primary context of a device, kept as long as something of it is in use.
+/// The primary context of a device, retained while a value of this device lives.
 pub struct CudaContext {
     driver: &'static Driver,
     device: sys::CUdevice,
     handle: sys::CUcontext,
 }
 
-// SAFETY: a context is a handle that the driver lets every thread make current; it locks by itself.
+// SAFETY: a context is a handle that the driver lets every thread make current; it does its own
+// locking.
 unsafe impl Send for CudaContext {}
 // SAFETY: as above.
 unsafe impl Sync for CudaContext {}
@@ -39,18 +44,19 @@ impl std::fmt::Debug for CudaContext {
     }
 }
 
-/// While it lives, its context is the calling thread's.
+/// Keeps its context current on the calling thread until it is dropped.
 pub(crate) struct Current<'a> {
     pub driver: &'static Driver,
     _context: &'a CudaContext,
-    /// The context belongs to this thread's stack: the value must not leave the thread.
+    /// The context is on this thread's stack of contexts, so the value must not leave the thread.
     _here: std::marker::PhantomData<*const ()>,
 }
 
 impl Drop for Current<'_> {
     fn drop(&mut self) {
         let mut popped = ptr::null_mut();
-        // SAFETY: this value's creation pushed the context on this thread, and what was pushed later is popped.
+        // SAFETY: the creation of this value pushed the context on this thread, and contexts pushed
+        // later have been popped.
         note(
             unsafe { (self.driver.context_pop)(&raw mut popped) },
             "pop a context",
@@ -59,7 +65,7 @@ impl Drop for Current<'_> {
 }
 
 impl CudaContext {
-    /// The context of the device with this number.
+    /// Retains the context of the device with this number.
     pub(super) fn open(number: u32) -> Result<Arc<Self>, MemoryError> {
         let found = device_count()?;
         let missing = MemoryError::NoSuchDevice {
@@ -78,7 +84,7 @@ impl CudaContext {
         let code = unsafe { (driver.device_get)(&raw mut device, ordinal) };
         check(code, "open a device")?;
         let mut handle = ptr::null_mut();
-        // SAFETY: `handle` may be written, `device` is one of the driver's. Given back on drop.
+        // SAFETY: `handle` may be written, `device` is one of the driver's. Released on drop.
         let code = unsafe { (driver.primary_retain)(&raw mut handle, device) };
         check(code, "open a device's context")?;
         Ok(Arc::new(Self {
@@ -88,7 +94,7 @@ impl CudaContext {
         }))
     }
 
-    /// Makes the context the calling thread's.
+    /// Makes the context current on the calling thread.
     pub(crate) fn enter(&self) -> Result<Current<'_>, MemoryError> {
         // SAFETY: the handle is retained as long as `self` lives.
         let code = unsafe { (self.driver.context_push)(self.handle) };
@@ -104,7 +110,8 @@ impl CudaContext {
         self.device
     }
 
-    /// Whether the device can do something. What the driver is too old to know of, it cannot.
+    /// Returns true if the device has this attribute. An attribute that the driver is too old to
+    /// know counts as missing.
     pub(super) fn can(&self, which: sys::CUdevice_attribute) -> Result<bool, MemoryError> {
         let mut value = 0;
         // SAFETY: `value` may be written; the device is the driver's.
@@ -124,7 +131,7 @@ impl CudaContext {
         check(code, "wait for a device")
     }
 
-    /// Free and total bytes.
+    /// Number of free and of all bytes.
     pub(super) fn memory(&self) -> Result<(u64, u64), MemoryError> {
         let current = self.enter()?;
         let (mut free, mut total) = (0usize, 0usize);
@@ -134,7 +141,7 @@ impl CudaContext {
         Ok((free as u64, total as u64))
     }
 
-    /// What the driver says about the device.
+    /// The driver's description of the device.
     pub(super) fn info(&self) -> Result<DeviceInfo, MemoryError> {
         let (free_bytes, total_bytes) = self.memory()?;
         let mut uuid = sys::CUuuid { bytes: [0; 16] };
@@ -143,7 +150,7 @@ impl CudaContext {
         check(code, "ask for a device's identity")?;
         let mut name = [0u8; 256];
         let into = name.as_mut_ptr().cast::<c_char>();
-        // SAFETY: 256 bytes may be written there; the driver ends what it writes with 0.
+        // SAFETY: 256 bytes may be written there; the driver terminates the name with 0.
         let code = unsafe { (self.driver.device_name)(into, 256, self.device) };
         check(code, "ask for a device's name")?;
         let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
@@ -155,7 +162,7 @@ impl CudaContext {
         })
     }
 
-    /// The result of an `action` that takes device memory, for `asked_bytes` of it.
+    /// Checks the result of an `action` that allocates `asked_bytes` of device memory.
     pub(super) fn check_taken(
         &self,
         code: u32,
@@ -176,7 +183,8 @@ impl CudaContext {
 
 impl Drop for CudaContext {
     fn drop(&mut self) {
-        // SAFETY: retained once when this value was made; everything made in it has kept this value alive.
+        // SAFETY: retained once when this value was created; every value created in the context has
+        // kept this one alive.
         let code = unsafe { (self.driver.primary_release)(self.device) };
         note(code, "release a device's context");
     }

@@ -12,23 +12,23 @@ use super::context::CudaContext;
 use super::result::{NOT_READY, check, note};
 use crate::memory::{HostSlice, Mapped, MemoryError};
 
-/// `CU_STREAM_NON_BLOCKING`: does not wait for the default stream, nor it for this one.
+/// `CU_STREAM_NON_BLOCKING`: the stream and the default stream do not wait for each other.
 const NON_BLOCKING: u32 = 1;
-/// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`: who waits sleeps.
+/// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`: a waiting thread sleeps.
 const SLEEP_WITHOUT_TIMING: u32 = 3;
 
-/// A stream, and what its copies still read and write.
+/// A stream, with the memory that its copies still read and write.
 #[derive(Debug)]
 pub struct CudaStream {
     context: Arc<CudaContext>,
     handle: sys::CUstream,
-    /// What was queued after the last event.
+    /// Memory of the copies queued after the last event.
     open: Vec<Kept>,
-    /// What was queued before each event.
+    /// Memory of the copies queued before each event.
     closed: VecDeque<(Arc<Inner>, Vec<Kept>)>,
 }
 
-/// Host memory and the mapping of one copy.
+/// Host memory and mapping of one copy.
 struct Kept {
     _from: HostSlice,
     _to: Arc<dyn Any + Send + Sync>,
@@ -40,10 +40,10 @@ impl std::fmt::Debug for Kept {
     }
 }
 
-// SAFETY: a stream is a handle that any thread may use; the driver locks by itself.
+// SAFETY: a stream is a handle that any thread may use; the driver does its own locking.
 unsafe impl Send for CudaStream {}
 
-/// A moment on a stream.
+/// A point in the order of a stream.
 #[derive(Debug)]
 pub struct CudaEvent(Arc<Inner>);
 
@@ -53,7 +53,7 @@ struct Inner {
     handle: sys::CUevent,
 }
 
-// SAFETY: an event is a handle that any thread may use; the driver locks by itself.
+// SAFETY: an event is a handle that any thread may use; the driver does its own locking.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -73,7 +73,7 @@ impl CudaStream {
         })
     }
 
-    /// The driver's handle, valid as long as this value lives.
+    /// The driver's handle, valid while this value lives.
     pub(crate) fn handle(&self) -> sys::CUstream {
         self.handle
     }
@@ -91,25 +91,26 @@ impl CudaStream {
         }
         let current = self.context.enter()?;
         let source = bytes.as_ptr().cast();
-        // SAFETY: the address and as many bytes behind it are inside a mapping that this stream keeps until the copy is
-        // done, and so it keeps the owner of the bytes: they stay where they are and unchanged, since an
-        // owner lends them for as long as it lives.
+        // SAFETY: the address and `bytes.len()` bytes after it are inside a mapping that this
+        // stream keeps until the copy is done. It keeps the owner of the bytes too: they stay in
+        // place and unchanged, because the owner provides them for its whole life.
         let code = unsafe { (current.driver.copy_in)(address, source, bytes.len(), self.handle) };
         drop(current);
         let kept = Kept {
             _from: from,
             _to: to,
         };
-        // Also after an error, which may be of an earlier copy.
+        // Also after an error, which may belong to an earlier copy.
         self.open.push(kept);
         check(code, "copy to the device")
     }
 
-    /// Makes all of a mapping the same byte, whatever its protection, and waits.
+    /// Fills a mapping with one byte, ignoring its protection, and waits.
     pub(super) fn fill(&mut self, to: &impl Mapped, byte: u8) -> Result<(), MemoryError> {
         let current = self.context.enter()?;
         let (address, bytes) = (to.address(), to.bytes() as usize);
-        // SAFETY: the addresses are those of a mapping, which stays borrowed until the call below has waited.
+        // SAFETY: the addresses are those of a mapping, which stays borrowed until the call below
+        // has waited.
         let code = unsafe { (current.driver.fill)(address, byte, bytes, self.handle) };
         drop(current);
         check(code, "fill device memory")?;
@@ -158,7 +159,7 @@ impl CudaStream {
 impl Drop for CudaStream {
     fn drop(&mut self) {
         if self.synchronise().is_err() {
-            // The driver may still read the memory: it is kept for good rather than given to others.
+            // The driver may still read the memory, so it is leaked and never reused.
             std::mem::forget(std::mem::take(&mut self.open));
             std::mem::forget(std::mem::take(&mut self.closed));
         }
@@ -181,7 +182,7 @@ impl Inner {
     }
 }
 
-/// The result of what happened before an event.
+/// Converts the result of the copies before an event.
 fn copied(code: u32) -> Result<(), MemoryError> {
     check(code, "finish a copy").map_err(|error| MemoryError::Copy {
         reason: error.to_string(),
@@ -203,7 +204,8 @@ impl CudaEvent {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Ok(current) = self.context.enter() {
-            // SAFETY: made by `record`, destroyed once, here; the driver finishes what waits for it.
+            // SAFETY: made by `record`, destroyed once, here; the driver finishes pending waits for
+            // it.
             let code = unsafe { (current.driver.event_destroy)(self.handle) };
             note(code, "destroy an event");
         }
@@ -221,8 +223,8 @@ pub(super) fn copy_out(
     }
     let current = context.enter()?;
     let into = to.as_mut_ptr().cast();
-    // SAFETY: `to` may be written for its whole length; the address is inside a mapping that the caller holds. The
-    // call returns after the copy.
+    // SAFETY: `to` may be written for its whole length; the address is inside a mapping that the
+    // caller holds. The call returns after the copy.
     check(
         unsafe { (current.driver.copy_out)(into, address, to.len()) },
         "copy from the device",

@@ -1,4 +1,4 @@
-//! The driver's functions, found once, and what their results mean.
+//! Functions of the driver, resolved once.
 #![expect(
     unsafe_code,
     reason = "the driver is a C library that is loaded at run time"
@@ -13,23 +13,25 @@ use libloading::Library;
 use super::result;
 use crate::memory::MemoryError;
 
-/// The name that programs are meant to load comes first: the other one is where development files put a stub that does nothing.
+/// Names of the library. Programs are meant to load the first; development files put a stub without
+/// function at the second.
 const LIBRARY_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
 macro_rules! driver_table {
     ($($field:ident = $symbol:ident($($argument:ty),*);)*) => {
-        /// The functions that are called. Results are numbers: see the module `cuda`.
+        /// Functions of the driver that this library calls. Results are numbers: see the module
+        /// `cuda`.
         pub(crate) struct Driver {
             $(pub $field: unsafe extern "C" fn($($argument),*) -> u32,)*
         }
 
-        // The arguments are those of the generated bindings.
+        // Checks the arguments against the generated bindings.
         const _: () = {
             $(let _: unsafe fn($($argument),*) -> sys::CUresult = sys::$symbol;)*
         };
 
         impl Driver {
-            /// Looks every function up.
+            /// Resolves every function.
             fn find(library: &Library) -> Result<Self, String> {
                 Ok(Self {
                     $($field: {
@@ -98,7 +100,7 @@ driver_table! {
 }
 
 impl Driver {
-    /// The driver, initialised. The first answer holds for the life of the process.
+    /// Returns the driver, initialized. The first answer holds for the life of the process.
     pub fn get() -> Result<&'static Self, MemoryError> {
         static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
         let driver = DRIVER.get_or_init(Self::load).as_ref();
@@ -109,18 +111,20 @@ impl Driver {
 
     fn load() -> Result<Self, String> {
         let driver = Self::find(Self::library()?)?;
-        // SAFETY: 0 is the only flag there is, and the call may be made at any time.
+        // SAFETY: 0 is the only valid flag, and the call is allowed at any time.
         match unsafe { (driver.init)(0) } {
             0 => Ok(driver),
             code => Err(format!("cuInit answered {} ({code})", result::name(code))),
         }
     }
 
-    /// The library. It stays loaded until the process ends: its functions are called until then.
+    /// Loads the library. It stays loaded until the process ends, because its functions are called
+    /// until then.
     fn library() -> Result<&'static Library, String> {
         let mut reasons = Vec::new();
         for name in LIBRARY_NAMES {
-            // SAFETY: opening a library runs its constructors; the names are those of NVIDIA's driver, which ask nothing of the program.
+            // SAFETY: opening a library runs its constructors; the names are those of NVIDIA's
+            // driver, whose constructors require nothing of the program.
             match unsafe { Library::new(name) } {
                 Ok(library) => return Ok(Box::leak(Box::new(library))),
                 Err(error) => reasons.push(error.to_string()),

@@ -1,4 +1,4 @@
-//! Host memory that the device reads by itself.
+//! Host memory that the device reads directly.
 #![expect(
     unsafe_code,
     reason = "calls into the driver; memory that it allocates"
@@ -33,14 +33,15 @@ impl CudaPinned {
         let current = context.enter()?;
         let mut start = ptr::null_mut();
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE;
-        // SAFETY: `start` may be written, and a context is current. Given back on drop.
+        // SAFETY: `start` may be written, and a context is current. Freed on drop.
         let code = unsafe { (current.driver.host_alloc)(&raw mut start, len.max(1), flags) };
         check(code, "allocate pinned host memory")?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(MemoryError::Unsupported {
             what: "pinned host memory",
             next: "copy from ordinary memory",
         })?;
-        // SAFETY: the driver has just given out as many bytes; nobody else knows of them.
+        // SAFETY: the driver has just allocated `len` bytes there, and no other code has their
+        // address.
         unsafe { ptr::write_bytes(start.as_ptr(), 0, len) };
         Ok(Self {
             context: Arc::clone(context),
@@ -54,7 +55,8 @@ impl Deref for CudaPinned {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes, written when they were allocated, that live as long as `self`; writing needs `&mut self`.
+        // SAFETY: `len` bytes, written when they were allocated, that live as long as `self`;
+        // writing needs `&mut self`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -69,14 +71,15 @@ impl DerefMut for CudaPinned {
 impl Drop for CudaPinned {
     fn drop(&mut self) {
         if let Ok(current) = self.context.enter() {
-            // SAFETY: allocated by `new`, freed once, here; streams keep the value until their copies are done.
+            // SAFETY: allocated by `new`, freed once, here; streams keep the value until their
+            // copies are done.
             let code = unsafe { (current.driver.host_free)(self.start.as_ptr().cast()) };
             note(code, "free pinned host memory");
         }
     }
 }
 
-/// Somebody's host memory, pinned.
+/// Host memory of another owner, pinned.
 #[derive(Debug)]
 pub struct CudaRegistration {
     context: Arc<CudaContext>,
@@ -84,15 +87,15 @@ pub struct CudaRegistration {
 }
 
 impl CudaRegistration {
-    /// Pins all pages of `memory`. `read_only`: the driver is told that the device only reads them; without, it takes only pages that the
-    /// processor may write at this moment.
+    /// Pins all pages of `memory`. With `read_only` the driver learns that the device only reads
+    /// them; without it the driver accepts only pages that the processor may write at this moment.
     pub(super) fn new(
         context: &Arc<CudaContext>,
         memory: &HostSlice,
         read_only: bool,
     ) -> Result<Self, MemoryError> {
         let bytes = memory.bytes();
-        // The driver locks whole pages, and the store's mappings begin at one.
+        // The driver locks whole pages, and the store's mappings are page-aligned.
         let page_bytes = rustix::param::page_size();
         if bytes.is_empty() || !(bytes.as_ptr() as usize).is_multiple_of(page_bytes) {
             return Err(MemoryError::Unsupported {
@@ -107,8 +110,9 @@ impl CudaRegistration {
             flags |= sys::CU_MEMHOSTREGISTER_READ_ONLY;
         }
         let current = context.enter()?;
-        // SAFETY: the pages are mapped as long as the owner of their bytes lives, and this value keeps the owner. The device is never told
-        // to write there. The driver locks the pages that the bytes touch; it does not change them.
+        // SAFETY: the pages stay mapped while the owner of their bytes lives, and this value keeps
+        // the owner. No copy makes the device write there. The driver locks the pages that the
+        // bytes touch; it does not change them.
         let call = || unsafe { (current.driver.host_register)(start, len, flags) };
         let register = || {
             check(call(), "register host memory").map(|()| Self {
@@ -128,7 +132,8 @@ impl Drop for CudaRegistration {
     fn drop(&mut self) {
         let start = self.memory.bytes().as_ptr().cast_mut().cast::<c_void>();
         if let Ok(current) = self.context.enter() {
-            // SAFETY: registered by `new` at this address, given back once, here; the memory still is mapped.
+            // SAFETY: registered by `new` at this address, unregistered once, here; the memory is
+            // still mapped.
             let code = unsafe { (current.driver.host_unregister)(start) };
             note(code, "unregister host memory");
         }

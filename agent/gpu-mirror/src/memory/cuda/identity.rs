@@ -1,4 +1,4 @@
-//! The identity of a device, without a context in it: a context costs hundreds of MiB.
+//! Identity of a device without a context, because a context costs hundreds of MiB.
 #![expect(unsafe_code, reason = "calls into the driver")]
 
 use std::ffi::c_int;
@@ -10,7 +10,11 @@ use super::driver::Driver;
 use super::result::check;
 use crate::memory::{DeviceUuid, MemoryError};
 
-/// The identity of the device with this number.
+/// UUID of the device with this number.
+///
+/// # Errors
+///
+/// [`MemoryError`] if there is no usable driver or no such device.
 pub fn device_uuid(number: u32) -> Result<DeviceUuid, MemoryError> {
     let found = device_count()?;
     let missing = MemoryError::NoSuchDevice {
@@ -23,7 +27,7 @@ pub fn device_uuid(number: u32) -> Result<DeviceUuid, MemoryError> {
     };
     let driver = Driver::get()?;
     let mut device = 0;
-    // SAFETY: `device` may be written, and the driver is initialised.
+    // SAFETY: `device` may be written, and the driver is initialized.
     let code = unsafe { (driver.device_get)(&raw mut device, ordinal) };
     check(code, "open a device")?;
     let mut uuid = sys::CUuuid { bytes: [0; 16] };
@@ -33,8 +37,12 @@ pub fn device_uuid(number: u32) -> Result<DeviceUuid, MemoryError> {
     Ok(DeviceUuid(uuid.bytes.map(|byte| byte as u8)))
 }
 
-/// The number that the device with this identity has in this process; `None` if the process does not see it
-/// (`CUDA_VISIBLE_DEVICES`, or a container that was not given it).
+/// Number of the device with this UUID in this process; `None` if the process does not see it
+/// (`CUDA_VISIBLE_DEVICES`, or a container without the device).
+///
+/// # Errors
+///
+/// [`MemoryError`] if there is no usable driver.
 pub fn device_number(uuid: DeviceUuid) -> Result<Option<u32>, MemoryError> {
     for number in 0..device_count()? {
         if device_uuid(number)? == uuid {

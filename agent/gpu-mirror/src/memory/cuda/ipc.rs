@@ -1,8 +1,9 @@
 //! Devices without virtual memory or descriptors: whole allocations, shared by legacy IPC handles.
 //!
-//! Importers can write, there is no protection here. A handle opens in other processes only, and in practice only in ones
-//! that share the exporter's PID namespace. The driver may place several small allocations in one block, and a handle gives access to
-//! the whole block: chunks are multiples of 2 MiB, which are blocks of their own.
+//! Importers can write: these mappings have no protection. Only other processes can open a handle,
+//! in practice only processes in the exporter's PID namespace. The driver may place several small
+//! allocations in one block, and a handle gives access to the whole block. So chunks are multiples
+//! of 2 MiB, each a block of its own.
 #![expect(unsafe_code, reason = "calls into the driver")]
 
 use std::ffi::c_char;
@@ -21,23 +22,23 @@ use crate::memory::{
 };
 
 const GRANULE_BYTES: u64 = 2 << 20;
-/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, the only flag there is.
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, the only flag of the call.
 const LAZY_PEER_ACCESS: u32 = 1;
 
-/// A device. Clones are the same device.
+/// A device. Clones refer to the same device.
 #[derive(Debug, Clone)]
 pub struct IpcDevice {
     context: Arc<CudaContext>,
     registers_read_only: bool,
 }
 
-/// A length: the driver chooses the address when memory is created or opened.
+/// A length: the driver chooses the address when it allocates or opens memory.
 #[derive(Debug)]
 pub struct IpcRange {
     bytes: u64,
 }
 
-/// Device memory, at an address from the beginning.
+/// Device memory, which has an address from the start.
 #[derive(Debug)]
 pub struct IpcChunk(Arc<Inner>);
 
@@ -49,14 +50,19 @@ struct Inner {
     imported: bool,
 }
 
-/// The same, as a mapping.
+/// The same memory as a mapping.
 #[derive(Debug)]
 pub struct IpcMapping {
     chunk: Arc<Inner>,
 }
 
 impl IpcDevice {
-    /// The device with this number.
+    /// Opens the device with this number.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError`] if there is no usable driver, no such device, or no support for legacy IPC
+    /// handles.
     pub fn open(number: u32) -> Result<Self, MemoryError> {
         use sys::CUdevice_attribute as Attribute;
         let context = CudaContext::open(number)?;
@@ -74,12 +80,12 @@ impl IpcDevice {
         })
     }
 
-    /// The context that kernels run in.
+    /// The context of the device's kernels.
     pub(crate) fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
-    /// What was opened is as long as whoever sent it says.
+    /// Checks an opened chunk against the length that the exporter announced.
     fn check_length(&self, chunk: &IpcChunk) -> Result<(), MemoryError> {
         let current = self.context.enter()?;
         let (mut start, mut found) = (0, 0usize);
@@ -113,13 +119,15 @@ impl Drop for Inner {
             return;
         };
         if self.imported {
-            // SAFETY: opened once by `import`, closed once, here; mappings and streams keep this value.
+            // SAFETY: opened once by `import`, closed once, here; mappings and streams keep this
+            // value.
             note(
                 unsafe { (current.driver.ipc_close)(self.address) },
                 "close device memory",
             );
         } else {
-            // SAFETY: allocated once by `create`, freed once, here; mappings and streams keep this value.
+            // SAFETY: allocated once by `create`, freed once, here; mappings and streams keep this
+            // value.
             note(
                 unsafe { (current.driver.free)(self.address) },
                 "free device memory",
@@ -205,7 +213,8 @@ impl DeviceMemory for IpcDevice {
         };
         let current = self.context.enter()?;
         let mut address = 0;
-        // SAFETY: `address` may be written, and a context is current. The driver checks the handle. Closed on drop.
+        // SAFETY: `address` may be written, and a context is current. The driver checks the handle.
+        // Closed on drop.
         let code = unsafe { (current.driver.ipc_open)(&raw mut address, handle, LAZY_PEER_ACCESS) };
         check(code, "open a legacy IPC handle").map_err(|error| MemoryError::Import {
             reason: error.to_string(),

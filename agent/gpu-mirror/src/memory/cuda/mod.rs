@@ -1,16 +1,18 @@
-//! Devices behind NVIDIA's driver, which is loaded when it is first asked for. Nothing of CUDA is needed to build.
+//! Devices of NVIDIA's driver, which is loaded on first use. The build needs nothing of CUDA.
 //!
-//! [`VmmDevice`] is the one to use: descriptors cross process and namespace borders, and each mapping has its own protection.
-//! [`IpcDevice`] is for what cannot do that. [`device_count`] says how many there are, or says in one error why nothing is.
+//! [`VmmDevice`] is the default: descriptors cross process and namespace borders, and each mapping
+//! has its own protection. [`IpcDevice`] is for devices without that. [`device_count`] returns the
+//! number of devices, or one error with the reason there are none.
 //!
-//! Every call pushes the device's primary context, the one that the runtime and torch use, and pops it again, so that
-//! the calling thread finds its own as before. In a child that was forked, and when the driver has ended with its process, calls only
-//! return an error: what is dropped then stays as it is, for the parent, or for the driver to give back. An access to memory that is
-//! not there, by a kernel of whatever library, ends the use of the device by its process: every later call returns that error.
+//! Every call pushes the device's primary context, the one that the CUDA runtime and PyTorch use,
+//! and pops it again, so the calling thread keeps its own context. In a forked child, and after the
+//! driver's shutdown at process exit, calls only return an error. A value dropped then frees
+//! nothing: its resource belongs to the parent, or the driver frees it. An invalid memory access by
+//! any library's kernel ends the process's use of the device: every later call returns that error.
 //!
-//! The driver is called through a table of our own
-//! (`driver`), because the bindings panic where a symbol is missing, and declare results as an enumeration, which
-//! a newer driver's result would be no value of.
+//! The library calls the driver through a table of its own (`driver`). The bindings panic if a
+//! symbol is missing, and declare results as an enumeration, in which a newer driver's result has
+//! no valid value.
 
 mod context;
 mod copies;

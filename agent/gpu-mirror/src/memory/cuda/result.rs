@@ -1,8 +1,8 @@
-//! What the driver's results mean.
+//! Results of the driver.
 
 use crate::memory::MemoryError;
 
-/// `CUDA_ERROR_NOT_READY`: an event has not happened yet.
+/// `CUDA_ERROR_NOT_READY`: the event has not happened yet.
 pub(super) const NOT_READY: u32 = 600;
 /// `CUDA_ERROR_INVALID_VALUE`.
 pub(super) const INVALID_VALUE: u32 = 1;
@@ -11,7 +11,7 @@ pub(super) const NOT_SUPPORTED: u32 = 801;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(super) const OUT_OF_MEMORY: u32 = 2;
 
-/// The name of a `CUresult`, of those that the calls made here may return.
+/// Name of a `CUresult` that the calls of this library can return.
 pub(super) fn name(code: u32) -> &'static str {
     match code {
         INVALID_VALUE => "CUDA_ERROR_INVALID_VALUE",
@@ -52,7 +52,7 @@ pub(super) fn name(code: u32) -> &'static str {
     }
 }
 
-/// The result of `action`.
+/// Converts the result of `action`.
 pub(crate) fn check(code: u32, action: &'static str) -> Result<(), MemoryError> {
     if code == 0 {
         return Ok(());
@@ -64,7 +64,7 @@ pub(crate) fn check(code: u32, action: &'static str) -> Result<(), MemoryError> 
     })
 }
 
-/// The result of a clean-up that nobody can be told of.
+/// Logs the result of a clean-up that has no caller to report to.
 pub(crate) fn note(code: u32, action: &'static str) {
     if code != 0 {
         tracing::debug!(code, name = name(code), "cannot {action}");

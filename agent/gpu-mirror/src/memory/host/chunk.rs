@@ -1,4 +1,4 @@
-//! Chunks that are memfds, and mappings of them: the only unsafe code of the stand-in.
+//! Chunks as memfds, and their mappings: the only unsafe code of the host device.
 #![expect(
     unsafe_code,
     reason = "memory that several processes map has no safe interface"
@@ -16,10 +16,12 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat,
 use crate::memory::bounds::{check_copy, check_inside};
 use crate::memory::{Mapped, MemoryError, Protection};
 
-/// Seals without which a file could be cut under a mapping, and whoever reads it be killed by SIGBUS.
+/// Seals of the length: otherwise another process could shrink the file under a mapping, and SIGBUS
+/// would kill its reader.
 const LENGTH_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// Addresses without memory. The kernel chooses an address when memory is mapped, so only the length is kept.
+/// Addresses without memory. The kernel chooses the address of a mapping, so only the length is
+/// kept.
 #[derive(Debug)]
 pub struct HostRange {
     pub(super) bytes: u64,
@@ -33,11 +35,11 @@ pub struct HostChunk(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub file: OwnedFd,
     pub bytes: u64,
-    /// Where the creator writes. It exists from before the seal, which forbids to make another.
+    /// Writable mapping of the creator, made before the seal that forbids further ones.
     writable: Option<Arc<MmapRaw>>,
-    /// Bytes that the device has given out; this chunk takes its part back.
+    /// Bytes in use on the device; the drop of this chunk subtracts its own.
     used: Option<Arc<AtomicU64>>,
-    /// Held by each access through this process's mappings, so that no two of them race.
+    /// Held during each access through this process's mappings, so that no two accesses race.
     access: Mutex<()>,
 }
 
@@ -50,7 +52,7 @@ impl Drop for Inner {
 }
 
 impl HostChunk {
-    /// A new memfd of `bytes`, which `used` already counts.
+    /// Creates a memfd of `bytes`, which `used` already includes.
     pub(super) fn create(bytes: u64, used: Arc<AtomicU64>) -> Result<Self, MemoryError> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("tetris-device-chunk", flags)
@@ -65,7 +67,7 @@ impl HostChunk {
                 .map_err(|source| MemoryError::io("map a memfd", source))?;
             Ok((file, map))
         });
-        // From here on the chunk gives its bytes back when it goes; before, this function does.
+        // From here on the drop of the chunk subtracts its bytes; before, this function must.
         let (file, map) = file.inspect_err(|_| {
             used.fetch_sub(bytes, Ordering::Relaxed);
         })?;
@@ -78,7 +80,7 @@ impl HostChunk {
         })))
     }
 
-    /// A descriptor of the same file, after which nobody can map it for writing any more.
+    /// Exports a descriptor of the same file. From then on no process can map it for writing.
     pub(super) fn export(&self) -> Result<OwnedFd, MemoryError> {
         if self.0.writable.is_some() {
             fcntl_add_seals(&self.0.file, SealFlags::FUTURE_WRITE)
@@ -90,7 +92,7 @@ impl HostChunk {
             .map_err(|source| MemoryError::io("duplicate a memfd", source))
     }
 
-    /// Somebody's memfd, if it is one that keeps its length and cannot be written.
+    /// Imports a memfd with a fixed length that cannot be mapped for writing.
     pub(super) fn import(file: OwnedFd, bytes: u64) -> Result<Self, MemoryError> {
         let refuse = |reason: String| MemoryError::Import { reason };
         let seals = fcntl_get_seals(&file)
@@ -132,7 +134,7 @@ impl HostChunk {
     }
 }
 
-/// A chunk in this process's memory.
+/// A chunk mapped in this process.
 pub struct HostMapping {
     chunk: HostChunk,
     map: Arc<MmapRaw>,
@@ -145,21 +147,22 @@ impl HostMapping {
         check_copy(self.protection, offset, from.len(), self.bytes())?;
         let _access = self.access();
         let to = self.map.as_mut_ptr().wrapping_add(offset as usize);
-        // SAFETY: the place is inside the mapping, which lives as long as `self` and is writable by its
-        // protection; `from` is memory of its own, since no slice of the mapping is ever made; the lock
-        // keeps this process's other accesses away. The file cannot shrink (its seal).
+        // SAFETY: the destination is inside the mapping, which lives as long as `self` and is
+        // writable by its protection; `from` is separate memory, because no slice of the mapping is
+        // ever made; the lock excludes this process's other accesses. The file cannot shrink (its
+        // seal).
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
         Ok(())
     }
 
-    /// Reads into `to` from `offset`.
+    /// Reads from `offset` into `to`.
     pub(super) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryError> {
         check_inside(offset, to.len() as u64, self.bytes())?;
         let _access = self.access();
         let from = self.map.as_ptr().wrapping_add(offset as usize);
-        // SAFETY: the place is inside the mapping, which lives as long as `self`; `to` is memory of its own, and
-        // the lock keeps this process's writers away. The file cannot shrink: its creator sealed it,
-        // and `import` has checked that.
+        // SAFETY: the source is inside the mapping, which lives as long as `self`; `to` is separate
+        // memory, and the lock excludes this process's writers. The file cannot shrink: its creator
+        // sealed it, and `import` has checked that.
         unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Streams and events: copies that happen when somebody waits for them.
+//! Streams and events of the host device, whose copies run only when a caller waits for them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,11 @@ use super::chunk::HostMapping;
 use super::device::Shared;
 use crate::memory::{HostSlice, MemoryError};
 
-/// Copies in order, none of which has happened before it is waited or asked for.
+/// A queue of copies. A copy runs when a caller waits for it or polls its event.
 #[derive(Debug)]
 pub struct HostStream(Arc<Mutex<Queue>>);
 
-/// The moment when the copies queued before it have happened.
+/// The point after the copies queued before it.
 #[derive(Debug)]
 pub struct HostEvent {
     queue: Arc<Mutex<Queue>>,
@@ -24,7 +24,7 @@ struct Queue {
     waiting: VecDeque<Copy>,
     queued: u64,
     done: u64,
-    /// Host memory of copies that have happened, kept until the stream is settled, as a device would have it.
+    /// Host memory of executed copies, kept until the stream is settled, like on a real device.
     finished: Vec<HostSlice>,
     failed: bool,
 }
@@ -37,7 +37,7 @@ struct Copy {
 }
 
 impl Queue {
-    /// Makes the next copy.
+    /// Runs the next copy.
     fn step(&mut self) -> Result<(), MemoryError> {
         let failed = || MemoryError::Copy {
             reason: "an injected fault".to_owned(),
@@ -109,7 +109,7 @@ impl HostStream {
 }
 
 impl HostEvent {
-    /// Makes one more copy if the moment has not come yet, so that asking often enough is enough.
+    /// Runs one more copy if the event has not happened yet, so that repeated polling completes it.
     pub(super) fn is_done(&self) -> Result<bool, MemoryError> {
         let mut queue = lock(&self.queue);
         if queue.done < self.after {

@@ -1,4 +1,4 @@
-//! The stand-in itself.
+//! The host device.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use crate::memory::{
     MemoryKind, Protection, check_chunk_size, check_copy,
 };
 
-/// As with CUDA.
+/// Granule in bytes, as with CUDA.
 const GRANULE_BYTES: u64 = 2 << 20;
 
-/// A device that is host memory. Clones are the same device.
+/// A device in host memory. Clones refer to the same device.
 #[derive(Debug, Clone)]
 pub struct HostDevice(Arc<Shared>);
 
@@ -26,23 +26,23 @@ pub(super) struct Shared {
     lost: AtomicBool,
 }
 
-/// Host memory that stands in for pinned memory.
+/// Host memory in the role of pinned memory.
 pub type HostPinned = Box<[u8]>;
 
-/// Memory that would be pinned.
+/// Host memory in the role of registered memory.
 #[derive(Debug)]
 pub struct HostRegistration {
-    /// What is registered is kept.
+    /// Keeps the registered memory alive.
     _memory: HostSlice,
 }
 
 impl HostDevice {
-    /// A device of `capacity_bytes`.
+    /// Creates a device of `capacity_bytes`.
     pub fn new(capacity_bytes: u64) -> Self {
         Self::with_faults(capacity_bytes, Faults::default())
     }
 
-    /// A device of `capacity_bytes` that fails as told.
+    /// Creates a device of `capacity_bytes` with injected faults.
     pub fn with_faults(capacity_bytes: u64, faults: Faults) -> Self {
         Self(Arc::new(Shared {
             capacity_bytes,
@@ -52,12 +52,13 @@ impl HostDevice {
         }))
     }
 
-    /// Fails as told from now on. A stream on which a copy has failed stays of no use.
+    /// Injects faults from now on. A stream with a failed copy stays unusable.
     pub fn set_faults(&self, faults: Faults) {
         self.0.allowances.set(faults);
     }
 
-    /// Fails at everything from now on, as a device does that fell off the bus: in the end the driver cannot even describe it.
+    /// Fails every operation from now on, like a device that fell off the bus: even its description
+    /// fails.
     pub fn lose(&self) {
         self.set_faults(Faults {
             creates: 0,
@@ -222,7 +223,7 @@ impl DeviceMemory for HostDevice {
     }
 
     fn finish(&self) -> Result<(), MemoryError> {
-        // What uses host memory is threads of the program, which nobody can wait for.
+        // Threads of the program use host memory, and this function cannot wait for them.
         Ok(())
     }
 

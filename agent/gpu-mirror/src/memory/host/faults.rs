@@ -1,17 +1,18 @@
-//! Faults on demand.
+//! Injected faults.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many operations of each kind succeed before all further ones fail. Nothing fails by default.
+/// Number of operations of each kind that succeed before all further ones fail. By default nothing
+/// fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faults {
-    /// Chunks created before the device says that it is full.
+    /// Number of chunks that can be created before the device is full.
     pub creates: u64,
-    /// Imports before they are refused.
+    /// Number of imports before the device refuses them.
     pub imports: u64,
-    /// Copies executed before one fails; the stream it is on fails with it.
+    /// Number of copies before one fails; its stream fails with it.
     pub copies: u64,
-    /// Registrations of host memory before they are refused.
+    /// Number of registrations of host memory before the device refuses them.
     pub registrations: u64,
 }
 
@@ -26,7 +27,7 @@ impl Default for Faults {
     }
 }
 
-/// What is left of each allowance.
+/// Remaining operations of each kind.
 #[derive(Debug)]
 pub(super) struct Allowances {
     pub creates: Allowance,
@@ -49,7 +50,7 @@ impl From<Faults> for Allowances {
 }
 
 impl Allowances {
-    /// Begins anew.
+    /// Replaces all allowances.
     pub fn set(&self, faults: Faults) {
         self.creates.0.store(faults.creates, Ordering::Relaxed);
         self.imports.0.store(faults.imports, Ordering::Relaxed);
@@ -65,7 +66,7 @@ impl Allowances {
 pub(super) struct Allowance(AtomicU64);
 
 impl Allowance {
-    /// Takes one, if any is left.
+    /// Takes one; returns false if none is left.
     pub fn take(&self) -> bool {
         let one_less = |left: u64| left.checked_sub(1);
         self.0

@@ -1,8 +1,8 @@
-//! The stand-in for a device: the same protocol over memfds, in host memory.
+//! The host device: device memory simulated by memfds in host memory.
 //!
-//! Everything above [`DeviceMemory`](super::DeviceMemory) is tested with it, over process borders as well. It is strict where a
-//! device is merely undefined: copies happen when somebody waits for them and not before, in small steps,
-//! so a consumer that does not wait reads old bytes every time.
+//! Tests of everything above [`DeviceMemory`](super::DeviceMemory) use it, across processes too. It
+//! is deterministic where a real device is undefined: copies run only when a caller waits for them,
+//! in small steps, so a consumer that does not wait always reads old bytes.
 
 mod chunk;
 mod copies;

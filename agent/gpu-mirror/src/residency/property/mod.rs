@@ -1,4 +1,4 @@
-//! The manager against a reference that believes only what it was told.
+//! The manager against a reference that records only the manager's answers.
 
 mod reference;
 
@@ -22,7 +22,8 @@ fn config() -> Config {
     }
 }
 
-/// A model of some of 24 objects, whose lengths are given by their numbers, so that models share.
+/// A model of some of 24 objects. The number of an object gives its length, so models share
+/// objects.
 fn model() -> impl Strategy<Value = ModelSpec> {
     let part = |number: u64| Part {
         object: ObjectId::of(&number.to_le_bytes()),
@@ -102,7 +103,7 @@ fn admit(manager: &mut Manager, reference: &mut Reference, step: &Step, now: u64
                 let freed = manager
                     .copied(admission.device, tenant, &copy.object)
                     .unwrap();
-                assert_eq!(freed, Freed::default(), "somebody holds it");
+                assert_eq!(freed, Freed::default(), "a client holds it");
                 reference
                     .copying
                     .remove(&(admission.device, tenant, copy.object));
@@ -118,7 +119,7 @@ fn admit(manager: &mut Manager, reference: &mut Reference, step: &Step, now: u64
     }
 }
 
-/// Whether the model fits and nothing is in use on a device that may take it.
+/// Returns true if the model fits and nothing is in use on a device that may take it.
 fn could_be_admitted(
     reference: &Reference,
     tenant: TenantId,
@@ -147,7 +148,7 @@ fn could_be_admitted(
     alone.created_bytes() <= quota && devices.any(|device| !busy(device))
 }
 
-/// A copy ends, well or badly.
+/// Ends a copy, successfully or not.
 fn end_copy(
     manager: &mut Manager,
     reference: &mut Reference,
@@ -169,7 +170,7 @@ fn end_copy(
     let misses = reference.held.iter().any(|((_, held), (_, places))| {
         (held.0, held.1) == (device, tenant) && places.iter().any(|(id, _)| *id == object)
     });
-    assert!(!misses, "a client holds what failed, and was not told");
+    assert!(!misses, "a client holds a failed model, and was not told");
     reference.freed(device, &failed.freed);
 }
 
@@ -226,7 +227,7 @@ proptest! {
             take(&mut manager, &mut reference, step, now);
             reference.agrees(&manager);
         }
-        // When everybody has gone and every copy has ended, everything can leave.
+        // When all clients have disconnected and every copy has ended, everything can leave.
         for client in 0..5 {
             take(&mut manager, &mut reference, &Step::Disconnect(client), 1000);
         }

@@ -1,4 +1,4 @@
-//! The reference, and what has to hold after every step.
+//! The reference, and the invariants that hold after every step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +12,15 @@ use crate::residency::{
 
 pub type Held = (DeviceId, TenantId, ModelKey);
 
-/// How often something is held, and where it lies.
+/// Number of holds, and the positions of the objects.
 type Holding = (u64, Vec<(ObjectId, Place)>);
 
-/// What the manager has said, and no more.
+/// The state that follows from the manager's answers alone.
 #[derive(Default)]
 pub struct Reference {
-    /// Chunks that were to be created and not to be released.
+    /// Chunks that the manager created and has not released.
     pub chunks: BTreeMap<(DeviceId, TenantId, ChunkId), u64>,
-    /// Where each model lies for those who hold it.
+    /// Positions of each model's objects, as its holders know them.
     pub held: BTreeMap<(ClientId, Held), Holding>,
     pub copying: BTreeSet<(DeviceId, TenantId, ObjectId)>,
     pub last_used: BTreeMap<Held, u64>,
@@ -91,7 +91,7 @@ impl Reference {
             .entry((client, model))
             .or_insert((0, admission.places.clone()));
         entry.0 += 1;
-        assert_eq!(entry.1, admission.places, "B1: what is held does not move");
+        assert_eq!(entry.1, admission.places, "B1: a held model does not move");
     }
 
     pub fn let_go(&mut self, client: ClientId, model: Held, now: u64, all: bool) {
@@ -125,7 +125,8 @@ impl Reference {
         }
     }
 
-    /// Whatever is held lies in chunks that exist, each object in one place, none over another (B1, B3).
+    /// Every held object lies in an existing chunk, in one position, and overlaps no other (B1,
+    /// B3).
     fn places_are_whole(&self) {
         let mut all: BTreeMap<(DeviceId, TenantId, ObjectId), Place> = BTreeMap::new();
         for ((_, (device, tenant, _)), (_, places)) in &self.held {
@@ -157,7 +158,7 @@ impl Reference {
     }
 }
 
-/// B6, over the manager's own state.
+/// Checks B6 against the manager's own state.
 fn wastes_little(manager: &Manager, device: DeviceId) {
     let device = manager.device(device);
     for (tenant, arena) in &device.arenas {

@@ -1,4 +1,4 @@
-//! A client wants a model: it is admitted, refused, or waits.
+//! Admission of a client's model, with refusals and waits.
 
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,17 @@ use crate::protocol::{Acquire, Reason, Refused, Reply, Request};
 use crate::residency::{DeviceId, Refusal};
 use crate::server::state::{Ask, Held};
 
-/// Refusals for want of device memory, whoever has it.
+/// Refusals for lack of device memory.
 const NO_ROOM: [Reason; 3] = [Reason::TOO_LARGE, Reason::QUOTA, Reason::IN_USE];
 
-/// How a wait for room ended.
+/// Outcome of a request.
 enum Outcome {
     Admitted(Held),
     Refused(Refused),
     GivenUp,
 }
 
-/// A place among those who wait for room.
+/// A place among the connections that wait for room.
 struct Waiting<'a, D: DeviceMemory> {
     session: &'a Session<D>,
     number: u64,
@@ -35,7 +35,7 @@ impl<D: DeviceMemory> Drop for Waiting<'_, D> {
 impl<D: DeviceMemory> Session<D> {
     pub(super) fn acquire(&self, acquire: &Acquire) -> Result<(), Ended> {
         self.core.metrics.acquires.one();
-        // What an earlier model left behind.
+        // Drops news of an earlier model.
         let _stale = self.mailbox.take();
         let outcome = match self.model(acquire)? {
             Ok(model) => self.admit(acquire, &model)?,
@@ -75,7 +75,8 @@ impl<D: DeviceMemory> Session<D> {
                 return Ok(Outcome::Refused(tell(&refusal)));
             }
             let Some(_) = &waiting else {
-                // Tried once more after this: room that was made before the place was taken rang no bell.
+                // Retries once after this: room that became free before the registration rang no
+                // bell.
                 self.core.metrics.waited.one();
                 let number = self.core.state().wait(self.tenant.id, &self.mailbox);
                 waiting = Some(Waiting {
@@ -111,7 +112,7 @@ impl<D: DeviceMemory> Session<D> {
         self.core.admit(&ask).map(Outcome::Admitted)
     }
 
-    /// Waits until there may be room. Returns whether the client waits no longer.
+    /// Waits until there may be room. Returns true if the client no longer waits.
     fn wait(&self, refusal: &Refusal, end: Instant) -> Result<bool, Ended> {
         let (need_bytes, free_bytes) = match refusal {
             Refusal::InUse {
@@ -144,7 +145,7 @@ impl<D: DeviceMemory> Session<D> {
     }
 }
 
-/// A refusal as clients are told.
+/// Converts a refusal into the message for clients.
 fn tell(refusal: &Refusal) -> Refused {
     let (reason, missing_bytes) = match refusal {
         Refusal::NoDevice { .. } => (Reason::NO_DEVICE, 0),

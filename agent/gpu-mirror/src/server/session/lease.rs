@@ -1,4 +1,4 @@
-//! A client holds a model: it gets the chunks, and is told what arrives in them.
+//! A held model: the client gets its chunks and the arrivals in them.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ use crate::server::core::Core;
 use crate::server::mailbox::Post;
 use crate::server::state::{Chunks, Held};
 
-/// A model that is held until this is dropped.
+/// A model that is held until this value is dropped.
 pub(super) struct Lease<D: DeviceMemory> {
     core: Arc<Core<D>>,
     held: Held,
@@ -35,15 +35,15 @@ impl<D: DeviceMemory> Drop for Lease<D> {
 }
 
 impl<D: DeviceMemory> Session<D> {
-    /// Hands the model out, and says what arrives until the client gives it back.
+    /// Passes the model to the client, and reports arrivals until the client releases it.
     pub(super) fn serve(&self, lease: Lease<D>) -> Result<(), Ended> {
         let last = self.hand_out(&lease.held)?;
-        // Before the client is told so.
+        // Ended before the client is told.
         drop(lease);
         self.reply(&last)
     }
 
-    /// Returns what the client is told at the end.
+    /// Passes the chunks and reports arrivals. Returns the last message to the client.
     fn hand_out(&self, held: &Held) -> Result<Reply, Ended> {
         let mut news = Post::default();
         let Some(chunks) = self.chunks(held, &mut news)? else {
@@ -66,7 +66,7 @@ impl<D: DeviceMemory> Session<D> {
         self.tell_arrivals(news)
     }
 
-    /// The chunks, once they exist. `None`: they will not, or the client waits no longer.
+    /// Waits for the chunks. `None`: they will not exist, or the client no longer waits.
     fn chunks(&self, held: &Held, news: &mut Post) -> Result<Option<Chunks<D>>, Ended> {
         loop {
             let post = self.mailbox.take();
@@ -96,7 +96,8 @@ impl<D: DeviceMemory> Session<D> {
         }
     }
 
-    /// Passes some chunks and waits until the client has them, so that few descriptors are on their way at any time.
+    /// Passes some chunks and waits until the client has them, so that few descriptors are in
+    /// flight at any time.
     fn pass(
         &self,
         device: &D,
@@ -145,7 +146,7 @@ impl<D: DeviceMemory> Session<D> {
         Ok(())
     }
 
-    /// Says what arrives, until the client gives the model back or it fails.
+    /// Reports arrivals, until the client releases the model or it fails.
     fn tell_arrivals(&self, mut news: Post) -> Result<Reply, Ended> {
         loop {
             if news.failed.is_some() {
@@ -171,7 +172,7 @@ impl<D: DeviceMemory> Session<D> {
     }
 }
 
-/// The end of a lease: because it failed, or because the client wanted it.
+/// The last message of a lease: its failure, or the client's release.
 fn end(news: Post) -> Reply {
     match news.failed {
         Some((reason, text)) => Reply::Failed { reason, text },

@@ -17,7 +17,7 @@ use crate::memory::DeviceMemory;
 use crate::protocol::{ErrorCode, ProtocolError, Reply, Request};
 use crate::wire::{Wire, WireError, is_readable};
 
-/// Why a connection ends.
+/// Reason for the end of a connection.
 #[derive(Debug, Error)]
 pub(super) enum Ended {
     #[error(transparent)]
@@ -35,7 +35,7 @@ impl From<ProtocolError> for Ended {
 }
 
 impl Ended {
-    /// What the client is told, if it can be told anything.
+    /// The error code for the client, if it can still be told.
     fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Wire(WireError::Protocol(error)) => Some(match error {
@@ -58,20 +58,20 @@ pub(super) struct Session<D: DeviceMemory> {
 }
 
 impl<D: DeviceMemory> Session<D> {
-    /// Serves the client until it hangs up, is given up, or the server ends.
+    /// Serves the client until it hangs up, times out, or the server ends.
     pub fn run(&self) {
         let Err(ended) = self.talk();
         if matches!(ended, Ended::Wire(WireError::Closed)) {
             return;
         }
-        // A client that can import several kinds finds out by asking for each.
+        // A client with several kinds of memory tries one after the other.
         if !matches!(ended, Ended::OtherMemory { .. }) {
             self.core.metrics.connections_broken.one();
         }
         tracing::debug!(reason = %ended, "a connection to the mirror ended");
         if let Some(code) = ended.code() {
             let text = ended.to_string();
-            // It may be gone already.
+            // The client may already be gone.
             let _told = self.reply(&Reply::Error { code, text });
         }
         self.wire.hang_up();
@@ -95,7 +95,7 @@ impl<D: DeviceMemory> Session<D> {
     fn greet(&self) -> Result<(), Ended> {
         let deadline = self.deadline();
         let preamble = self.wire.check_preamble(deadline);
-        // Also to a client of another version, which sees by it which one this is.
+        // Also to a client of another version, which learns this version from it.
         if preamble.is_ok() || matches!(preamble, Err(WireError::Protocol(_))) {
             self.wire.send_preamble(deadline)?;
         }
@@ -116,12 +116,12 @@ impl<D: DeviceMemory> Session<D> {
         })
     }
 
-    /// When the client has to have said or taken something.
+    /// Deadline for the client's next message, or for receiving an answer.
     fn deadline(&self) -> Instant {
         Instant::now() + self.core.limits().message_timeout
     }
 
-    /// The next message.
+    /// Receives the next message.
     fn request(&self) -> Result<Request, Ended> {
         self.request_by(self.deadline())
     }
@@ -135,7 +135,7 @@ impl<D: DeviceMemory> Session<D> {
         Ok(self.wire.send(&reply.encode(), self.deadline())?)
     }
 
-    /// Waits for a message, for news, or for the moment, if there is one. Returns the message if one came.
+    /// Waits for a message, for news, or until `until`, if given. Returns the message, if one came.
     fn listen(&self, until: Option<Instant>) -> Result<Option<Request>, Ended> {
         use std::os::fd::AsFd;
         let ready = is_readable(self.wire.as_fd(), &self.mailbox.bell, until)?;

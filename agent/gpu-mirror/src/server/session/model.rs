@@ -1,4 +1,4 @@
-//! Which model a client means.
+//! Lookup of a requested model.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -11,14 +11,14 @@ use crate::protocol::{Acquire, ModelNamed, Reason, Refused, Request};
 use crate::residency::{ModelSpec, Part};
 use crate::server::source::Sources;
 
-/// A model, and where its bytes are.
+/// A model, and the sources of its bytes.
 pub(super) struct Model {
     pub spec: ModelSpec,
     pub sources: Arc<Sources>,
 }
 
 impl<D: DeviceMemory> Session<D> {
-    /// Reads what follows an `Acquire`, all of it by one deadline, and looks the model up.
+    /// Reads the messages after an `Acquire`, all of them by one deadline, and looks up the model.
     pub(super) fn model(&self, acquire: &Acquire) -> Result<Result<Model, Refused>, Ended> {
         let deadline = self.deadline();
         let mut listed = Vec::new();

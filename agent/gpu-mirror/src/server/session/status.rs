@@ -1,4 +1,4 @@
-//! What clients may ask without holding anything.
+//! Requests that need no model.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::server::state::{Slot, State};
 
 impl<D: DeviceMemory> Session<D> {
     pub(super) fn devices(&self) -> Reply {
-        // The driver is asked outside the lock, and not about a device that is lost: it may not answer.
+        // Queries the driver outside the lock, and skips lost devices, whose driver may not answer.
         let devices: Vec<_> = {
             let state = self.core.state();
             let entry = |(id, slot): (&DeviceId, &Slot<D>)| {

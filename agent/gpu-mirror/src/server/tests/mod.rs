@@ -1,4 +1,4 @@
-//! What a worker does, one job after the other, without its thread.
+//! Jobs of a worker, one after the other, without its thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -111,7 +111,7 @@ impl Fixture {
         Client { held, mailbox }
     }
 
-    /// The worker, and its jobs.
+    /// Returns the worker and its jobs.
     fn worker(&mut self) -> (Worker<HostDevice>, Receiver<Job>) {
         let worker = Worker {
             core: Arc::clone(&self.core),
@@ -124,7 +124,7 @@ impl Fixture {
         (worker, self.jobs.take().unwrap())
     }
 
-    /// Does all jobs, also those that come of them.
+    /// Runs all queued jobs.
     fn work(mut self) -> Self {
         let (worker, jobs) = self.worker();
         let (sender, receiver) = channel();
@@ -133,7 +133,8 @@ impl Fixture {
             let slot = state.devices.get_mut(&DEVICE).unwrap();
             std::mem::replace(&mut slot.jobs, sender)
         };
-        // The old sender goes, so that the worker ends after what there is; what comes of it is for the next time.
+        // Drops the old sender, so that the worker ends after the queued jobs; new ones wait for
+        // the next call.
         drop(slot_sender(sender));
         worker.run(&jobs);
         self.jobs = Some(receiver);
@@ -170,7 +171,7 @@ fn what_another_client_waits_for_is_copied_once() {
     assert!(fixture.core.state().chunks(stays.held.client).is_some());
 }
 
-/// A small object is placed in the hole of a chunk that the load before it should have made.
+/// A small object is placed in the hole of a chunk that the load before it should have created.
 #[test]
 fn a_load_makes_the_chunks_of_one_that_was_given_up() {
     let fixture = Fixture::new();
@@ -244,7 +245,7 @@ fn limits_that_make_no_sense_are_refused() {
 #[test]
 fn a_server_takes_no_more_than_is_free_when_it_starts() {
     let device = Arc::new(HostDevice::new(8 << 20));
-    // What clients of an earlier server still have.
+    // Memory that clients of an earlier server still have.
     let old = device.create(6 << 20).unwrap();
     let served = |id| ServedDevice {
         id,
@@ -273,7 +274,7 @@ fn a_lost_device_fails_who_waits_for_it_and_leaves_alone_who_has_everything() {
     fixture.device.lose();
     let fixture = fixture.work();
     assert!(waits.mailbox.take().failed.is_some());
-    // It was resident, but its chunks can be given to nobody any more.
+    // The model was resident, but its chunks can no longer be passed to a client.
     let (_, why) = resident.mailbox.take().failed.unwrap();
     assert!(why.contains("CUDA_ERROR_DEVICE_UNAVAILABLE"), "{why}");
     assert!(has_all.mailbox.take().failed.is_none());

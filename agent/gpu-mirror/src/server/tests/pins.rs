@@ -1,4 +1,4 @@
-//! What stays mapped and registered between loads. Uses the fixture of a worker without its thread.
+//! Pages that stay mapped and registered between loads, tested with a worker without its thread.
 
 use std::time::Instant;
 
@@ -8,11 +8,11 @@ use super::*;
 use crate::memory::HostSlice;
 
 const KIB: usize = 7000;
-/// Three of these may be registered.
+/// Objects of which three can be registered, in KiB.
 const SMALLER: usize = 5000;
 
 impl Fixture {
-    /// Loads a model that fills the device, and lets go of it, so that the next one evicts it.
+    /// Loads a model that fills the device, and releases it, so that the next one evicts it.
     fn load(self, objects: &[ObjectRef]) -> Self {
         let client = self.admit(objects);
         let fixture = self.work();
@@ -55,7 +55,7 @@ fn least_recently_used_registrations_go_beyond_the_limit() {
         fixture = fixture.load(&[objects[index]]);
         assert!(fixture.pinned_bytes() <= PIN_LIMIT);
     }
-    // The second had not been used for longest.
+    // The second one was unused for the longest time.
     assert_eq!(fixture.uses(), (3, 1));
     let reclaim = |index: usize| fixture.store.reclaim(&objects[index]).unwrap();
     assert_eq!(reclaim(0), Reclaimed::Referenced);
@@ -95,7 +95,8 @@ fn what_is_given_up_can_be_reclaimed_and_comes_back_from_a_new_mapping() {
     assert_eq!(fixture.uses(), (3, 0));
 }
 
-/// Damage is found while the object is registered: the file is set aside, and the load after that publishes it anew.
+/// Damage is found while the object is registered: the file is quarantined, and the next load
+/// publishes it anew.
 #[test]
 fn what_was_set_aside_or_unlinked_is_not_served_from_what_is_kept() {
     let fixture = Fixture::new();
@@ -121,7 +122,7 @@ fn what_was_set_aside_or_unlinked_is_not_served_from_what_is_kept() {
     let path = fixture.store.objects_dir().join(other.file_name());
     std::fs::remove_file(path).unwrap();
     assert!(fixture.pool.find(&other, None).is_none());
-    // The old file of `one` is given up with the others.
+    // The old file of `one` is unregistered with the others.
     assert_eq!(fixture.core.unpin(&fixture.pool), 2 * one.len + other.len);
     assert_eq!(fixture.pool.alive().len(), 0);
     let verified = fixture.store.verify(&one, VerifyDepth::Full);
@@ -152,7 +153,7 @@ fn devices_have_mappings_of_their_own() {
     assert_eq!(one.bytes().as_ptr(), again.bytes().as_ptr());
 }
 
-/// In its own thread: it notices that it has had nothing to do.
+/// In its own thread: it notices that it has been idle.
 #[test]
 fn an_idle_worker_gives_up_what_it_has_registered() {
     let mut fixture = Fixture::new();
@@ -191,7 +192,7 @@ fn objects_are_opened_for_writing_only_for_devices_that_need_it() {
     assert_eq!(access(&fixture.pool, None), Access::ReadOnly);
     assert_eq!(access(&fixture.pool, Some(DEVICE)), Access::ReadOnly);
     let pool = Pool::new(Arc::clone(&fixture.store), BTreeSet::from([DEVICE]));
-    // Read-only as well where this user cannot open objects for writing.
+    // Read-only as well if this user cannot open objects for writing.
     let opened = fixture.store.map(&object, Access::Registrable);
     let opened = opened.unwrap().unwrap().access();
     assert_eq!(access(&pool, None), opened);

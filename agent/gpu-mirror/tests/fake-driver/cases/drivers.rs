@@ -1,4 +1,4 @@
-//! Drivers and devices of several kinds.
+//! Several kinds of drivers and devices.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::fake_driver::{FakeDriver, SOURCES};
 
 const TEXT: &str = "TETRIS_FAKE_EXPECTED";
 
-/// Every way to a device gives the same error, with the expected words in it.
+/// Every function that opens a device returns the same error, with the expected words in it.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn no_driver() {
@@ -106,10 +106,10 @@ fn what_is_left_at_the_end_of_a_process_is_noticed() {
     assert_eq!(driver.remembers("misuse"), "");
 }
 
-/// A C program that breaks the rules one after the other, and looks at the answers.
+/// A C program breaks the rules one after the other, and checks the driver's answers.
 #[test]
 fn the_fake_driver_notices_misuse() {
-    // Copies are made when somebody waits for them.
+    // Copies run when a caller waits for them.
     let driver = FakeDriver::new().with("DELAY_US", -1);
     let program = driver.compile("rules", &format!("{SOURCES}/rules/rules.c"));
     let output = Command::new(program)
@@ -120,5 +120,9 @@ fn the_fake_driver_notices_misuse() {
     assert!(output.status.success(), "{}: {errors}", output.status);
     let noticed = driver.remembers("misuse").lines().count().to_string();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(said.trim(), noticed, "each of them is remembered: {errors}");
+    assert_eq!(
+        said.trim(),
+        noticed,
+        "the driver records each of them: {errors}"
+    );
 }

@@ -1,5 +1,5 @@
-//! Each call fails once, at each of its first occurrences: an error or success comes back, no rule is broken, and nothing is left behind
-//! but what could not be given back.
+//! Each call fails once, at each of its first occurrences. The operation returns an error or
+//! succeeds, no rule is broken, and only resources whose clean-up failed are left behind.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tetris_gpu_mirror::memory::{DeviceMemory, HostSlice, MemoryError, Protection
 use crate::fake_driver::FakeDriver;
 use crate::mirror::MIB;
 
-/// What ends the life of something.
+/// Calls that free a resource.
 pub const CLEAN_UP: [&str; 13] = [
     "cuCtxPopCurrent_v2",
     "cuCtxPushCurrent_v2",
@@ -56,7 +56,7 @@ pub const OTHERS: [&str; 26] = [
     "cuStreamCreate",
 ];
 
-/// Uses everything once or twice.
+/// Uses every function once or twice.
 fn life<D: DeviceMemory>(device: &D) -> Result<(), MemoryError> {
     device.info()?;
     let chunk = device.create(4 * MIB)?;
@@ -65,7 +65,7 @@ fn life<D: DeviceMemory>(device: &D) -> Result<(), MemoryError> {
     let mut pages = MmapMut::map_anon(MIB as usize).unwrap();
     pages.fill(7);
     let pages = HostSlice::whole(Arc::new(pages.make_read_only().unwrap()));
-    // May fail: then the copy is from ordinary memory.
+    // May fail: then the copy reads ordinary memory.
     let registration = device.register(pages.clone());
     let mut buffer = device.pinned(MIB as usize)?;
     buffer.fill(8);
@@ -99,7 +99,7 @@ fn life<D: DeviceMemory>(device: &D) -> Result<(), MemoryError> {
     Ok(())
 }
 
-/// Imports what it exports, which descriptors allow within a process.
+/// Imports its own export, which descriptors allow within a process.
 fn share(device: &VmmDevice) -> Result<(), MemoryError> {
     let chunk = device.create(2 * MIB)?;
     let imported = device.import(device.export(&chunk)?, 2 * MIB)?;
@@ -120,7 +120,7 @@ fn all_calls() {
     }
 }
 
-/// Calls fail at most so often in `all_calls`.
+/// Maximum number of failing occurrences of a call in `all_calls`.
 const TIMES: u32 = 4;
 
 fn fails_once(call: &str) {

@@ -1,4 +1,4 @@
-//! Memory that is full, counted, and used by many.
+//! Device memory that is full, counted, and used by several threads and processes.
 
 use std::io::{BufRead, BufReader};
 use std::process::Child;
@@ -15,7 +15,7 @@ fn free<D: DeviceMemory>(device: &D) -> u64 {
     device.info().unwrap().free_bytes
 }
 
-/// Takes all there is, is refused with the numbers, and gets what was given back.
+/// Allocates all memory, checks the numbers of the refusal, and allocates freed memory again.
 fn fill_up<D: DeviceMemory>(device: &D) {
     let total = free(device);
     let mut chunks = Vec::new();
@@ -51,7 +51,7 @@ fn a_full_device_says_how_full() {
     driver.check();
 }
 
-/// Maps what it is given, says so, and waits to be killed.
+/// Maps the inherited chunk, reports it, and waits to be killed.
 fn hold<D: DeviceMemory>(device: &D) -> ! {
     let (exported, bytes) = support::inherited();
     let chunk = device.import(exported, bytes).unwrap();
@@ -76,7 +76,7 @@ fn holder_of_a_handle() {
     hold(&IpcDevice::open(0).unwrap());
 }
 
-/// Memory is taken until the last process that has it is gone, in whatever way.
+/// Memory stays allocated until its last process is gone, for any reason.
 fn last_holder_frees<D: DeviceMemory>(device: &D, holder: &str) {
     let total = free(device);
     let chunk = device.create(8 * MIB).unwrap();
@@ -119,7 +119,7 @@ fn memory_is_free_again_when_its_last_holder_is_killed() {
     driver.check();
 }
 
-/// The driver's descriptors would be.
+/// The driver's own descriptors would be inherited.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn exporter() {
@@ -139,7 +139,7 @@ fn exported_descriptors_are_not_inherited() {
     driver.check();
 }
 
-/// Creates, copies and reads, with a stream of its own.
+/// Creates, copies and reads, on a separate stream.
 fn use_device<D: DeviceMemory>(device: &D, seed: u8) {
     for round in 0..8 {
         let chunk = device.create(2 * MIB).unwrap();
@@ -192,14 +192,14 @@ fn two_devices() {
     assert_ne!(zero.info().unwrap().uuid, one.info().unwrap().uuid);
     let chunk = zero.create(4 * MIB).unwrap();
     assert_eq!(free(&one) - free(&zero), 4 * MIB);
-    // The memory of one device is not another's, unless they are peers.
+    // A device cannot map the memory of another one, unless they are peers.
     let exported = zero.export(&chunk).unwrap();
     let imported = one.import(exported, 4 * MIB).unwrap();
     let range = one.reserve(4 * MIB).unwrap();
     let mapped = one.map(range, &imported, Protection::ReadOnly);
     let error = mapped.unwrap_err().to_string();
     assert!(error.contains("CUDA_ERROR_INVALID_DEVICE"), "{error}");
-    // What is shorter than was said is refused, and nothing of it stays.
+    // A chunk shorter than announced is refused, and nothing of it stays.
     let exported = zero.export(&chunk).unwrap();
     let imported = zero.import(exported, 8 * MIB).unwrap();
     let range = zero.reserve(8 * MIB).unwrap();
@@ -221,7 +221,7 @@ fn devices_are_separate() {
     driver.check();
 }
 
-/// Copies of nothing are none.
+/// Empty copies are not passed to the driver.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn nothing_to_copy() {

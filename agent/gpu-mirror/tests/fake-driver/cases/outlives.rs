@@ -1,4 +1,4 @@
-//! What outlives a server that is killed, and a server that outlives a call that failed.
+//! Memory that outlives a killed server, and a server that outlives a failed call.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::served::{KIB, NAMES, OBJECTS, SOCKET, Served, total};
 
 const FOLDER: &str = "TETRIS_MIRROR_FOLDER";
 
-/// Serves in a folder that another process made, until it is killed.
+/// Serves in a folder that another process created, until it is killed.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn server_to_be_killed() {
@@ -43,7 +43,7 @@ fn clients_without_a_server() {
     assert!(taken >= total(), "{taken}");
     server.kill();
     client.go_on();
-    // Still mapped when it says so, and until it has heard the next word.
+    // The client still maps it when it reports, and until it has received the next line.
     assert_eq!(client.hear(), "as it was");
     drop(client);
     eventually("the last client's end frees it", || free() == before);
@@ -56,7 +56,7 @@ fn a_server_that_is_killed_leaves_clients_their_memory() {
     driver.check();
 }
 
-/// Loads until it works, which it does once the driver has failed as often as it is to.
+/// Loads until it succeeds, that is, until the driver has failed as often as requested.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn server_with_a_driver_that_fails_once() {

@@ -1,4 +1,5 @@
-//! Devices that register no read-only pages: pages are made writable while the driver registers them, and only then.
+//! Devices that refuse to register read-only pages: the server makes the pages writable only while
+//! the driver registers them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,7 +16,7 @@ use crate::fake_driver::FakeDriver;
 use crate::mirror;
 use crate::served::{Served, check, total};
 
-/// Whether this process may open a store's objects, which are 0444, for writing.
+/// Returns true if this process may open a store's objects, whose mode is 0444, for writing.
 fn can_write() -> bool {
     let held = capabilities(None).unwrap().effective;
     let can = held.contains(CapabilitySet::DAC_OVERRIDE);
@@ -31,7 +32,8 @@ fn without_capability() {
     set_capabilities(None, sets).unwrap();
 }
 
-/// What may be done to the pages of this folder's files, and whether they could be made writable (`mw`), for each kind of mapping.
+/// Permissions of the mapped pages of this folder's files, and for each kind of mapping whether
+/// they could be made writable (`mw`).
 fn pages(folder: &Path) -> BTreeSet<String> {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut found, mut mode) = (BTreeSet::new(), None);
@@ -47,7 +49,8 @@ fn pages(folder: &Path) -> BTreeSet<String> {
     found
 }
 
-/// Loads the model and says how its bytes went, and what became of the pages, which stay registered.
+/// Loads the model and reports how its bytes were copied, and the state of the pages, which stay
+/// registered.
 fn tell<D: DeviceMemory + Clone + 'static>(device: D, writable_registration: bool) {
     let config = ServerConfig {
         writable_registration,
@@ -120,7 +123,7 @@ fn objects_are_not_opened_for_writing_where_the_driver_takes_read_only_pages() {
     expect(&driver, "server_with_descriptors", &expected);
 }
 
-/// The first registration is refused, the second is not.
+/// The driver refuses the first registration and accepts the second.
 fn register_twice<D: DeviceMemory>(device: &D) {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let store = Store::create(folder.path(), &CreateOptions::default()).unwrap();

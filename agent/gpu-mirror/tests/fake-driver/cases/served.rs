@@ -1,4 +1,4 @@
-//! A server and its clients, with a driver that fails.
+//! A server and its clients, with a failing driver.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub const OBJECTS: &str = "TETRIS_MIRROR_OBJECTS";
 
 /// A server in this process, with one model in its store.
 pub struct Served<D: DeviceMemory + 'static> {
-    /// Removed with the rest, unless another process made it.
+    /// Removed on drop; absent if another process created the folder.
     _directory: Option<TempDir>,
     store: Arc<Store>,
     device: D,
@@ -92,14 +92,14 @@ impl<D: DeviceMemory + Clone + 'static> Served<D> {
         self.server.counters()
     }
 
-    /// Once one load is counted, which is after its client has everything.
+    /// Counters once a load is counted. That can be after its client has every object.
     pub fn counters_of_a_load(&self) -> Counters {
         let copied = |counters: Counters| counters.direct_bytes + counters.staged_bytes;
         eventually("it is counted", || copied(self.counters()) == total());
         self.counters()
     }
 
-    /// The model, for another process.
+    /// The model as text, for another process.
     pub fn objects(&self) -> String {
         let objects = self.model.iter();
         let objects: Vec<_> = objects
@@ -138,7 +138,7 @@ pub fn total() -> u64 {
     (NAMES.len() * KIB * 1024) as u64
 }
 
-/// Says what it found, and waits.
+/// Acquires the model, reports the result, and waits.
 fn client<D: DeviceMemory>(device: D) {
     let socket = PathBuf::from(variable(SOCKET));
     let parse = |entry: &str| {
@@ -176,7 +176,7 @@ fn client_by_handle() {
     client(IpcDevice::open(0).unwrap());
 }
 
-/// One client cannot import, which is no harm to another; a third is killed.
+/// One client cannot import, which does not affect another; a third one is killed.
 fn imports<D: DeviceMemory + Clone + 'static>(device: D, test: &str, import: &str) {
     let free = device.info().unwrap().free_bytes;
     let served = Served::new(device);
@@ -220,7 +220,7 @@ fn a_client_that_cannot_import_or_is_killed_harms_nobody() {
     driver.check();
 }
 
-/// Loads the model and says how its bytes went.
+/// Loads the model and reports how its bytes were copied.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn server_of_copies() {
@@ -242,7 +242,7 @@ fn what_cannot_be_registered_is_staged() {
             format!("direct {all} staged 0"),
         ),
         (
-            // No memory may be locked.
+            // The limit of locked memory is 0.
             FakeDriver::new()
                 .with("READ_ONLY_REGISTER", 1)
                 .failing("cuMemHostRegister_v2:2"),
@@ -288,7 +288,7 @@ fn what_comes_back_to_a_device_is_registered_once() {
     driver.check();
 }
 
-/// Another program takes the memory after the server has counted it.
+/// Another program allocates the memory after the server has counted it.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn server_of_a_full_device() {
@@ -306,7 +306,7 @@ fn server_of_a_full_device() {
     }
     drop(another);
     check(&served.load().unwrap());
-    // What is larger than the device is refused at once.
+    // A model larger than the device is refused at once.
     let more: Vec<String> = (0..24).map(|number| format!("more {number}")).collect();
     let more: Vec<&str> = more.iter().map(String::as_str).collect();
     let large = mirror::publish(&served.store, &more, KIB);
@@ -322,7 +322,8 @@ fn a_device_that_is_full_is_told_and_used_again() {
     driver.check();
 }
 
-/// An illegal access ends the use of the device by this process: every load fails with a reason, and nothing hangs.
+/// An illegal access ends the use of the device by this process: every load fails with a reason,
+/// and none hangs.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn server_that_cannot_go_on() {

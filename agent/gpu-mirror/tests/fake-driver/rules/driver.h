@@ -1,4 +1,4 @@
-/* What a program sees of the driver. */
+/* The driver's functions, as a program sees them. */
 #ifndef RULES_DRIVER_H
 #define RULES_DRIVER_H
 

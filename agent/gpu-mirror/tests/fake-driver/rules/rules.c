@@ -1,4 +1,5 @@
-/* Breaks the rules that the fake driver knows, one after the other, and looks at the answers. Prints how many it broke.
+/* Breaks the rules of the fake driver one after the other, and checks the results. Prints the number
+ * of broken rules.
  *
  * Every call here that is not meant to break a rule has to succeed. */
 #include <stdio.h>
@@ -12,9 +13,9 @@
 
 static int broken;
 
-/* A rule is broken, and the answer is this one. */
+/* Breaks a rule, and expects this result. */
 #define BREAKS(expected, call) broken += is(expected, call, #call, __LINE__)
-/* An answer that may come without anything being wrong. */
+/* Expects this result of a valid call. */
 #define ANSWERS(expected, call) is(expected, call, #call, __LINE__)
 #define FINE(call) is(CUDA_SUCCESS, call, #call, __LINE__)
 
@@ -168,7 +169,7 @@ static void streams(void) {
     BREAKS(CUDA_ERROR_INVALID_HANDLE, cuMemcpyHtoDAsync_v2(address, pinned, 8, gone));
     FINE(cuMemcpyHtoDAsync_v2(address, pinned, 8, stream));
     FINE(cuEventRecord(event, stream));
-    /* The copy has not been made yet: this is what a missing wait looks like. */
+    /* The copy has not run yet: a missing wait has this effect. */
     ANSWERS(CUDA_ERROR_NOT_READY, cuEventQuery(event));
     FINE(cuMemcpyDtoH_v2(out, address, 8));
     if (memcmp(out, "12345678", 8) == 0)
@@ -185,7 +186,7 @@ static void streams(void) {
     ANSWERS(CUDA_ERROR_ILLEGAL_ADDRESS, cuEventDestroy_v2(event));
 }
 
-/* Nothing of the driver works in a child that was forked. */
+/* The driver does not work in a forked child. */
 static void forked(void) {
     int count, status;
     pid_t child = fork();

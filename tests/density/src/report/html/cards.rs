@@ -1,4 +1,4 @@
-//! The figures to look at first.
+//! The main figures as cards.
 
 use crate::figures::lookup::{largest_common, method, point, usual_starts, workload};
 use crate::methods::Method;
@@ -13,7 +13,7 @@ struct Card {
     detail: String,
 }
 
-/// The cards of the group of replicas; nothing when it did not run.
+/// Formats the cards of the group of replicas; empty if it did not run.
 pub fn cards(report: &Report) -> String {
     let Some(replicas) = workload(&report.workloads, "replicas").or(report.workloads.first())
     else {
@@ -49,7 +49,7 @@ impl Card {
     }
 }
 
-/// The method that stands for the store when each process has its own file.
+/// The method that represents the store with a file for each process.
 fn own_file_store(replicas: &WorkloadReport) -> Option<Method> {
     [Method::TetrisOwnFile, Method::TetrisSidecar, Method::Tetris]
         .into_iter()

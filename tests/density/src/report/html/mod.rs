@@ -1,4 +1,4 @@
-//! The report as one page that needs no other file: no scripts, no fonts, plots as inline SVG.
+//! The report as one self-contained page: no scripts, no fonts, plots as inline SVG.
 
 mod cards;
 mod sections;
@@ -10,7 +10,7 @@ use crate::units::three_digits;
 
 const STYLE: &str = include_str!("style.css");
 
-/// The whole page.
+/// Formats the page.
 pub fn page(report: &Report) -> String {
     let workloads: String = report.workloads.iter().map(sections::workload).collect();
     let notes: Vec<String> = report
@@ -36,10 +36,10 @@ pub fn page(report: &Report) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\">\
          <title>Tetris density report</title><style>{STYLE}</style></head><body><main>\
-         <header><h1>How many models fit</h1><p class=\"lead\">Memory and start-up of a group of inference \
+         <header><h1>Density of models</h1><p class=\"lead\">Memory and start-up of a group of inference \
          processes, by the way they load the same weights.</p><p class=\"machine\">{machine}</p>{quick}</header>\
          {cards}{bars}{workloads}{papers}\
-         <section><h2>How to read it</h2><ul class=\"notes\">{notes}</ul></section>\
+         <section><h2>Notes on the figures</h2><ul class=\"notes\">{notes}</ul></section>\
          <section><h2>This run</h2><dl><dt>command</dt><dd><code>{command}</code></dd>\
          <dt>seed</dt><dd>{seed}</dd><dt>duration</dt><dd>{duration} s</dd>\
          <dt>load average at the begin</dt><dd>{load:.2}</dd>{store}</dl></section></main></body></html>\n",

@@ -1,4 +1,4 @@
-//! One section per group: what it is, its plots, its tables.
+//! One section per group: description, plots, tables.
 
 use super::tables;
 use crate::report::data::{Outcome, WorkloadReport};
@@ -6,7 +6,7 @@ use crate::report::plots::{self, escape};
 use crate::report::text::interpreters;
 use crate::units::bytes;
 
-/// The section of a group.
+/// Formats the section of a group.
 pub fn workload(report: &WorkloadReport) -> String {
     let figures: String = [
         (plots::memory(report), "Memory over instances"),
@@ -65,7 +65,7 @@ fn models(report: &WorkloadReport) -> String {
     format!("Files: {}{distinct}.", names.join(", "))
 }
 
-/// Methods that were skipped, failed or cut short, with the reason; and what interpreters take.
+/// Methods that were skipped, failed or limited, with the reason; and the memory of interpreters.
 fn left_out(report: &WorkloadReport) -> String {
     let mut lines = Vec::new();
     for method in &report.methods {

@@ -5,7 +5,7 @@ use crate::report::plots::escape;
 use crate::stats::median;
 use crate::units::{bytes, nanoseconds, signed_bytes, three_digits};
 
-/// Our bars beside what was measured.
+/// Formats our bars beside the measured ratios.
 pub fn bars(bars: &[Bar]) -> String {
     if bars.is_empty() {
         return String::new();
@@ -31,7 +31,7 @@ pub fn bars(bars: &[Bar]) -> String {
     format!("<section><h2>Bars</h2>{table}</section>")
 }
 
-/// The paper's figures beside ours.
+/// Formats the paper's figures beside ours.
 pub fn papers(figures: &[PaperFigure]) -> String {
     let rows: Vec<_> = figures
         .iter()
@@ -146,7 +146,7 @@ pub fn starts(report: &WorkloadReport) -> String {
     table("Start-up (medians) and passes", &header, rows)
 }
 
-/// What merging took; nothing when it was not measured.
+/// Results of merging; empty if it was not measured.
 pub fn merging(report: &WorkloadReport) -> String {
     let merges = report.methods.iter().flat_map(|method| &method.merging);
     let rows: Vec<_> = merges
@@ -174,7 +174,7 @@ pub fn merging(report: &WorkloadReport) -> String {
     )
 }
 
-/// A table; a header that begins with `#` is of a column of numbers.
+/// Formats a table; a header with the prefix `#` marks a column of numbers.
 fn table(caption: &str, header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let header: String = header
         .iter()

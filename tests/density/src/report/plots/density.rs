@@ -1,4 +1,4 @@
-//! How many instances fit under the limit, one bar per method.
+//! Numbers of instances that fit under the limit, one bar per method.
 
 use super::svg::{Anchor, Svg, WIDTH};
 use crate::report::data::{DensityOfMethod, Outcome, WorkloadReport};
@@ -13,7 +13,7 @@ const THICKNESS: f64 = 24.0;
 /// Width of a digit of the bold figure behind a bar.
 const DIGIT: f64 = 9.0;
 
-/// The plot; `None` when nothing was counted.
+/// Draws the plot; `None` if no method was counted.
 pub fn density(report: &WorkloadReport) -> Option<String> {
     let density = report.density.as_ref()?;
     let counted: Vec<&DensityOfMethod> = density
@@ -62,7 +62,7 @@ pub fn density(report: &WorkloadReport) -> Option<String> {
     Some(svg.finish())
 }
 
-/// The first word of what ended the count.
+/// The first word of the event that ended the count.
 fn reason(ended_by: &str) -> &str {
     ended_by.split([':', ' ']).next().unwrap_or(ended_by)
 }

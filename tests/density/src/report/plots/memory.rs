@@ -12,7 +12,7 @@ const TOP: f64 = 16.0;
 const BOTTOM: f64 = HEIGHT - 46.0;
 const LABEL_DISTANCE: f64 = 16.0;
 
-/// The plot; `None` when nothing was measured.
+/// Draws the plot; `None` if no method was measured.
 pub fn memory(report: &WorkloadReport) -> Option<String> {
     let methods: Vec<&MethodReport> = report
         .methods
@@ -61,7 +61,7 @@ pub fn memory(report: &WorkloadReport) -> Option<String> {
     Some(svg.finish())
 }
 
-/// Grid, ticks and names of the axes; the ticks are in the unit of the given size and name.
+/// Grid, ticks and axis titles; the ticks are in the given unit.
 fn frame(
     svg: &mut Svg,
     methods: &[&MethodReport],
@@ -82,7 +82,7 @@ fn frame(
     for size in sizes {
         let at = x.place(size as f64);
         svg.line("grid", (at, BOTTOM), (at, BOTTOM + 4.0));
-        // Close sizes would print over each other.
+        // Labels of close sizes would overlap.
         if at - last_label >= 18.0 {
             svg.text(
                 "tick",
@@ -106,7 +106,7 @@ fn frame(
     );
 }
 
-/// Names and final values at the right, each joined to the end of its line.
+/// Names and final values at the right, each connected to the end of its line.
 fn label(svg: &mut Svg, methods: &[&MethodReport], x: Scale, y: Scale) {
     let ends: Vec<_> = methods
         .iter()
@@ -134,7 +134,7 @@ fn label(svg: &mut Svg, methods: &[&MethodReport], x: Scale, y: Scale) {
     }
 }
 
-/// A tick value without needless zeros.
+/// Formats a tick value without trailing zeros.
 fn trimmed(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

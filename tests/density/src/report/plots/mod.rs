@@ -1,4 +1,4 @@
-//! The plots of the HTML report, as SVG that takes its colours from the page.
+//! The plots of the HTML report, as SVG with the page's colors.
 
 mod density;
 mod memory;

@@ -1,6 +1,6 @@
-//! From values to places on an axis, and round values for its ticks.
+//! Positions of values on an axis, and round values for its ticks.
 
-/// An axis from one value to another, drawn from one place to another.
+/// An axis from one value to another, drawn from one position to another.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     from: f64,
@@ -11,7 +11,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Even distances for even differences.
+    /// Creates a linear axis.
     pub fn linear((from, to): (f64, f64), (begin, end): (f64, f64)) -> Self {
         Self {
             from,
@@ -22,7 +22,7 @@ impl Scale {
         }
     }
 
-    /// Even distances for even ratios; both values must be positive.
+    /// Creates a logarithmic axis; both values must be positive.
     pub fn logarithmic((from, to): (f64, f64), (begin, end): (f64, f64)) -> Self {
         Self {
             from: from.ln(),
@@ -33,7 +33,7 @@ impl Scale {
         }
     }
 
-    /// The place of a value.
+    /// Position of a value.
     pub fn place(&self, value: f64) -> f64 {
         let value = if self.logarithmic { value.ln() } else { value };
         let span = self.to - self.from;

@@ -1,4 +1,4 @@
-//! Which part of the instances had their first result after which time.
+//! Cumulative distribution of the time to first result.
 
 use super::scale::{Scale, decades};
 use super::svg::{Anchor, Svg, WIDTH};
@@ -14,7 +14,7 @@ const LEGEND: f64 = BOTTOM + 62.0;
 const LEGEND_COLUMNS: usize = 3;
 const LEGEND_ROW: f64 = 20.0;
 
-/// The plot; `None` when nothing was measured.
+/// Draws the plot; `None` if no method was measured.
 pub fn start(report: &WorkloadReport) -> Option<String> {
     let curves: Vec<(Method, Vec<f64>)> = report
         .methods
@@ -57,7 +57,7 @@ pub fn start(report: &WorkloadReport) -> Option<String> {
     Some(svg.finish())
 }
 
-/// Grid, ticks and names of the axes.
+/// Grid, ticks and axis titles.
 fn frame(svg: &mut Svg, ticks: &[f64], x: Scale, y: Scale) {
     for percent in [0.0, 25.0, 50.0, 75.0, 100.0] {
         let at = y.place(percent);
@@ -103,7 +103,7 @@ fn legend(svg: &mut Svg, curves: &[(Method, Vec<f64>)]) {
     }
 }
 
-/// The steps of a cumulative distribution, from the axis to its top.
+/// Steps of a cumulative distribution, from the axis to its top.
 fn steps(times: &[f64], x: Scale, y: Scale) -> Vec<(f64, f64)> {
     let mut points = Vec::new();
     let mut reached = 0.0;
@@ -115,7 +115,7 @@ fn steps(times: &[f64], x: Scale, y: Scale) -> Vec<(f64, f64)> {
     points
 }
 
-/// A power of ten of nanoseconds in one short word.
+/// Formats a power of ten of nanoseconds in one short word.
 fn short(nanoseconds: f64) -> String {
     match nanoseconds {
         v if v < 1e3 => format!("{v:.0} ns"),

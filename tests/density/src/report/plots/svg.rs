@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// Width of every plot in its own units.
 pub const WIDTH: f64 = 640.0;
 
-/// Text that is safe in HTML and SVG.
+/// Escapes text for HTML and SVG.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -28,19 +28,19 @@ pub struct Svg {
     title: String,
 }
 
-/// Where a text is anchored.
+/// Anchor of a text.
 #[derive(Clone, Copy)]
 pub enum Anchor {
-    /// At its begin.
+    /// Its start.
     Start,
-    /// At its middle.
+    /// Its middle.
     Middle,
-    /// At its end.
+    /// Its end.
     End,
 }
 
 impl Svg {
-    /// An empty drawing; the title is read aloud and shown when the pointer rests.
+    /// Creates an empty drawing. Screen readers read the title, and browsers show it as a tooltip.
     pub fn new(height: f64, title: &str) -> Self {
         Self {
             body: String::new(),
@@ -49,7 +49,7 @@ impl Svg {
         }
     }
 
-    /// The finished element.
+    /// Returns the finished element.
     pub fn finish(self) -> String {
         format!(
             "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">{}</svg>",
@@ -57,14 +57,14 @@ impl Svg {
         )
     }
 
-    /// A straight line.
+    /// Adds a straight line.
     pub fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
         self.add(format_args!(
             "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
         ));
     }
 
-    /// Connected lines.
+    /// Adds connected lines.
     pub fn path(&mut self, class: &str, points: &[(f64, f64)]) {
         let mut data = String::new();
         for (index, (x, y)) in points.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Svg {
         self.add(format_args!("<path class=\"line {class}\" d=\"{data}\"/>"));
     }
 
-    /// A measured point with the text that is shown when the pointer rests on it.
+    /// Adds a measured point with a tooltip.
     pub fn dot(&mut self, class: &str, (x, y): (f64, f64), tip: &str) {
         self.add(format_args!(
             "<circle class=\"dot {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}</title></circle>",
@@ -83,14 +83,14 @@ impl Svg {
         ));
     }
 
-    /// A bar.
+    /// Adds a bar.
     pub fn bar(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
         self.add(format_args!(
             "<rect class=\"bar {class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"3\"/>"
         ));
     }
 
-    /// A text.
+    /// Adds a text.
     pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -103,7 +103,7 @@ impl Svg {
         ));
     }
 
-    /// The name of a vertical axis, upright along it.
+    /// Adds the title of a vertical axis, rotated along it.
     pub fn side_text(&mut self, y: f64, text: &str) {
         self.add(format_args!(
             "<text class=\"axis\" transform=\"translate(14 {y:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
@@ -116,9 +116,9 @@ impl Svg {
     }
 }
 
-/// Moves labels apart so that none is nearer than `distance` to the next, within `top..bottom`.
+/// Moves labels apart so that neighbors are at least `distance` apart, within `top..bottom`.
 ///
-/// Takes and returns the vertical places in the same order.
+/// Takes and returns the vertical positions in the same order.
 pub fn spread(places: &[f64], distance: f64, top: f64, bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|&a, &b| places[a].total_cmp(&places[b]));

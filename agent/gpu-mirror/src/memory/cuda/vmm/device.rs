@@ -1,4 +1,4 @@
-//! The device.
+//! The device with virtual memory.
 #![expect(unsafe_code, reason = "calls into the driver")]
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -19,7 +19,7 @@ use crate::memory::{
     Protection, check_chunk_size, check_copy,
 };
 
-/// A device. Clones are the same device.
+/// A device. Clones refer to the same device.
 #[derive(Debug, Clone)]
 pub struct VmmDevice {
     context: Arc<CudaContext>,
@@ -28,7 +28,12 @@ pub struct VmmDevice {
 }
 
 impl VmmDevice {
-    /// The device with this number, if it can hand memory out as descriptors.
+    /// Opens the device with this number.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError`] if there is no usable driver or no such device, or if the device cannot
+    /// share memory by descriptors.
     pub fn open(number: u32) -> Result<Self, MemoryError> {
         use sys::CUdevice_attribute as Attribute;
         let context = CudaContext::open(number)?;
@@ -53,13 +58,13 @@ impl VmmDevice {
         })
     }
 
-    /// Writes to a mapping whatever its protection, as a program with a fault would, and waits. For trying out whether the driver
-    /// stops it; where it does, the device is of no more use to this process.
+    /// Writes to a mapping and waits, ignoring its protection like a faulty program. Tests whether
+    /// the driver stops the write; if it does, the device becomes unusable for this process.
     pub fn overwrite(&self, mapping: &VmmMapping, byte: u8) -> Result<(), MemoryError> {
         CudaStream::new(&self.context)?.fill(mapping, byte)
     }
 
-    /// The context that kernels run in.
+    /// The context of the device's kernels.
     pub(crate) fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
@@ -103,7 +108,7 @@ impl DeviceMemory for VmmDevice {
         let current = self.context.enter()?;
         let mut address = 0;
         let (len, granule) = (bytes as usize, self.granule_bytes as usize);
-        // The default alignment need not be that of mappings.
+        // Mappings can require a larger alignment than the default.
         // SAFETY: `address` may be written. Freed on drop.
         let code =
             unsafe { (current.driver.address_reserve)(&raw mut address, len, granule, 0, 0) };
@@ -136,7 +141,7 @@ impl DeviceMemory for VmmDevice {
         // SAFETY: with this kind of handle the driver writes one `int`; the chunk lives.
         let code = unsafe { (current.driver.export)(into, chunk.0.handle, DESCRIPTOR, 0) };
         check(code, "export device memory")?;
-        // SAFETY: the driver has made the descriptor for us; nobody else closes it.
+        // SAFETY: the driver has created the descriptor for this call, and no other code closes it.
         let file = unsafe { OwnedFd::from_raw_fd(number) };
         fcntl_setfd(&file, FdFlags::CLOEXEC)
             .map_err(|source| MemoryError::io("keep a descriptor from child processes", source))?;
@@ -152,8 +157,8 @@ impl DeviceMemory for VmmDevice {
         let current = self.context.enter()?;
         let number = ptr::without_provenance_mut(file.as_raw_fd() as usize);
         let mut handle = 0;
-        // SAFETY: with this kind of handle the driver takes the pointer's value as a descriptor, which is open, and
-        // checks what it is of. `handle` may be written. Released on drop.
+        // SAFETY: with this kind of handle the driver takes the pointer's value as a descriptor,
+        // which is open, and checks its type. `handle` may be written. Released on drop.
         let code = unsafe { (current.driver.import)(&raw mut handle, number, DESCRIPTOR) };
         check(code, "import a descriptor").map_err(|error| MemoryError::Import {
             reason: error.to_string(),
@@ -175,12 +180,12 @@ impl DeviceMemory for VmmDevice {
         }
         let (address, bytes) = (range.address, range.bytes);
         let current = self.context.enter()?;
-        // SAFETY: the range is reserved, as long as the chunk, and nothing is mapped there; the driver checks the length of
-        // what was imported.
+        // SAFETY: the range is reserved, as long as the chunk, and nothing is mapped there; the
+        // driver checks the length of an imported chunk.
         let code = unsafe { (current.driver.map)(address, bytes as usize, 0, chunk.0.handle, 0) };
-        // The tables of addresses are device memory too.
+        // Page tables use device memory too.
         self.context.check_taken(code, "map device memory", bytes)?;
-        // From here on dropping the mapping takes it down.
+        // From here on dropping the mapping unmaps it.
         let mut mapping = VmmMapping {
             range: Some(range),
             address,

@@ -1,4 +1,5 @@
-//! Devices with CUDA's virtual memory: chunks are descriptors, mappings have a protection each.
+//! Devices with CUDA's virtual memory: chunks are descriptors, and each mapping has its own
+//! protection.
 
 mod device;
 mod parts;

@@ -1,4 +1,4 @@
-//! Ranges, chunks and mappings, and how each is given back.
+//! Ranges, chunks and mappings of virtual memory, and how each is freed.
 #![expect(unsafe_code, reason = "calls into the driver")]
 
 use std::ptr;
@@ -10,11 +10,11 @@ use crate::memory::cuda::context::CudaContext;
 use crate::memory::cuda::result::{NOT_SUPPORTED, check, note};
 use crate::memory::{Mapped, MemoryError, Protection};
 
-/// How chunks are handed out.
+/// Type of the exported handles.
 pub(super) const DESCRIPTOR: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// Addresses without memory.
+/// Reserved addresses without memory.
 #[derive(Debug)]
 pub struct VmmRange {
     pub(super) context: Arc<CudaContext>,
@@ -36,17 +36,17 @@ pub(super) struct Inner {
 /// Device memory at an address.
 #[derive(Debug)]
 pub struct VmmMapping {
-    /// Taken out by `unmap`.
+    /// `None` once unmapped.
     pub(super) range: Option<VmmRange>,
     pub(super) address: u64,
     pub(super) bytes: u64,
     pub(super) protection: Protection,
-    /// Whether the driver holds the protection too.
+    /// True if the driver enforces the protection.
     pub(super) held: bool,
     pub(super) _chunk: Arc<Inner>,
 }
 
-/// The device as the driver wants it named.
+/// The device in the form that the driver expects.
 fn location(context: &CudaContext) -> sys::CUmemLocation {
     sys::CUmemLocation {
         type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
@@ -54,7 +54,7 @@ fn location(context: &CudaContext) -> sys::CUmemLocation {
     }
 }
 
-/// Memory of this device that can be handed out.
+/// Properties of exportable memory on this device.
 pub(super) fn properties(context: &CudaContext) -> sys::CUmemAllocationProp {
     sys::CUmemAllocationProp {
         type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -70,7 +70,7 @@ pub(super) fn properties(context: &CudaContext) -> sys::CUmemAllocationProp {
     }
 }
 
-/// The unit of a chunk's length.
+/// Unit of chunk lengths, in bytes.
 pub(super) fn granule(context: &CudaContext) -> Result<u64, MemoryError> {
     let current = context.enter()?;
     let properties = properties(context);
@@ -86,7 +86,8 @@ pub(super) fn granule(context: &CudaContext) -> Result<u64, MemoryError> {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Ok(current) = self.context.enter() {
-            // SAFETY: created or imported once, released once, here. What is mapped stays until it is unmapped.
+            // SAFETY: created or imported once, released once, here. Mapped memory stays until it
+            // is unmapped.
             let code = unsafe { (current.driver.release)(self.handle) };
             note(code, "release device memory");
         }
@@ -96,7 +97,8 @@ impl Drop for Inner {
 impl Drop for VmmRange {
     fn drop(&mut self) {
         if let Ok(current) = self.context.enter() {
-            // SAFETY: reserved with these numbers, freed once, here; nothing is mapped there.
+            // SAFETY: reserved with this address and length, freed once, here; nothing is mapped
+            // there.
             let code = unsafe { (current.driver.address_free)(self.address, self.bytes as usize) };
             note(code, "free device addresses");
         }
@@ -104,8 +106,9 @@ impl Drop for VmmRange {
 }
 
 impl VmmMapping {
-    /// Gives a mapping its protection, without which nothing may be done through it. A driver may have no read-only mappings
-    /// ([cuMemSetAccess] may answer that it does not support what it is asked for): then this library alone keeps to it.
+    /// Sets the protection of a mapping, which allows no access before. A driver can lack read-only
+    /// mappings ([cuMemSetAccess] may return that it does not support them): then only this library
+    /// respects the protection.
     ///
     /// [cuMemSetAccess]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub(super) fn protect(&mut self, context: &CudaContext) -> Result<(), MemoryError> {
@@ -135,20 +138,22 @@ impl VmmMapping {
         let location = location(context);
         let access = sys::CUmemAccessDesc { location, flags };
         let (address, bytes) = (self.address, self.bytes as usize);
-        // SAFETY: all of the range is mapped; one description is passed.
+        // SAFETY: all of the range is mapped, and one description is passed.
         Ok(unsafe { (current.driver.set_access)(address, bytes, &raw const access, 1) })
     }
 
-    /// Whether the driver holds the protection, so that no kernel of this process can write to a read-only mapping either.
+    /// Returns true if the driver enforces the protection, so that no kernel of this process can
+    /// write to a read-only mapping.
     pub fn is_held(&self) -> bool {
         self.held
     }
 }
 
-/// Takes away what is mapped in `range`.
+/// Unmaps the memory in `range`.
 pub(super) fn unmap(range: &VmmRange) -> Result<(), MemoryError> {
     let current = range.context.enter()?;
-    // SAFETY: all of the range is mapped, by one call of `map`; streams keep the mapping until their copies are done.
+    // SAFETY: all of the range is mapped, by one call of `map`; streams keep the mapping until
+    // their copies are done.
     let code = unsafe { (current.driver.unmap)(range.address, range.bytes as usize) };
     check(code, "unmap device memory")
 }
@@ -159,7 +164,7 @@ impl Drop for VmmMapping {
             && let Err(error) = unmap(&range)
         {
             tracing::debug!(%error, "device addresses stay taken");
-            // What is still mapped must not be given to others.
+            // Addresses that are still mapped must not be reused.
             std::mem::forget(range);
         }
     }
