@@ -8,8 +8,8 @@ use tetris_reclaimer_core::{Goal, Model, Shortfall, StoreSnapshot};
 use super::Node;
 use super::look::Sight;
 use crate::report::{
-    Amount, ForeignStatus, ModelStatus, MountStatus, NodeStatus, ObjectState, PagesStatus, RecordStatus,
-    ShortfallStatus, StoreStatus,
+    Amount, ForeignStatus, ModelStatus, MountStatus, NodeStatus, ObjectState, PagesStatus,
+    RecordStatus, ShortfallStatus, StoreStatus,
 };
 use crate::tenant::{Tenant, resident_bytes};
 
