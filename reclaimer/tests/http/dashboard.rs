@@ -14,7 +14,17 @@ use crate::scrape::Scrape;
 /// Labels that Prometheus adds to every series that it scrapes.
 const OF_TARGET: [&str; 2] = ["instance", "job"];
 /// Families that no panel shows, and why.
-const NOT_SHOWN: [(&str, &str); 1] = [("tetris_node_info", "names nodes, for the variable `node`")];
+const NOT_SHOWN: [(&str, &str); 3] = [
+    ("tetris_node_info", "names nodes, for the variable `node`"),
+    (
+        "tetris_mount_large_pages_ratio",
+        "of a node's set-up: it hardly moves, and the log warns",
+    ),
+    (
+        "tetris_mount_small_pages",
+        "the reason, for queries by hand and the operations guide",
+    ),
+];
 
 async fn scrape() -> Scrape {
     Scrape::parse(
