@@ -14,11 +14,19 @@ use crate::scrape::Scrape;
 /// Labels that Prometheus adds to every series that it scrapes.
 const OF_TARGET: [&str; 2] = ["instance", "job"];
 /// Families that no panel shows, and why.
-const NOT_SHOWN: [(&str, &str); 2] = [
+const NOT_SHOWN: [(&str, &str); 4] = [
     ("tetris_node_info", "names nodes, for the variable `node`"),
     (
         "tetris_store_record_limit_bytes",
         "records are kept within it: it explains why some are removed",
+    ),
+    (
+        "tetris_mount_large_pages_ratio",
+        "of a node's set-up: it hardly moves, and the log warns",
+    ),
+    (
+        "tetris_mount_small_pages",
+        "the reason, for queries by hand and the operations guide",
     ),
 ];
 
