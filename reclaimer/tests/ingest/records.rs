@@ -23,12 +23,11 @@ const CONFIG: &str =
 /// A file with so many bytes of metadata, and perhaps a tensor.
 fn file(ground: &Ground, name: &str, metadata: usize, weights: Option<&[u8]>) -> PathBuf {
     let value = name.repeat(metadata / name.len());
-    let mut header = format!(r#"{{"__metadata__":{{"text":"{value}"}}"#);
-    if let Some(weights) = weights {
+    let tensor = weights.map_or_else(String::new, |weights| {
         let len = weights.len();
-        header += &format!(r#","w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}"#);
-    }
-    header.push('}');
+        format!(r#","w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}"#)
+    });
+    let header = format!(r#"{{"__metadata__":{{"text":"{value}"}}{tensor}}}"#);
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend_from_slice(header.as_bytes());
     bytes.extend_from_slice(weights.unwrap_or_default());
