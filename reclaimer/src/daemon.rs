@@ -5,6 +5,7 @@ mod declarations;
 mod mounts;
 #[cfg(feature = "node")]
 mod node_role;
+mod pods;
 mod sockets;
 mod teller;
 #[cfg(feature = "node")]
@@ -29,6 +30,7 @@ use crate::node::Node;
 
 #[cfg(feature = "node")]
 use node_role::NodeRole;
+use pods::Pods;
 use sockets::Sockets;
 use teller::Teller;
 
@@ -41,6 +43,8 @@ const LONGEST_PASS: Duration = Duration::from_mins(2);
 /// SIGHUP reads the configuration again; one that is wrong is told, and the one in force stays.
 pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let config = flags.load()?;
+    pods::raise_open_files();
+    let pods = Pods::new().context("cannot start the threads of the pods' sockets")?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -71,7 +75,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         // A dry run frees nothing, and a daemon that answers keeps agents from doing it.
         (None, tokio::spawn(async {}))
     } else {
-        let (sockets, closed) = Sockets::new(commands.clone(), Arc::clone(&metrics));
+        let (sockets, closed) = Sockets::new(pods.handle(), commands.clone(), Arc::clone(&metrics));
         (Some(sockets), closed)
     };
     #[cfg(feature = "node")]

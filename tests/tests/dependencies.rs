@@ -34,16 +34,22 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Who may depend directly on which packages of this workspace, besides the store's layout.
-const MAY: [(&str, &[&str]); 17] = [
+const MAY: [(&str, &[&str]); 18] = [
     ("tetris-store-layout", &[]),
     ("tetris-agent", &["tetris-gpu-bench", "tetris-gpu-mirror"]),
     ("tetris-python", &["tetris-agent"]),
-    ("tetris-gpu-mirror", &[]),
+    ("tetris-closer", &[]),
+    ("tetris-gpu-mirror", &["tetris-closer"]),
     ("tetris-gpu-bench", &["tetris-gpu-mirror"]),
     ("tetris-reclaimer-core", &[]),
     (
         "tetris-reclaimer",
-        &["tetris-reclaimer-core", "tetris-gpu-mirror", "tetris-agent"],
+        &[
+            "tetris-reclaimer-core",
+            "tetris-gpu-mirror",
+            "tetris-agent",
+            "tetris-closer",
+        ],
     ),
     ("tetris-scaler-core", &[]),
     (

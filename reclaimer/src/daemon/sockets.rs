@@ -40,9 +40,13 @@ struct Served {
 }
 
 impl Sockets {
-    /// Requests for room go to `commands`. Has to be made in a runtime. The task ends when the sockets are dropped
+    /// Requests for room go to `commands`. Clients are talked with on `runtime`. The task ends when the sockets are dropped
     /// and the last of them has lost its name.
-    pub(super) fn new(commands: Sender<Command>, metrics: Arc<Metrics>) -> (Self, JoinHandle<()>) {
+    pub(super) fn new(
+        runtime: &Handle,
+        commands: Sender<Command>,
+        metrics: Arc<Metrics>,
+    ) -> (Self, JoinHandle<()>) {
         let (asks, queue) = mpsc::channel(QUEUE);
         let engine = Mutex::new(commands.clone());
         // When the engine has ended the answer is dropped, which says so.
@@ -50,11 +54,11 @@ impl Sockets {
             let engine = engine.lock().unwrap_or_else(PoisonError::into_inner);
             let _ended = engine.send(Command::Room(need, reply));
         };
-        let closed = tokio::spawn(hand_on(queue, commands, Arc::clone(&metrics)));
+        let closed = runtime.spawn(hand_on(queue, commands, Arc::clone(&metrics)));
         let observer = Arc::clone(&metrics);
         let broker = Broker::observed(IngestOptions::default(), Arc::new(room), observer);
         let sockets = Self {
-            runtime: Handle::current(),
+            runtime: runtime.clone(),
             asks,
             metrics,
             broker,

@@ -127,7 +127,6 @@ impl Broker {
     ) -> Result<Ticket, IngestRefusal> {
         let options = locked(&self.0.options).clone();
         if !options.config.enabled {
-            passed.close_aside();
             let text = "this daemon takes no files (ingest.enabled)";
             return Err(refusal(IngestReason::UNAVAILABLE, text));
         }
@@ -140,10 +139,7 @@ impl Broker {
         let uid = peer.uid;
         let mut state = locked(&self.0.state);
         let id = match state.schedule.join(&key, uid) {
-            Some(id) => {
-                passed.close_aside();
-                id
-            }
+            Some(id) => id,
             None => match state
                 .schedule
                 .begin(key.clone(), uid, checked.local, &options.config)
@@ -156,7 +152,6 @@ impl Broker {
                     id
                 }
                 Err(_full) => {
-                    passed.close_aside();
                     let text = "too many files wait to be read; try again later";
                     return Err(refusal(IngestReason::BUSY, text));
                 }
@@ -192,14 +187,10 @@ async fn inspected(
     let thread = std::thread::Builder::new().name("inspect".to_owned());
     let started = thread.spawn(move || match inspect(&passed, &target, &owned) {
         Ok(checked) => {
-            // Given back when nobody waits any more: then it is closed here, not where the answer is awaited.
-            if let Err(Ok((passed, _))) = reply.send(Ok((passed, checked))) {
-                drop::<Passed>(passed);
-            }
+            let _gone = reply.send(Ok((passed, checked)));
         }
         Err(refusal) => {
             let _gone = reply.send(Err(refusal));
-            drop(passed);
         }
     });
     if let Err(error) = started {

@@ -75,7 +75,7 @@ impl Flight {
         let flight = Arc::clone(self);
         async move {
             if let Err(refusal) = flight.turn(&shared).await {
-                passed.close_aside();
+                drop(passed);
                 flight.conclude(&shared, Stage::Refused(refusal));
             } else {
                 flight.read(&shared, passed).await;

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tetris_agent::daemon::{IngestReason, IngestRefusal};
+use tetris_closer::{Aside, Closer};
 use tetris_store_layout::{ManifestId, Store};
 
 use crate::node::{Need, Room};
@@ -53,28 +54,23 @@ pub struct Target {
     pub store: Arc<Store>,
 }
 
-/// A descriptor that a client passed, and what counts it as that client's until it is closed.
+/// A descriptor that a client passed, and what counts it as that client's until it is closed. Wherever it is dropped, nobody waits for that.
 pub struct Passed {
-    /// Dropped first: closing can block.
-    file: File,
-    _place: Arc<dyn Any + Send + Sync>,
+    file: Aside<File>,
 }
 
 impl Passed {
-    /// A descriptor, and what is kept until it is closed, which may be long after the client has gone.
-    pub fn new(descriptor: OwnedFd, place: Arc<dyn Any + Send + Sync>) -> Self {
-        Self {
-            file: descriptor.into(),
-            _place: place,
-        }
+    /// A descriptor that `closer` closes, and what is kept until then, which may be long after the client has gone.
+    pub fn new(descriptor: OwnedFd, place: Arc<dyn Any + Send + Sync>, closer: &Closer) -> Self {
+        let mut file = Aside::new(File::from(descriptor), closer);
+        file.keep(place);
+        Self { file }
     }
+}
 
-    /// Closes it where that may take its time.
-    pub(crate) fn close_aside(self) {
-        // Without a thread it is closed here; then little else works either.
-        let _closed = std::thread::Builder::new()
-            .name("close".to_owned())
-            .spawn(move || drop(self));
+impl std::fmt::Debug for Passed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Passed").finish_non_exhaustive()
     }
 }
 

@@ -14,23 +14,29 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, soc
 use nix::unistd::geteuid;
 use std::os::fd::AsRawFd;
 use tetris_agent::daemon::Address;
+use tetris_closer::{Aside, Closer};
 use tetris_store_layout::{CreationLock, Digest, Store};
 use tokio::net::UnixListener;
 
 use super::SocketError;
+use super::frames::Intake;
 use crate::ingest::Broker;
 
 /// What the lock on the socket's name is called; see LAYOUT.md 11.1.
 const LOCK_KEY: &[u8] = b"tetris daemon socket";
 /// Others hold it for some system calls.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// Threads that close what came through one store's socket.
+const CLOSING_THREADS: usize = 8;
 /// Everyone may connect; what they may do there is decided by who they are.
 const MODE: u32 = 0o666;
 
 /// A socket that listens in a store's root. Its name is removed when it is dropped.
 #[derive(Debug)]
 pub struct Socket {
-    pub(super) listener: UnixListener,
+    /// Closed aside: what clients sent with connections that were not taken yet is closed with it.
+    pub(super) listener: Aside<UnixListener>,
+    pub(super) intake: Intake,
     pub(super) store: Arc<Store>,
     pub(super) broker: Option<Broker>,
     pub(super) readers_only: bool,
@@ -57,9 +63,11 @@ impl Socket {
         clear(&path)?;
         let (listener, file) = listen(&path)?;
         drop(lock);
+        let closer = Closer::new(CLOSING_THREADS);
         let listener = UnixListener::from_std(listener).map_err(io_error("listen on", &path))?;
         Ok(Self {
-            listener,
+            listener: Aside::new(listener, &closer),
+            intake: Intake::new(closer),
             store: Arc::new(store),
             broker: None,
             readers_only: false,

@@ -1,6 +1,5 @@
 //! One client.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,6 @@ use tetris_store_layout::Usage;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::admission::Slot;
 use super::frames::{Ended, Frames};
 use super::{Fault, Peer, RoomAnswer, RoomAsk};
 use crate::ingest::{Broker, Target};
@@ -33,8 +31,6 @@ pub(super) struct Client {
     pub(super) broker: Option<Broker>,
     /// Where they are published.
     pub(super) target: Target,
-    /// What counts this connection, and what was passed through it until it is closed.
-    pub(super) slot: Arc<Slot>,
 }
 
 /// Whether the connection goes on.
@@ -88,7 +84,6 @@ impl Client {
                 Ok(other) => self.unknown(&ProtocolError::UnknownKind(other.kind())),
                 Err(error @ ProtocolError::UnknownKind(_)) => self.unknown(&error),
                 Err(error) => {
-                    incoming.descriptors.close(&self.place());
                     let error = self.error(ErrorCode::MALFORMED, error.to_string());
                     (error, Next::Another)
                 }
@@ -106,7 +101,6 @@ impl Client {
     /// Reads the first message, and tells the client if it is another than `Hello`.
     async fn is_hello(&self, frames: &mut Frames) -> Result<bool, Ended> {
         let incoming = frames.receive().await?;
-        incoming.descriptors.close(&self.place());
         let text = match incoming.message {
             Ok(Message::Hello { .. }) => return Ok(true),
             Ok(other) => format!("message kind {} came first, expected Hello", other.kind()),
@@ -115,10 +109,6 @@ impl Client {
         let error = self.error(ErrorCode::OUT_OF_TURN, text);
         frames.send(&error.encode()).await?;
         Ok(false)
-    }
-
-    pub(super) fn place(&self) -> Arc<dyn Any + Send + Sync> {
-        Arc::clone(&self.slot) as Arc<dyn Any + Send + Sync>
     }
 
     fn unknown(&self, error: &ProtocolError) -> (Message, Next) {

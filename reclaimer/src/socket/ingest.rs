@@ -22,14 +22,13 @@ impl Client {
         kind: ManifestKind,
         descriptors: Descriptors,
     ) -> Result<(Message, Next), Ended> {
-        let found = descriptors.len();
-        let mut ticket = match (descriptors.single(self.place()), &self.broker) {
+        let found = descriptors.found;
+        let mut ticket = match (descriptors.only, &self.broker) {
             (None, _) => {
                 let text = format!("an ingest comes with one descriptor, found {found}");
                 return Ok((self.error(ErrorCode::MALFORMED, text), Next::Another));
             }
-            (Some(passed), None) => {
-                passed.close_aside();
+            (Some(_), None) => {
                 let refusal = IngestRefusal {
                     reason: IngestReason::UNAVAILABLE,
                     text: "this daemon takes no files".to_owned(),
@@ -107,7 +106,6 @@ impl Client {
         if let Ok(Message::IngestDone) = incoming.message {
             return Ok((Message::IngestDone, Next::Silent));
         }
-        incoming.descriptors.close(&self.place());
         let text = "expected IngestDone".to_owned();
         Ok((self.error(ErrorCode::OUT_OF_TURN, text), Next::Hangup))
     }

@@ -1,12 +1,16 @@
 //! Accepting clients.
 
 use std::future::Future;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+use tetris_closer::Aside;
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use super::admission::Admission;
@@ -19,6 +23,8 @@ use crate::ingest::Target;
 /// Pause after a connection could not be accepted: the process has no descriptor left, and asking again at once does not
 /// give it one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections that were refused and are not closed yet. While there are so many none is taken: whoever connects waits in the listener's queue.
+const REFUSED: usize = 64;
 
 impl Socket {
     /// Answers clients until `stop` is ready, then hangs up on them and removes the socket's name.
@@ -34,6 +40,7 @@ impl Socket {
     ) {
         let server = Server {
             admission: Arc::default(),
+            refused: Arc::new(Semaphore::new(REFUSED)),
             on_fault: Arc::new(on_fault),
             room,
             limits,
@@ -44,8 +51,8 @@ impl Socket {
             tokio::select! {
                 () = &mut stop => break,
                 Some(_ended) = clients.join_next() => {}
-                accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) => server.admit(&self, stream, &mut clients),
+                accepted = server.accept(&self) => match accepted {
+                    Ok((stream, refused)) => server.admit(&self, stream, refused, &mut clients),
                     Err(error) => {
                         (server.on_fault)(Fault::Accept(error.to_string()));
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -67,22 +74,51 @@ impl Socket {
 
 struct Server {
     admission: Arc<Admission>,
+    refused: Arc<Semaphore>,
     on_fault: OnFault,
     room: mpsc::Sender<RoomAsk>,
     limits: Limits,
 }
 
 impl Server {
+    /// The next connection, and its place among the refused, if it is to be one of them.
+    async fn accept(
+        &self,
+        socket: &Socket,
+    ) -> io::Result<(Aside<UnixStream>, OwnedSemaphorePermit)> {
+        let refused = Arc::clone(&self.refused).acquire_owned().await;
+        let refused = refused.map_err(io::Error::other)?;
+        let (stream, _) = socket.listener.accept().await?;
+        Ok((Aside::new(stream, &socket.intake.closer), refused))
+    }
+
     /// Starts to talk with a client, or hangs up when it is one too many.
-    fn admit(&self, socket: &Socket, stream: UnixStream, clients: &mut JoinSet<()>) {
-        let Ok(peer) = peer_of(&stream) else {
-            return;
+    fn admit(
+        &self,
+        socket: &Socket,
+        mut stream: Aside<UnixStream>,
+        refused: OwnedSemaphorePermit,
+        clients: &mut JoinSet<()>,
+    ) {
+        let peer = peer_of(&stream);
+        let admitted = peer.map(|peer| {
+            let allowed = socket.may_ask(peer.uid);
+            let stranger = !allowed && !socket.readers_only;
+            let slot = self.admission.admit(peer.uid, stranger, &self.limits);
+            (peer, allowed, slot)
+        });
+        let (peer, allowed, slot) = match admitted {
+            Ok((peer, allowed, Some(slot))) => (peer, allowed, slot),
+            not_admitted => {
+                stream.keep(refused);
+                if let Ok((peer, ..)) = not_admitted {
+                    (self.on_fault)(Fault::Crowded(peer));
+                }
+                return;
+            }
         };
-        let allowed = socket.may_ask(peer.uid);
-        let stranger = !allowed && !socket.readers_only;
-        let Some(slot) = self.admission.admit(peer.uid, stranger, &self.limits) else {
-            return (self.on_fault)(Fault::Crowded(peer));
-        };
+        let idle = self.limits.idle;
+        let frames = Frames::new(stream, idle, socket.intake.clone(), Arc::new(slot));
         let client = Client {
             peer,
             allowed,
@@ -95,19 +131,17 @@ impl Server {
                 name: socket.name.clone(),
                 store: Arc::clone(&socket.store),
             },
-            slot: Arc::new(slot),
         };
-        let frames = Frames::new(stream, self.limits.idle);
         clients.spawn(client.talk(frames));
     }
 }
 
 /// Who connected (SO_PEERCRED).
-fn peer_of(stream: &UnixStream) -> std::io::Result<Peer> {
-    let cred = stream.peer_cred()?;
+fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
+    let cred = getsockopt(stream, PeerCredentials)?;
     Ok(Peer {
         uid: cred.uid(),
         gid: cred.gid(),
-        pid: cred.pid().and_then(|pid| pid.try_into().ok()).unwrap_or(0),
+        pid: cred.pid().try_into().unwrap_or(0),
     })
 }

@@ -237,7 +237,7 @@ where
         .block_on(call(socket, method, message))
 }
 
-async fn call<Q, R>(socket: PathBuf, method: &'static str, message: Q) -> Result<R, Status>
+pub async fn call<Q, R>(socket: PathBuf, method: &'static str, message: Q) -> Result<R, Status>
 where
     Q: prost::Message + Send + Sync + 'static,
     R: prost::Message + Default + Send + Sync + 'static,

@@ -7,6 +7,7 @@ mod calls;
 mod choosing;
 mod fixture;
 mod kubelet;
+mod lingering;
 mod process;
 mod propagation;
 mod registration;

@@ -23,13 +23,13 @@ use crate::fixture::{Host, PATIENCE, call_at, request};
 
 const MIB: u64 = 1 << 20;
 
-struct Daemon {
+pub struct Daemon {
     child: Child,
     log: PathBuf,
 }
 
 impl Daemon {
-    fn start(config: &Path) -> Self {
+    pub fn start(config: &Path) -> Self {
         let log = config.with_extension("log");
         let child = Command::new(env!("CARGO_BIN_EXE_tetris-reclaimer"))
             .args(["run", "--node", "node-1", "--memory-limit"])
@@ -42,11 +42,11 @@ impl Daemon {
         Self { child, log }
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
 
-    fn eventually(&mut self, what: &str, mut holds: impl FnMut(&str) -> bool) {
+    pub fn eventually(&mut self, what: &str, mut holds: impl FnMut(&str) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !holds(&self.log()) {
             let ended = self.child.try_wait().unwrap();
@@ -56,17 +56,22 @@ impl Daemon {
         }
     }
 
-    fn serves(&mut self, host: &Host) {
+    pub fn serves(&mut self, host: &Host) {
         let socket = host.config().registration_socket();
         self.eventually("the kubelet's socket", |_| {
             std::os::unix::net::UnixStream::connect(&socket).is_ok()
         });
     }
 
-    fn ready(&self) -> String {
+    /// Where it serves HTTP.
+    pub fn address(&self) -> String {
         let log = self.log();
         let address = log.split("address=").nth(1).expect(&log);
-        let mut stream = TcpStream::connect(address.lines().next().unwrap().trim()).unwrap();
+        address.lines().next().unwrap().trim().to_owned()
+    }
+
+    fn ready(&self) -> String {
+        let mut stream = TcpStream::connect(self.address()).unwrap();
         stream
             .write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
             .unwrap();
@@ -76,7 +81,7 @@ impl Daemon {
     }
 
     /// Waits for an answer: at first no pass has ended, and a registration takes effect after it was acknowledged.
-    fn answers_readyz(&self, expected: &str) {
+    pub fn answers_readyz(&self, expected: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let answer = self.ready();
@@ -92,7 +97,7 @@ impl Daemon {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
-    fn stop(mut self) {
+    pub fn stop(mut self) {
         self.signal(Signal::SIGTERM);
         let ended = self.child.wait().unwrap();
         assert!(ended.success(), "{ended}: {}", self.log());
@@ -106,7 +111,7 @@ impl Drop for Daemon {
     }
 }
 
-fn configure(host: &Host, mount: &str) -> PathBuf {
+pub fn configure(host: &Host, mount: &str) -> PathBuf {
     let path = host.kubelet().with_file_name("node.toml");
     let stores = host.tmpfs().join("stores");
     let text = format!(
@@ -121,13 +126,13 @@ fn configure(host: &Host, mount: &str) -> PathBuf {
     path
 }
 
-fn publish(host: &Host, target: &Path, namespace: &str) -> Result<(), Status> {
+pub fn publish(host: &Host, target: &Path, namespace: &str) -> Result<(), Status> {
     let method = "/csi.v1.Node/NodePublishVolume";
     let socket = host.config().socket();
     call_at::<_, NodePublishVolumeResponse>(socket, method, request(target, namespace)).map(drop)
 }
 
-fn register(host: &Host) {
+pub fn register(host: &Host) {
     let status = RegistrationStatus {
         plugin_registered: true,
         error: String::new(),
@@ -146,7 +151,7 @@ fn unpublish(host: &Host, target: &Path) {
     call_at::<_, NodeUnpublishVolumeResponse>(host.config().socket(), method, request).unwrap();
 }
 
-fn model_file(dir: &Path) -> PathBuf {
+pub fn model_file(dir: &Path) -> PathBuf {
     let path = dir.join("model.safetensors");
     let len = 3 * MIB;
     let header = format!(r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);

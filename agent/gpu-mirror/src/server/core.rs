@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
+use tetris_closer::Closer;
 use tetris_store_layout::ObjectId;
 
 use super::gate::Gate;
@@ -16,6 +17,9 @@ use crate::memory::{DeviceMemory, DeviceUuid, HostSlice, MemoryError};
 use crate::protocol::Reason;
 use crate::residency::{ClientId, DeviceId, Refusal, TenantId};
 
+/// Threads that close what takes its time.
+const CLOSING_THREADS: usize = 8;
+
 /// What all threads of a server share.
 #[derive(Debug)]
 pub(super) struct Core<D: DeviceMemory> {
@@ -23,6 +27,8 @@ pub(super) struct Core<D: DeviceMemory> {
     writable_registration: bool,
     pub metrics: Metrics,
     pub gate: Arc<Gate>,
+    /// Closes clients' streams, and what they passed.
+    pub closer: Closer,
     /// Held while a manifest is read: at most one is in memory, however many clients ask.
     pub manifests: Mutex<()>,
     state: Mutex<State<D>>,
@@ -36,6 +42,7 @@ impl<D: DeviceMemory> Core<D> {
             writable_registration: config.writable_registration,
             metrics: Metrics::default(),
             gate: Arc::default(),
+            closer: Closer::new(CLOSING_THREADS),
             manifests: Mutex::default(),
             state: Mutex::new(state),
             started: Instant::now(),

@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
+use tetris_closer::{Aside, Closer};
 
 use super::ServerError;
 use super::core::Core;
@@ -25,17 +26,21 @@ use crate::wire::{Bell, Wire, is_readable};
 /// After a connection could not be taken for want of descriptors, so that the thread does not turn in circles.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Streams of clients that are being closed. While there are so many no connection is taken: whoever connects waits in the listener's queue.
+const CLOSING: usize = 64;
+
 /// A socket that this process owns. Dropping it removes the socket.
 #[derive(Debug)]
 pub(super) struct Bound {
-    listener: UnixListener,
+    /// Closed aside, and with it what clients sent with connections that were not taken.
+    listener: Aside<UnixListener>,
     path: PathBuf,
     _lock: File,
 }
 
 impl Bound {
     /// Listens at `path`, which everybody may connect to who reaches it.
-    pub fn new(path: &Path) -> Result<Self, ServerError> {
+    pub fn new(path: &Path, closer: &Closer) -> Result<Self, ServerError> {
         let beside = |ending: &str| {
             let mut name = path.as_os_str().to_owned();
             name.push(ending);
@@ -61,7 +66,7 @@ impl Bound {
         let nonblocking = listener.set_nonblocking(true);
         nonblocking.map_err(|source| error("listen at", source))?;
         Ok(Self {
-            listener,
+            listener: Aside::new(listener, closer),
             path: path.to_owned(),
             _lock: lock,
         })
@@ -121,8 +126,17 @@ impl<D: DeviceMemory + 'static> Listener<D> {
                 _ => return threads,
             }
             threads.retain(|thread| !thread.is_finished());
+            if self.core.closer.waiting() >= CLOSING {
+                if !is_silent(&self.stop, Some(Instant::now() + PAUSE)) {
+                    return threads;
+                }
+                continue;
+            }
             match self.bound.listener.accept() {
-                Ok((stream, _)) => threads.extend(self.take(stream)),
+                Ok((stream, _)) => {
+                    let stream = Aside::new(stream, &self.core.closer);
+                    threads.extend(self.take(stream));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
                     tracing::warn!(%error, "a connection to the mirror could not be taken");
@@ -136,7 +150,7 @@ impl<D: DeviceMemory + 'static> Listener<D> {
     }
 
     /// Starts a connection's thread, if there may be one more.
-    fn take(&self, stream: UnixStream) -> Option<JoinHandle<()>> {
+    fn take(&self, stream: Aside<UnixStream>) -> Option<JoinHandle<()>> {
         let started = self.start(stream);
         let count = &self.core.metrics;
         match &started {
@@ -146,9 +160,9 @@ impl<D: DeviceMemory + 'static> Listener<D> {
         started
     }
 
-    fn start(&self, stream: UnixStream) -> Option<JoinHandle<()>> {
+    fn start(&self, stream: Aside<UnixStream>) -> Option<JoinHandle<()>> {
         let user = socket_peercred(&stream).ok()?.uid.as_raw();
-        let wire = Arc::new(Wire::new(stream, false).ok()?);
+        let wire = Arc::new(Wire::served(stream, &self.core.closer).ok()?);
         let user = (self.tenant.id, user);
         let limits = self.core.limits();
         let place = self.core.gate.enter(&limits, user, Arc::clone(&wire))?;

@@ -157,7 +157,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
     ) -> Result<(), ServerError> {
         let registrable = self.core.registrable_devices();
         let tenant = Arc::new(Tenant::new(tenant, store, registrable)?);
-        let bound = Bound::new(path)?;
+        let bound = Bound::new(path, &self.core.closer)?;
         let stop = Bell::new().map_err(|source| ServerError::Start {
             action: "make a bell",
             source,

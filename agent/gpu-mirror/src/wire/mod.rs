@@ -1,7 +1,8 @@
 //! Frames over a UNIX socket. Nothing here blocks beyond a deadline.
 //!
-//! Messages of kinds below [`DESCRIPTORS_FROM`] are read without a control buffer, so the kernel drops descriptors that come
-//! with them and never installs them here.
+//! Messages of kinds below [`DESCRIPTORS_FROM`] are read without a control buffer, so the kernel closes descriptors that come
+//! with them in the thread that reads, and never installs them here. Closing may wait: a server reads each connection in a thread of its own, has
+//! such waits ended, and closes streams aside, with what nobody read from them.
 
 mod descriptors;
 mod error;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use tetris_closer::{Aside, Closer};
 
 use crate::protocol::{
     DESCRIPTORS_FROM, FRAME_HEADER_BYTES, FrameHeader, PREAMBLE_BYTES, check_preamble, preamble,
@@ -48,30 +50,56 @@ pub(crate) struct Frame {
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    stream: UnixStream,
+    stream: Stream,
     /// Whether frames that carry descriptors are taken.
     takes_descriptors: bool,
 }
 
+#[derive(Debug)]
+enum Stream {
+    /// To a server, which is trusted.
+    Trusted(UnixStream),
+    /// To a client, which may pass anything.
+    Served(Aside<UnixStream>, Closer),
+}
+
+impl Stream {
+    fn get(&self) -> &UnixStream {
+        match self {
+            Self::Trusted(stream) => stream,
+            Self::Served(stream, _) => stream,
+        }
+    }
+}
+
 impl Wire {
-    /// Frames over `stream`. Only a client takes descriptors.
+    /// Frames over `stream`, whose other end is trusted. Only a client takes descriptors.
     pub fn new(stream: UnixStream, takes_descriptors: bool) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
-            stream,
+            stream: Stream::Trusted(stream),
             takes_descriptors,
+        })
+    }
+
+    /// Frames over the stream of a client, who may pass what takes long to close.
+    pub fn served(stream: Aside<UnixStream>, closer: &Closer) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream: Stream::Served(stream, closer.clone()),
+            takes_descriptors: false,
         })
     }
 
     /// Ends the connection in both directions; whoever reads or writes it notices.
     pub fn hang_up(&self) {
         // It fails only when the peer has ended it already.
-        let _ended = self.stream.shutdown(std::net::Shutdown::Both);
+        let _ended = self.stream.get().shutdown(std::net::Shutdown::Both);
     }
 
     /// The same connection once more.
     pub fn duplicate(&self) -> io::Result<UnixStream> {
-        self.stream.try_clone()
+        self.stream.get().try_clone()
     }
 
     /// Sends the preamble.
@@ -90,7 +118,7 @@ impl Wire {
     pub fn send(&self, mut bytes: &[u8], deadline: Instant) -> Result<(), WireError> {
         while !bytes.is_empty() {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            let sent = self.retried(true, deadline, || send(&self.stream, bytes, flags))?;
+            let sent = self.retried(true, deadline, || send(self.stream.get(), bytes, flags))?;
             bytes = bytes.get(sent..).unwrap_or_default();
         }
         Ok(())
@@ -106,7 +134,7 @@ impl Wire {
         let split = frame.split_at_checked(FRAME_HEADER_BYTES);
         let (header, payload) = split.unwrap_or_default();
         self.send(header, deadline)?;
-        let pass = || descriptors::send(&self.stream, payload, descriptors);
+        let pass = || descriptors::send(self.stream.get(), payload, descriptors);
         let sent = self.retried(true, deadline, pass)?;
         self.send(payload.get(sent..).unwrap_or_default(), deadline)
     }
@@ -121,7 +149,7 @@ impl Wire {
         let mut descriptors = Vec::new();
         let mut got = 0;
         if self.takes_descriptors && kind >= DESCRIPTORS_FROM && !payload.is_empty() {
-            let take = || descriptors::receive(&self.stream, &mut payload);
+            let take = || descriptors::receive(self.stream.get(), &mut payload);
             (got, descriptors) = self.retried(false, deadline, take)?;
             if got == 0 {
                 return Err(WireError::Closed);
@@ -137,13 +165,17 @@ impl Wire {
 
     /// Waits until there is something to read, or the peer has hung up.
     pub fn until_readable(&self, deadline: Instant) -> Result<(), WireError> {
-        poll::until(self.stream.as_fd(), false, deadline)
+        poll::until(self.stream.get().as_fd(), false, deadline)
     }
 
     fn fill(&self, mut bytes: &mut [u8], deadline: Instant) -> Result<(), WireError> {
         while !bytes.is_empty() {
-            let read = || recv(&self.stream, &mut *bytes, RecvFlags::DONTWAIT);
-            let (_, received) = self.retried(false, deadline, read)?;
+            let stream = self.stream.get();
+            let mut read = || recv(stream, &mut *bytes, RecvFlags::DONTWAIT);
+            let (_, received) = self.retried(false, deadline, || match &self.stream {
+                Stream::Trusted(_) => read(),
+                Stream::Served(_, closer) => closer.attend(&mut read),
+            })?;
             if received == 0 {
                 return Err(WireError::Closed);
             }
@@ -162,7 +194,7 @@ impl Wire {
         loop {
             match call() {
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => poll::until(self.stream.as_fd(), to_write, deadline)?,
+                Err(Errno::AGAIN) => poll::until(self.stream.get().as_fd(), to_write, deadline)?,
                 result => return result.map_err(WireError::from),
             }
         }
@@ -171,6 +203,6 @@ impl Wire {
 
 impl AsFd for Wire {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        self.stream.get().as_fd()
     }
 }
