@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tetris_store_layout::{
     Access, FileIdentity, IdentityBy, IdentityKey, Manifest, ManifestId, ManifestKind, Mapping,
-    ObjectRef, PublishError, Store,
+    ObjectRef, PublishError, RecordUse, Store,
 };
 use thiserror::Error;
 
@@ -53,6 +53,8 @@ pub struct Ingest<'a> {
     pub monitor: Arc<Monitor>,
     /// Called when the store is full, with the bytes needed; `true` when some were freed.
     pub make_room: &'a (dyn Fn(u64) -> bool + Sync),
+    /// Called before the records of a file are written, with what they will take; `true` when they may be.
+    pub admit_records: &'a (dyn Fn(RecordUse) -> bool + Sync),
 }
 
 /// A file that is in the store, and referenced there while this lives.
@@ -91,6 +93,11 @@ pub enum IngestError {
     /// The store did not take it.
     #[error("the store did not take the file: {0}")]
     NotTaken(String),
+    /// It has no tensor bytes.
+    #[error(
+        "the file has no tensor bytes: there is nothing to share, and reading it costs no more than finding it"
+    )]
+    Empty,
     /// The store did not take what describes it.
     #[error(transparent)]
     Publish(#[from] PublishError),
@@ -120,6 +127,40 @@ impl Ingest<'_> {
         self.unless_cancelled(self.publish(file))
     }
 
+    /// Looks for what needs no more than the length of the header: a header that is too long, and that there is nothing but a header.
+    ///
+    /// # Errors
+    /// [`IngestError::TooLarge`], [`IngestError::Empty`], and when the file cannot be read.
+    pub fn check_length(&self, file: &File) -> Result<(), IngestError> {
+        let size = self.identity.size;
+        if self.kind == ManifestKind::File {
+            return if size == 0 {
+                Err(IngestError::Empty)
+            } else {
+                Ok(())
+            };
+        }
+        if size < LENGTH_FIELD_LEN {
+            return Ok(());
+        }
+        let mut len = [0; LENGTH_FIELD_LEN as usize];
+        let read = file.read_exact_at(&mut len, 0);
+        read.map_err(|error: io::Error| LoadError::io("read", Path::new(NAME), error))?;
+        let found = u64::from_le_bytes(len);
+        // A length beyond the file is no header at all, which is said elsewhere.
+        if found > size - LENGTH_FIELD_LEN {
+            return Ok(());
+        }
+        // Checked before the header is read: what it takes in memory is the reader's.
+        if found > MAX_HEADER_BYTES {
+            return Err(too_large("bytes of header", found, MAX_HEADER_BYTES));
+        }
+        if found == size - LENGTH_FIELD_LEN {
+            return Err(IngestError::Empty);
+        }
+        Ok(())
+    }
+
     fn unless_cancelled<T>(&self, result: Result<T, IngestError>) -> Result<T, IngestError> {
         if self.monitor.is_cancelled() && result.is_err() {
             return Err(IngestError::Cancelled);
@@ -127,31 +168,35 @@ impl Ingest<'_> {
         result
     }
 
-    /// Bytes of objects that `file` needs and the store has not got. Unless the file is known it is read and hashed for that, and nothing
+    /// Bytes of objects and records that `file` needs and the store has not got. Unless the file is known it is read and hashed for that, and nothing
     /// of it is published. Blocks for as long as reading does.
     ///
     /// # Errors
     /// As [`Ingest::run`].
     pub fn missing_bytes(&self, file: &File) -> Result<u64, IngestError> {
-        let mut objects = self.unless_cancelled(self.objects(file))?;
+        let (mut objects, records) = self.unless_cancelled(self.parts(file))?;
         objects.sort_unstable_by_key(|object| object.id);
         objects.dedup();
         let missing = objects.iter().filter(|object| !self.store.contains(object));
         Ok(missing
             .map(|object| object.len)
-            .fold(0, u64::saturating_add))
+            .fold(records.bytes, u64::saturating_add))
     }
 
-    fn objects(&self, file: &File) -> Result<Vec<ObjectRef>, IngestError> {
+    /// The objects of a file, and what its records will take.
+    fn parts(&self, file: &File) -> Result<(Vec<ObjectRef>, RecordUse), IngestError> {
         let source = self.source(file)?;
         if let Some((_, manifest)) = self.known_manifest() {
             let objects = manifest.objects.iter().map(|entry| entry.object);
-            return Ok(objects.collect());
+            return Ok((objects.collect(), RecordUse::default()));
         }
-        self.check_header_length(&source)?;
+        self.check_length(source.file())?;
         let read = self.file_read(&source)?;
         let run = self.pipeline(&source, &read, None).run()?;
-        Ok(run.objects.iter().map(|hashed| hashed.object).collect())
+        let objects = run.objects.iter().map(|hashed| hashed.object).collect();
+        let manifest = read.into_manifest(&run).0;
+        let records = RecordUse::of_manifest(manifest.encode().len() as u64);
+        Ok((objects, records))
     }
 
     fn source(&self, file: &File) -> Result<Source, IngestError> {
@@ -241,7 +286,7 @@ impl Ingest<'_> {
 
     fn unknown(&self, source: &Source) -> Result<Published, IngestError> {
         let bindable = source.settle() && self.bind;
-        self.check_header_length(source)?;
+        self.check_length(source.file())?;
         let read = self.file_read(source)?;
         let run = self.pipeline(source, &read, Some(self.store)).run()?;
         let manifest = read.into_manifest(&run).0;
@@ -262,7 +307,15 @@ impl Ingest<'_> {
         })
     }
 
-    fn record(&self, manifest: &Manifest, bindable: bool) -> Result<ManifestId, PublishError> {
+    fn record(&self, manifest: &Manifest, bindable: bool) -> Result<ManifestId, IngestError> {
+        if manifest.objects.is_empty() {
+            return Err(IngestError::Empty);
+        }
+        let records = RecordUse::of_manifest(manifest.encode().len() as u64);
+        if !(self.admit_records)(records) {
+            let why = "its records are more than the store has room for";
+            return Err(IngestError::NotTaken(why.to_owned()));
+        }
         let id = self.with_room(|| self.store.publish_manifest(manifest))?;
         if bindable && let Err(error) = self.with_room(|| self.store.bind(&self.key(), id)) {
             // The file is in the store, and will be read again the next time.
@@ -283,22 +336,6 @@ impl Ingest<'_> {
             }
         }
         publish()
-    }
-
-    /// Checked before the header is read: what it takes in memory is the reader's.
-    fn check_header_length(&self, source: &Source) -> Result<(), IngestError> {
-        if self.kind == ManifestKind::File || self.identity.size < LENGTH_FIELD_LEN {
-            return Ok(());
-        }
-        let mut len = [0; LENGTH_FIELD_LEN as usize];
-        let read = source.file().read_exact_at(&mut len, 0);
-        read.map_err(|error: io::Error| LoadError::io("read", source.path(), error))?;
-        let found = u64::from_le_bytes(len);
-        // A length beyond the file is no header at all, which is said elsewhere.
-        if found > MAX_HEADER_BYTES && found <= self.identity.size {
-            return Err(too_large("bytes of header", found, MAX_HEADER_BYTES));
-        }
-        Ok(())
     }
 }
 

@@ -106,6 +106,7 @@ impl<'a> Loader<'a> {
             if let Some(store) = self.store.filter(|store| store.is_writable())
                 && remember
                 && settled
+                && !manifest.objects.is_empty()
             {
                 let by = IdentityBy::Stat(*source.identity());
                 let bound = store

@@ -36,7 +36,8 @@ impl Loader<'_> {
         let backings = self.complete(source, &manifest, run, &mut report)?;
         source.require_unchanged()?;
         let id = manifest.id();
-        if store.is_writable() {
+        // A file without tensor bytes has nothing to share, and its record would only take room.
+        if store.is_writable() && !manifest.objects.is_empty() {
             let bound = store.publish_manifest(&manifest).and_then(|id| {
                 if bindable {
                     store.bind(own, id)?;

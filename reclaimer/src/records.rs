@@ -2,10 +2,15 @@
 //! their last use does.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tetris_reclaimer_core::RecordId;
-use tetris_store_layout::{ObjectRef, Store, StoreError, TensorId};
+use tetris_reclaimer_core::{RecordFile, RecordId, RecordName};
+use tetris_store_layout::{
+    IdentityId, ObjectRef, RecordEntry, RecordUse, Store, StoreError, TensorId,
+};
+
+/// Two changes of a folder within one tick of the kernel's clock have one time stamp. Far longer than any tick.
+const CLOCK_TICK: Duration = Duration::from_secs(1);
 
 /// A manifest or derived record.
 #[derive(Debug, Clone)]
@@ -26,6 +31,11 @@ pub(crate) struct Records {
     known: BTreeMap<RecordId, Record>,
     /// Records that name nothing that can be understood, so that each is told once.
     damaged: BTreeSet<RecordId>,
+    /// Every manifest and derived record that was listed, damaged ones too: its memory, and when it was used last.
+    listed: BTreeMap<RecordId, (u64, u64)>,
+    identities: Vec<RecordEntry<IdentityId>>,
+    /// The identities' folder's time stamp, where no later change can have the same one.
+    identities_stamp: Option<SystemTime>,
 }
 
 /// What changed since the last look.
@@ -52,10 +62,10 @@ impl Records {
     /// Looks again.
     pub(crate) fn refresh(&mut self, store: &Store) -> Result<Changes, StoreError> {
         let mut changes = Changes::default();
-        let mut listed = BTreeSet::new();
+        let mut listed = BTreeMap::new();
         for entry in store.manifests()? {
             let id = RecordId::Manifest(entry.id);
-            listed.insert(id);
+            listed.insert(id, (entry.allocated, millis(entry.last_used)));
             self.look_at(id, entry.last_used, &mut changes, || {
                 let manifest = store.manifest(entry.id)?;
                 Ok(manifest.map(|manifest| {
@@ -66,15 +76,64 @@ impl Records {
         }
         for entry in store.derived_records()? {
             let id = RecordId::Derived(entry.id);
-            listed.insert(id);
+            listed.insert(id, (entry.allocated, millis(entry.last_used)));
             self.look_at(id, entry.last_used, &mut changes, || {
                 let derived = store.derived_record(entry.id)?;
                 Ok(derived.map(|derived| (vec![derived.object], Some(derived.key.source()))))
             });
         }
-        self.known.retain(|id, _| listed.contains(id));
-        self.damaged.retain(|id| listed.contains(id));
+        self.known.retain(|id, _| listed.contains_key(id));
+        self.damaged.retain(|id| listed.contains_key(id));
+        self.listed = listed;
+        self.refresh_identities(store)?;
         Ok(changes)
+    }
+
+    /// Lists identities again where their folder has changed: nothing else about them ever does.
+    fn refresh_identities(&mut self, store: &Store) -> Result<(), StoreError> {
+        let began = SystemTime::now();
+        let changed = store.identities_changed()?;
+        if self.identities_stamp == Some(changed) {
+            return Ok(());
+        }
+        self.identities_stamp = None;
+        self.identities = store.identity_records()?;
+        let settled = began.duration_since(changed);
+        self.identities_stamp = settled.is_ok_and(|age| age > CLOCK_TICK).then_some(changed);
+        Ok(())
+    }
+
+    /// What they take.
+    pub(crate) fn used(&self) -> RecordUse {
+        let listed = self.listed.values().map(|(bytes, _)| *bytes);
+        let identities = self.identities.iter().map(|entry| entry.allocated);
+        let each = listed.chain(identities);
+        each.fold(RecordUse::default(), |sum, bytes| {
+            sum.plus(RecordUse { bytes, files: 1 })
+        })
+    }
+
+    /// All of them, to choose from which go. `use_of` says whether a record is wanted, and when all it names was last seen held.
+    pub(crate) fn files(&self, use_of: impl Fn(&RecordId) -> (bool, u64)) -> Vec<RecordFile> {
+        let listed = self.listed.iter().map(|(id, (bytes, last_use_ms))| {
+            let (wanted, held_ms) = use_of(id);
+            RecordFile {
+                name: match *id {
+                    RecordId::Manifest(id) => RecordName::Manifest(id),
+                    RecordId::Derived(id) => RecordName::Derived(id),
+                },
+                bytes: *bytes,
+                last_use_ms: held_ms.max(*last_use_ms),
+                wanted,
+            }
+        });
+        let identities = self.identities.iter().map(|entry| RecordFile {
+            name: RecordName::Identity(entry.id),
+            bytes: entry.allocated,
+            last_use_ms: millis(entry.last_used),
+            wanted: false,
+        });
+        listed.chain(identities).collect()
     }
 
     fn look_at(

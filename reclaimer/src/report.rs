@@ -92,6 +92,19 @@ pub struct ForeignStatus {
     pub reason: String,
 }
 
+/// A store's records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct RecordStatus {
+    /// Memory that they occupy, in bytes. It counts in what the store takes.
+    pub bytes: u64,
+    /// How many they are.
+    pub files: u64,
+    /// Bytes that they are kept to.
+    pub limit_bytes: u64,
+    /// How many they are kept to.
+    pub limit_files: u64,
+}
+
 /// One store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StoreStatus {
@@ -105,6 +118,8 @@ pub struct StoreStatus {
     pub error: Option<String>,
     /// What its policy keeps it to, in bytes; none when only its mount bounds it.
     pub limit_bytes: Option<u64>,
+    /// What its manifests, identities and derived records take.
+    pub records: RecordStatus,
     /// Objects by state.
     pub states: BTreeMap<ObjectState, Amount>,
     /// All of them but those set aside, in any order. Shared by the statuses of passes that found the same.
@@ -301,7 +316,7 @@ pub struct StorePass {
     pub freed: BTreeMap<Reason, Amount>,
     /// Objects that were planned to be freed and turned out to be mapped: the protocol kept them.
     pub kept_by_lock: u64,
-    /// Records removed because nothing is left of what they name.
+    /// Records removed because nothing is left of what they name, or because they were more than the store may have.
     pub records_removed: u64,
     /// Loads seen.
     pub loads: Loads,

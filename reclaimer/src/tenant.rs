@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use tetris_reclaimer_core::{Event, Model, Object, RecordId, ReloadCost, State, StoreSnapshot};
+use tetris_reclaimer_core::{
+    Event, Model, Object, RecordFile, RecordId, RecordName, ReloadCost, State, StoreSnapshot,
+};
 use tetris_store_layout::{Catalogue, Holders, ObjectEntry, ObjectId, Refresh, Store, StoreError};
 
 use crate::config::StoreConfig;
@@ -188,6 +190,7 @@ impl Tenant {
             mount: 0,
             objects: objects.collect(),
             models: models.collect(),
+            record_bytes: self.records.used().bytes,
         }
     }
 
@@ -241,10 +244,37 @@ impl Tenant {
         self.store.device()
     }
 
-    /// Memory that the objects in the catalogue occupy, in bytes.
+    /// Memory that the objects in the catalogue and the records occupy, in bytes.
     pub(crate) fn used_bytes(&self) -> u64 {
         let objects = self.catalogue.listing().objects.iter();
-        objects.map(|entry| entry.allocated).sum()
+        let objects: u64 = objects.map(|entry| entry.allocated).sum();
+        objects.saturating_add(self.records.used().bytes)
+    }
+
+    /// The records, to choose from which go.
+    pub(crate) fn record_files(&self, snapshot: &StoreSnapshot) -> Vec<RecordFile> {
+        let models = snapshot.models.iter();
+        let uses: HashMap<RecordId, (bool, u64)> = models
+            .map(|model| {
+                let wanted = model.warm || self.in_use.contains(&model.id);
+                (model.id, (wanted, held_ms(model, snapshot)))
+            })
+            .collect();
+        self.records
+            .files(|id| uses.get(id).copied().unwrap_or_default())
+    }
+
+    /// Removes records, and those of which nothing is left then. Returns how many. What they take is known at the next look.
+    pub(crate) fn remove_records(&mut self, names: &[RecordName]) -> Result<u64, StoreError> {
+        let mut removed = 0;
+        for name in names {
+            removed += u64::from(match *name {
+                RecordName::Manifest(id) => self.store.remove_manifest(id)?,
+                RecordName::Derived(id) => self.store.remove_derived(id)?,
+                RecordName::Identity(id) => self.store.remove_identity(id)?,
+            });
+        }
+        Ok(removed + self.store.collect_records()?)
     }
 
     /// The object at this place of the last snapshot.
@@ -290,6 +320,13 @@ impl Hasher for FirstBytes {
 fn index(objects: &[ObjectEntry]) -> Index {
     let ids = objects.iter().map(|entry| entry.object.id);
     ids.zip(0..).collect()
+}
+
+/// When all of a model was last seen held, in milliseconds: loads of processes that may not set its record's time show only in that.
+fn held_ms(model: &Model, snapshot: &StoreSnapshot) -> u64 {
+    let objects = model.objects.iter();
+    let held = objects.filter_map(|object| snapshot.objects.get(*object as usize));
+    held.map(|object| object.last_use_ms).min().unwrap_or(0)
 }
 
 fn is_held(model: &Model, snapshot: &StoreSnapshot) -> bool {

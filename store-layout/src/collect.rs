@@ -12,7 +12,7 @@ use crate::store::Store;
 pub const MAX_IDENTITIES: usize = 256;
 
 impl Store {
-    /// Removes derived records whose object is gone, manifests of which no object is left, identities
+    /// Removes derived records whose object is gone, manifests of which no object is left or that never had one, identities
     /// whose manifest is gone, and the oldest of more than [`MAX_IDENTITIES`] identities of one manifest. Returns how many.
     ///
     /// Each record is read before its objects are looked for. A load that publishes at this moment links
@@ -46,11 +46,7 @@ impl Store {
         match self.manifest(id) {
             Ok(Some(manifest)) => {
                 let mut objects = manifest.objects.iter();
-                // A model without any bytes has no objects to lose.
-                Ok(
-                    manifest.objects.is_empty()
-                        || objects.any(|entry| self.contains(&entry.object)),
-                )
+                Ok(objects.any(|entry| self.contains(&entry.object)))
             }
             Ok(None) => Ok(true),
             Err(error) => not_alive_if_damaged(error),

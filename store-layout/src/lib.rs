@@ -75,5 +75,5 @@ pub use publish::{Outcome, Published, SegmentWriter, Staging};
 pub use reclaim::Reclaimed;
 pub use scan::{BoundIdentity, ForeignEntry, ObjectEntry, ObjectListing, RecordEntry};
 pub use store::{CreateOptions, ObjectRef, RECLAIMER_STATE, RECLAIMER_STATE_NEW, Store};
-pub use usage::Usage;
+pub use usage::{RecordUse, Usage};
 pub use verify::{Fault, Verified, VerifyDepth};

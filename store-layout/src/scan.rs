@@ -11,7 +11,7 @@ use nix::dir::{Dir, Entry, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::libc;
-use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, major, minor};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, major, minor};
 
 use crate::digest::{DerivedId, Digest, IdentityId, ManifestId, ObjectId};
 use crate::error::DecodeError;
@@ -19,6 +19,7 @@ use crate::error::{IoError, StoreError};
 use crate::identity::{IdentityKey, decode_record};
 use crate::interrupted::retried;
 use crate::store::{Folder, ObjectRef, Store, is_part_of_store, names_in};
+use crate::usage::RecordUse;
 
 /// An object in the store's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct RecordEntry<Id> {
     pub last_used: SystemTime,
     /// Length in bytes.
     pub len: u64,
+    /// Memory that it occupies, in bytes: its pages.
+    pub allocated: u64,
 }
 
 impl Store {
@@ -143,8 +146,30 @@ impl Store {
         Ok(identities)
     }
 
-    pub(crate) fn identity_records(&self) -> Result<Vec<RecordEntry<IdentityId>>, StoreError> {
+    /// Lists all identity records without reading them. Files with other names are left out.
+    pub fn identity_records(&self) -> Result<Vec<RecordEntry<IdentityId>>, StoreError> {
         self.records(Folder::Identities)
+    }
+
+    /// When an identity record was last added or removed.
+    pub fn identities_changed(&self) -> Result<SystemTime, IoError> {
+        let folder = fstat(self.folder(Folder::Identities)).map_err(|error| {
+            let path = self.root().join(Folder::Identities.name());
+            IoError::new("stat", path, error)
+        })?;
+        Ok(time(folder.st_mtime, folder.st_mtime_nsec))
+    }
+
+    /// What all records together take.
+    pub fn record_use(&self) -> Result<RecordUse, StoreError> {
+        let mut used = RecordUse::default();
+        for folder in [Folder::Manifests, Folder::Derived, Folder::Identities] {
+            self.each_file(folder, |_, stat| {
+                used.bytes = used.bytes.saturating_add(allocated(stat));
+                used.files += 1;
+            })?;
+        }
+        Ok(used)
     }
 
     /// What an identity record says; `None` when it has vanished.
@@ -178,6 +203,7 @@ impl Store {
                     id,
                     last_used: time(stat.st_mtime, stat.st_mtime_nsec),
                     len: stat.st_size as u64,
+                    allocated: allocated(stat),
                 });
             }
         })?;
@@ -320,12 +346,19 @@ pub(crate) fn object_entry(
             crc,
             len: stat.st_size as u64,
         },
-        allocated: stat.st_blocks as u64 * 512,
+        allocated: allocated(stat),
         device: (major(stat.st_dev), minor(stat.st_dev)),
         inode: stat.st_ino,
         published: time(stat.st_mtime, stat.st_mtime_nsec),
         changed: time(stat.st_ctime, stat.st_ctime_nsec),
     })
+}
+
+/// Memory that a file occupies, in bytes.
+pub(crate) fn allocated(stat: &FileStat) -> u64 {
+    u64::try_from(stat.st_blocks)
+        .unwrap_or(0)
+        .saturating_mul(512)
 }
 
 fn file_type(stat: &FileStat) -> SFlag {

@@ -19,6 +19,43 @@ pub struct Usage {
     pub inodes_free: u64,
 }
 
+/// A record on a tmpfs takes whole pages of this length, in bytes.
+const PAGE: u64 = 4096;
+
+/// What records take, or may take: manifests, identities and derived records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RecordUse {
+    /// Memory that they occupy, in bytes.
+    pub bytes: u64,
+    /// How many they are, each of which takes an inode.
+    pub files: u64,
+}
+
+impl RecordUse {
+    /// What a manifest of `len` bytes takes, together with one identity.
+    pub fn of_manifest(len: u64) -> Self {
+        let pages = len.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+        Self {
+            bytes: pages.saturating_add(PAGE),
+            files: 2,
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            files: self.files.saturating_add(other.files),
+        }
+    }
+
+    /// Whether there is no more of anything than in `limits`.
+    pub fn is_within(self, limits: Self) -> bool {
+        self.bytes <= limits.bytes && self.files <= limits.files
+    }
+}
+
 impl Store {
     /// Room of the file system that the store lies on, which others may share.
     pub fn usage(&self) -> Result<Usage, IoError> {

@@ -2,11 +2,16 @@
 
 mod mirror;
 
-use std::io::Write;
+use std::io::{IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use mirror::raw::Raw;
 use mirror::{LONG, Mirror, check, eventually};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tetris_closer::Closer;
 use tetris_gpu_mirror::client::ClientError;
 use tetris_gpu_mirror::memory::MemoryKind;
 use tetris_gpu_mirror::protocol::{
@@ -261,4 +266,62 @@ fn a_model_that_waits_can_be_given_up() {
     drop(raw);
     eventually("nobody waits", || mirror.server.connections() == 1);
     check(&held, &a, &["a"], 4000);
+}
+
+/// A socket whose last close waits for an hour: nobody reads at the other end.
+fn lingering(listener: &TcpListener) -> (TcpStream, TcpStream) {
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let unread = listener.accept().unwrap().0;
+    stream.set_nonblocking(true).unwrap();
+    while stream.write(&[7; 1 << 16]).is_ok() {}
+    let hour = Some(Duration::from_hours(1));
+    rustix::net::sockopt::set_socket_linger(&stream, hour).unwrap();
+    (stream, unread)
+}
+
+fn pass(to: &Raw, bytes: &[u8], what: &TcpStream) {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let what = [what.as_fd()];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&what)));
+    let bytes = [IoSlice::new(bytes)];
+    // It may have been refused already.
+    let _sent = sendmsg(&to.0, &bytes, &mut control, SendFlags::NOSIGNAL);
+}
+
+#[test]
+fn sockets_whose_last_close_waits_hold_up_neither_others_nor_the_end() {
+    let limits = Limits {
+        connections_of_user: 20,
+        ..Limits::default()
+    };
+    let mirror = Mirror::with(32, limits, None);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closer = Closer::new(1);
+    let mut unread = Vec::new();
+    others_are_served(&mirror, || {
+        for way in 0..60 {
+            let raw = Raw::connect(&mirror.socket);
+            let (socket, other_end) = lingering(&listener);
+            if way % 2 == 0 {
+                pass(&raw, &preamble(), &socket);
+            } else {
+                // What follows is never read.
+                pass(&raw, b"no preamble.", &socket);
+                pass(&raw, b"more", &socket);
+            }
+            // Where the server was faster this is the last close.
+            closer.attend(|| drop(socket));
+            unread.push((other_end, raw));
+        }
+        eventually("some are refused", || {
+            mirror.server.counters().connections_refused >= 1
+        });
+        // Those that are there leave their places when they end.
+        unread
+            .iter()
+            .for_each(|(_, raw)| drop(raw.0.shutdown(Shutdown::Both)));
+        eventually("all are gone", || mirror.server.connections() <= 1);
+    });
+    drop(mirror);
 }

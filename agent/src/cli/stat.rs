@@ -16,9 +16,6 @@ use tetris_agent::place::Place;
 #[derive(Debug, Args)]
 pub(crate) struct StatArgs {}
 
-/// A record takes whole pages of a tmpfs.
-const PAGE: u64 = 4096;
-
 /// Sums over the store's objects and records.
 #[derive(Debug, Default)]
 struct Sums {
@@ -68,15 +65,10 @@ impl Sums {
     }
 
     fn records(&mut self, store: &Store) -> Result {
-        let manifests = store.manifests()?;
-        let derived = store.derived_records()?;
-        self.manifests = manifests.len() as u64;
-        self.derived = derived.len() as u64;
-        self.identities = store.identities()?.len() as u64;
-        let lengths = manifests.iter().map(|record| record.len);
-        let lengths = lengths.chain(derived.iter().map(|record| record.len));
-        self.record_bytes = lengths.map(|len| len.next_multiple_of(PAGE)).sum();
-        self.record_bytes += self.identities * PAGE;
+        self.manifests = store.manifests()?.len() as u64;
+        self.derived = store.derived_records()?.len() as u64;
+        self.identities = store.identity_records()?.len() as u64;
+        self.record_bytes = store.record_use()?.bytes;
         Ok(())
     }
 

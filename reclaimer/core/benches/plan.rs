@@ -90,6 +90,7 @@ fn snapshot(fill_percent: u64, ask: u64) -> Snapshot {
         mount: 0,
         objects,
         models: models.collect(),
+        record_bytes: 0,
     };
     let used = store.used_bytes();
     let capacity_bytes = used * 100 / fill_percent;

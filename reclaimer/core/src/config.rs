@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
+use tetris_store_layout::RecordUse;
 use thiserror::Error;
 
 /// What to free and when, as in a configuration file. Fields that are left out have their defaults.
@@ -39,7 +40,18 @@ pub struct StorePolicy {
     pub guaranteed_bytes: u64,
     /// Bytes that this store is kept to, however much is free.
     pub limit_bytes: Option<u64>,
+    /// Of these, bytes that its records are kept to; without it [`DEFAULT_RECORD_BYTES`], or a quarter of `limit_bytes` where that is less.
+    pub record_bytes: Option<u64>,
+    /// Records that it may have, each of which takes an inode.
+    pub record_files: u64,
 }
+
+/// What records of a store are kept to where nothing else is said: those of a thousand models of some hundred tensors.
+pub const DEFAULT_RECORD_BYTES: u64 = 128 << 20;
+const DEFAULT_RECORD_FILES: u64 = 32_768;
+/// Less would not hold the records of one ordinary model.
+const LEAST_RECORD_BYTES: u64 = 1 << 20;
+const LEAST_RECORD_FILES: u64 = 64;
 
 /// Whether unused objects are freed though there is room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +125,8 @@ impl Default for StorePolicy {
             order: Order::GreedyDual,
             guaranteed_bytes: 0,
             limit_bytes: None,
+            record_bytes: None,
+            record_files: DEFAULT_RECORD_FILES,
         }
     }
 }
@@ -212,6 +226,15 @@ impl Default for Policy {
 const MAX_SECS: u64 = 366 * 86_400;
 
 impl StorePolicy {
+    /// What the store's records may take.
+    pub fn record_limits(&self) -> RecordUse {
+        let part = self.limit_bytes.map_or(u64::MAX, |limit| limit / 4);
+        RecordUse {
+            bytes: self.record_bytes.unwrap_or(DEFAULT_RECORD_BYTES.min(part)),
+            files: self.record_files,
+        }
+    }
+
     fn check(&self) -> Result<(), PolicyError> {
         secs("keep_alive_secs", self.keep_alive_secs, 0)?;
         match self.expiry {
@@ -235,8 +258,32 @@ impl StorePolicy {
                 ),
                 &limit,
             )),
-            _ => Ok(()),
+            _ => self.check_records(),
         }
+    }
+
+    fn check_records(&self) -> Result<(), PolicyError> {
+        if let Some(found) = self.record_bytes {
+            let most = self.limit_bytes.unwrap_or(u64::MAX);
+            if found < LEAST_RECORD_BYTES || found > most {
+                let expected = match self.limit_bytes {
+                    Some(most) => {
+                        format!("{LEAST_RECORD_BYTES} to limit_bytes, which is {most}")
+                    }
+                    None => format!("at least {LEAST_RECORD_BYTES}"),
+                };
+                return Err(PolicyError::new("record_bytes", &expected, &found));
+            }
+        }
+        if self.record_files < LEAST_RECORD_FILES {
+            let expected = format_args!("at least {LEAST_RECORD_FILES}");
+            return Err(PolicyError::new(
+                "record_files",
+                &expected,
+                &self.record_files,
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -363,6 +410,37 @@ mod tests {
                 .starts_with("store.learnt.out_of_bounds_percent:")
         );
         assert!(learnt(|rule| rule.standard_secs = 0).starts_with("store.learnt.standard_secs:"));
+    }
+
+    #[test]
+    fn what_records_may_take_is_checked_and_follows_from_the_limit() {
+        let least = error(|config| config.store.record_bytes = Some(4096));
+        assert_eq!(
+            least,
+            "store.record_bytes: expected at least 1048576, found 4096"
+        );
+        let most = error(|config| {
+            config.store.limit_bytes = Some(1 << 21);
+            config.store.record_bytes = Some(1 << 22);
+        });
+        assert_eq!(
+            most,
+            "store.record_bytes: expected 1048576 to limit_bytes, which is 2097152, found 4194304"
+        );
+        let files = error(|config| config.store.record_files = 1);
+        assert_eq!(files, "store.record_files: expected at least 64, found 1");
+        let bytes = |limit_bytes, record_bytes| {
+            let policy = StorePolicy {
+                limit_bytes,
+                record_bytes,
+                ..StorePolicy::default()
+            };
+            policy.record_limits().bytes
+        };
+        assert_eq!(bytes(None, None), DEFAULT_RECORD_BYTES);
+        assert_eq!(bytes(Some(1 << 40), None), DEFAULT_RECORD_BYTES);
+        assert_eq!(bytes(Some(1 << 20), None), 1 << 18);
+        assert_eq!(bytes(Some(1 << 30), Some(1 << 29)), 1 << 29);
     }
 
     #[test]

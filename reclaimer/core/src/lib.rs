@@ -11,6 +11,8 @@
 //! listed, give the same plan. Where one store asks, carrying a plan out leaves nothing for the next one
 //! at the same moment, and asking for more frees a superset.
 //!
+//! Records count in what a store takes, and are kept within limits of their own ([`records_to_remove`]).
+//!
 //! **Caveats.** Bytes are counted as the file system does, in pages. A prefix of the policy's order is
 //! freed, so that more need frees a superset; another set with less excess may exist. Where stores have
 //! limits, a greater need may spare another store's object, since the asking store has to give more. Where
@@ -33,6 +35,7 @@
 //!     mount: 0,
 //!     objects: vec![object("old", 10, false), object("held", 5, true), object("new", 20, false)],
 //!     models: Vec::new(),
+//!     record_bytes: 0,
 //! };
 //! let snapshot = Snapshot {
 //!     mounts: vec![Mount { capacity_bytes: 16_384, free_bytes: 4096, draining: false }],
@@ -60,17 +63,22 @@ mod histogram;
 mod plan;
 mod planner;
 mod record_id;
+mod records;
 mod shelf;
 mod snapshot;
 mod state;
 
 pub mod replay;
 
-pub use config::{Expiry, LearntKeepAlive, Order, Policy, PolicyConfig, PolicyError, StorePolicy};
+pub use config::{
+    DEFAULT_RECORD_BYTES, Expiry, LearntKeepAlive, Order, Policy, PolicyConfig, PolicyError,
+    StorePolicy,
+};
 pub use histogram::{BINS, Basis, Histogram, Window};
 pub use plan::{Action, Goal, Kept, ModelChange, Plan, Reason, Shortfall};
 pub use planner::plan;
 pub use record_id::{ParseRecordIdError, RecordId};
+pub use records::{RecordFile, RecordName, record_use, records_to_remove};
 pub use snapshot::{
     Model, Mount, Object, ReloadCost, RoomRequest, Snapshot, SnapshotError, StoreSnapshot,
 };

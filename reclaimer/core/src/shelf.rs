@@ -39,7 +39,7 @@ pub(crate) struct Shelf<'a> {
     /// The part behind them is sorted only when something is taken from it: most passes take nothing.
     sorted: bool,
     next: usize,
-    /// Memory that its objects occupy when the plan is carried out, in bytes.
+    /// Memory that its objects and records occupy when the plan is carried out, in bytes.
     pub(crate) left_bytes: u64,
 }
 

@@ -42,6 +42,8 @@ pub struct StoreSnapshot {
     pub objects: Vec<Object>,
     /// What wants them, in any order.
     pub models: Vec<Model>,
+    /// Memory that its records occupy, in bytes. It counts in what the store takes, and no plan for objects frees it.
+    pub record_bytes: u64,
 }
 
 /// An object of a store.
@@ -181,12 +183,12 @@ impl Snapshot {
 }
 
 impl StoreSnapshot {
-    /// Memory that its objects occupy, in bytes.
+    /// Memory that its objects and records occupy, in bytes.
     pub fn used_bytes(&self) -> u64 {
         self.objects
             .iter()
             .map(|object| object.allocated_bytes)
-            .fold(0, u64::saturating_add)
+            .fold(self.record_bytes, u64::saturating_add)
     }
 
     fn validate(&self, mounts: usize) -> Result<(), SnapshotError> {

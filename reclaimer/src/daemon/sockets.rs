@@ -143,6 +143,7 @@ async fn hand_on(
             store: ask.store,
             bytes: ask.bytes,
             inodes: u64::from(ask.inodes),
+            ..Need::default()
         };
         tracing::info!(
             store = need.store,

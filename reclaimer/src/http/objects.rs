@@ -100,6 +100,7 @@ fn room(store: &StoreStatus, mount: &MountStatus) -> Room {
         .map(bytes)
         .iter()
         .sum();
+    let used = used.saturating_add(store.records.bytes);
     let limit = store.limit_bytes.unwrap_or(u64::MAX);
     Room {
         capacity_bytes: mount.capacity_bytes.min(limit),

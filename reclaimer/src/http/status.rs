@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::report::{
-    Amount, ForeignStatus, ModelStatus, MountStatus, NodeStatus, ObjectState, ShortfallStatus,
-    StoreStatus,
+    Amount, ForeignStatus, ModelStatus, MountStatus, NodeStatus, ObjectState, RecordStatus,
+    ShortfallStatus, StoreStatus,
 };
 use crate::warm::Freshness;
 
@@ -36,6 +36,7 @@ struct Store<'a> {
     id: Option<&'a str>,
     error: Option<&'a str>,
     limit_bytes: Option<u64>,
+    records: RecordStatus,
     states: &'a BTreeMap<ObjectState, Amount>,
     holders: u64,
     saved_bytes: u64,
@@ -78,6 +79,7 @@ fn store(store: &StoreStatus, with_models: bool) -> Store<'_> {
         id: store.id.as_deref(),
         error: store.error.as_deref(),
         limit_bytes: store.limit_bytes,
+        records: store.records,
         states: &store.states,
         holders: store.holders,
         saved_bytes: store.saved_bytes,

@@ -162,13 +162,18 @@ impl Flight {
     fn work(self: &Arc<Self>, shared: &Arc<Shared>, passed: Passed) -> Work {
         let (flight, of) = (Arc::clone(self), Arc::clone(shared));
         let reserve = move |bytes| of.reserve(flight.id, flight.store(), bytes, &flight.monitor);
-        let max_tensors = locked(&shared.options).config.max_tensors as usize;
+        let (max_tensors, record_limits) = {
+            let options = locked(&shared.options);
+            let limits = options.record_limits(self.store());
+            (options.config.max_tensors as usize, limits)
+        };
         Work {
             passed,
             target: self.target.clone(),
             key: self.key.clone(),
             checked: self.checked,
             max_tensors,
+            record_limits,
             reserve: Box::new(reserve),
             monitor: Arc::clone(&self.monitor),
             pulse: Arc::clone(&self.pulse),

@@ -19,7 +19,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All that have names of their own.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Published,
         Self::Known,
         Self::Abandoned,
@@ -32,6 +32,7 @@ impl Outcome {
         Self::Refused(IngestReason::BUSY),
         Self::Refused(IngestReason::STALLED),
         Self::Refused(IngestReason::UNAVAILABLE),
+        Self::Refused(IngestReason::EMPTY),
     ];
 
     /// Its name in logs and metrics.
@@ -48,6 +49,7 @@ impl Outcome {
             Self::Refused(IngestReason::INVALID) => "invalid",
             Self::Refused(IngestReason::BUSY) => "busy",
             Self::Refused(IngestReason::STALLED) => "stalled",
+            Self::Refused(IngestReason::EMPTY) => "empty",
             Self::Refused(_) => "unavailable",
         }
     }

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use tetris_reclaimer_core::StorePolicy;
+use tetris_store_layout::RecordUse;
+
 use crate::config::Config;
 
 /// The table `[ingest]`: files that clients pass, which can only read the store.
@@ -84,7 +87,7 @@ impl IngestConfig {
 }
 
 /// What ingests may use, from all of a configuration.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngestOptions {
     /// The table.
     pub config: IngestConfig,
@@ -92,6 +95,22 @@ pub struct IngestOptions {
     pub quotas: BTreeMap<String, Option<u64>>,
     /// The limit of each other store (`policy.store.limit_bytes`).
     pub quota_of_others: Option<u64>,
+    /// What records of stores may take, by name (`policy.stores.NAME.record_bytes` and `record_files`).
+    pub records: BTreeMap<String, RecordUse>,
+    /// What those of each other store may take.
+    pub records_of_others: RecordUse,
+}
+
+impl Default for IngestOptions {
+    fn default() -> Self {
+        Self {
+            config: IngestConfig::default(),
+            quotas: BTreeMap::new(),
+            quota_of_others: None,
+            records: BTreeMap::new(),
+            records_of_others: StorePolicy::default().record_limits(),
+        }
+    }
 }
 
 impl IngestOptions {
@@ -101,6 +120,12 @@ impl IngestOptions {
 
     pub(super) fn stall(&self) -> Duration {
         Duration::from_secs(self.config.stall_secs)
+    }
+
+    /// What the store's records may take.
+    pub(super) fn record_limits(&self, store: &str) -> RecordUse {
+        let own = self.records.get(store).copied();
+        own.unwrap_or(self.records_of_others)
     }
 
     pub(super) fn quota(&self, store: &str) -> Option<u64> {
@@ -118,6 +143,12 @@ impl From<&Config> for IngestOptions {
             config: config.file.ingest.clone(),
             quotas: quotas.collect(),
             quota_of_others: policies.store.limit_bytes,
+            records: policies
+                .stores
+                .iter()
+                .map(|(name, policy)| (name.clone(), policy.record_limits()))
+                .collect(),
+            records_of_others: policies.store.record_limits(),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tetris_agent::daemon::{IngestReason, IngestRefusal};
 use tetris_agent::ingest::{Ingest, IngestError, Monitor, Published};
+use tetris_store_layout::RecordUse;
 
 use super::descriptor::Checked;
 use super::schedule::Key;
@@ -17,6 +18,8 @@ use crate::node::{Need, Refused, Room};
 /// Threads that read from a file system that may hang with all of them.
 const REMOTE_THREADS: usize = 8;
 const MAX_THREADS: usize = 32;
+/// Bytes of pages that a manifest's end and an identity take.
+const RECORD_PAGES: u64 = 2 * 4096;
 /// Longest wait for the engine's answer.
 const ROOM_WAIT: Duration = Duration::from_secs(30);
 
@@ -27,6 +30,8 @@ pub(super) struct Work {
     pub(super) key: Key,
     pub(super) checked: Checked,
     pub(super) max_tensors: usize,
+    /// What the store's records may take.
+    pub(super) record_limits: RecordUse,
     /// Reserves bytes of a store's limit; gives what there has to be room for, if there is a limit.
     pub(super) reserve: Box<dyn Fn(u64) -> Option<u64> + Send + Sync>,
     pub(super) monitor: Arc<Monitor>,
@@ -56,9 +61,8 @@ impl Pulse {
 impl Work {
     /// Reads, hashes and publishes. The descriptor is closed when it ends.
     pub(super) fn run(self) -> Result<Published, IngestRefusal> {
-        self.have_room_within_limit()?;
         let refused = Mutex::new(None);
-        let make_room = |bytes| match self.have_room(bytes) {
+        let noted = |had: Result<(), IngestRefusal>| match had {
             Ok(()) => true,
             Err(refusal) => {
                 let mut noted = refused.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,12 +72,23 @@ impl Work {
                 false
             }
         };
-        let result = self.ingest(&make_room).run(&self.passed.file);
+        let make_room = |bytes| noted(self.have_room(bytes));
+        let admit_records = |records| noted(self.have_room_for_records(records));
+        let ingest = self.ingest(&make_room, &admit_records);
+        // Before anything goes for a file of which nothing is published.
+        let checked = ingest.check_length(&self.passed.file);
+        checked.map_err(|error| refusal_of(&error))?;
+        self.have_room_within_limit()?;
+        let result = ingest.run(&self.passed.file);
         let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
         result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)))
     }
 
-    fn ingest<'a>(&'a self, make_room: &'a (dyn Fn(u64) -> bool + Sync)) -> Ingest<'a> {
+    fn ingest<'a>(
+        &'a self,
+        make_room: &'a (dyn Fn(u64) -> bool + Sync),
+        admit_records: &'a (dyn Fn(RecordUse) -> bool + Sync),
+    ) -> Ingest<'a> {
         Ingest {
             store: &self.target.store,
             kind: self.key.kind,
@@ -83,13 +98,15 @@ impl Work {
             max_tensors: self.max_tensors,
             monitor: Arc::clone(&self.monitor),
             make_room,
+            admit_records,
         }
     }
 
     /// Has room for the whole file in a store with a limit. If there is none, the file is read for what of it is missing: it may be a
     /// copy of one that is there, or share most of its tensors with one.
     fn have_room_within_limit(&self) -> Result<(), IngestRefusal> {
-        let size = self.checked.identity.size;
+        // Nearly always the file's header and two pages hold what its records take.
+        let size = self.checked.identity.size.saturating_add(RECORD_PAGES);
         let Some(whole) = (self.reserve)(size) else {
             return Ok(());
         };
@@ -97,7 +114,9 @@ impl Work {
             return Ok(());
         };
         self.pulse.twice.store(true, Ordering::Relaxed);
-        let missing = self.ingest(&|_| false).missing_bytes(&self.passed.file);
+        let missing = self
+            .ingest(&|_| false, &|_| false)
+            .missing_bytes(&self.passed.file);
         let missing = missing.map_err(|error| refusal_of(&error))?;
         match (self.reserve)(missing) {
             _ if missing >= size => Err(refused),
@@ -116,13 +135,48 @@ impl Work {
         cores.min(NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN))
     }
 
+    /// Has place for a file's records among those of the store. Objects are there already, and stay whether or not there is.
+    fn have_room_for_records(&self, records: RecordUse) -> Result<(), IngestRefusal> {
+        let limits = self.record_limits;
+        if !records.is_within(limits) {
+            let text = format!(
+                "what describes the file takes {} bytes, more than the {} that all records of the store may have (record_bytes)",
+                records.bytes, limits.bytes
+            );
+            return Err(refusal(IngestReason::TOO_LARGE, text));
+        }
+        let used = self.target.store.record_use().map_err(|error| {
+            let text = format!("the daemon cannot look at the store's records: {error}");
+            refusal(IngestReason::UNAVAILABLE, text)
+        })?;
+        // What was read is published, and the store counts it: the rest is for the records. Of a file that was read twice room was had for
+        // exactly what is missing, its records among that.
+        let left = self.checked.identity.size.saturating_add(RECORD_PAGES);
+        let left = left.saturating_sub(self.monitor.bytes_read());
+        let counted = self.pulse.passes() > 1 || records.bytes <= left;
+        let beyond = if counted {
+            None
+        } else {
+            (self.reserve)(records.bytes)
+        };
+        if used.plus(records).is_within(limits) && beyond.is_none() {
+            return Ok(());
+        }
+        self.ask_room(beyond.unwrap_or(0), records)
+    }
+
     fn have_room(&self, bytes: u64) -> Result<(), IngestRefusal> {
+        self.ask_room(bytes, RecordUse::default())
+    }
+
+    fn ask_room(&self, bytes: u64, records: RecordUse) -> Result<(), IngestRefusal> {
         let usage = self.target.store.usage();
         let no_inode = usage.is_ok_and(|usage| usage.inodes > 0 && usage.inodes_free == 0);
         let need = Need {
             store: self.target.name.clone(),
             bytes,
             inodes: u64::from(no_inode),
+            records,
         };
         let (reply, answer) = channel();
         (self.room)(
@@ -165,6 +219,7 @@ fn refusal_of(error: &IngestError) -> IngestRefusal {
     let reason = match error {
         IngestError::Changed => IngestReason::CHANGED,
         IngestError::TooLarge { .. } => IngestReason::TOO_LARGE,
+        IngestError::Empty => IngestReason::EMPTY,
         IngestError::Load(LoadError::Header(_) | LoadError::Dtype { .. }) => IngestReason::INVALID,
         IngestError::Publish(error) if error.is_full() => IngestReason::NO_ROOM,
         _ => IngestReason::UNAVAILABLE,

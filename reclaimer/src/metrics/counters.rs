@@ -29,7 +29,7 @@ const DESCRIBED: [Described; 15] = [
     ("reclaimed_objects", false, "Objects freed; in a dry run, that would have been", |c| &c.reclaimed_objects),
     ("reclaimed", true, "Bytes freed; in a dry run, that would have been", |c| &c.reclaimed_bytes),
     ("kept_by_lock_objects", false, "Objects planned to be freed that turned out to be mapped", |c| &c.kept_by_lock),
-    ("records_removed", false, "Records removed because nothing is left of what they name", |c| &c.records_removed),
+    ("records_removed", false, "Records removed because nothing is left of what they name, or because they were more than the store may have", |c| &c.records_removed),
     ("scrubbed_objects", false, "Objects checked, by result", |c| &c.scrubbed_objects),
     ("scrubbed", true, "Bytes read to check objects, by result", |c| &c.scrubbed_bytes),
     ("room_requests", false, "Loads that asked for room, by outcome", |c| &c.room_requests),

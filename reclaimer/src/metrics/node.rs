@@ -116,6 +116,24 @@ fn stores(out: &mut Families<'_>, stores: &[StoreStatus]) -> fmt::Result {
         by_store(stores, up),
     )?;
     out.family(
+        "store_records",
+        None,
+        "Manifests, identities and derived records.",
+        by_store(stores, |s| s.records.files),
+    )?;
+    out.family(
+        "store_record",
+        Some(&Unit::Bytes),
+        "Memory that records occupy.",
+        by_store(stores, |s| s.records.bytes),
+    )?;
+    out.family(
+        "store_record_limit",
+        Some(&Unit::Bytes),
+        "Memory that records are kept to.",
+        by_store(stores, |s| s.records.limit_bytes),
+    )?;
+    out.family(
         "store_holders",
         None,
         "Locks that mappings hold.",

@@ -56,6 +56,9 @@ impl Node {
         let mut progress = Progress::new(&self.tenants);
         self.free_quarantined(!needs.is_empty(), now_ms);
         let mut sight = self.look(how, now_ms, &mut progress);
+        if self.trim_records(&sight, needs, &mut progress) {
+            sight = self.look(Refresh::Changes, now_ms, &mut progress);
+        }
         self.rounds(&mut sight, needs, now_ms, &mut progress);
         if self.give_up_pins(&sight, &progress) {
             sight = self.look(Refresh::Changes, now_ms, &mut progress);

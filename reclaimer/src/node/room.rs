@@ -1,7 +1,7 @@
 //! Room for loads that wait.
 
 use tetris_reclaimer_core::{Goal, RoomRequest, Shortfall};
-use tetris_store_layout::Usage;
+use tetris_store_layout::{RecordUse, Usage};
 
 use super::Node;
 use super::look::Sight;
@@ -9,7 +9,7 @@ use super::pass::Progress;
 use crate::tenant::Tenant;
 
 /// A load that waits for room.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Need {
     /// The store's name.
     pub store: String,
@@ -17,6 +17,8 @@ pub struct Need {
     pub bytes: u64,
     /// Files that it has to be possible to make there.
     pub inodes: u64,
+    /// Records that there has to be place for among those of the store; what they take is part of `bytes` only where the store has a limit.
+    pub records: RecordUse,
 }
 
 /// What came of a need.
@@ -109,16 +111,23 @@ impl Node {
             .of(&need.store)
             .limit_bytes
             .unwrap_or(u64::MAX);
+        let record_limits = self.config.policy.of(&need.store).record_limits();
         // What this pass freed is out of the catalogue already.
-        let used = self.tenants.get(index).map_or(0, Tenant::used_bytes);
+        let tenant = self.tenants.get(index);
+        let used = tenant.map_or(0, Tenant::used_bytes);
+        let records = tenant
+            .map(|tenant| tenant.records.used())
+            .unwrap_or_default();
+        let records_fit = need.records == RecordUse::default()
+            || records.plus(need.records).is_within(record_limits);
         let over_limit = used.saturating_add(need.bytes).saturating_sub(limit);
         let missing_bytes = need.bytes.saturating_sub(usage.free).max(over_limit);
         let files = usage.inodes == 0 || usage.inodes_free >= need.inodes;
-        let refused = if missing_bytes == 0 && files {
+        let refused = if missing_bytes == 0 && files && records_fit {
             None
         } else if self.dry_run {
             Some(Refused::Unavailable)
-        } else if need.bytes > usage.capacity.min(limit) {
+        } else if need.bytes > usage.capacity.min(limit) || !need.records.is_within(record_limits) {
             Some(Refused::TooLarge)
         } else {
             Some(why_refused(&progress.shortfalls))

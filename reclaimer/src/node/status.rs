@@ -8,8 +8,8 @@ use tetris_reclaimer_core::{Goal, Model, Shortfall, StoreSnapshot};
 use super::Node;
 use super::look::Sight;
 use crate::report::{
-    Amount, ForeignStatus, ModelStatus, MountStatus, NodeStatus, ObjectState, ShortfallStatus,
-    StoreStatus,
+    Amount, ForeignStatus, ModelStatus, MountStatus, NodeStatus, ObjectState, RecordStatus,
+    ShortfallStatus, StoreStatus,
 };
 use crate::tenant::{Tenant, resident_bytes};
 
@@ -22,6 +22,7 @@ impl Node {
         let stores = tenants.zip(&sight.holders).zip(&sight.ids).map(
             |(((tenant, snapshot), holders), ids)| StoreStatus {
                 limit_bytes: self.config.policy.of(&snapshot.name).limit_bytes,
+                records: self.record_status(tenant),
                 objects: Arc::clone(ids),
                 ..store_status(tenant, snapshot, holders)
             },
@@ -46,6 +47,17 @@ impl Node {
                 .iter()
                 .map(|missed| shortfall(missed, sight))
                 .collect(),
+        }
+    }
+
+    fn record_status(&self, tenant: &Tenant) -> RecordStatus {
+        let used = tenant.records.used();
+        let limits = self.config.policy.of(&tenant.config.name).record_limits();
+        RecordStatus {
+            bytes: used.bytes,
+            files: used.files,
+            limit_bytes: limits.bytes,
+            limit_files: limits.files,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What is left behind: records of nothing, and what was set aside.
 
-use tetris_store_layout::Holders;
+use tetris_reclaimer_core::records_to_remove;
+use tetris_store_layout::{Holders, RecordUse};
 
-use super::Node;
+use super::look::Sight;
 use super::pass::Progress;
+use super::{Need, Node};
 use crate::records::millis;
 use crate::report::ErrorClass;
 
@@ -24,6 +26,50 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// Keeps the records of each store within what they may take, with those that loads are about to write. Whether some were removed.
+    pub(super) fn trim_records(
+        &mut self,
+        sight: &Sight,
+        needs: &[Need],
+        progress: &mut Progress,
+    ) -> bool {
+        let mut trimmed = false;
+        if self.dry_run {
+            return trimmed;
+        }
+        let stores = sight.snapshot.stores.iter().zip(&mut progress.stores);
+        for (tenant, (snapshot, pass)) in self.tenants.iter_mut().zip(stores) {
+            let limits = self.config.policy.of(&snapshot.name).record_limits();
+            let own = needs.iter().filter(|need| need.store == snapshot.name);
+            // What cannot be in any case is refused, and nothing goes for it.
+            let own = own
+                .map(|need| need.records)
+                .filter(|more| more.is_within(limits));
+            let more = own.fold(RecordUse::default(), RecordUse::plus);
+            if tenant.records.used().plus(more).is_within(limits) {
+                continue;
+            }
+            let names = records_to_remove(&tenant.record_files(snapshot), limits, more);
+            match tenant.remove_records(&names) {
+                Ok(removed) => {
+                    pass.records_removed += removed;
+                    trimmed |= removed > 0;
+                    tracing::info!(
+                        store = snapshot.name,
+                        removed,
+                        "records were more than the store may have"
+                    );
+                }
+                Err(error) => {
+                    let name = &tenant.config.name;
+                    tracing::warn!(store = name, %error, "records not removed");
+                    self.errors.push((ErrorClass::Record, Some(name.clone())));
+                }
+            }
+        }
+        trimmed
     }
 
     /// Deletes what was set aside long enough ago, or at once when a load waits for room. What somebody still maps

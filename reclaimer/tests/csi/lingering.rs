@@ -15,6 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tetris_agent::Agent;
 use tetris_agent::ManifestKind;
 use tetris_agent::daemon::{Message, Outcome, make_room, preamble};
+use tetris_closer::Closer;
 use tetris_reclaimer::csi::wire::{ProbeRequest, ProbeResponse};
 use tokio::runtime::Runtime;
 
@@ -35,6 +36,7 @@ const ROUNDS: usize = 3;
 struct Sink {
     listener: TcpListener,
     unread: Vec<TcpStream>,
+    closer: Closer,
 }
 
 impl Sink {
@@ -45,6 +47,7 @@ impl Sink {
         Self {
             listener,
             unread: Vec::new(),
+            closer: Closer::new(1),
         }
     }
 
@@ -74,10 +77,11 @@ impl Sink {
 /// Sends `bytes`, and `fds` with them. A connection that was refused is no matter.
 fn pass(to: &UnixStream, bytes: &[u8], fds: &[RawFd]) {
     let rights = [ControlMessage::ScmRights(fds)];
+    let rights = if fds.is_empty() { &[][..] } else { &rights[..] };
     let _refused = sendmsg::<()>(
         to.as_raw_fd(),
         &[IoSlice::new(bytes)],
-        &rights,
+        rights,
         MsgFlags::MSG_NOSIGNAL,
         None,
     );
@@ -86,8 +90,15 @@ fn pass(to: &UnixStream, bytes: &[u8], fds: &[RawFd]) {
 /// A connection that passes descriptors in one of the ways in which a server can come to close them.
 fn attack(socket: &Path, sink: &mut Sink, way: usize) -> Option<UnixStream> {
     let own = sink.lingering();
-    let fd = own.as_raw_fd();
     let to = UnixStream::connect(socket).unwrap();
+    // Where the server is faster the last close is ours.
+    let stays = sink.closer.attend(|| send(&to, own, way));
+    stays.then_some(to)
+}
+
+/// Whether the client stays.
+fn send(to: &UnixStream, own: OwnedFd, way: usize) -> bool {
+    let fd = own.as_raw_fd();
     let (first, hello) = (preamble(), Message::Hello { pid: 1 }.encode());
     let ingest = Message::Ingest {
         kind: ManifestKind::Safetensors,
@@ -95,32 +106,30 @@ fn attack(socket: &Path, sink: &mut Sink, way: usize) -> Option<UnixStream> {
     let ingest = ingest.encode();
     match way % 5 {
         // Where none are expected.
-        0 => pass(&to, &first, &[fd]),
+        0 => pass(to, &first, &[fd]),
         // More than are expected.
         1 => {
-            (&to)
-                .write_all(&[first.as_slice(), &hello, &ingest[..5]].concat())
-                .ok()?;
-            pass(&to, &ingest[5..], &[fd, fd, fd]);
+            pass(to, &[first.as_slice(), &hello, &ingest[..5]].concat(), &[]);
+            pass(to, &ingest[5..], &[fd, fd, fd]);
         }
         // With a message that carries none, and more before that is read.
         2 => {
-            (&to).write_all(&[first.as_slice(), &hello].concat()).ok()?;
-            pass(&to, &ASK, &[fd]);
+            pass(to, &[first.as_slice(), &hello].concat(), &[]);
+            pass(to, &ASK, &[fd]);
         }
         // Left unread: the client has gone, or is refused, before the server comes to it.
         3 => {
-            pass(&to, &[first.as_slice(), &hello].concat(), &[fd]);
-            return None;
+            pass(to, &[first.as_slice(), &hello].concat(), &[fd]);
+            return false;
         }
         // In a socket's queue, in a socket's queue.
         _ => {
             let (one, other) = UnixStream::pair().unwrap();
             pass(&one, b"x", &[fd]);
-            pass(&to, &first, &[other.as_raw_fd()]);
+            pass(to, &first, &[other.as_raw_fd()]);
         }
     }
-    Some(to)
+    true
 }
 
 const ASK: [u8; 17] = [12, 0, 0, 0, 3, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -14,7 +14,13 @@ use crate::scrape::Scrape;
 /// Labels that Prometheus adds to every series that it scrapes.
 const OF_TARGET: [&str; 2] = ["instance", "job"];
 /// Families that no panel shows, and why.
-const NOT_SHOWN: [(&str, &str); 1] = [("tetris_node_info", "names nodes, for the variable `node`")];
+const NOT_SHOWN: [(&str, &str); 2] = [
+    ("tetris_node_info", "names nodes, for the variable `node`"),
+    (
+        "tetris_store_record_limit_bytes",
+        "records are kept within it: it explains why some are removed",
+    ),
+];
 
 async fn scrape() -> Scrape {
     Scrape::parse(

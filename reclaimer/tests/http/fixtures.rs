@@ -16,7 +16,7 @@ use tetris_reclaimer::metrics::Metrics;
 use tetris_reclaimer::mirror::{Implementation, MirrorStatus};
 use tetris_reclaimer::report::{
     Amount, ForeignStatus, Loads, ModelStatus, MountStatus, NodeStatus, ObjectState, PassReport,
-    ShortfallStatus, StorePass, StoreStatus, Trigger,
+    RecordStatus, ShortfallStatus, StorePass, StoreStatus, Trigger,
 };
 use tetris_reclaimer::warm::Freshness;
 use tetris_reclaimer_core::Reason;
@@ -203,6 +203,12 @@ pub fn store(name: &str) -> StoreStatus {
         id: Some("0123".to_owned()),
         error: None,
         limit_bytes: None,
+        records: RecordStatus {
+            bytes: 50,
+            files: 7,
+            limit_bytes: 1 << 20,
+            limit_files: 100,
+        },
         objects: object_ids(3),
         states: BTreeMap::from([
             (ObjectState::Held, amount(2, 200)),

@@ -6,6 +6,7 @@ mod harness;
 mod hostile;
 mod process;
 mod quotas;
+mod records;
 mod refusals;
 mod served;
 mod slow;

@@ -25,16 +25,23 @@ const SEED: &str = "TETRIS_TEST_SEED";
 const TENSORS: u8 = 48;
 
 /// `tetris-reclaimer run`. Killed when dropped.
-struct Daemon {
+pub struct Daemon {
     child: Child,
     log: Arc<Mutex<String>>,
 }
 
 impl Daemon {
     fn start(ground: &Ground) -> Self {
+        Self::configured(ground, "")
+    }
+
+    /// With this in its configuration.
+    pub fn configured(ground: &Ground, text: &str) -> Self {
+        let config = ground.file("node.toml", text.as_bytes());
         let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-reclaimer"));
         let store = format!("store={}", ground.store().display());
         command.args(["run", "--store", &store, "--listen", "127.0.0.1:0"]);
+        command.arg("--config").arg(config);
         command.env_remove("RUST_LOG").env_remove("NODE_NAME");
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
@@ -58,7 +65,7 @@ impl Daemon {
         self.child.try_wait().unwrap().is_some()
     }
 
-    fn metric(&self, series: &str) -> f64 {
+    pub fn metric(&self, series: &str) -> f64 {
         let log = self.log.lock().unwrap().clone();
         let address = log.split("address=").nth(1).unwrap();
         let address = address.split_whitespace().next().unwrap();

@@ -14,6 +14,8 @@ use crate::ground::{of_tensors, tensor};
 use crate::harness::{Raw, Site, eventually, open, room, with_quota};
 
 const MIB: usize = 1 << 20;
+/// What is asked for beyond a file's own length: pages of its records.
+const RECORDS: u64 = 2 * 4096;
 const KIND: ManifestKind = ManifestKind::Safetensors;
 
 /// A daemon that has room for so many bytes, and what it is asked for.
@@ -58,11 +60,11 @@ fn what_two_clients_are_about_to_write_adds_up() {
     };
     let (mut one, len) = begin("1", 1);
     let (asked, answer_one) = asks.recv().unwrap();
-    assert_eq!(asked, len);
+    assert_eq!(asked, len + RECORDS);
     // Through another connection, as from another pod.
     let (mut two, other_len) = begin("2", 2);
     let (asked, answer_two) = asks.recv().unwrap();
-    assert_eq!(asked, len + other_len);
+    assert_eq!(asked, len + other_len + 2 * RECORDS);
     answer_one(room(None));
     answer_two(room(None));
     for raw in [&mut one, &mut two] {
@@ -71,7 +73,7 @@ fn what_two_clients_are_about_to_write_adds_up() {
     // What is published is in the store's catalogue, and is not counted again while clients hold it.
     let (mut three, len) = begin("3", 3);
     let (asked, answer) = asks.recv().unwrap();
-    assert_eq!(asked, len);
+    assert_eq!(asked, len + RECORDS);
     answer(room(None));
     assert!(matches!(three.answer(), Message::Ingested { .. }));
 }
@@ -122,14 +124,22 @@ fn of_a_file_that_shares_tensors_only_what_is_missing_needs_room() {
     assert!(matches!(ended, Message::Ingested { .. }), "{ended:?}");
     assert!(told.is_sorted(), "it never goes back: {told:?}");
     let size = path.metadata().unwrap().len();
-    assert_eq!(asked.try_iter().collect::<Vec<_>>(), [size, MIB as u64]);
+    // The manifest and an identity take a page each.
+    let missing = MIB as u64 + RECORDS;
+    assert_eq!(
+        asked.try_iter().collect::<Vec<_>>(),
+        [size + RECORDS, missing]
+    );
     drop(raw);
-    // Nothing at all is missing of a copy.
+    // Nothing but a record is missing of a copy.
     let copy = site.dir.path().join("copy");
     std::fs::copy(&path, &copy).unwrap();
     let model = site.agent().load(copy).unwrap();
     assert_eq!(model.report().recognised, [Recognised::Brokered]);
-    assert_eq!(asked.try_iter().collect::<Vec<_>>(), [size]);
+    assert_eq!(
+        asked.try_iter().collect::<Vec<_>>(),
+        [size + RECORDS, RECORDS]
+    );
     assert_eq!(site.objects(), 3);
 }
 

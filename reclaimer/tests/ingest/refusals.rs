@@ -135,12 +135,16 @@ fn what_is_too_large_is_refused_at_once() {
             "{len}"
         );
     }
-    let entry = |n| format!(r#""{n}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#);
-    let header = format!("{{{},{},{}}}", entry(1), entry(2), entry(3));
+    let entry = |n| {
+        let end = n + 1;
+        format!(r#""{n}":{{"dtype":"U8","shape":[1],"data_offsets":[{n},{end}]}}"#)
+    };
+    let header = format!("{{{},{},{}}}", entry(0), entry(1), entry(2));
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&(header.len() as u64).to_le_bytes())
         .unwrap();
     file.write_all(header.as_bytes()).unwrap();
+    file.write_all(b"abc").unwrap();
     let kind = ManifestKind::Safetensors;
     assert_eq!(site.refusal(&file, kind), IngestReason::TOO_LARGE);
     assert!(matches!(site.pass(&file, WHOLE), Message::Ingested { .. }));

@@ -67,6 +67,7 @@ fn foreign_things_are_reported_and_left_alone() {
         store: "a".to_owned(),
         bytes: store.usage().unwrap().capacity,
         inodes: 1,
+        ..Need::default()
     }];
     let passed = node.pass(Trigger::Request, &needs, now_ms() + 48 * HOUR_MS);
     assert_eq!(all(), before);

@@ -59,6 +59,7 @@ fn need(bytes: u64) -> Need {
         store: "a".to_owned(),
         bytes,
         inodes: 0,
+        ..Need::default()
     }
 }
 

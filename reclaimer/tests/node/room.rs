@@ -12,6 +12,7 @@ fn need(store: &str, bytes: u64) -> Need {
         store: store.to_owned(),
         bytes,
         inodes: 0,
+        ..Need::default()
     }
 }
 

@@ -46,6 +46,7 @@ fn the_pressure_of_one_store_takes_nothing_that_another_is_guaranteed() {
         store: "a".to_owned(),
         bytes: a.usage().unwrap().capacity,
         inodes: 0,
+        ..Need::default()
     };
     let passed = node.pass(Trigger::Request, &[everything], now_ms());
     assert_eq!(passed.rooms[0].refused, Some(Refused::Policy));

@@ -64,6 +64,7 @@ fn a_declared_model_stays_through_expiry_and_pressure() {
         store: "a".to_owned(),
         bytes: store.usage().unwrap().capacity,
         inodes: 0,
+        ..Need::default()
     };
     node.pass(Trigger::Request, &[everything], in_two_minutes());
     assert_eq!(store.objects().unwrap().objects.len(), 1);

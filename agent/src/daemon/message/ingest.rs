@@ -34,6 +34,8 @@ impl IngestReason {
     pub const STALLED: Self = Self(8);
     /// The daemon cannot use the store, could not read the file, or takes no files.
     pub const UNAVAILABLE: Self = Self(9);
+    /// The file has no tensor bytes, so there is nothing to share.
+    pub const EMPTY: Self = Self(10);
 }
 
 /// As in a manifest (LAYOUT.md 3.2).

@@ -304,6 +304,8 @@ impl<'a> Node<'a> {
             mount: 0,
             objects,
             models: models.collect(),
+            // Traces are of objects; records are a thousandth of them.
+            record_bytes: 0,
         };
         let requests = need_bytes.map(|bytes| RoomRequest { store: 0, bytes });
         let snapshot = Snapshot {

@@ -72,13 +72,14 @@ prop_compose! {
 }
 
 fn store(mounts: usize) -> impl Strategy<Value = StoreSnapshot> {
-    (vec(object(), 0..14), 0..mounts).prop_flat_map(|(objects, mount)| {
+    (vec(object(), 0..14), 0..mounts, 0_u64..4).prop_flat_map(|(objects, mount, record_pages)| {
         vec(model(objects.len()), 0..5).prop_map(move |models| {
             let mut store = StoreSnapshot {
                 name: String::new(),
                 mount,
                 objects: objects.clone(),
                 models,
+                record_bytes: record_pages * PAGE,
             };
             for (number, object) in store.objects.iter_mut().enumerate() {
                 object.id = object_id(number);
@@ -112,6 +113,7 @@ prop_compose! {
             order,
             guaranteed_bytes: guaranteed_pages * PAGE,
             limit_bytes: limit_pages.map(|pages| (guaranteed_pages + pages) * PAGE),
+            ..StorePolicy::default()
         }
     }
 }

@@ -71,10 +71,11 @@ impl Naive<'_> {
 
     fn left(&self, store: usize) -> u64 {
         let objects = 0..self.store(store).objects.len() as u32;
-        objects
+        let left: u64 = objects
             .filter(|object| !self.is_freed(store, *object))
             .map(|object| self.object(store, object).allocated_bytes)
-            .sum()
+            .sum();
+        left + self.store(store).record_bytes
     }
 
     fn object(&self, store: usize, object: u32) -> &Object {

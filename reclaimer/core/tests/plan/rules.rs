@@ -44,6 +44,7 @@ fn store(name: &str, objects: Vec<Object>, models: Vec<Model>) -> StoreSnapshot 
         mount: 0,
         objects,
         models,
+        record_bytes: 0,
     }
 }
 
