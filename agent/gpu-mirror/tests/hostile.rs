@@ -273,7 +273,7 @@ fn lingering(listener: &TcpListener) -> (TcpStream, TcpStream) {
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let unread = listener.accept().unwrap().0;
     stream.set_nonblocking(true).unwrap();
-    while stream.write(&[7; 1 << 16]).is_ok() {}
+    while stream.write(&[7; 4096]).is_ok() {}
     let hour = Some(Duration::from_hours(1));
     rustix::net::sockopt::set_socket_linger(&stream, hour).unwrap();
     (stream, unread)
