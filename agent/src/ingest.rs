@@ -240,7 +240,6 @@ impl Ingest<'_> {
     }
 
     fn unknown(&self, source: &Source) -> Result<Published, IngestError> {
-        let bindable = source.settle() && self.bind;
         self.check_header_length(source)?;
         let read = self.file_read(source)?;
         let run = self.pipeline(source, &read, Some(self.store)).run()?;
@@ -253,7 +252,7 @@ impl Ingest<'_> {
                 .unwrap_or_else(|| "no reason is known".to_owned());
             return Err(IngestError::NotTaken(why));
         };
-        source.require_unchanged()?;
+        let bindable = source.require_unchanged()? && self.bind;
         let id = self.record(&manifest, bindable)?;
         Ok(Published {
             manifest: id,

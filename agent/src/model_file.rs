@@ -49,6 +49,14 @@ impl ModelFile {
         &self.header
     }
 
+    /// Why sharing the file costs more than it saves ([`LoadOptions::min_shared_bytes`]), for callers that map such files by
+    /// other means: it counts as unshared then. `None` when it is worth it, or there is no store.
+    pub fn leave(&self, options: &LoadOptions) -> Option<String> {
+        let reason = self.agent.not_worth_sharing(&self.source, options)?;
+        self.agent.count_unshared(1, self.source.identity().size);
+        Some(reason.to_string())
+    }
+
     /// Loads the tensors, as [`Agent::load`] does.
     ///
     /// # Errors

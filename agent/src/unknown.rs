@@ -23,7 +23,6 @@ impl Loader<'_> {
         own: &IdentityKey,
         store: &Store,
     ) -> Result<Part, Failure> {
-        let bindable = source.settle() && store.is_writable();
         let read = FileRead::new(source, own.kind, self.options.thread_count())?;
         let run = self.pipeline(source, &read.plan, Some(store)).run()?;
         let bytes_read = run.bytes_read;
@@ -34,20 +33,20 @@ impl Loader<'_> {
             ..LoadReport::default()
         };
         let backings = self.complete(source, &manifest, run, &mut report)?;
-        source.require_unchanged()?;
+        let bindable = source.require_unchanged()?;
         let id = manifest.id();
         if store.is_writable() {
             let bound = store.publish_manifest(&manifest).and_then(|id| {
                 if bindable {
                     store.bind(own, id)?;
-                    let loaded = Loaded {
-                        manifest: &manifest,
-                        header: &header,
-                        backings: &backings,
-                    };
-                    self.bind_blob_name(source, store, &loaded, id)?;
                 }
-                Ok(())
+                // The digest is that of what was read, so the file may be new.
+                let loaded = Loaded {
+                    manifest: &manifest,
+                    header: &header,
+                    backings: &backings,
+                };
+                self.bind_blob_name(source, store, &loaded, id)
             });
             if let Err(error) = bound {
                 tracing::warn!(%error, "the model will be hashed again");
@@ -117,7 +116,7 @@ impl FileRead {
         let (header, raw) = match kind {
             ManifestKind::File => (None, Vec::new()),
             ManifestKind::Safetensors => {
-                let (header, raw) = Header::read(source.file(), size, source.path())?;
+                let (header, raw) = source.header()?;
                 (Some(header), raw)
             }
         };

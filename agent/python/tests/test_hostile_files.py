@@ -21,7 +21,7 @@ import torch
 from differential import OURS, THEIRS, Library, assert_equal, assert_same, outcome
 from model_files import Stored, framed, stored
 
-pytestmark = pytest.mark.usefixtures("store")
+pytestmark = pytest.mark.usefixtures("store", "min_shared_bytes")
 
 
 def entry(dtype: object = "U8", shape: object = (4,), offsets: object = (0, 4)) -> dict[str, object]:

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::Agent;
 use crate::foreign::DetachedTensor;
+use crate::options::LoadOptions;
 
 /// Most objects that one connection asks for.
 const MOST: usize = MAX_MODEL_OBJECTS as usize;
@@ -50,7 +51,12 @@ impl Registry {
         // Without a mirror nothing is to be read first. The store may take long, and the mirror waits for nobody.
         drop(connect(&socket, options.target, options.timeout)?);
         options.check_wanted()?;
-        let host = agent.load_with(path, &options.host)?;
+        // The mirror takes objects, of however small a file.
+        let through_store = LoadOptions {
+            min_shared_bytes: 0,
+            ..options.host.clone()
+        };
+        let host = agent.load_with(path, &through_store)?;
         let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let metadata = host.metadata().map(own).collect();
         let (tensors, report) = host.detach();

@@ -26,7 +26,7 @@ pub struct DeviceOptions {
     pub keep: bool,
     /// Set to true to call the load off; it ends with [`DeviceError::Cancelled`], within a second while it waits for room.
     pub cancelled: Arc<AtomicBool>,
-    /// How it is loaded into the store.
+    /// How it is loaded into the store, where it goes whatever its size: `min_shared_bytes` has no effect.
     pub host: LoadOptions,
 }
 

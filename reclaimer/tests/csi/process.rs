@@ -20,6 +20,7 @@ use tonic::Status;
 
 use crate::calls::expect_read_only;
 use crate::fixture::{Host, PATIENCE, call_at, request};
+use crate::settled::settle;
 
 const MIB: u64 = 1 << 20;
 
@@ -154,6 +155,7 @@ fn model_file(dir: &Path) -> PathBuf {
     bytes.extend_from_slice(header.as_bytes());
     bytes.extend((0..len).map(|n| (n % 251) as u8));
     fs::write(&path, bytes).unwrap();
+    settle(&path);
     path
 }
 

@@ -9,3 +9,6 @@ mod quotas;
 mod refusals;
 mod served;
 mod slow;
+
+#[path = "../shared/settled.rs"]
+mod settled;

@@ -6,6 +6,8 @@ mod freeing;
 mod keeping;
 mod pins;
 mod room;
+#[path = "../shared/settled.rs"]
+mod settled;
 #[path = "../shared/skipped.rs"]
 mod skipped;
 mod tenants;
