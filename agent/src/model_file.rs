@@ -12,6 +12,7 @@ use crate::header::Header;
 use crate::model::Model;
 use crate::options::LoadOptions;
 use crate::source::Source;
+use crate::worth::NotWorthSharing;
 
 /// An open safetensors file of which the header has been read, and nothing else.
 ///
@@ -49,10 +50,13 @@ impl ModelFile {
         &self.header
     }
 
-    /// Why sharing the file costs more than it saves ([`LoadOptions::min_shared_bytes`]), for callers that map such files by
-    /// other means: it counts as unshared then. `None` when it is worth it, or there is no store.
+    /// Why the file is better left to callers that map files by other means, as of [`Agent::load_unless_new`]: it counts as
+    /// unshared then. `None` when it is to be loaded here.
     pub fn leave(&self, options: &LoadOptions) -> Option<String> {
         let reason = self.agent.not_worth_sharing(&self.source, options)?;
+        if !matches!(reason, NotWorthSharing::New(_)) {
+            return None;
+        }
         self.agent.count_unshared(1, self.source.identity().size);
         Some(reason.to_string())
     }

@@ -61,7 +61,7 @@ impl File {
         Ok(Some(dict))
     }
 
-    /// Why sharing the file costs more than it saves; it counts as unshared then. `None` when it is worth it.
+    /// Why the file, which is too new to be shared and not small, is for another to load; `None` if it is not.
     fn leave(&self) -> Option<String> {
         self.file.leave(&self.options)
     }

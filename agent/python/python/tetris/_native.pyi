@@ -152,9 +152,9 @@ class File:
         """Return the strings under ``__metadata__``; `None` if there are none."""
 
     def leave(self) -> str | None:
-        """Return why sharing the file costs more than it saves; `None` when it is worth it.
+        """Return why a file that is too new to be shared, and not small, is for another to load; `None` otherwise.
 
-        Such a file counts as unshared: another is expected to load it.
+        Such a file counts as unshared.
         """
 
     def load(

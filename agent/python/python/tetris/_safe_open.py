@@ -44,6 +44,15 @@ def may_be_file(filename: object) -> bool:
     return isinstance(filename, (str, os.PathLike)) and not os.path.isdir(filename)
 
 
+def may_be_left(filename: str | os.PathLike[str]) -> bool:
+    """Whether safetensors takes a file of this name: only of one that is text."""
+    try:
+        os.fsencode(filename).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def load_original(filename: str | os.PathLike[str], backend: str) -> dict[str, torch.Tensor]:
     """Load a file that is too new to be shared, with safetensors itself."""
     logger.debug("%s is left to safetensors: it is too new to be shared", filename)
@@ -159,7 +168,8 @@ class safe_open:
         except (LoadError, TypeError, ValueError):
             return None
         # What differs from safetensors, such as tensors that cannot be written to, is to be had here alone.
-        if self._device is None and self._mode == "copy_on_write" and not self._without_store:
+        as_theirs = self._device is None and self._mode == "copy_on_write" and not self._without_store
+        if as_theirs and may_be_left(self._filename):
             reason = file.leave()
             if reason is not None:
                 logger.debug("%s is left to safetensors: %s", self._filename, reason)

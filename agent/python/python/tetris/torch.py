@@ -26,7 +26,7 @@ from tetris._device_module import named_tensors, place, release, wait
 from tetris._device_tensor import Private, is_mirrored, private_, require_private
 from tetris._order import Order
 from tetris._order_record import Recording, record_order
-from tetris._safe_open import load_original, may_be_file, require_mode, safe_open
+from tetris._safe_open import load_original, may_be_file, may_be_left, require_mode, safe_open
 from tetris._share import ShareReport, share_loaded, share_module_, share_state_dict
 from tetris._torch_derived import derived
 from tetris._torch_tensor import ReadOnlyTensor, as_torch
@@ -106,10 +106,10 @@ def load_file(
     # A directory is not a file to safetensors either; everything unusual goes its way.
     if device == "cpu" and backend in ("mmap", "pread") and loader.store is not None and may_be_file(filename):
         try:
-            if mode == "copy_on_write":
+            # safetensors has no tensors that cannot be written to.
+            if mode == "copy_on_write" and may_be_left(filename):
                 model = loader.load_unless_new(filename)
             else:
-                # safetensors has no tensors that cannot be written to.
                 model = loader.load(filename, mode="copy_on_write")
         except (LoadError, TypeError, ValueError):
             pass  # safetensors says what is wrong, or knows better
