@@ -15,6 +15,8 @@ use crate::model::{Model, SharedFile};
 use crate::model_file::ModelFile;
 use crate::options::LoadOptions;
 use crate::report::{LoadReport, Recognised};
+use crate::source::Source;
+use crate::worth::NotWorthSharing;
 
 /// Loads models through a tensor store, or without one.
 ///
@@ -52,6 +54,8 @@ struct Inner {
     loads: AtomicU64,
     private_loads: AtomicU64,
     private_bytes: AtomicU64,
+    unshared_files: AtomicU64,
+    unshared_bytes: AtomicU64,
 }
 
 /// Counts of an agent since it was made.
@@ -59,12 +63,17 @@ struct Inner {
 pub struct AgentCounters {
     /// Model files loaded.
     pub loads: u64,
-    /// Loads of which some part is in private memory.
+    /// Loads of which some part is in private memory because the store could not take it.
     pub private_loads: u64,
     /// Model files that the node's daemon published for this process.
     pub brokered_files: u64,
-    /// Bytes loaded into private memory.
+    /// Bytes loaded into private memory because the store could not take them.
     pub private_bytes: u64,
+    /// Model files that were read into private memory, or left to the caller, because sharing them is not worth its
+    /// cost ([`LoadOptions::min_shared_bytes`]).
+    pub unshared_files: u64,
+    /// Their bytes.
+    pub unshared_bytes: u64,
 }
 
 impl Agent {
@@ -109,6 +118,8 @@ impl Agent {
                 loads: AtomicU64::new(0),
                 private_loads: AtomicU64::new(0),
                 private_bytes: AtomicU64::new(0),
+                unshared_files: AtomicU64::new(0),
+                unshared_bytes: AtomicU64::new(0),
             }),
         }
     }
@@ -130,6 +141,8 @@ impl Agent {
             private_loads: self.inner.private_loads.load(Ordering::Relaxed),
             brokered_files: self.inner.brokered_files.load(Ordering::Relaxed),
             private_bytes: self.inner.private_bytes.load(Ordering::Relaxed),
+            unshared_files: self.inner.unshared_files.load(Ordering::Relaxed),
+            unshared_bytes: self.inner.unshared_bytes.load(Ordering::Relaxed),
         }
     }
 
@@ -137,7 +150,7 @@ impl Agent {
     ///
     /// # Errors
     /// When the model's files are missing or invalid. Never because of the store: what it cannot
-    /// hold is loaded into private memory, and [`Model::report`] says why.
+    /// hold, or what is not worth sharing, is loaded into private memory, and [`Model::report`] says why.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Model, LoadError> {
         self.load_with(path, &LoadOptions::default())
     }
@@ -160,6 +173,41 @@ impl Agent {
         Ok(self.loaded(model, begun))
     }
 
+    /// As [`Agent::load_with`] for one safetensors file, for callers that map files by other means: a file that is too new to be
+    /// shared, but not smaller than [`LoadOptions::min_shared_bytes`], is left to them. Nothing of it is read, and it counts as
+    /// unshared.
+    ///
+    /// # Errors
+    /// As [`Agent::load`].
+    pub fn load_unless_new(
+        &self,
+        path: impl AsRef<Path>,
+        options: &LoadOptions,
+    ) -> Result<Option<Model>, LoadError> {
+        let (begun, path) = (Instant::now(), path.as_ref());
+        let source = Source::open(path)?;
+        if let Some(NotWorthSharing::New(_)) = self.not_worth_sharing(&source, options) {
+            self.count_unshared(1, source.identity().size);
+            return Ok(None);
+        }
+        let again = || Source::open(path);
+        let part = self
+            .loader(options)
+            .load_source(source, ManifestKind::Safetensors, again)?;
+        let model = Model::new(vec![part], None)?;
+        Ok(Some(self.loaded(model, begun)))
+    }
+
+    /// Why sharing a safetensors file costs more than it saves; `None` when it is worth it, or there is no store.
+    pub(crate) fn not_worth_sharing(
+        &self,
+        source: &Source,
+        options: &LoadOptions,
+    ) -> Option<NotWorthSharing> {
+        self.store()?;
+        NotWorthSharing::of(source, options)
+    }
+
     /// Opens a safetensors file and reads its header; its tensors are loaded when they are asked for.
     ///
     /// # Errors
@@ -177,7 +225,8 @@ impl Agent {
 
     /// Keeps a whole file in the store, of whatever format, for programs that map it by path.
     ///
-    /// Where the store cannot take it, [`SharedFile::path`] is the original file.
+    /// Where the store cannot take it, [`SharedFile::path`] is the original file. Small files are kept as
+    /// well: whoever calls this wants the file in the store.
     pub fn load_file(
         &self,
         path: impl AsRef<Path>,
@@ -238,13 +287,19 @@ impl Agent {
         )
     }
 
+    pub(crate) fn count_unshared(&self, files: u64, bytes: u64) {
+        let inner = &self.inner;
+        inner.unshared_files.fetch_add(files, Ordering::Relaxed);
+        inner.unshared_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     fn count(&self, report: &LoadReport, private_bytes: u64) {
         let inner = &self.inner;
-        let brokered = report.recognised.iter();
-        let brokered = brokered.filter(|how| **how == Recognised::Brokered).count();
+        let files = |way| report.recognised.iter().filter(|how| **how == way).count() as u64;
         inner
             .brokered_files
-            .fetch_add(brokered as u64, Ordering::Relaxed);
+            .fetch_add(files(Recognised::Brokered), Ordering::Relaxed);
+        self.count_unshared(files(Recognised::Unshared), report.bytes_unshared);
         inner.loads.fetch_add(1, Ordering::Relaxed);
         if private_bytes == 0 {
             return;

@@ -310,7 +310,6 @@ impl Ingest<'_> {
     }
 
     fn unknown(&self, source: &Source) -> Result<Published, IngestError> {
-        let settled = source.settle();
         self.check_length(source.file())?;
         let read = self.file_read(source)?;
         let run = self.pipeline(source, &read, Some(self.store)).run()?;
@@ -323,8 +322,8 @@ impl Ingest<'_> {
                 .unwrap_or_else(|| "no reason is known".to_owned());
             return Err(IngestError::NotTaken(why));
         };
-        source.require_unchanged()?;
-        let id = self.record(source, &manifest, settled)?;
+        let bindable = source.require_unchanged()?;
+        let id = self.record(source, &manifest, bindable)?;
         Ok(Published {
             manifest: id,
             bytes_read: run.bytes_read,
@@ -336,7 +335,7 @@ impl Ingest<'_> {
         &self,
         source: &Source,
         manifest: &Manifest,
-        settled: bool,
+        bindable: bool,
     ) -> Result<ManifestId, IngestError> {
         if manifest.objects.is_empty() {
             return Err(IngestError::Empty);
@@ -347,7 +346,7 @@ impl Ingest<'_> {
             return Err(IngestError::NotTaken(why.to_owned()));
         }
         let id = self.with_room(|| self.store.publish_manifest(manifest))?;
-        if settled
+        if bindable
             && let Some(key) = source.stat_key(self.kind)
             && let Err(error) = self.with_room(|| self.store.bind(&key, id))
         {

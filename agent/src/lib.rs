@@ -31,12 +31,14 @@ mod private;
 mod publish;
 mod read_private;
 mod report;
+mod settling;
 mod similarity;
 mod small;
 mod source;
 mod threads;
 mod unknown;
 mod worker;
+mod worth;
 
 pub mod compare;
 pub mod daemon;
@@ -57,7 +59,8 @@ pub use foreign::{DetachedTensor, Region};
 pub use model::{Model, SharedFile, Tensor};
 pub use model_file::ModelFile;
 pub use options::{
-    DEFAULT_BROKER_TIMEOUT, DEFAULT_ROOM_TIMEOUT, DEFAULT_WAIT, LoadOptions, Progress, ProgressFn,
+    DEFAULT_BROKER_TIMEOUT, DEFAULT_MIN_SHARED_BYTES, DEFAULT_ROOM_TIMEOUT, DEFAULT_WAIT,
+    LoadOptions, Progress, ProgressFn,
 };
 pub use publish::{ReadAt, content_id};
 pub use report::{LoadReport, Recognised};

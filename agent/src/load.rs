@@ -12,7 +12,6 @@ use crate::backing::{Backing, Backings};
 use crate::compare;
 use crate::daemon::{Answers, Patience};
 use crate::error::{LoadError, NO_STORE};
-use crate::header::Header;
 use crate::hub;
 use crate::model::{Entry, Part};
 use crate::options::LoadOptions;
@@ -23,6 +22,7 @@ use crate::report::{LoadReport, Recognised};
 use crate::sidecar;
 use crate::source::{Failure, Source};
 use crate::unknown::FileRead;
+use crate::worth::NotWorthSharing;
 
 /// How often a file that changes while it is read is tried.
 const ATTEMPTS: u32 = 3;
@@ -73,9 +73,15 @@ impl<'a> Loader<'a> {
         kind: ManifestKind,
         again: impl Fn() -> Result<Source, LoadError>,
     ) -> Result<Part, LoadError> {
-        let mut part = retry(source, again, |source| match self.store {
-            Some(store) => self.load_shared(source, kind, store),
-            None => self.load_private(source, kind),
+        let mut part = retry(source, again, |source| {
+            let Some(store) = self.store else {
+                let reason = self.unavailable.unwrap_or(NO_STORE).to_owned();
+                return self.load_private(source, kind, Recognised::NotAtAll, reason);
+            };
+            match self.not_worth_sharing(source, kind) {
+                Some(why) => self.load_private(source, kind, Recognised::Unshared, why.to_string()),
+                None => self.load_shared(source, kind, store),
+            }
         })?;
         part.account();
         if self.options.prefault {
@@ -103,14 +109,13 @@ impl<'a> Loader<'a> {
                     }
                 }
             }
-            let settled = source.settle();
             let read = FileRead::new(source, kind, self.options.thread_count())?;
             let run = self.pipeline(source, &read.plan, None).run()?;
-            source.require_unchanged()?;
+            let bindable = source.require_unchanged()?;
             let manifest = read.into_manifest(&run).0;
             if let Some(store) = self.store.filter(|store| store.is_writable())
                 && remember
-                && settled
+                && bindable
                 && !manifest.objects.is_empty()
                 && let Some(key) = source.stat_key(kind)
             {
@@ -247,10 +252,24 @@ impl<'a> Loader<'a> {
             })
     }
 
-    fn load_private(&self, source: &Source, kind: ManifestKind) -> Result<Part, Failure> {
+    /// Why a file is not to be shared; `None` when it is. A file is kept whole only for callers that want it in the store.
+    fn not_worth_sharing(&self, source: &Source, kind: ManifestKind) -> Option<NotWorthSharing> {
+        match kind {
+            ManifestKind::File => None,
+            ManifestKind::Safetensors => NotWorthSharing::of(source, self.options),
+        }
+    }
+
+    fn load_private(
+        &self,
+        source: &Source,
+        kind: ManifestKind,
+        recognised: Recognised,
+        reason: String,
+    ) -> Result<Part, Failure> {
         let mut report = LoadReport {
-            recognised: vec![Recognised::NotAtAll],
-            private_reason: Some(self.unavailable.unwrap_or(NO_STORE).to_owned()),
+            recognised: vec![recognised],
+            private_reason: Some(reason),
             ..LoadReport::default()
         };
         let mut part = Part {
@@ -263,9 +282,7 @@ impl<'a> Loader<'a> {
             report: LoadReport::default(),
         };
         if kind == ManifestKind::Safetensors {
-            source.settle();
-            let size = source.identity().size;
-            let (header, _) = Header::read(source.file(), size, source.path())?;
+            let (header, _) = source.header()?;
             let plan = Plan::one_per_tensor(&header, source)?;
             let (places, buffer) =
                 read_private(source, &plan.jobs, self.options.thread_count(), &mut report)?;

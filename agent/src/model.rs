@@ -11,7 +11,7 @@ use tetris_store_layout::{
 use crate::backing::{Backings, Origin};
 use crate::error::LoadError;
 use crate::foreign::{DetachedTensor, Region};
-use crate::report::LoadReport;
+use crate::report::{LoadReport, Recognised};
 
 /// What a model knows of a tensor.
 #[derive(Debug)]
@@ -73,12 +73,14 @@ impl Part {
     /// Fills in what the backings say.
     pub(crate) fn account(&mut self) {
         let report = &mut self.report;
+        let by_choice = report.recognised == [Recognised::Unshared];
         report.tensors = self.entries.len() as u64;
         report.objects = self.backings.len() as u64;
         for (len, origin) in self.backings.lengths() {
             match origin {
                 Origin::Shared => report.bytes_shared += len,
                 Origin::New => report.bytes_new += len,
+                Origin::Private | Origin::Empty if by_choice => report.bytes_unshared += len,
                 Origin::Private | Origin::Empty => report.bytes_private += len,
             }
         }
@@ -178,8 +180,8 @@ impl Model {
         pairs.map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// The manifests of the files, in their order; `None` for a file that was not hashed because
-    /// there is no store.
+    /// The manifests of the files, in their order; `None` for a file that was not hashed, because
+    /// there is no store or sharing it is not worth its cost.
     pub fn manifests(&self) -> impl Iterator<Item = (&Path, Option<ManifestId>)> {
         self.parts
             .iter()
@@ -309,7 +311,8 @@ impl<'model> Tensor<'model> {
         self.bytes
     }
 
-    /// Identity of the bytes; `None` when they were not hashed because there is no store.
+    /// Identity of the bytes; `None` when they were not hashed, because there is no store or sharing the
+    /// file is not worth its cost.
     pub fn id(&self) -> Option<TensorId> {
         self.entry.id
     }

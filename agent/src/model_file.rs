@@ -12,6 +12,7 @@ use crate::header::Header;
 use crate::model::Model;
 use crate::options::LoadOptions;
 use crate::source::Source;
+use crate::worth::NotWorthSharing;
 
 /// An open safetensors file of which the header has been read, and nothing else.
 ///
@@ -47,6 +48,17 @@ impl ModelFile {
     /// What the file says about itself.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// Why the file is better left to callers that map files by other means, as of [`Agent::load_unless_new`]: it counts as
+    /// unshared then. `None` when it is to be loaded here.
+    pub fn leave(&self, options: &LoadOptions) -> Option<String> {
+        let reason = self.agent.not_worth_sharing(&self.source, options)?;
+        if !matches!(reason, NotWorthSharing::New(_)) {
+            return None;
+        }
+        self.agent.count_unshared(1, self.source.identity().size);
+        Some(reason.to_string())
     }
 
     /// Loads the tensors, as [`Agent::load`] does.

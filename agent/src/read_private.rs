@@ -20,6 +20,8 @@ pub(crate) fn read_private(
 ) -> Result<(Vec<Backing>, PrivateBytes), Failure> {
     let padded = |job: &Job| job.len.next_multiple_of(ALIGN as u64);
     let total: u64 = jobs.iter().map(padded).sum();
+    // Starting a thread takes as long as reading the most of a segment.
+    let threads = if total <= SEGMENT_BYTES { 1 } else { threads };
     let out_of_memory = || LoadError::OutOfMemory {
         path: source.path().to_owned(),
         bytes: total,

@@ -17,6 +17,9 @@ pub enum Recognised {
     ByHashing,
     /// Not at all, and there is no store: every byte was read into private memory.
     NotAtAll,
+    /// Not looked up, since sharing it is not worth its cost ([`LoadOptions::min_shared_bytes`](crate::LoadOptions)): every
+    /// byte was read into private memory.
+    Unshared,
 }
 
 impl Recognised {
@@ -29,6 +32,7 @@ impl Recognised {
             Self::Brokered => "brokered",
             Self::ByHashing => "hashing",
             Self::NotAtAll => "none",
+            Self::Unshared => "unshared",
         }
     }
 
@@ -53,18 +57,21 @@ pub struct LoadReport {
     pub bytes_new: u64,
     /// Bytes in private memory, because the store could not take them.
     pub bytes_private: u64,
+    /// Bytes in private memory by choice: of files that are not worth sharing
+    /// ([`LoadOptions::min_shared_bytes`](crate::LoadOptions)).
+    pub bytes_unshared: u64,
     /// Bytes of tensor data read from the model file to hash or to keep them; a byte read twice counts twice.
     pub bytes_read: u64,
-    /// Why some bytes are private, if any are; with the answer of the node's daemon, if it made no room.
+    /// Why some bytes are private or unshared, if any are; with the answer of the node's daemon, if it made no room.
     pub private_reason: Option<String>,
     /// How long the load took.
     pub duration: Duration,
 }
 
 impl LoadReport {
-    /// Bytes of the model: shared, new and private.
+    /// Bytes of the model: shared, new, private and unshared.
     pub fn bytes_total(&self) -> u64 {
-        self.bytes_shared + self.bytes_new + self.bytes_private
+        self.bytes_shared + self.bytes_new + self.bytes_private + self.bytes_unshared
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -73,11 +80,14 @@ impl LoadReport {
         self.objects += other.objects;
         self.bytes_shared += other.bytes_shared;
         self.bytes_new += other.bytes_new;
-        self.bytes_private += other.bytes_private;
-        self.bytes_read += other.bytes_read;
-        if self.private_reason.is_none() {
+        // Why the store failed says more than why it was not asked.
+        let first_failure = self.bytes_private == 0 && other.bytes_private > 0;
+        if self.private_reason.is_none() || first_failure {
             self.private_reason = other.private_reason;
         }
+        self.bytes_private += other.bytes_private;
+        self.bytes_unshared += other.bytes_unshared;
+        self.bytes_read += other.bytes_read;
         self.duration += other.duration;
     }
 }

@@ -17,6 +17,8 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use tetris_store_layout::{FileIdentity, FileSystem, IdentityBy, IdentityKey, ManifestKind};
 
 use crate::error::LoadError;
+use crate::header::Header;
+use crate::settling::Settling;
 
 /// Why a load attempt ended.
 #[derive(Debug)]
@@ -45,6 +47,7 @@ pub(crate) struct Source {
     owner: u32,
     /// Its file system, when it was asked for; none where the file is not recognized by `stat`.
     system: OnceLock<Option<FileSystem>>,
+    settling: Settling,
     /// Counts what is read, and can end it.
     monitor: Option<Arc<Monitor>>,
 }
@@ -106,6 +109,7 @@ impl Source {
             identity: FileIdentity::of(metadata),
             owner: metadata.uid(),
             system: OnceLock::new(),
+            settling: Settling::default(),
             monitor,
         }
     }
@@ -167,8 +171,27 @@ impl Source {
         let _unsupported = fadvise(&self.file, range.start, len, Advice::WillNeed);
     }
 
+    /// Reads and checks the header of a safetensors file; also returns its bytes.
+    pub(crate) fn header(&self) -> Result<(Header, Vec<u8>), Failure> {
+        let settled = self.settle();
+        let (header, raw) = Header::read(&self.file, self.identity.size, &self.path)?;
+        if !settled {
+            self.settling.note(0, &raw);
+        }
+        Ok((header, raw))
+    }
+
     /// Fills `buffer` with the bytes at `offset`.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), Failure> {
+        let settled = self.settle();
+        self.read_exact(buffer, offset)?;
+        if !settled {
+            self.settling.note(offset, buffer);
+        }
+        Ok(())
+    }
+
+    fn read_exact(&self, buffer: &mut [u8], offset: u64) -> Result<(), Failure> {
         if let Some(monitor) = &self.monitor {
             if monitor.is_cancelled() {
                 let error = std::io::Error::other("it is not wanted any more");
@@ -186,48 +209,53 @@ impl Source {
             })
     }
 
-    /// Fails if the file is not any more what it was when it was opened.
-    pub(crate) fn require_unchanged(&self) -> Result<(), Failure> {
+    /// Fails if the file is not any more what it was when it was opened, or not what was read of it. Otherwise returns whether its
+    /// identity may be bound (INV-10): not if it is too new.
+    pub(crate) fn require_unchanged(&self) -> Result<bool, Failure> {
+        // First: what is read again now must not change unseen afterwards.
+        let settled = self.settle();
+        let read_at = |buffer: &mut [u8], offset| self.read_exact(buffer, offset);
+        if !self.settling.is_as_noted(read_at)? {
+            return Err(Failure::Changed);
+        }
         let metadata = self
             .file
             .metadata()
             .map_err(|error| LoadError::io("stat", &self.path, error))?;
         if FileIdentity::of(&metadata) == self.identity {
-            Ok(())
+            Ok(settled)
         } else {
             Err(Failure::Changed)
         }
     }
 
-    /// Prepares for reading the whole file: makes sure that a change made from now on gives it another
-    /// ctime, waiting a moment if need be, and that no write of before is still under way. `false` when
-    /// the former cannot be had, and the file's identity must not be bound (INV-10).
-    pub(crate) fn settle(&self) -> bool {
-        let distinct = self.wait_for_the_clock();
+    /// Whether every change from now on gives the file another ctime, and no write of before is still under way.
+    fn settle(&self) -> bool {
+        if self.settling.is_settled() {
+            return true;
+        }
+        if !self.is_old() {
+            return false;
+        }
         // A write stamps the file when it begins and may copy for seconds. It holds the inode's lock
         // meanwhile, for which a look for data waits: on ext4, btrfs, f2fs and tmpfs, and through
         // overlayfs. xfs takes that lock for every read. Others answer at once, which is no worse.
         let _nothing_to_learn = lseek(&self.file, 0, Whence::SeekData);
-        distinct
+        self.settling.settle();
+        true
     }
 
-    fn wait_for_the_clock(&self) -> bool {
-        /// Longest wait; only coarse file systems would need more.
-        const PATIENCE: Duration = Duration::from_millis(150);
+    /// Whether the file's ctime is older than the clock's granularity: every change from now on gives it another one.
+    pub(crate) fn is_old(&self) -> bool {
         let (seconds, nanoseconds) = self.identity.ctime;
         let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(seconds), u32::try_from(nanoseconds))
         else {
             return false;
         };
-        let settled = UNIX_EPOCH + Duration::new(seconds, nanoseconds) + self.granularity();
-        match settled.duration_since(SystemTime::now()) {
-            Err(_already) => true,
-            Ok(left) if left <= PATIENCE => {
-                std::thread::sleep(left);
-                true
-            }
-            Ok(_) => false,
-        }
+        let changed = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+        // A ctime in the future has no age: the clock was set back.
+        let age = SystemTime::now().duration_since(changed);
+        age.is_ok_and(|age| age >= self.granularity())
     }
 
     /// How far apart two changes must be to give different ctimes (LAYOUT.md 8).

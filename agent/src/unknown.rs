@@ -23,7 +23,6 @@ impl Loader<'_> {
         kind: ManifestKind,
         store: &Store,
     ) -> Result<Part, Failure> {
-        let settled = source.settle();
         let read = FileRead::new(source, kind, self.options.thread_count())?;
         let run = self.pipeline(source, &read.plan, Some(store)).run()?;
         let bytes_read = run.bytes_read;
@@ -34,14 +33,15 @@ impl Loader<'_> {
             ..LoadReport::default()
         };
         let backings = self.complete(source, &manifest, run, &mut report)?;
-        source.require_unchanged()?;
+        let bindable = source.require_unchanged()?;
         let id = manifest.id();
         // A file without tensor bytes has nothing to share, and its record would only take room.
         if store.is_writable() && !manifest.objects.is_empty() {
             let bound = store.publish_manifest(&manifest).and_then(|id| {
-                if settled && let Some(own) = source.stat_key(kind) {
+                if bindable && let Some(own) = source.stat_key(kind) {
                     store.bind(&own, id)?;
                 }
+                // The digest is that of what was read, so the file may be new.
                 let loaded = Loaded {
                     manifest: &manifest,
                     header: &header,
@@ -117,7 +117,7 @@ impl FileRead {
         let (header, raw) = match kind {
             ManifestKind::File => (None, Vec::new()),
             ManifestKind::Safetensors => {
-                let (header, raw) = Header::read(source.file(), size, source.path())?;
+                let (header, raw) = source.header()?;
                 (Some(header), raw)
             }
         };

@@ -339,6 +339,7 @@ fn a_whole_file_is_shared_by_path() {
     let fixture = Fixture::new();
     let path = fixture.dir().join("model.gguf");
     std::fs::write(&path, vec![7; 9_000_000]).unwrap();
+    common::settle(&path);
     let options = LoadOptions::default();
     let file = fixture.agent.load_file(&path, &options).unwrap();
     assert!(file.is_shared());

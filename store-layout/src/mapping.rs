@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 
 use memmap2::{Advice, Mmap, MmapMut, MmapOptions};

@@ -1,6 +1,9 @@
 //! Model files, and what must come out of loading them.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use safetensors::SafeTensors;
@@ -47,6 +50,18 @@ pub fn write(path: &Path, specs: &[Spec]) -> anyhow::Result<()> {
     let data = serialize(specs)?;
     std::fs::write(&partial, data).with_context(|| partial.display().to_string())?;
     std::fs::rename(&partial, path)?;
+    settle(path)
+}
+
+/// Waits until a file's ctime is as old as it has to be for its identity to be bound (LAYOUT.md 8). No call sets a ctime.
+pub fn settle(path: &Path) -> anyhow::Result<()> {
+    const GRANULARITY: Duration = Duration::from_millis(100);
+    let file = std::fs::metadata(path)?;
+    let ctime = Duration::new(file.ctime().try_into()?, file.ctime_nsec().try_into()?);
+    let age = || SystemTime::now().duration_since(UNIX_EPOCH + ctime);
+    while age().is_ok_and(|age| age < GRANULARITY) {
+        sleep(Duration::from_millis(1));
+    }
     Ok(())
 }
 

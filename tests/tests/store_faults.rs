@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tetris_agent::{Agent, LoadOptions, Model};
-use tetris_tests::model::{fingerprint, fingerprint_of_file, small_specs, write};
+use tetris_tests::model::{fingerprint, fingerprint_of_file, settle, small_specs, write};
 use tetris_tests::mount::Mount;
 use tetris_tests::process::Worker;
 use tetris_tests::scratch::Scratch;
@@ -131,6 +131,7 @@ fn a_read_only_store_shares_what_it_has() {
     // A copy of the known file: read, hashed and shared.
     let copy = scratch.model("copy");
     std::fs::copy(&known, &copy).unwrap();
+    settle(&copy).unwrap();
     let model = agent.load(&copy).unwrap();
     assert_right(&model, &copy);
     assert_eq!(model.report().bytes_shared, model.report().bytes_total());

@@ -23,14 +23,20 @@ use crate::options;
 pub(crate) struct Agent {
     agent: tetris_agent::Agent,
     unavailable: Option<String>,
+    /// The smallest file that is shared, where a load does not say.
+    min_shared_bytes: u64,
 }
 
 #[pymethods]
 impl Agent {
     /// With a path, an agent of the store there, or an error; without, one of no store.
     #[new]
-    #[pyo3(signature = (store=None))]
-    fn new(py: Python<'_>, store: Option<PathBuf>) -> PyResult<Self> {
+    #[pyo3(signature = (store=None, *, min_shared_bytes=None))]
+    fn new(
+        py: Python<'_>,
+        store: Option<PathBuf>,
+        min_shared_bytes: Option<u64>,
+    ) -> PyResult<Self> {
         let agent = match store {
             None => tetris_agent::Agent::without_store(),
             Some(dir) => {
@@ -42,6 +48,7 @@ impl Agent {
         Ok(Self {
             agent,
             unavailable: None,
+            min_shared_bytes: min_shared_bytes.unwrap_or_else(options::min_shared_bytes),
         })
     }
 
@@ -50,15 +57,17 @@ impl Agent {
     #[staticmethod]
     fn from_environment(py: Python<'_>) -> Self {
         let place = Place::new(std::env::var_os(STORE_ENV));
-        match py.detach(|| place.open()) {
-            Ok(store) => Self {
-                agent: tetris_agent::Agent::with_store(store),
-                unavailable: None,
-            },
-            Err(error) => Self {
-                agent: tetris_agent::Agent::without_store(),
-                unavailable: Some(error.to_string()),
-            },
+        let (agent, unavailable) = match py.detach(|| place.open()) {
+            Ok(store) => (tetris_agent::Agent::with_store(store), None),
+            Err(error) => (
+                tetris_agent::Agent::without_store(),
+                Some(error.to_string()),
+            ),
+        };
+        Self {
+            agent,
+            unavailable,
+            min_shared_bytes: options::min_shared_bytes(),
         }
     }
 
@@ -80,7 +89,7 @@ impl Agent {
         self.unavailable.as_deref()
     }
 
-    /// Counts of loads, of those with private parts, and of private bytes.
+    /// Counts of loads, of those with private parts, of private bytes, and of files not worth sharing.
     #[getter]
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counters = self.agent.counters();
@@ -88,13 +97,15 @@ impl Agent {
         dict.set_item("loads", counters.loads)?;
         dict.set_item("private_loads", counters.private_loads)?;
         dict.set_item("private_bytes", counters.private_bytes)?;
+        dict.set_item("unshared_files", counters.unshared_files)?;
+        dict.set_item("unshared_bytes", counters.unshared_bytes)?;
         Ok(dict)
     }
 
     /// Load a safetensors file, or a directory as Hugging Face lays it out.
     ///
     /// Raises LoadError when the model's files are missing or invalid, and never because of the store.
-    #[pyo3(signature = (path, *, mode="read_only", prefault=false, threads=None, wait=None, progress=None))]
+    #[pyo3(signature = (path, *, mode="read_only", prefault=false, threads=None, wait=None, progress=None, min_shared_bytes=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn load(
         &self,
@@ -105,17 +116,28 @@ impl Agent {
         threads: Option<usize>,
         wait: Option<f64>,
         progress: Option<Py<PyAny>>,
+        min_shared_bytes: Option<u64>,
     ) -> PyResult<Model> {
         let read_only = options::is_read_only(mode)?;
-        let options = options::load(prefault, threads, wait, progress)?;
+        let mut options = options::load(prefault, threads, wait, progress)?;
+        options.min_shared_bytes = min_shared_bytes.unwrap_or(self.min_shared_bytes);
         let model = py.detach(|| self.agent.load_with(path, &options));
         Model::new(py, model.map_err(errors::load)?, read_only)
+    }
+
+    /// Load a safetensors file for copies on write; `None` if it is too new to be shared and not small, for another
+    /// to load. Raises LoadError.
+    fn load_unless_new(&self, py: Python<'_>, path: PathBuf) -> PyResult<Option<Model>> {
+        let options = self.options();
+        let model = py.detach(|| self.agent.load_unless_new(path, &options));
+        let model = model.map_err(errors::load)?;
+        model.map(|model| Model::new(py, model, false)).transpose()
     }
 
     /// Open a safetensors file and read its header. Raises LoadError.
     fn open(&self, py: Python<'_>, path: PathBuf) -> PyResult<File> {
         let file = py.detach(|| self.agent.open_file(path));
-        Ok(File::new(file.map_err(errors::load)?))
+        Ok(File::new(file.map_err(errors::load)?, self.options()))
     }
 
     /// Keep a whole file of any format in the store, for programs that map it by path. Raises LoadError.
@@ -206,6 +228,14 @@ impl Agent {
 
     pub(crate) fn agent(&self) -> &tetris_agent::Agent {
         &self.agent
+    }
+
+    /// Options without arguments.
+    fn options(&self) -> LoadOptions {
+        LoadOptions {
+            min_shared_bytes: self.min_shared_bytes,
+            ..options::default()
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tetris_agent::ModelFile;
+use tetris_agent::{LoadOptions, ModelFile};
 
 use crate::errors;
 use crate::model::Model;
@@ -15,11 +15,13 @@ use crate::options;
 #[pyclass(frozen, module = "tetris")]
 pub(crate) struct File {
     file: ModelFile,
+    /// Those of the agent, where a load does not say.
+    options: LoadOptions,
 }
 
 impl File {
-    pub(crate) fn new(file: ModelFile) -> Self {
-        Self { file }
+    pub(crate) fn new(file: ModelFile, options: LoadOptions) -> Self {
+        Self { file, options }
     }
 }
 
@@ -59,6 +61,11 @@ impl File {
         Ok(Some(dict))
     }
 
+    /// Why the file, which is too new to be shared and not small, is for another to load; `None` if it is not.
+    fn leave(&self) -> Option<String> {
+        self.file.leave(&self.options)
+    }
+
     /// Load the tensors. Raises LoadError when the file has become invalid.
     #[pyo3(signature = (*, mode="read_only", prefault=false, threads=None, wait=None, progress=None))]
     fn load(
@@ -71,7 +78,8 @@ impl File {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Model> {
         let read_only = options::is_read_only(mode)?;
-        let options = options::load(prefault, threads, wait, progress)?;
+        let mut options = options::load(prefault, threads, wait, progress)?;
+        options.min_shared_bytes = self.options.min_shared_bytes;
         let model = py.detach(|| self.file.load(&options));
         Model::new(py, model.map_err(errors::load)?, read_only)
     }

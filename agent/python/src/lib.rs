@@ -57,7 +57,7 @@ mod _native {
     #[pymodule_export]
     use crate::model::Model;
     #[pymodule_export]
-    use crate::registry::{is_unmodified, unmodified_id, unmodified_object};
+    use crate::registry::{has_mapped, is_unmodified, unmodified_id, unmodified_object};
     #[pymodule_export]
     use crate::tensor::Tensor;
 

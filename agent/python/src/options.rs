@@ -5,7 +5,12 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tetris_agent::{Access, DEFAULT_WAIT, LoadOptions, Progress, ProgressFn};
+use tetris_agent::{
+    Access, DEFAULT_MIN_SHARED_BYTES, DEFAULT_WAIT, LoadOptions, Progress, ProgressFn,
+};
+
+/// Names the smallest file in bytes that is loaded through the store.
+const MIN_SHARED_ENV: &str = "TETRIS_MIN_SHARED_BYTES";
 
 /// Whether Python may write to memory.
 ///
@@ -19,6 +24,21 @@ pub(crate) fn is_read_only(mode: &str) -> PyResult<bool> {
             "mode must be \"copy_on_write\" or \"read_only\", found {other:?}"
         ))),
     }
+}
+
+/// The smallest file that is shared, as the environment says, or else the default.
+pub(crate) fn min_shared_bytes() -> u64 {
+    let Some(named) = std::env::var_os(MIN_SHARED_ENV).filter(|named| !named.is_empty()) else {
+        return DEFAULT_MIN_SHARED_BYTES;
+    };
+    let bytes = named.to_str().and_then(|text| text.parse().ok());
+    bytes.unwrap_or_else(|| {
+        let found = named.to_string_lossy();
+        tracing::warn!(
+            "{MIN_SHARED_ENV} must be a number of bytes, found `{found}`: it has no effect"
+        );
+        DEFAULT_MIN_SHARED_BYTES
+    })
 }
 
 /// The keyword arguments of a load.

@@ -63,6 +63,12 @@ pub(crate) fn unmodified_id(address: usize, nbytes: usize) -> Option<String> {
     pagemap::is_unmodified(address, nbytes).then(|| id.to_string())
 }
 
+/// Whether any tensor that is mapped from the store is alive in this process.
+#[pyfunction]
+pub(crate) fn has_mapped() -> bool {
+    !entries().is_empty()
+}
+
 /// The file name of the object that the `nbytes` bytes at `address` are the whole of, if this process has not
 /// written to them.
 #[pyfunction]

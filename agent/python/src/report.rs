@@ -17,6 +17,7 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, report: &LoadReport) -> PyResult<Bou
     dict.set_item("bytes_shared", report.bytes_shared)?;
     dict.set_item("bytes_new", report.bytes_new)?;
     dict.set_item("bytes_private", report.bytes_private)?;
+    dict.set_item("bytes_unshared", report.bytes_unshared)?;
     dict.set_item("bytes_read", report.bytes_read)?;
     dict.set_item("private_reason", report.private_reason.as_deref())?;
     dict.set_item("seconds", report.duration.as_secs_f64())?;

@@ -24,7 +24,11 @@ MOUNT_BYTES = 256 << 20
 
 @pytest.fixture(autouse=True)
 def _environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test that names no store has none: that of the machine is not the tests' to fill."""
+    """A test that names no store has none: that of the machine is not the tests' to fill.
+
+    Files are shared whatever their size, since those of tests are small.
+    """
+    monkeypatch.setenv("TETRIS_MIN_SHARED_BYTES", "0")
     monkeypatch.delenv("TETRIS_PATCH", raising=False)
     monkeypatch.delenv("TETRIS_GPU_SOCKET", raising=False)
     monkeypatch.setenv("TETRIS_STORE", str(tmp_path_factory.getbasetemp() / "there-is-no-store"))
@@ -45,6 +49,12 @@ def store(empty_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tetris.create_store(directory)
     monkeypatch.setenv("TETRIS_STORE", str(directory))
     return directory
+
+
+@pytest.fixture(params=["0", "65536"], ids=["shared", "unshared"])
+def min_shared_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once all files are shared, and once those of tests are too small."""
+    monkeypatch.setenv("TETRIS_MIN_SHARED_BYTES", request.param)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import math
 import os
 import random
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -36,6 +37,10 @@ BITS = {
     "F6_E3M2": 6,
     "F4": 4,
 }
+
+
+#: Age from which a file's time stamp can be relied on, on local file systems.
+GRANULARITY_NS = 100_000_000
 
 
 class Stored(NamedTuple):
@@ -88,6 +93,13 @@ def write(
     path = Path(path)
     path.write_bytes(encode(tensors, metadata, align=align, misalign=misalign))
     return path
+
+
+def settle(path: str | os.PathLike[str]) -> None:
+    """Wait until a file is old enough to be recognised by its time stamp, which no call sets (LAYOUT.md 8)."""
+    changed = os.stat(path).st_ctime_ns
+    while 0 <= time.time_ns() - changed < GRANULARITY_NS:
+        time.sleep(0.001)
 
 
 def floats(shape: Sequence[int], seed: int = 0) -> Stored:

@@ -17,7 +17,7 @@ from tetris.bench import agreement, models, stats
 from tetris.bench.methods import BY_NAME
 
 TIMES = ("load_ns", "touch_ns", "touch_again_ns", "load_and_touch_ns", "first_inference_ns", "first_result_ns")
-QUICK = ("--rounds", "1", "--processes", "2", "--passes", "2", "--format", "json")
+QUICK = ("--rounds", "1", "--processes", "2", "--passes", "2", "--files", "0", "--format", "json")
 
 
 def bench(workdir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -76,9 +76,21 @@ def test_what_is_not_installed_is_skipped_with_a_reason(tmp_path: Path, monkeypa
     assert entry["outcome"] == "skipped" and "for another Python" in entry["reason"]
 
 
+def test_small_files_are_measured_with_and_without_the_patch(tmp_path: Path) -> None:
+    report = measured(tmp_path, "--size", "0", "--files", "3")
+    small = report["small"]
+    assert report["models"] == [] and small["small_files"] == 3
+    assert len(small["cases"]) == len(small["bars"]) == 6
+    for case, bar in zip(small["cases"], small["bars"], strict=True):
+        assert case["name"] == bar["name"] and bar["measured"] > 0 and bar["met"] in (True, False)
+        assert all(sum(map(len, case["turns_ns"][name])) == 3 for name in ("plain", "patched"))
+
+
 def test_tables_name_machine_seed_and_bars(tmp_path: Path) -> None:
     result = bench(
         tmp_path,
+        "--files",
+        "1",
         "--size",
         "1MB",
         "--rounds",
@@ -91,7 +103,7 @@ def test_tables_name_machine_seed_and_bars(tmp_path: Path) -> None:
         "tetris,safetensors",
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    for part in ("machine: ", "seed 1", "tetris / safetensors", "not measured", "first touch"):
+    for part in ("machine: ", "seed 1", "tetris / safetensors", "not measured", "first touch", "fresh file of 4 KiB"):
         assert part in result.stdout
     assert result.stderr == ""
 
@@ -110,7 +122,7 @@ def test_an_interrupt_cleans_up_and_has_its_own_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--methods", "magic"), ("--size", "lots"), ("--rounds", "0"), ("--model", "no")]
+    "arguments", [("--methods", "magic"), ("--size", "lots"), ("--rounds", "0"), ("--files", "some"), ("--model", "no")]
 )
 def test_wrong_options_are_refused_with_the_usage_code(tmp_path: Path, arguments: tuple[str, str]) -> None:
     assert bench(tmp_path, *arguments).returncode == 2

@@ -22,7 +22,7 @@ import tetris.numpy
 import tetris.torch
 import torch
 import torch.multiprocessing
-from model_files import floats
+from model_files import floats, settle
 from process import Helper, contents, held, mappings, python
 
 NAMES = [f"layer {number}" for number in range(12)]
@@ -322,6 +322,7 @@ LOAD = """
 
 
 def test_a_killed_process_holds_nothing(store: Path, path: Path) -> None:
+    settle(path)
     with Helper(LOAD, path) as helper:
         assert helper.line() == len(NAMES)
         assert held(store)

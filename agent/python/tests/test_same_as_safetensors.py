@@ -28,7 +28,7 @@ import torch
 from differential import OURS, THEIRS, Library, assert_equal, assert_same, bits, described, outcome
 from model_files import BITS, Stored, stored
 
-pytestmark = pytest.mark.usefixtures("store")
+pytestmark = pytest.mark.usefixtures("store", "min_shared_bytes")
 
 SHAPES = ([], [1], [8], [3, 8], [2, 3, 4], [0], [3, 0], [0, 4], [1, 1, 1, 1, 16])
 NAMES = (

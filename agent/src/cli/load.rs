@@ -77,6 +77,8 @@ fn load(args: &LoadArgs, agent: &Agent, path: &Path) -> Result<Loaded> {
         prefault: args.prefault,
         ignore_identity: args.rehash,
         threads: args.threads,
+        // Who names a model here wants it in the store.
+        min_shared_bytes: 0,
         progress: Some(Bar::of_load("loading", path)),
         ..LoadOptions::default()
     };

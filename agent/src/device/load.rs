@@ -18,6 +18,7 @@ use super::{
 };
 use crate::Agent;
 use crate::foreign::DetachedTensor;
+use crate::options::LoadOptions;
 
 /// Maximum number of objects that one connection requests.
 const MOST: usize = MAX_MODEL_OBJECTS as usize;
@@ -52,7 +53,12 @@ impl Registry {
         // the mirror does not keep an idle connection.
         drop(connect(&socket, options.target, options.timeout)?);
         options.check_wanted()?;
-        let host = agent.load_with(path, &options.host)?;
+        // The mirror takes objects, of however small a file.
+        let through_store = LoadOptions {
+            min_shared_bytes: 0,
+            ..options.host.clone()
+        };
+        let host = agent.load_with(path, &through_store)?;
         let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let metadata = host.metadata().map(own).collect();
         let (tensors, report) = host.detach();

@@ -90,6 +90,7 @@ impl Site {
     pub fn file(&self, name: &str, seed: u64) -> PathBuf {
         let path = self.dir().join(name);
         std::fs::write(&path, crate::common::bytes(seed, 300_000)).unwrap();
+        crate::common::settle(&path);
         path
     }
 

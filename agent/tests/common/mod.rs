@@ -1,8 +1,10 @@
 //! Models and stores for the tests of this crate.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use safetensors::tensor::{Dtype, TensorView};
 use tempfile::TempDir;
@@ -71,6 +73,7 @@ pub fn write_model(path: &Path, seed: u64, head: Option<u64>) {
         bytes(head.unwrap_or(seed * 100 + 50), 400_000),
     ));
     write_f32(path, &tensors);
+    settle(path);
 }
 
 /// Two shards with an index.
@@ -85,7 +88,9 @@ pub fn write_sharded(dir: &Path) {
         map.push(format!(
             "\"{name}.weight\":\"{file}\",\"{name}.bias\":\"{file}\""
         ));
-        write_f32(&dir.join(file), &[weight, bias]);
+        let path = dir.join(file);
+        write_f32(&path, &[weight, bias]);
+        settle(&path);
     }
     let index = format!("{{\"metadata\":{{}},\"weight_map\":{{{}}}}}", map.join(","));
     std::fs::write(dir.join("model.safetensors.index.json"), index).unwrap();
@@ -95,7 +100,8 @@ pub fn file_bytes(seed: u64) -> Vec<u8> {
     bytes(seed, 200_000)
 }
 
-fn write_f32(path: &Path, tensors: &[(String, Vec<u8>)]) {
+/// A file of these tensors, in the place of any other, that is new.
+pub fn write_f32(path: &Path, tensors: &[(String, Vec<u8>)]) {
     let views = tensors.iter().map(|(name, bytes)| {
         let view = TensorView::new(Dtype::F32, vec![bytes.len() / 4], bytes).unwrap();
         (name.clone(), view)
@@ -125,16 +131,26 @@ pub fn write_all_dtypes(path: &Path) {
         TensorView::new(Dtype::F32, vec![0, 4], &[]).unwrap(),
     ));
     write_views(path, views.into_iter());
+    settle(path);
 }
 
 fn write_views<'a>(path: &Path, views: impl Iterator<Item = (String, TensorView<'a>)>) {
     let metadata = [("format".to_owned(), "pt".to_owned())].into();
-    // As a download tool does: under another name, then renamed. Old enough to be bound at once.
+    // As a download tool does: under another name, then renamed.
     let partial = path.with_extension("partial");
     safetensors::serialize_to_file(views, Some(metadata), &partial).unwrap();
-    let file = std::fs::File::options().write(true).open(&partial).unwrap();
-    let _ = file.set_modified(SystemTime::now() - Duration::from_mins(1));
     std::fs::rename(&partial, path).unwrap();
+}
+
+/// Waits until a file's ctime is as old as it has to be for its identity to be bound (LAYOUT.md 8). No call sets a ctime.
+pub fn settle(path: &Path) {
+    const GRANULARITY: Duration = Duration::from_millis(100);
+    let file = std::fs::metadata(path).unwrap();
+    let ctime = Duration::new(file.ctime() as u64, file.ctime_nsec() as u32);
+    let age = || SystemTime::now().duration_since(UNIX_EPOCH + ctime);
+    while age().is_ok_and(|age| age < GRANULARITY) {
+        sleep(Duration::from_millis(1));
+    }
 }
 
 /// Checks every tensor against what the reference implementation reads from the file.

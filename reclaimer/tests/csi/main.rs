@@ -18,5 +18,8 @@ mod requests;
 mod sanity;
 mod wire;
 
+#[path = "../shared/settled.rs"]
+mod settled;
+
 #[path = "../mount/namespace.rs"]
 mod namespace;

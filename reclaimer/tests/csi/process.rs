@@ -22,6 +22,7 @@ use tonic::Status;
 use crate::api::{Api, uid_of};
 use crate::calls::expect_read_only;
 use crate::fixture::{Host, PATIENCE, call_at, request};
+use crate::settled::settle;
 
 const MIB: u64 = 1 << 20;
 
@@ -185,6 +186,7 @@ pub fn model_file(dir: &Path) -> PathBuf {
     bytes.extend_from_slice(header.as_bytes());
     bytes.extend((0..len).map(|n| (n % 251) as u8));
     fs::write(&path, bytes).unwrap();
+    settle(&path);
     path
 }
 

@@ -11,9 +11,10 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use tetris_agent::{Agent, Model};
+use tetris_agent::{Agent, LoadOptions, Model};
 use tetris_store_layout::{CreateOptions, Store};
 
+use crate::settled::settle;
 use crate::skipped::skipped;
 
 pub const EXE: &str = env!("CARGO_BIN_EXE_tetris-reclaimer");
@@ -93,12 +94,19 @@ impl Place {
         bytes.extend_from_slice(header.as_bytes());
         bytes.extend((0..len).map(|n| (n % 251) as u8 ^ seed));
         std::fs::write(&path, bytes).unwrap();
+        settle(&path);
         path
     }
 
+    /// Publishes a model file, however small.
     pub fn load(&self, len: usize, seed: u8) -> Model {
         let agent = Agent::open(self.path("store")).unwrap();
-        agent.load(self.model_file(len, seed)).unwrap()
+        let options = LoadOptions {
+            min_shared_bytes: 0,
+            ..LoadOptions::default()
+        };
+        let file = self.model_file(len, seed);
+        agent.load_with(file, &options).unwrap()
     }
 }
 

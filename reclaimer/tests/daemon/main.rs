@@ -8,5 +8,7 @@ mod mirror;
 mod once;
 mod run;
 mod scrub;
+#[path = "../shared/settled.rs"]
+mod settled;
 #[path = "../shared/skipped.rs"]
 mod skipped;

@@ -10,6 +10,8 @@ use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
 use tetris_agent::{CreateOptions, Store, TensorId};
 
+use crate::settled::settle;
+
 /// Descriptors of the process are counted, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -71,6 +73,7 @@ impl Ground {
     pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.dir.path().join(name);
         std::fs::write(&path, bytes).unwrap();
+        settle(&path);
         path
     }
 

@@ -12,3 +12,6 @@ mod records;
 mod refusals;
 mod served;
 mod slow;
+
+#[path = "../shared/settled.rs"]
+mod settled;

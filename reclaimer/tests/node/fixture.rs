@@ -1,7 +1,7 @@
 //! Stores on tmpfs with models in them.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
 use tetris_agent::{Agent, Model};
@@ -10,6 +10,8 @@ use tetris_reclaimer::engine::now_ms;
 use tetris_reclaimer::node::{Node, Passed};
 use tetris_reclaimer::report::{ObjectState, StoreStatus, Trigger};
 use tetris_store_layout::{CreateOptions, Store};
+
+use crate::settled::settle;
 
 pub const SECOND_MS: u64 = 1000;
 pub const HOUR_MS: u64 = 3600 * SECOND_MS;
@@ -43,9 +45,7 @@ impl Fixture {
         bytes.extend_from_slice(header);
         bytes.extend((0..100_000_u32).map(|n| (n % 251) as u8 ^ seed));
         std::fs::write(&path, bytes).unwrap();
-        let old = SystemTime::now() - Duration::from_mins(1);
-        let file = std::fs::File::options().write(true).open(&path).unwrap();
-        file.set_modified(old).unwrap();
+        settle(&path);
         path
     }
 

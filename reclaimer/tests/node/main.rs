@@ -7,6 +7,8 @@ mod keeping;
 mod pages;
 mod pins;
 mod room;
+#[path = "../shared/settled.rs"]
+mod settled;
 #[path = "../shared/skipped.rs"]
 mod skipped;
 mod tenants;

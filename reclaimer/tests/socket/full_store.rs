@@ -15,6 +15,7 @@ use tetris_store_layout::{ObjectRef, Reclaimed};
 
 use crate::common::{Daemon, beside_others};
 use crate::mount::Mount;
+use crate::settled::settle;
 
 const MIB: usize = 1 << 20;
 
@@ -72,6 +73,7 @@ impl Fixture {
         let length = (header.len() as u64).to_le_bytes();
         let path = self.models.path().join(name);
         std::fs::write(&path, [length.as_slice(), &header, &data].concat()).unwrap();
+        settle(&path);
         path
     }
 

@@ -6,6 +6,8 @@ mod full_store;
 mod hostile;
 mod mount;
 mod requests;
+#[path = "../shared/settled.rs"]
+mod settled;
 mod silent_daemon;
 #[path = "../shared/skipped.rs"]
 mod skipped;

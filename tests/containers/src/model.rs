@@ -1,7 +1,10 @@
 //! Model files, and what must come out of loading them.
 
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use tetris_agent::Model;
@@ -45,7 +48,7 @@ impl Spec {
         for tensor in 0..self.tensors {
             self.each_piece(tensor, |_, piece| Ok(file.write_all(piece)?))?;
         }
-        Ok(())
+        settle(path)
     }
 
     /// Checks that `model` is this one, byte for byte.
@@ -106,6 +109,18 @@ impl Spec {
         }
         Ok(())
     }
+}
+
+/// Waits until a file's ctime is as old as it has to be for its identity to be bound (LAYOUT.md 8). No call sets a ctime.
+fn settle(path: &Path) -> Result<()> {
+    const GRANULARITY: Duration = Duration::from_millis(100);
+    let file = std::fs::metadata(path)?;
+    let ctime = Duration::new(file.ctime().try_into()?, file.ctime_nsec().try_into()?);
+    let age = || SystemTime::now().duration_since(UNIX_EPOCH + ctime);
+    while age().is_ok_and(|age| age < GRANULARITY) {
+        sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 fn name(index: u64) -> String {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Spec, bytes, equal_specs, fingerprint_of_file, write};
+use crate::model::{Spec, bytes, equal_specs, fingerprint_of_file, settle, write};
 
 /// A model, and what must come out of loading it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -76,6 +76,7 @@ pub fn write_models(dir: &Path) -> anyhow::Result<Vec<KnownModel>> {
     let path = dir.join("file.bin");
     let content = bytes(96, FILE_BYTES);
     std::fs::write(&path, &content)?;
+    settle(&path)?;
     models.push(KnownModel {
         expected: blake3::hash(&content).to_string(),
         whole: true,

@@ -12,10 +12,14 @@ from tetris import _native
 
 Mode = Literal["copy_on_write", "read_only"]
 
+#: Below this, a tensor stays private: an object of its own would take a page and a mapping in every process.
+MIN_BYTES = 64 << 10
+
 logger = logging.getLogger("tetris")
 
 _lock = threading.Lock()
-_agent: tuple[str | None, _native.Agent] | None = None
+#: The agent, and what the environment said when it was made.
+_agent: tuple[tuple[str | None, str | None], _native.Agent] | None = None
 
 
 def _after_fork() -> None:
@@ -34,10 +38,14 @@ def agent() -> _native.Agent:
     ``/run/tetris/store`` if that is mounted, and ``/dev/shm/tetris``. If there is no store that can be used, it loads
     into private memory, says so once in the log ``tetris``, and ``agent().unavailable`` says why.
 
-    When ``TETRIS_STORE`` changes, the next call makes a new agent.
+    Files smaller than ``TETRIS_MIN_SHARED_BYTES``, 65536 by default, are not shared, and neither are files of less than
+    64 times as many bytes that were written within the last 100 ms: it would cost more than it saves. With 0, all are.
+
+    When one of these variables changes, the next call makes a new agent.
     """
     global _agent
-    named = os.environ.get("TETRIS_STORE")
+    environment = os.environ
+    named = (environment.get("TETRIS_STORE"), environment.get("TETRIS_MIN_SHARED_BYTES"))
     with _lock:
         if _agent is None or _agent[0] != named:
             made = _native.Agent.from_environment()
@@ -55,6 +63,7 @@ def load(
     threads: int | None = None,
     wait: float | None = None,
     progress: Callable[[int, int], object] | None = None,
+    min_shared_bytes: int | None = None,
 ) -> _native.Model:
     """Load a model without any framework: a safetensors file, or a directory as Hugging Face lays it out.
 
@@ -69,11 +78,20 @@ def load(
         threads: Threads of a first load; one per core by default.
         wait: Longest wait, in seconds, for another process that reads the same file just now; 60 by default.
         progress: Called with the bytes done and the bytes in all, while an unknown file is read.
+        min_shared_bytes: Files smaller than this are not shared; as of :func:`agent` by default. 0 shares every file.
 
     Raises:
         LoadError: The model's files are missing or invalid. Never because of the store.
     """
-    model = agent().load(path, mode=mode, prefault=prefault, threads=threads, wait=wait, progress=progress)
+    model = agent().load(
+        path,
+        mode=mode,
+        prefault=prefault,
+        threads=threads,
+        wait=wait,
+        progress=progress,
+        min_shared_bytes=min_shared_bytes,
+    )
     log_load(path, model)
     return model
 

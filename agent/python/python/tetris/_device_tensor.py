@@ -54,6 +54,11 @@ def as_device_torch(tensor: _native.DeviceTensor, mode: Mode, *, wait: bool = Tr
     return ReadOnlyTensor.of(found) if mode == "read_only" else found
 
 
+def has_made() -> bool:
+    """Return whether this process ever had a tensor in the mirror's memory."""
+    return bool(_made)
+
+
 def is_mirrored(tensor: torch.Tensor) -> bool:
     """Return whether a tensor, or what it is a view of, is in the mirror's memory. Not to be written to, then."""
     if tensor.layout is not torch.strided or tensor.device.type not in ("cuda", "cpu"):

@@ -51,22 +51,27 @@ def unhook(module: ModuleType) -> None:
 def _make_private(module: torch.nn.Module, state_dict: Any) -> None:
     """Give a module memory of its own where torch is about to write to that of the GPU mirror."""
     mirror = sys.modules.get("tetris._device_tensor")
-    if mirror is not None and hasattr(state_dict, "__contains__"):
+    if mirror is not None and mirror.has_made() and hasattr(state_dict, "__contains__"):
         mirror.private_(module, lambda name: name in state_dict)
 
 
 def _share_copied(module: torch.nn.Module, state_dict: Any) -> None:
-    from tetris._agent import agent, logger
-
-    if agent().store is None:
+    native = sys.modules.get("tetris._native")
+    if native is None or not native.has_mapped():
         return
+    from tetris._agent import MIN_BYTES, agent, logger
+
     try:
+        # Small modules are many, and have nothing to share: no more than this is done for them.
+        large = [(name, tensor) for name, tensor in state_dict.items() if getattr(tensor, "nbytes", 0) >= MIN_BYTES]
+        if not large or agent().store is None:
+            return
         import torch
 
         from tetris._share import share_loaded
 
         sources = {}
-        for name, tensor in state_dict.items():
+        for name, tensor in large:
             if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and tensor.layout is torch.strided:
                 fresh = _mapped_again(tensor)
                 if fresh is not None:
@@ -85,7 +90,7 @@ def _mapped_again(tensor: torch.Tensor) -> torch.Tensor | None:
     from tetris import _native
     from tetris._agent import agent
 
-    if not tensor.is_contiguous() or tensor.nbytes == 0:
+    if not tensor.is_contiguous():
         return None
     name = _native.unmodified_object(tensor.data_ptr(), tensor.nbytes)
     memory = None if name is None else agent().attach(name, mode="copy_on_write")

@@ -20,8 +20,10 @@ VERSION: str
 class Agent:
     """Loads models through a tensor store, or without one. Most programs use :func:`tetris.agent`."""
 
-    def __new__(cls, store: _Path | None = None) -> Agent:
+    def __new__(cls, store: _Path | None = None, *, min_shared_bytes: int | None = None) -> Agent:
         """Return an agent of the store in the directory `store`; without a path, one of no store.
+
+        Files smaller than `min_shared_bytes` are not shared; the default is as of :func:`tetris.agent`.
 
         Raises:
             StoreError: There is no usable store; the subclass says why.
@@ -56,11 +58,21 @@ class Agent:
         threads: int | None = None,
         wait: float | None = None,
         progress: _Progress | None = None,
+        min_shared_bytes: int | None = None,
     ) -> Model:
         """Load a safetensors file, or a directory as Hugging Face lays it out; see :func:`tetris.load`.
 
         Raises:
             LoadError: The model's files are missing or invalid. Never because of the store.
+        """
+
+    def load_unless_new(self, path: _Path) -> Model | None:
+        """Load a safetensors file for copies on write, except one that is too new to be shared, but not small.
+
+        Such a file, for which the result is `None`, is loaded faster by safetensors itself.
+
+        Raises:
+            LoadError: The file is missing or invalid.
         """
 
     def open(self, path: _Path) -> File:
@@ -138,6 +150,12 @@ class File:
 
     def metadata(self) -> dict[str, str] | None:
         """Return the strings under ``__metadata__``; `None` if there are none."""
+
+    def leave(self) -> str | None:
+        """Return why a file that is too new to be shared, and not small, is for another to load; `None` otherwise.
+
+        Such a file counts as unshared.
+        """
 
     def load(
         self,
@@ -480,6 +498,9 @@ def content_id(data: Buffer) -> str:
 
 def unmodified_id(address: int, nbytes: int) -> str | None:
     """Return the id of bytes that were loaded at this address and not written to since; `None` if that is not known."""
+
+def has_mapped() -> bool:
+    """Return whether any tensor that is mapped from the store is alive in this process."""
 
 def unmodified_object(address: int, nbytes: int) -> str | None:
     """Return the file name of the object that bytes are the whole of, if they have not been written to since."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import safetensors
 
 from tetris import _native
-from tetris._agent import Mode, agent, log_load
+from tetris._agent import Mode, agent, log_load, logger
 from tetris._order import Order
 from tetris.errors import LoadError
 
@@ -42,6 +42,24 @@ def require_mode(mode: object) -> None:
 def may_be_file(filename: object) -> bool:
     """Whether a name can be that of a file: of the types that safetensors takes, and not of a directory."""
     return isinstance(filename, (str, os.PathLike)) and not os.path.isdir(filename)
+
+
+def may_be_left(filename: str | os.PathLike[str]) -> bool:
+    """Whether safetensors takes a file of this name: only of one that is text."""
+    try:
+        os.fsencode(filename).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def load_original(filename: str | os.PathLike[str], backend: str) -> dict[str, torch.Tensor]:
+    """Load a file that is too new to be shared, with safetensors itself."""
+    logger.debug("%s is left to safetensors: it is too new to be shared", filename)
+    # "mmap" is what versions without the argument do.
+    keywords = {} if backend == "mmap" else {"backend": backend}
+    with _Original(filename, "pt", "cpu", **keywords) as opened:
+        return opened.get_tensors()
 
 
 _handles: weakref.WeakSet[safe_open] = weakref.WeakSet()
@@ -146,9 +164,17 @@ class safe_open:
         if opener.store is None and not self._without_store:
             return None
         try:
-            return opener.open(self._filename)
+            file = opener.open(self._filename)
         except (LoadError, TypeError, ValueError):
             return None
+        # What differs from safetensors, such as tensors that cannot be written to, is to be had here alone.
+        as_theirs = self._device is None and self._mode == "copy_on_write" and not self._without_store
+        if as_theirs and may_be_left(self._filename):
+            reason = file.leave()
+            if reason is not None:
+                logger.debug("%s is left to safetensors: %s", self._filename, reason)
+                return None
+        return file
 
     def _open_original(self, filename: str | os.PathLike[str]) -> Any:
         framework, device, backend = self._arguments

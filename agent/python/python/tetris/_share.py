@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 import torch
 
 from tetris import _native
-from tetris._agent import agent, logger
+from tetris._agent import MIN_BYTES, agent, logger
 from tetris._content import content_of, same_bytes
 from tetris.errors import ShareError
-
-#: Below this, a tensor stays private: an object of its own would take a page and a mapping in every process.
-MIN_BYTES = 64 << 10
 
 
 @dataclass

@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
+from tetris._agent import MIN_BYTES
 from tetris._device_plan import is_planned, planned
 from tetris._from_pretrained import hook_class, unhook_class
 from tetris._safe_open import Slice
-from tetris._share import MIN_BYTES
 from tetris._torch_derived import derived
 
 

@@ -8,7 +8,8 @@ from typing import TypedDict
 class Report(TypedDict):
     """What a load did."""
 
-    #: How each file was recognised: "stat", "blob-name", "sidecar", "brokered", "hashing", or "none" without a store.
+    #: How each file was recognised: "stat", "blob-name", "sidecar", "brokered", "hashing", "none" without a
+    #: store, or "unshared" if sharing it costs more than it saves.
     recognised: list[str]
     tensors: int
     #: Objects that the model is mapped from, or private buffers.
@@ -19,9 +20,11 @@ class Report(TypedDict):
     bytes_new: int
     #: Bytes in private memory, because the store could not take them.
     bytes_private: int
+    #: Bytes in private memory by choice: of files whose sharing costs more than it saves.
+    bytes_unshared: int
     #: Bytes of tensors read from the file, beside the samples that are compared; 0 for a known file.
     bytes_read: int
-    #: Why some bytes are private, if any are.
+    #: Why some bytes are private or unshared, if any are.
     private_reason: str | None
     seconds: float
 
@@ -30,9 +33,12 @@ class Counters(TypedDict):
     """Counts of an agent since it was made."""
 
     loads: int
-    #: Loads of which some part is in private memory.
+    #: Loads of which some part is in private memory because the store could not take it.
     private_loads: int
     private_bytes: int
+    #: Files whose sharing costs more than it saves, and their bytes.
+    unshared_files: int
+    unshared_bytes: int
 
 
 class GpuDevice(TypedDict):

@@ -26,7 +26,7 @@ from tetris._device_module import named_tensors, place, release, wait
 from tetris._device_tensor import Private, is_mirrored, private_, require_private
 from tetris._order import Order
 from tetris._order_record import Recording, record_order
-from tetris._safe_open import may_be_file, require_mode, safe_open
+from tetris._safe_open import load_original, may_be_file, may_be_left, require_mode, safe_open
 from tetris._share import ShareReport, share_loaded, share_module_, share_state_dict
 from tetris._torch_derived import derived
 from tetris._torch_tensor import ReadOnlyTensor, as_torch
@@ -106,10 +106,16 @@ def load_file(
     # A directory is not a file to safetensors either; everything unusual goes its way.
     if device == "cpu" and backend in ("mmap", "pread") and loader.store is not None and may_be_file(filename):
         try:
-            model = loader.load(filename, mode="copy_on_write")
+            # safetensors has no tensors that cannot be written to.
+            if mode == "copy_on_write" and may_be_left(filename):
+                model = loader.load_unless_new(filename)
+            else:
+                model = loader.load(filename, mode="copy_on_write")
         except (LoadError, TypeError, ValueError):
             pass  # safetensors says what is wrong, or knows better
         else:
+            if model is None:
+                return load_original(filename, backend)
             log_load(filename, model)
             # Not items(): its pairs would bring garbage collection about, which takes as long as half of the load.
             names_and_tensors = zip(model, model.values(), strict=True)
@@ -171,8 +177,21 @@ def load_model(
         return names
     names = _load_model(model, filename, strict, "cpu", backend=backend)
     if agent().store is not None:
-        share_loaded(model, load_file(filename))
+        share_loaded(model, _in_store(filename))
     return names
+
+
+def _in_store(filename: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
+    """Return those tensors of a file that the store holds."""
+    try:
+        model = agent().load_unless_new(filename)
+    except (LoadError, TypeError, ValueError):
+        return {}
+    tensors = {}
+    for name, tensor in [] if model is None else zip(model, model.values(), strict=True):
+        if tensor.origin in ("shared", "new") and (found := as_torch(tensor, "copy_on_write")) is not None:
+            tensors[name] = found
+    return tensors
 
 
 def _load_model_in_place(

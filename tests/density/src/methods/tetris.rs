@@ -33,13 +33,18 @@ pub fn write_sidecar(file: &Path) -> Result<PathBuf> {
     sidecar::write(path, manifest).map_err(|error| refused(file, &error))
 }
 
-/// Loads the files of one instance through the store, with the agent's defaults.
+/// Loads the files of one instance through the store, with the agent's defaults but one: small files go through it as well.
 pub fn load(files: &[PathBuf], store: Option<&Path>) -> Result<Box<dyn Loaded>> {
     let root = store.unwrap_or(Path::new("(none)"));
     let agent = Agent::open(root).map_err(|error| refused(root, &error))?;
+    let options = LoadOptions {
+        min_shared_bytes: 0,
+        ..LoadOptions::default()
+    };
+    let load = |file| agent.load_with(file, &options);
     let models = files
         .iter()
-        .map(|file| agent.load(file).map_err(|error| refused(file, &error)))
+        .map(|file| load(file).map_err(|error| refused(file, &error)))
         .collect::<Result<Vec<_>>>()?;
     Ok(Box::new(Shared { models }))
 }

@@ -7,6 +7,7 @@ use safetensors::{Dtype, View, serialize_to_file};
 
 use super::{Kind, Model, Spec, fill};
 use crate::error::{Error, Result};
+use crate::system::disk;
 
 /// A tensor whose bytes are generated at the library's request.
 struct Lazy<'a> {
@@ -36,7 +37,8 @@ impl View for Lazy<'_> {
     }
 }
 
-/// Writes a model to a file.
+/// Writes a model to a file, and waits until the file can be recognised by its time stamp: nobody loads models the moment they
+/// are written.
 pub fn write(model: &Model, seed: u64, path: &Path) -> Result<()> {
     let tensors = model.tensors.iter().map(|spec| {
         let shape = spec.shape.iter().map(|&extent| extent as usize).collect();
@@ -45,5 +47,6 @@ pub fn write(model: &Model, seed: u64, path: &Path) -> Result<()> {
     serialize_to_file(tensors, None, path).map_err(|error| Error::Model {
         path: path.to_path_buf(),
         reason: error.to_string(),
-    })
+    })?;
+    disk::settle(path)
 }

@@ -2,7 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::statvfs::statvfs;
@@ -68,6 +71,21 @@ pub fn copy_in_pieces(from: &Path, to: &Path) -> Result<()> {
     target
         .set_modified(modified)
         .map_err(Error::io("set the time of", to))
+}
+
+/// Waits until a file's ctime is older than the clock's granularity (LAYOUT.md 8), which no call sets.
+pub fn settle(path: &Path) -> Result<()> {
+    const GRANULARITY: Duration = Duration::from_millis(100);
+    let file = path.metadata().map_err(Error::io("examine", path))?;
+    let [seconds, nanoseconds] = [file.ctime(), file.ctime_nsec()].map(i64::unsigned_abs);
+    let changed = UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds);
+    while SystemTime::now()
+        .duration_since(changed)
+        .is_ok_and(|age| age < GRANULARITY)
+    {
+        sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Drops a file from the page cache and reads it again in large reads: the state of a file that was

@@ -32,13 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     enter_own_mounts()
-    shown = 0
 
     def show(part: dict[str, Any]) -> None:
-        nonlocal shown
         if options.format == "text":
-            print(report.model(part) if shown else report.head(part), end="", flush=True)
-        shown += 1
+            print(report.part(part), end="", flush=True)
 
     try:
         with tempfile.TemporaryDirectory(prefix="tetris-bench-", dir=options.workdir) as workdir:
@@ -79,6 +76,13 @@ def _parser() -> argparse.ArgumentParser:
         default=DEFAULT_BYTES,
         metavar="BYTES",
         help="size of the synthetic model, such as 1.2GB or 512MiB; 0 for none [default: 1.2GB]",
+    )
+    add(
+        "--files",
+        type=_size,
+        default=1000,
+        metavar="N",
+        help="small files saved and loaded for each of their measures; 0 for none [default: 1000]",
     )
     add("--processes", type=_count, default=8, metavar="N", help="processes that share memory [default: 8]")
     add("--rounds", type=_count, default=7, metavar="N", help="samples per method [default: 7]")

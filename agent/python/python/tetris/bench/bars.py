@@ -17,7 +17,7 @@ def of(samples: Samples, memory: dict[str, dict[str, Any]], inference: list[dict
     def against(what: str, key: str, other: str, limit: float) -> dict[str, Any]:
         ours, theirs = ([sample[key] for sample in samples.get(name, [])] for name in ("tetris", other))
         found = stats.ratio(ours, theirs)
-        return _bar(what, f"tetris / {other}", limit, found)
+        return bar(what, f"tetris / {other}", limit, found)
 
     both = "load + first touch"
     result = [
@@ -31,7 +31,7 @@ def of(samples: Samples, memory: dict[str, dict[str, Any]], inference: list[dict
     own = memory.get("tetris-own-file")
     copies = stats.Ratio(own["copies"], own["copies"], own["copies"]) if own else None
     count = f"{own['processes']} processes" if own else "processes"
-    result.append(_bar(f"memory of {count}, own file each", "beyond interpreters / one copy", 1.05, copies))
+    result.append(bar(f"memory of {count}, own file each", "beyond interpreters / one copy", 1.05, copies))
     return [*result, _inference(inference)]
 
 
@@ -43,15 +43,16 @@ def _inference(inference: list[dict[str, Any]]) -> dict[str, Any]:
     found = {entry["method"]: entry for entry in inference}
     ours, control = found.get("tetris"), found.get(CONTROL)
     if ours is None or control is None:
-        return _bar("inference", "tetris / clone", 1.0, None)
+        return bar("inference", "tetris / clone", 1.0, None)
     low, high = ours["ratio_interval_95"]
-    bar = _bar("inference", "tetris / clone", 1.0, stats.Ratio(ours["ratio_to_private"], low, high))
+    found_bar = bar("inference", "tetris / clone", 1.0, stats.Ratio(ours["ratio_to_private"], low, high))
     noise = max(ours["ratio_to_private"] - low, abs(control["ratio_to_private"] - 1.0))
     met = ours["ratio_to_private"] <= 1.0 + noise if noise <= NOISY else None
-    return bar | {"noise": noise, "met": met}
+    return found_bar | {"noise": noise, "met": met}
 
 
-def _bar(name: str, formula: str, limit: float, found: stats.Ratio | None) -> dict[str, Any]:
+def bar(name: str, formula: str, limit: float, found: stats.Ratio | None) -> dict[str, Any]:
+    """A ratio that should not be exceeded; it has no value where it was not measured."""
     return {
         "name": name,
         "formula": formula,

@@ -8,6 +8,22 @@ from .side_by_side import CONTROL
 COLUMNS = ("method", "load", "first touch", "second", "both", "first inference", "first result", "inference", "memory")
 
 
+def part(found: dict[str, Any]) -> str:
+    """The head of a report, its small files, or one of its models."""
+    if "machine" in found:
+        return head(found)
+    return small(found) if "small_files" in found else model(found)
+
+
+def small(found: dict[str, Any]) -> str:
+    """Small files and modules, and their bars."""
+    rows = [(case["name"], time(case["plain_ns"]), time(case["patched_ns"])) for case in found["cases"]]
+    lines = ["", f"small files and modules: {found['small_files']} of each", ""]
+    lines += _table([("what", "safetensors, torch", "patched"), *rows])
+    lines += ["", *_table([("bar", "ratio", "measured", "range", "limit", ""), *map(_bar, found["bars"])])]
+    return "\n".join(lines) + "\n"
+
+
 def head(report: dict[str, Any]) -> str:
     """Machine, versions and seed."""
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import agreement, bars, group, machine, memory, side_by_side, stats, timing
+from . import agreement, bars, group, machine, memory, side_by_side, small, stats, timing
 from .context import Context, Model, Progress
 from .files import refresh_cache
 from .methods import BY_NAME, METHODS, Method
@@ -36,6 +36,8 @@ NOTES = (
     "Memory is the sum of PSS and page tables of the group, with store pages that nobody maps, minus the same sum of "
     "the same processes before they loaded: with PyTorch and the module of the method imported. Processes that hold "
     "the weights for others are part of the group. Page cache that nobody maps is not.",
+    "Small files: two processes run the same code by turns, one with safetensors and torch patched, which has 16 MiB "
+    "mapped from the store; files are in --workdir. A fresh file was written just before, a known one loaded before.",
     "Inference: one process per kind of memory, all alive, asked by turns. Ratios are within a round; clone-again is a "
     "second process with private tensors and shows the noise.",
 )
@@ -62,6 +64,18 @@ def run(arguments: Namespace, show: Callable[[dict[str, Any]], None]) -> dict[st
         show(report)
         progress.say("looking for what is installed")
         missing, server = _missing(arguments)
+        if arguments.files:
+            report["small"] = small.measure(
+                worker,
+                arguments.workdir,
+                arguments.store,
+                arguments.files,
+                arguments.seed,
+                arguments.deadline,
+                progress,
+            )
+            progress.clear()
+            show(report["small"])
         for model in _models(arguments, worker, progress):
             measured = _measure_model(arguments, worker, _Setup(model, missing, server, progress))
             progress.clear()

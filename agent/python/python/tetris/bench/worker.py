@@ -90,6 +90,15 @@ class Worker:
         tetris.create_store(path)
         return {}
 
+    def prepare_small(self, directory: str, patched: bool) -> dict[str, Any]:
+        from .small_work import SmallFiles
+
+        self.small_files = SmallFiles(directory, patched)
+        return {}
+
+    def small(self, what: str, size: int, count: int) -> dict[str, Any]:
+        return {"times_ns": self.small_files.times(what, size, count)}
+
     def versions(self) -> dict[str, Any]:
         found = {"python": platform.python_version(), "threads": str(torch.get_num_threads())}
         for package in PACKAGES:

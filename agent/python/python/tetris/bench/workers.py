@@ -25,7 +25,16 @@ class WorkerError(Exception):
 class Worker:
     """A live process that runs :mod:`tetris.bench.worker`."""
 
-    def __init__(self, method: str, *, kind: str = "", file: Path | str = "", store: str = "", deadline_s: float):
+    def __init__(
+        self,
+        method: str,
+        *,
+        kind: str = "",
+        file: Path | str = "",
+        store: str = "",
+        deadline_s: float,
+        shares_all: bool = True,
+    ):
         self.deadline_s = deadline_s
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the worker)
         command = [sys.executable, "-W", "ignore", "-m", "tetris.bench.worker", method, kind, str(file)]
@@ -34,7 +43,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            env=environment(store),
+            env=environment(store, shares_all),
             start_new_session=True,
         )
         self._received = b""
@@ -108,7 +117,14 @@ def close_all(workers: Iterable[Worker]) -> None:
         worker.close()
 
 
-def environment(store: str) -> dict[str, str]:
-    """The caller's environment without settings of Tetris, which could change what other methods do."""
+def environment(store: str, shares_all: bool) -> dict[str, str]:
+    """The caller's environment without settings of Tetris, which could change what other methods do.
+
+    With `shares_all` files are shared whatever their size, since it is sharing that is measured.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TETRIS_")}
-    return kept | ({"TETRIS_STORE": store} if store else {})
+    if store:
+        kept["TETRIS_STORE"] = store
+    if shares_all:
+        kept["TETRIS_MIN_SHARED_BYTES"] = "0"
+    return kept
