@@ -225,7 +225,7 @@ mod tests {
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let _unread = listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
-        while stream.write(&[7; 65536]).is_ok() {}
+        while stream.write(&[7; 4096]).is_ok() {}
         let hour = Duration::from_hours(1);
         rustix::net::sockopt::set_socket_linger(stream.as_fd(), Some(hour)).unwrap();
         let closer = Closer::new(1);

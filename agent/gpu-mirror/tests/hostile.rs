@@ -273,7 +273,7 @@ fn lingering(listener: &TcpListener) -> (TcpStream, TcpStream) {
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let unread = listener.accept().unwrap().0;
     stream.set_nonblocking(true).unwrap();
-    while stream.write(&[7; 1 << 16]).is_ok() {}
+    while stream.write(&[7; 4096]).is_ok() {}
     let hour = Some(Duration::from_hours(1));
     rustix::net::sockopt::set_socket_linger(&stream, hour).unwrap();
     (stream, unread)
@@ -318,9 +318,9 @@ fn sockets_whose_last_close_waits_hold_up_neither_others_nor_the_end() {
             mirror.server.counters().connections_refused >= 1
         });
         // Those that are there leave their places when they end.
-        unread
-            .iter()
-            .for_each(|(_, raw)| drop(raw.0.shutdown(Shutdown::Both)));
+        for (_, raw) in &unread {
+            drop(raw.0.shutdown(Shutdown::Both));
+        }
         eventually("all are gone", || mirror.server.connections() <= 1);
     });
     drop(mirror);
