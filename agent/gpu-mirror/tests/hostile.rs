@@ -318,9 +318,9 @@ fn sockets_whose_last_close_waits_hold_up_neither_others_nor_the_end() {
             mirror.server.counters().connections_refused >= 1
         });
         // Those that are there leave their places when they end.
-        unread
-            .iter()
-            .for_each(|(_, raw)| drop(raw.0.shutdown(Shutdown::Both)));
+        for (_, raw) in &unread {
+            drop(raw.0.shutdown(Shutdown::Both));
+        }
         eventually("all are gone", || mirror.server.connections() <= 1);
     });
     drop(mirror);

@@ -92,13 +92,16 @@ fn attack(socket: &Path, sink: &mut Sink, way: usize) -> Option<UnixStream> {
     let own = sink.lingering();
     let to = UnixStream::connect(socket).unwrap();
     // Where the server is faster the last close is ours.
-    let stays = sink.closer.attend(|| send(&to, own, way));
+    let stays = sink.closer.attend(|| {
+        let stays = send(&to, own.as_raw_fd(), way);
+        drop(own);
+        stays
+    });
     stays.then_some(to)
 }
 
 /// Whether the client stays.
-fn send(to: &UnixStream, own: OwnedFd, way: usize) -> bool {
-    let fd = own.as_raw_fd();
+fn send(to: &UnixStream, fd: RawFd, way: usize) -> bool {
     let (first, hello) = (preamble(), Message::Hello { pid: 1 }.encode());
     let ingest = Message::Ingest {
         kind: ManifestKind::Safetensors,
