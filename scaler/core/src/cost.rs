@@ -80,8 +80,9 @@ impl Weights {
         memory.saturating_add(cpu.saturating_mul(configuration.cpu_millis()))
     }
 
-    /// Orders by normalized throughput `b p / (l (m + alpha c))`, descending, line 2 of Algorithm
-    /// 1. It compares the quotients by cross-multiplication. The paper does not define the order of
+    /// Orders by normalized throughput `b p / (l (m + alpha c))`, descending (Algorithm 1, line 2).
+    ///
+    /// It compares the quotients by cross-multiplication. The paper does not define the order of
     /// ties: here the cheaper instance comes first, then the one with less CPU.
     pub(crate) fn by_normalised_throughput(self, a: &Configuration, b: &Configuration) -> Ordering {
         // 2^24 requests * 2^32 us * 2^64 of cost fit into 2^128.
