@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use tetris_reclaimer_core::{
-    Goal, Plan, Reason, RoomRequest, Snapshot, State, StoreSnapshot, plan,
-};
+use tetris_reclaimer_core::{Goal, Plan, Reason, RoomRequest, Snapshot, State, plan};
 use tetris_store_layout::ObjectId;
 
 use crate::generate::{Case, NOW_MS, PAGE, case};
