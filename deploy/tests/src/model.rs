@@ -49,7 +49,7 @@ fn contents(tensor: usize) -> Vec<u8> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use tetris_agent::Agent;
+    use tetris_agent::{Agent, LoadOptions};
     use tetris_store_layout::{CreateOptions, Store};
 
     use super::*;
@@ -81,7 +81,13 @@ mod tests {
         std::fs::write(&path, bytes().unwrap()).unwrap();
         let place = dir.path().join("store");
         let store = Store::create(&place, &CreateOptions::default()).unwrap();
-        let _held = Agent::open(&place).unwrap().load(&path).unwrap();
+        // The file is new, and is shared all the same.
+        let options = LoadOptions {
+            min_shared_bytes: 0,
+            ..LoadOptions::default()
+        };
+        let agent = Agent::open(&place).unwrap();
+        let _held = agent.load_with(&path, &options).unwrap();
         let listed = store.objects().unwrap().objects;
         let listed = listed
             .iter()

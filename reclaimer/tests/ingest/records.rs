@@ -1,15 +1,16 @@
 //! Files of which the records are large, or many: these are kept within limits, whatever clients pass.
 
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tetris_agent::daemon::{IngestReason, Message};
-use tetris_agent::{Agent, ManifestKind, Recognised, Store};
+use tetris_agent::{Agent, LoadOptions, ManifestKind, Model, Recognised, Store};
 use tetris_store_layout::RecordUse;
 
 use crate::ground::{Ground, tensor};
 use crate::harness::{Raw, Site, open};
 use crate::process::Daemon;
+use crate::settled::settle;
 
 const MIB: usize = 1 << 20;
 const LIMITS: RecordUse = RecordUse {
@@ -32,6 +33,15 @@ fn file(ground: &Ground, name: &str, metadata: usize, weights: Option<&[u8]>) ->
     bytes.extend_from_slice(header.as_bytes());
     bytes.extend_from_slice(weights.unwrap_or_default());
     ground.file(name, &bytes)
+}
+
+/// Loads a file through the store, however small or new it is.
+fn shared(agent: &Agent, path: &Path) -> Model {
+    let options = LoadOptions {
+        min_shared_bytes: 0,
+        ..LoadOptions::default()
+    };
+    agent.load_with(path, &options).unwrap()
 }
 
 fn used(ground: &Ground) -> RecordUse {
@@ -59,7 +69,7 @@ fn of_a_file_without_tensor_bytes_nothing_is_published_and_its_reader_loads_it()
     for path in [path, of_empty_tensors] {
         // Whether the store can be written or only read.
         for root in [site.store(), site.view()] {
-            let model = Agent::open(root).unwrap().load(&path).unwrap();
+            let model = shared(&Agent::open(root).unwrap(), &path);
             assert_eq!(model.report().bytes_private, 0);
             assert!(model.report().private_reason.is_none());
             assert_eq!(used(&site), nothing);
@@ -75,7 +85,7 @@ fn records_stay_within_their_limits_and_room_is_found_again() {
     let daemon = Daemon::configured(&ground, CONFIG);
     let agent = Agent::open(ground.view()).unwrap();
     let load = |path: &PathBuf| {
-        let model = agent.load(path).unwrap();
+        let model = shared(&agent, path);
         std::fs::remove_file(path).unwrap();
         model
     };
@@ -87,14 +97,23 @@ fn records_stay_within_their_limits_and_room_is_found_again() {
     // One mapped object, and manifests that all name it.
     let weights = tensor(MIB, 1);
     let base = file(&ground, "base", 40, Some(&weights));
-    let held = agent.load(&base).unwrap();
-    for number in 0..20 {
-        let path = file(
-            &ground,
-            &format!("shared {number:02} "),
-            4 * MIB,
-            Some(&weights),
-        );
+    let manifests: Vec<_> = (0..20)
+        .map(|number| {
+            let name = format!("shared {number:02} ");
+            file(&ground, &name, 4 * MIB, Some(&weights))
+        })
+        .collect();
+    let copies: Vec<_> = (0..100)
+        .map(|number| {
+            let path = ground.dir.path().join(format!("copy {number}"));
+            std::fs::copy(&base, &path).unwrap();
+            path
+        })
+        .collect();
+    // Identities are bound of files that are old enough.
+    settle(&copies[copies.len() - 1]);
+    let held = shared(&agent, &base);
+    for path in manifests {
         let model = load(&path);
         assert_eq!(
             model.report().recognised,
@@ -109,9 +128,7 @@ fn records_stay_within_their_limits_and_room_is_found_again() {
         "they are kept while there is place"
     );
     // Files of one content: an identity each.
-    for number in 0..100 {
-        let path = ground.dir.path().join(format!("copy {number}"));
-        std::fs::copy(&base, &path).unwrap();
+    for path in copies {
         let model = load(&path);
         assert_eq!(
             model.report().recognised,

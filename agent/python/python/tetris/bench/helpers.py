@@ -62,7 +62,7 @@ def _vineyardd(stack: contextlib.ExitStack, server: str, socket: str, size: int)
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=environment(""),
+        env=environment("", shares_all=False),
         start_new_session=True,
     )
 
