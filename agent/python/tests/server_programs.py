@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import http.client
 import importlib.util
 import itertools
@@ -15,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -85,6 +84,11 @@ class Store:
         """The objects by name."""
         return {entry.name: entry.stat() for entry in os.scandir(self.objects_dir)}
 
+    def identities(self) -> dict[str, tuple[int, int]]:
+        """Records of known files by name, with inode and ctime: a file that is hashed again gets a new record."""
+        found = {entry.name: entry.stat() for entry in os.scandir(self.directory / "identities-v1")}
+        return {name: (stat.st_ino, stat.st_ctime_ns) for name, stat in found.items()}
+
     def references(self) -> list[int]:
         """How many references there are to each object."""
         counts = {self._inode(stat): 0 for stat in self.objects().values()}
@@ -102,39 +106,6 @@ class Store:
         """What a process has of the objects."""
         found = process.smaps(self.directory, pid)
         return Pages(*(found.get(name, 0) for name in ("Rss", "Pss", "Private_Dirty", "Anonymous")))
-
-
-class Watch:
-    """Says whether anybody has read a file, by read(2)."""
-
-    _IN_ACCESS = 1
-
-    def __init__(self, path: Path) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._events = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        watched = libc.inotify_add_watch(self._events, os.fsencode(path), self._IN_ACCESS)
-        assert watched >= 0, os.strerror(ctypes.get_errno())
-
-    def was_read(self) -> bool:
-        """Whether the file was read since it was asked last."""
-        try:
-            return len(os.read(self._events, 1 << 16)) > 0
-        except BlockingIOError:
-            return False
-
-    def close(self) -> None:
-        """Stop watching."""
-        os.close(self._events)
-
-
-@contextlib.contextmanager
-def watched(path: Path) -> Iterator[Watch]:
-    """A watch of a file."""
-    watch = Watch(path)
-    try:
-        yield watch
-    finally:
-        watch.close()
 
 
 class Model(NamedTuple):
