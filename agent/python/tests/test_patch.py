@@ -278,7 +278,8 @@ LOAD = """
 
     results = []
     for dtype in dtypes:
-        ready, go, done = os.pipe(), os.pipe(), os.pipe()
+        # A pipe for each step: a fast process would otherwise take the go of a slow one for its own end.
+        ready, go, done, end = os.pipe(), os.pipe(), os.pipe(), os.pipe()
         for _ in range(count):
             if os.fork() == 0:
                 model, digest, nbytes = load(dtype)
@@ -287,7 +288,7 @@ LOAD = """
                 found = smaps(store)
                 line = json.dumps([digest, nbytes, found.get("Pss", 0), found.get("Rss", 0)])
                 os.write(done[1], f"{line}\\n".encode())
-                os.read(go[0], 1)
+                os.read(end[0], 1)
                 os._exit(0)
         for _ in range(count):
             os.read(ready[0], 1)
@@ -295,7 +296,7 @@ LOAD = """
         lines = b""
         while lines.count(b"\\n") < count:
             lines += os.read(done[0], 65536)
-        os.write(go[1], b"x" * count)
+        os.write(end[1], b"x" * count)
         for _ in range(count):
             os.wait()
         results.append([json.loads(line) for line in lines.splitlines()])
