@@ -5,20 +5,20 @@ FROM rust:1.95-slim-trixie AS build
 WORKDIR /src
 COPY . .
 RUN RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" cargo build --locked --release \
-        --target "$(rustc -vV | sed -n 's/host: //p')" --package tetris-reclaimer --bin tetris-reclaimer \
-    && cp target/*/release/tetris-reclaimer /tetris-reclaimer
+        --target "$(rustc -vV | sed -n 's/host: //p')" --package tetris-node --bin tetris-node \
+    && cp target/*/release/tetris-node /tetris-node
 
 # A static program can load no driver. This one finds it where NVIDIA's runtime mounts it.
 FROM build AS build-gpu
-RUN RUSTFLAGS="-C strip=debuginfo" cargo build --locked --release --target-dir /dynamic --package tetris-reclaimer --bin tetris-reclaimer
+RUN RUSTFLAGS="-C strip=debuginfo" cargo build --locked --release --target-dir /dynamic --package tetris-node --bin tetris-node
 
 FROM debian:trixie-slim AS gpu
-COPY --from=build-gpu /dynamic/release/tetris-reclaimer /usr/local/bin/tetris-reclaimer
+COPY --from=build-gpu /dynamic/release/tetris-node /usr/local/bin/tetris-node
 USER 0:0
-ENTRYPOINT ["/usr/local/bin/tetris-reclaimer"]
+ENTRYPOINT ["/usr/local/bin/tetris-node"]
 
 FROM scratch AS node
-COPY --from=build /tetris-reclaimer /usr/local/bin/tetris-reclaimer
+COPY --from=build /tetris-node /usr/local/bin/tetris-node
 # It mounts, and frees what belongs to root.
 USER 0:0
-ENTRYPOINT ["/usr/local/bin/tetris-reclaimer"]
+ENTRYPOINT ["/usr/local/bin/tetris-node"]

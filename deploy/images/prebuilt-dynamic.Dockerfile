@@ -1,6 +1,6 @@
 # An image of one dynamically linked binary with its libraries, made without a network. deploy/images/build makes it; by hand, with
 # the binary in FOLDER and what `deploy/images/libraries BINARY FOLDER/root` found:
-#     docker build -f deploy/images/prebuilt-dynamic.Dockerfile --build-arg BINARY=tetris-reclaimer --build-arg USER=0:0 -t tetris-node-gpu FOLDER
+#     docker build -f deploy/images/prebuilt-dynamic.Dockerfile --build-arg BINARY=tetris-node --build-arg USER=0:0 -t tetris-node-gpu FOLDER
 FROM scratch
 ARG BINARY
 ARG USER=65532:65532

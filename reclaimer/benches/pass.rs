@@ -1,7 +1,7 @@
 //! How long a whole pass over 100,000 objects takes, 1,000 of them mapped, what the daemon costs while nothing
 //! happens, and how much memory it has.
 //!
-//! `cargo bench -p tetris-reclaimer`; `-- --rounds N` for more or fewer than 15, `-- --idle-secs N` for the time over which
+//! `cargo bench -p tetris-node`; `-- --rounds N` for more or fewer than 15, `-- --idle-secs N` for the time over which
 //! the idle daemon is watched (120; 0 leaves it out). The bars are 200 ms, 0.2 % of a core and 64 MB; nothing fails when one is missed.
 //! The baseline is what any pass without a memory of its own has to do: list the folder, `stat` every file, read
 //! `/proc/locks`.
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use tetris_agent::gc::{GcOptions, collect};
-use tetris_reclaimer::config::{Config, ConfigFile, StoreConfig};
-use tetris_reclaimer::engine::now_ms;
-use tetris_reclaimer::node::Node;
-use tetris_reclaimer::report::Trigger;
+use tetris_node::config::{Config, ConfigFile, StoreConfig};
+use tetris_node::engine::now_ms;
+use tetris_node::node::Node;
+use tetris_node::report::Trigger;
 use tetris_reclaimer_core::Expiry;
 use tetris_store_layout::{
     Access, CreateOptions, Digest, Dtype, Manifest, ManifestKind, ManifestObject, ManifestTensor,
@@ -207,7 +207,7 @@ fn idle(root: &Path, secs: u64) -> Result<()> {
             root.display()
         );
         std::fs::write(&config, text)?;
-        let daemon = Command::new(env!("CARGO_BIN_EXE_tetris-reclaimer"))
+        let daemon = Command::new(env!("CARGO_BIN_EXE_tetris-node"))
             .args(["run", "--config"])
             .arg(&config)
             .stderr(Stdio::null())

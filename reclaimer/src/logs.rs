@@ -25,7 +25,7 @@ pub enum LogFormat {
 pub enum LogError {
     /// The filter is not one.
     #[error(
-        "log filter {filter:?}: {source}; expected a level or a list such as `info,tetris_reclaimer=debug`"
+        "log filter {filter:?}: {source}; expected a level or a list such as `info,tetris_node=debug`"
     )]
     Filter {
         /// What was given.

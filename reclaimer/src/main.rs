@@ -1,5 +1,5 @@
-//! The command `tetris-reclaimer`.
+//! The command `tetris-node`.
 
 fn main() -> std::process::ExitCode {
-    tetris_reclaimer::cli::main()
+    tetris_node::cli::main()
 }

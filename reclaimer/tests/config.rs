@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use tetris_reclaimer::config::{ConfigFile, ConfigFlags};
+use tetris_node::config::{ConfigFile, ConfigFlags};
 
 const STORE: &str = "[[stores]]\nname = \"a\"\npath = \"/run/a\"\n";
 
 fn parsed(text: &str) -> Result<ConfigFile, String> {
-    let file = ConfigFile::parse(text, Path::new("/etc/reclaimer.toml"));
+    let file = ConfigFile::parse(text, Path::new("/etc/node.toml"));
     file.map_err(|error| error.to_string())
 }
 
@@ -78,22 +78,22 @@ fn everything_can_be_said() {
 #[test]
 fn errors_name_the_file_the_field_what_is_expected_and_what_was_found() {
     for (text, expected) in [
-        ("interval_secs = ", "configuration `/etc/reclaimer.toml`: "),
+        ("interval_secs = ", "configuration `/etc/node.toml`: "),
         (
             "intervall_secs = 5",
-            "configuration `/etc/reclaimer.toml`, field `intervall_secs`: unknown field `intervall_secs`",
+            "configuration `/etc/node.toml`, field `intervall_secs`: unknown field `intervall_secs`",
         ),
         (
             "[policy.store]\nkeep_alive_secs = \"5m\"",
-            "configuration `/etc/reclaimer.toml`, field `policy.store.keep_alive_secs`: invalid type: string \"5m\", expected u64",
+            "configuration `/etc/node.toml`, field `policy.store.keep_alive_secs`: invalid type: string \"5m\", expected u64",
         ),
         (
             "[policy.store]\norder = \"fifo\"",
-            "configuration `/etc/reclaimer.toml`, field `policy.store.order`: unknown variant `fifo`",
+            "configuration `/etc/node.toml`, field `policy.store.order`: unknown variant `fifo`",
         ),
         (
             "listen = \"localhost\"",
-            "configuration `/etc/reclaimer.toml`, field `listen`: invalid socket address syntax",
+            "configuration `/etc/node.toml`, field `listen`: invalid socket address syntax",
         ),
         (
             "interval_secs = 0",
@@ -153,7 +153,7 @@ fn errors_name_the_file_the_field_what_is_expected_and_what_was_found() {
 #[test]
 fn flags_take_precedence_over_the_file() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("reclaimer.toml");
+    let path = dir.path().join("node.toml");
     std::fs::write(&path, format!("interval_secs = 5\nnode = \"old\"\n{STORE}")).unwrap();
     let flags = ConfigFlags {
         config: Some(path.clone()),

@@ -43,7 +43,7 @@ const MAY: [(&str, &[&str]); 19] = [
     ("tetris-gpu-bench", &["tetris-gpu-mirror"]),
     ("tetris-reclaimer-core", &[]),
     (
-        "tetris-reclaimer",
+        "tetris-node",
         &[
             "tetris-reclaimer-core",
             "tetris-gpu-mirror",
@@ -63,7 +63,7 @@ const MAY: [(&str, &[&str]); 19] = [
     ),
     ("tetris-scaler-profiler", &["tetris-scaler-core"]),
     ("tetris-scaler-simulator", &["tetris-scaler-core"]),
-    ("tetris-density", &["tetris-agent", "tetris-reclaimer"]),
+    ("tetris-density", &["tetris-agent", "tetris-node"]),
     ("tetris-protocol-model", &[]),
     ("tetris-tls-roots", &[]),
     ("tetris-webhook", &["tetris-tls-roots"]),

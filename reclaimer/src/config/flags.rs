@@ -11,7 +11,7 @@ use super::{Config, ConfigError, ConfigFile, StoreConfig};
 #[derive(Debug, Clone, Default, Args)]
 pub struct ConfigFlags {
     /// Configuration file (TOML); read again on SIGHUP
-    #[arg(long, value_name = "FILE", env = "TETRIS_RECLAIMER_CONFIG")]
+    #[arg(long, value_name = "FILE", env = "TETRIS_NODE_CONFIG")]
     pub config: Option<PathBuf>,
     /// A store to look after, besides those of the file; can be repeated
     #[arg(long = "store", value_name = "NAME=PATH", value_parser = parse_store)]

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use tempfile::TempDir;
-use tetris_reclaimer::csi::CsiConfig;
+use tetris_node::csi::CsiConfig;
 
 use crate::fixture::{Driver, PATIENCE};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
-use tetris_reclaimer::csi::PerNamespace;
+use tetris_node::csi::PerNamespace;
 use tetris_store_layout::Store;
 use tonic::Code;
 

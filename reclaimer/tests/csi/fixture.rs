@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use nix::mount::MsFlags;
-use tetris_reclaimer::config::{ConfigFile, StoreConfig};
-use tetris_reclaimer::csi::wire::*;
-use tetris_reclaimer::csi::{
-    CsiConfig, CsiError, Keeper, PerNamespace, Removal, Stores, serve_csi,
-};
-use tetris_reclaimer::kubernetes::{KnownNamespaces, watch_namespaces};
-use tetris_reclaimer::node::{Leave, Node, remove_directory};
+use tetris_node::config::{ConfigFile, StoreConfig};
+use tetris_node::csi::wire::*;
+use tetris_node::csi::{CsiConfig, CsiError, Keeper, PerNamespace, Removal, Stores, serve_csi};
+use tetris_node::kubernetes::{KnownNamespaces, watch_namespaces};
+use tetris_node::node::{Leave, Node, remove_directory};
 use tetris_store_layout::{CreateOptions, Store};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tetris_reclaimer::csi::wire::NodePublishVolumeRequest;
+use tetris_node::csi::wire::NodePublishVolumeRequest;
 use tetris_store_layout::{Access, CreateOptions, Mapping, Store, StoreId};
 use tonic::Code;
 

@@ -16,7 +16,7 @@ use tetris_agent::Agent;
 use tetris_agent::ManifestKind;
 use tetris_agent::daemon::{Message, Outcome, make_room, preamble};
 use tetris_closer::Closer;
-use tetris_reclaimer::csi::wire::{ProbeRequest, ProbeResponse};
+use tetris_node::csi::wire::{ProbeRequest, ProbeResponse};
 use tokio::runtime::Runtime;
 
 use crate::fixture::{Host, PATIENCE, call};

@@ -1,4 +1,4 @@
-//! The command `tetris-reclaimer run` as the DaemonSet runs it: it mounts, makes stores for namespaces, and serves the kubelet.
+//! The command `tetris-node run` as the DaemonSet runs it: it mounts, makes stores for namespaces, and serves the kubelet.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tetris_agent::Agent;
 use tetris_agent::daemon::{Outcome, RefusalReason, make_room};
-use tetris_reclaimer::csi::wire::{
+use tetris_node::csi::wire::{
     NodePublishVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
     RegistrationStatus, RegistrationStatusResponse,
 };
@@ -57,7 +57,7 @@ impl Cluster {
 impl Daemon {
     pub fn start(config: &Path) -> Self {
         let log = config.with_extension("log");
-        let child = Command::new(env!("CARGO_BIN_EXE_tetris-reclaimer"))
+        let child = Command::new(env!("CARGO_BIN_EXE_tetris-node"))
             .env("KUBECONFIG", config.with_file_name("kubeconfig"))
             .args(["run", "--kubernetes", "--node", "node-1", "--memory-limit"])
             .arg((128 * MIB).to_string())
@@ -311,7 +311,7 @@ fn with_its_namespace_a_store_goes_and_its_sockets_and_series_and_a_pod_keeps_wh
 fn a_dry_run_mounts_nothing_and_serves_nobody() {
     let Some(host) = Host::new() else { return };
     let config = configure(&host, "size_bytes = 8388608");
-    let output = Command::new(env!("CARGO_BIN_EXE_tetris-reclaimer"))
+    let output = Command::new(env!("CARGO_BIN_EXE_tetris-node"))
         .args(["once", "--kubernetes", "--node", "node-1", "--config"])
         .arg(&config)
         .output()

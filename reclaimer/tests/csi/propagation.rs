@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use tetris_reclaimer::mount::{HugePages, MountConfig, ensure_mount};
+use tetris_node::mount::{HugePages, MountConfig, ensure_mount};
 
 use crate::calls::expect_read_only;
 use crate::fixture::{Driver, Host, request};

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 
 use tempfile::TempDir;
-use tetris_reclaimer::csi::wire::*;
-use tetris_reclaimer::csi::{CsiConfig, CsiError};
+use tetris_node::csi::wire::*;
+use tetris_node::csi::{CsiConfig, CsiError};
 
 use crate::fixture::Driver;
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use tetris_reclaimer::csi::wire::*;
-use tetris_reclaimer::csi::{Publish, VolumeError};
+use tetris_node::csi::wire::*;
+use tetris_node::csi::{Publish, VolumeError};
 use tonic::Code;
 
 use crate::fixture::request;

@@ -20,7 +20,7 @@
 use std::fs;
 use std::path::Path;
 
-use tetris_reclaimer::csi::wire::*;
+use tetris_node::csi::wire::*;
 use tonic::{Code, Status};
 
 use crate::calls::{expect_read_only, mounts};

@@ -1,7 +1,7 @@
 //! The bytes of messages, by the field numbers of csi.proto and of the kubelet's registration api.proto: tag = number * 8 + type.
 
 use prost::Message;
-use tetris_reclaimer::csi::wire::*;
+use tetris_node::csi::wire::*;
 
 const TEXT: u8 = 2;
 const NUMBER: u8 = 0;

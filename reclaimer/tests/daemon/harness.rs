@@ -17,7 +17,7 @@ use tetris_store_layout::{CreateOptions, Store};
 use crate::settled::settle;
 use crate::skipped::skipped;
 
-pub const EXE: &str = env!("CARGO_BIN_EXE_tetris-reclaimer");
+pub const EXE: &str = env!("CARGO_BIN_EXE_tetris-node");
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Waits until something holds.
@@ -78,7 +78,7 @@ impl Place {
 
     /// A configuration file with the store, and this before it.
     pub fn config(&self, text: &str) -> PathBuf {
-        let path = self.path("reclaimer.toml");
+        let path = self.path("node.toml");
         let store = self.path("store");
         let store = format!("[[stores]]\nname = \"a\"\npath = \"{}\"\n", store.display());
         std::fs::write(&path, format!("{text}\n{store}")).unwrap();
@@ -136,7 +136,7 @@ impl Daemon {
     pub fn start(config: &Path, args: &[&str]) -> Self {
         let mut command = Command::new(EXE);
         command.arg("run").arg("--config").arg(config).args(args);
-        command.args(["--log", "info,tetris_reclaimer=debug"]);
+        command.args(["--log", "info,tetris_node=debug"]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let (lines, to) = (child.stderr.take().unwrap(), Arc::clone(&log));

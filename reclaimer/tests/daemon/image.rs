@@ -8,7 +8,7 @@ fn image() -> Option<Image> {
         skipped(&reason);
         return None;
     }
-    let program = env!("CARGO_BIN_EXE_tetris-reclaimer");
+    let program = env!("CARGO_BIN_EXE_tetris-node");
     Some(Image::of("tetris-node", program, "0:0"))
 }
 

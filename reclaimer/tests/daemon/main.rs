@@ -1,4 +1,4 @@
-//! The command `tetris-reclaimer`, as an administrator runs it.
+//! The command `tetris-node`, as an administrator runs it.
 
 #[path = "../../../deploy/tests/shared/image.rs"]
 mod docker;

@@ -1,7 +1,7 @@
 //! Tags, 304 and gzip.
 
 use http::{Method, StatusCode};
-use tetris_reclaimer::report::NodeStatus;
+use tetris_node::report::NodeStatus;
 
 use crate::fixtures::{Answer, Daemon, node};
 

@@ -51,7 +51,7 @@ fn read(name: &str) -> String {
 }
 
 fn dashboard() -> Value {
-    serde_json::from_str(&read("tetris-reclaimer.json")).unwrap()
+    serde_json::from_str(&read("tetris-node.json")).unwrap()
 }
 
 fn strings<'a>(value: &'a Value, pointer: &str, key: &str) -> Vec<&'a str> {
@@ -160,7 +160,7 @@ async fn every_metric_is_shown_or_excepted() {
 #[test]
 fn panels_have_their_own_ids_and_places() {
     let dashboard = dashboard();
-    assert_eq!(dashboard["uid"], "tetris-reclaimer");
+    assert_eq!(dashboard["uid"], "tetris-node");
     assert_eq!(
         strings(&dashboard, "/templating/list", "/name"),
         ["datasource", "node", "store"]
@@ -191,7 +191,7 @@ fn panels_have_their_own_ids_and_places() {
 #[tokio::test]
 async fn alerts_name_only_metrics_that_there_are() {
     let scrape = scrape().await;
-    for expression in rule_expressions(&read("tetris-reclaimer.rules.yaml")) {
+    for expression in rule_expressions(&read("tetris-node.rules.yaml")) {
         check(&scrape, expression);
     }
 }
@@ -204,7 +204,7 @@ async fn promtool_finds_no_fault() {
     }
     promtool(
         &["check", "rules"],
-        Some(&file("tetris-reclaimer.rules.yaml")),
+        Some(&file("tetris-node.rules.yaml")),
         "",
     );
     promtool(&["check", "metrics"], None, &scrape().await.classic());

@@ -11,14 +11,14 @@ use http_body_util::BodyExt as _;
 use tetris_gpu_mirror::memory::DeviceUuid;
 use tetris_gpu_mirror::residency::{DeviceId, TenantId, Usage};
 use tetris_gpu_mirror::server::{Counters, DeviceReport, Report, TenantReport};
-use tetris_reclaimer::http::{Health, Shared, router};
-use tetris_reclaimer::metrics::Metrics;
-use tetris_reclaimer::mirror::{Implementation, MirrorStatus};
-use tetris_reclaimer::report::{
+use tetris_node::http::{Health, Shared, router};
+use tetris_node::metrics::Metrics;
+use tetris_node::mirror::{Implementation, MirrorStatus};
+use tetris_node::report::{
     Amount, ForeignStatus, Loads, ModelStatus, MountStatus, NodeStatus, ObjectState, PagesStatus,
     PassReport, RecordStatus, ShortfallStatus, SmallPagesStatus, StorePass, StoreStatus, Trigger,
 };
-use tetris_reclaimer::warm::Freshness;
+use tetris_node::warm::Freshness;
 use tetris_reclaimer_core::Reason;
 use tetris_store_layout::{Digest, ObjectId};
 use tokio::sync::watch;

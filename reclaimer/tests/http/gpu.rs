@@ -1,7 +1,7 @@
 //! Metrics of the GPU mirror.
 
-use tetris_reclaimer::metrics::Metrics;
-use tetris_reclaimer::mirror::{Implementation, MirrorStatus};
+use tetris_node::metrics::Metrics;
+use tetris_node::mirror::{Implementation, MirrorStatus};
 
 use crate::fixtures::mirror;
 use crate::scrape::Scrape;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tetris_agent::daemon::IngestReason;
-use tetris_reclaimer::ingest::{Ended, Observer, Outcome};
-use tetris_reclaimer::metrics::Metrics;
+use tetris_node::ingest::{Ended, Observer, Outcome};
+use tetris_node::metrics::Metrics;
 
 use crate::scrape::Scrape;
 

@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 use serde_json::Value;
-use tetris_reclaimer::http::objects::{MAX_OBJECTS, MAX_OBJECTS_OF_NODE};
-use tetris_reclaimer::report::{NodeStatus, StoreStatus};
+use tetris_node::http::objects::{MAX_OBJECTS, MAX_OBJECTS_OF_NODE};
+use tetris_node::report::{NodeStatus, StoreStatus};
 use tetris_store_layout::ObjectId;
 
 use crate::fixtures::{Daemon, node, object_ids, store};

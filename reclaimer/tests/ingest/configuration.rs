@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use tetris_reclaimer::config::{Config, ConfigFile};
-use tetris_reclaimer::ingest::{IngestConfig, IngestOptions};
+use tetris_node::config::{Config, ConfigFile};
+use tetris_node::ingest::{IngestConfig, IngestOptions};
 
 const STORES: &str = r#"
 [[stores]]

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tetris_agent::daemon::{FrameHeader, IngestReason, IngestRefusal, Message, preamble};
 use tetris_agent::{Agent, ManifestKind};
-use tetris_reclaimer::ingest::{AskRoom, Broker, IngestConfig, IngestOptions};
-use tetris_reclaimer::node::{Refused, Room};
-use tetris_reclaimer::socket::{Limits, Socket};
+use tetris_node::ingest::{AskRoom, Broker, IngestConfig, IngestOptions};
+use tetris_node::node::{Refused, Room};
+use tetris_node::socket::{Limits, Socket};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use tetris_agent::{ManifestKind, Recognised};
-use tetris_reclaimer::socket::Socket;
+use tetris_node::socket::Socket;
 
 use crate::harness::{Raw, Site, descriptors, eventually};
 

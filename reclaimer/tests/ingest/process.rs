@@ -26,7 +26,7 @@ const SEED: &str = "TETRIS_TEST_SEED";
 pub const TENSORS: u8 = 48;
 pub const TENSOR_BYTES: usize = 2 * MIB;
 
-/// `tetris-reclaimer run`. Killed when dropped.
+/// `tetris-node run`. Killed when dropped.
 pub struct Daemon {
     child: Child,
     log: Arc<Mutex<String>>,
@@ -45,7 +45,7 @@ impl Daemon {
     /// In a cgroup, if one is given, with this in its configuration.
     pub fn start_in(ground: &Ground, cgroup: Option<&Cgroup>, text: &str) -> Self {
         let config = ground.file("node.toml", text.as_bytes());
-        let exe = Path::new(env!("CARGO_BIN_EXE_tetris-reclaimer"));
+        let exe = Path::new(env!("CARGO_BIN_EXE_tetris-node"));
         let mut command = command_in(cgroup, exe);
         let store = format!("store={}", ground.store().display());
         command.args(["run", "--store", &store, "--listen", "127.0.0.1:0"]);

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use tetris_agent::daemon::{IngestReason, Message};
 use tetris_agent::{ManifestKind, Recognised};
-use tetris_reclaimer::ingest::{AskRoom, IngestConfig, IngestOptions};
-use tetris_reclaimer::node::{Need, Refused, Room};
+use tetris_node::ingest::{AskRoom, IngestConfig, IngestOptions};
+use tetris_node::node::{Need, Refused, Room};
 
 use crate::ground::{of_tensors, tensor};
 use crate::harness::{Raw, Site, eventually, open, room, with_quota};

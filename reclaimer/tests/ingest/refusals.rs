@@ -11,7 +11,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::Mode;
 use tetris_agent::ManifestKind;
 use tetris_agent::daemon::{ErrorCode, IngestReason, Message};
-use tetris_reclaimer::ingest::{IngestConfig, IngestOptions};
+use tetris_node::ingest::{IngestConfig, IngestOptions};
 
 use crate::ground::safetensors;
 use crate::harness::{Raw, Site, descriptors, eventually, no_room, open};

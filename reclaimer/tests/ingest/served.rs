@@ -9,7 +9,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use tetris_agent::daemon::Message;
 use tetris_agent::gc::{GcOptions, collect};
 use tetris_agent::{Agent, LoadOptions, ManifestKind, Recognised, Store};
-use tetris_reclaimer::ingest::IngestOptions;
+use tetris_node::ingest::IngestOptions;
 
 use crate::ground::tensor;
 use crate::harness::{Raw, Site, eventually, no_room, open, room, with_quota};

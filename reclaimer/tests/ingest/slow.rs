@@ -12,8 +12,8 @@ use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags}
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use tetris_agent::daemon::{IngestReason, Message};
 use tetris_agent::{ManifestKind, Recognised};
-use tetris_reclaimer::ingest::{IngestConfig, IngestOptions};
-use tetris_reclaimer::socket::Limits;
+use tetris_node::ingest::{IngestConfig, IngestOptions};
+use tetris_node::socket::Limits;
 
 use crate::harness::{Raw, Site, descriptors, eventually, no_room, open};
 

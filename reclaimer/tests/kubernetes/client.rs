@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use tetris_reclaimer::kubernetes::{ClientError, client};
+use tetris_node::kubernetes::{ClientError, client};
 
 const KUBECONFIG: &str = r#"{
   "apiVersion": "v1", "kind": "Config", "current-context": "c",

@@ -1,7 +1,7 @@
 //! Answers that are errors: what was known stays, and the next list corrects it.
 
 use serde_json::{Value, json};
-use tetris_reclaimer::kubernetes::Fault;
+use tetris_node::kubernetes::Fault;
 use tokio::time::{Duration, Instant};
 
 use crate::server::{OpenWatch, pod, status};

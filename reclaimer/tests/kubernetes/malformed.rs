@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use tetris_reclaimer::kubernetes::Fault;
+use tetris_node::kubernetes::Fault;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::server::{pod, status};

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use axum::body::Body;
 use http::{Request, Response};
 use serde_json::{Value, json};
-use tetris_reclaimer::csi::{NamespaceError, Namespaces, PodName};
-use tetris_reclaimer::kubernetes::{KnownNamespaces, watch_namespaces};
+use tetris_node::csi::{NamespaceError, Namespaces, PodName};
+use tetris_node::kubernetes::{KnownNamespaces, watch_namespaces};
 use tokio::sync::watch;
 use tower_test::mock;
 

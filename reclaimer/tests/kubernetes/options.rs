@@ -1,6 +1,6 @@
 //! Options that select no pods are refused: an empty set would say that nothing is warm.
 
-use tetris_reclaimer::kubernetes::{DEFAULT_ANNOTATION, OptionsError, WatchOptions};
+use tetris_node::kubernetes::{DEFAULT_ANNOTATION, OptionsError, WatchOptions};
 
 #[test]
 fn names_of_nodes_are_taken() {

@@ -1,6 +1,6 @@
 //! What the API server is asked for.
 
-use tetris_reclaimer::kubernetes::{PAGE_PODS, WATCH_SECONDS};
+use tetris_node::kubernetes::{PAGE_PODS, WATCH_SECONDS};
 
 use crate::server::{Call, NODE};
 use crate::watched::Watched;

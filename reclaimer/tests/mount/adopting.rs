@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use tetris_reclaimer::mount::{Action, HugePages, MountConfig, ensure_mount};
+use tetris_node::mount::{Action, HugePages, MountConfig, ensure_mount};
 use tetris_store_layout::{Access, CreateOptions, ObjectRef, Reclaimed, Store};
 
 use crate::namespace::{self, Place};

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use tetris_reclaimer::config::ConfigFile;
-use tetris_reclaimer::mount::HugePages;
+use tetris_node::config::ConfigFile;
+use tetris_node::mount::HugePages;
 
 const REST: &str = "node = \"node-1\"\nkubernetes.enabled = true\n[[stores]]\nname = \"a\"\npath = \"/run/tetris/a\"\n";
 const MOUNT: &str = "[mount]\npath = \"/run/tetris\"\nsize_bytes = 1073741824\n";
 
 fn checked(text: &str) -> Result<ConfigFile, String> {
-    let file = ConfigFile::parse(text, Path::new("/etc/reclaimer.toml"));
+    let file = ConfigFile::parse(text, Path::new("/etc/node.toml"));
     let file = file.map_err(|error| error.to_string())?;
     file.check()
         .map(|config| config.file)

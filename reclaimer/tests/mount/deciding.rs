@@ -1,6 +1,6 @@
 //! What is done about what is there.
 
-use tetris_reclaimer::mount::{
+use tetris_node::mount::{
     Action, Changes, Found, HugePages, MountConfig, MountEntry, Refusal, Room, decide,
 };
 

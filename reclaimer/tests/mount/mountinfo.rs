@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use tetris_reclaimer::mount::MountEntry;
+use tetris_node::mount::MountEntry;
 
 #[test]
 fn a_line_is_read() {

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 
-use tetris_reclaimer::config::StoreConfig;
-use tetris_reclaimer::mount::{
+use tetris_node::config::StoreConfig;
+use tetris_node::mount::{
     Action, Changes, Ensured, Found, HugePages, MountConfig, MountError, ensure_mount, look,
 };
 use tetris_store_layout::Store;
@@ -36,12 +36,7 @@ fn place() -> Option<(Place, MountConfig)> {
     })
 }
 
-fn entry_and_room(
-    path: &Path,
-) -> (
-    tetris_reclaimer::mount::MountEntry,
-    tetris_reclaimer::mount::Room,
-) {
+fn entry_and_room(path: &Path) -> (tetris_node::mount::MountEntry, tetris_node::mount::Room) {
     match look(path).unwrap() {
         Found::Mounted { entry, room } => (entry, room),
         found => panic!("{found:?}"),

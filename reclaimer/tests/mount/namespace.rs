@@ -6,7 +6,7 @@ use std::path::Path;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
-use tetris_reclaimer::mount::MountEntry;
+use tetris_node::mount::MountEntry;
 
 /// Moves this thread, and those that it starts, to a namespace of its own. `false` for who is not root, which is said.
 pub fn enter() -> bool {

@@ -4,9 +4,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use tetris_reclaimer::engine::now_ms;
-use tetris_reclaimer::node::{Need, Node};
-use tetris_reclaimer::report::{ErrorClass, ObjectState, Trigger};
+use tetris_node::engine::now_ms;
+use tetris_node::node::{Need, Node};
+use tetris_node::report::{ErrorClass, ObjectState, Trigger};
 use tetris_store_layout::ObjectRef;
 
 use crate::fixture::{Fixture, HOUR_MS, count, expire_after_a_minute, in_two_minutes, pass};

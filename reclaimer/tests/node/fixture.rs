@@ -5,10 +5,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
 use tetris_agent::{Agent, Model};
-use tetris_reclaimer::config::{Config, ConfigFile, StoreConfig};
-use tetris_reclaimer::engine::now_ms;
-use tetris_reclaimer::node::{Node, Passed};
-use tetris_reclaimer::report::{ObjectState, StoreStatus, Trigger};
+use tetris_node::config::{Config, ConfigFile, StoreConfig};
+use tetris_node::engine::now_ms;
+use tetris_node::node::{Node, Passed};
+use tetris_node::report::{ObjectState, StoreStatus, Trigger};
 use tetris_store_layout::{CreateOptions, Store};
 
 use crate::settled::settle;

@@ -1,8 +1,8 @@
 //! What goes, and what never does.
 
-use tetris_reclaimer::engine::now_ms;
-use tetris_reclaimer::node::Node;
-use tetris_reclaimer::report::ObjectState;
+use tetris_node::engine::now_ms;
+use tetris_node::node::Node;
+use tetris_node::report::ObjectState;
 use tetris_reclaimer_core::Reason;
 
 use crate::fixture::{Fixture, HOUR_MS, count, expire_after_a_minute, in_two_minutes, pass};

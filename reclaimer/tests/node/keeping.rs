@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use tetris_reclaimer::engine::now_ms;
-use tetris_reclaimer::node::Node;
-use tetris_reclaimer::report::ErrorClass;
-use tetris_reclaimer::warm::{Freshness, Pod, WarmSet};
+use tetris_node::engine::now_ms;
+use tetris_node::node::Node;
+use tetris_node::report::ErrorClass;
+use tetris_node::warm::{Freshness, Pod, WarmSet};
 
 use crate::fixture::{Fixture, HOUR_MS, expire_after_a_minute, in_two_minutes, pass, set_used};
 

@@ -1,8 +1,8 @@
 //! The pages that the status has are those that the kernel gives.
 
-use tetris_reclaimer::engine::now_ms;
-use tetris_reclaimer::node::Node;
-use tetris_reclaimer::report::Trigger;
+use tetris_node::engine::now_ms;
+use tetris_node::node::Node;
+use tetris_node::report::Trigger;
 
 use crate::fixture::Fixture;
 

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use tetris_agent::Model;
-use tetris_reclaimer::engine::now_ms;
-use tetris_reclaimer::node::{Need, Node, Pins, Refused};
-use tetris_reclaimer::report::Trigger;
+use tetris_node::engine::now_ms;
+use tetris_node::node::{Need, Node, Pins, Refused};
+use tetris_node::report::Trigger;
 
 use crate::fixture::Fixture;
 

@@ -1,8 +1,8 @@
 //! Loads that wait for room.
 
-use tetris_reclaimer::engine::now_ms;
-use tetris_reclaimer::node::{Need, Node, Refused};
-use tetris_reclaimer::report::Trigger;
+use tetris_node::engine::now_ms;
+use tetris_node::node::{Need, Node, Refused};
+use tetris_node::report::Trigger;
 use tetris_reclaimer_core::Reason;
 
 use crate::fixture::Fixture;

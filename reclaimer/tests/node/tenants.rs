@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tetris_reclaimer::engine::now_ms;
-use tetris_reclaimer::node::{Need, Node, Refused};
-use tetris_reclaimer::report::Trigger;
+use tetris_node::engine::now_ms;
+use tetris_node::node::{Need, Node, Refused};
+use tetris_node::report::Trigger;
 use tetris_store_layout::{CreateOptions, Store};
 
 use crate::fixture::{Fixture, HOUR_MS, expire_after_a_minute, in_two_minutes, pass};

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tetris_reclaimer::engine::now_ms;
-use tetris_reclaimer::node::{Need, Node};
-use tetris_reclaimer::report::{ObjectState, Trigger};
-use tetris_reclaimer::warm::{Declaration, Freshness, Pod, WarmSet};
+use tetris_node::engine::now_ms;
+use tetris_node::node::{Need, Node};
+use tetris_node::report::{ObjectState, Trigger};
+use tetris_node::warm::{Declaration, Freshness, Pod, WarmSet};
 use tetris_store_layout::{
     Access, DerivedKey, FileIdentity, FileSystem, IdentityBy, IdentityKey, ManifestKind,
 };

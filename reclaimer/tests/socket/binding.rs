@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tetris_agent::daemon::{Outcome, make_room};
 use tetris_agent::{CreateOptions, Store};
-use tetris_reclaimer::socket::{Limits, Socket, SocketError};
+use tetris_node::socket::{Limits, Socket, SocketError};
 use tokio::runtime::Runtime;
 
 use crate::common::{Daemon, PATIENCE, beside_others, made, store_dir};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tetris_agent::daemon::{FrameHeader, Message, preamble};
 use tetris_agent::{CreateOptions, Store};
-use tetris_reclaimer::socket::{Fault, Limits, RoomAnswer, RoomAsk, Socket};
+use tetris_node::socket::{Fault, Limits, RoomAnswer, RoomAsk, Socket};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 

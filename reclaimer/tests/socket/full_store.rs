@@ -10,7 +10,7 @@ use std::time::Duration;
 use nix::mount::{MsFlags, mount};
 use tetris_agent::daemon::{Refusal, RefusalReason};
 use tetris_agent::{Access, Agent, CreateOptions, LoadOptions, Model, Store, TensorId};
-use tetris_reclaimer::socket::{Limits, RoomAnswer};
+use tetris_node::socket::{Limits, RoomAnswer};
 use tetris_store_layout::{ObjectRef, Reclaimed};
 
 use crate::common::{Daemon, beside_others};

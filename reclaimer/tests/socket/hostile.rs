@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tetris_agent::daemon::{Message, Outcome, RefusalReason, make_room, preamble};
-use tetris_reclaimer::socket::{Fault, Limits};
+use tetris_node::socket::{Fault, Limits};
 
 use crate::common::{
     ASK, Daemon, PATIENCE, Raw, alone, beside_others, eventually, made, store_dir,

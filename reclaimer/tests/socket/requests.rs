@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use tetris_agent::daemon::{ErrorCode, Message, Outcome, Refusal, RefusalReason, make_room};
-use tetris_reclaimer::socket::{Fault, Limits, RoomAnswer};
+use tetris_node::socket::{Fault, Limits, RoomAnswer};
 
 use crate::common::{ASK, Daemon, PATIENCE, Raw, beside_others, eventually, made, store_dir};
 

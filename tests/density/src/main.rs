@@ -49,7 +49,7 @@ fn daemon() -> ExitCode {
     let lasts = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
     debug_assert!(lasts.is_ok(), "a valid signal was refused");
     let args = std::env::args_os();
-    tetris_reclaimer::cli::Cli::parse_from(
+    tetris_node::cli::Cli::parse_from(
         args.enumerate()
             .filter(|(i, _)| *i != 1)
             .map(|(_, arg)| arg),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nix::sys::signal::{Signal, raise};
-use tetris_reclaimer::config::ConfigFlags;
+use tetris_node::config::ConfigFlags;
 
 use super::{answer, listen};
 use crate::process::wait_for_parent;
@@ -24,7 +24,7 @@ pub(super) fn run(config: &Path, events: &Path) -> anyhow::Result<()> {
         .enable_all()
         .worker_threads(2)
         .build()?;
-    let done = runtime.block_on(tetris_reclaimer::daemon::run(&flags, false));
+    let done = runtime.block_on(tetris_node::daemon::run(&flags, false));
     if let Err(error) = &done {
         let what = What::Failed(format!("the daemon: {error:#}"));
         EventLog::open(events)?.append(what, 0)?;

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
-use tetris_reclaimer::config::ConfigFile;
-use tetris_reclaimer::node::Node;
-use tetris_reclaimer::report::{Amount, NodeStatus, ObjectState, StoreStatus, Trigger};
+use tetris_node::config::ConfigFile;
+use tetris_node::node::Node;
+use tetris_node::report::{Amount, NodeStatus, ObjectState, StoreStatus, Trigger};
 use tetris_store_layout::{ObjectRef, Store, Usage};
 
 /// `/proc/locks` is handed out in pages: while others on the machine take and drop locks, one look can be wrong.

@@ -47,7 +47,7 @@ impl StoreUse {
 
 #[cfg(test)]
 mod tests {
-    use tetris_reclaimer::report::{Amount, ObjectState, StoreStatus};
+    use tetris_node::report::{Amount, ObjectState, StoreStatus};
 
     use super::*;
 

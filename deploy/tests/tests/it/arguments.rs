@@ -34,8 +34,8 @@ fn parse(objects: &Objects, pods: &Pods<'_>, container: &Value) {
     let mut command = texts(&container["command"]);
     command.extend(texts(&container["args"]));
     match command[0] {
-        "/usr/local/bin/tetris-reclaimer" => {
-            let definition = tetris_reclaimer::cli::Cli::command();
+        "/usr/local/bin/tetris-node" => {
+            let definition = tetris_node::cli::Cli::command();
             let parsed = definition.try_get_matches_from(Daemon::of(objects).arguments());
             parsed.unwrap_or_else(|error| panic!("{}: {error}", pods.name()));
         }

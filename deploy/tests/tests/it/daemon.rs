@@ -3,8 +3,8 @@
 use clap::{Command, CommandFactory, FromArgMatches};
 use serde_json::Value;
 use tetris_deploy_tests::objects::{Objects, Pods, list, text, texts};
-use tetris_reclaimer::cli::Cli;
-use tetris_reclaimer::config::{Config, ConfigFlags};
+use tetris_node::cli::Cli;
+use tetris_node::config::{Config, ConfigFlags};
 
 /// The daemon of one install.
 pub struct Daemon<'a> {

@@ -127,7 +127,7 @@ fn packages_and_binaries_that_are_built_are_in_the_workspace() {
 #[test]
 fn only_the_daemon_runs_as_root() {
     for row in table("PREBUILT") {
-        let expected = if row[2] == "tetris-reclaimer" {
+        let expected = if row[2] == "tetris-node" {
             "0:0"
         } else {
             "65532:65532"

@@ -87,7 +87,7 @@ fn samples_declare_their_models() {
         let objects = Objects::golden(name);
         for pods in objects.pods() {
             let declared = text(&pods.metadata["annotations"]["tetris.dev/models"]);
-            let parsed = tetris_reclaimer::kubernetes::parse_annotation(declared);
+            let parsed = tetris_node::kubernetes::parse_annotation(declared);
             assert!(
                 parsed.left_out == 0 && parsed.models.len() == 1,
                 "{name}: {parsed:?}"

@@ -1,5 +1,5 @@
-//! The daemon, as `tetris-reclaimer` is.
+//! The daemon, as `tetris-node` is.
 
 fn main() -> std::process::ExitCode {
-    tetris_reclaimer::cli::main()
+    tetris_node::cli::main()
 }

@@ -31,13 +31,13 @@ impl Image {
             .arg(context.join("root"))
             .status();
         assert!(libraries.unwrap().success());
-        fs::copy(PROGRAM, context.join("tetris-reclaimer")).unwrap();
+        fs::copy(PROGRAM, context.join("tetris-node")).unwrap();
         let file = images.join("prebuilt-dynamic.Dockerfile");
         let image = Self {
             name: unique("gpu-image"),
             folder,
         };
-        let arguments = ["BINARY=tetris-reclaimer", "USER=0:0"];
+        let arguments = ["BINARY=tetris-node", "USER=0:0"];
         docker(&[
             "build",
             "--quiet",
@@ -62,7 +62,7 @@ impl Image {
         let bind = |(from, to): (PathBuf, &str)| format!("--volume={}:{to}:ro", from.display());
         let mut options: Vec<_> = all.map(bind).collect();
         options.push("--read-only".to_owned());
-        let command = ["tetris-reclaimer", "run", "--config", "/node.toml"];
+        let command = ["tetris-node", "run", "--config", "/node.toml"];
         let container = Container::start("gpu-node", &self.name, &options, &command);
         until("it says what there is of a driver", || {
             let log = container.stderr();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tempfile::TempDir;
 use tetris_container_tests::model::Spec;
-use tetris_reclaimer::mount::MountEntry;
+use tetris_node::mount::MountEntry;
 
 use crate::docker::{disk, missing, unique};
 use crate::image::{Image, image};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::docker::{disk, docker, try_docker, unique};
 
 /// Where programs lie in images.
-pub const NODE: &str = "/bin/tetris-reclaimer";
+pub const NODE: &str = "/bin/tetris-node";
 pub const POD: &str = "/bin/pod";
 
 /// The image of the node's container and of pods, while a test uses it.

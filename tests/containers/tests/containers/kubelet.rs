@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use hyper_util::rt::TokioIo;
-use tetris_reclaimer::csi::wire::*;
+use tetris_node::csi::wire::*;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use tonic::codegen::http::uri::PathAndQuery;

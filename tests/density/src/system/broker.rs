@@ -14,7 +14,7 @@ use crate::process::pipes::Tail;
 use crate::system::{interrupt, machine};
 
 /// Hidden first argument that makes the program the daemon; the other arguments are for
-/// `tetris-reclaimer`.
+/// `tetris-node`.
 pub const DAEMON: &str = "__daemon";
 /// The daemon's socket in its store (LAYOUT.md 11).
 const SOCKET: &str = "daemon";

@@ -1,4 +1,4 @@
-//! The command line of `tetris-reclaimer`.
+//! The command line of `tetris-node`.
 
 mod once;
 
@@ -13,14 +13,14 @@ use crate::logs::{LogFormat, init_logs};
 
 /// Frees tensors of this node's stores that nobody maps, under policy
 #[derive(Debug, Parser)]
-#[command(name = "tetris-reclaimer", version, max_term_width = 100)]
+#[command(name = "tetris-node", version, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
     /// How log lines are written, to standard error
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
-    /// What is logged: a level, or a filter such as `info,tetris_reclaimer=debug`
+    /// What is logged: a level, or a filter such as `info,tetris_node=debug`
     #[arg(
         long,
         global = true,
