@@ -14,7 +14,7 @@ use crate::load::Loader;
 use crate::model::{Model, SharedFile};
 use crate::model_file::ModelFile;
 use crate::options::LoadOptions;
-use crate::report::{LoadReport, Recognised};
+use crate::report::{LoadReport, Recognized};
 use crate::source::Source;
 use crate::worth::NotWorthSharing;
 
@@ -295,11 +295,11 @@ impl Agent {
 
     fn count(&self, report: &LoadReport, private_bytes: u64) {
         let inner = &self.inner;
-        let files = |way| report.recognised.iter().filter(|how| **how == way).count() as u64;
+        let files = |way| report.recognized.iter().filter(|how| **how == way).count() as u64;
         inner
             .brokered_files
-            .fetch_add(files(Recognised::Brokered), Ordering::Relaxed);
-        self.count_unshared(files(Recognised::Unshared), report.bytes_unshared);
+            .fetch_add(files(Recognized::Brokered), Ordering::Relaxed);
+        self.count_unshared(files(Recognized::Unshared), report.bytes_unshared);
         inner.loads.fetch_add(1, Ordering::Relaxed);
         if private_bytes == 0 {
             return;

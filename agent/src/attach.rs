@@ -12,7 +12,7 @@ use crate::map_limit::{GIVE_BACK, MapLimit};
 use crate::model::Part;
 use crate::pipeline::Hashed;
 use crate::plan::{Job, jobs_of_manifest};
-use crate::report::{LoadReport, Recognised};
+use crate::report::{LoadReport, Recognized};
 use crate::source::{Failure, Source};
 use crate::threads;
 
@@ -25,7 +25,7 @@ pub(crate) struct Found {
     pub(crate) id: ManifestId,
     pub(crate) manifest: Manifest,
     /// How it was found.
-    pub(crate) recognised: Recognised,
+    pub(crate) recognized: Recognized,
 }
 
 /// What is done about objects that are not in the store.
@@ -50,13 +50,13 @@ pub(crate) fn attach(
     let Found {
         id,
         manifest,
-        recognised,
+        recognized,
     } = found;
     if manifest.source_size != source.identity().size {
         return Ok(None);
     }
     let mut report = LoadReport {
-        recognised: vec![recognised],
+        recognized: vec![recognized],
         ..LoadReport::default()
     };
     let objects: Vec<ObjectRef> = manifest.objects.iter().map(|entry| entry.object).collect();
@@ -71,13 +71,13 @@ pub(crate) fn attach(
         .zip(mapped)
         .map(|(&object, mapping)| Hashed { object, mapping })
         .collect();
-    if recognised.is_compared() {
+    if recognized.is_compared() {
         let object = |index: u32| {
             let (mapping, _) = hashed.get(index as usize)?.mapping.as_ref()?;
             Some(&**mapping)
         };
         if !compare::agrees(source, &manifest, object)? {
-            disown(store, source, manifest.kind, recognised);
+            disown(store, source, manifest.kind, recognized);
             return Ok(None);
         }
     }
@@ -90,7 +90,7 @@ pub(crate) fn attach(
         match publish_missing(loader, source, store, &manifest, &mut hashed, &mut report)? {
             Published::Agrees { reason } => refused = reason,
             Published::Differs => {
-                disown(store, source, manifest.kind, recognised);
+                disown(store, source, manifest.kind, recognized);
                 return Ok(None);
             }
         }
@@ -105,7 +105,7 @@ pub(crate) fn attach(
     if report.bytes_read > 0 {
         source.require_unchanged()?;
     }
-    if recognised == Recognised::BySidecar && store.is_writable() {
+    if recognized == Recognized::BySidecar && store.is_writable() {
         // For `ls` and `gc`; the file's identity is not bound to it (INV-10).
         if let Err(error) = store.publish_manifest(&manifest) {
             tracing::debug!(%error, "manifest of a sidecar not published");
@@ -165,13 +165,13 @@ fn publish_missing(
 }
 
 /// A binding that proved wrong must not mislead the next load.
-pub(crate) fn disown(store: &Store, source: &Source, kind: ManifestKind, recognised: Recognised) {
+pub(crate) fn disown(store: &Store, source: &Source, kind: ManifestKind, recognized: Recognized) {
     tracing::warn!(
         path = %source.path().display(),
-        how = recognised.name(),
-        "the file was recognised wrongly and is hashed"
+        how = recognized.name(),
+        "the file was recognized wrongly and is hashed"
     );
-    if recognised == Recognised::ByStat
+    if recognized == Recognized::ByStat
         && store.is_writable()
         && let Some(key) = source.stat_key(kind)
         && let Err(error) = store.unbind(&key)

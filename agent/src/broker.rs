@@ -10,7 +10,7 @@ use crate::daemon::{self, IngestOutcome, Ingested};
 use crate::load::Loader;
 use crate::model::Part;
 use crate::options::Progress;
-use crate::report::Recognised;
+use crate::report::Recognized;
 use crate::source::{Failure, Source};
 
 /// How often a file is passed: its objects may be reclaimed before they are attached.
@@ -60,7 +60,7 @@ impl Loader<'_> {
                 let found = Found {
                     id,
                     manifest,
-                    recognised: Recognised::Brokered,
+                    recognized: Recognized::Brokered,
                 };
                 attach(self, source, store, found, Missing::Leave)
             }

@@ -22,7 +22,7 @@ use crate::error::LoadError;
 use crate::header::LENGTH_FIELD_LEN;
 use crate::map_limit::MapLimit;
 use crate::pipeline::Pipeline;
-use crate::report::Recognised;
+use crate::report::Recognized;
 use crate::source::{Failure, Source};
 use crate::unknown::FileRead;
 
@@ -194,7 +194,7 @@ impl Ingest<'_> {
     /// The objects of a file, and what its records will take.
     fn parts(&self, file: &File) -> Result<(Vec<ObjectRef>, RecordUse), IngestError> {
         let source = self.source(file)?;
-        if let Some(known) = self.recognised(&source)? {
+        if let Some(known) = self.recognized(&source)? {
             return Ok((known.objects, RecordUse::default()));
         }
         self.check_length(source.file())?;
@@ -241,7 +241,7 @@ impl Ingest<'_> {
 
     /// The file as it is in the store, if all of it is.
     fn known(&self, source: &Source) -> Result<Option<Published>, IngestError> {
-        let Some(known) = self.recognised(source)? else {
+        let Some(known) = self.recognized(source)? else {
             return Ok(None);
         };
         let references = known.mapped.into_iter().collect::<Option<_>>();
@@ -257,7 +257,7 @@ impl Ingest<'_> {
     }
 
     /// What the file is bound to, if that agrees with the file as far as it is in the store (INV-11).
-    fn recognised(&self, source: &Source) -> Result<Option<Known>, IngestError> {
+    fn recognized(&self, source: &Source) -> Result<Option<Known>, IngestError> {
         let Some((id, manifest)) = self.bound(source) else {
             return Ok(None);
         };
@@ -267,7 +267,7 @@ impl Ingest<'_> {
         let mapped = map_all(self.store, &objects, Access::ReadOnly, threads, &limit);
         let object = |index: u32| mapped.get(index as usize)?.as_deref();
         if !compare::agrees(source, &manifest, object)? {
-            disown(self.store, source, self.kind, Recognised::ByStat);
+            disown(self.store, source, self.kind, Recognized::ByStat);
             return Ok(None);
         }
         Ok(Some(Known {

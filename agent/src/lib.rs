@@ -63,6 +63,6 @@ pub use options::{
     LoadOptions, Progress, ProgressFn,
 };
 pub use publish::{ReadAt, content_id};
-pub use report::{LoadReport, Recognised};
+pub use report::{LoadReport, Recognized};
 pub use similarity::{Similarity, TensorSet};
 pub use tetris_store_layout::{Access, CreateOptions, Dtype, ManifestKind, Store, TensorId};

@@ -1,4 +1,4 @@
-//! Loading one file: recognise it and attach, or read, hash and publish it.
+//! Loading one file: recognize it and attach, or read, hash and publish it.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ use crate::options::LoadOptions;
 use crate::pipeline::{Pipeline, Run};
 use crate::plan::{Plan, jobs_of_manifest};
 use crate::read_private::read_private;
-use crate::report::{LoadReport, Recognised};
+use crate::report::{LoadReport, Recognized};
 use crate::sidecar;
 use crate::source::{Failure, Source};
 use crate::unknown::FileRead;
@@ -76,10 +76,10 @@ impl<'a> Loader<'a> {
         let mut part = retry(source, again, |source| {
             let Some(store) = self.store else {
                 let reason = self.unavailable.unwrap_or(NO_STORE).to_owned();
-                return self.load_private(source, kind, Recognised::NotAtAll, reason);
+                return self.load_private(source, kind, Recognized::NotAtAll, reason);
             };
             match self.not_worth_sharing(source, kind) {
-                Some(why) => self.load_private(source, kind, Recognised::Unshared, why.to_string()),
+                Some(why) => self.load_private(source, kind, Recognized::Unshared, why.to_string()),
                 None => self.load_shared(source, kind, store),
             }
         })?;
@@ -101,9 +101,9 @@ impl<'a> Loader<'a> {
         let again = || Source::open(path);
         retry(again()?, again, |source| {
             if let Some(store) = self.store.filter(|_| !self.options.ignore_identity) {
-                for (recognised, id) in Self::bound(source, kind, store) {
+                for (recognized, id) in Self::bound(source, kind, store) {
                     if let Ok(Some(manifest)) = store.manifest(id)
-                        && Self::is_of(&manifest, source, store, recognised)?
+                        && Self::is_of(&manifest, source, store, recognized)?
                     {
                         return Ok(manifest);
                     }
@@ -135,9 +135,9 @@ impl<'a> Loader<'a> {
         manifest: &Manifest,
         source: &Source,
         store: &Store,
-        recognised: Recognised,
+        recognized: Recognized,
     ) -> Result<bool, Failure> {
-        if !recognised.is_compared() {
+        if !recognized.is_compared() {
             return Ok(true);
         }
         let object = |index: u32| {
@@ -147,7 +147,7 @@ impl<'a> Loader<'a> {
         };
         let agrees = compare::agrees(source, manifest, object)?;
         if !agrees {
-            disown(store, source, manifest.kind, recognised);
+            disown(store, source, manifest.kind, recognized);
         }
         Ok(agrees)
     }
@@ -198,13 +198,13 @@ impl<'a> Loader<'a> {
         store: &Store,
         missing: Missing,
     ) -> Result<Option<Part>, Failure> {
-        for (recognised, id) in Self::bound(source, kind, store) {
+        for (recognized, id) in Self::bound(source, kind, store) {
             match store.manifest(id) {
                 Ok(Some(manifest)) => {
                     let found = Found {
                         id,
                         manifest,
-                        recognised,
+                        recognized,
                     };
                     if let Some(part) = attach(self, source, store, found, missing)? {
                         store.touch_manifest(id);
@@ -221,7 +221,7 @@ impl<'a> Loader<'a> {
             let found = Found {
                 id: manifest.id(),
                 manifest,
-                recognised: Recognised::BySidecar,
+                recognized: Recognized::BySidecar,
             };
             return attach(self, source, store, found, missing);
         }
@@ -234,16 +234,16 @@ impl<'a> Loader<'a> {
         source: &'s Source,
         kind: ManifestKind,
         store: &'s Store,
-    ) -> impl Iterator<Item = (Recognised, ManifestId)> + 's {
-        [Recognised::ByStat, Recognised::ByBlobName]
+    ) -> impl Iterator<Item = (Recognized, ManifestId)> + 's {
+        [Recognized::ByStat, Recognized::ByBlobName]
             .into_iter()
-            .filter_map(move |recognised| {
-                let key = match recognised {
-                    Recognised::ByStat => source.stat_key(kind),
+            .filter_map(move |recognized| {
+                let key = match recognized {
+                    Recognized::ByStat => source.stat_key(kind),
                     _ => blob_key(source, kind),
                 };
                 match store.look_up(&key?) {
-                    Ok(found) => Some((recognised, found?)),
+                    Ok(found) => Some((recognized, found?)),
                     Err(error) => {
                         tracing::warn!(%error, "identity ignored; the file is hashed again");
                         None
@@ -264,11 +264,11 @@ impl<'a> Loader<'a> {
         &self,
         source: &Source,
         kind: ManifestKind,
-        recognised: Recognised,
+        recognized: Recognized,
         reason: String,
     ) -> Result<Part, Failure> {
         let mut report = LoadReport {
-            recognised: vec![recognised],
+            recognized: vec![recognized],
             private_reason: Some(reason),
             ..LoadReport::default()
         };

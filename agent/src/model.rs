@@ -11,7 +11,7 @@ use tetris_store_layout::{
 use crate::backing::{Backings, Origin};
 use crate::error::LoadError;
 use crate::foreign::{DetachedTensor, Region};
-use crate::report::{LoadReport, Recognised};
+use crate::report::{LoadReport, Recognized};
 
 /// What a model knows of a tensor.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Part {
     /// Fills in what the backings say.
     pub(crate) fn account(&mut self) {
         let report = &mut self.report;
-        let by_choice = report.recognised == [Recognised::Unshared];
+        let by_choice = report.recognized == [Recognized::Unshared];
         report.tensors = self.entries.len() as u64;
         report.objects = self.backings.len() as u64;
         for (len, origin) in self.backings.lengths() {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// How a model file was recognised.
+/// How a model file was recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Recognised {
+pub enum Recognized {
     /// This very file was loaded on this node before: its header and 32 blocks were compared with the store.
     ByStat,
     /// By its name in a Hugging Face cache, the SHA-256 of its content: nothing of it was read.
@@ -22,7 +22,7 @@ pub enum Recognised {
     Unshared,
 }
 
-impl Recognised {
+impl Recognized {
     /// The way's name for people and for JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,8 +45,8 @@ impl Recognised {
 /// What a load did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoadReport {
-    /// How each file was recognised, in the order of the files.
-    pub recognised: Vec<Recognised>,
+    /// How each file was recognized, in the order of the files.
+    pub recognized: Vec<Recognized>,
     /// Tensors of the model.
     pub tensors: u64,
     /// Objects that the model is mapped from, or private buffers.
@@ -75,7 +75,7 @@ impl LoadReport {
     }
 
     pub(crate) fn add(&mut self, other: Self) {
-        self.recognised.extend(other.recognised);
+        self.recognized.extend(other.recognized);
         self.tensors += other.tensors;
         self.objects += other.objects;
         self.bytes_shared += other.bytes_shared;

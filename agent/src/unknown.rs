@@ -12,7 +12,7 @@ use crate::load::Loader;
 use crate::model::Part;
 use crate::pipeline::Run;
 use crate::plan::{FileShape, Plan};
-use crate::report::{LoadReport, Recognised};
+use crate::report::{LoadReport, Recognized};
 use crate::source::{Failure, Source};
 
 impl Loader<'_> {
@@ -28,7 +28,7 @@ impl Loader<'_> {
         let bytes_read = run.bytes_read;
         let (manifest, header) = read.into_manifest(&run);
         let mut report = LoadReport {
-            recognised: vec![Recognised::ByHashing],
+            recognized: vec![Recognized::ByHashing],
             bytes_read,
             ..LoadReport::default()
         };

@@ -15,7 +15,7 @@ const NEW_FILE_FACTOR: u64 = 64;
 pub(crate) enum NotWorthSharing {
     /// It has less than so many bytes.
     Small(u64),
-    /// It is too new to be recognised again, and has less than so many bytes.
+    /// It is too new to be recognized again, and has less than so many bytes.
     New(u64),
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for NotWorthSharing {
             ),
             Self::New(least) => write!(
                 f,
-                "the file is too new to be recognised again, and smaller than {least} bytes ({NEW_FILE_FACTOR} * min_shared_bytes)"
+                "the file is too new to be recognized again, and smaller than {least} bytes ({NEW_FILE_FACTOR} * min_shared_bytes)"
             ),
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use common::{Fixture, assert_same, bytes, settle, write_f32};
 use tetris_agent::gc::{GcOptions, collect};
 use tetris_agent::{
-    Agent, DEFAULT_MIN_SHARED_BYTES, LoadOptions, LoadReport, ManifestKind, Model, Recognised,
+    Agent, DEFAULT_MIN_SHARED_BYTES, LoadOptions, LoadReport, ManifestKind, Model, Recognized,
 };
 
 /// Larger than a new file must be to be shared.
@@ -59,7 +59,7 @@ fn sharing_all() -> LoadOptions {
 
 fn is_private_by_choice(model: &Model, len: usize, why: &str) {
     let report = model.report();
-    assert_eq!(report.recognised, [Recognised::Unshared], "{report:?}");
+    assert_eq!(report.recognized, [Recognized::Unshared], "{report:?}");
     assert_eq!(
         (report.bytes_private, report.bytes_unshared),
         (0, len as u64)
@@ -74,16 +74,16 @@ fn a_large_new_file_is_published_at_once_and_bound_when_it_is_old() {
     let fixture = Fixture::new();
     let (path, first) = while_new(&fixture, LARGE, |path| fixture.agent.load(path).unwrap());
     assert_same(&first, &path);
-    assert_eq!(first.report().recognised, [Recognised::ByHashing]);
+    assert_eq!(first.report().recognized, [Recognized::ByHashing]);
     assert_eq!(first.report().bytes_new, LARGE as u64);
     assert!(fixture.store().identities().unwrap().is_empty());
 
     settle(&path);
     let second = fixture.agent.load(&path).unwrap();
-    assert_eq!(second.report().recognised, [Recognised::ByHashing]);
+    assert_eq!(second.report().recognized, [Recognized::ByHashing]);
     assert_eq!(second.report().bytes_shared, LARGE as u64);
     let third = fixture.agent.load(&path).unwrap();
-    assert_eq!(third.report().recognised, [Recognised::ByStat]);
+    assert_eq!(third.report().recognized, [Recognized::ByStat]);
     assert_same(&third, &path);
 }
 
@@ -99,9 +99,9 @@ fn a_file_that_grows_old_while_it_is_read_is_bound() {
     };
     write_new(&path, 1, LARGE);
     let model = fixture.agent.load_with(&path, &options).unwrap();
-    assert_eq!(model.report().recognised, [Recognised::ByHashing]);
+    assert_eq!(model.report().recognized, [Recognized::ByHashing]);
     let again = fixture.agent.load(&path).unwrap();
-    assert_eq!(again.report().recognised, [Recognised::ByStat]);
+    assert_eq!(again.report().recognized, [Recognized::ByStat]);
     assert_same(&again, &path);
 }
 
@@ -148,7 +148,7 @@ fn a_new_file_of_a_known_digest_is_bound_by_its_name() {
     });
     let blob = std::fs::canonicalize(path).unwrap();
     let again = fixture.agent.load(&blob).unwrap();
-    assert_eq!(again.report().recognised, [Recognised::ByBlobName]);
+    assert_eq!(again.report().recognized, [Recognized::ByBlobName]);
     assert_same(&again, &blob);
 }
 
@@ -178,9 +178,9 @@ fn a_small_file_is_shared_by_those_who_ask_for_that() {
         let model = fixture.agent.load_with(&path, &sharing_all()).unwrap();
         assert_same(&model, &path);
         assert_eq!(model.report().bytes_unshared, 0);
-        ways.extend(model.report().recognised.clone());
+        ways.extend(model.report().recognized.clone());
     }
-    assert_eq!(ways, [Recognised::ByHashing, Recognised::ByStat]);
+    assert_eq!(ways, [Recognized::ByHashing, Recognized::ByStat]);
     // A file is kept whole only for who wants it in the store.
     let whole = fixture.agent.load_file(&path, &LoadOptions::default());
     assert!(whole.unwrap().is_shared());
@@ -215,7 +215,7 @@ fn a_new_file_of_middle_size_is_left_to_callers_that_map_it_otherwise() {
     settle(&path);
     assert!(agent.open_file(&path).unwrap().leave(&options).is_none());
     let model = agent.load_unless_new(&path, &options).unwrap().unwrap();
-    assert_eq!(model.report().recognised, [Recognised::ByHashing]);
+    assert_eq!(model.report().recognized, [Recognized::ByHashing]);
     assert_same(&model, &path);
     // There is nothing to leave to others where nothing is shared.
     let small = settled(&fixture, "small.safetensors", 1, SMALL);
@@ -242,12 +242,12 @@ fn each_file_of_a_model_is_judged_by_itself() {
     std::fs::write(dir.join("model.safetensors.index.json"), index).unwrap();
     let model = fixture.agent.load(&dir).unwrap();
     let LoadReport {
-        recognised,
+        recognized,
         bytes_new,
         bytes_unshared,
         ..
     } = model.report();
-    assert_eq!(*recognised, [Recognised::ByHashing, Recognised::Unshared]);
+    assert_eq!(*recognized, [Recognized::ByHashing, Recognized::Unshared]);
     assert_eq!((*bytes_new, *bytes_unshared), (LARGE as u64, SMALL as u64));
     let manifests: Vec<_> = model.manifests().map(|(_, id)| id.is_some()).collect();
     assert_eq!(manifests, [true, false]);

@@ -1,4 +1,4 @@
-//! Loading through the store: what is shared, how files are recognised, what happens to references.
+//! Loading through the store: what is shared, how files are recognized, what happens to references.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::{Fixture, assert_same, file_bytes, write_model};
 use tetris_agent::gc::{GcOptions, collect};
 use tetris_agent::{
-    Access, Agent, LoadError, LoadOptions, ManifestKind, Origin, ProgressFn, Recognised, TensorSet,
+    Access, Agent, LoadError, LoadOptions, ManifestKind, Origin, ProgressFn, Recognized, TensorSet,
     sidecar,
 };
 
@@ -19,7 +19,7 @@ fn the_first_load_publishes_and_the_second_reads_nothing() {
     let first = fixture.agent.load(&path).unwrap();
     assert_same(&first, &path);
     let report = first.report();
-    assert_eq!(report.recognised, [Recognised::ByHashing]);
+    assert_eq!(report.recognized, [Recognized::ByHashing]);
     assert_eq!((report.bytes_shared, report.bytes_private), (0, 0));
     assert_eq!(report.bytes_read, report.bytes_new);
 
@@ -29,7 +29,7 @@ fn the_first_load_publishes_and_the_second_reads_nothing() {
         .unwrap();
     assert_same(&second, &path);
     let report = second.report();
-    assert_eq!(report.recognised, [Recognised::ByStat]);
+    assert_eq!(report.recognized, [Recognized::ByStat]);
     assert_eq!(
         (report.bytes_read, report.bytes_new, report.bytes_private),
         (0, 0, 0)
@@ -51,7 +51,7 @@ fn a_copy_of_a_known_file_is_hashed_once_and_shares_everything() {
     let model = fixture.agent.load(&copy).unwrap();
     assert_same(&model, &copy);
     let report = model.report();
-    assert_eq!(report.recognised, [Recognised::ByHashing]);
+    assert_eq!(report.recognized, [Recognized::ByHashing]);
     assert_eq!((report.bytes_new, report.bytes_private), (0, 0));
     assert_eq!(report.bytes_read, report.bytes_shared);
 }
@@ -119,7 +119,7 @@ fn reclaimed_objects_of_a_known_file_are_published_again() {
     fixture.store().reclaim(&object).unwrap();
     let model = fixture.agent.load(&path).unwrap();
     assert_same(&model, &path);
-    assert_eq!(model.report().recognised, [Recognised::ByStat]);
+    assert_eq!(model.report().recognized, [Recognized::ByStat]);
     assert_eq!(model.report().bytes_new, object.len);
     assert_eq!(model.report().bytes_read, object.len, "read once");
 }
@@ -176,12 +176,12 @@ fn a_sidecar_identifies_a_copy_with_the_same_time_stamps() {
     sidecar::write(&path, &manifest).unwrap();
     let model = fixture.agent.load(&path).unwrap();
     assert_same(&model, &path);
-    assert_eq!(model.report().recognised, [Recognised::BySidecar]);
+    assert_eq!(model.report().recognized, [Recognized::BySidecar]);
     drop(model);
     let again = fixture.agent.load(&path).unwrap();
     assert_eq!(
-        again.report().recognised,
-        [Recognised::BySidecar],
+        again.report().recognized,
+        [Recognized::BySidecar],
         "nothing is bound"
     );
     assert_eq!(again.report().bytes_read, 0);
@@ -210,7 +210,7 @@ fn a_sidecar_of_an_earlier_version_is_ignored() {
         .unwrap();
     let model = fixture.agent.load(&path).unwrap();
     assert_same(&model, &path);
-    assert_eq!(model.report().recognised, [Recognised::ByHashing]);
+    assert_eq!(model.report().recognized, [Recognized::ByHashing]);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_sidecar_with_the_wrong_manifest_cannot_give_wrong_bytes_that_are_not_in_the
     sidecar::write(&path, &manifest).unwrap();
     let model = fixture.agent.load(&path).unwrap();
     assert_same(&model, &path);
-    assert_eq!(model.report().recognised, [Recognised::ByHashing]);
+    assert_eq!(model.report().recognized, [Recognized::ByHashing]);
 }
 
 #[test]
@@ -250,10 +250,10 @@ fn a_hugging_face_blob_is_known_by_name_once_its_digest_was_computed() {
         std::fs::copy(&path, dir.join(&name)).unwrap();
     }
     let first = fixture.agent.load(&blobs[0]).unwrap();
-    assert_eq!(first.report().recognised, [Recognised::ByHashing]);
+    assert_eq!(first.report().recognized, [Recognized::ByHashing]);
     let second = fixture.agent.load(&blobs[1]).unwrap();
     assert_same(&second, &path);
-    assert_eq!(second.report().recognised, [Recognised::ByBlobName]);
+    assert_eq!(second.report().recognized, [Recognized::ByBlobName]);
     assert_eq!(second.report().bytes_read, 0);
 
     // A name that lies is never bound.
@@ -268,7 +268,7 @@ fn a_hugging_face_blob_is_known_by_name_once_its_digest_was_computed() {
     write_model(&victim, 3, None);
     let model = fixture.agent.load(&victim).unwrap();
     assert_same(&model, &victim);
-    assert_eq!(model.report().recognised, [Recognised::ByHashing]);
+    assert_eq!(model.report().recognized, [Recognized::ByHashing]);
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_changed_file_is_hashed_again() {
     write_model(&path, 2, None);
     let model = fixture.agent.load(&path).unwrap();
     assert_same(&model, &path);
-    assert_eq!(model.report().recognised, [Recognised::ByHashing]);
+    assert_eq!(model.report().recognized, [Recognized::ByHashing]);
 }
 
 #[test]
@@ -291,9 +291,9 @@ fn a_sharded_directory_is_one_model() {
     let names: Vec<_> = model.tensors().map(|tensor| tensor.name()).collect();
     assert_eq!(names.len(), 4);
     assert_eq!(model.tensor("b.weight").unwrap().bytes(), file_bytes(2));
-    assert_eq!(model.report().recognised, [Recognised::ByHashing; 2]);
+    assert_eq!(model.report().recognized, [Recognized::ByHashing; 2]);
     let again = fixture.agent.load(&dir).unwrap();
-    assert_eq!(again.report().recognised, [Recognised::ByStat; 2]);
+    assert_eq!(again.report().recognized, [Recognized::ByStat; 2]);
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn a_whole_file_is_shared_by_path() {
     assert!(file.is_shared());
     assert_eq!(std::fs::read(file.path()).unwrap(), vec![7; 9_000_000]);
     let again = fixture.agent.load_file(&path, &options).unwrap();
-    assert_eq!(again.report().recognised, [Recognised::ByStat]);
+    assert_eq!(again.report().recognized, [Recognized::ByStat]);
     assert_eq!(again.path(), file.path());
     let private = Agent::without_store().load_file(&path, &options).unwrap();
     assert_eq!(
@@ -364,8 +364,8 @@ fn the_same_file_can_be_tensors_and_a_whole() {
     assert_eq!(file.bytes().unwrap(), std::fs::read(&path).unwrap());
     assert_same(&model, &path);
     assert_eq!(
-        fixture.agent.load(&path).unwrap().report().recognised,
-        [Recognised::ByStat]
+        fixture.agent.load(&path).unwrap().report().recognized,
+        [Recognized::ByStat]
     );
 }
 

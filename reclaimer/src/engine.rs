@@ -12,7 +12,7 @@ use crate::warm::WarmSet;
 
 /// Least time between two passes for events: a load publishes many objects.
 const EVENT_GAP: Duration = Duration::from_secs(2);
-/// Time between two writes of what is learnt.
+/// Time between two writes of what is learned.
 const KEEP_EVERY: Duration = Duration::from_mins(1);
 /// Longest time between two passes while a mount stays over its high watermark because nothing may go.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ pub enum Command {
     Store(StoreConfig, SyncSender<()>),
     /// A store whose namespace is gone, to be removed with all that is in it; answered with what became of it.
     Remove(StoreConfig, SyncSender<Removed>),
-    /// End, after what is learnt was kept.
+    /// End, after what is learned was kept.
     Stop,
 }
 
@@ -124,7 +124,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Runs until it is told to stop, or nobody can tell it any more. What is learnt is kept then.
+    /// Runs until it is told to stop, or nobody can tell it any more. What is learned is kept then.
     pub fn run(mut self) {
         self.pass(Trigger::Start, Inbox::default());
         loop {

@@ -1,4 +1,4 @@
-//! What the daemon keeps over its restarts: when objects were last held, and what the policies learnt.
+//! What the daemon keeps over its restarts: when objects were last held, and what the policies learned.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
@@ -22,7 +22,7 @@ pub(crate) struct Kept {
     version: u32,
     /// The store's random identity: times of another store's objects mean nothing.
     store_id: String,
-    /// What the policies learnt.
+    /// What the policies learned.
     pub(crate) state: State,
     /// Objects by the moment at which they were last seen held, in milliseconds since the epoch.
     last_held: BTreeMap<u64, Vec<String>>,

@@ -12,7 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
-    /// Lines for people; coloured on a terminal
+    /// Lines for people; colored on a terminal
     #[default]
     Text,
     /// One JSON object per line: timestamp, level, target, message and the event's fields
@@ -42,8 +42,8 @@ pub enum LogError {
 ///
 /// `filter` is a level (`info`) or a list of `target=level`, as `tracing_subscriber::EnvFilter` has it.
 pub fn init_logs(format: LogFormat, filter: &str) -> Result<(), LogError> {
-    let colours = std::io::stderr().is_terminal();
-    subscriber(format, filter, colours, std::io::stderr)?
+    let colors = std::io::stderr().is_terminal();
+    subscriber(format, filter, colors, std::io::stderr)?
         .try_init()
         .map_err(|_| LogError::Twice)
 }
@@ -52,7 +52,7 @@ pub fn init_logs(format: LogFormat, filter: &str) -> Result<(), LogError> {
 pub fn subscriber<W>(
     format: LogFormat,
     filter: &str,
-    colours: bool,
+    colors: bool,
     writer: W,
 ) -> Result<Box<dyn Subscriber + Send + Sync>, LogError>
 where
@@ -66,7 +66,7 @@ where
         })?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(parsed)
-        .with_ansi(colours && format == LogFormat::Text)
+        .with_ansi(colors && format == LogFormat::Text)
         .with_writer(writer);
     Ok(match format {
         LogFormat::Text => Box::new(builder.finish()),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tetris_reclaimer_core::{
     Event, Model, Object, RecordFile, RecordId, RecordName, ReloadCost, State, StoreSnapshot,
 };
-use tetris_store_layout::{Catalogue, Holders, ObjectEntry, ObjectId, Refresh, Store, StoreError};
+use tetris_store_layout::{Catalog, Holders, ObjectEntry, ObjectId, Refresh, Store, StoreError};
 
 use crate::config::StoreConfig;
 use crate::records::{Changes, Records, millis};
@@ -19,12 +19,12 @@ use crate::warmth::{Declared, Warmth};
 pub(crate) struct Tenant {
     pub(crate) config: StoreConfig,
     pub(crate) store: Store,
-    pub(crate) catalogue: Catalogue,
+    pub(crate) catalog: Catalog,
     pub(crate) records: Records,
     warmth: Warmth,
-    /// Where each object is in the catalogue.
+    /// Where each object is in the catalog.
     index: Index,
-    /// The objects in the catalogue, for whoever is told of them; none when it has changed since.
+    /// The objects in the catalog, for whoever is told of them; none when it has changed since.
     ids: Option<Arc<[ObjectId]>>,
     /// When each object was last seen held, in milliseconds since the epoch.
     pub(crate) last_held: HashMap<ObjectId, u64>,
@@ -83,7 +83,7 @@ impl Tenant {
             last_held: last_held(&store),
             config,
             store,
-            catalogue: Catalogue::default(),
+            catalog: Catalog::default(),
             records: Records::default(),
             warmth: Warmth::default(),
             index: Index::default(),
@@ -112,7 +112,7 @@ impl Tenant {
         let warm = self
             .warmth
             .of(&self.store, &self.records, declared, now_ms)?;
-        let objects = &self.catalogue.listing().objects;
+        let objects = &self.catalog.listing().objects;
         let held_by = |entry| around.holders.map_or(0, |holders| holders.of(entry));
         let holders: Vec<u64> = objects.iter().map(held_by).collect();
         for (entry, _) in objects.iter().zip(&holders).filter(|(_, held)| **held > 0) {
@@ -135,12 +135,12 @@ impl Tenant {
         })
     }
 
-    /// Brings the catalogue up to date. Returns the bytes that are new in it.
+    /// Brings the catalog up to date. Returns the bytes that are new in it.
     fn refresh(&mut self, how: Refresh) -> Result<u64, StoreError> {
-        if !self.store.refresh(&mut self.catalogue, how)? && self.looked_at {
+        if !self.store.refresh(&mut self.catalog, how)? && self.looked_at {
             return Ok(0);
         }
-        let objects = &self.catalogue.listing().objects;
+        let objects = &self.catalog.listing().objects;
         let known = |entry: &&ObjectEntry| self.index.contains_key(&entry.object.id);
         let new = objects.iter().filter(|entry| !known(entry));
         let new_bytes = new.map(|entry| entry.object.len).sum();
@@ -151,7 +151,7 @@ impl Tenant {
     }
 
     fn ids(&mut self) -> Arc<[ObjectId]> {
-        let objects = &self.catalogue.listing().objects;
+        let objects = &self.catalog.listing().objects;
         let ids = self
             .ids
             .get_or_insert_with(|| objects.iter().map(|entry| entry.object.id).collect());
@@ -164,7 +164,7 @@ impl Tenant {
         warm: &BTreeSet<RecordId>,
         reload: ReloadCost,
     ) -> StoreSnapshot {
-        let entries = self.catalogue.listing().objects.iter().zip(holders);
+        let entries = self.catalog.listing().objects.iter().zip(holders);
         let objects = entries.map(|(entry, holders)| Object {
             id: entry.object.id,
             len_bytes: entry.object.len,
@@ -244,9 +244,9 @@ impl Tenant {
         self.store.device()
     }
 
-    /// Memory that the objects in the catalogue and the records occupy, in bytes.
+    /// Memory that the objects in the catalog and the records occupy, in bytes.
     pub(crate) fn used_bytes(&self) -> u64 {
-        let objects = self.catalogue.listing().objects.iter();
+        let objects = self.catalog.listing().objects.iter();
         let objects: u64 = objects.map(|entry| entry.allocated).sum();
         objects.saturating_add(self.records.used().bytes)
     }
@@ -279,7 +279,7 @@ impl Tenant {
 
     /// The object at this place of the last snapshot.
     pub(crate) fn entry(&self, object: u32) -> Option<&ObjectEntry> {
-        self.catalogue.listing().objects.get(object as usize)
+        self.catalog.listing().objects.get(object as usize)
     }
 
     /// Takes out what was freed or set aside, so that it is not counted until the next look.
@@ -287,9 +287,8 @@ impl Tenant {
         if gone.is_empty() {
             return;
         }
-        self.catalogue
-            .forget(|entry| gone.contains(&entry.object.id));
-        self.index = index(&self.catalogue.listing().objects);
+        self.catalog.forget(|entry| gone.contains(&entry.object.id));
+        self.index = index(&self.catalog.listing().objects);
         self.ids = None;
         self.last_held.retain(|id, _| !gone.contains(id));
     }

@@ -42,7 +42,7 @@ fn everything_can_be_said() {
         low_watermark_percent = 70
         [policy.store]
         keep_alive_secs = 120
-        expiry = "learnt"
+        expiry = "learned"
         order = "lru"
         [policy.stores.a]
         guaranteed_bytes = 1000

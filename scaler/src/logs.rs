@@ -44,10 +44,10 @@ pub fn init_logs(format: LogFormat, filter: &str) -> Result<(), LogError> {
         let filter = filter.to_owned();
         LogError::Filter { filter, source }
     })?;
-    let colours = format == LogFormat::Text && std::io::stderr().is_terminal();
+    let colors = format == LogFormat::Text && std::io::stderr().is_terminal();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(parsed)
-        .with_ansi(colours)
+        .with_ansi(colors)
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => builder.finish().try_init(),

@@ -42,7 +42,7 @@ impl FileIdentity {
     }
 }
 
-/// By what a model file is recognised, and as what it was published.
+/// By what a model file is recognized, and as what it was published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IdentityKey {
     /// The same file can be kept as tensors and as a whole.

@@ -27,7 +27,7 @@
     clippy::panic
 )]
 
-mod catalogue;
+mod catalog;
 mod codec;
 mod collect;
 mod crash;
@@ -56,7 +56,7 @@ mod store;
 mod usage;
 mod verify;
 
-pub use catalogue::{Catalogue, Refresh};
+pub use catalog::{Catalog, Refresh};
 pub use collect::MAX_IDENTITIES;
 pub use crash::{CRASH_AT, CRASH_COUNT_FILE};
 pub use derived::{DeriveError, DerivedKey, DerivedRecord, MAX_TRANSFORM_NAME};

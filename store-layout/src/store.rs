@@ -30,7 +30,7 @@ const HEADER: &str = "store";
 const LOCKS: &str = "locks";
 /// Name of the node daemon's socket, and of one that is about to take its place (LAYOUT.md 11).
 const DAEMON: [&str; 2] = ["daemon", "daemon.new"];
-/// Name of the file in which the reclaimer keeps what it learnt (LAYOUT.md 1).
+/// Name of the file in which the reclaimer keeps what it learned (LAYOUT.md 1).
 pub const RECLAIMER_STATE: &str = "reclaimer-state";
 /// Name of that file until it is complete.
 pub const RECLAIMER_STATE_NEW: &str = "reclaimer-state.new";

@@ -165,8 +165,8 @@ pub struct Loaded {
     pub error: Option<String>,
     /// Digest over all tensors, as [`crate::model::fingerprint`] gives it; of a whole file, BLAKE3.
     pub fingerprint: String,
-    /// How it was recognised.
-    pub recognised: Vec<String>,
+    /// How it was recognized.
+    pub recognized: Vec<String>,
     /// Number of tensors.
     pub tensors: u64,
     /// Bytes that were in the store.

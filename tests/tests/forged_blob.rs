@@ -59,8 +59,8 @@ fn a_header_exchanged_during_the_first_load_of_a_blob_is_never_bound() {
         assert_eq!(
             fingerprint(&model).unwrap(),
             fingerprint_of_file(&victim).unwrap(),
-            "round {round}: wrong names, recognised by {:?}",
-            model.report().recognised
+            "round {round}: wrong names, recognized by {:?}",
+            model.report().recognized
         );
         drop(model);
         require_reclaimable(scratch.store(), scratch.empty_usage()).unwrap();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use tetris_agent::{Agent, LoadOptions, ManifestKind, Model, Recognised, sidecar};
+use tetris_agent::{Agent, LoadOptions, ManifestKind, Model, Recognized, sidecar};
 use tetris_store_layout::{FileIdentity, FileSystem, IdentityBy, IdentityKey, ManifestId};
 use tetris_tests::image::{self, Kind, Loop};
 use tetris_tests::model::{Spec, equal_specs, fingerprint, fingerprint_of_file, serialize};
@@ -52,25 +52,25 @@ fn sharing_all() -> LoadOptions {
 }
 
 /// Loads the file, and makes sure that its own tensors came of it.
-fn load(agent: &Agent, path: &Path) -> Recognised {
+fn load(agent: &Agent, path: &Path) -> Recognized {
     let model = agent.load_with(path, &sharing_all()).unwrap();
     require_own(&model, path);
-    model.report().recognised[0]
+    model.report().recognized[0]
 }
 
 fn require_own(model: &Model, path: &Path) {
     assert_eq!(
         fingerprint(model).unwrap(),
         fingerprint_of_file(path).unwrap(),
-        "wrong weights, recognised by {:?}",
-        model.report().recognised
+        "wrong weights, recognized by {:?}",
+        model.report().recognized
     );
 }
 
-/// Loads a file until it is recognised: one that was just written is not bound.
+/// Loads a file until it is recognized: one that was just written is not bound.
 fn load_until_known(agent: &Agent, path: &Path) {
     let deadline = Instant::now() + Duration::from_mins(1);
-    while load(agent, path) != Recognised::ByStat {
+    while load(agent, path) != Recognized::ByStat {
         assert!(Instant::now() < deadline, "never known: {}", path.display());
     }
 }
@@ -134,7 +134,7 @@ fn a_file_with_the_identity_of_another_is_hashed_and_the_binding_removed() {
     let mistaken = Mistaken::of_seeds(ManifestKind::Safetensors);
     let wrong = mistaken.bound();
     let agent = mistaken.scratch.agent().unwrap();
-    assert_eq!(load(&agent, &mistaken.path), Recognised::ByHashing);
+    assert_eq!(load(&agent, &mistaken.path), Recognized::ByHashing);
     assert_ne!(mistaken.bound(), wrong);
     load_until_known(&agent, &mistaken.path);
 }
@@ -154,7 +154,7 @@ fn a_whole_file_is_compared() {
     let agent = mistaken.scratch.agent().unwrap();
     let file = agent.load_file(&mistaken.path, &sharing_all());
     let file = file.unwrap();
-    assert_eq!(file.report().recognised, [Recognised::ByHashing]);
+    assert_eq!(file.report().recognized, [Recognized::ByHashing]);
     assert_eq!(file.bytes().unwrap(), content(1));
 }
 
@@ -184,7 +184,7 @@ fn names_that_were_exchanged_in_the_header_alone_are_noticed() {
     assert_ne!(own, other);
     let mistaken = Mistaken::new(ManifestKind::Safetensors, &own, &other);
     let agent = mistaken.scratch.agent().unwrap();
-    assert_eq!(load(&agent, &mistaken.path), Recognised::ByHashing);
+    assert_eq!(load(&agent, &mistaken.path), Recognized::ByHashing);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn one_byte_of_a_small_file_is_noticed_wherever_it_is() {
         other[at] ^= 1;
         let mistaken = Mistaken::new(ManifestKind::Safetensors, &own, &other);
         let agent = mistaken.scratch.agent().unwrap();
-        assert_eq!(load(&agent, &mistaken.path), Recognised::ByHashing, "{at}");
+        assert_eq!(load(&agent, &mistaken.path), Recognized::ByHashing, "{at}");
     }
 }
 
@@ -211,7 +211,7 @@ fn a_hundredth_of_a_file_is_noticed_by_one_of_many_attaches() {
     let agent = mistaken.scratch.agent().unwrap();
     let noticed = (0..100).any(|_| {
         let model = agent.load_with(&mistaken.path, &sharing_all()).unwrap();
-        model.report().recognised == [Recognised::ByHashing]
+        model.report().recognized == [Recognized::ByHashing]
     });
     assert!(noticed);
     // It was just written: the loads bind it once it is old enough.
@@ -226,7 +226,7 @@ fn a_reclaimed_object_is_read_from_the_file_and_the_rest_compared() {
         store.reclaim(&entry.object).unwrap();
     }
     let agent = mistaken.scratch.agent().unwrap();
-    assert_eq!(load(&agent, &mistaken.path), Recognised::ByHashing);
+    assert_eq!(load(&agent, &mistaken.path), Recognized::ByHashing);
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn a_sidecar_of_other_content_is_noticed_at_random_places() {
     let (_, manifest) = manifests.unwrap().pop().unwrap();
     // Valid in all that it says of the file, and of another manifest.
     sidecar::write(&path, &manifest).unwrap();
-    assert_eq!(load(&agent, &path), Recognised::ByHashing);
+    assert_eq!(load(&agent, &path), Recognized::ByHashing);
 }
 
 #[test]
@@ -270,14 +270,14 @@ fn a_sidecar_counts_only_as_a_file_of_the_models_owner_or_of_root() {
         }
         load(&agent, &path)
     };
-    assert_eq!(owned(1000, 1000), Recognised::BySidecar);
-    assert_eq!(owned(1000, 0), Recognised::BySidecar);
-    assert_eq!(owned(1000, 1001), Recognised::ByHashing);
-    assert_eq!(owned(0, 1001), Recognised::ByHashing);
+    assert_eq!(owned(1000, 1000), Recognized::BySidecar);
+    assert_eq!(owned(1000, 0), Recognized::BySidecar);
+    assert_eq!(owned(1000, 1001), Recognized::ByHashing);
+    assert_eq!(owned(0, 1001), Recognized::ByHashing);
     let elsewhere = scratch.models().join("elsewhere");
     std::fs::rename(&beside, &elsewhere).unwrap();
     symlink(&elsewhere, &beside).unwrap();
-    assert_eq!(owned(1000, 1000), Recognised::ByHashing);
+    assert_eq!(owned(1000, 1000), Recognized::ByHashing);
 }
 
 /// Runs `test` with a loop device, again when somebody else took the device between two images.
@@ -305,10 +305,10 @@ fn images_in_turn(kind: Kind) {
         for image in &images {
             device.exchange(image)?;
             let _mounted = device.mount(kind, place.path())?;
-            let recognised = load(&agent, &path);
-            assert_eq!(recognised, Recognised::ByHashing, "{}", image.display());
+            let recognized = load(&agent, &path);
+            assert_eq!(recognized, Recognized::ByHashing, "{}", image.display());
             assert_eq!(
-                load(&agent, &path) == Recognised::ByStat,
+                load(&agent, &path) == Recognized::ByStat,
                 kind == Kind::Ext4
             );
             found.push((identity(&path), system(&path)));
@@ -364,7 +364,7 @@ fn a_ctime_that_was_set_back_over_other_content_is_noticed() {
         let mounted = device.mount(Kind::Ext4, place.path())?;
         let before = key(&path, ManifestKind::Safetensors);
         load(&agent, &path);
-        assert_eq!(load(&agent, &path), Recognised::ByStat);
+        assert_eq!(load(&agent, &path), Recognized::ByStat);
         File::options()
             .write(true)
             .open(&path)?
@@ -374,7 +374,7 @@ fn a_ctime_that_was_set_back_over_other_content_is_noticed() {
         let _mounted = device.mount(Kind::Ext4, place.path())?;
         // Else nothing was tested.
         assert_eq!(key(&path, ManifestKind::Safetensors), before);
-        assert_eq!(load(&agent, &path), Recognised::ByHashing);
+        assert_eq!(load(&agent, &path), Recognized::ByHashing);
         Ok(())
     });
 }
@@ -419,7 +419,7 @@ fn a_bind_mount_shows_the_same_file_and_another_one_in_its_place_is_another() {
     for dir in &dirs {
         load_until_known(&agent, &dir.path().join("own.safetensors"));
         let _mount = Mount::bind(dir.path(), place.path()).unwrap();
-        assert_eq!(load(&agent, &seen), Recognised::ByStat);
+        assert_eq!(load(&agent, &seen), Recognized::ByStat);
     }
 }
 
@@ -467,8 +467,8 @@ fn an_overlay_is_trusted_while_all_its_layers_are_seen_to_be_sound() {
     std::fs::rename(&layer, lower.path().join("elsewhere")).unwrap();
     assert_eq!(system(&path), None);
     let before = identities(&scratch);
-    assert_eq!(load(&agent, &path), Recognised::ByHashing);
-    assert_eq!(load(&agent, &path), Recognised::ByHashing);
+    assert_eq!(load(&agent, &path), Recognized::ByHashing);
+    assert_eq!(load(&agent, &path), Recognized::ByHashing);
     assert_eq!(identities(&scratch), before);
 }
 
@@ -491,9 +491,9 @@ fn overlays_of_images_in_turn(kind: Kind) {
             let upper = Mount::tmpfs("size=1m")?;
             let merged = overlay(place.path(), upper.path()).context("overlay")?;
             let path = merged.path().join(image::FILE);
-            assert_eq!(load(&agent, &path), Recognised::ByHashing);
+            assert_eq!(load(&agent, &path), Recognized::ByHashing);
             assert_eq!(
-                load(&agent, &path) == Recognised::ByStat,
+                load(&agent, &path) == Recognized::ByStat,
                 kind == Kind::Ext4
             );
             systems.push(system(&path));

@@ -63,12 +63,12 @@ fn real_weights_are_shared_between_processes_and_equal_the_reference() {
         } = loaded;
         assert_eq!((error, fingerprint, *tensors), (&None, &expected, TENSORS));
     }
-    assert_eq!(one.recognised, ["hashing"]);
+    assert_eq!(one.recognized, ["hashing"]);
     assert_eq!(
         (one.bytes_new, one.bytes_shared, one.bytes_private),
         (one.bytes_read, 0, 0)
     );
-    assert_eq!(two.recognised, ["stat"]);
+    assert_eq!(two.recognized, ["stat"]);
     assert_eq!(
         (two.bytes_read, two.bytes_new, two.bytes_private),
         (0, 0, 0)

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use tetris_agent::{Agent, LoadError, LoadOptions, Model, ProgressFn, Recognised};
+use tetris_agent::{Agent, LoadError, LoadOptions, Model, ProgressFn, Recognized};
 use tetris_tests::model::{Spec, equal_specs, fingerprint, fingerprint_of_file, serialize, write};
 use tetris_tests::scratch::Scratch;
 
@@ -154,13 +154,13 @@ fn a_file_that_never_stops_changing_is_an_error() {
 }
 
 #[test]
-fn a_file_rewritten_with_its_times_restored_is_not_recognised() {
+fn a_file_rewritten_with_its_times_restored_is_not_recognized() {
     let Setting { scratch, path } = setting();
     let agent = scratch.agent().unwrap();
     let before = std::fs::metadata(&path).unwrap();
     drop(agent.load(&path).unwrap());
     let again = agent.load(&path).unwrap();
-    assert_eq!(again.report().recognised, [Recognised::ByStat]);
+    assert_eq!(again.report().recognized, [Recognized::ByStat]);
 
     let file = File::options().write(true).open(&path).unwrap();
     file.write_all_at(&serialize(&specs(2)).unwrap(), 0)
@@ -171,7 +171,7 @@ fn a_file_rewritten_with_its_times_restored_is_not_recognised() {
     assert_eq!(kept(&before), kept(&after));
 
     let model = agent.load(&path).unwrap();
-    assert_eq!(model.report().recognised, [Recognised::ByHashing]);
+    assert_eq!(model.report().recognized, [Recognized::ByHashing]);
     assert_current(&model, &path);
 }
 

@@ -1,5 +1,5 @@
 //! A write() stamps a file when it begins and copies its bytes afterwards. A file that is read while
-//! such a call is under way must not be recognised later by what its stamps were then (INV-10).
+//! such a call is under way must not be recognized later by what its stamps were then (INV-10).
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -13,7 +13,7 @@ const TENSORS: u64 = 160;
 const TENSOR_LEN: usize = 4 << 20;
 
 #[test]
-fn a_file_that_is_being_written_is_never_recognised_as_what_was_read_of_it() {
+fn a_file_that_is_being_written_is_never_recognized_as_what_was_read_of_it() {
     let scratch = if is_root() {
         Scratch::mounted("size=2g").unwrap()
     } else {
@@ -42,7 +42,7 @@ fn a_file_that_is_being_written_is_never_recognised_as_what_was_read_of_it() {
     assert_eq!(
         fingerprint(&model).unwrap(),
         fingerprint_of_file(&path).unwrap(),
-        "wrong weights, recognised by {:?}",
-        model.report().recognised
+        "wrong weights, recognized by {:?}",
+        model.report().recognized
     );
 }

@@ -16,13 +16,13 @@ const MOST: i64 = 60;
 pub struct GpuBenchArgs {
     /// Run on host memory instead of a device: same code, but the figures do not apply to a GPU
     #[arg(long)]
-    pub stand_in: bool,
+    pub simulated: bool,
     /// Number of the device, as the driver counts
     #[arg(
         long,
         value_name = "N",
         default_value_t = 0,
-        conflicts_with = "stand_in"
+        conflicts_with = "simulated"
     )]
     pub device: u32,
     /// Size of the generated model, with tensors in the proportions of an 8B Llama

@@ -17,7 +17,7 @@ pub enum DeviceChoice {
     /// The GPU with this number.
     Cuda(u32),
     /// Host memory in place of a GPU.
-    StandIn {
+    Simulated {
         /// Its length in bytes.
         bytes: u64,
     },
@@ -26,7 +26,7 @@ pub enum DeviceChoice {
 /// A device to measure on.
 pub trait Backend: Compute + Sized + 'static {
     /// True if its memory is host memory. Such figures do not apply to a GPU.
-    const STAND_IN: bool;
+    const SIMULATED: bool;
     /// Estimate of the device memory of a process's context, in bytes, for the check of the free
     /// memory.
     const CONTEXT_BYTES: u64;
@@ -43,13 +43,13 @@ pub trait Backend: Compute + Sized + 'static {
 }
 
 impl Backend for VmmDevice {
-    const STAND_IN: bool = false;
+    const SIMULATED: bool = false;
     const CONTEXT_BYTES: u64 = 640 << 20;
 
     fn open(choice: DeviceChoice) -> Result<Self, MemoryError> {
         match choice {
             DeviceChoice::Cuda(number) => Self::open(number),
-            DeviceChoice::StandIn { .. } => Err(mixed()),
+            DeviceChoice::Simulated { .. } => Err(mixed()),
         }
     }
 
@@ -65,12 +65,12 @@ impl Backend for VmmDevice {
 }
 
 impl Backend for HostDevice {
-    const STAND_IN: bool = true;
+    const SIMULATED: bool = true;
     const CONTEXT_BYTES: u64 = 0;
 
     fn open(choice: DeviceChoice) -> Result<Self, MemoryError> {
         match choice {
-            DeviceChoice::StandIn { bytes } => Ok(Self::new(bytes)),
+            DeviceChoice::Simulated { bytes } => Ok(Self::new(bytes)),
             DeviceChoice::Cuda(_) => Err(mixed()),
         }
     }

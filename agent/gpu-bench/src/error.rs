@@ -17,7 +17,7 @@ use thiserror::Error;
 pub enum BenchError {
     /// There is no device to measure on.
     #[error(
-        "{0}\nnothing was measured: run this on a machine with an NVIDIA GPU, or try it out on host memory with --stand-in"
+        "{0}\nnothing was measured: run this on a machine with an NVIDIA GPU, or try it out on host memory with --simulated"
     )]
     NoDevice(MemoryError),
     /// The memory does not suffice.

@@ -18,7 +18,7 @@ use crate::machine::machine;
 use crate::measure::{Name, Needs};
 use crate::model::{Header, Model, import, make, shapes};
 use crate::process::{Janitor, Launcher, serve};
-use crate::report::{Device, Measured, ModelReport, Outcome, Report, SCHEMA, STAND_IN, Settings};
+use crate::report::{Device, Measured, ModelReport, Outcome, Report, SCHEMA, SIMULATED, Settings};
 use crate::{BenchError, GpuBenchArgs, role, room};
 
 /// Runs the measures, and removes all files. `leading` are the arguments of this program before
@@ -33,10 +33,10 @@ pub fn run(args: &GpuBenchArgs, leading: &[&str]) -> Result<Option<Report>, Benc
         return Ok(None);
     }
     let source = Source::of(args)?;
-    let report = if args.stand_in {
+    let report = if args.simulated {
         // Enough for two models; unused memory costs nothing.
         let bytes = 4 * capacity_for(source.bytes(), args.chunk_bytes);
-        measure::<HostDevice>(args, &source, leading, DeviceChoice::StandIn { bytes })
+        measure::<HostDevice>(args, &source, leading, DeviceChoice::Simulated { bytes })
     } else {
         measure::<VmmDevice>(args, &source, leading, DeviceChoice::Cuda(args.device))
     };
@@ -115,7 +115,7 @@ fn measure<D: Backend>(
     };
     let mut settings = settings(args);
     let needs = needs::<D>(names, source.bytes(), &settings);
-    let free = (!D::STAND_IN).then_some(info.free_bytes);
+    let free = (!D::SIMULATED).then_some(info.free_bytes);
     room::check(&args.store_dir, source.bytes(), needs, free)?;
     settings.group_bytes = group_bytes(&*device)?;
     let launcher = Launcher::new(leading);
@@ -179,7 +179,7 @@ fn take<D: Backend>(name: Name, bench: &Bench<D>) -> Measured {
         Some(reason) => Outcome::Skipped { reason },
         None => match measure.take(bench) {
             Ok(mut findings) => {
-                if !D::STAND_IN {
+                if !D::SIMULATED {
                     findings.judge();
                 }
                 Outcome::Measured(findings)
@@ -203,7 +203,7 @@ fn report<D: Backend>(
     measures: Vec<Measured>,
 ) -> Report {
     let sizes = bench.model.tensors.iter().map(|tensor| tensor.object.len);
-    let notes = D::STAND_IN.then(|| STAND_IN.to_owned());
+    let notes = D::SIMULATED.then(|| SIMULATED.to_owned());
     Report {
         schema: SCHEMA,
         date,
@@ -224,7 +224,7 @@ fn report<D: Backend>(
 
 fn described<D: Backend>(info: &DeviceInfo) -> Device {
     Device {
-        stand_in: D::STAND_IN,
+        simulated: D::SIMULATED,
         name: info.name.clone(),
         uuid: info.uuid.to_string(),
         total_bytes: info.total_bytes,

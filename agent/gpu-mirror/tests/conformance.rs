@@ -101,7 +101,7 @@ impl DeviceMemory for Defective {
             let mut stream = self.inner.stream()?;
             let from = HostSlice::whole(Arc::new(zeros));
             self.inner.copy_in(&mut stream, &mapping, 0, from)?;
-            self.inner.synchronise(&mut stream)?;
+            self.inner.synchronize(&mut stream)?;
             return self.inner.reserve(mapping.bytes());
         }
         self.inner.unmap(mapping)
@@ -154,8 +154,8 @@ impl DeviceMemory for Defective {
         self.inner.settle(stream)
     }
 
-    fn synchronise(&self, stream: &mut HostStream) -> Result<(), MemoryError> {
-        self.inner.synchronise(stream)
+    fn synchronize(&self, stream: &mut HostStream) -> Result<(), MemoryError> {
+        self.inner.synchronize(stream)
     }
 
     fn read_back(&self, from: &HostMapping, offset: u64, to: &mut [u8]) -> Result<(), MemoryError> {

@@ -256,13 +256,13 @@ fn client_by_handle() {
 /// Runs the test of the two above on the host device, so that it is correct when a GPU is
 /// available.
 #[test]
-fn processes_hold_one_copy_in_the_stand_in() {
-    processes_hold_one_copy(HostDevice::new(512 * MIB), "client_of_the_stand_in");
+fn processes_hold_one_copy_in_the_simulated_device() {
+    processes_hold_one_copy(HostDevice::new(512 * MIB), "client_of_the_simulated_device");
 }
 
 #[test]
 #[ignore = "other tests run it in a process of its own"]
-fn client_of_the_stand_in() {
+fn client_of_the_simulated_device() {
     client_of_a_server(HostDevice::new(0));
 }
 

@@ -15,7 +15,7 @@ fn device() -> HostDevice {
 }
 
 #[test]
-fn the_stand_in_conforms() {
+fn the_simulated_device_conforms() {
     let device = device();
     conformance::check(&device, &mut |exported, bytes| {
         support::ask("peer", exported, bytes)
@@ -60,7 +60,7 @@ fn a_killed_client_takes_nothing_along() {
     let mut stream = device.stream().unwrap();
     let from = HostSlice::whole(Arc::new(vec![9u8; 4]));
     device.copy_in(&mut stream, &mapping, 0, from).unwrap();
-    device.synchronise(&mut stream).unwrap();
+    device.synchronize(&mut stream).unwrap();
     for _ in 0..2 {
         let mut client = support::start("holder", device.export(&chunk).unwrap(), GRANULE);
         assert_eq!(support::answer(&mut client).unwrap(), "[9, 9, 9, 9]");
@@ -75,7 +75,7 @@ fn a_killed_client_takes_nothing_along() {
 }
 
 #[test]
-fn pages_of_the_store_reach_the_stand_in() {
+fn pages_of_the_store_reach_the_simulated_device() {
     support::store_pages_reach_the_device(&device());
 }
 

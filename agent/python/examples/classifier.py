@@ -18,7 +18,7 @@ FEATURES, HIDDEN, LABELS = 64, 2048, 16
 
 
 def build() -> nn.Sequential:
-    """Return the model, initialised at random."""
+    """Return the model, initialized at random."""
     return nn.Sequential(
         nn.Linear(FEATURES, HIDDEN),
         nn.ReLU(),

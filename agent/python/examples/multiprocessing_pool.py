@@ -16,7 +16,7 @@ import torch
 _model: torch.nn.Module | None = None
 
 
-def initialise(path: str) -> None:
+def initialize(path: str) -> None:
     """Load the model, in a worker: the first to come publishes it, the others find it in the store."""
     global _model
     torch.set_num_threads(1)  # each worker is one of many
@@ -39,7 +39,7 @@ def main() -> None:
     # A forked worker has only the thread that forked: this process must not compute with torch before, or only
     # after torch.set_num_threads(1).
     context = multiprocessing.get_context(arguments.start_method)
-    with context.Pool(arguments.workers, initialise, (arguments.model,)) as pool:
+    with context.Pool(arguments.workers, initialize, (arguments.model,)) as pool:
         for answer in pool.imap(classify, sys.stdin):
             print(json.dumps(answer), flush=True)
 

@@ -17,7 +17,7 @@ const NOWHERE: usize = 64;
 /// `DLDevice` of a tensor.
 pub(crate) fn device_of(tensor: &DeviceTensor) -> PyResult<(i32, i32)> {
     match tensor.location() {
-        Location::StandIn => Ok(CPU),
+        Location::Simulated => Ok(CPU),
         Location::Cuda(number) => {
             let number = i32::try_from(number);
             let number = number.map_err(|_| PyBufferError::new_err("no such device"))?;

@@ -71,7 +71,7 @@ fn own(tensor: &device::DeviceTensor) -> DeviceTensor {
 
 #[pymethods]
 impl DeviceModel {
-    /// The device: "cuda:0", or "stand-in".
+    /// The device: "cuda:0", or "simulated".
     #[getter]
     fn device(&self) -> PyResult<String> {
         Ok(self.named()?.model.location().to_string())

@@ -65,7 +65,7 @@ impl DeviceTensor {
         self.tensor.address()
     }
 
-    /// The device: "cuda:0", or "stand-in".
+    /// The device: "cuda:0", or "simulated".
     #[getter]
     fn device(&self) -> String {
         self.tensor.location().to_string()

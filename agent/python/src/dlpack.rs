@@ -189,7 +189,7 @@ pub(crate) fn filled(
     let region = Region::zeroed(len);
     let region = region.ok_or_else(|| PyMemoryError::new_err("no memory for a copy"))?;
     let begin = ptr::with_exposed_provenance_mut::<u8>(region.address().get());
-    // SAFETY: these are the region's initialised bytes, and nobody else knows it yet.
+    // SAFETY: these are the region's initialized bytes, and nobody else knows it yet.
     fill(unsafe { std::slice::from_raw_parts_mut(begin, len) })?;
     Ok(Arc::new(region))
 }

@@ -16,7 +16,7 @@ const SWAPPED: u64 = 1 << 62;
 const FILE_OR_SHARED: u64 = 1 << 61;
 
 /// Whether none of the pages that hold these bytes is a private copy. `false` also when that cannot be
-/// learnt.
+/// learned.
 ///
 /// Of a private mapping: a page that is not there has not been written, for then it would be there or in swap.
 pub(crate) fn is_unmodified(address: usize, len: usize) -> bool {

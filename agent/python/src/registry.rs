@@ -1,5 +1,5 @@
 //! Which bytes are at which address: so that a tensor of another library, which is only an address, is
-//! recognised as what it was loaded as.
+//! recognized as what it was loaded as.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;

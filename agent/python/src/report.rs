@@ -2,16 +2,16 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tetris_agent::{LoadReport, Recognised};
+use tetris_agent::{LoadReport, Recognized};
 
 pub(crate) fn to_dict<'py>(py: Python<'py>, report: &LoadReport) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    let recognised: Vec<_> = report
-        .recognised
+    let recognized: Vec<_> = report
+        .recognized
         .iter()
-        .map(|how| Recognised::name(*how))
+        .map(|how| Recognized::name(*how))
         .collect();
-    dict.set_item("recognised", recognised)?;
+    dict.set_item("recognized", recognized)?;
     dict.set_item("tensors", report.tensors)?;
     dict.set_item("objects", report.objects)?;
     dict.set_item("bytes_shared", report.bytes_shared)?;

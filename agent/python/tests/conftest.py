@@ -59,7 +59,7 @@ def min_shared_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def mirror(store: Path) -> Iterator[Mirror]:
-    """A GPU mirror of the store, with 64 MiB of the stand-in's memory."""
+    """A GPU mirror of the store, with 64 MiB of the simulated device's memory."""
     with Mirror(store) as mirror:
         yield mirror
 

@@ -1,4 +1,4 @@
-"""A GPU mirror over the stand-in, as a process of its own: its device memory is the host's."""
+"""A GPU mirror over the simulated device, as a process of its own: its device memory is the host's."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CHUNK = "/memfd:tetris-device-chunk"
 
 
 def program() -> str:
-    """The server: the example ``stand_in`` of the package ``tetris-gpu-mirror``."""
-    found = os.environ.get("TETRIS_STAND_IN")
+    """The server: the example ``simulated`` of the package ``tetris-gpu-mirror``."""
+    found = os.environ.get("TETRIS_SIMULATED_MIRROR")
     if not found:
-        pytest.skip("needs the example stand_in of tetris-gpu-mirror: name it in TETRIS_STAND_IN")
+        pytest.skip("needs the example simulated of tetris-gpu-mirror: name it in TETRIS_SIMULATED_MIRROR")
     return found
 
 

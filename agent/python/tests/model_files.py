@@ -55,7 +55,7 @@ def stored(dtype: str, shape: Sequence[int], seed: int = 0) -> Stored:
     """A tensor of random bits: NaNs with any payload, infinities, subnormal numbers."""
     nbytes = math.prod(shape) * BITS[dtype] // 8
     data = random.Random(f"{dtype} {list(shape)} {seed}").randbytes(nbytes)
-    # A bool that is neither 0 nor 1 is undefined behaviour in C.
+    # A bool that is neither 0 nor 1 is undefined behavior in C.
     return Stored(dtype, shape, bytes(byte & 1 for byte in data) if dtype == "BOOL" else data)
 
 
@@ -96,7 +96,7 @@ def write(
 
 
 def settle(path: str | os.PathLike[str]) -> None:
-    """Wait until a file is old enough to be recognised by its time stamp, which no call sets (LAYOUT.md 8)."""
+    """Wait until a file is old enough to be recognized by its time stamp, which no call sets (LAYOUT.md 8)."""
     changed = os.stat(path).st_ctime_ns
     while 0 <= time.time_ns() - changed < GRANULARITY_NS:
         time.sleep(0.001)

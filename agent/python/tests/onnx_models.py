@@ -100,7 +100,7 @@ def gemm_stack() -> Case:
 
 
 def conv_stack(layers: int = 3, channels: int = 64) -> Case:
-    """Convolutions, whose weights ONNX Runtime's optimisers lay out anew for the processor."""
+    """Convolutions, whose weights ONNX Runtime's optimizers lay out anew for the processor."""
     nodes, initializers, value = [], [], "x"
     for i in range(layers):
         rng = np.random.default_rng(50 + i)
@@ -313,7 +313,7 @@ def many_small() -> Case:
         bias = np.random.default_rng(200 + i).standard_normal(width, dtype=np.float32)
         initializers.append(numpy_helper.from_array(bias, f"b{i}"))
         out = "y" if i == count - 1 else f"a{i}"
-        # Sin keeps the optimisers from adding the biases up.
+        # Sin keeps the optimizers from adding the biases up.
         nodes += [helper.make_node("Add", [value, f"b{i}"], [f"s{i}"]), helper.make_node("Sin", [f"s{i}"], [out])]
         value = out
     return Case(build(nodes, initializers, inputs=[_value("x", ["n", width])]), _inputs(width))

@@ -1,4 +1,4 @@
-"""Models in device memory, over the stand-in; the last one on a GPU, where there is one."""
+"""Models in device memory, over the simulated device; the last one on a GPU, where there is one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ torch = pytest.importorskip("torch")
 
 
 def load(path: Path, **options: Any) -> tetris.gpu.DeviceModel:
-    return tetris.gpu.load(path, "stand-in", **options)
+    return tetris.gpu.load(path, "simulated", **options)
 
 
 def nothing_held() -> None:
@@ -70,7 +70,7 @@ def test_every_element_type_has_the_bytes_of_the_file(mirror: Mirror, tmp_path: 
         assert tensor.tobytes() == expected.data
         assert tensor.address % 64 == 0
         assert (tensor.address == 0) == (tensor.nbytes == 0)
-        assert tensor.device == "stand-in"
+        assert tensor.device == "simulated"
         assert tensor.__dlpack_device__() == (1, 0)
         if tensor.nbytes:
             assert tensor.id == tetris._native.content_id(expected.data)
@@ -439,7 +439,7 @@ def test_what_the_store_cannot_hold(store: Path, mirror: Mirror) -> None:
         import json, os, sys, tetris.gpu
         os.setuid(65534)
         try:
-            tetris.gpu.load(sys.argv[1], "stand-in")
+            tetris.gpu.load(sys.argv[1], "simulated")
         except tetris.GpuUnavailable as error:
             print(json.dumps(str(error)))
     """
@@ -488,7 +488,7 @@ def test_a_gpu_of_a_mirror_that_has_none(mirror: Mirror, model: Path, device: st
 #: Loads, says where, and waits.
 PEER = """
     import json, sys, tetris.gpu, gpu_mirror
-    model = tetris.gpu.load(sys.argv[1], "stand-in")
+    model = tetris.gpu.load(sys.argv[1], "simulated")
     model.wait()
     print(json.dumps(sorted(gpu_mirror.chunks())), flush=True)
     sys.stdin.readline()
@@ -533,7 +533,7 @@ def test_tensors_outlive_the_mirror(mirror: Mirror, model: Path) -> None:
 
 FORK = """
     import gc, json, os, sys, tetris.gpu, gpu_mirror
-    model = tetris.gpu.load(sys.argv[1], "stand-in")
+    model = tetris.gpu.load(sys.argv[1], "simulated")
     model.wait()
     tensor, expected = model["layer.0"], model["layer.0"].tobytes()
 
@@ -543,7 +543,7 @@ FORK = """
         model.wait()
         assert model.is_ready()
         # A load has a connection of its own.
-        again = tetris.gpu.load(sys.argv[1], "stand-in")
+        again = tetris.gpu.load(sys.argv[1], "simulated")
         assert again["layer.0"].tobytes() == expected
         assert again["layer.0"].address != tensor.address
         assert tetris.gpu.status()["leases"] == 2
@@ -581,7 +581,7 @@ def test_a_child_of_a_fork(mirror: Mirror, model: Path) -> None:
 
 FORK_BEFORE_ARRIVAL = """
     import json, os, signal, sys, tetris.gpu
-    model = tetris.gpu.load(sys.argv[1], "stand-in")
+    model = tetris.gpu.load(sys.argv[1], "simulated")
     os.kill(int(sys.argv[2]), signal.SIGSTOP)
     arrived = model.is_ready()
     pid = os.fork()
@@ -644,7 +644,7 @@ INTERRUPTED = """
     import json, signal, sys, tetris.gpu
     # Whoever starts the tests may have told all their processes to ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    device = "stand-in"
+    device = "simulated"
     held = tetris.gpu.load(sys.argv[1], device)
     print(json.dumps("held"), flush=True)
     try:

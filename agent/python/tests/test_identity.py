@@ -50,9 +50,9 @@ def stamps(path: Path) -> tuple[int, ...]:
 
 
 def known(path: Path) -> None:
-    """Load until the file is recognised: one that was just written is not."""
+    """Load until the file is recognized: one that was just written is not."""
     deadline = time.monotonic() + 60
-    while tetris.load(path).report["recognised"] != ["stat"]:
+    while tetris.load(path).report["recognized"] != ["stat"]:
         assert time.monotonic() < deadline
 
 

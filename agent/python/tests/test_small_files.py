@@ -69,7 +69,7 @@ def test_a_small_file_never_comes_to_the_store(store: Path, tmp_path: Path) -> N
 def test_the_report_says_why(tmp_path: Path) -> None:
     path = model_files.write(tmp_path / "small.safetensors", SMALL)
     report = tetris.load(path).report
-    assert report["recognised"] == ["unshared"] and report["bytes_private"] == 0
+    assert report["recognized"] == ["unshared"] and report["bytes_private"] == 0
     assert report["bytes_unshared"] == 414
     assert "smaller than 65536 bytes" in str(report["private_reason"])
 
@@ -88,9 +88,9 @@ def test_a_small_file_is_shared_by_those_who_ask_for_that(
 ) -> None:
     path = model_files.write(tmp_path / "small.safetensors", SMALL)
     settle(path)
-    assert tetris.load(path, min_shared_bytes=0).report["recognised"] == ["hashing"]
-    assert tetris.Agent(store, min_shared_bytes=0).load(path).report["recognised"] == ["stat"]
-    assert tetris.load(path).report["recognised"] == ["unshared"]
+    assert tetris.load(path, min_shared_bytes=0).report["recognized"] == ["hashing"]
+    assert tetris.Agent(store, min_shared_bytes=0).load(path).report["recognized"] == ["stat"]
+    assert tetris.load(path).report["recognized"] == ["unshared"]
     monkeypatch.setenv("TETRIS_MIN_SHARED_BYTES", str(path.stat().st_size))
     weights = tetris.torch.load_file(path)
     assert is_mapped(store, weights["a"].data_ptr(), weights["a"].nbytes)
@@ -106,7 +106,7 @@ def test_a_size_that_is_none_has_no_effect_and_is_logged(
     for wrong in ("64 KiB", "-1", "1e3"):
         monkeypatch.setenv("TETRIS_MIN_SHARED_BYTES", wrong)
         caplog.clear()
-        assert tetris.load(path).report["recognised"] == ["unshared"]
+        assert tetris.load(path).report["recognized"] == ["unshared"]
         assert "TETRIS_MIN_SHARED_BYTES" in caplog.text and wrong in caplog.text
 
 

@@ -379,17 +379,17 @@ def report_of(path: Path, **options: Any) -> dict[str, Any]:
 def test_reports_say_what_was_new_shared_and_read(store: Path, path: Path, tmp_path: Path) -> None:
     settle(path)
     first = report_of(path)
-    assert (first["tensors"], first["objects"], first["recognised"]) == (2, 2, ["hashing"])
+    assert (first["tensors"], first["objects"], first["recognized"]) == (2, 2, ["hashing"])
     assert first["bytes_new"] >= len(DATA) + 6 and first["bytes_shared"] == first["bytes_private"] == 0
     assert first["bytes_read"] >= len(DATA) + 6 and first["private_reason"] is None and first["seconds"] > 0
     second = report_of(path)
-    assert second["recognised"] == ["stat"]
+    assert second["recognized"] == ["stat"]
     assert second["bytes_shared"] == first["bytes_new"] and second["bytes_new"] == second["bytes_read"] == 0
     copied = tmp_path / "copied"
     shutil.copyfile(path, copied)
     third = report_of(copied)
     assert (
-        third["recognised"] == ["hashing"] and third["bytes_shared"] == first["bytes_new"] and third["bytes_new"] == 0
+        third["recognized"] == ["hashing"] and third["bytes_shared"] == first["bytes_new"] and third["bytes_new"] == 0
     )
     assert [tensor.origin for tensor in tetris.load(path).values()] == ["shared", "shared"]
     assert tetris.agent().counters == {

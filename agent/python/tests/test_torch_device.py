@@ -1,4 +1,4 @@
-"""torch tensors in the GPU mirror's memory: over the stand-in, whose memory is the host's and mapped read-only."""
+"""torch tensors in the GPU mirror's memory: over the simulated device, whose memory is the host's and mapped read-only."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _earlier: set[int] = set()
 
 
 def mapped() -> int:
-    """How many chunks of the stand-in's memory this process has mapped since the test began."""
+    """How many chunks of the simulated device's memory this process has mapped since the test began."""
     return len(chunks().keys() - _earlier)
 
 
@@ -89,7 +89,7 @@ def test_every_element_type_has_the_bytes_of_the_file(mirror: Mirror, tmp_path: 
     tensors = {name: stored(name, [3, 4, 8]) for name in BITS if name in DTYPES}
     path = model_files.write(tmp_path / "types", tensors)
     before = device_loads()
-    loaded = load_file(path, device="stand-in")
+    loaded = load_file(path, device="simulated")
     expected = load_file(path)
     assert list(loaded) == list(expected)
     for name, tensor in loaded.items():
@@ -102,20 +102,20 @@ def test_every_element_type_has_the_bytes_of_the_file(mirror: Mirror, tmp_path: 
 
 
 def test_tensors_without_bytes_and_without_dimensions(mirror: Mirror, path: Path) -> None:
-    loaded = load_file(path, device="stand-in")
+    loaded = load_file(path, device="simulated")
     for name, tensor in load_copied(path).items():
         assert torch.equal(loaded[name], tensor) and loaded[name].shape == tensor.shape
         assert loaded[name].is_contiguous()
 
 
 def test_two_loads_and_two_processes_have_one_copy(mirror: Mirror, path: Path) -> None:
-    one = load_file(path, device="stand-in")
-    other = load_file(path, device="stand-in")
+    one = load_file(path, device="simulated")
+    other = load_file(path, device="simulated")
     assert one["a"].data_ptr() == other["a"].data_ptr()
     program = """
         import json, os, sys
         from tetris.torch import load_file
-        loaded = load_file(sys.argv[1], device="stand-in")
+        loaded = load_file(sys.argv[1], device="simulated")
         print(json.dumps([loaded["a"].tolist(), sorted({
             line.split()[4] for line in open("/proc/self/maps") if "/memfd:tetris" in line
         })]))
@@ -129,7 +129,7 @@ def test_two_loads_and_two_processes_have_one_copy(mirror: Mirror, path: Path) -
 def test_memory_is_held_as_long_as_anything_over_it_lives(mirror: Mirror, path: Path, keep: str) -> None:
     expected = load_copied(path)["a"]
     assert mapped() == 0
-    loaded = load_file(path, device="stand-in")
+    loaded = load_file(path, device="simulated")
     make: dict[str, Callable[[torch.Tensor], Any]] = {
         "tensor": lambda tensor: tensor,
         "view": lambda tensor: tensor.view(-1)[3:],
@@ -156,12 +156,12 @@ def test_without_a_mirror_tensors_are_copied_and_the_log_says_so_once(
     before = device_loads().copied
     with caplog.at_level(logging.WARNING, "tetris"):
         for _ in range(2):
-            loaded = load_file(path, device="stand-in")
+            loaded = load_file(path, device="simulated")
             for name, tensor in load_copied(path).items():
                 assert torch.equal(loaded[name], tensor) and not is_mirrored(loaded[name])
-        with safe_open(path, "pt", device="stand-in") as opened:
+        with safe_open(path, "pt", device="simulated") as opened:
             assert torch.equal(opened.get_tensor("a"), loaded["a"])
-    said = [record.getMessage() for record in caplog.records if "stand-in" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "simulated" in record.getMessage()]
     assert len(said) == 1
     assert device_loads().copied == before + 3
     assert device_loads().reason and device_loads().reason in said[0]
@@ -172,21 +172,21 @@ def test_without_a_mirror_tensors_are_copied_and_the_log_says_so_once(
 def test_a_model_that_has_no_room_is_copied(mirror: Mirror, tmp_path: Path) -> None:
     path = tmp_path / "large"
     save_file({"a": torch.zeros(DEVICE_BYTES + 4096, dtype=torch.uint8)}, str(path))
-    assert not is_mirrored(load_file(path, device="stand-in")["a"])
+    assert not is_mirrored(load_file(path, device="simulated")["a"])
     module = torch.nn.Module()
     module.register_buffer("a", torch.ones(DEVICE_BYTES + 4096, dtype=torch.uint8))
-    assert load_model(module, path, device="stand-in") == ([], [])
+    assert load_model(module, path, device="simulated") == ([], [])
     assert not module.a.any()
 
 
 def test_the_environment_can_do_without(mirror: Mirror, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TETRIS_GPU", "0")
-    assert not is_mirrored(load_file(path, device="stand-in")["a"])
+    assert not is_mirrored(load_file(path, device="simulated")["a"])
     monkeypatch.setenv("TETRIS_GPU", "1")
-    assert is_mirrored(load_file(path, device="stand-in")["a"])
+    assert is_mirrored(load_file(path, device="simulated")["a"])
 
 
-@pytest.mark.parametrize("device", ["nonsense", "cuda:nonsense", "stand-in:0", "meta:x"])
+@pytest.mark.parametrize("device", ["nonsense", "cuda:nonsense", "simulated:0", "meta:x"])
 def test_errors_are_those_of_safetensors(mirror: Mirror, path: Path, tmp_path: Path, device: str) -> None:
     with pytest.raises(Exception) as ours:
         load_file(path, device=device)
@@ -194,18 +194,18 @@ def test_errors_are_those_of_safetensors(mirror: Mirror, path: Path, tmp_path: P
         load_copied(path, device=device)
     assert type(ours.value) is type(theirs.value) and str(ours.value) == str(theirs.value)
     with pytest.raises(FileNotFoundError):
-        load_file(tmp_path / "none", device="stand-in")
+        load_file(tmp_path / "none", device="simulated")
     broken = tmp_path / "broken"
     broken.write_bytes(b"no header")
     with pytest.raises(safetensors.SafetensorError):
-        load_file(broken, device="stand-in")
+        load_file(broken, device="simulated")
 
 
 # What is written to, and what must not be.
 
 
 def test_read_only_tensors_refuse_writes(mirror: Mirror, path: Path) -> None:
-    loaded = load_file(path, device="stand-in", mode="read_only")
+    loaded = load_file(path, device="simulated", mode="read_only")
     expected = load_copied(path)
     for write in (lambda t: t.add_(1), lambda t: t[0].zero_(), lambda t: torch.add(t, 1, out=t)):
         with pytest.raises(tetris.ReadOnlyTensorError):
@@ -218,15 +218,15 @@ def test_chosen_tensors_are_private(mirror: Mirror, path: Path) -> None:
     expected = load_copied(path)
     for private in (["a"], {"a": None}, lambda name: name == "a"):
         for mode in ("copy_on_write", "read_only"):
-            loaded = load_file(path, device="stand-in", mode=mode, private=private)
+            loaded = load_file(path, device="simulated", mode=mode, private=private)
             assert not is_mirrored(loaded["a"]) and is_mirrored(loaded["b"])
             loaded["a"].add_(1)
             assert torch.equal(loaded["a"], expected["a"] + 1)
     for wrong in ("a", b"a", 1):
         with pytest.raises(TypeError, match="private"):
-            load_file(path, device="stand-in", private=wrong)
+            load_file(path, device="simulated", private=wrong)
     # Nobody else sees it.
-    assert torch.equal(load_file(path, device="stand-in")["a"], expected["a"])
+    assert torch.equal(load_file(path, device="simulated")["a"], expected["a"])
 
 
 class Net(torch.nn.Module):
@@ -279,7 +279,7 @@ def weights(module: torch.nn.Module) -> list[torch.Tensor]:
 def test_a_modules_parameters_stay_the_same_objects(mirror: Mirror, net: Net, saved: Path, overlap: bool) -> None:
     module = fresh()
     before = weights(module)
-    assert load_model(module, saved, device="stand-in", overlap=overlap) == ([], [])
+    assert load_model(module, saved, device="simulated", overlap=overlap) == ([], [])
     assert all(one is other for one, other in zip(before, weights(module), strict=True))
     assert all(is_mirrored(tensor) for tensor in weights(module))
     assert module.head.weight is module.embedding.weight and module.head.weight.requires_grad
@@ -293,7 +293,7 @@ def test_a_module_on_the_meta_device_takes_no_memory_of_its_own(
 ) -> None:
     with torch.device("meta"):
         module = fresh()
-    load_model(module, saved, device="stand-in", overlap=overlap)
+    load_model(module, saved, device="simulated", overlap=overlap)
     # It has no values for it, and neither has the file.
     assert module.scale.is_meta
     module.scale = net.scale.clone()
@@ -305,7 +305,7 @@ def test_a_module_on_the_meta_device_takes_no_memory_of_its_own(
 def test_another_element_type_is_cast(mirror: Mirror, net: Net, saved: Path) -> None:
     for overlap in (False, True):
         module = fresh().to(torch.float64)
-        load_model(module, saved, device="stand-in", overlap=overlap)
+        load_model(module, saved, device="simulated", overlap=overlap)
         assert module.first.weight.dtype == torch.float64 and not is_mirrored(module.first.weight)
         assert torch.equal(module.first.weight, net.first.weight.double())
 
@@ -326,14 +326,14 @@ def test_names_and_shapes_are_checked_as_safetensors_does(mirror: Mirror, saved:
 
     for strict in (True, False):
         wanted = run(safetensors.torch.load_model, strict=strict)
-        assert run(load_model, strict=strict, device="stand-in") == wanted
-        assert run(load_model, strict=strict, device="stand-in", private=True) == wanted
+        assert run(load_model, strict=strict, device="simulated") == wanted
+        assert run(load_model, strict=strict, device="simulated", private=True) == wanted
 
     module = fresh()
     module.first = torch.nn.Linear(3, 3)
     before = weights(module)
     with pytest.raises(RuntimeError, match="size mismatch for first"):
-        load_model(module, saved, device="stand-in")
+        load_model(module, saved, device="simulated")
     assert all(one is other for one, other in zip(before, weights(module), strict=True))
 
 
@@ -391,7 +391,7 @@ def hooks(module: torch.nn.Module) -> int:
 
 def test_each_layer_waits_for_its_own_weights(mirror: Mirror, net: Net, saved: Path, slow: list[Slow]) -> None:
     module = fresh()
-    load_model(module, saved, device="stand-in", overlap=True)
+    load_model(module, saved, device="simulated", overlap=True)
     waited = slow[-1].waited
     assert waited == [] and hooks(module) > 0
     seen = []
@@ -412,7 +412,7 @@ def test_each_layer_waits_for_its_own_weights(mirror: Mirror, net: Net, saved: P
 
 def test_hooks_go_as_soon_as_everything_is_there(mirror: Mirror, net: Net, saved: Path, slow: list[Slow]) -> None:
     module = fresh()
-    load_model(module, saved, device="stand-in", overlap=True)
+    load_model(module, saved, device="simulated", overlap=True)
     slow[-1].arrived = True
     assert torch.equal(module(INDEXES), net(INDEXES))
     assert hooks(module) == 0
@@ -420,7 +420,7 @@ def test_hooks_go_as_soon_as_everything_is_there(mirror: Mirror, net: Net, saved
 
 def test_a_part_can_be_called_by_itself(mirror: Mirror, net: Net, saved: Path, slow: list[Slow]) -> None:
     module = fresh()
-    load_model(module, saved, device="stand-in", overlap=True)
+    load_model(module, saved, device="simulated", overlap=True)
     x = torch.ones(1, 2, 8)
     assert torch.equal(module.attention(x, x, x)[0], net.attention(x, x, x)[0])
     assert set(slow[-1].waited) == {name for name in load_file(saved) if name.startswith("attention")}
@@ -428,7 +428,7 @@ def test_a_part_can_be_called_by_itself(mirror: Mirror, net: Net, saved: Path, s
 
 def test_everything_can_be_waited_for(mirror: Mirror, net: Net, saved: Path, slow: list[Slow]) -> None:
     module = fresh()
-    load_model(module, saved, device="stand-in", overlap=True)
+    load_model(module, saved, device="simulated", overlap=True)
     wait(module)
     assert slow[-1].waited == [None] and hooks(module) == 0
     assert torch.equal(copy.deepcopy(module)(INDEXES), net(INDEXES))
@@ -442,7 +442,7 @@ def test_weights_that_do_not_arrive_are_copied(
 ) -> None:
     module = fresh()
     before = weights(module)
-    load_model(module, saved, device="stand-in", overlap=True)
+    load_model(module, saved, device="simulated", overlap=True)
     slow[-1].error = error
     copied = device_loads().copied
     assert torch.equal(module(INDEXES), net(INDEXES))
@@ -453,7 +453,7 @@ def test_weights_that_do_not_arrive_are_copied(
 
 def test_a_failed_call_leaves_nothing_behind(mirror: Mirror, net: Net, saved: Path, slow: list[Slow]) -> None:
     module = fresh()
-    load_model(module, saved, device="stand-in", overlap=True)
+    load_model(module, saved, device="simulated", overlap=True)
     with pytest.raises(IndexError):
         module(torch.tensor([[99]]))
     assert torch.overrides._get_current_function_mode_stack() == []
@@ -462,7 +462,7 @@ def test_a_failed_call_leaves_nothing_behind(mirror: Mirror, net: Net, saved: Pa
 
 def test_compiled_modules_wait_for_everything(mirror: Mirror, net: Net, saved: Path, slow: list[Slow]) -> None:
     module = fresh()
-    load_model(module, saved, device="stand-in", overlap=True)
+    load_model(module, saved, device="simulated", overlap=True)
     compiled: Any = torch.compile(module, backend="eager")
     with torch.no_grad():
         assert torch.allclose(compiled(INDEXES), net(INDEXES))
@@ -477,7 +477,7 @@ def test_weights_are_waited_for_in_fact(mirror: Mirror, tmp_path: Path) -> None:
     save_model(net, str(path))
     with torch.device("meta"):
         module = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(24)])
-    load_model(module, path, device="stand-in", overlap=True, order=[f"{layer}.weight" for layer in range(24)])
+    load_model(module, path, device="simulated", overlap=True, order=[f"{layer}.weight" for layer in range(24)])
     x = torch.ones(2, 256)
     assert torch.equal(module(x), net(x))
     assert all(is_mirrored(tensor) for tensor in module.parameters())
@@ -494,7 +494,7 @@ def test_a_module_that_changes_its_weights_while_it_loads_reads_what_has_arrived
     path = tmp_path / "file"
     save_file({"weight": torch.ones(4, 4), "bias": torch.zeros(4)}, str(path))
     module = Doubled(4, 4)
-    load_model(module, path, device="stand-in", overlap=True)
+    load_model(module, path, device="simulated", overlap=True)
     assert torch.equal(module.weight, torch.full([4, 4], 2.0)) and None in slow[-1].waited
 
 
@@ -514,18 +514,18 @@ def test_an_order_file_is_used_by_every_load(
         return original(*args, **others)
 
     monkeypatch.setattr(gpu, "load", load)
-    load_file(saved, device="stand-in")
+    load_file(saved, device="simulated")
     with record_order(net, saved) as recording:
         net(INDEXES)
-    load_file(saved, device="stand-in")
-    load_model(fresh(), saved, device="stand-in")
-    with safe_open(saved, "pt", device="stand-in") as opened:
+    load_file(saved, device="simulated")
+    load_model(fresh(), saved, device="simulated")
+    with safe_open(saved, "pt", device="simulated") as opened:
         opened.get_tensor("first.weight")
-    load_file(saved, device="stand-in", order=["norm.weight", "gone"])
-    load_file(saved, device="stand-in", order=False)
+    load_file(saved, device="simulated", order=["norm.weight", "gone"])
+    load_file(saved, device="simulated", order=False)
     assert recording.path is not None
     Path(recording.path).write_bytes(b"[" * 100_000)
-    assert torch.equal(load_file(saved, device="stand-in")["first.weight"], net.first.weight)
+    assert torch.equal(load_file(saved, device="simulated")["first.weight"], net.first.weight)
     names = set(load_file(saved))
     recorded = [name for name in recording.names if name in names]
     assert recorded[0] == "embedding.weight" or "head.weight" in recorded[:1]
@@ -537,7 +537,7 @@ def test_an_order_file_is_used_by_every_load(
 
 def test_safe_open_waits_for_one_tensor_and_slices(mirror: Mirror, path: Path) -> None:
     expected = load_copied(path)
-    with safe_open(path, "pt", device="stand-in") as opened:
+    with safe_open(path, "pt", device="simulated") as opened:
         assert opened.keys() == sorted(expected) and opened.metadata() == safetensors.safe_open(path, "pt").metadata()
         tensor = opened.get_tensor("a")
         part = opened.get_slice("a")
@@ -548,20 +548,20 @@ def test_safe_open_waits_for_one_tensor_and_slices(mirror: Mirror, path: Path) -
             opened.get_tensor("nothing")
     # They live longer than the file was open.
     assert torch.equal(tensor, expected["a"]) and torch.equal(part[0], expected["a"][0])
-    with safe_open(path, "pt", device="stand-in", private=True) as opened:
+    with safe_open(path, "pt", device="simulated", private=True) as opened:
         assert not is_mirrored(opened.get_tensor("a"))
 
 
 def test_safe_open_gives_the_file_that_it_has_opened(mirror: Mirror, path: Path, tmp_path: Path) -> None:
     expected = load_copied(path)["a"]
-    with safe_open(path, "pt", device="stand-in") as opened:
+    with safe_open(path, "pt", device="simulated") as opened:
         os.replace(model_files.write(tmp_path / "new", {"a": stored("F32", [4, 6], seed=9)}), path)
         assert torch.equal(opened.get_tensor("a"), expected)
 
 
 @pytest.fixture
 def warmed_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """The package is patched, and the CPU, as libraries call it, is the stand-in's device.
+    """The package is patched, and the CPU, as libraries call it, is the simulated device.
 
     The calls by which transformers allocates a model's size in advance.
     """
@@ -571,7 +571,7 @@ def warmed_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     original = _device.mirror_device
     for module in (_device, _device_plan):
         monkeypatch.setattr(
-            module, "mirror_device", lambda device: "stand-in" if str(device) == "cpu" else original(device)
+            module, "mirror_device", lambda device: "simulated" if str(device) == "cpu" else original(device)
         )
     tetris.patch()
     yield calls
@@ -649,8 +649,8 @@ def test_unpatching_takes_everything_back(warmed_up: list[Any]) -> None:
 
 
 def test_patched_safetensors_uses_the_mirror(mirror: Mirror, warmed_up: list[Any], path: Path) -> None:
-    assert is_mirrored(safetensors.torch.load_file(path, device="stand-in")["a"])
-    with safetensors.safe_open(path, "pt", device="stand-in") as opened:
+    assert is_mirrored(safetensors.torch.load_file(path, device="simulated")["a"])
+    with safetensors.safe_open(path, "pt", device="simulated") as opened:
         assert is_mirrored(opened.get_tensor("a"))
 
 
@@ -658,11 +658,11 @@ def test_loading_a_state_into_a_mirrored_module_writes_to_memory_of_its_own(
     mirror: Mirror, warmed_up: list[Any], net: Net, saved: Path
 ) -> None:
     module = fresh()
-    load_model(module, saved, device="stand-in")
+    load_model(module, saved, device="simulated")
     state = {name: torch.zeros_like(tensor) for name, tensor in module.state_dict().items()}
     module.load_state_dict(state)
     assert not module.first.weight.any() and not is_mirrored(module.first.weight)
-    assert torch.equal(load_file(saved, device="stand-in")["first.weight"], net.first.weight)
+    assert torch.equal(load_file(saved, device="simulated")["first.weight"], net.first.weight)
 
 
 # Training and adapters.
@@ -671,7 +671,7 @@ def test_loading_a_state_into_a_mirrored_module_writes_to_memory_of_its_own(
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
 def test_optimizers_train_copies(mirror: Mirror, net: Net, saved: Path, optimizer: Any) -> None:
     module, reference = fresh(), net
-    load_model(module, saved, device="stand-in")
+    load_model(module, saved, device="simulated")
     for trained in (module, reference):
         steps = optimizer(trained.parameters(), lr=0.1)
         for _ in range(2):
@@ -687,14 +687,14 @@ def test_optimizers_train_copies(mirror: Mirror, net: Net, saved: Path, optimize
 
 def test_a_module_gets_copies_of_its_own(mirror: Mirror, net: Net, saved: Path) -> None:
     module = fresh()
-    load_model(module, saved, device="stand-in")
+    load_model(module, saved, device="simulated")
     parameter = module.first.weight
     assert private_(module, ["first.weight"]) == parameter.nbytes
     assert private_(module, ["first.weight"]) == 0
     assert module.first.weight is parameter and not is_mirrored(parameter) and is_mirrored(module.norm.weight)
     with torch.no_grad():
         parameter.add_(1)
-    assert torch.equal(load_file(saved, device="stand-in")["first.weight"], net.first.weight)
+    assert torch.equal(load_file(saved, device="simulated")["first.weight"], net.first.weight)
     private_(module)
     assert not any(is_mirrored(tensor) for tensor in weights(module))
     assert module.head.weight is module.embedding.weight
@@ -717,19 +717,19 @@ def test_adapters_are_private_and_the_base_is_shared(mirror: Mirror, net: Net, s
     adapter = tmp_path / "adapter_model.safetensors"
     save_file({"down": torch.full([2, 8], 0.1), "up": torch.full([8, 2], 0.2)}, str(adapter))
     before = device_loads()
-    loaded = load_file(adapter, device="stand-in")
-    named = load_file(adapter, device="stand-in", private=True)
-    with safe_open(adapter, "pt", device="stand-in") as opened:
+    loaded = load_file(adapter, device="simulated")
+    named = load_file(adapter, device="simulated", private=True)
+    with safe_open(adapter, "pt", device="simulated") as opened:
         assert not is_mirrored(opened.get_tensor("up"))
     # They take no room in the mirror, and that is no failure of it.
     assert device_loads() == before
     assert not is_mirrored(loaded["up"]) and not is_mirrored(named["up"])
-    assert is_mirrored(load_file(adapter, device="stand-in", private=False)["up"])
+    assert is_mirrored(load_file(adapter, device="simulated", private=False)["up"])
 
     functions = []
     for _ in range(2):
         module = fresh()
-        load_model(module, saved, device="stand-in")
+        load_model(module, saved, device="simulated")
         module.first = Adapted(module.first)
         functions.append(module)
         module.first.load_state_dict(loaded, strict=False)
@@ -772,19 +772,19 @@ def test_peft_over_the_mirror(mirror: Mirror, warmed_up: list[Any], llama: Any, 
 
 def test_a_module_is_released_and_filled_again(mirror: Mirror, net: Net, saved: Path) -> None:
     module = fresh()
-    load_model(module, saved, device="stand-in", overlap=True)
+    load_model(module, saved, device="simulated", overlap=True)
     assert mapped() > 0
     held = sum(tensor.nbytes for tensor in weights(module))
     assert release(module) == held
     eventually(lambda: mapped() == 0)
     assert all(tensor.is_meta for tensor in weights(module)) and module.head.weight is module.embedding.weight
     assert release(module) == 0
-    load_model(module, saved, device="stand-in")
+    load_model(module, saved, device="simulated")
     assert torch.equal(module(INDEXES), net(INDEXES)) and module.head.weight.requires_grad
 
 
 def test_a_state_dict_is_released(mirror: Mirror, path: Path) -> None:
-    loaded = load_file(path, device="stand-in", private=["b"])
+    loaded = load_file(path, device="simulated", private=["b"])
     view = loaded["a"][1:]
     expected = load_copied(path)
     assert release(loaded) == expected["a"].nbytes + expected["scalar"].nbytes
@@ -798,11 +798,11 @@ def test_a_state_dict_is_released(mirror: Mirror, path: Path) -> None:
 
 def test_a_daemon_that_is_killed_harms_nobody(mirror: Mirror, net: Net, saved: Path) -> None:
     module = fresh()
-    load_model(module, saved, device="stand-in")
+    load_model(module, saved, device="simulated")
     mirror.kill()
     assert torch.equal(module(INDEXES), net(INDEXES))
     later = fresh()
-    load_model(later, saved, device="stand-in")
+    load_model(later, saved, device="simulated")
     assert torch.equal(later(INDEXES), net(INDEXES)) and device_loads().copied > 0
 
 
@@ -813,7 +813,7 @@ def test_jax_takes_a_tensor_by_dlpack(mirror: Mirror, path: Path) -> None:
     jax = pytest.importorskip("jax", reason="needs jax")
     from tetris import gpu
 
-    model = gpu.load(path, "stand-in")
+    model = gpu.load(path, "simulated")
     array = jax.dlpack.from_dlpack(model["a"])
     assert array.tolist() == load_copied(path)["a"].tolist()
     del model
@@ -827,7 +827,7 @@ def test_numpy_takes_a_tensor_by_dlpack(mirror: Mirror, path: Path) -> None:
     import numpy
     from tetris import gpu
 
-    array = numpy.from_dlpack(gpu.load(path, "stand-in")["a"])
+    array = numpy.from_dlpack(gpu.load(path, "simulated")["a"])
     assert array.tolist() == load_copied(path)["a"].tolist()
     assert not array.flags.writeable
 

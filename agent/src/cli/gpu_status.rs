@@ -84,7 +84,7 @@ fn implementation(kind: MemoryKind) -> &'static str {
     match kind {
         MemoryKind::CudaDescriptors => "cuda",
         MemoryKind::CudaHandles => "cuda-ipc",
-        MemoryKind::Host => "stand-in",
+        MemoryKind::Host => "simulated",
     }
 }
 

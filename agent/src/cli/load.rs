@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
-use tetris_agent::{Agent, LoadOptions, LoadReport, Recognised};
+use tetris_agent::{Agent, LoadOptions, LoadReport, Recognized};
 
 use super::error::{Error, Result};
 use super::exit::Code;
@@ -136,7 +136,7 @@ fn table(loaded: &[(&Path, Loaded)]) -> Table {
     let right = |name| (name, Side::Right);
     let mut table = Table::new(&[
         ("MODEL", Side::Left),
-        ("RECOGNISED BY", Side::Left),
+        ("RECOGNIZED BY", Side::Left),
         right("TENSORS"),
         right("OBJECTS"),
         right("SHARED"),
@@ -149,7 +149,7 @@ fn table(loaded: &[(&Path, Loaded)]) -> Table {
         let report = model.report();
         table.row([
             path.display().to_string(),
-            recognised(report),
+            recognized(report),
             report.tensors.to_string(),
             report.objects.to_string(),
             Bytes(report.bytes_shared).to_string(),
@@ -162,10 +162,10 @@ fn table(loaded: &[(&Path, Loaded)]) -> Table {
     table
 }
 
-/// How the files of a model were recognised: `stat`, or `stat (3), hashing (1)`.
-fn recognised(report: &LoadReport) -> String {
-    let mut counts: Vec<(Recognised, usize)> = Vec::new();
-    for &how in &report.recognised {
+/// How the files of a model were recognized: `stat`, or `stat (3), hashing (1)`.
+fn recognized(report: &LoadReport) -> String {
+    let mut counts: Vec<(Recognized, usize)> = Vec::new();
+    for &how in &report.recognized {
         match counts.iter_mut().find(|(seen, _)| *seen == how) {
             Some((_, count)) => *count += 1,
             None => counts.push((how, 1)),

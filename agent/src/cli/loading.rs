@@ -128,7 +128,7 @@ impl Loaded {
     /// The report as JSON.
     pub(crate) fn to_json(&self, path: &Path) -> Value {
         let report = self.report();
-        let recognised: Vec<_> = report.recognised.iter().map(|how| how.name()).collect();
+        let recognized: Vec<_> = report.recognized.iter().map(|how| how.name()).collect();
         let manifests: Vec<_> = self
             .manifests(path)
             .into_iter()
@@ -141,7 +141,7 @@ impl Loaded {
         json!({
             "model": lossy(path),
             "kind": kind_name(kind),
-            "recognised": recognised,
+            "recognized": recognized,
             "tensors": report.tensors,
             "objects": report.objects,
             "bytes_total": report.bytes_total(),

@@ -39,7 +39,7 @@ struct What {
     /// List results of transforms of tensors
     #[arg(long)]
     derived: bool,
-    /// List by what files are recognised without being read
+    /// List by what files are recognized without being read
     #[arg(long)]
     identities: bool,
 }
@@ -235,7 +235,7 @@ fn identities(store: &Store, out: &mut Output) -> Result {
         ("MANIFEST", Side::Left),
         ("KIND", Side::Left),
         ("BYTES", Side::Right),
-        ("RECOGNISED BY", Side::Left),
+        ("RECOGNIZED BY", Side::Left),
     ]);
     for (_, key, manifest) in &rows {
         let (bytes, by) = identity_text(&key.by);

@@ -118,7 +118,7 @@ Examples:
   tetris exec --model model.gguf -- llama-server -m {}
   tetris exec --model ./Llama-3.1-8B -- python serve.py ./Llama-3.1-8B")]
     Exec(exec::ExecArgs),
-    /// Write a sidecar beside model files, by which other nodes recognise them
+    /// Write a sidecar beside model files, by which other nodes recognize them
     ///
     /// Each safetensors file FILE gets FILE.tetris, which lists its tensors and their digests. A node whose
     /// store has those tensors then attaches the file after reading 64 blocks of it.

@@ -43,7 +43,7 @@ impl fmt::Debug for Output {
 }
 
 impl Output {
-    /// Stdout, with colours where it is a terminal.
+    /// Stdout, with colors where it is a terminal.
     pub(crate) fn stdout(format: Format) -> Self {
         Self {
             format,

@@ -93,7 +93,7 @@ impl FrameHeader {
     /// Reads a header.
     ///
     /// # Errors
-    /// [`ProtocolError::TooLong`]: where the next frame begins is not to be learnt from such a peer.
+    /// [`ProtocolError::TooLong`]: where the next frame begins is not to be learned from such a peer.
     pub fn decode(bytes: [u8; FRAME_HEADER_BYTES]) -> Result<Self, ProtocolError> {
         let [a, b, c, d, kind] = bytes;
         let len = u32::from_le_bytes([a, b, c, d]);

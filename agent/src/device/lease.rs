@@ -62,7 +62,7 @@ impl Lease {
 
     /// Simulates a forked child.
     #[cfg(test)]
-    pub(super) fn become_a_childs(&mut self) {
+    pub(super) fn become_a_children(&mut self) {
         self.process = 0;
     }
 
@@ -114,8 +114,8 @@ impl Lease {
         if !self.is_ours() {
             return match self.location {
                 Location::Cuda(_) => Err(forked("in CUDA's memory, which no child has")),
-                Location::StandIn if self.is_complete() => Ok(()),
-                Location::StandIn => Err(forked("still arriving, which only the parent sees")),
+                Location::Simulated if self.is_complete() => Ok(()),
+                Location::Simulated => Err(forked("still arriving, which only the parent sees")),
             };
         }
         let mut held = self.held.iter();
@@ -179,7 +179,7 @@ impl Drop for Lease {
                 Location::Cuda(_) if ours => held.hang_up(),
                 Location::Cuda(_) => held.abandon(),
                 // The connection of each process holds the memory that the process still maps.
-                Location::StandIn => drop(held),
+                Location::Simulated => drop(held),
             }
         }
     }

@@ -104,7 +104,7 @@ impl Asked<'_> {
         host: Vec<DetachedTensor>,
     ) -> Result<Arc<Lease>, DeviceError> {
         let mut location = match self.options.target {
-            Target::StandIn => Location::StandIn,
+            Target::Simulated => Location::Simulated,
             Target::Cuda(number) => Location::Cuda(number),
             Target::AnyCuda => Location::Cuda(0),
         };

@@ -13,7 +13,7 @@ pub enum Target {
     /// The GPU of this number, among those that this process sees.
     Cuda(u32),
     /// The host memory of a mirror that runs without a GPU.
-    StandIn,
+    Simulated,
 }
 
 /// Location of a model.
@@ -22,12 +22,12 @@ pub enum Location {
     /// In the memory of the GPU of this number, among those that this process sees.
     Cuda(u32),
     /// In the mirror's host memory.
-    StandIn,
+    Simulated,
 }
 
 /// A name of no device.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("expected \"cuda\", \"cuda:N\" with a number such as 0, or \"stand-in\", found {found:?}")]
+#[error("expected \"cuda\", \"cuda:N\" with a number such as 0, or \"simulated\", found {found:?}")]
 pub struct TargetError {
     /// The name, or its first 64 characters.
     pub found: String,
@@ -45,7 +45,7 @@ impl FromStr for Target {
         };
         let found = match name.split_once(':') {
             None if name == "cuda" => Some(Self::AnyCuda),
-            None if name == "stand-in" => Some(Self::StandIn),
+            None if name == "simulated" => Some(Self::Simulated),
             Some(("cuda", digits)) => number(digits).map(Self::Cuda),
             _ => None,
         };
@@ -60,7 +60,7 @@ impl fmt::Display for Target {
         match self {
             Self::AnyCuda => f.write_str("cuda"),
             Self::Cuda(number) => Location::Cuda(*number).fmt(f),
-            Self::StandIn => Location::StandIn.fmt(f),
+            Self::Simulated => Location::Simulated.fmt(f),
         }
     }
 }
@@ -69,7 +69,7 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cuda(number) => write!(f, "cuda:{number}"),
-            Self::StandIn => f.write_str("stand-in"),
+            Self::Simulated => f.write_str("simulated"),
         }
     }
 }
@@ -78,7 +78,7 @@ impl Target {
     /// Returns true if `location` is the requested device.
     pub(super) fn is_met_by(self, location: Location) -> bool {
         match (self, location) {
-            (Self::AnyCuda, Location::Cuda(_)) | (Self::StandIn, Location::StandIn) => true,
+            (Self::AnyCuda, Location::Cuda(_)) | (Self::Simulated, Location::Simulated) => true,
             (Self::Cuda(asked), Location::Cuda(found)) => asked == found,
             _ => false,
         }
@@ -89,7 +89,7 @@ impl From<Location> for Target {
     fn from(location: Location) -> Self {
         match location {
             Location::Cuda(number) => Self::Cuda(number),
-            Location::StandIn => Self::StandIn,
+            Location::Simulated => Self::Simulated,
         }
     }
 }

@@ -21,14 +21,14 @@ pub(super) fn connect(
 ) -> Result<(Client, MemoryKind), DeviceError> {
     use MemoryKind::{CudaDescriptors, CudaHandles, Host};
     let kinds = match target {
-        Target::StandIn => [Host, CudaDescriptors, CudaHandles],
+        Target::Simulated => [Host, CudaDescriptors, CudaHandles],
         Target::AnyCuda | Target::Cuda(_) => [CudaDescriptors, Host, CudaHandles],
     };
     let (client, kind) = Client::connect_any(socket, &kinds, timeout)?;
     let found = match (kind, target) {
-        (Host, Target::StandIn) => return Ok((client, kind)),
-        (Host, _) => "host memory (\"stand-in\")",
-        (_, Target::StandIn) => "GPUs (\"cuda\")",
+        (Host, Target::Simulated) => return Ok((client, kind)),
+        (Host, _) => "host memory (\"simulated\")",
+        (_, Target::Simulated) => "GPUs (\"cuda\")",
         _ => return Ok((client, kind)),
     };
     Err(DeviceError::OtherDevice {
@@ -51,7 +51,7 @@ pub(super) fn acquire(
             // The mirror owns the memory: this process creates none.
             let device = Arc::new(HostDevice::new(0));
             let held = client.acquire(device, wanted, waiting)?;
-            Ok((Box::new(held), Location::StandIn))
+            Ok((Box::new(held), Location::Simulated))
         }
         MemoryKind::CudaDescriptors => on_cuda(client, target, VmmDevice::open, wanted, waiting),
         MemoryKind::CudaHandles => on_cuda(client, target, IpcDevice::open, wanted, waiting),

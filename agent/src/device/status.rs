@@ -89,7 +89,7 @@ fn described(device: DeviceEntry, kind: MemoryKind) -> MirrorDevice {
 
 fn location(uuid: DeviceUuid, kind: MemoryKind) -> Option<Location> {
     if kind == MemoryKind::Host {
-        return Some(Location::StandIn);
+        return Some(Location::Simulated);
     }
     // A process without a driver sees no device.
     device_number(uuid).ok().flatten().map(Location::Cuda)

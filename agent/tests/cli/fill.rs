@@ -12,7 +12,7 @@ fn load_reports_what_is_new_and_what_was_there() {
     let site = Site::new();
     let model = site.fixture.model("m.safetensors", 1);
     let cold = &site.load(&model)["models"][0];
-    assert_eq!(cold["recognised"], json!(["hashing"]));
+    assert_eq!(cold["recognized"], json!(["hashing"]));
     assert_eq!(cold["kind"], "safetensors");
     assert_eq!(cold["tensors"], 9);
     assert_eq!(cold["bytes_new"], cold["bytes_total"]);
@@ -21,12 +21,12 @@ fn load_reports_what_is_new_and_what_was_there() {
     let id = cold["manifests"][0]["manifest"].as_str().unwrap();
     assert_eq!(id.len(), 64);
     let warm = &site.load(&model)["models"][0];
-    assert_eq!(warm["recognised"], json!(["stat"]));
+    assert_eq!(warm["recognized"], json!(["stat"]));
     assert_eq!(warm["bytes_shared"], cold["bytes_new"]);
     assert_eq!(warm["bytes_read"], 0);
     let args = ["load", "--rehash", "--prefault", "--threads", "1"];
     let again = site.json(&[&args[..], &[model.to_str().unwrap()]].concat());
-    assert_eq!(again["models"][0]["recognised"], json!(["hashing"]));
+    assert_eq!(again["models"][0]["recognized"], json!(["hashing"]));
     assert_eq!(again["models"][0]["bytes_new"], 0);
 }
 
@@ -46,7 +46,7 @@ fn load_prints_a_row_per_model() {
     let text = site.run(&args).expect(0).stdout;
     let lines: Vec<&str> = text.lines().collect();
     assert!(
-        lines[0].starts_with("MODEL") && lines[0].contains("RECOGNISED BY"),
+        lines[0].starts_with("MODEL") && lines[0].contains("RECOGNIZED BY"),
         "{text}"
     );
     assert!(
@@ -167,7 +167,7 @@ fn hash_writes_sidecars_that_load_goes_by() {
     assert!(sidecar.exists());
     let text = site.run(&["hash".as_ref(), "--trust-store".as_ref(), model.as_os_str()]);
     assert!(text.expect(0).stdout.contains(manifest.as_str().unwrap()));
-    // A copy of both is recognised by the sidecar.
+    // A copy of both is recognized by the sidecar.
     let copy = site.dir().join("copy.safetensors");
     assert!(
         std::process::Command::new("cp")
@@ -180,7 +180,7 @@ fn hash_writes_sidecars_that_load_goes_by() {
     );
     std::fs::copy(&sidecar, site.dir().join("copy.safetensors.tetris")).unwrap();
     assert_eq!(
-        site.load(&copy)["models"][0]["recognised"],
+        site.load(&copy)["models"][0]["recognized"],
         json!(["sidecar"])
     );
 }

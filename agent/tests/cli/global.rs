@@ -182,7 +182,7 @@ fn what_cannot_be_printed_is_an_error_and_a_closed_pipe_is_none() {
 }
 
 #[test]
-fn colours_and_progress_are_for_terminals() {
+fn colors_and_progress_are_for_terminals() {
     let site = Site::new();
     let model = site.fixture.model("m.safetensors", 1);
     let args = ["load".as_ref(), model.as_os_str()];

@@ -6,12 +6,17 @@ use crate::site::{run, tetris};
 fn its_processes_are_this_command() {
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut command = tetris();
-    command.args(["gpu-bench", "--stand-in", "--bytes=16M", "--chunk-bytes=2M"]);
+    command.args([
+        "gpu-bench",
+        "--simulated",
+        "--bytes=16M",
+        "--chunk-bytes=2M",
+    ]);
     command.args(["--rounds=2", "--only=eviction", "--store-dir"]);
     command.arg(place.path());
     let text = run(&mut command).expect(0).stdout;
     assert!(
-        text.contains("eviction: ") && text.contains("STAND-IN"),
+        text.contains("eviction: ") && text.contains("SIMULATED"),
         "{text}"
     );
     let report = run(command.args(["--format", "json"])).expect(0).json();
@@ -24,11 +29,11 @@ fn errors_have_the_codes_of_the_other_commands() {
     let gpu_bench = |arguments: &[&str]| run(tetris().arg("gpu-bench").args(arguments));
     let usage = gpu_bench(&["--bytes=8GB"]).expect(2);
     assert!(usage.stderr.contains("--bytes"), "{usage:?}");
-    let model = gpu_bench(&["--stand-in", "--model=/proc/self/comm"]).expect(4);
+    let model = gpu_bench(&["--simulated", "--model=/proc/self/comm"]).expect(4);
     assert!(
         model.stderr.contains("no model to measure with"),
         "{model:?}"
     );
-    let room = gpu_bench(&["--stand-in", "--bytes=900G"]).expect(1);
+    let room = gpu_bench(&["--simulated", "--bytes=900G"]).expect(1);
     assert!(room.stderr.contains("--store-dir"), "{room:?}");
 }

@@ -1,4 +1,4 @@
-//! `gpu-status`, of a mirror over the stand-in.
+//! `gpu-status`, of a mirror over the simulated device.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn devices_and_what_is_held_on_them_are_shown() {
         .run(&["gpu-status", "--format", "json"])
         .expect(0)
         .json();
-    assert_eq!(json["implementation"], "stand-in");
+    assert_eq!(json["implementation"], "simulated");
     assert_eq!(json["socket"], socket.to_str().unwrap());
     assert_eq!((&json["holding"], &json["waiting"]), (&1.into(), &0.into()));
     let shown = &json["devices"][0];

@@ -88,7 +88,7 @@ impl Pods<'_> {
         )
     }
 
-    /// All containers, those that initialise among them.
+    /// All containers, those that initialize among them.
     pub fn containers(&self) -> impl Iterator<Item = &Value> {
         let of = |key: &str| list(&self.spec[key]).iter();
         of("initContainers").chain(of("containers"))

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::inject::{DEFAULT_DRIVER, DEFAULT_MOUNT_PATH, Options, OptionsError};
 use crate::logs::LogFormat;
 
-/// Gives labelled pods their node's tensor store
+/// Gives labeled pods their node's tensor store
 #[derive(Debug, Parser)]
 #[command(name = "tetris-webhook", version, max_term_width = 100)]
 pub struct Cli {
@@ -71,7 +71,7 @@ pub struct Patch {
     pub file: Option<PathBuf>,
     /// As in a namespace with the label `tetris.dev/inject: "true"`
     #[arg(long)]
-    pub labelled_namespace: bool,
+    pub labeled_namespace: bool,
     /// What is injected.
     #[command(flatten)]
     pub injected: Injected,

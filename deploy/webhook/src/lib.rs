@@ -1,4 +1,4 @@
-//! The mutating admission webhook: gives labelled pods their node's tensor store, as a read-only CSI volume.
+//! The mutating admission webhook: gives labeled pods their node's tensor store, as a read-only CSI volume.
 //!
 //! What is done to a pod is decided in [`inject`], purely. Around it are the review of the API server's requests
 //! ([`review`]), the servers ([`http`]), and the certificates, which this component makes and renews itself:

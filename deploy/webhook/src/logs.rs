@@ -8,7 +8,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// How events are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// Lines for people; coloured on a terminal
+    /// Lines for people; colored on a terminal
     #[default]
     Text,
     /// One JSON object per line: timestamp, level, target, message and the event's fields
@@ -40,10 +40,10 @@ pub fn init_logs(format: LogFormat, filter: &str) -> Result<(), LogError> {
         let filter = filter.to_owned();
         LogError::Filter { filter, source }
     })?;
-    let colours = format == LogFormat::Text && std::io::stderr().is_terminal();
+    let colors = format == LogFormat::Text && std::io::stderr().is_terminal();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(parsed)
-        .with_ansi(colours)
+        .with_ansi(colors)
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => builder.finish().try_init(),

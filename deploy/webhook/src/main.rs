@@ -39,7 +39,7 @@ fn patch(args: &Patch) -> Result<()> {
     let (name, text) = read(args)?;
     let object = serde_json::from_slice(&text)
         .with_context(|| format!("{name}: expected an object in JSON; of YAML, `kubectl label --local -o json -f FILE tetris.dev/inject=true` makes JSON"))?;
-    let scope = if args.labelled_namespace {
+    let scope = if args.labeled_namespace {
         Scope::Namespace
     } else {
         Scope::Pod

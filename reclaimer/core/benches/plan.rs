@@ -37,7 +37,7 @@ fn main() {
             ("nothing to do", 50, Expiry::Never, 0),
             ("over the watermark", 100, Expiry::Never, 0),
             ("a load waits for 1 GiB", 90, Expiry::Never, 1 << 30),
-            ("learned windows, most expired", 50, Expiry::Learnt, 0),
+            ("learned windows, most expired", 50, Expiry::Learned, 0),
         ] {
             let snapshot = snapshot(fill, ask);
             let policy = policy(order, expiry);

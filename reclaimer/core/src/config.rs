@@ -32,8 +32,8 @@ pub struct StorePolicy {
     pub expiry: Expiry,
     /// With `expiry = "fixed"`: time without use after which an object expires, in seconds.
     pub expire_after_secs: u64,
-    /// With `expiry = "learnt"`: parameters for learning each model's window.
-    pub learnt: LearntKeepAlive,
+    /// With `expiry = "learned"`: parameters for learning each model's window.
+    pub learned: LearnedKeepAlive,
     /// Eviction order when there is no room.
     pub order: Order,
     /// Number of bytes of this store that other stores' needs do not take.
@@ -62,7 +62,7 @@ pub enum Expiry {
     /// After a fixed time (Tetris 3.4).
     Fixed,
     /// After a time learned for each model from its idle times (Shahrad et al., ATC 2020).
-    Learnt,
+    Learned,
 }
 
 /// Eviction order when there is no room.
@@ -79,7 +79,7 @@ pub enum Order {
 /// Parameters for learning a model's keep-alive window from its histogram of idle times.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct LearntKeepAlive {
+pub struct LearnedKeepAlive {
     /// Window while the histogram does not apply, in seconds.
     pub standard_secs: u64,
     /// Minimum number of idle periods before the histogram applies.
@@ -96,7 +96,7 @@ pub struct LearntKeepAlive {
     pub min_variation: f64,
 }
 
-impl LearntKeepAlive {
+impl LearnedKeepAlive {
     /// Values of the paper, which gives none for `min_idle_periods` and `out_of_bounds_percent`.
     pub const PAPER: Self = Self {
         standard_secs: 4 * 3600,
@@ -109,7 +109,7 @@ impl LearntKeepAlive {
     };
 }
 
-impl Default for LearntKeepAlive {
+impl Default for LearnedKeepAlive {
     fn default() -> Self {
         Self::PAPER
     }
@@ -121,7 +121,7 @@ impl Default for StorePolicy {
             keep_alive_secs: 60,
             expiry: Expiry::Never,
             expire_after_secs: 600,
-            learnt: LearntKeepAlive::PAPER,
+            learned: LearnedKeepAlive::PAPER,
             order: Order::GreedyDual,
             guaranteed_bytes: 0,
             limit_bytes: None,
@@ -248,10 +248,10 @@ impl StorePolicy {
                 self.expire_after_secs,
                 self.keep_alive_secs,
             )?,
-            Expiry::Learnt => self
-                .learnt
+            Expiry::Learned => self
+                .learned
                 .check(self.keep_alive_secs)
-                .map_err(|error| error.within("learnt"))?,
+                .map_err(|error| error.within("learned"))?,
         }
         match self.limit_bytes {
             Some(limit) if limit < self.guaranteed_bytes => Err(PolicyError::new(
@@ -291,7 +291,7 @@ impl StorePolicy {
     }
 }
 
-impl LearntKeepAlive {
+impl LearnedKeepAlive {
     fn check(&self, keep_alive_secs: u64) -> Result<(), PolicyError> {
         secs("standard_secs", self.standard_secs, keep_alive_secs)?;
         if self.tail_percent > 100 || self.tail_percent == 0 {
@@ -385,10 +385,10 @@ mod tests {
         );
         assert_eq!(
             error(|config| {
-                config.store.expiry = Expiry::Learnt;
-                config.store.learnt.min_variation = f64::NAN;
+                config.store.expiry = Expiry::Learned;
+                config.store.learned.min_variation = f64::NAN;
             }),
-            "store.learnt.min_variation: expected a number of 0 or more, found NaN"
+            "store.learned.min_variation: expected a number of 0 or more, found NaN"
         );
         assert_eq!(
             error(|config| config.store.keep_alive_secs = u64::MAX),
@@ -398,22 +398,22 @@ mod tests {
 
     #[test]
     fn each_percentage_is_checked() {
-        let learnt = |change: fn(&mut LearntKeepAlive)| {
+        let learned = |change: fn(&mut LearnedKeepAlive)| {
             error(|config| {
-                config.store.expiry = Expiry::Learnt;
-                change(&mut config.store.learnt);
+                config.store.expiry = Expiry::Learned;
+                change(&mut config.store.learned);
             })
         };
-        assert!(learnt(|rule| rule.tail_percent = 101).starts_with("store.learnt.tail_percent:"));
-        assert!(learnt(|rule| rule.head_percent = 100).starts_with("store.learnt.head_percent:"));
+        assert!(learned(|rule| rule.tail_percent = 101).starts_with("store.learned.tail_percent:"));
+        assert!(learned(|rule| rule.head_percent = 100).starts_with("store.learned.head_percent:"));
         assert!(
-            learnt(|rule| rule.margin_percent = 101).starts_with("store.learnt.margin_percent:")
+            learned(|rule| rule.margin_percent = 101).starts_with("store.learned.margin_percent:")
         );
         assert!(
-            learnt(|rule| rule.out_of_bounds_percent = 101)
-                .starts_with("store.learnt.out_of_bounds_percent:")
+            learned(|rule| rule.out_of_bounds_percent = 101)
+                .starts_with("store.learned.out_of_bounds_percent:")
         );
-        assert!(learnt(|rule| rule.standard_secs = 0).starts_with("store.learnt.standard_secs:"));
+        assert!(learned(|rule| rule.standard_secs = 0).starts_with("store.learned.standard_secs:"));
     }
 
     #[test]
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn unknown_fields_are_refused_and_missing_ones_have_defaults() {
         let config: PolicyConfig =
-            serde_json::from_str(r#"{"store":{"order":"lru","expiry":"learnt"}}"#).unwrap();
+            serde_json::from_str(r#"{"store":{"order":"lru","expiry":"learned"}}"#).unwrap();
         assert_eq!(config.store.order, Order::Lru);
         assert_eq!(config.high_watermark_percent, 95);
         assert!(serde_json::from_str::<PolicyConfig>(r#"{"keep_alive":1}"#).is_err());

@@ -57,7 +57,7 @@ pub(crate) fn facts(
         fact.expires_ms = fact.last_use_ms.saturating_add(standard);
     }
     // For objects of models, learned windows replace the standard one.
-    if policy.expiry == Expiry::Learnt {
+    if policy.expiry == Expiry::Learned {
         for index in store.models.iter().flat_map(|model| &model.objects) {
             if let Some(fact) = facts.get_mut(*index as usize) {
                 fact.expires_ms = 0;
@@ -65,10 +65,10 @@ pub(crate) fn facts(
         }
     }
     for (model, number) in store.models.iter().zip(0..) {
-        let learnt = state.and_then(|state| state.model(&model.id));
-        let window = match (policy.expiry, learnt) {
-            (Expiry::Learnt, Some(learnt)) => {
-                let window = learnt.idle().window(&policy.learnt);
+        let learned = state.and_then(|state| state.model(&model.id));
+        let window = match (policy.expiry, learned) {
+            (Expiry::Learned, Some(learned)) => {
+                let window = learned.idle().window(&policy.learned);
                 window_ms(policy, Some(window.keep_alive_secs))
             }
             _ => standard,
@@ -102,11 +102,11 @@ pub(crate) fn facts(
 }
 
 /// Time that an object stays after its last use, in milliseconds.
-fn window_ms(policy: &StorePolicy, learnt_secs: Option<u64>) -> u64 {
+fn window_ms(policy: &StorePolicy, learned_secs: Option<u64>) -> u64 {
     let secs = match policy.expiry {
         Expiry::Never => return u64::MAX,
         Expiry::Fixed => policy.expire_after_secs,
-        Expiry::Learnt => learnt_secs.unwrap_or(policy.learnt.standard_secs),
+        Expiry::Learned => learned_secs.unwrap_or(policy.learned.standard_secs),
     };
     secs.max(policy.keep_alive_secs).saturating_mul(1000)
 }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::LearntKeepAlive;
+use crate::config::LearnedKeepAlive;
 
 /// Number of bins of one minute each: four hours, as in the paper.
 pub const BINS: u16 = 240;
@@ -38,7 +38,7 @@ pub struct Window {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
     /// The model's histogram.
-    Learnt,
+    Learned,
     /// The standard window: there are too few idle times yet.
     TooFew,
     /// The standard window: most idle times are beyond the histogram's range. The paper forecasts
@@ -91,7 +91,7 @@ impl Histogram {
     }
 
     /// Returns the model's window under `rule`.
-    pub fn window(&self, rule: &LearntKeepAlive) -> Window {
+    pub fn window(&self, rule: &LearnedKeepAlive) -> Window {
         let in_bounds = self.in_bounds();
         let all = in_bounds + self.out_of_bounds();
         let standard = |basis| Window {
@@ -116,7 +116,7 @@ impl Histogram {
         Window {
             pre_warm_secs: head_secs * (100 - margin.min(100)) / 100,
             keep_alive_secs: tail_secs * (100 + margin) / 100,
-            basis: Basis::Learnt,
+            basis: Basis::Learned,
         }
     }
 
@@ -185,7 +185,7 @@ impl TryFrom<Packed> for Histogram {
 mod tests {
     use super::*;
 
-    const RULE: LearntKeepAlive = LearntKeepAlive::PAPER;
+    const RULE: LearnedKeepAlive = LearnedKeepAlive::PAPER;
 
     fn of(minutes: &[u64]) -> Histogram {
         let mut histogram = Histogram::default();
@@ -205,9 +205,9 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_period_is_learnt_with_its_margins() {
+    fn a_steady_period_is_learned_with_its_margins() {
         let window = of(&[10; 20]).window(&RULE);
-        assert_eq!(window.basis, Basis::Learnt);
+        assert_eq!(window.basis, Basis::Learned);
         assert_eq!(window.pre_warm_secs, 600 * 9 / 10);
         assert_eq!(window.keep_alive_secs, 660 * 11 / 10);
     }
@@ -232,7 +232,7 @@ mod tests {
     fn mostly_out_of_bounds_keeps_the_standard_window() {
         let mut histogram = of(&[5; 10]);
         (0..10).for_each(|_| histogram.record(u64::MAX));
-        assert_eq!(histogram.window(&RULE).basis, Basis::Learnt);
+        assert_eq!(histogram.window(&RULE).basis, Basis::Learned);
         histogram.record(u64::MAX);
         assert_eq!(histogram.window(&RULE).basis, Basis::OutOfBounds);
         let mut only = Histogram::default();

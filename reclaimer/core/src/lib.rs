@@ -71,7 +71,7 @@ mod state;
 pub mod replay;
 
 pub use config::{
-    DEFAULT_RECORD_BYTES, Expiry, LearntKeepAlive, Order, Policy, PolicyConfig, PolicyError,
+    DEFAULT_RECORD_BYTES, Expiry, LearnedKeepAlive, Order, Policy, PolicyConfig, PolicyError,
     StorePolicy,
 };
 pub use histogram::{BINS, Basis, Histogram, Window};

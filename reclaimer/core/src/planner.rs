@@ -85,8 +85,8 @@ impl<'a> Desk<'a> {
         let mut shelves: Vec<Shelf<'a>> = stores
             .filter(|(_, store)| store.mount == mount_index)
             .map(|(index, store)| {
-                let learnt = state.store(&store.name);
-                Shelf::new(index, store, policy.of(&store.name), learnt, now_ms)
+                let learned = state.store(&store.name);
+                Shelf::new(index, store, policy.of(&store.name), learned, now_ms)
             })
             .collect();
         shelves.sort_by(|a, b| a.store.name.cmp(&b.store.name));

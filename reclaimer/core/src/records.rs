@@ -12,7 +12,7 @@ pub enum RecordName {
     Manifest(ManifestId),
     /// A tensor that was computed from another.
     Derived(DerivedId),
-    /// How a file is recognised.
+    /// How a file is recognized.
     Identity(IdentityId),
 }
 

@@ -22,7 +22,7 @@ pub struct ConfigFlags {
     /// Name of this node
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     pub node: Option<String>,
-    /// Directory for learnt state, instead of each store's own
+    /// Directory for learned state, instead of each store's own
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
     /// Seconds between two passes when nothing happens

@@ -32,7 +32,7 @@ pub struct ConfigFile {
     pub listen: Option<SocketAddr>,
     /// The stores.
     pub stores: Vec<StoreConfig>,
-    /// Where learnt state is kept; by default in each store, which lives as long as what it is about.
+    /// Where learned state is kept; by default in each store, which lives as long as what it is about.
     pub state_dir: Option<PathBuf>,
     /// Seconds between two passes when nothing happens.
     pub interval_secs: u64,

@@ -41,7 +41,7 @@ const SOCKETS_CLOSE: Duration = Duration::from_secs(10);
 /// A pass that takes longer hangs.
 const LONGEST_PASS: Duration = Duration::from_mins(2);
 
-/// Runs until SIGTERM or SIGINT, and ends in order: no new requests, the pass in progress ends, what is learnt is kept.
+/// Runs until SIGTERM or SIGINT, and ends in order: no new requests, the pass in progress ends, what is learned is kept.
 /// SIGHUP reads the configuration again; one that is wrong is told, and the one in force stays.
 pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let config = flags.load()?;

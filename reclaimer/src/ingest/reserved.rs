@@ -19,7 +19,7 @@ struct Reservation {
 }
 
 impl Reservation {
-    /// What is read is about to be published: from then on the store's catalogue counts it.
+    /// What is read is about to be published: from then on the store's catalog counts it.
     fn left(&self) -> u64 {
         let read = self.monitor.bytes_read().saturating_sub(self.since);
         self.bytes.saturating_sub(read)

@@ -62,8 +62,12 @@ impl GpuMirrorConfig {
 
     fn check_devices(&self) -> Result<(), ConfigError> {
         let found = self.devices.len();
-        if self.implementation == Implementation::StandIn && found > 0 {
-            return value("devices", "none, since the stand-in is one device", found);
+        if self.implementation == Implementation::Simulated && found > 0 {
+            return value(
+                "devices",
+                "none, since the simulated device is one device",
+                found,
+            );
         }
         let mut numbers = self.devices.clone();
         numbers.sort_unstable();

@@ -16,7 +16,7 @@ pub enum Implementation {
     #[default]
     Cuda,
     /// One device of host memory, for tests and for trying the mirror out where there is no GPU: copies of what lies in the store.
-    StandIn,
+    Simulated,
 }
 
 impl Implementation {
@@ -24,7 +24,7 @@ impl Implementation {
     pub fn name(self) -> &'static str {
         match self {
             Self::Cuda => "cuda",
-            Self::StandIn => "stand-in",
+            Self::Simulated => "simulated",
         }
     }
 }

@@ -28,10 +28,10 @@ pub struct Opened {
 pub fn open(config: &GpuMirrorConfig) -> Result<Opened, ServerError> {
     match config.implementation {
         Implementation::Cuda => open_cuda(config),
-        Implementation::StandIn => {
+        Implementation::Simulated => {
             tracing::warn!(
                 bytes = config.device_bytes,
-                "the GPU mirror is a stand-in: its device is host memory, and no GPU is used (gpu_mirror.implementation)"
+                "the GPU mirror is a simulated device: its device is host memory, and no GPU is used (gpu_mirror.implementation)"
             );
             serve(config, &[0], |_| Ok(HostDevice::new(config.device_bytes)))
         }

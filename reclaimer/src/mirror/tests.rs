@@ -1,4 +1,4 @@
-//! The mirror follows the stores that are open. With the stand-in for a device.
+//! The mirror follows the stores that are open. The device is simulated.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ fn fields_have_defaults_and_bounds() {
             "implementation",
         ),
         (
-            "device_bytes = 1\nimplementation = \"stand-in\"\ndevices = [0]",
+            "device_bytes = 1\nimplementation = \"simulated\"\ndevices = [0]",
             "devices",
         ),
     ] {

@@ -11,7 +11,7 @@ use crate::report::ErrorClass;
 use crate::tenant::Tenant;
 use crate::warm::WarmSet;
 
-/// Models without an event for so long are forgotten, so that what is learnt stays bounded.
+/// Models without an event for so long are forgotten, so that what is learned stays bounded.
 const FORGET_MS: u64 = 90 * 24 * 3600 * 1000;
 
 impl Node {
@@ -120,7 +120,7 @@ impl Node {
     }
 
     fn complain(&mut self, store: &str, error: &KeptError) {
-        tracing::warn!(store, %error, "learnt state");
+        tracing::warn!(store, %error, "learned state");
         self.errors
             .push((ErrorClass::State, Some(store.to_owned())));
     }

@@ -35,7 +35,7 @@ impl Node {
 /// A dry run writes nothing, and a full store has no room: then objects that are there are looked at.
 fn look(tenant: &Tenant, dry_run: bool) -> Option<Pages> {
     let objects = || {
-        let objects = &tenant.catalogue.listing().objects;
+        let objects = &tenant.catalog.listing().objects;
         tenant.store.object_pages(objects).ok().flatten()
     };
     if dry_run {

@@ -51,7 +51,7 @@ impl Node {
         self.state.forget_store(&config.name);
         let kept = self.state_path(config);
         if let Err(error) = kept::forget(&kept) {
-            tracing::warn!(store = config.name, path = %kept.display(), %error, "learnt state of a store that is gone was left behind");
+            tracing::warn!(store = config.name, path = %kept.display(), %error, "learned state of a store that is gone was left behind");
         }
         Ok(Leave::Left)
     }

@@ -112,7 +112,7 @@ impl Node {
             .limit_bytes
             .unwrap_or(u64::MAX);
         let record_limits = self.config.policy.of(&need.store).record_limits();
-        // What this pass freed is out of the catalogue already.
+        // What this pass freed is out of the catalog already.
         let tenant = self.tenants.get(index);
         let used = tenant.map_or(0, Tenant::used_bytes);
         let records = tenant

@@ -177,7 +177,7 @@ fn model_status(model: &Model, snapshot: &StoreSnapshot) -> ModelStatus {
 
 fn foreign(tenant: &Tenant) -> Vec<ForeignStatus> {
     let dir = tenant.store.objects_dir();
-    let listed = tenant.catalogue.listing().foreign.iter();
+    let listed = tenant.catalog.listing().foreign.iter();
     let objects = listed.map(|entry| (dir.join(&entry.name), entry.reason.clone()));
     let others = tenant.store.foreign().unwrap_or_default();
     let mut all: Vec<ForeignStatus> = objects

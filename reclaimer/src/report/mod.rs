@@ -249,7 +249,7 @@ pub enum ErrorClass {
     Record,
     /// An object could not be freed.
     Reclaim,
-    /// Learnt state could not be kept or read.
+    /// Learned state could not be kept or read.
     State,
     /// An object could not be checked.
     Scrub,

@@ -22,7 +22,7 @@ pub(super) struct Client {
     pub(super) peer: Peer,
     /// Whether it may ask for room.
     pub(super) allowed: bool,
-    /// The file system's size when the client came; `None` when that was not to be learnt.
+    /// The file system's size when the client came; `None` when that was not to be learned.
     pub(super) usage: Option<Usage>,
     pub(super) room: mpsc::Sender<RoomAsk>,
     pub(super) answer: Duration,

@@ -33,12 +33,12 @@ fn without_a_driver_the_daemon_says_so_once_and_goes_on() {
 }
 
 #[test]
-fn the_stand_in_serves_without_a_driver_and_says_what_it_is() {
+fn the_simulated_device_serves_without_a_driver_and_says_what_it_is() {
     let place = Place::new();
     let store = place.store();
-    let table = "[gpu_mirror]\nimplementation = \"stand-in\"\ndevice_bytes = 67108864";
+    let table = "[gpu_mirror]\nimplementation = \"simulated\"\ndevice_bytes = 67108864";
     let daemon = Daemon::start(&place.config(table), &[]);
-    let line = daemon.says("the GPU mirror is a stand-in");
+    let line = daemon.says("the GPU mirror is a simulated device");
     assert!(line.contains("WARN"), "{line}");
     daemon.says("socket=");
     let socket = store.root().join("gpu");
@@ -62,7 +62,7 @@ fn metrics_of_the_mirror_are_served_and_a_reload_names_what_needs_a_restart() {
     let store = place.store();
     let table = |more: &str| {
         format!(
-            "listen = \"127.0.0.1:0\"\n[gpu_mirror]\nimplementation = \"stand-in\"\ndevice_bytes = 67108864\n{more}"
+            "listen = \"127.0.0.1:0\"\n[gpu_mirror]\nimplementation = \"simulated\"\ndevice_bytes = 67108864\n{more}"
         )
     };
     let config = place.config(&table("group_bytes = 131072"));
@@ -71,7 +71,7 @@ fn metrics_of_the_mirror_are_served_and_a_reload_names_what_needs_a_restart() {
     let device = "device=\"686f7374-2073-7461-6e64-2d696e203031\"";
     let group = format!("tetris_gpu_group_bytes{{{device}}}");
     assert!(shows(&daemon, &group, 131_072));
-    let up = "tetris_gpu_mirror_up{implementation=\"stand-in\"}";
+    let up = "tetris_gpu_mirror_up{implementation=\"simulated\"}";
     assert!(shows(&daemon, up, 1));
     place.config(&table(
         "group_bytes = 65536\nstreams = 3\nstore_bytes = 4194304",
@@ -116,7 +116,7 @@ fn a_full_store_gets_room_from_what_the_mirror_has_registered() {
     };
     let store = place.store();
     let table = "listen = \"127.0.0.1:0\"\n[policy]\nhigh_watermark_percent = 100\nlow_watermark_percent = 100\n\
-        [scrub]\nenabled = false\n[gpu_mirror]\nimplementation = \"stand-in\"\ndevice_bytes = 67108864\n\
+        [scrub]\nenabled = false\n[gpu_mirror]\nimplementation = \"simulated\"\ndevice_bytes = 67108864\n\
         pinned_seconds = 86400";
     let daemon = Daemon::start(&place.config(table), &[]);
     daemon.says("socket=");

@@ -129,7 +129,7 @@ fn the_inventory_follows_what_is_loaded() {
 }
 
 #[test]
-fn what_is_learnt_is_kept_at_the_end_and_a_killed_daemon_leaves_a_socket_that_the_next_one_replaces()
+fn what_is_learned_is_kept_at_the_end_and_a_killed_daemon_leaves_a_socket_that_the_next_one_replaces()
  {
     let place = Place::new();
     let store = place.store();

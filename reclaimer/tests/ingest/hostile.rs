@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-use tetris_agent::{ManifestKind, Recognised};
+use tetris_agent::{ManifestKind, Recognized};
 use tetris_node::socket::Socket;
 
 use crate::harness::{Raw, Site, descriptors, eventually};
@@ -69,7 +69,7 @@ fn a_lock_of_someone_who_can_only_read_holds_up_nobody() {
     };
     fcntl(&locks, FcntlArg::F_OFD_SETLK(&all)).unwrap();
     let model = site.agent().load(site.model("m", 1 << 20, 1)).unwrap();
-    assert_eq!(model.report().recognised, [Recognised::Brokered]);
+    assert_eq!(model.report().recognized, [Recognized::Brokered]);
     site.stop();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _inside = runtime.enter();
@@ -98,8 +98,8 @@ fn a_flood_of_connections_and_descriptors_keeps_nobody_else_from_being_served() 
         let path = site.model(&format!("{served}"), 100_000, (served % 16) as u8);
         let model = site.agent().load(&path).unwrap();
         assert_eq!(
-            model.report().recognised,
-            [Recognised::Brokered],
+            model.report().recognized,
+            [Recognized::Brokered],
             "{:?}",
             model.report()
         );

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::Command;
 
 use tetris_agent::daemon::Message;
-use tetris_agent::{LoadOptions, ManifestKind, Recognised, Store};
+use tetris_agent::{LoadOptions, ManifestKind, Recognized, Store};
 use tetris_store_layout::{FileIdentity, FileSystem, IdentityBy, IdentityKey};
 
 use crate::ground::{safetensors, tensor};
@@ -39,7 +39,7 @@ fn a_client_of_a_file_that_was_taken_for_another_gets_its_own_tensors() {
     let model = site.agent().load(&path).unwrap();
     assert_eq!(model.tensor("w").unwrap().bytes(), tensor(LEN, 3));
     let report = model.report();
-    assert_eq!(report.recognised, [Recognised::Brokered], "{report:?}");
+    assert_eq!(report.recognized, [Recognized::Brokered], "{report:?}");
     assert_eq!(report.bytes_private, 0);
     let now = Store::open(site.store()).unwrap().look_up(&key).unwrap();
     assert_ne!(now, wrong);

@@ -185,7 +185,7 @@ fn as_a_client() {
     }
     assert_eq!((report.bytes_private, report.bytes_read), (0, 0));
     assert!(mapped >= usize::from(TENSORS), "{mapped} mappings\n{maps}");
-    println!("\nLOADED shared {:?}", report.recognised);
+    println!("\nLOADED shared {:?}", report.recognized);
 }
 
 #[test]

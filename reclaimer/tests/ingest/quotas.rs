@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use tetris_agent::daemon::{IngestReason, Message};
-use tetris_agent::{ManifestKind, Recognised};
+use tetris_agent::{ManifestKind, Recognized};
 use tetris_node::ingest::{AskRoom, IngestConfig, IngestOptions};
 use tetris_node::node::{Need, Refused, Room};
 
@@ -70,7 +70,7 @@ fn what_two_clients_are_about_to_write_adds_up() {
     for raw in [&mut one, &mut two] {
         assert!(matches!(raw.answer(), Message::Ingested { .. }));
     }
-    // What is published is in the store's catalogue, and is not counted again while clients hold it.
+    // What is published is in the store's catalog, and is not counted again while clients hold it.
     let (mut three, len) = begin("3", 3);
     let (asked, answer) = asks.recv().unwrap();
     assert_eq!(asked, len + RECORDS);
@@ -135,7 +135,7 @@ fn of_a_file_that_shares_tensors_only_what_is_missing_needs_room() {
     let copy = site.dir.path().join("copy");
     std::fs::copy(&path, &copy).unwrap();
     let model = site.agent().load(copy).unwrap();
-    assert_eq!(model.report().recognised, [Recognised::Brokered]);
+    assert_eq!(model.report().recognized, [Recognized::Brokered]);
     assert_eq!(
         asked.try_iter().collect::<Vec<_>>(),
         [size + RECORDS, RECORDS]

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use tetris_agent::daemon::{IngestReason, Message};
-use tetris_agent::{Agent, LoadOptions, ManifestKind, Model, Recognised, Store};
+use tetris_agent::{Agent, LoadOptions, ManifestKind, Model, Recognized, Store};
 use tetris_store_layout::RecordUse;
 
 use crate::ground::{Ground, tensor};
@@ -116,8 +116,8 @@ fn records_stay_within_their_limits_and_room_is_found_again() {
     for path in manifests {
         let model = load(&path);
         assert_eq!(
-            model.report().recognised,
-            [Recognised::Brokered],
+            model.report().recognized,
+            [Recognized::Brokered],
             "{:?}",
             model.report()
         );
@@ -131,8 +131,8 @@ fn records_stay_within_their_limits_and_room_is_found_again() {
     for path in copies {
         let model = load(&path);
         assert_eq!(
-            model.report().recognised,
-            [Recognised::Brokered],
+            model.report().recognized,
+            [Recognized::Brokered],
             "{:?}",
             model.report()
         );
@@ -152,8 +152,8 @@ fn records_stay_within_their_limits_and_room_is_found_again() {
     let path = file(&ground, "large", 40, Some(&tensor(160 * MIB, 2)));
     let model = load(&path);
     assert_eq!(
-        model.report().recognised,
-        [Recognised::Brokered],
+        model.report().recognized,
+        [Recognized::Brokered],
         "{:?}",
         model.report()
     );

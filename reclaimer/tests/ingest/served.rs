@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use tetris_agent::daemon::Message;
 use tetris_agent::gc::{GcOptions, collect};
-use tetris_agent::{Agent, LoadOptions, ManifestKind, Recognised, Store};
+use tetris_agent::{Agent, LoadOptions, ManifestKind, Recognized, Store};
 use tetris_node::ingest::IngestOptions;
 
 use crate::ground::tensor;
@@ -23,7 +23,7 @@ fn a_read_only_client_has_nothing_private_and_the_next_one_asks_nobody() {
     let agent = site.agent();
     let model = agent.load(&path).unwrap();
     let report = model.report();
-    assert_eq!(report.recognised, [Recognised::Brokered], "{report:?}");
+    assert_eq!(report.recognized, [Recognized::Brokered], "{report:?}");
     assert_eq!((report.bytes_private, report.bytes_read), (0, 0));
     assert_eq!(model.tensor("w").unwrap().bytes(), tensor(9 * MIB, 3));
     assert_eq!(agent.counters().brokered_files, 1);
@@ -32,7 +32,7 @@ fn a_read_only_client_has_nothing_private_and_the_next_one_asks_nobody() {
     eventually("the flight ends", || site.broker.in_flight() == 0);
 
     let again = site.agent().load(&path).unwrap();
-    assert_eq!(again.report().recognised, [Recognised::ByStat]);
+    assert_eq!(again.report().recognized, [Recognized::ByStat]);
     assert_eq!(site.broker.counts().served, 1);
     let other = LoadOptions {
         broker: false,
@@ -50,7 +50,7 @@ fn a_whole_file_is_kept_for_programs_that_map_it_by_path() {
     let agent = site.agent();
     let file = agent.load_file(&path, &LoadOptions::default()).unwrap();
     assert!(file.is_shared());
-    assert_eq!(file.report().recognised, [Recognised::Brokered]);
+    assert_eq!(file.report().recognized, [Recognized::Brokered]);
     assert_eq!(
         std::fs::read(file.path()).unwrap(),
         std::fs::read(&path).unwrap()
@@ -68,7 +68,7 @@ fn what_was_reclaimed_of_a_known_file_is_published_again() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();
     }
     let model = site.agent().load(&path).unwrap();
-    assert_eq!(model.report().recognised, [Recognised::Brokered]);
+    assert_eq!(model.report().recognized, [Recognized::Brokered]);
     assert_eq!(model.tensor("w").unwrap().bytes(), tensor(2 * MIB, 3));
 }
 
@@ -100,7 +100,7 @@ fn as_another_user() {
     let agent = Agent::open(root.join("store")).unwrap();
     assert!(!agent.store().unwrap().is_writable());
     let model = agent.load(root.join("m.safetensors")).unwrap();
-    assert_eq!(model.report().recognised, [Recognised::Brokered]);
+    assert_eq!(model.report().recognized, [Recognized::Brokered]);
     assert_eq!(model.tensor("w").unwrap().bytes(), tensor(MIB, 3));
 }
 
@@ -145,7 +145,7 @@ fn a_full_store_makes_room_for_a_file() {
         .agent()
         .load(site.model("new.safetensors", 10 * MIB, 2))
         .unwrap();
-    assert_eq!(model.report().recognised, [Recognised::Brokered]);
+    assert_eq!(model.report().recognized, [Recognized::Brokered]);
     assert!(asked.load(Ordering::Relaxed));
 }
 

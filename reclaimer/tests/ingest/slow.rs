@@ -11,7 +11,7 @@ use nix::fcntl::AT_FDCWD;
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use tetris_agent::daemon::{IngestReason, Message};
-use tetris_agent::{ManifestKind, Recognised};
+use tetris_agent::{ManifestKind, Recognized};
 use tetris_node::ingest::{IngestConfig, IngestOptions};
 use tetris_node::socket::Limits;
 
@@ -72,7 +72,7 @@ fn a_file_that_cannot_be_read_is_given_up_and_others_are_served_meanwhile() {
     for seed in 2..5 {
         let other = site.model(&format!("{seed}"), MIB, seed);
         let model = site.agent().load(other).unwrap();
-        assert_eq!(model.report().recognised, [Recognised::Brokered]);
+        assert_eq!(model.report().recognized, [Recognized::Brokered]);
     }
     let Message::IngestRefused(refusal) = raw.answer() else {
         panic!("no refusal");
@@ -87,7 +87,7 @@ fn a_file_that_cannot_be_read_is_given_up_and_others_are_served_meanwhile() {
         site.broker.in_flight() == 0 && descriptors() < before
     });
     let model = site.agent().load(&path).unwrap();
-    assert_eq!(model.report().recognised, [Recognised::Brokered]);
+    assert_eq!(model.report().recognized, [Recognized::Brokered]);
     assert!(site.is_sound());
 }
 
@@ -137,7 +137,7 @@ fn a_file_that_grows_and_shrinks_while_it_is_read_harms_nothing() {
     });
     assert!(site.is_sound());
     let model = site.agent().load(site.model("m", MIB, 1)).unwrap();
-    assert_eq!(model.report().recognised, [Recognised::Brokered]);
+    assert_eq!(model.report().recognized, [Recognized::Brokered]);
     let endless = file();
     endless.set_len(1 << 60).unwrap();
     let reason = site.refusal(&endless, ManifestKind::File);
@@ -166,7 +166,7 @@ fn a_frame_that_never_ends_ends_its_own_connection_only() {
         })
         .collect();
     let model = site.agent().load(site.model("m", MIB, 1)).unwrap();
-    assert_eq!(model.report().recognised, [Recognised::Brokered]);
+    assert_eq!(model.report().recognized, [Recognized::Brokered]);
     for half in &mut halves {
         let mut rest = Vec::new();
         half.0.read_to_end(&mut rest).unwrap();

@@ -137,8 +137,8 @@ fn what_cannot_be_changed_is_said_and_no_obstacle() {
     // Without SELinux, nobody minds.
     let decision = decide(&mounted(bare, unlimited), &wanted, false).unwrap();
     assert!(decision.notes.iter().all(|note| note.option != "context"));
-    let labelled = format!("{AS_CONFIGURED},context=\"system_u:object_r:container_file_t:s0\"");
-    let decision = decide(&mounted(&labelled, room()), &wanted, true).unwrap();
+    let labeled = format!("{AS_CONFIGURED},context=\"system_u:object_r:container_file_t:s0\"");
+    let decision = decide(&mounted(&labeled, room()), &wanted, true).unwrap();
     assert_eq!(decision.notes, []);
 }
 

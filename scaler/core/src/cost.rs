@@ -84,7 +84,7 @@ impl Weights {
     ///
     /// It compares the quotients by cross-multiplication. The paper does not define the order of
     /// ties: here the cheaper instance comes first, then the one with less CPU.
-    pub(crate) fn by_normalised_throughput(self, a: &Configuration, b: &Configuration) -> Ordering {
+    pub(crate) fn by_normalized_throughput(self, a: &Configuration, b: &Configuration) -> Ordering {
         // 2^24 requests * 2^32 us * 2^64 of cost fit into 2^128.
         let side = |one: &Configuration, other: &Configuration| {
             let requests = u128::from(one.batch()) * u128::from(one.concurrency());

@@ -26,7 +26,7 @@ pub fn dts(
 ) -> Result<Selection, SloTooTight> {
     let best = profile
         .feasible(slo)
-        .min_by(|(_, a), (_, b)| weights.by_normalised_throughput(a, b));
+        .min_by(|(_, a), (_, b)| weights.by_normalized_throughput(a, b));
     let Some((configuration, best)) = best else {
         if residual.is_zero() {
             return Ok(Selection::default());

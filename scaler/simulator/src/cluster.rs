@@ -275,7 +275,7 @@ const fn own_memory(shares: bool, tensors: &ModelTensors, configuration: &Config
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::{Application, Function};
+    use crate::catalog::{Application, Function};
 
     fn function(application: Application) -> Function {
         let (model, variant) = application.stages()[0][0];

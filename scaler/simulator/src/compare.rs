@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tetris_scaler_core::Rate;
 
-use crate::catalogue::{Application, MODELS, Model};
+use crate::catalog::{Application, MODELS, Model};
 use crate::engine::simulate;
 use crate::error::SimulationError;
 use crate::outcome::Outcome;

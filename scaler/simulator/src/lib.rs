@@ -7,7 +7,7 @@
 //! figures for comparison.
 //!
 //! **Guarantees.** All arithmetic is in integers, and the only clock is the caller's: the same
-//! scenario has the same outcome everywhere. [`catalogue`], [`trace`], [`Platform`] and [`paper`]
+//! scenario has the same outcome everywhere. [`catalog`], [`trace`], [`Platform`] and [`paper`]
 //! state which values are the paper's and which are assumed.
 
 #![forbid(unsafe_code)]
@@ -18,7 +18,7 @@
     clippy::panic
 )]
 
-pub mod catalogue;
+pub mod catalog;
 pub mod cluster;
 mod compare;
 mod engine;

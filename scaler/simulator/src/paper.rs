@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::catalogue::Application;
+use crate::catalog::Application;
 use crate::compare::Run;
 use crate::policy::Policy;
 use crate::trace::Kind;

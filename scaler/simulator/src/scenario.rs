@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tetris_scaler_core::{FieldError, Rate, ScaleInConfig};
 
-use crate::catalogue::Application;
+use crate::catalog::Application;
 use crate::cluster::MAX_NODES;
 use crate::error::SimulationError;
 use crate::trace::{Kind, MAX_RPS};

@@ -2,7 +2,7 @@
 
 use tetris_scaler_core::Rate;
 use tetris_scaler_simulator::Policy;
-use tetris_scaler_simulator::catalogue::{Application, Function};
+use tetris_scaler_simulator::catalog::{Application, Function};
 use tetris_scaler_simulator::cluster::Cluster;
 use tetris_scaler_simulator::policy::{Started, scale_out};
 

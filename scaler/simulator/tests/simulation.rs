@@ -1,7 +1,7 @@
 //! Tests of whole runs: invariants of every policy.
 
 use tetris_scaler_core::Rate;
-use tetris_scaler_simulator::catalogue::Application;
+use tetris_scaler_simulator::catalog::Application;
 use tetris_scaler_simulator::trace::{Arrivals, Kind, rates};
 use tetris_scaler_simulator::{Outcome, Platform, Policy, Scenario, SimulationError, simulate};
 

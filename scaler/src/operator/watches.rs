@@ -42,10 +42,10 @@ impl Watches {
     pub async fn run(&self, client: &Client, changed: &Notify, metrics: &Arc<Metrics>) {
         let config = || Config::default().page_size(PAGE);
         let outage = |kind| Outage::new(kind, metrics);
-        let labelled = config().labels(labels::FUNCTION);
+        let labeled = config().labels(labels::FUNCTION);
         let functions = watcher(dynamic::<InferenceFunction>(client), config()).default_backoff();
         let profiles = watcher(dynamic::<ModelProfile>(client), config()).default_backoff();
-        let deployments = watcher(Api::<Deployment>::all(client.clone()), labelled);
+        let deployments = watcher(Api::<Deployment>::all(client.clone()), labeled);
         let deployments = deployments.default_backoff();
         let pods = watcher(Api::<Pod>::all(client.clone()), config()).default_backoff();
         let nodes = watcher(Api::<Node>::all(client.clone()), config()).default_backoff();

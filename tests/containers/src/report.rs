@@ -28,8 +28,8 @@ pub enum Line {
 /// What a load did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loaded {
-    /// How the file was recognised.
-    pub recognised: String,
+    /// How the file was recognized.
+    pub recognized: String,
     /// Bytes that are mapped from the store.
     pub bytes_shared: u64,
     /// Bytes in private memory.

@@ -259,5 +259,5 @@ fn load(job: &Job) -> anyhow::Result<Done> {
 
 fn quality(model: &Model) -> String {
     let report = model.report();
-    format!("{:?}, {} private", report.recognised, report.bytes_private)
+    format!("{:?}, {} private", report.recognized, report.bytes_private)
 }

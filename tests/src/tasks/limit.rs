@@ -26,7 +26,7 @@ const FREE_HEAP: usize = 24 << 20;
 pub(super) fn set(limits: &[Limit]) -> anyhow::Result<Limited> {
     let mut limited = Limited::default();
     if !limits.is_empty() {
-        // The allocator returns the first block to the kernel and, having learnt that such blocks
+        // The allocator returns the first block to the kernel and, having learned that such blocks
         // come and go, keeps the second: mallopt(3), "dynamic mmap threshold".
         drop(std::hint::black_box(vec![1u8; FREE_HEAP + 4096]));
         drop(std::hint::black_box(vec![1u8; FREE_HEAP]));
@@ -56,7 +56,7 @@ impl Limited {
         Ok(())
     }
 
-    /// Maps single pages until only `left` more mappings can be made. Neighbours of equal protection
+    /// Maps single pages until only `left` more mappings can be made. Neighbors of equal protection
     /// would be merged into one, so every other page is read-only.
     fn use_up_mappings(&mut self, left: usize) -> anyhow::Result<()> {
         let most: usize = std::fs::read_to_string("/proc/sys/vm/max_map_count")?

@@ -101,9 +101,9 @@ fn failed(error: &tetris_agent::LoadError) -> Loaded {
 }
 
 fn reported(report: &LoadReport) -> Loaded {
-    let names = report.recognised.iter().map(|way| way.name().to_owned());
+    let names = report.recognized.iter().map(|way| way.name().to_owned());
     Loaded {
-        recognised: names.collect(),
+        recognized: names.collect(),
         bytes_shared: report.bytes_shared,
         bytes_new: report.bytes_new,
         bytes_private: report.bytes_private,

@@ -40,7 +40,7 @@ impl<D: Backend> Measure<D> for Family {
 
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
         let heads = model_bytes / 4 * u64::from(HEADS);
-        let context_bytes = if D::STAND_IN { 0 } else { CONTEXT_BYTES };
+        let context_bytes = if D::SIMULATED { 0 } else { CONTEXT_BYTES };
         let shared = context_bytes * u64::from(functions(settings) + 1) + model_bytes / 4;
         let own = model_bytes + 2 * context_bytes;
         Needs {
@@ -130,7 +130,7 @@ fn findings<D: Backend>(bench: &Bench<D>, found: &Found) -> Findings {
         }
     }
     findings.note(format!("adapters have rank {RANK}; every function computes W x + B (A x), or W x, and compares it with exact arithmetic"));
-    if !D::STAND_IN {
+    if !D::SIMULATED {
         findings.note("the driver counts device memory in granules; other programs on the device would disturb these figures");
     }
     findings

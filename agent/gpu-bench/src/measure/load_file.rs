@@ -41,7 +41,7 @@ impl<D: Backend> Measure<D> for LoadFile {
     }
 
     fn needs(&self, model_bytes: u64, settings: &Settings) -> Needs {
-        if D::STAND_IN {
+        if D::SIMULATED {
             return Needs::default();
         }
         Needs {
@@ -52,8 +52,8 @@ impl<D: Backend> Measure<D> for LoadFile {
     }
 
     fn skip(&self, bench: &Bench<D>) -> Option<String> {
-        if D::STAND_IN {
-            return Some("the stand-in is host memory, which load_file maps instead of copying: nothing to compare".to_owned());
+        if D::SIMULATED {
+            return Some("the simulated device is host memory, which load_file maps instead of copying: nothing to compare".to_owned());
         }
         // The file does not exist yet: the script only reports if it could load one.
         match python(bench).map(|(_, hello)| hello) {
@@ -128,7 +128,7 @@ fn file<D: Backend>(bench: &Bench<D>) -> std::path::PathBuf {
 fn python<D: Backend>(bench: &Bench<D>) -> Result<(Process, Hello), BenchError> {
     let device = match bench.choice {
         DeviceChoice::Cuda(number) => format!("cuda:{number}"),
-        DeviceChoice::StandIn { .. } => "cpu".to_owned(),
+        DeviceChoice::Simulated { .. } => "cpu".to_owned(),
     };
     start(&mut Command::new(&bench.python), &file(bench), &device)
 }

@@ -85,7 +85,7 @@ fn findings<D: Backend>(bench: &Bench<D>, contexts: f64, all: f64, chunks: f64) 
             Limit::AtMost(BAR),
         );
     }
-    if !D::STAND_IN {
+    if !D::SIMULATED {
         findings.note("other programs on the device would disturb these figures");
     }
     findings

@@ -33,7 +33,7 @@ impl Janitor {
         let job = Job::Janitor {
             folder: folder.path().to_owned(),
         };
-        let device = DeviceChoice::StandIn { bytes: 0 };
+        let device = DeviceChoice::Simulated { bytes: 0 };
         let parent = std::process::id();
         let order = Order {
             parent,

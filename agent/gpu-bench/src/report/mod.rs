@@ -11,7 +11,7 @@ use crate::stats::{extremes, median};
 pub const SCHEMA: &str = "tetris-gpu-bench/1";
 
 /// Note of every report from the host device.
-pub const STAND_IN: &str = "measured on host memory in place of a device: these figures say nothing of a GPU, and no bar is judged";
+pub const SIMULATED: &str = "measured on host memory in place of a device: these figures say nothing of a GPU, and no bar is judged";
 
 /// Results of a run. Bytes are integers or floating-point numbers, times are in seconds.
 #[derive(Debug, Clone, Serialize)]
@@ -53,7 +53,7 @@ pub struct Machine {
 #[derive(Debug, Clone, Serialize)]
 pub struct Device {
     /// True if it is host memory in place of a GPU.
-    pub stand_in: bool,
+    pub simulated: bool,
     /// The product's name.
     pub name: String,
     /// Its UUID.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Bar, Figure, Findings, Limit, Measured, Outcome, Report, STAND_IN, Series, Unit};
+use super::{Bar, Figure, Findings, Limit, Measured, Outcome, Report, SIMULATED, Series, Unit};
 use crate::units::{bytes, seconds, three_digits};
 
 impl Report {
@@ -32,8 +32,8 @@ impl Report {
             bytes(model.bytes as f64),
             model.tensors
         )?;
-        if self.device.stand_in {
-            writeln!(out, "STAND-IN: {STAND_IN}")?;
+        if self.device.simulated {
+            writeln!(out, "SIMULATED: {SIMULATED}")?;
         }
         for measured in &self.measures {
             write!(out, "\n{}: {}\n", measured.name, measured.about)?;

@@ -97,7 +97,7 @@ fn copy<D: Backend>(device: &D, bytes: u64) -> Result<Duration, BenchError> {
     let to = Arc::new(to);
     let mut stream = device.stream()?;
     device.copy_in(&mut stream, &to, 0, from.clone())?;
-    device.synchronise(&mut stream)?;
+    device.synchronize(&mut stream)?;
     let start = Instant::now();
     let mut left = bytes;
     while left > 0 {
@@ -105,6 +105,6 @@ fn copy<D: Backend>(device: &D, bytes: u64) -> Result<Duration, BenchError> {
         device.copy_in(&mut stream, &to, 0, from.part(0, part)?)?;
         left -= part;
     }
-    device.synchronise(&mut stream)?;
+    device.synchronize(&mut stream)?;
     Ok(start.elapsed())
 }

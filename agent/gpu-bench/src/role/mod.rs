@@ -77,7 +77,7 @@ impl Job {
 pub(crate) fn run(order: Order, parent: &mut Parent) -> Result<(), BenchError> {
     match order.device {
         DeviceChoice::Cuda(_) => run_on::<VmmDevice>(order, parent),
-        DeviceChoice::StandIn { .. } => run_on::<HostDevice>(order, parent),
+        DeviceChoice::Simulated { .. } => run_on::<HostDevice>(order, parent),
     }
 }
 

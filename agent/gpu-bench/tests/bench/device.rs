@@ -56,7 +56,7 @@ fn on_a_device_bars_are_judged_and_no_rule_of_the_driver_is_broken() {
     let mut command = machine.command(site.command(), 20_000);
     arguments(&mut command).arg("--only=attach,transfers,processes,eviction");
     let report = run(&mut command).expect(0).json();
-    assert_eq!(report["device"]["stand_in"], false);
+    assert_eq!(report["device"]["simulated"], false);
     assert_eq!(report["notes"].as_array().unwrap().len(), 0);
     let mut judged = 0;
     for measure in report["measures"].as_array().unwrap() {
@@ -167,7 +167,7 @@ fn cuda_every_measure_is_taken_on_a_real_device() {
     let mut command = site.command();
     command.args(["--bytes=1G", "--rounds=3", "--processes=2", "--json"]);
     let report = run(&mut command).expect(0).json();
-    assert_eq!(report["device"]["stand_in"], false);
+    assert_eq!(report["device"]["simulated"], false);
     for measure in report["measures"].as_array().unwrap() {
         // Without torch the comparison is skipped.
         let skipped = measure["name"] == "load-file" && measure["outcome"] == "skipped";

@@ -49,7 +49,7 @@ fn products_and_families_keep_the_rules_of_the_driver() {
         .env("FAKE_CUDA_MEMORY_MIB", "16384");
     let report = run(&mut command).expect(0).json();
     assert_eq!(report["device"]["name"], "Fake GPU 0");
-    assert_eq!(report["device"]["stand_in"], false);
+    assert_eq!(report["device"]["simulated"], false);
     for measure in list(&report["measures"]) {
         assert_eq!(measure["outcome"], "measured", "{measure}");
     }

@@ -84,7 +84,7 @@ fn matrices_of_f32_without_known_names_are_all_adapted() {
     write_model(&path);
     let mut command = site.command();
     command.args([
-        "--stand-in",
+        "--simulated",
         "--chunk-bytes=2M",
         "--processes=1",
         "--only=family",

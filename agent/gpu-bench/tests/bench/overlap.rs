@@ -52,7 +52,7 @@ fn a_model_with_too_few_matrices_is_not_measured() {
     let path = folder.path().join("model.safetensors");
     write_model(&path);
     let mut command = site.command();
-    command.args(["--stand-in", "--rounds=1", "--only=overlap", "--json"]);
+    command.args(["--simulated", "--rounds=1", "--only=overlap", "--json"]);
     let report = run(command.arg("--model").arg(&path)).expect(0).json();
     let measure = &report["measures"][0];
     assert_eq!(measure["outcome"], "skipped", "{measure}");

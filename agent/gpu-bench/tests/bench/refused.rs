@@ -24,7 +24,10 @@ fn arguments_that_make_no_sense_are_refused() {
         let run = run(site.command().arg(argument)).expect(2);
         assert!(run.stderr.contains(part), "{argument}: {}", run.stderr);
     }
-    for pair in [["--stand-in", "--device=1"], ["--model=file", "--bytes=2M"]] {
+    for pair in [
+        ["--simulated", "--device=1"],
+        ["--model=file", "--bytes=2M"],
+    ] {
         let run = run(site.command().args(pair)).expect(2);
         assert!(run.stderr.contains("cannot be used with"), "{}", run.stderr);
     }
@@ -48,14 +51,14 @@ fn a_machine_without_a_driver_gets_one_message_and_the_way_on() {
         "{}",
         run.stderr
     );
-    assert!(run.stderr.contains("--stand-in"), "{}", run.stderr);
+    assert!(run.stderr.contains("--simulated"), "{}", run.stderr);
     assert!(run.stdout.is_empty() && site.files().is_empty());
 }
 
 #[test]
 fn what_has_no_room_is_refused_before_anything_is_written() {
     let site = Site::new();
-    let run = run(site.command().args(["--stand-in", "--bytes=900G"])).expect(1);
+    let run = run(site.command().args(["--simulated", "--bytes=900G"])).expect(1);
     assert!(run.stderr.contains("free space in"), "{}", run.stderr);
     assert!(run.stderr.contains("--bytes"), "{}", run.stderr);
     assert!(site.files().is_empty());
@@ -67,7 +70,7 @@ fn a_store_goes_onto_a_tmpfs_that_is_there() {
     let nowhere = site.path().join("nowhere");
     let on_host = || {
         let mut command = bare();
-        command.args(["--stand-in", "--bytes=2M", "--store-dir"]);
+        command.args(["--simulated", "--bytes=2M", "--store-dir"]);
         command
     };
     let found = run(on_host().arg(&nowhere)).expect(1);
@@ -109,12 +112,16 @@ fn files_that_are_no_models_are_refused() {
     for (name, bytes, part) in cases {
         let path = folder.path().join(name);
         fs::write(&path, bytes).unwrap();
-        let run = run(site.command().args(["--stand-in", "--model"]).arg(&path)).expect(1);
+        let run = run(site.command().args(["--simulated", "--model"]).arg(&path)).expect(1);
         assert!(run.stderr.contains(part), "{name}: {}", run.stderr);
         assert!(run.stderr.contains(name), "the path: {}", run.stderr);
     }
     let missing = folder.path().join("missing");
-    let run = run(site.command().args(["--stand-in", "--model"]).arg(&missing)).expect(1);
+    let run = run(site
+        .command()
+        .args(["--simulated", "--model"])
+        .arg(&missing))
+    .expect(1);
     assert!(run.stderr.contains("cannot open"), "{}", run.stderr);
     assert!(site.files().is_empty());
 }

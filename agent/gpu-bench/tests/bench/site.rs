@@ -47,7 +47,7 @@ impl Site {
     pub fn with_rounds(&self, rounds: u32) -> Command {
         let mut command = self.command();
         command.args([
-            "--stand-in",
+            "--simulated",
             "--bytes=16M",
             "--chunk-bytes=2M",
             "--transfer-bytes=8M",

@@ -45,7 +45,7 @@ fn every_measure_gives_samples_and_leaves_nothing_behind() {
     let site = Site::new();
     let report = run(site.small().arg("--json")).expect(0).json();
     assert_eq!(report["schema"], "tetris-gpu-bench/1");
-    assert_eq!(report["device"]["stand_in"], true);
+    assert_eq!(report["device"]["simulated"], true);
     assert_eq!(report["device"]["driver"], Value::Null);
     assert!(report["date"].as_str().unwrap().ends_with('Z'));
     assert!(report["machine"]["memory_bytes"].as_u64().unwrap() > 0);
@@ -79,7 +79,7 @@ fn every_measure_gives_samples_and_leaves_nothing_behind() {
             assert_eq!(
                 figure["bar"]["met"],
                 Value::Null,
-                "the stand-in is not judged: {figure}"
+                "the simulated device is not judged: {figure}"
             );
         }
     }
@@ -144,7 +144,7 @@ fn transfers_copy_what_was_asked_for_and_pages_are_registered() {
 fn text_says_what_json_says() {
     let site = Site::new();
     let run = run(site.small().arg("--only=eviction,load-file")).expect(0);
-    assert!(run.stdout.contains("STAND-IN: "), "{}", run.stdout);
+    assert!(run.stdout.contains("SIMULATED: "), "{}", run.stdout);
     assert!(run.stdout.contains("\neviction: "), "{}", run.stdout);
     assert!(
         run.stdout.contains("evicted, copied and ready"),
@@ -152,7 +152,7 @@ fn text_says_what_json_says() {
         run.stdout
     );
     assert!(
-        run.stdout.contains("skipped: the stand-in"),
+        run.stdout.contains("skipped: the simulated device"),
         "{}",
         run.stdout
     );
@@ -185,7 +185,7 @@ fn a_model_can_come_from_a_file() {
     write_model(&path);
     let mut command = site.command();
     command.args([
-        "--stand-in",
+        "--simulated",
         "--chunk-bytes=2M",
         "--rounds=2",
         "--only=attach,eviction",

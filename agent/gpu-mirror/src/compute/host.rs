@@ -43,7 +43,7 @@ fn one(
     product: &Product<'_, HostMapping>,
 ) -> Result<(), MemoryError> {
     // Earlier work on the stream comes first.
-    device.synchronise(stream)?;
+    device.synchronize(stream)?;
     let input = read_f32(device, product.input)?;
     let mut output = if product.accumulate {
         read_f32(device, product.output)?
@@ -57,7 +57,7 @@ fn one(
     let bytes: Vec<u8> = output.iter().flat_map(|x| x.to_le_bytes()).collect();
     let from = HostSlice::whole(Arc::new(bytes));
     device.copy_in(stream, &product.output.mapping, product.output.offset, from)?;
-    device.synchronise(stream)
+    device.synchronize(stream)
 }
 
 /// Multiplies a row with the input, in parts through `buffer`.

@@ -111,6 +111,6 @@ impl<D: DeviceMemory> Workspace<D> {
         let mut stream = self.device.stream()?;
         let from = HostSlice::whole(bytes);
         self.device.copy_in(&mut stream, mapping, offset, from)?;
-        self.device.synchronise(&mut stream)
+        self.device.synchronize(&mut stream)
     }
 }

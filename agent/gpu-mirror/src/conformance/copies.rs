@@ -40,7 +40,7 @@ fn places_and_order<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
         "copies touch nothing else",
         "other bytes",
     )?;
-    device.synchronise(&mut stream)?;
+    device.synchronize(&mut stream)?;
     an_idle_stream_is_done(device)
 }
 
@@ -109,7 +109,7 @@ fn pinned_and_registered<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     let from = HostSlice::whole(Arc::new(buffer));
     let mut stream = device.stream()?;
     device.copy_in(&mut stream, &mapping, 0, from)?;
-    device.synchronise(&mut stream)?;
+    device.synchronize(&mut stream)?;
     rule(
         read(device, &mapping)? == bytes,
         "pinned memory is copied",
@@ -135,7 +135,7 @@ fn registered<D: DeviceMemory>(device: &D, mapping: &Arc<D::Mapping>) -> Result<
     }
     let mut stream = device.stream()?;
     device.copy_in(&mut stream, mapping, 0, from)?;
-    device.synchronise(&mut stream)?;
+    device.synchronize(&mut stream)?;
     drop(registration);
     rule(
         read(device, mapping)? == bytes,

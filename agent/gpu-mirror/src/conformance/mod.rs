@@ -131,7 +131,7 @@ fn fill<D: DeviceMemory>(
         0,
         HostSlice::whole(Arc::new(bytes.clone())),
     )?;
-    device.synchronise(&mut stream)?;
+    device.synchronize(&mut stream)?;
     Ok(bytes)
 }
 

@@ -54,7 +54,7 @@ fn places<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
         let read = device.read_back(&mapping, offset, &mut [0; 2]);
         refused(read, bounds, "reading stays inside the mapping")?;
     }
-    device.synchronise(&mut stream)?;
+    device.synchronize(&mut stream)?;
     Ok(())
 }
 

@@ -213,7 +213,7 @@ impl<D: DeviceMemory> Executor<D> {
         }
         self.land(transfer, 0)?;
         for stream in &mut self.streams {
-            self.device.synchronise(stream)?;
+            self.device.synchronize(stream)?;
         }
         Ok(())
     }

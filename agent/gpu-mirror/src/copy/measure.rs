@@ -76,5 +76,5 @@ fn copy_all<D: DeviceMemory>(
             device.settle(stream)?;
         }
     }
-    device.synchronise(stream)
+    device.synchronize(stream)
 }

@@ -25,7 +25,7 @@ pub trait Mapped {
 /// and every importer have released and unmapped it, or died.
 ///
 /// **Guarantees.** Values of the associated types free their resource on drop. The stream keeps the
-/// host memory of a copy until [`settle`](Self::settle) or [`synchronise`](Self::synchronise) finds
+/// host memory of a copy until [`settle`](Self::settle) or [`synchronize`](Self::synchronize) finds
 /// the copy finished, even if the caller has dropped it.
 ///
 /// **Caveats.** If copies of two streams to the same destination overlap in time, the bytes of
@@ -95,7 +95,7 @@ pub trait DeviceMemory: Send + Sync {
     /// wait.
     fn settle(&self, stream: &mut Self::Stream) -> Result<(), MemoryError>;
     /// Waits for everything queued, and drops its host memory.
-    fn synchronise(&self, stream: &mut Self::Stream) -> Result<(), MemoryError>;
+    fn synchronize(&self, stream: &mut Self::Stream) -> Result<(), MemoryError>;
     /// Copies out of a mapping and waits for the copy: for checks.
     fn read_back(
         &self,

@@ -13,7 +13,7 @@ pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t fake_progress = PTHREAD_COND_INITIALIZER;
 
 /* The process that called cuInit: a forked child would have to repeat it, and cannot. */
-static pid_t initialised;
+static pid_t initialized;
 static bool over;
 
 static long number(const char *name, long otherwise) {
@@ -91,7 +91,7 @@ CUresult call_begin(const char *name) {
     CUresult code = CUDA_SUCCESS;
     if (over)
         code = CUDA_ERROR_DEINITIALIZED;
-    else if (initialised != getpid())
+    else if (initialized != getpid())
         code = CUDA_ERROR_NOT_INITIALIZED;
     else
         code = wanted_failure(name);
@@ -115,10 +115,10 @@ EXPORTED CUresult cuInit(unsigned flags) {
         code = misuse(CUDA_ERROR_INVALID_VALUE, "cuInit with flags %u", flags);
     else if (options.state == NULL)
         code = misuse(CUDA_ERROR_NOT_PERMITTED, "FAKE_CUDA_STATE is not set");
-    else if (initialised != 0 && initialised != getpid())
+    else if (initialized != 0 && initialized != getpid())
         code = CUDA_ERROR_NOT_INITIALIZED;
     else
-        initialised = getpid();
+        initialized = getpid();
     pthread_mutex_unlock(&fake_lock);
     return code;
 }
@@ -135,7 +135,7 @@ __attribute__((destructor)) static void report(void) {
     int contexts = contexts_retained(), modules = modules_live();
     int all = reservations + handles + opened + registrations + events + mappings + allocations + buffers + streams + contexts + modules;
     /* After an illegal access a process cannot free anything. */
-    if (initialised == getpid() && options.leaks && all > 0 && !context_any_sticky()) {
+    if (initialized == getpid() && options.leaks && all > 0 && !context_any_sticky()) {
         char line[512];
         snprintf(line, sizeof line,
                  "left: %d reservations, %d handles, %d mappings, %d allocations, %d opened, %d buffers, "

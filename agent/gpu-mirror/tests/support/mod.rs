@@ -137,7 +137,7 @@ pub fn store_pages_reach_the_device<D: DeviceMemory>(device: &D) {
     let mapping = Arc::new(device.map(range, &chunk, Protection::ReadWrite).unwrap());
     let mut stream = device.stream().unwrap();
     device.copy_in(&mut stream, &mapping, 512, from).unwrap();
-    device.synchronise(&mut stream).unwrap();
+    device.synchronize(&mut stream).unwrap();
     let mut found = vec![0; content.len()];
     assert_eq!(mapping.bytes(), bytes);
     device.read_back(&mapping, 512, &mut found).unwrap();

@@ -16,7 +16,7 @@ from tetris._safe_open import may_be_file
 from tetris.errors import GpuUnavailable, LoadError
 
 #: The device whose memory is the host's, of a mirror that runs without a GPU.
-STAND_IN = "stand-in"
+SIMULATED = "simulated"
 
 
 @dataclass
@@ -54,13 +54,13 @@ def device_loads() -> DeviceLoads:
 
 
 def torch_device(device: Any) -> Any:
-    """Return a device as torch and safetensors know it: the stand-in's tensors are on the CPU.
+    """Return a device as torch and safetensors know it: the simulated device's tensors are on the CPU.
 
     safetensors takes no ``torch.device``. One of CUDA is given by its name, others are left for it to refuse.
     """
     if isinstance(device, torch.device) and device.type == "cuda" and torch.cuda.is_available():
         return str(device)
-    return "cpu" if device == STAND_IN else device
+    return "cpu" if device == SIMULATED else device
 
 
 def mirror_device(device: Any) -> str | None:
@@ -71,8 +71,8 @@ def mirror_device(device: Any) -> str | None:
     """
     if os.environ.get("TETRIS_GPU") == "0":
         return None
-    if device == STAND_IN:
-        return STAND_IN
+    if device == SIMULATED:
+        return SIMULATED
     if isinstance(device, int) and not isinstance(device, bool):
         device = f"cuda:{device}"
     try:

@@ -98,7 +98,7 @@ def _is_kept(file: _native.File, load_config: Any) -> bool:
         for size in shape:
             nbytes *= size
         everything += nbytes
-        # A quantised model has several types.
+        # A quantized model has several types.
         as_it_is = (
             load_config.dtype in (None, known) or load_config.hf_quantizer is not None or not known.is_floating_point
         )

@@ -339,7 +339,7 @@ class DeviceModel:
 
     @property
     def device(self) -> str:
-        """Where it is: ``"cuda:0"``, or ``"stand-in"``."""
+        """Where it is: ``"cuda:0"``, or ``"simulated"``."""
 
     @property
     def mapped_bytes(self) -> int:
@@ -397,7 +397,7 @@ class DeviceModel:
 class DeviceTensor:
     """A tensor in device memory: C-contiguous, little-endian, not to be written to.
 
-    It has DLPack. With the stand-in the memory is the host's, mapped read-only: a write ends the process.
+    It has DLPack. With the simulated device the memory is the host's, mapped read-only: a write ends the process.
     """
 
     @property
@@ -420,7 +420,7 @@ class DeviceTensor:
 
     @property
     def device(self) -> str:
-        """Where it is: ``"cuda:0"``, or ``"stand-in"``."""
+        """Where it is: ``"cuda:0"``, or ``"simulated"``."""
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the bytes have arrived. Other threads run meanwhile.

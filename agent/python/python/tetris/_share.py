@@ -40,7 +40,7 @@ def share_module_(module: torch.nn.Module, *, min_bytes: int = MIN_BYTES) -> Sha
     """Put a module's parameters and buffers into the store, and let the module use the shared memory.
 
     For weights that did not come through the store as they are: loaded from ``.bin`` or another format, cast,
-    quantised, merged. The first process publishes them; the others find the same bytes there and drop their own
+    quantized, merged. The first process publishes them; the others find the same bytes there and drop their own
     copy. Parameters stay the same objects, ties and views stay ties and views, and values do not change.
 
     Every process hashes its weights once, at some GB/s; :func:`tetris.derived` saves that too.
@@ -188,7 +188,7 @@ def _view(tensor: torch.Tensor, storage: torch.UntypedStorage, address: int) -> 
 
 
 def _nbytes(tensor: torch.Tensor) -> int:
-    """The bytes of a tensor's elements; 0 where there is no saying, such as of one that is not initialised yet."""
+    """The bytes of a tensor's elements; 0 where there is no saying, such as of one that is not initialized yet."""
     try:
         return tensor.numel() * tensor.element_size()
     except (RuntimeError, ValueError):

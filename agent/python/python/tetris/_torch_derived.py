@@ -25,7 +25,7 @@ def derived(tensor: torch.Tensor, name: str, fn: Callable[[torch.Tensor], Any], 
     The result is found by the bytes, element type and shape of `tensor`, by `name`, `version`, and the version of
     torch. So `name` must say all that `fn` depends on besides the tensor: the operation and its parameters.
 
-    A tensor that was loaded through the store, and not written to since, is recognised; another is hashed, at some
+    A tensor that was loaded through the store, and not written to since, is recognized; another is hashed, at some
     GB/s.
 
     Args:

@@ -8,9 +8,9 @@ from typing import TypedDict
 class Report(TypedDict):
     """What a load did."""
 
-    #: How each file was recognised: "stat", "blob-name", "sidecar", "brokered", "hashing", "none" without a
+    #: How each file was recognized: "stat", "blob-name", "sidecar", "brokered", "hashing", "none" without a
     #: store, or "unshared" if sharing it costs more than it saves.
-    recognised: list[str]
+    recognized: list[str]
     tensors: int
     #: Objects that the model is mapped from, or private buffers.
     objects: int
@@ -44,7 +44,7 @@ class Counters(TypedDict):
 class GpuDevice(TypedDict):
     """A device of the node's GPU mirror."""
 
-    #: Its name for :func:`tetris.gpu.load`, such as "cuda:0" or "stand-in"; `None` if this process does not see it.
+    #: Its name for :func:`tetris.gpu.load`, such as "cuda:0" or "simulated"; `None` if this process does not see it.
     device: str | None
     #: As ``nvidia-smi -L`` prints it, without the prefix ``GPU-``.
     uuid: str

@@ -54,7 +54,7 @@ def load(
     Args:
         path: The file or directory.
         device: ``"cuda:1"`` or 1 is the second device that this process sees; ``"cuda"`` one that the mirror chooses,
-            where most of the model is already; ``"stand-in"`` the host memory of a mirror that runs without a GPU, for
+            where most of the model is already; ``"simulated"`` the host memory of a mirror that runs without a GPU, for
             tests and for trying it out.
         order: Names of tensors in the order of their use. They are copied first, in this order. Unknown names are
             ignored.

@@ -78,7 +78,7 @@ def load_file(
     Args:
         filename: The file.
         device: Where the tensors are to be: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, a number, a ``torch.device``; or
-            ``"stand-in"`` for the host memory of a mirror that runs without a GPU. Moving to others copies.
+            ``"simulated"`` for the host memory of a mirror that runs without a GPU. Moving to others copies.
         backend: ``"mmap"`` or ``"pread"``, without effect: of a known file only samples are read.
         mode: ``"copy_on_write"``: a write copies the page, 4 KiB or 2 MiB, for this process alone; on a device of the
             mirror nothing may be written to. ``"read_only"``: a write raises an error (:class:`ReadOnlyTensor`), on

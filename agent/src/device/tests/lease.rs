@@ -26,8 +26,8 @@ fn cuda(fate: &Fate) -> Lease {
     lease(MemoryKind::CudaDescriptors, Location::Cuda(0), fate)
 }
 
-fn stand_in(fate: &Fate) -> Lease {
-    lease(MemoryKind::Host, Location::StandIn, fate)
+fn simulated(fate: &Fate) -> Lease {
+    lease(MemoryKind::Host, Location::Simulated, fate)
 }
 
 #[test]
@@ -38,9 +38,9 @@ fn a_gpus_model_ends_for_everybody_who_has_the_connection() {
 }
 
 #[test]
-fn the_stand_ins_model_ends_for_this_process() {
+fn the_simulated_devices_model_ends_for_this_process() {
     let fate = Fate::default();
-    drop(stand_in(&fate));
+    drop(simulated(&fate));
     assert_eq!(fate.ends(), ["dropped"]);
 }
 
@@ -50,7 +50,7 @@ fn a_child_calls_no_driver_and_takes_nothing_from_its_parent() {
     fate.arrived.store(true, Ordering::Relaxed);
     let mut lease = cuda(&fate);
     assert!(lease.wait(None, Duration::ZERO).unwrap());
-    lease.become_a_childs();
+    lease.become_a_children();
     let id = object().id;
     for result in [
         lease.wait(None, Duration::ZERO).map(drop),
@@ -66,17 +66,17 @@ fn a_child_calls_no_driver_and_takes_nothing_from_its_parent() {
 }
 
 #[test]
-fn a_child_has_of_the_stand_in_what_had_arrived() {
+fn a_child_has_of_the_simulated_device_what_had_arrived() {
     let fate = Fate::default();
-    let mut early = stand_in(&fate);
-    early.become_a_childs();
+    let mut early = simulated(&fate);
+    early.become_a_children();
     fate.arrived.store(true, Ordering::Relaxed);
     let waited = early.wait(None, Duration::ZERO);
     assert!(matches!(waited, Err(DeviceError::Forked { .. })));
 
-    let mut late = stand_in(&fate);
+    let mut late = simulated(&fate);
     assert!(late.wait(None, Duration::ZERO).unwrap());
-    late.become_a_childs();
+    late.become_a_children();
     assert!(late.wait(Some(&object().id), Duration::ZERO).unwrap());
     // A load in the child acquires the model anew.
     assert!(!late.is_usable());
@@ -120,7 +120,7 @@ fn a_mirror_that_gives_other_objects_is_not_believed() {
     for wanted in [[other], [longer]] {
         let fate = Fate::default();
         let held = Box::new(Fake::new(MemoryKind::Host, &[object()], &fate));
-        let lease = Lease::new(vec![held], Location::StandIn, &wanted, Vec::new());
+        let lease = Lease::new(vec![held], Location::Simulated, &wanted, Vec::new());
         let error = lease.unwrap_err();
         assert!(
             matches!(error, DeviceError::Mirror(ClientError::Unexpected { .. })),
@@ -144,7 +144,7 @@ fn references_in_the_store_are_held_until_everything_has_arrived() {
     };
     let fate = Fate::default();
     let held = Box::new(Fake::new(MemoryKind::Host, &[object()], &fate));
-    let lease = Lease::new(vec![held], Location::StandIn, &[object()], vec![tensor]).unwrap();
+    let lease = Lease::new(vec![held], Location::Simulated, &[object()], vec![tensor]).unwrap();
     assert!(!lease.wait(None, Duration::ZERO).unwrap());
     assert_eq!(Arc::strong_count(&region), 2);
     assert_eq!(lease.resident_bytes().unwrap(), 0);

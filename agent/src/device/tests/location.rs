@@ -8,7 +8,7 @@ fn a_device_has_one_name() {
         ("cuda", Target::AnyCuda),
         ("cuda:0", Target::Cuda(0)),
         ("cuda:17", Target::Cuda(17)),
-        ("stand-in", Target::StandIn),
+        ("simulated", Target::Simulated),
     ] {
         assert_eq!(name.parse(), Ok(target));
         assert_eq!(target.to_string(), name);
@@ -31,7 +31,7 @@ fn other_names_are_refused_and_said() {
         "cuda:0:1",
         "cuda:4294967296",
         "cuda:\u{661}",
-        "stand-in:0",
+        "simulated:0",
         "cuda\0",
         "gpu:0",
         &long,
@@ -49,9 +49,9 @@ fn a_model_is_where_it_was_asked_for() {
         (Target::AnyCuda, Location::Cuda(3), true),
         (Target::Cuda(3), Location::Cuda(3), true),
         (Target::Cuda(2), Location::Cuda(3), false),
-        (Target::StandIn, Location::StandIn, true),
-        (Target::StandIn, Location::Cuda(0), false),
-        (Target::AnyCuda, Location::StandIn, false),
+        (Target::Simulated, Location::Simulated, true),
+        (Target::Simulated, Location::Cuda(0), false),
+        (Target::AnyCuda, Location::Simulated, false),
     ] {
         assert_eq!(target.is_met_by(location), met, "{target} {location}");
     }

@@ -91,8 +91,8 @@ fn name(number: u8) -> String {
     format!("tensor {number}")
 }
 
-fn stand_in() -> DeviceOptions {
-    DeviceOptions::new(Target::StandIn)
+fn simulated() -> DeviceOptions {
+    DeviceOptions::new(Target::Simulated)
 }
 
 fn check(model: &DeviceModel) {
@@ -108,7 +108,7 @@ fn check(model: &DeviceModel) {
 #[test]
 fn a_model_of_many_objects_takes_several_connections() {
     let world = World::new(64);
-    let model = world.load(1..6, 2, &stand_in()).unwrap();
+    let model = world.load(1..6, 2, &simulated()).unwrap();
     assert_eq!(world.leases(), 3);
     check(&model);
     assert!(model.wait(LONG).unwrap());
@@ -121,13 +121,13 @@ fn a_model_of_many_objects_takes_several_connections() {
 #[test]
 fn a_part_that_is_refused_takes_the_others_along() {
     let world = World::new(4);
-    let refused = world.load(1..9, 2, &stand_in()).unwrap_err();
+    let refused = world.load(1..9, 2, &simulated()).unwrap_err();
     let DeviceError::Mirror(ClientError::Refused(refused)) = refused else {
         panic!("{refused}");
     };
     assert_eq!(refused.reason, Reason::IN_USE);
     world.nothing_is_held();
-    check(&world.load(1..3, 2, &stand_in()).unwrap());
+    check(&world.load(1..3, 2, &simulated()).unwrap());
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn an_order_of_names_is_one_of_objects() {
     let options = DeviceOptions {
         order: [&["unknown".to_owned()][..], &order].concat(),
         wait: Duration::from_secs(3),
-        ..stand_in()
+        ..simulated()
     };
     let whole = split::wanted(&objects, &tensors, &options, 100);
     assert_eq!(whole.len(), 1);
@@ -169,15 +169,15 @@ fn a_model_is_mapped_once_for_each_registry() {
     let world = World::new(64);
     let kept = DeviceOptions {
         keep: true,
-        ..stand_in()
+        ..simulated()
     };
     let first = world.load(1..4, 100, &kept).unwrap();
-    let second = world.load(1..4, 100, &stand_in()).unwrap();
+    let second = world.load(1..4, 100, &simulated()).unwrap();
     let address = |model: &DeviceModel| model.tensors()[0].address();
     assert_eq!(address(&first), address(&second));
     let other = Registry::default();
     let path = world.file(1..4);
-    let third = other.load(&world.agent, &path, &stand_in()).unwrap();
+    let third = other.load(&world.agent, &path, &simulated()).unwrap();
     assert_ne!(address(&first), address(&third));
     assert_eq!(world.leases(), 2);
     drop((first, second, third));
@@ -194,10 +194,10 @@ impl World {
 #[test]
 fn a_load_can_be_called_off() {
     let world = World::new(4);
-    let _held = world.load(1..5, 100, &stand_in()).unwrap();
+    let _held = world.load(1..5, 100, &simulated()).unwrap();
     let options = DeviceOptions {
         wait: LONG,
-        ..stand_in()
+        ..simulated()
     };
     let cancelled = Arc::clone(&options.cancelled);
     std::thread::scope(|scope| {
@@ -219,7 +219,7 @@ fn a_mirror_says_what_it_has() {
     let world = World::new(4);
     let found = devices(&world.agent, LONG).unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].location, Some(super::super::Location::StandIn));
+    assert_eq!(found[0].location, Some(super::super::Location::Simulated));
     assert_eq!(found[0].capacity_bytes, 4 * MIB as u64);
     for target in [Target::AnyCuda, Target::Cuda(0)] {
         let options = DeviceOptions::new(target);

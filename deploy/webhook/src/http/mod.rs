@@ -2,8 +2,8 @@
 //!
 //! | path | what |
 //! |---|---|
-//! | `POST /mutate` | reviews of pods that are labelled themselves |
-//! | `POST /mutate/namespace` | reviews of pods of labelled namespaces |
+//! | `POST /mutate` | reviews of pods that are labeled themselves |
+//! | `POST /mutate/namespace` | reviews of pods of labeled namespaces |
 //! | `/healthz` | 200 while the process answers |
 //! | `/readyz` | 200 while a certificate is served that the API server was told to trust, otherwise 503 and what is missing |
 //! | `/metrics` | OpenMetrics text |
@@ -34,9 +34,9 @@ pub use limits::Limits;
 pub use readiness::Readiness;
 pub use tls::acceptor;
 
-/// Where pods that are labelled themselves are reviewed.
+/// Where pods that are labeled themselves are reviewed.
 pub const POD_PATH: &str = "/mutate";
-/// Where pods of labelled namespaces are reviewed.
+/// Where pods of labeled namespaces are reviewed.
 pub const NAMESPACE_PATH: &str = "/mutate/namespace";
 
 /// What answers are made of.

@@ -8,9 +8,9 @@ use super::warnings::{Warnings, shown};
 /// Which of the two webhooks is asked. The API server selects pods for each; a request does not tell a namespace's labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// The one for labelled pods: only the pod's own label counts.
+    /// The one for labeled pods: only the pod's own label counts.
     Pod,
-    /// The one for labelled namespaces: pods get the store unless their own label says otherwise.
+    /// The one for labeled namespaces: pods get the store unless their own label says otherwise.
     Namespace,
 }
 

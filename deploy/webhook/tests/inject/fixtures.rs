@@ -44,7 +44,7 @@ pub fn with(mut object: Value, pointer: &str, value: Value) -> Value {
     object
 }
 
-/// What a labelled pod is given.
+/// What a labeled pod is given.
 pub fn injected(pod: &Value) -> Injection {
     let injection = inject(pod, Scope::Pod, &Options::default());
     for warning in &injection.warnings {

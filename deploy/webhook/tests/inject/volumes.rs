@@ -165,15 +165,11 @@ fn only_labels_decide() {
         .iter()
         .filter(|(name, _)| !["windows", "static", "complete", "other-volume"].contains(name));
     for (name, _) in pods {
-        let unlabelled = with(pod(name), "/metadata/labels", json!({"app": "x"}));
+        let unlabeled = with(pod(name), "/metadata/labels", json!({"app": "x"}));
         let outcome = |pod: &Value, scope| inject(pod, scope, &options).outcome;
+        assert_eq!(outcome(&unlabeled, Scope::Pod), Outcome::NotAsked, "{name}");
         assert_eq!(
-            outcome(&unlabelled, Scope::Pod),
-            Outcome::NotAsked,
-            "{name}"
-        );
-        assert_eq!(
-            outcome(&unlabelled, Scope::Namespace),
+            outcome(&unlabeled, Scope::Namespace),
             Outcome::Injected,
             "{name}"
         );

@@ -84,7 +84,7 @@ fn patch_reads_files_and_takes_options() {
     let path = path.to_str().unwrap();
     let args = [
         path,
-        "--labelled-namespace",
+        "--labeled-namespace",
         "--driver",
         "d.example.org",
         "--mount-path",

@@ -97,7 +97,7 @@ pub fn review() -> String {
 async fn an_api_server_that_trusts_the_configuration_gets_patches() {
     let running = Running::ready(&Api::new(), limits()).await;
     let mut client = connect(&running.api, running.https).await.unwrap();
-    // Not labelled itself: only the webhook of labelled namespaces gives it the store.
+    // Not labeled itself: only the webhook of labeled namespaces gives it the store.
     for (path, patched) in [("/mutate", false), ("/mutate/namespace", true)] {
         let (status, body) = client.post(path, review()).await;
         assert_eq!(status, StatusCode::OK);

@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 
-use super::catalogue::Catalogue;
+use super::catalog::Catalog;
 use super::simulate::{Outcome, simulate};
 use super::trace::{Kind, generate};
 use crate::config::{Expiry, Order, Policy, PolicyConfig, PolicyError, StorePolicy};
@@ -81,16 +81,16 @@ pub fn candidates() -> Vec<Candidate> {
             Order::GreedyDual,
         ),
         with(
-            "learnt-lru",
+            "learned-lru",
             "free after a window learned per model (ATC 2020), least recently used first",
-            Expiry::Learnt,
+            Expiry::Learned,
             600,
             Order::Lru,
         ),
         with(
-            "learnt-greedy-dual",
+            "learned-greedy-dual",
             "free after a window learned per model (ATC 2020), least valuable first",
-            Expiry::Learnt,
+            Expiry::Learned,
             600,
             Order::GreedyDual,
         ),
@@ -187,11 +187,11 @@ pub fn compare(grid: Grid) -> Result<Comparison, CompareError> {
     let candidates = candidates();
     let mut runs = Vec::new();
     for &seed in &grid.seeds {
-        let catalogue = Catalogue::generate(seed);
+        let catalog = Catalog::generate(seed);
         for &kind in &grid.kinds {
-            let trace = generate(kind, catalogue.models.len(), grid.hours, seed);
+            let trace = generate(kind, catalog.models.len(), grid.hours, seed);
             for &size_percent in &grid.sizes_percent {
-                let capacity = catalogue.distinct_bytes() / 100 * size_percent;
+                let capacity = catalog.distinct_bytes() / 100 * size_percent;
                 for candidate in &candidates {
                     let policy = Policy::try_new(PolicyConfig {
                         store: candidate.policy.clone(),
@@ -202,7 +202,7 @@ pub fn compare(grid: Grid) -> Result<Comparison, CompareError> {
                         kind,
                         size_percent,
                         seed,
-                        outcome: simulate(&catalogue, &trace, &policy, capacity)?,
+                        outcome: simulate(&catalog, &trace, &policy, capacity)?,
                     });
                 }
             }

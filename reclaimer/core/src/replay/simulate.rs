@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::Catalogue;
+use super::catalog::Catalog;
 use super::trace::Request;
 use crate::config::Policy;
 use crate::planner::plan;
@@ -61,12 +61,12 @@ impl Outcome {
 ///
 /// [`SnapshotError`] if the simulator creates a contradictory snapshot.
 pub fn simulate(
-    catalogue: &Catalogue,
+    catalog: &Catalog,
     trace: &[Request],
     policy: &Policy,
     capacity_bytes: u64,
 ) -> Result<Outcome, SnapshotError> {
-    let mut node = Node::new(catalogue, policy, capacity_bytes);
+    let mut node = Node::new(catalog, policy, capacity_bytes);
     let mut releases: BinaryHeap<Reverse<Release>> = BinaryHeap::new();
     let mut next_pass_ms = PASS_MS;
     for request in trace {
@@ -124,7 +124,7 @@ struct Use {
 
 /// The simulated node.
 struct Node<'a> {
-    catalogue: &'a Catalogue,
+    catalog: &'a Catalog,
     policy: &'a Policy,
     capacity_bytes: u64,
     now_ms: u64,
@@ -138,16 +138,16 @@ struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    fn new(catalogue: &'a Catalogue, policy: &'a Policy, capacity_bytes: u64) -> Self {
+    fn new(catalog: &'a Catalog, policy: &'a Policy, capacity_bytes: u64) -> Self {
         Self {
-            catalogue,
+            catalog,
             policy,
             capacity_bytes,
             now_ms: 0,
             used_bytes: 0,
             private_bytes: 0,
-            tensors: vec![Tensor::default(); catalogue.objects.len()],
-            models: vec![Use::default(); catalogue.models.len()],
+            tensors: vec![Tensor::default(); catalog.objects.len()],
+            models: vec![Use::default(); catalog.models.len()],
             state: State::default(),
             byte_ms: 0.0,
             outcome: Outcome::default(),
@@ -168,8 +168,8 @@ impl<'a> Node<'a> {
             mapped: Vec::new(),
             private_bytes: 0,
         };
-        let catalogue = self.catalogue;
-        let Some(model) = catalogue.models.get(request.model) else {
+        let catalog = self.catalog;
+        let Some(model) = catalog.models.get(request.model) else {
             return Ok(release);
         };
         let mut absent = Vec::new();
@@ -182,7 +182,7 @@ impl<'a> Node<'a> {
                 _ => absent.push(object),
             }
         }
-        let bytes_of = |object: usize| catalogue.objects.get(object).map_or(0, |o| o.1);
+        let bytes_of = |object: usize| catalog.objects.get(object).map_or(0, |o| o.1);
         let missing_bytes: u64 = absent.iter().map(|&object| bytes_of(object)).sum();
         self.outcome.requests += 1;
         self.outcome.wanted_bytes += model.total_bytes;
@@ -235,7 +235,7 @@ impl<'a> Node<'a> {
                 tensor.last_use_ms = self.now_ms;
             }
         }
-        let model = self.catalogue.models.get(release.model);
+        let model = self.catalog.models.get(release.model);
         if let (Some(used), Some(model)) = (self.models.get_mut(release.model), model) {
             used.instances -= 1;
             used.last_use_ms = self.now_ms;
@@ -270,12 +270,12 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// The daemon's view, and for each object in it the index in the catalogue.
+    /// The daemon's view, and for each object in it the index in the catalog.
     fn snapshot(&self, need_bytes: Option<u64>) -> (Snapshot, Vec<usize>) {
         let mut place = Vec::new();
         let mut index_of: Vec<Option<u32>> = vec![None; self.tensors.len()];
         let mut objects = Vec::new();
-        let all = self.catalogue.objects.iter().zip(&self.tensors);
+        let all = self.catalog.objects.iter().zip(&self.tensors);
         for ((object, ((id, bytes), tensor)), index) in all.enumerate().zip(&mut index_of) {
             if tensor.present {
                 *index = u32::try_from(objects.len()).ok();
@@ -290,7 +290,7 @@ impl<'a> Node<'a> {
                 });
             }
         }
-        let models = self.catalogue.models.iter().zip(&self.models);
+        let models = self.catalog.models.iter().zip(&self.models);
         let models = models.map(|(model, used)| Model {
             id: model.id,
             objects: model
@@ -332,25 +332,25 @@ mod tests {
 
     #[test]
     fn a_store_for_everything_loads_everything_once() {
-        let catalogue = Catalogue::generate(1);
-        let trace = generate(Kind::Stable, catalogue.models.len(), 24, 1);
-        let plenty = catalogue.distinct_bytes() * 2;
-        let outcome = simulate(&catalogue, &trace, &Policy::default(), plenty).unwrap();
+        let catalog = Catalog::generate(1);
+        let trace = generate(Kind::Stable, catalog.models.len(), 24, 1);
+        let plenty = catalog.distinct_bytes() * 2;
+        let outcome = simulate(&catalog, &trace, &Policy::default(), plenty).unwrap();
         assert_eq!(outcome.freed_objects, 0);
         assert_eq!(outcome.private_bytes, 0);
         // A model is warm at once if another one brought all of its objects; here each has objects
         // of its own.
         let cold = outcome.requests - outcome.warm_requests;
-        assert!(cold <= catalogue.models.len() as u64);
+        assert!(cold <= catalog.models.len() as u64);
         let missed = outcome.wanted_bytes - outcome.hit_bytes;
-        assert!(missed <= catalogue.distinct_bytes());
+        assert!(missed <= catalog.distinct_bytes());
     }
 
     #[test]
     fn a_store_for_nothing_keeps_everything_private() {
-        let catalogue = Catalogue::generate(1);
-        let trace = generate(Kind::Bursty, catalogue.models.len(), 6, 1);
-        let outcome = simulate(&catalogue, &trace, &Policy::default(), 0).unwrap();
+        let catalog = Catalog::generate(1);
+        let trace = generate(Kind::Bursty, catalog.models.len(), 6, 1);
+        let outcome = simulate(&catalog, &trace, &Policy::default(), 0).unwrap();
         assert_eq!(outcome.private_bytes, outcome.wanted_bytes);
         assert_eq!(outcome.hit_bytes, 0);
     }

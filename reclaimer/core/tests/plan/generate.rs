@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tetris_reclaimer_core::{
-    Event, Expiry, LearntKeepAlive, Model, Mount, Object, Order, Policy, PolicyConfig, RecordId,
+    Event, Expiry, LearnedKeepAlive, Model, Mount, Object, Order, Policy, PolicyConfig, RecordId,
     RoomRequest, Snapshot, State, StorePolicy, StoreSnapshot,
 };
 use tetris_store_layout::{ManifestId, ObjectId};
@@ -95,7 +95,7 @@ fn store(mounts: usize) -> impl Strategy<Value = StoreSnapshot> {
 prop_compose! {
     fn store_policy()(
         keep_alive_secs in 0_u64..200,
-        expiry in prop_oneof![Just(Expiry::Never), Just(Expiry::Fixed), Just(Expiry::Learnt)],
+        expiry in prop_oneof![Just(Expiry::Never), Just(Expiry::Fixed), Just(Expiry::Learned)],
         longer_secs in 0_u64..200,
         order in prop_oneof![Just(Order::Lru), Just(Order::GreedyDual)],
         guaranteed_pages in prop_oneof![Just(0_u64), 0_u64..30],
@@ -105,10 +105,10 @@ prop_compose! {
             keep_alive_secs,
             expiry,
             expire_after_secs: keep_alive_secs + longer_secs,
-            learnt: LearntKeepAlive {
+            learned: LearnedKeepAlive {
                 standard_secs: keep_alive_secs + longer_secs,
                 min_idle_periods: 2,
-                ..LearntKeepAlive::PAPER
+                ..LearnedKeepAlive::PAPER
             },
             order,
             guaranteed_bytes: guaranteed_pages * PAGE,

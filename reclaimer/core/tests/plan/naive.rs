@@ -105,13 +105,13 @@ impl Naive<'_> {
 
     fn window_secs(&self, store: usize, model: Option<&RecordId>) -> u64 {
         let policy = self.policy(store);
-        let learnt = self.case.state.store(&self.store(store).name);
-        let learnt = model.and_then(|id| learnt.and_then(|state| state.model(id)));
+        let learned = self.case.state.store(&self.store(store).name);
+        let learned = model.and_then(|id| learned.and_then(|state| state.model(id)));
         let secs = match policy.expiry {
             Expiry::Never => 1 << 40,
             Expiry::Fixed => policy.expire_after_secs,
-            Expiry::Learnt => learnt.map_or(policy.learnt.standard_secs, |model| {
-                model.idle().window(&policy.learnt).keep_alive_secs
+            Expiry::Learned => learned.map_or(policy.learned.standard_secs, |model| {
+                model.idle().window(&policy.learned).keep_alive_secs
             }),
         };
         secs.max(policy.keep_alive_secs)

@@ -282,7 +282,7 @@ proptest! {
     }
 
     #[test]
-    fn learnt_state_survives_being_kept(case in case(3, 0)) {
+    fn learned_state_survives_being_kept(case in case(3, 0)) {
         let kept = case.state.encode().unwrap();
         let back = State::decode(&kept).unwrap();
         prop_assert_eq!(&back, &case.state);

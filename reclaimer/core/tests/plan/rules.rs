@@ -187,11 +187,11 @@ fn a_shared_object_stays_as_long_as_any_model_that_wants_it() {
             at_ms += minutes * MINUTE_MS;
         }
     }
-    let learnt = policy(StorePolicy {
-        expiry: Expiry::Learnt,
+    let learned = policy(StorePolicy {
+        expiry: Expiry::Learned,
         ..lru()
     });
-    let plan = |minutes: u64| run(&roomy, &learnt, &state, minutes * MINUTE_MS);
+    let plan = |minutes: u64| run(&roomy, &learned, &state, minutes * MINUTE_MS);
     assert_eq!(freed(&plan(12)), []);
     let some = plan(13);
     assert_eq!(freed(&some), [(0, 0, Reason::KeepAliveExpired)]);

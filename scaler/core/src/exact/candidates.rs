@@ -31,7 +31,7 @@ impl Problem {
     /// Creates the problem; `None` if no configuration meets `slo`.
     pub(super) fn new(profile: &Profile, slo: Slo, weights: Weights) -> Option<Self> {
         let mut feasible: Vec<(usize, &Configuration)> = profile.feasible(slo).collect();
-        feasible.sort_by(|(_, a), (_, b)| weights.by_normalised_throughput(a, b));
+        feasible.sort_by(|(_, a), (_, b)| weights.by_normalized_throughput(a, b));
         let mut kept: Vec<Item> = Vec::new();
         for (index, one) in feasible {
             let item = Item {

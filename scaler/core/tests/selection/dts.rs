@@ -13,7 +13,7 @@ fn pick(profile: &Profile, ms: u64, rps: u64, weights: Weights) -> Vec<(usize, u
 }
 
 #[test]
-fn the_highest_normalised_throughput_that_meets_the_objective_is_taken() {
+fn the_highest_normalized_throughput_that_meets_the_objective_is_taken() {
     // Requests per second and GiB: 10/1 = 10; 4*2/0.2 = 40, 40/2 = 20; 2*2/0.1 = 40, 40/1.25 = 32.
     let profile = profile(&[
         (1, 1_024, 1, 1, 100),
@@ -86,11 +86,11 @@ fn extreme_numbers_do_not_overflow() {
 fn published(profile: &Profile, slo: Slo, residual: Rate) -> Vec<Choice> {
     let all = profile.configurations();
     let mut order: Vec<usize> = (0..all.len()).collect();
-    let normalised = |one: &Configuration| {
+    let normalized = |one: &Configuration| {
         f64::from(one.batch() * one.concurrency())
             / (one.latency_us() as f64 * one.memory_bytes() as f64)
     };
-    order.sort_by(|&a, &b| normalised(&all[b]).total_cmp(&normalised(&all[a])));
+    order.sort_by(|&a, &b| normalized(&all[b]).total_cmp(&normalized(&all[a])));
     let mut counts = vec![0; all.len()];
     let mut remains = i128::from(residual.micro_rps());
     while remains > 0 {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tetris_scaler_simulator::catalogue::Model;
+use tetris_scaler_simulator::catalog::Model;
 use tetris_scaler_simulator::trace::Kind;
 use tetris_scaler_simulator::{Comparison, Outcome, Run};
 

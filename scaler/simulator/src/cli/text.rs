@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tetris_scaler_simulator::catalogue::MODELS;
+use tetris_scaler_simulator::catalog::MODELS;
 use tetris_scaler_simulator::paper::{
     Checked, MOST_VIOLATIONS_PERCENT, SAVED_TENTHS_GB, saved_bytes_per_100_rps,
 };

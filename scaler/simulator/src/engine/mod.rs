@@ -8,7 +8,7 @@ mod together;
 
 use tetris_scaler_core::ScaleInPolicy;
 
-use crate::catalogue::{Application, Function};
+use crate::catalog::{Application, Function};
 use crate::cluster::Cluster;
 use crate::error::SimulationError;
 use crate::outcome::{Outcome, Samples, Series};

@@ -10,7 +10,7 @@ use tetris_scaler_core::{
 use super::instance::Phase;
 use super::scale::Look;
 use super::{SECOND_US, Simulation};
-use crate::catalogue::Function;
+use crate::catalog::Function;
 use crate::error::SimulationError;
 use crate::policy::{self, Start};
 

@@ -1,7 +1,7 @@
 //! INFless as the Tetris paper describes it: batching only, on fragmented resources.
 //!
 //! Tetris 5.3 explains that INFless takes the most memory: some models gain nothing, as they do not
-//! support batching; queueing keeps batches small; and it "prefers to use the fragmented resources
+//! support batching; queuing keeps batches small; and it "prefers to use the fragmented resources
 //! spanning over multiple servers for better accommodating the residual load". So this policy takes
 //! the largest batch that the load fills within the objective. Among its configurations it takes
 //! the one with the highest throughput per CPU, and places it on the node with the least free CPU.
@@ -12,7 +12,7 @@ use tetris_scaler_core::{Configuration, Rate};
 
 use super::photons::too_tight;
 use super::{Start, Started, nodes};
-use crate::catalogue::Function;
+use crate::catalog::Function;
 use crate::cluster::Cluster;
 use crate::error::SimulationError;
 

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::Serialize;
 use tetris_scaler_core::{Rate, Selection, SloTooTight, Weights, dts, solve};
 
-use crate::catalogue::Function;
+use crate::catalog::Function;
 use crate::cluster::Cluster;
 use crate::error::SimulationError;
 

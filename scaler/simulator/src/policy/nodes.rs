@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use tetris_scaler_core::{Configuration, Similarity, Spread};
 
-use crate::catalogue::Function;
+use crate::catalog::Function;
 use crate::cluster::{Cluster, Node};
 
 /// Returns the nodes with room for one more instance.

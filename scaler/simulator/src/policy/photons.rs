@@ -2,7 +2,7 @@
 
 use tetris_scaler_core::{Configuration, Profile, Rate, Selection, Slo, SloTooTight};
 
-use crate::catalogue::Function;
+use crate::catalog::Function;
 
 /// CPU per thread, in millicores. The paper says that it is fixed (5.3), but gives no value.
 pub(super) const CPU_MILLIS_PER_THREAD: u64 = 2_000;

@@ -42,7 +42,7 @@ fn a_load_without_the_daemon_is_private_and_says_so_and_the_next_with_it_is_shar
     let loaded = shared.loaded();
     assert_eq!(
         (
-            loaded.recognised.as_str(),
+            loaded.recognized.as_str(),
             loaded.bytes_shared,
             loaded.bytes_private
         ),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use tetris_agent::{Agent, CreateOptions, Model, Recognised, Store};
+use tetris_agent::{Agent, CreateOptions, Model, Recognized, Store};
 use tetris_density::system::broker::{self, Broker};
 
 use crate::first_load::first_load;
@@ -37,7 +37,7 @@ fn first_load_brokered(fixture: &Fixture) -> Result<f64> {
     let root = fixture.beside_store("brokered");
     Store::create(&root, &CreateOptions::default())?;
     let taken = through_daemon(fixture, &root, |agent| {
-        expect(agent.load(&fixture.file)?, Recognised::Brokered)
+        expect(agent.load(&fixture.file)?, Recognized::Brokered)
     })?;
     std::fs::remove_dir_all(&root)?;
     Ok(taken)
@@ -48,7 +48,7 @@ fn new_file_brokered(fixture: &Fixture) -> Result<f64> {
     std::fs::copy(&fixture.file, &file)?;
     let root = fixture.store()?.root().to_path_buf();
     let taken = through_daemon(fixture, &root, |agent| {
-        expect(agent.load(&file)?, Recognised::Brokered)
+        expect(agent.load(&file)?, Recognized::Brokered)
     })?;
     std::fs::remove_file(&file)?;
     Ok(taken)
@@ -57,7 +57,7 @@ fn new_file_brokered(fixture: &Fixture) -> Result<f64> {
 fn new_file(fixture: &Fixture) -> Result<f64> {
     let file = fixture.work().join("copy.safetensors");
     std::fs::copy(&fixture.file, &file)?;
-    let taken = seconds(|| expect(fixture.agent.load(&file)?, Recognised::ByHashing))?;
+    let taken = seconds(|| expect(fixture.agent.load(&file)?, Recognized::ByHashing))?;
     std::fs::remove_file(&file)?;
     Ok(taken / (fixture.bytes as f64 / 1e9))
 }
@@ -75,10 +75,10 @@ fn through_daemon(
     Ok(taken / (fixture.bytes as f64 / 1e9))
 }
 
-fn expect(model: Model, way: Recognised) -> Result<Model> {
+fn expect(model: Model, way: Recognized) -> Result<Model> {
     let report = model.report();
     ensure!(
-        report.recognised == [way] && report.bytes_private == 0,
+        report.recognized == [way] && report.bytes_private == 0,
         "not loaded as meant: {report:?}"
     );
     Ok(model)

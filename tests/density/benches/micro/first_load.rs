@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use tetris_agent::{Agent, CreateOptions, Recognised, Store};
+use tetris_agent::{Agent, CreateOptions, Recognized, Store};
 
 use crate::fixture::Fixture;
 use crate::pairs::{Bar, Bench, Unit, seconds};
@@ -25,7 +25,7 @@ pub fn first_load(fixture: &Fixture) -> Result<f64> {
     let taken = seconds(|| {
         let model = agent.load(&fixture.file)?;
         ensure!(
-            model.report().recognised == [Recognised::ByHashing]
+            model.report().recognized == [Recognized::ByHashing]
                 && model.report().bytes_shared == 0,
             "the store was not new: {:?}",
             model.report()

@@ -51,7 +51,7 @@ pub fn measure(bench: &mut Bench<'_>, method: Method) -> Result<MethodReport> {
         }
         Ok(()) => {}
     }
-    summarise(&mut report);
+    summarize(&mut report);
     Ok(report)
 }
 
@@ -193,7 +193,7 @@ fn affordable(bench: &Bench<'_>, method: Method, report: &mut MethodReport) -> R
     Ok(counts)
 }
 
-fn summarise(report: &mut MethodReport) {
+fn summarize(report: &mut MethodReport) {
     if let (Some(first), Some(last)) = (report.group.first(), report.group.last())
         && last.instances > first.instances
     {

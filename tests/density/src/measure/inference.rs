@@ -54,7 +54,7 @@ pub fn compare(bench: &mut Bench<'_>) -> Result<Vec<InferenceSamples>> {
         .into_iter()
         .map(|contestant| contestant.samples)
         .collect();
-    Ok(summarise(samples))
+    Ok(summarize(samples))
 }
 
 fn enter(bench: &mut Bench<'_>, method: Method) -> Result<Contestant> {
@@ -80,7 +80,7 @@ fn enter(bench: &mut Bench<'_>, method: Method) -> Result<Contestant> {
     })
 }
 
-fn summarise(mut samples: Vec<InferenceSamples>) -> Vec<InferenceSamples> {
+fn summarize(mut samples: Vec<InferenceSamples>) -> Vec<InferenceSamples> {
     let floats = |samples: &InferenceSamples| -> Vec<f64> {
         samples.pass_ns.iter().map(|&time| time as f64).collect()
     };

@@ -71,7 +71,7 @@ impl Loaded for Shared {
     fn store_use(&self) -> StoreUse {
         let mut store_use = StoreUse::default();
         for report in self.models.iter().map(Model::report) {
-            let names = report.recognised.iter().map(|way| way.name().to_owned());
+            let names = report.recognized.iter().map(|way| way.name().to_owned());
             store_use.identities.extend(names);
             store_use.shared_bytes += report.bytes_shared;
             store_use.published_bytes += report.bytes_new;

@@ -100,7 +100,7 @@ fn note_if_skipped(what: &str, entry: &Value) -> bool {
 }
 
 #[test]
-fn store_recognises_files_as_its_methods_promise() {
+fn store_recognizes_files_as_its_methods_promise() {
     let workdir = tempfile::tempdir().unwrap();
     let more = [
         "--workload",

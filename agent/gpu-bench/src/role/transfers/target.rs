@@ -94,7 +94,7 @@ impl<D: Backend> Target<D> {
                 .copy_in(&mut stream, chunk, 0, self.pinned.part(at, len)?)?;
             at += len;
         }
-        Ok(self.device.synchronise(&mut stream)?)
+        Ok(self.device.synchronize(&mut stream)?)
     }
 }
 

@@ -19,7 +19,7 @@ struct Busy<'a>(&'a mut CudaStream);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.0.synchronise() {
+        if let Err(error) = self.0.synchronize() {
             // The context is unusable after such an error, and nothing runs in it any more.
             tracing::debug!(%error, "kernels have failed");
         }
@@ -38,7 +38,7 @@ pub(super) fn all<M: Mapped, E: From<ComputeError>>(
         ready(index)?;
         queue(kernels, busy.0, product).map_err(ComputeError::from)?;
     }
-    let finished = busy.0.synchronise();
+    let finished = busy.0.synchronize();
     Ok(finished.map_err(ComputeError::from)?)
 }
 

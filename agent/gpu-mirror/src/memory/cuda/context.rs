@@ -124,10 +124,10 @@ impl CudaContext {
     }
 
     /// Waits for everything that this process has queued on the device.
-    pub(super) fn synchronise(&self) -> Result<(), MemoryError> {
+    pub(super) fn synchronize(&self) -> Result<(), MemoryError> {
         let current = self.enter()?;
         // SAFETY: a context is current.
-        let code = unsafe { (current.driver.context_synchronise)() };
+        let code = unsafe { (current.driver.context_synchronize)() };
         check(code, "wait for a device")
     }
 

@@ -114,7 +114,7 @@ impl CudaStream {
         let code = unsafe { (current.driver.fill)(address, byte, bytes, self.handle) };
         drop(current);
         check(code, "fill device memory")?;
-        self.synchronise()
+        self.synchronize()
     }
 
     pub(super) fn record(&mut self) -> Result<CudaEvent, MemoryError> {
@@ -145,10 +145,10 @@ impl CudaStream {
         Ok(())
     }
 
-    pub(crate) fn synchronise(&mut self) -> Result<(), MemoryError> {
+    pub(crate) fn synchronize(&mut self) -> Result<(), MemoryError> {
         let current = self.context.enter()?;
         // SAFETY: the stream lives.
-        let code = unsafe { (current.driver.stream_synchronise)(self.handle) };
+        let code = unsafe { (current.driver.stream_synchronize)(self.handle) };
         check(code, "wait for a stream")?;
         self.open.clear();
         self.closed.clear();
@@ -158,7 +158,7 @@ impl CudaStream {
 
 impl Drop for CudaStream {
     fn drop(&mut self) {
-        if self.synchronise().is_err() {
+        if self.synchronize().is_err() {
             // The driver may still read the memory, so it is leaked and never reused.
             std::mem::forget(std::mem::take(&mut self.open));
             std::mem::forget(std::mem::take(&mut self.closed));
@@ -197,7 +197,7 @@ impl CudaEvent {
     pub(super) fn wait(&self) -> Result<(), MemoryError> {
         let current = self.0.context.enter()?;
         // SAFETY: the event lives.
-        copied(unsafe { (current.driver.event_synchronise)(self.0.handle) })
+        copied(unsafe { (current.driver.event_synchronize)(self.0.handle) })
     }
 }
 

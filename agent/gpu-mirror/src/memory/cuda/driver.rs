@@ -60,7 +60,7 @@ driver_table! {
     primary_release = cuDevicePrimaryCtxRelease_v2(sys::CUdevice);
     context_push = cuCtxPushCurrent_v2(sys::CUcontext);
     context_pop = cuCtxPopCurrent_v2(*mut sys::CUcontext);
-    context_synchronise = cuCtxSynchronize();
+    context_synchronize = cuCtxSynchronize();
     memory_info = cuMemGetInfo_v2(*mut usize, *mut usize);
     granularity = cuMemGetAllocationGranularity(*mut usize, *const sys::CUmemAllocationProp, sys::CUmemAllocationGranularity_flags);
     address_reserve = cuMemAddressReserve(*mut sys::CUdeviceptr, usize, usize, sys::CUdeviceptr, c_ulonglong);
@@ -87,11 +87,11 @@ driver_table! {
     copy_out = cuMemcpyDtoH_v2(*mut c_void, sys::CUdeviceptr, usize);
     stream_create = cuStreamCreate(*mut sys::CUstream, c_uint);
     stream_destroy = cuStreamDestroy_v2(sys::CUstream);
-    stream_synchronise = cuStreamSynchronize(sys::CUstream);
+    stream_synchronize = cuStreamSynchronize(sys::CUstream);
     event_create = cuEventCreate(*mut sys::CUevent, c_uint);
     event_record = cuEventRecord(sys::CUevent, sys::CUstream);
     event_query = cuEventQuery(sys::CUevent);
-    event_synchronise = cuEventSynchronize(sys::CUevent);
+    event_synchronize = cuEventSynchronize(sys::CUevent);
     event_destroy = cuEventDestroy_v2(sys::CUevent);
     module_load = cuModuleLoadData(*mut sys::CUmodule, *const c_void);
     module_unload = cuModuleUnload(sys::CUmodule);

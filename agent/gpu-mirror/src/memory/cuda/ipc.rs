@@ -299,8 +299,8 @@ impl DeviceMemory for IpcDevice {
         stream.settle()
     }
 
-    fn synchronise(&self, stream: &mut CudaStream) -> Result<(), MemoryError> {
-        stream.synchronise()
+    fn synchronize(&self, stream: &mut CudaStream) -> Result<(), MemoryError> {
+        stream.synchronize()
     }
 
     fn read_back(&self, from: &IpcMapping, offset: u64, to: &mut [u8]) -> Result<(), MemoryError> {
@@ -309,7 +309,7 @@ impl DeviceMemory for IpcDevice {
     }
 
     fn finish(&self) -> Result<(), MemoryError> {
-        self.context.synchronise()
+        self.context.synchronize()
     }
 
     fn pinned(&self, bytes: usize) -> Result<CudaPinned, MemoryError> {

@@ -99,7 +99,7 @@ impl HostStream {
         lock(&self.0).finished.clear();
     }
 
-    pub(super) fn synchronise(&self) -> Result<(), MemoryError> {
+    pub(super) fn synchronize(&self) -> Result<(), MemoryError> {
         let mut queue = lock(&self.0);
         let all = queue.queued;
         queue.run_to(all)?;

@@ -102,7 +102,7 @@ impl DeviceMemory for HostDevice {
         let total_bytes = self.0.capacity_bytes;
         let used = self.0.used.load(Ordering::Relaxed);
         Ok(DeviceInfo {
-            uuid: DeviceUuid(*b"host stand-in 01"),
+            uuid: DeviceUuid(*b"simulated dev 01"),
             name: "host memory".to_owned(),
             total_bytes,
             free_bytes: total_bytes.saturating_sub(used),
@@ -214,8 +214,8 @@ impl DeviceMemory for HostDevice {
         Ok(())
     }
 
-    fn synchronise(&self, stream: &mut HostStream) -> Result<(), MemoryError> {
-        stream.synchronise()
+    fn synchronize(&self, stream: &mut HostStream) -> Result<(), MemoryError> {
+        stream.synchronize()
     }
 
     fn read_back(&self, from: &HostMapping, offset: u64, to: &mut [u8]) -> Result<(), MemoryError> {

@@ -78,7 +78,7 @@ fn life<D: DeviceMemory>(device: &D) -> Result<(), MemoryError> {
         device.settle(&mut stream)?;
         device.wait(&event)?;
     }
-    device.synchronise(&mut stream)?;
+    device.synchronize(&mut stream)?;
     device.finish()?;
     drop(registration);
     let mut found = vec![0; 3 * MIB as usize];

@@ -236,7 +236,7 @@ fn nothing_to_copy() {
         copied.unwrap();
         device.read_back(&mapping, offset, &mut []).unwrap();
     }
-    device.synchronise(&mut stream).unwrap();
+    device.synchronize(&mut stream).unwrap();
 }
 
 #[test]

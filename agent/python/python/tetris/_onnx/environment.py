@@ -1,4 +1,4 @@
-"""What prepacked weights and optimised graphs depend on besides the model: the build and the processor."""
+"""What prepacked weights and optimized graphs depend on besides the model: the build and the processor."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def copy(options: onnxruntime.SessionOptions | None) -> onnxruntime.SessionOptio
     """Options with the same settings, which may be changed without the caller's noticing.
 
     ONNX Runtime has no copy of its own. A session has one of the options it was made from, so an empty session is
-    made, which is never initialised. Custom operators and providers that were added to the options are not in it.
+    made, which is never initialized. Custom operators and providers that were added to the options are not in it.
     """
     if options is None:
         return onnxruntime.SessionOptions()
@@ -177,7 +177,7 @@ _EMPTY_MODEL = bytes([0x08, 8, 0x3A, 3, 0x12, 1, 0x65, 0x42, 4, 0x0A, 0, 0x10, 1
 def graph_settings(options: onnxruntime.SessionOptions | None) -> dict[str, str]:
     """The settings that decide which kernels, and so which prepacked weights, a graph ends up with.
 
-    Returns the optimisation level under ``"level"``, and the entries that are set under their own names.
+    Returns the optimization level under ``"level"``, and the entries that are set under their own names.
     """
     known = onnxruntime.SessionOptions() if options is None else options
     settings = {"level": known.graph_optimization_level.name}

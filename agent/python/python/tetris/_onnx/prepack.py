@@ -1,4 +1,4 @@
-"""What ONNX Runtime makes of a model: the optimised graph, and the prepacked weights."""
+"""What ONNX Runtime makes of a model: the optimized graph, and the prepacked weights."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def optimized(
         source: The model's path, or the model.
         folder: The directory that its external locations are relative to, where that is not the model's own.
         options: Shape the graph; they are changed, so they must not be the caller's.
-        disabled_optimizers: Names of optimisers to leave out, as for an ``InferenceSession``.
+        disabled_optimizers: Names of optimizers to leave out, as for an ``InferenceSession``.
 
     Yields:
         The graph, without external data, and the directory that its locations are relative to.
@@ -64,7 +64,7 @@ def optimized(
         try:
             onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"], enable_fallback=0, **more)
         except Exception as error:  # ONNX Runtime's have no common base
-            raise Unsupported(f"it cannot be optimised and saved: {error}") from error
+            raise Unsupported(f"it cannot be optimized and saved: {error}") from error
         model = onnx.ModelProto()
         with open(os.path.join(directory, _GRAPH), "rb") as file:
             model.ParseFromString(file.read())

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 #:   ONNX Runtime, bit for bit.
 #: - ``"unpacked"``: the initialisers alone; packing is off, so matrix products are slower. The least memory.
 #: - ``"private_prepacked"``: the initialisers; each process keeps its own packed form of those that are packed.
-#: - ``"optimized"``: as ``"prepacked"``, for the graph as optimised for this processor, so that weights which
-#:   optimisers make are shared too. Needs options of which every setting is known: none, or :class:`SessionOptions`.
+#: - ``"optimized"``: as ``"prepacked"``, for the graph as optimized for this processor, so that weights which
+#:   optimizers make are shared too. Needs options of which every setting is known: none, or :class:`SessionOptions`.
 Weights = Literal["prepacked", "unpacked", "private_prepacked", "optimized"]
 
 
@@ -68,7 +68,7 @@ class Request:
         if session_options.entry(self.options, "ep.context_enable") == "1":
             raise Unsupported("a context model is to be written beside the model")
         if self.options is not None and self.options.optimized_model_filepath:
-            raise Unsupported("the optimised model is to be written to a file")
+            raise Unsupported("the optimized model is to be written to a file")
 
     def lower(self) -> None:
         """Settle for less where the session could not use what was asked for."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: A tensor of at least this length is an object of its own, shared with every other file that has it.
 OBJECT_MIN_BYTES = 64 * 1024
 
-#: A shorter tensor stays in the graph, where shape inference and optimisers look for constants. Those in between go
+#: A shorter tensor stays in the graph, where shape inference and optimizers look for constants. Those in between go
 #: into one object together.
 INLINE_MAX_BYTES = 1024
 

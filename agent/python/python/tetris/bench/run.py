@@ -91,7 +91,7 @@ def _models(arguments: Namespace, worker: Worker, progress: Progress) -> Iterato
     if arguments.size:
         progress.say("synthetic model")
         path = arguments.workdir / "synthetic.safetensors"
-        worker.ask("synthesise", path=str(path), size=arguments.size, seed=arguments.seed)
+        worker.ask("synthesize", path=str(path), size=arguments.size, seed=arguments.seed)
         try:
             yield _model(worker, path)
         finally:

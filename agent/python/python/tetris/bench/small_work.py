@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 
 SETTLED_S = 0.5
-"""Age of a file that is recognised by its time stamp for certain, on a local file system."""
+"""Age of a file that is recognized by its time stamp for certain, on a local file system."""
 SHARED_BYTES = 16 << 20
 """Size of a model that every process has loaded before: a program that uses the store has something mapped from it."""
 LAYERS = 8

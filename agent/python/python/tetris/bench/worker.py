@@ -70,7 +70,7 @@ class Worker:
         assert self.loader is not None
         return {"object_id": sharing.put(file, socket, deadline_s, self.loader.kept)}
 
-    def synthesise(self, path: str, size: int, seed: int) -> dict[str, Any]:
+    def synthesize(self, path: str, size: int, seed: int) -> dict[str, Any]:
         return dict(models.write(path, size, seed))
 
     def save_for_torch(self, source: str, target: str) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Worker:
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Sends a request and waits for the reply."""
         assert self._process.stdin is not None
-        # A worker that has died is recognised by the answer that does not come.
+        # A worker that has died is recognized by the answer that does not come.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
             self._process.stdin.flush()

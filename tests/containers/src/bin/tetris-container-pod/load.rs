@@ -52,9 +52,9 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn loaded(report: &LoadReport) -> Loaded {
-    let recognised: Vec<_> = report.recognised.iter().map(|how| how.name()).collect();
+    let recognized: Vec<_> = report.recognized.iter().map(|how| how.name()).collect();
     Loaded {
-        recognised: recognised.join(","),
+        recognized: recognized.join(","),
         bytes_shared: report.bytes_shared + report.bytes_new,
         bytes_private: report.bytes_private,
         bytes_read: report.bytes_read,

@@ -248,8 +248,8 @@ impl DeviceMemory for VmmDevice {
         stream.settle()
     }
 
-    fn synchronise(&self, stream: &mut CudaStream) -> Result<(), MemoryError> {
-        stream.synchronise()
+    fn synchronize(&self, stream: &mut CudaStream) -> Result<(), MemoryError> {
+        stream.synchronize()
     }
 
     fn read_back(&self, from: &VmmMapping, offset: u64, to: &mut [u8]) -> Result<(), MemoryError> {
@@ -258,7 +258,7 @@ impl DeviceMemory for VmmDevice {
     }
 
     fn finish(&self) -> Result<(), MemoryError> {
-        self.context.synchronise()
+        self.context.synchronize()
     }
 
     fn pinned(&self, bytes: usize) -> Result<CudaPinned, MemoryError> {

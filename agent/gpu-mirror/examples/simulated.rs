@@ -1,7 +1,7 @@
 //! Serves a store on the host device until it is killed, to try the mirror on a machine without a
 //! GPU:
 //!
-//!     cargo run -p tetris-gpu-mirror --example stand_in -- STORE SOCKET DEVICE_BYTES [STORE_BYTES]
+//!     cargo run -p tetris-gpu-mirror --example simulated -- STORE SOCKET DEVICE_BYTES [STORE_BYTES]
 //!
 //! Chunks are 4 MiB, so that models of some MiB have several. Prints a line once clients can
 //! connect.

@@ -5,7 +5,7 @@ use tetris_store_layout::{ManifestId, ObjectId};
 use super::rng::Rng;
 use crate::RecordId;
 
-/// Number of families in a catalogue.
+/// Number of families in a catalog.
 pub const FAMILIES: usize = 16;
 
 /// Maximum number of variants of a family.
@@ -24,16 +24,16 @@ const PAGE_BYTES: u64 = 4096;
 
 /// All models of a trace.
 #[derive(Debug, Clone)]
-pub struct Catalogue {
+pub struct Catalog {
     /// All objects: identifier, and length in bytes, a multiple of a page.
     pub objects: Vec<(ObjectId, u64)>,
     /// The models.
-    pub models: Vec<CatalogueModel>,
+    pub models: Vec<CatalogModel>,
 }
 
-/// A model of a catalogue.
+/// A model of a catalog.
 #[derive(Debug, Clone)]
-pub struct CatalogueModel {
+pub struct CatalogModel {
     /// Its identifier.
     pub id: RecordId,
     /// Indices of its objects.
@@ -42,28 +42,28 @@ pub struct CatalogueModel {
     pub total_bytes: u64,
 }
 
-impl Catalogue {
-    /// Generates the catalogue of a seed, with the models in random order.
+impl Catalog {
+    /// Generates the catalog of a seed, with the models in random order.
     pub fn generate(seed: u64) -> Self {
         let mut rng = Rng::new(seed, 1);
-        let mut catalogue = Self {
+        let mut catalog = Self {
             objects: Vec::new(),
             models: Vec::new(),
         };
         for _ in 0..FAMILIES {
             let bytes = rng.log_between(BASE_BYTES.0, BASE_BYTES.1);
-            let base = catalogue.add_objects(OBJECTS_OF_A_BASE, bytes);
+            let base = catalog.add_objects(OBJECTS_OF_A_BASE, bytes);
             for _ in 0..=rng.below(MOST_VARIANTS) {
                 let share = OWN_SHARES.get(rng.below(OWN_SHARES.len()));
                 let own = bytes * share.copied().unwrap_or(1.0);
-                let own = catalogue.add_objects(OBJECTS_OF_A_VARIANT, own);
-                catalogue.add_model(base.clone().chain(own).collect());
+                let own = catalog.add_objects(OBJECTS_OF_A_VARIANT, own);
+                catalog.add_model(base.clone().chain(own).collect());
             }
         }
-        for at in (1..catalogue.models.len()).rev() {
-            catalogue.models.swap(at, rng.below(at + 1));
+        for at in (1..catalog.models.len()).rev() {
+            catalog.models.swap(at, rng.below(at + 1));
         }
-        catalogue
+        catalog
     }
 
     /// Length of all objects, each counted once, in bytes.
@@ -86,7 +86,7 @@ impl Catalogue {
         let bytes = objects
             .iter()
             .filter_map(|&object| self.objects.get(object));
-        self.models.push(CatalogueModel {
+        self.models.push(CatalogModel {
             id: RecordId::Manifest(ManifestId::of(&number.to_le_bytes())),
             total_bytes: bytes.map(|(_, bytes)| bytes).sum(),
             objects,

@@ -20,7 +20,7 @@ const MAX_GAP: usize = 4;
 /// The objects of a store as of the last [`Store::refresh`]. Objects never change, so what was looked at once need not be
 /// looked at again.
 #[derive(Debug, Default)]
-pub struct Catalogue {
+pub struct Catalog {
     listing: ObjectListing,
     /// The folder's time stamp, where no later change can have the same one.
     stamp: Option<SystemTime>,
@@ -35,7 +35,7 @@ pub enum Refresh {
     Everything,
 }
 
-impl Catalogue {
+impl Catalog {
     /// The objects and what else lies in their folder.
     pub fn listing(&self) -> &ObjectListing {
         &self.listing
@@ -49,19 +49,19 @@ impl Catalogue {
 }
 
 impl Store {
-    /// Brings a catalogue of this store's objects up to date. `false` when nothing had to be done.
-    pub fn refresh(&self, catalogue: &mut Catalogue, how: Refresh) -> Result<bool, StoreError> {
+    /// Brings a catalog of this store's objects up to date. `false` when nothing had to be done.
+    pub fn refresh(&self, catalog: &mut Catalog, how: Refresh) -> Result<bool, StoreError> {
         let began = SystemTime::now();
         let folder = fstat(self.folder(Folder::Objects))
             .map_err(|error| IoError::new("stat", self.objects_dir(), error))?;
         let changed = time(folder.st_mtime, folder.st_mtime_nsec);
-        if how == Refresh::Changes && catalogue.stamp == Some(changed) {
+        if how == Refresh::Changes && catalog.stamp == Some(changed) {
             return Ok(false);
         }
         // Should the listing fail, the next look starts anew.
-        catalogue.stamp = None;
+        catalog.stamp = None;
         let mut known = Known::new(match how {
-            Refresh::Changes => std::mem::take(&mut catalogue.listing.objects),
+            Refresh::Changes => std::mem::take(&mut catalog.listing.objects),
             Refresh::Everything => Vec::new(),
         });
         let mut listing = ObjectListing::default();
@@ -80,7 +80,7 @@ impl Store {
         let settled = began
             .duration_since(changed)
             .is_ok_and(|age| age > CLOCK_TICK);
-        *catalogue = Catalogue {
+        *catalog = Catalog {
             listing,
             stamp: settled.then_some(changed),
         };
@@ -152,10 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn a_catalogue_is_what_a_listing_is() {
+    fn a_catalog_is_what_a_listing_is() {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
-        let mut catalogue = Catalogue::default();
+        let mut catalog = Catalog::default();
         for number in 0_u32..20 {
             let published = store.publish(&number.to_le_bytes(), Access::ReadOnly);
             let object = published.unwrap().object;
@@ -166,10 +166,10 @@ mod tests {
                 std::fs::write(store.objects_dir().join("foreign"), "x").unwrap();
             }
             for how in [Refresh::Changes, Refresh::Everything] {
-                store.refresh(&mut catalogue, how).unwrap();
+                store.refresh(&mut catalog, how).unwrap();
                 let plain = store.objects().unwrap();
-                assert_eq!(sorted(catalogue.listing()), sorted(&plain));
-                assert_eq!(catalogue.listing().foreign, plain.foreign);
+                assert_eq!(sorted(catalog.listing()), sorted(&plain));
+                assert_eq!(catalog.listing().foreign, plain.foreign);
             }
         }
     }
@@ -179,16 +179,16 @@ mod tests {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let store = Store::create(dir.path(), &CreateOptions::default()).unwrap();
         store.publish(b"one", Access::ReadOnly).unwrap();
-        let mut catalogue = Catalogue::default();
+        let mut catalog = Catalog::default();
         // The folder has just been changed: another change could have the same stamp.
-        assert!(store.refresh(&mut catalogue, Refresh::Changes).unwrap());
-        assert!(store.refresh(&mut catalogue, Refresh::Changes).unwrap());
+        assert!(store.refresh(&mut catalog, Refresh::Changes).unwrap());
+        assert!(store.refresh(&mut catalog, Refresh::Changes).unwrap());
         std::thread::sleep(CLOCK_TICK + Duration::from_millis(50));
-        assert!(store.refresh(&mut catalogue, Refresh::Changes).unwrap());
-        assert!(!store.refresh(&mut catalogue, Refresh::Changes).unwrap());
-        assert!(store.refresh(&mut catalogue, Refresh::Everything).unwrap());
+        assert!(store.refresh(&mut catalog, Refresh::Changes).unwrap());
+        assert!(!store.refresh(&mut catalog, Refresh::Changes).unwrap());
+        assert!(store.refresh(&mut catalog, Refresh::Everything).unwrap());
         store.publish(b"two", Access::ReadOnly).unwrap();
-        assert!(store.refresh(&mut catalogue, Refresh::Changes).unwrap());
-        assert_eq!(catalogue.listing().objects.len(), 2);
+        assert!(store.refresh(&mut catalog, Refresh::Changes).unwrap());
+        assert_eq!(catalog.listing().objects.len(), 2);
     }
 }
