@@ -1,6 +1,7 @@
 //! Several models on a cluster: cost of a placement, compared to the published algorithm and the
 //! lower bound.
 
+use serde_json::{Value, json};
 use tetris_scaler_core::{
     Configuration, ConfigurationSpec, DEFAULT_TRIALS, Demand, Inventory, InventoryLimits,
     ModelTensors, Node, Placement, PlacementProblem, Profile, Rate, Resources, Slo, place,
@@ -20,7 +21,8 @@ struct Size {
     rps: u64,
 }
 
-pub fn run(rounds: usize) {
+pub fn run(rounds: usize) -> Vec<Value> {
+    let mut placements = Vec::new();
     println!(
         "\nplacements: families of four models that share a base, memory beside the published way and the lower bound"
     );
@@ -38,12 +40,14 @@ pub fn run(rounds: usize) {
         (200, 10_000, 1_000),
     ] {
         for resident in [false, true] {
-            report(&Size { models, nodes, rps }, resident, rounds.min(5));
+            let size = Size { models, nodes, rps };
+            placements.extend(report(&size, resident, rounds.min(5)));
         }
     }
+    placements
 }
 
-fn report(size: &Size, resident: bool, rounds: usize) {
+fn report(size: &Size, resident: bool, rounds: usize) -> Option<Value> {
     let mut random = Random(size.models * 31 + size.nodes);
     let demands: Vec<Demand> = (0..size.models)
         .map(|at| demand(&mut random, at, size.rps))
@@ -64,10 +68,13 @@ fn report(size: &Size, resident: bool, rounds: usize) {
         size.models, size.nodes, size.rps
     );
     match (place(&problem), place_as_published(&problem)) {
-        (Ok(ours), Ok(theirs)) => compare(&name, &problem, &ours, &theirs, rounds),
+        (Ok(ours), Ok(theirs)) => {
+            return Some(compare(&name, &problem, &ours, &theirs, rounds));
+        }
         (Err(error), _) => println!("{name:<44} {error}"),
         (_, Err(error)) => println!("{name:<44} published: {error}"),
     }
+    None
 }
 
 fn compare(
@@ -76,7 +83,7 @@ fn compare(
     ours: &Placement,
     theirs: &Placement,
     rounds: usize,
-) {
+) -> Value {
     let time = median_us(rounds, || place(problem)) / 1e3;
     let published = median_us(rounds, || place_as_published(problem)) / 1e3;
     let instances: u32 = ours.placed.iter().map(|placed| placed.count).sum();
@@ -86,6 +93,15 @@ fn compare(
         ours.cost as f64 / theirs.cost as f64,
         ours.cost as f64 / ours.lower_bound as f64,
     );
+    json!({
+        "name": name,
+        "time_ms": time,
+        "published_ms": published,
+        "memory_gib": ours.memory_bytes >> 30,
+        "ratio_to_published": ours.cost as f64 / theirs.cost as f64,
+        "ratio_to_bound": ours.cost as f64 / ours.lower_bound as f64,
+        "instances": instances,
+    })
 }
 
 /// Creates equal nodes; with `resident`, each has one of the models.

@@ -1,6 +1,7 @@
 //! One plan for a profile of 48 configurations: exact, DTS, and a general solver.
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem};
+use serde_json::{Value, json};
 use tetris_scaler_core::{
     Configuration, ConfigurationSpec, Profile, Rate, Slo, Weights, dts, solve,
 };
@@ -21,7 +22,7 @@ enum Kind {
     Alike,
 }
 
-pub fn run(rounds: usize) {
+pub fn run(rounds: usize) -> Vec<Value> {
     println!(
         "one plan, 48 configurations (4 CPUs x 3 batches x 4 concurrencies), {INSTANCES} profiles each, bar 1000 us"
     );
@@ -29,18 +30,21 @@ pub fn run(rounds: usize) {
         "{:<34} {:>10} {:>10} {:>8} {:>8} {:>10} {:>8} {:>8} {:>8}",
         "", "exact", "slowest", "DTS", "ratio", "microlp", "ratio", "memory", "steps"
     );
+    let mut selections = Vec::new();
     for (name, kind) in [
         ("measured", Kind::Measured),
         ("unrelated", Kind::Unrelated),
         ("alike", Kind::Alike),
     ] {
         for rps in [20, 200, 5_000] {
-            report(&format!("{name}, {rps} requests/s"), kind, rps, rounds);
+            let name = format!("{name}, {rps} requests/s");
+            selections.push(report(&name, kind, rps, rounds));
         }
     }
+    selections
 }
 
-fn report(name: &str, kind: Kind, rps: u64, rounds: usize) {
+fn report(name: &str, kind: Kind, rps: u64, rounds: usize) -> Value {
     let slo = Slo::try_from_us(1_000_000).expect("a second");
     let load = Rate::from_milli_rps(rps * 1_000 + 137);
     let (mut exact, mut greedy, mut general) = (Vec::new(), Vec::new(), Vec::new());
@@ -62,12 +66,21 @@ fn report(name: &str, kind: Kind, rps: u64, rounds: usize) {
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
     });
-    let proven = if proven { "" } else { "  not all proven" };
+    let remark = if proven { "" } else { "  not all proven" };
     println!(
-        "{name:<34} {exact:>7.1} us {slowest:>7.1} us {greedy:>5.1} us {:>8.2} {general:>7.0} us {:>8.4} {memory:>8.4} {steps:>8}{proven}",
+        "{name:<34} {exact:>7.1} us {slowest:>7.1} us {greedy:>5.1} us {:>8.2} {general:>7.0} us {:>8.4} {memory:>8.4} {steps:>8}{remark}",
         exact / greedy,
         exact / general,
     );
+    json!({
+        "name": name,
+        "exact_us": exact,
+        "slowest_us": slowest,
+        "dts_us": greedy,
+        "solver_us": general,
+        "memory_ratio_to_dts": memory,
+        "all_proven": proven,
+    })
 }
 
 fn milp(profile: &Profile, slo: Slo, load: Rate) -> bool {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use serde_json::{Value, json};
 use tetris_scaler_core::{Inventory, InventoryLimits, ModelTensors};
 use tetris_store_layout::ObjectId;
 
@@ -11,28 +12,31 @@ const NODES: u64 = 10_000;
 const OBJECTS: u64 = 1_000;
 const MODELS: u64 = 20;
 
-pub fn run(rounds: usize) {
+pub fn run(rounds: usize) -> Vec<Value> {
+    let mut thetas = Vec::new();
     println!("\ntheta of a model of {OBJECTS} objects over {NODES} nodes, bar 5000 us");
     println!(
         "{:<44} {:>10} {:>10} {:>12} {:>10}",
         "", "theta", "update", "pairs", "memory"
     );
     // First whole models, as loads leave them; then each object on a random share of the nodes.
-    report("nodes have 5 of 20 models, whole", rounds, |random, _| {
+    let whole = report("nodes have 5 of 20 models, whole", rounds, |random, _| {
         let models: Vec<u64> = (0..5).map(|_| random.below(MODELS)).collect();
         models
             .into_iter()
             .flat_map(|model| (0..OBJECTS).map(move |at| (model, at)))
             .collect()
     });
+    thetas.push(whole);
     for percent in [1, 5, 10, 50, 100] {
         let name = format!("each object by chance on {percent} % of the nodes");
-        report(&name, rounds, |random, _| {
+        thetas.push(report(&name, rounds, |random, _| {
             let all = (0..OBJECTS).map(|at| (0, at));
             all.filter(|_| random.below(100) < percent).collect()
-        });
+        }));
     }
     hash_sets(rounds.min(5));
+    thetas
 }
 
 /// The simple algorithm for comparison: a set per node, probed for each object. It has a tenth of
@@ -51,7 +55,11 @@ fn hash_sets(rounds: usize) {
     );
 }
 
-fn report(name: &str, rounds: usize, mut has: impl FnMut(&mut Random, u64) -> Vec<(u64, u64)>) {
+fn report(
+    name: &str,
+    rounds: usize,
+    mut has: impl FnMut(&mut Random, u64) -> Vec<(u64, u64)>,
+) -> Value {
     let mut random = Random(7);
     let ids: Vec<Vec<ObjectId>> = (0..MODELS)
         .map(|model| {
@@ -84,4 +92,5 @@ fn report(name: &str, rounds: usize, mut has: impl FnMut(&mut Random, u64) -> Ve
         inventory.set_node("node-77", &lists[turn % 2])
     });
     println!("{name:<44} {theta:>7.0} us {update:>7.0} us {pairs:>12} {mib:>6} MiB");
+    json!({"name": name, "theta_us": theta, "update_us": update, "pairs": pairs, "memory_mib": mib})
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use serde_json::{Value, json};
 use tetris_density::stats::median;
 
 use crate::fixture::Fixture;
@@ -101,10 +102,25 @@ impl Line {
     }
 }
 
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Line {
+    /// The result as an object of the JSON file.
+    pub fn json(&self) -> Value {
+        let (ratio, bar, met) = self.verdict();
+        json!({
+            "name": self.bench.name,
+            "ours": self.bench.unit.show(self.ours),
+            "baseline": self.bench.baseline_name,
+            "baseline_value": self.bench.unit.show(self.baseline),
+            "ratio": ratio,
+            "bar": bar,
+            "met": met,
+        })
+    }
+
+    /// The ratio in the direction of the bar, the bar, and true if it is met.
+    fn verdict(&self) -> (f64, String, Option<bool>) {
         let Bench { unit, .. } = self.bench;
-        let (ratio, bar, met) = match self.bench.bar {
+        match self.bench.bar {
             Bar::AtMost(bar) => (self.ratio, format!("<= {bar} x"), Some(self.ratio <= bar)),
             Bar::SpeedAtLeast(bar) => {
                 let ratio = 1.0 / self.ratio;
@@ -116,7 +132,14 @@ impl fmt::Display for Line {
                 (self.ratio, format!("ours <= {bar}"), Some(met))
             }
             Bar::None => (self.ratio, "-".to_owned(), None),
-        };
+        }
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Bench { unit, .. } = self.bench;
+        let (ratio, bar, met) = self.verdict();
         let verdict = match met {
             Some(true) => ", met",
             Some(false) => ", MISSED",
