@@ -251,3 +251,15 @@ pub fn say(line: &str) -> anyhow::Result<()> {
     stdout.flush()?;
     Ok(())
 }
+
+/// Waits for the end of a worker that was killed just now.
+///
+/// # Panics
+/// If it had ended by itself.
+pub fn require_killed(worker: Worker) {
+    let finished = worker.finish();
+    if !finished.was_killed() {
+        let (status, stderr) = (finished.status, finished.stderr);
+        panic!("a process was not killed, it ended with {status}\n{stderr}");
+    }
+}

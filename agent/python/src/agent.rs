@@ -171,7 +171,7 @@ impl Agent {
             self.agent.publish(bytes.len() as u64, &read_at, &options)
         });
         Ok(Memory::new(
-            self,
+            self.agent().store(),
             published.map_err(errors::share)?,
             read_only,
             None,
@@ -200,7 +200,12 @@ impl Agent {
         });
         let derived = derived.map_err(|error| PyValueError::new_err(error.to_string()))??;
         let reason = derived.private_reason().map(str::to_owned);
-        Ok(Memory::new(self, derived.detach(), read_only, reason))
+        Ok(Memory::new(
+            self.agent().store(),
+            derived.detach(),
+            read_only,
+            reason,
+        ))
     }
 
     /// Return the object with this file name, or `None` if it is not in the store.
@@ -209,7 +214,7 @@ impl Agent {
         let (options, read_only) = (options::default(), options::is_read_only(mode)?);
         let region = py.detach(|| self.agent.attach(object, &options));
         let region = region.map_err(errors::map)?;
-        Ok(region.map(|region| Memory::new(self, region, read_only, None)))
+        Ok(region.map(|region| Memory::new(self.agent().store(), region, read_only, None)))
     }
 
     fn __repr__(&self) -> String {

@@ -8,9 +8,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tetris_agent::{LoadReport, Region};
-use tetris_store_layout::TensorId;
+use tetris_store_layout::{Store, TensorId};
 
-use crate::agent::Agent;
 use crate::buffer::{self, Exported};
 use crate::registry;
 use crate::report;
@@ -27,7 +26,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(
-        agent: &Agent,
+        store: Option<&Store>,
         region: Arc<Region>,
         read_only: bool,
         private_reason: Option<String>,
@@ -36,7 +35,6 @@ impl Memory {
         if let Some(id) = id {
             registry::enter(region.address(), region.len(), id, region.object());
         }
-        let store = agent.agent().store();
         let path = store
             .zip(region.object())
             .map(|(store, object)| store.object_path(object));

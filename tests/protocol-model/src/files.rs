@@ -42,7 +42,7 @@ pub struct Inode {
     /// none after it has lost its last (linkat(2), ENOENT).
     pub named: bool,
     /// True if it has been quarantined.
-    pub set_aside: bool,
+    pub quarantined: bool,
     /// True if a killed process had counted a reference to it
     /// ([`crate::variant::Variant::CountedReferences`]).
     pub counted: bool,
@@ -134,7 +134,7 @@ impl Files {
             links: 0,
             mode: Mode::Staged,
             named: false,
-            set_aside: false,
+            quarantined: false,
             counted: false,
         });
         free as u8
@@ -166,12 +166,12 @@ impl Files {
     }
 
     /// Moves the name of `object` into the quarantine (`rename`).
-    pub fn set_aside(&mut self, object: u8) {
+    pub fn quarantine(&mut self, object: u8) {
         let object = usize::from(object);
         let Some(inode) = self.objects[object] else {
             return;
         };
-        self.inode_mut(inode).set_aside = true;
+        self.inode_mut(inode).quarantined = true;
         // Two names of one file: rename(2) does nothing and succeeds.
         if self.quarantine[object] == Some(inode) {
             return;

@@ -37,7 +37,7 @@ pub const ENDS: &str = "every operation ends in any interleaving";
 /// Purpose of the store.
 pub const SHARED: &str = "a load ends in the store unless the protocol allows otherwise";
 /// LAYOUT.md 5.5.
-pub const SET_ASIDE: &str =
+pub const QUARANTINED: &str =
     "a quarantined file has no name left, and every object can be quarantined";
 
 /// All invariants.
@@ -52,7 +52,7 @@ pub const ALL: [Invariant; 11] = [
     invariant(HELD, held),
     invariant(ENDS, ends),
     invariant(SHARED, |_, state| !state.refused),
-    invariant(SET_ASIDE, set_aside),
+    invariant(QUARANTINED, quarantined),
 ];
 
 const fn invariant(name: &'static str, holds: fn(&Model, &State) -> bool) -> Invariant {
@@ -91,14 +91,14 @@ fn named(_: &Model, state: &State) -> bool {
     let mut mapped = state.processes.iter().filter_map(Process::mapped);
     mapped.all(|inode| {
         let file = state.files.inode(inode);
-        file.set_aside || names(state).any(|(_, named)| named == inode)
+        file.quarantined || names(state).any(|(_, named)| named == inode)
     })
 }
 
 fn one_copy(_: &Model, state: &State) -> bool {
     let mapped = state.processes.iter().filter_map(Process::mapped);
     let mut seen = [None; crate::files::OBJECTS];
-    for inode in mapped.filter(|&inode| !state.files.inode(inode).set_aside) {
+    for inode in mapped.filter(|&inode| !state.files.inode(inode).quarantined) {
         if let Content::Whole(object) = state.files.inode(inode).content
             && seen[usize::from(object)]
                 .replace(inode)
@@ -162,14 +162,14 @@ fn ends(model: &Model, state: &State) -> bool {
     })
 }
 
-fn set_aside(model: &Model, state: &State) -> bool {
+fn quarantined(model: &Model, state: &State) -> bool {
     let mut scrubbers = state
         .processes
         .iter()
         .filter(|process| process.role == Role::Scrubber);
     let scrubbed = scrubbers.next().is_some();
     names(state).all(|(object, inode)| {
-        if state.files.inode(inode).set_aside {
+        if state.files.inode(inode).quarantined {
             return false;
         }
         let busy = state.processes.iter().any(Process::is_busy);

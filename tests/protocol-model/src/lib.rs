@@ -11,6 +11,7 @@
 //! of loads, which only decides which process works, and children that share a mapping's
 //! description after `fork`.
 
+pub mod exploration;
 pub mod files;
 pub mod invariants;
 pub mod model;

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use tetris_protocol_model::invariants::{
-    BYTES, ENDS, HELD, MODE, NAMED, NO_LEAK, ONE_COPY, RECLAIMABLE, SEALED, SET_ASIDE, SHARED,
+    BYTES, ENDS, HELD, MODE, NAMED, NO_LEAK, ONE_COPY, QUARANTINED, RECLAIMABLE, SEALED, SHARED,
 };
 use tetris_protocol_model::model::{Model, mixes};
 use tetris_protocol_model::operation::Rules;
@@ -37,11 +37,11 @@ const NEEDED: [(Step, &str); 24] = [
     (R4, RECLAIMABLE),
     (R5, NO_LEAK),
     (Q1, NAMED),
-    (Q2, SET_ASIDE),
+    (Q2, QUARANTINED),
     (Q3, NAMED),
     (Q4, NAMED),
-    (Q5, SET_ASIDE),
-    (Q6, SET_ASIDE),
+    (Q5, QUARANTINED),
+    (Q6, QUARANTINED),
 ];
 
 /// Steps that no invariant needs, and why they are there.
@@ -82,7 +82,7 @@ const OTHERWISE: [(Variant, &str); 18] = [
     (Variant::LengthUnchecked, BYTES),
     (Variant::RenameOver, NAMED),
     (Variant::KeepOwnCopy, ONE_COPY),
-    (Variant::LinkAgain, SET_ASIDE),
+    (Variant::LinkAgain, QUARANTINED),
     (Variant::LinkAgain, RECLAIMABLE),
     (Variant::MapWaits, ENDS),
     (Variant::MapRetriesForever, ENDS),

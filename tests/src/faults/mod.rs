@@ -7,6 +7,7 @@ mod check;
 mod errors;
 mod place;
 mod strace;
+mod template;
 mod worker;
 
 use std::path::PathBuf;
@@ -14,8 +15,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use check::Check;
-pub use place::{OWNER, Places};
+pub use place::Places;
 pub use strace::{Injection, Stopped, Traced, reason_against};
+pub use template::OWNER;
 pub use worker::run;
 
 /// What a process does while a system call of it fails.

@@ -8,12 +8,9 @@ use tempfile::TempDir;
 use tetris_agent::{Agent, LoadOptions, sidecar};
 use tetris_store_layout::{Access, CreateOptions, ManifestKind, Store};
 
-use super::worker::{ALSO_THERE, LEN, THERE};
+use super::template::{ALSO_THERE, LEN, OWNER, THERE};
 use super::{Injection, Job, Scenario, Stopped, Traced, strace};
 use crate::model::{bytes, small_specs, write};
-
-/// The user who owns the store in [`Scenario::OwnerReclaim`]: nobody.
-pub const OWNER: u32 = 65_534;
 
 /// Where a scenario is run again and again, each time from the same beginning.
 #[derive(Debug)]

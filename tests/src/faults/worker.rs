@@ -19,16 +19,10 @@ use tetris_store_layout::{
     ManifestKind, ManifestObject, ObjectKind, ObjectRef, Store, TensorId, VerifyDepth,
 };
 
-use super::{BEGIN, END, Job, OWNER, Outcome, Scenario};
+use super::template::{ALSO_THERE, LEN, OWNER, THERE};
+use super::{BEGIN, END, Job, Outcome, Scenario};
 use crate::model::{bytes, fingerprint};
 use crate::process::{RESULT, say};
-
-/// An object that the template of each store has; see [`super::Places`].
-pub(super) const THERE: u64 = 9_001;
-/// Another.
-pub(super) const ALSO_THERE: u64 = 9_002;
-/// Their length.
-pub(super) const LEN: usize = 20_000;
 
 type Done = (String, String);
 

@@ -13,7 +13,7 @@ use super::daemon::Daemon;
 use super::events::{EventLog, Tally, What};
 use super::models::{unique_bytes, write_models};
 use crate::check::{files_of_daemon, require_reclaimable, require_sound, require_tidy};
-use crate::process::{RESULT, Worker};
+use crate::process::{RESULT, Worker, require_killed};
 use crate::scratch::Scratch;
 use crate::task::{Job, Task, TortureTask};
 
@@ -44,18 +44,6 @@ pub struct Arena {
 struct Due {
     worker: Instant,
     daemon: Instant,
-}
-
-/// Takes over a worker that was killed just now.
-///
-/// # Panics
-/// When it had ended by itself.
-pub(super) fn require_killed(worker: Worker) {
-    let finished = worker.finish();
-    if !finished.was_killed() {
-        let (status, stderr) = (finished.status, finished.stderr);
-        panic!("a process was not killed, it ended with {status}\n{stderr}");
-    }
 }
 
 impl Arena {

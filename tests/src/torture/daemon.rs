@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use crate::process::Worker;
+use crate::process::{Worker, require_killed};
 use crate::task::{Job, Task};
 
 /// A daemon that takes longer to start hangs.
@@ -58,7 +58,7 @@ impl Daemon {
             return Ok(());
         };
         daemon.signal(Signal::SIGKILL)?;
-        super::arena::require_killed(daemon);
+        require_killed(daemon);
         Ok(())
     }
 

@@ -282,7 +282,7 @@ impl Operation<'_> {
             let staging = self.me().staging;
             let inode = staging.map(|staging| *self.state.files.inode(staging.inode));
             let hurt =
-                inode.is_some_and(|inode| inode.set_aside || inode.content == Content::Damaged);
+                inode.is_some_and(|inode| inode.quarantined || inode.content == Content::Damaged);
             return self.fail(!hurt);
         }
         match self.rules.steps.position(Protocol::Publish, Step::P7) {

@@ -34,7 +34,7 @@ impl Operation<'_> {
                     return Next::End(Ending::Absent);
                 }
             }
-            Step::Q5 => self.state.files.set_aside(object),
+            Step::Q5 => self.state.files.quarantine(object),
             _ => {
                 self.close(Slot::File);
                 self.me().alone = false;
