@@ -25,7 +25,6 @@ pub mod http;
 pub mod ingest;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
-pub mod logs;
 pub mod metrics;
 pub mod mirror;
 #[cfg(feature = "node")]

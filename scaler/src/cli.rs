@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::logs::LogFormat;
+use tetris_service_kit::logs::LogArgs;
 
 /// Chooses batch size, concurrency and CPUs per instance, and places instances near their tensors
 #[derive(Debug, Parser)]
@@ -14,18 +14,9 @@ pub struct Cli {
     /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
-    /// Format of log lines on standard error
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
-    /// Log level, or a filter such as `info,tetris_scaler=debug`
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILTER",
-        env = "RUST_LOG",
-        default_value = "info"
-    )]
-    pub log: String,
+    /// Arguments of logs.
+    #[command(flatten)]
+    pub logs: LogArgs,
 }
 
 /// Subcommands of `tetris-scaler`.

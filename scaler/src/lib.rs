@@ -11,15 +11,14 @@
 
 pub mod cli;
 pub mod extender;
-pub mod http;
 pub mod keda;
 pub mod labels;
 pub mod lease;
 pub mod load;
-pub mod logs;
 pub mod metrics;
 pub mod nodes;
 pub mod operator;
+pub mod pages;
 pub mod plan;
 pub mod resources;
 pub mod run;

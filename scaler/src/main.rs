@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser as _;
 use tetris_scaler::cli::{Cli, Command};
-use tetris_scaler::logs::init_logs;
 use tetris_scaler::resources::crds_yaml;
+use tetris_service_kit::command;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -15,17 +15,10 @@ fn main() -> ExitCode {
     if let Command::Plan(args) = &cli.command {
         return args.run();
     }
-    match run(&cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    command::run(&cli.logs, || run(&cli.command))
 }
 
-fn run(cli: &Cli) -> Result<()> {
-    init_logs(cli.log_format, &cli.log)?;
+fn run(command: &Command) -> Result<()> {
     // reqwest is built without a TLS provider: install one for the whole process.
     if rustls::crypto::ring::default_provider()
         .install_default()
@@ -33,13 +26,9 @@ fn run(cli: &Cli) -> Result<()> {
     {
         anyhow::bail!("TLS: the process already has a crypto provider");
     }
-    match &cli.command {
+    match command {
         Command::Run(args) => {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(2)
-                .enable_all()
-                .build()?;
-            runtime.block_on(tetris_scaler::run::run(args))?;
+            command::runtime()?.block_on(tetris_scaler::run::run(args))?;
             Ok(())
         }
         // Handled in `main`: it logs nothing.

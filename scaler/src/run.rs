@@ -1,27 +1,27 @@
 //! The command `run`: starts and stops the operator, the lease and the servers.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::config::InferConfigError;
 use kube::{Client, Config};
 use tetris_scaler_core::{InventoryLimits, Settings, Spread};
-use tetris_tls_roots::{RootsError, roots_for};
+use tetris_service_kit::http::{ConnectionLimits, ListenError, Plain, listen, serve};
+use tetris_service_kit::shutdown::{signals, until};
+use tetris_service_kit::tls_roots::{RootsError, roots_for};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::cli::Run;
 use crate::extender::{self, ExtenderLimits};
-use crate::http::{self, Pages, until};
 use crate::keda::{self, KedaLimits};
 use crate::lease::{Elector, LeaseError, Names, Timing};
 use crate::load::{Prometheus, PrometheusError, PrometheusOptions};
 use crate::metrics::Metrics;
 use crate::nodes::{PollOptions, Poller};
 use crate::operator::run::{Operator, Options};
+use crate::pages::{self, Pages};
 use crate::state::{Snapshot, published};
 
 /// Timeout for connecting to the API server. There is no read timeout, as watches are silent for
@@ -53,15 +53,8 @@ pub enum RunError {
     #[error("cannot create a client for the daemons of nodes: {0}")]
     Daemons(#[from] reqwest::Error),
     /// An address that cannot be listened on.
-    #[error("--{flag} {address}: {source}; give an address of this host with a port that is free")]
-    Listen {
-        /// Name of the flag with the address.
-        flag: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// Cause.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// A failure to install signal handlers.
     #[error("cannot install handlers of SIGTERM and SIGINT: {0}")]
     Signals(std::io::Error),
@@ -130,7 +123,13 @@ pub async fn run_with(
     };
     tokio::join!(
         leading,
-        http::serve(listener, http::router(pages), stopped.clone()),
+        serve(
+            listener,
+            Plain,
+            pages::router(pages),
+            ConnectionLimits::default(),
+            until(stopped.clone())
+        ),
         readers.serve(snapshots, stopped.clone()),
         farewell,
     );
@@ -189,21 +188,18 @@ impl Readers {
         let stop = until(stopped.clone());
         let (keda, ()) = tokio::join!(
             keda::serve(self.keda, snapshots, KedaLimits::default(), stop),
-            http::serve(self.extender, extender, stopped),
+            serve(
+                self.extender,
+                Plain,
+                extender,
+                ConnectionLimits::default(),
+                until(stopped)
+            ),
         );
         if let Err(error) = keda {
             tracing::error!("KEDA external scaler: {error}");
         }
     }
-}
-
-async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, RunError> {
-    let bound = TcpListener::bind(address).await;
-    bound.map_err(|source| RunError::Listen {
-        flag,
-        address,
-        source,
-    })
 }
 
 fn options(args: &Run) -> Options {
@@ -233,16 +229,4 @@ fn prometheus(args: &Run) -> Result<Option<Prometheus>, PrometheusError> {
 /// Returns the pod's name with a random suffix, which no earlier process of that name had.
 fn identity(args: &Run) -> String {
     format!("{}_{:016x}", args.pod, rand::random::<u64>())
-}
-
-/// Returns a future that completes on SIGTERM or SIGINT.
-fn signals() -> std::io::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
 }

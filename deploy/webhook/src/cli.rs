@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use tetris_service_kit::logs::LogArgs;
 
 use crate::inject::{DEFAULT_DRIVER, DEFAULT_MOUNT_PATH, Options, OptionsError};
-use crate::logs::LogFormat;
 
 /// Gives labeled pods their node's tensor store
 #[derive(Debug, Parser)]
@@ -15,18 +15,9 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// How log lines are written, to standard error
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
-    /// What is logged: a level, or a filter such as `info,tetris_webhook=debug`
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILTER",
-        env = "RUST_LOG",
-        default_value = "info"
-    )]
-    pub log: String,
+    /// Arguments of logs.
+    #[command(flatten)]
+    pub logs: LogArgs,
 }
 
 /// What to do.

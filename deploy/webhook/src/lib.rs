@@ -16,7 +16,6 @@ pub mod certificates;
 pub mod cli;
 pub mod http;
 pub mod inject;
-pub mod logs;
 pub mod metrics;
 pub mod review;
 pub mod run;

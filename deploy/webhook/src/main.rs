@@ -5,30 +5,19 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
+use tetris_service_kit::command;
 use tetris_webhook::cli::{Cli, Command, Patch};
 use tetris_webhook::inject::{Scope, inject_templates};
-use tetris_webhook::logs::init_logs;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(&cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    command::run(&cli.logs, || run(&cli.command))
 }
 
-fn run(cli: &Cli) -> Result<()> {
-    init_logs(cli.log_format, &cli.log)?;
-    match &cli.command {
+fn run(command: &Command) -> Result<()> {
+    match command {
         Command::Run(args) => {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(2)
-                .enable_all()
-                .build()?;
-            runtime.block_on(tetris_webhook::run::run(args))?;
+            command::runtime()?.block_on(tetris_webhook::run::run(args))?;
             Ok(())
         }
         Command::Patch(args) => patch(args),

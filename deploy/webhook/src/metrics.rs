@@ -1,23 +1,17 @@
 //! What Prometheus reads. Labels have values that are known in advance, so the number of series is bounded.
 
-use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use tetris_service_kit::metrics::{ByLabel, encode};
 
 use crate::certificates::Action;
 use crate::inject::Outcome;
 use crate::sync::ErrorClass;
 
-/// The content type of [`Metrics::encode`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Upper bounds of answers' durations, in seconds. A pod of 100 KiB takes about a millisecond.
 const SECONDS: [f64; 8] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0];
-
-type ByLabel = Family<[(&'static str, &'static str); 1], Counter>;
 
 /// The webhook's metrics.
 #[derive(Debug)]
@@ -126,8 +120,6 @@ impl Metrics {
 
     /// All of it as OpenMetrics text.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
-        let mut body = String::new();
-        text::encode(&mut body, &self.registry)?;
-        Ok(body)
+        encode([&self.registry])
     }
 }

@@ -1,16 +1,16 @@
 //! All of it put together.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use tetris_service_kit::http::{ListenError, Plain, listen, serve};
+use tetris_service_kit::shutdown::{signals, until};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::certificates::{Clock, Serving, system_clock};
 use crate::cli::Run;
-use crate::http::{self, Limits, Readiness, Shared};
+use crate::http::{self, Limits, Readiness, Shared, Tls};
 use crate::inject::OptionsError;
 use crate::sync::{self, Names, Sync};
 
@@ -24,16 +24,9 @@ pub enum RunError {
     /// There is no API server.
     #[error(transparent)]
     Client(#[from] sync::ClientError),
-    /// An address cannot be listened on.
-    #[error("--{flag} {address}: {source}; give an address of this host with a port that is free")]
-    Listen {
-        /// The flag that has the address.
-        flag: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// Why not.
-        source: std::io::Error,
-    },
+    /// An address that cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// TLS cannot be set up.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
@@ -97,8 +90,11 @@ impl Webhook {
             readiness: Arc::new(Readiness::new(Arc::clone(&serving), self.clock.clone())),
         };
         let limits = self.limits;
-        let tls = http::acceptor(Arc::clone(&serving))?;
-        let tls = Some((tls, Arc::clone(&shared.metrics)));
+        let tls = Tls::try_new(
+            Arc::clone(&serving),
+            Arc::clone(&shared.metrics),
+            limits.handshake,
+        )?;
         let readiness = Arc::clone(&shared.readiness);
         let metrics = Arc::clone(&shared.metrics);
         let sync = Sync::new(
@@ -113,8 +109,20 @@ impl Webhook {
         let reviews = http::reviews(shared.clone(), limits);
         let pages = http::pages(shared.clone(), limits);
         tokio::join!(
-            http::serve(self.https, tls, reviews, limits, until(stopped.clone())),
-            http::serve(self.http, None, pages, limits, until(stopped.clone())),
+            serve(
+                self.https,
+                tls,
+                reviews,
+                limits.connections(),
+                until(stopped.clone())
+            ),
+            serve(
+                self.http,
+                Plain,
+                pages,
+                limits.connections(),
+                until(stopped.clone())
+            ),
             sync.run(until(stopped)),
             farewell(stop, &shared.readiness, limits, &stopping),
         );
@@ -134,30 +142,4 @@ async fn farewell(
     readiness.stop();
     tokio::time::sleep(limits.farewell).await;
     stopping.send_replace(true);
-}
-
-async fn until(mut stopped: watch::Receiver<bool>) {
-    // An error says that the sender is gone, which ends the servers too.
-    drop(stopped.wait_for(|stop| *stop).await);
-}
-
-async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, RunError> {
-    let bound = TcpListener::bind(address).await;
-    bound.map_err(|source| RunError::Listen {
-        flag,
-        address,
-        source,
-    })
-}
-
-/// Done when the process is told to end.
-fn signals() -> std::io::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
 }

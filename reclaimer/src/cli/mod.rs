@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tetris_service_kit::command;
+use tetris_service_kit::logs::LogArgs;
 
 use crate::config::ConfigFlags;
 use crate::daemon;
-use crate::logs::{LogFormat, init_logs};
 
 /// Frees tensors of this node's stores that nobody maps, under policy
 #[derive(Debug, Parser)]
@@ -17,18 +18,8 @@ use crate::logs::{LogFormat, init_logs};
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// How log lines are written, to standard error
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
-    log_format: LogFormat,
-    /// What is logged: a level, or a filter such as `info,tetris_node=debug`
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILTER",
-        env = "RUST_LOG",
-        default_value = "info"
-    )]
-    log: String,
+    #[command(flatten)]
+    logs: LogArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -76,26 +67,15 @@ pub fn main() -> ExitCode {
 impl Cli {
     /// Does what it says. Errors are logged.
     pub fn run(&self) -> ExitCode {
-        match run(self) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                tracing::error!("{error:#}");
-                ExitCode::FAILURE
-            }
-        }
+        command::run(&self.logs, || run(self))
     }
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    init_logs(cli.log_format, &cli.log)?;
     match &cli.command {
         Command::Run(args) => {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                // Passes and the scrub have threads of their own.
-                .worker_threads(2)
-                .enable_all()
-                .build()?;
-            runtime.block_on(daemon::run(&args.config, args.dry_run))
+            // Passes and the scrub have threads of their own.
+            command::runtime()?.block_on(daemon::run(&args.config, args.dry_run))
         }
         Command::Once(args) => once::run(args),
         Command::Check(flags) => once::check(flags),

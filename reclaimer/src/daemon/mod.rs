@@ -13,11 +13,13 @@ mod teller;
 #[cfg(feature = "node")]
 mod volumes;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tetris_service_kit::shutdown::{signals, until};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -47,8 +49,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let config = flags.load()?;
     pods::raise_open_files();
     let pods = Pods::new().context("cannot start the threads of the pods' sockets")?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut signaled = pin!(signals()?);
     let mut hang_up = signal(SignalKind::hangup())?;
     let (stop, stopped) = watch::channel(false);
     let (commands, received) = channel();
@@ -96,8 +97,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let mut ended = None;
     while ended.is_none() {
         tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            () = &mut signaled => break,
             _ = hang_up.recv() => if let Some(new) = reload(flags, &config) {
                 // The tmpfs and the stores on it are there before the engine looks for them.
                 #[cfg(feature = "node")]
@@ -159,12 +159,6 @@ async fn listen(
     tracing::info!(address = %listener.local_addr()?, "serving metrics, health, status and inventory");
     let server = http::serve(listener, shared, until(stopped));
     Ok(Some(tokio::spawn(server)))
-}
-
-/// Done when the daemon stops.
-async fn until(mut stopped: watch::Receiver<bool>) {
-    // An error means that the sender has gone, and the daemon with it.
-    let _stopped = stopped.wait_for(|stopped| *stopped).await;
 }
 
 /// Takes the configuration anew, if it is right.

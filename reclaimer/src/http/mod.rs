@@ -20,18 +20,19 @@ use std::future::Future;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::header::{CONNECTION, CONTENT_TYPE};
+use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{from_fn_with_state, map_response};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
 use axum::{Router, handler::Handler as _};
+use tetris_service_kit::http::{self, metrics_page, probe, text};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
-use crate::metrics::{self, Metrics};
+use crate::metrics::Metrics;
 use crate::report::NodeStatus;
 
 pub use self::health::{Driver, Health};
@@ -72,30 +73,22 @@ pub async fn serve_within(
     shared: Shared,
     stop: impl Future<Output = ()>,
 ) {
-    let (stopping, mut stopped) = watch::channel(false);
     let passes = shared.status.clone();
     let (router, caches) = routes(shared);
-    let serving = axum::serve(limits::Limited::new(listener, limits), router)
-        .with_graceful_shutdown(async move {
-            // An error says that this function was dropped, which ends the server too.
-            drop(stopped.wait_for(|stop| *stop).await);
-        });
-    let overdue = async {
-        stop.await;
-        stopping.send_replace(true);
-        tokio::time::sleep(limits.stop).await;
-    };
+    let serving = http::serve(
+        listener,
+        limits.transport(),
+        router,
+        limits.connections(),
+        stop,
+    );
     let sweeping = async {
         pages::sweep(caches, passes).await;
         std::future::pending::<()>().await;
     };
     tokio::select! {
         () = sweeping => {}
-        // It never fails: axum goes on after errors of the listener.
-        _ = serving.into_future() => {}
-        () = overdue => {
-            tracing::warn!("some HTTP clients had not read their answers when the daemon stopped");
-        }
+        () = serving => {}
     }
 }
 
@@ -128,40 +121,30 @@ fn routes(shared: Shared) -> (Router, Vec<Arc<pages::Cache>>) {
 }
 
 async fn healthz(State(shared): State<Shared>) -> Response {
-    answer(shared.health.check())
+    probe(shared.health.check())
 }
 
 async fn readyz(State(shared): State<Shared>) -> Response {
     let status = shared.status.borrow().clone();
-    answer(health::ready(&shared.health, status.as_deref()))
-}
-
-fn answer(result: Result<(), String>) -> Response {
-    match result {
-        Ok(()) => "ok\n".into_response(),
-        Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
-    }
+    probe(health::ready(&shared.health, status.as_deref()))
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {
     let status = shared.status.borrow().clone();
-    match shared.metrics.encode(status) {
-        Ok(body) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], body).into_response(),
-        Err(err) => failed(&err),
-    }
+    metrics_page(shared.metrics.encode(status))
 }
 
 async fn not_found() -> Response {
     text(
         StatusCode::NOT_FOUND,
-        "no such page; there are /healthz, /readyz, /metrics, /status, /inventory and /inventory/objects\n",
+        "no such page; there are /healthz, /readyz, /metrics, /status, /inventory and /inventory/objects",
     )
 }
 
 async fn not_allowed() -> Response {
     text(
         StatusCode::METHOD_NOT_ALLOWED,
-        "pages are read-only; use GET or HEAD\n",
+        "pages are read-only; use GET or HEAD",
     )
 }
 
@@ -171,11 +154,7 @@ async fn close(mut response: Response) -> Response {
     response
 }
 
-fn text(status: StatusCode, body: impl Into<String>) -> Response {
-    (status, body.into()).into_response()
-}
-
 fn failed(err: &dyn std::fmt::Display) -> Response {
-    let reason = format!("the page could not be made: {err}\n");
+    let reason = format!("the page could not be made: {err}");
     text(StatusCode::INTERNAL_SERVER_ERROR, reason)
 }

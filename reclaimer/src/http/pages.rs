@@ -11,11 +11,12 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
+use tetris_service_kit::http::text;
 use tokio::sync::{Mutex, watch};
 
+use super::failed;
 use super::negotiate::{accepts_gzip, matches};
 use super::render::{Job, Page};
-use super::{failed, text};
 use crate::report::NodeStatus;
 
 /// Header that says when the pass ended that a page tells of, in milliseconds since the epoch.
@@ -100,7 +101,7 @@ impl Cache {
             Endpoint::Status => {}
         }
         let Query(query) = Query::<StatusQuery>::try_from_uri(uri)
-            .map_err(|err| format!("{err}; expected nothing, `models=true` or `models=false`\n"))?;
+            .map_err(|err| format!("{err}; expected nothing, `models=true` or `models=false`"))?;
         Ok(if query.models {
             Page::StatusWithModels
         } else {
@@ -140,7 +141,7 @@ pub(super) async fn cached(
     let mut place = place.lock().await;
     // Only now: who waited wants what there is after the wait.
     let Some(status) = cache.status.borrow().clone() else {
-        return text(StatusCode::SERVICE_UNAVAILABLE, "no pass has ended yet\n");
+        return text(StatusCode::SERVICE_UNAVAILABLE, "no pass has ended yet");
     };
     request.extensions_mut().insert(Job {
         page,

@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use prometheus_client::encoding::text;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use tetris_service_kit::metrics::encode;
 
 use crate::mirror::MirrorStatus;
 use crate::report::{ErrorClass, NodeStatus, PassReport, Scrubbed, StorePass};
@@ -24,9 +24,6 @@ mod ingest;
 mod node;
 mod process;
 mod shortfall;
-
-/// The content type of [`Metrics::encode`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Names of all metrics that are the daemon's own begin so.
 const PREFIX: &str = "tetris";
@@ -186,21 +183,18 @@ impl Metrics {
         );
     }
 
-    /// All metrics as OpenMetrics text, of [`CONTENT_TYPE`]. Gauges come from `status`, and are left out without one.
+    /// All metrics as OpenMetrics text, of [`CONTENT_TYPE`](tetris_service_kit::metrics::CONTENT_TYPE). Gauges come from `status`, and are left out without one.
     pub fn encode(&self, status: Option<Arc<NodeStatus>>) -> Result<String, std::fmt::Error> {
-        let mut out = String::new();
-        text::encode_registry(&mut out, &self.registry)?;
-        if let Some(status) = status {
+        let node = status.map(|status| {
             let mut gauges = Registry::with_prefix(PREFIX);
             gauges.register_collector(Box::new(node::Node(status)));
-            text::encode_registry(&mut out, &gauges)?;
-        }
-        if let Some(MirrorSource(status)) = self.mirror.get() {
+            gauges
+        });
+        let mirror = self.mirror.get().map(|MirrorSource(status)| {
             let mut mirror = Registry::with_prefix(PREFIX);
             mirror.register_collector(Box::new(gpu::Mirror(status())));
-            text::encode_registry(&mut out, &mirror)?;
-        }
-        text::encode_eof(&mut out)?;
-        Ok(out)
+            mirror
+        });
+        encode([&self.registry].into_iter().chain(&node).chain(&mirror))
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use tetris_node::metrics::CONTENT_TYPE;
+use tetris_service_kit::metrics::CONTENT_TYPE;
 
 use crate::fixtures::{Daemon, node, pass};
 use crate::scrape::Scrape;

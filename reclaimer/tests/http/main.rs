@@ -1,4 +1,4 @@
-//! What the daemon shows of itself: metrics, pages, logs, and the dashboard and alerts over them.
+//! What the daemon shows of itself: metrics, pages, and the dashboard and alerts over them.
 
 mod conditional;
 mod dashboard;
@@ -8,7 +8,6 @@ mod fixtures;
 mod gpu;
 mod ingest;
 mod large;
-mod logs;
 mod objects;
 mod promql;
 mod scrape;

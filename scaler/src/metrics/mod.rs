@@ -4,31 +4,24 @@ mod decided;
 
 use std::sync::Arc;
 
-use prometheus_client::encoding::text;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use tetris_service_kit::metrics::{ByLabel, encode};
 use tokio::sync::watch;
 
 use crate::state::Snapshot;
 use decided::Decided;
 
-/// Content type of [`Metrics::encode`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Upper bounds of the histogram of pass durations, in seconds.
 const SECONDS: [f64; 10] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
-
-type ByClass = Family<[(&'static str, &'static str); 1], Counter>;
 
 /// Metrics of the scaler.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    errors: ByClass,
-    writes: ByClass,
+    errors: ByLabel,
+    writes: ByLabel,
     decision: Histogram,
     leads: Gauge,
     nodes: Gauge,
@@ -39,8 +32,8 @@ impl Metrics {
     pub fn new(snapshots: watch::Receiver<Arc<Snapshot>>) -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("tetris_scaler"),
-            errors: ByClass::default(),
-            writes: ByClass::default(),
+            errors: ByLabel::default(),
+            writes: ByLabel::default(),
             decision: Histogram::new(SECONDS),
             leads: Gauge::default(),
             nodes: Gauge::default(),
@@ -83,8 +76,6 @@ impl Metrics {
 
     /// Encodes all metrics as OpenMetrics text.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
-        let mut body = String::new();
-        text::encode(&mut body, &self.registry)?;
-        Ok(body)
+        encode([&self.registry])
     }
 }

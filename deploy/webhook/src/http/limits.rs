@@ -9,9 +9,10 @@ use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
+use tetris_service_kit::http::{ConnectionLimits, text};
 use tokio::sync::Semaphore;
 
-use super::{Shared, text};
+use super::Shared;
 
 /// Bodies up to this size are read at once, whatever their number: those of 1024 connections come to 64 MiB. Pods have
 /// some 10 KiB.
@@ -54,6 +55,18 @@ impl Default for Limits {
             idle: Duration::from_mins(2),
             farewell: Duration::from_secs(5),
             stop: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Limits {
+    /// Limits on connections.
+    pub fn connections(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            connections: self.connections,
+            per_address: self.per_address,
+            head: self.idle,
+            stop: self.stop,
         }
     }
 }

@@ -14,25 +14,22 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
+use tetris_service_kit::http::{metrics_page, probe, text};
 
 use crate::inject::{Options, Scope};
-use crate::metrics::{self, Metrics};
+use crate::metrics::Metrics;
 
-mod connections;
 mod limits;
 mod mutate;
 mod readiness;
-mod seats;
 mod tls;
 
-pub use connections::serve;
 pub use limits::Limits;
 pub use readiness::Readiness;
-pub use tls::acceptor;
+pub use tls::Tls;
 
 /// Where pods that are labeled themselves are reviewed.
 pub const POD_PATH: &str = "/mutate";
@@ -67,7 +64,7 @@ pub fn pages(shared: Shared, limits: Limits) -> Router {
 
 fn probes(router: Router<Shared>) -> Router<Shared> {
     router
-        .route("/healthz", get(async || "ok\n"))
+        .route("/healthz", get(async || probe(Ok(()))))
         .route("/readyz", get(readyz))
 }
 
@@ -88,20 +85,11 @@ fn finish(router: Router<Shared>, shared: Shared, limits: Limits) -> Router {
 }
 
 async fn readyz(State(shared): State<Shared>) -> Response {
-    match shared.readiness.check() {
-        Ok(()) => "ok\n".into_response(),
-        Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
-    }
+    probe(shared.readiness.check())
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {
-    match shared.metrics.encode() {
-        Ok(body) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], body).into_response(),
-        Err(error) => text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("metrics: {error}"),
-        ),
-    }
+    metrics_page(shared.metrics.encode())
 }
 
 async fn not_found() -> Response {
@@ -114,8 +102,4 @@ async fn not_found() -> Response {
 async fn not_allowed() -> Response {
     let methods = "not with this method; POST reviews, GET all else";
     text(StatusCode::METHOD_NOT_ALLOWED, methods)
-}
-
-fn text(status: StatusCode, reason: impl Into<String>) -> Response {
-    (status, reason.into() + "\n").into_response()
 }

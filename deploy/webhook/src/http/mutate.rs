@@ -6,9 +6,10 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use tetris_service_kit::http::text;
 use tokio::time::Instant;
 
-use super::{Shared, text};
+use super::Shared;
 use crate::inject::Scope;
 use crate::review::review;
 

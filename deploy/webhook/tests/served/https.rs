@@ -1,11 +1,12 @@
 //! The whole webhook on real sockets.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tetris_webhook::http::Limits;
+use tetris_webhook::http::{Limits, Tls};
 use tetris_webhook::inject::Options;
 use tetris_webhook::run::Webhook;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -189,14 +190,14 @@ async fn a_running_server_takes_up_a_renewal_without_a_restart() {
     replica.sync.pass().await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let acceptor = tetris_webhook::http::acceptor(std::sync::Arc::clone(&replica.serving)).unwrap();
-    let tls = Some((acceptor, std::sync::Arc::clone(&replica.metrics)));
+    let (serving, metrics) = (Arc::clone(&replica.serving), Arc::clone(&replica.metrics));
+    let tls = Tls::try_new(serving, metrics, limits().handshake).unwrap();
     let router = axum::Router::new().route("/", axum::routing::get(async || "ok"));
-    let server = tokio::spawn(tetris_webhook::http::serve(
+    let server = tokio::spawn(tetris_service_kit::http::serve(
         listener,
         tls,
         router,
-        limits(),
+        limits().connections(),
         std::future::pending(),
     ));
     let mut before = connect(&api, address).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tetris_node::logs::{LogError, LogFormat, subscriber};
+use tetris_service_kit::logs::{LogError, LogFormat, subscriber};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Keeps what is written.

@@ -1,0 +1,33 @@
+//! Common parts of the daemons `tetris-node`, `tetris-scaler` and `tetris-webhook`.
+//!
+//! - [`command`]: the runtime, errors and exit codes of a command
+//! - [`logs`]: log format and filter
+//! - [`shutdown`]: signals, and the order to stop
+//! - [`http`]: a server with limits, and pages that all daemons have
+//! - [`metrics`]: metrics as OpenMetrics text
+//! - `tls_roots` (feature `tls-roots`): certificates that clients trust
+
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic
+    )
+)]
+
+pub mod command;
+pub mod http;
+pub mod logs;
+pub mod metrics;
+pub mod shutdown;
+#[cfg(feature = "tls-roots")]
+pub mod tls_roots;

@@ -1,0 +1,4 @@
+//! Tests of the common parts of the daemons.
+
+mod http;
+mod logs;
