@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use tetris_reclaimer_core::{
-    Event, Model, Object, RecordFile, RecordId, RecordName, ReloadCost, State, StoreSnapshot,
+    Event, ModelSnapshot, ObjectSnapshot, RecordFile, RecordId, RecordName, ReloadCost, State, StoreSnapshot,
 };
 use tetris_store_layout::{Catalog, Holders, ObjectEntry, ObjectId, Refresh, Store, StoreError};
 
@@ -165,7 +165,7 @@ impl Tenant {
         reload: ReloadCost,
     ) -> StoreSnapshot {
         let entries = self.catalog.listing().objects.iter().zip(holders);
-        let objects = entries.map(|(entry, holders)| Object {
+        let objects = entries.map(|(entry, holders)| ObjectSnapshot {
             id: entry.object.id,
             len_bytes: entry.object.len,
             allocated_bytes: entry.allocated,
@@ -173,7 +173,7 @@ impl Tenant {
             last_use_ms: self.last_held.get(&entry.object.id).copied().unwrap_or(0),
             held: *holders > 0,
         });
-        let models = self.records.iter().map(|(id, record)| Model {
+        let models = self.records.iter().map(|(id, record)| ModelSnapshot {
             id: *id,
             objects: record
                 .objects
@@ -322,13 +322,13 @@ fn index(objects: &[ObjectEntry]) -> Index {
 }
 
 /// When all of a model was last seen held, in milliseconds: loads of processes that may not set its record's time show only in that.
-fn held_ms(model: &Model, snapshot: &StoreSnapshot) -> u64 {
+fn held_ms(model: &ModelSnapshot, snapshot: &StoreSnapshot) -> u64 {
     let objects = model.objects.iter();
     let held = objects.filter_map(|object| snapshot.objects.get(*object as usize));
     held.map(|object| object.last_use_ms).min().unwrap_or(0)
 }
 
-fn is_held(model: &Model, snapshot: &StoreSnapshot) -> bool {
+fn is_held(model: &ModelSnapshot, snapshot: &StoreSnapshot) -> bool {
     let mut objects = model
         .objects
         .iter()
@@ -337,7 +337,7 @@ fn is_held(model: &Model, snapshot: &StoreSnapshot) -> bool {
 }
 
 /// Length of a model's objects that are in the store.
-pub(crate) fn resident_bytes(model: &Model, snapshot: &StoreSnapshot) -> u64 {
+pub(crate) fn resident_bytes(model: &ModelSnapshot, snapshot: &StoreSnapshot) -> u64 {
     let objects = model
         .objects
         .iter()

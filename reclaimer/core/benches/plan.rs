@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use tetris_reclaimer_core::{
-    Event, Expiry, Model, Mount, Object, Order, Policy, PolicyConfig, RecordId, RoomRequest,
-    Snapshot, State, StorePolicy, StoreSnapshot, plan,
+    Event, Expiry, ModelSnapshot, MountSnapshot, ObjectSnapshot, Order, Policy, PolicyConfig,
+    RecordId, RoomRequest, Snapshot, State, StorePolicy, StoreSnapshot, plan,
 };
 use tetris_store_layout::{ManifestId, ObjectId};
 
@@ -74,8 +74,8 @@ fn main() {
 
 fn snapshot(fill_percent: u64, ask: u64) -> Snapshot {
     let moment = |number: u32| u64::from(number.wrapping_mul(2_654_435_761)) % NOW_MS;
-    let objects: Vec<Object> = (0..OBJECTS)
-        .map(|number| Object {
+    let objects: Vec<ObjectSnapshot> = (0..OBJECTS)
+        .map(|number| ObjectSnapshot {
             id: ObjectId::of(&number.to_le_bytes()),
             len_bytes: OBJECT_BYTES,
             allocated_bytes: OBJECT_BYTES,
@@ -89,7 +89,7 @@ fn snapshot(fill_percent: u64, ask: u64) -> Snapshot {
         // Each model shares half of its objects with the next one.
         let first = number * each;
         let objects = (first..first + each + each / 2).map(|object| object % OBJECTS);
-        Model {
+        ModelSnapshot {
             id: RecordId::Manifest(ManifestId::of(&number.to_le_bytes())),
             objects: objects.collect(),
             total_bytes: u64::from(each + each / 2) * OBJECT_BYTES,
@@ -108,7 +108,7 @@ fn snapshot(fill_percent: u64, ask: u64) -> Snapshot {
     let used = store.used_bytes();
     let capacity_bytes = used * 100 / fill_percent;
     Snapshot {
-        mounts: vec![Mount {
+        mounts: vec![MountSnapshot {
             capacity_bytes,
             free_bytes: capacity_bytes - used,
             draining: false,

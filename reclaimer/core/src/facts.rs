@@ -1,7 +1,7 @@
 //! Policy values of each object of a store.
 
 use crate::config::{Expiry, Order, StorePolicy};
-use crate::snapshot::{Object, StoreSnapshot};
+use crate::snapshot::{ObjectSnapshot, StoreSnapshot};
 use crate::state::{StoreState, Worth};
 
 /// Marks an object for which no model was counted yet.
@@ -27,7 +27,7 @@ pub(crate) struct Fact {
 }
 
 impl Fact {
-    fn new(object: &Object) -> Self {
+    fn new(object: &ObjectSnapshot) -> Self {
         Self {
             last_use_ms: object.published_ms.max(object.last_use_ms),
             expires_ms: 0,

@@ -19,10 +19,10 @@
 //! it first.
 //!
 //! ```
-//! use tetris_reclaimer_core::{Mount, Object, Policy, Reason, RoomRequest, Snapshot, State, StoreSnapshot, plan};
+//! use tetris_reclaimer_core::{MountSnapshot, ObjectSnapshot, Policy, Reason, RoomRequest, Snapshot, State, StoreSnapshot, plan};
 //! use tetris_store_layout::ObjectId;
 //!
-//! let object = |text: &str, last_use_ms, held| Object {
+//! let object = |text: &str, last_use_ms, held| ObjectSnapshot {
 //!     id: ObjectId::of(text.as_bytes()),
 //!     len_bytes: 4096,
 //!     allocated_bytes: 4096,
@@ -38,7 +38,7 @@
 //!     record_bytes: 0,
 //! };
 //! let snapshot = Snapshot {
-//!     mounts: vec![Mount { capacity_bytes: 16_384, free_bytes: 4096, draining: false }],
+//!     mounts: vec![MountSnapshot { capacity_bytes: 16_384, free_bytes: 4096, draining: false }],
 //!     stores: vec![store],
 //!     requests: vec![RoomRequest { store: 0, bytes: 8192 }],
 //! };
@@ -57,6 +57,7 @@
     clippy::panic
 )]
 
+mod candidates;
 mod config;
 mod facts;
 mod histogram;
@@ -64,7 +65,6 @@ mod plan;
 mod planner;
 mod record_id;
 mod records;
-mod shelf;
 mod snapshot;
 mod state;
 
@@ -75,11 +75,12 @@ pub use config::{
     StorePolicy,
 };
 pub use histogram::{BINS, Basis, Histogram, Window};
-pub use plan::{Action, Goal, Kept, ModelChange, Plan, Reason, Shortfall};
+pub use plan::{Action, Goal, KeptBytes, ModelChange, Plan, Reason, Shortfall};
 pub use planner::plan;
 pub use record_id::{ParseRecordIdError, RecordId};
 pub use records::{RecordFile, RecordName, record_use, records_to_remove};
 pub use snapshot::{
-    Model, Mount, Object, ReloadCost, RoomRequest, Snapshot, SnapshotError, StoreSnapshot,
+    ModelSnapshot, MountSnapshot, ObjectSnapshot, ReloadCost, RoomRequest, Snapshot, SnapshotError,
+    StoreSnapshot,
 };
 pub use state::{DecodeStateError, Event, ModelState, State, StoreState};

@@ -113,7 +113,7 @@ pub struct Shortfall {
     /// Number of bytes missing.
     pub missing_bytes: u64,
     /// Bytes that stay, by reason.
-    pub kept: Kept,
+    pub kept: KeptBytes,
 }
 
 /// Goal of the planner.
@@ -130,7 +130,7 @@ pub enum Goal {
 /// Bytes of objects that stay, by the first reason that holds. When only held and protected objects are left, a
 /// bigger store, or fewer models declared warm, is what helps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptBytes {
     /// Mapped by a process.
     pub held_bytes: u64,
     /// Part of a model declared warm.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::candidates::{Candidates, Reach, Taken};
 use crate::config::{Order, Policy};
-use crate::plan::{Action, Goal, Kept, ModelChange, Plan, Reason, Shortfall};
-use crate::shelf::{Reach, Shelf, Taken};
-use crate::snapshot::{Mount, Snapshot, SnapshotError};
+use crate::plan::{Action, Goal, KeptBytes, ModelChange, Plan, Reason, Shortfall};
+use crate::snapshot::{MountSnapshot, Snapshot, SnapshotError};
 use crate::state::State;
 
 /// Plans the objects to free at `now_ms`, in milliseconds, with at most `max_actions` actions.
@@ -36,20 +36,20 @@ pub fn plan(
 ) -> Result<Plan, SnapshotError> {
     snapshot.validate()?;
     let mut plan = Plan::default();
-    let mut mounts: Vec<Desk<'_>> = snapshot
+    let mut mounts: Vec<MountPlan<'_>> = snapshot
         .mounts
         .iter()
         .enumerate()
-        .map(|(index, mount)| Desk::new(snapshot, policy, state, now_ms, index, mount))
+        .map(|(index, mount)| MountPlan::new(snapshot, policy, state, now_ms, index, mount))
         .collect();
     for step in [
-        Desk::serve_requests,
-        Desk::expire,
-        Desk::enforce_limits,
-        Desk::enforce_watermarks,
+        MountPlan::serve_requests,
+        MountPlan::expire,
+        MountPlan::enforce_limits,
+        MountPlan::enforce_watermarks,
     ] {
-        for desk in &mut mounts {
-            step(desk, &mut plan);
+        for mount in &mut mounts {
+            step(mount, &mut plan);
         }
     }
     drop(mounts);
@@ -60,39 +60,42 @@ pub fn plan(
 }
 
 /// State of one mount during planning.
-struct Desk<'a> {
+struct MountPlan<'a> {
     mount_index: usize,
-    mount: &'a Mount,
+    mount: &'a MountSnapshot,
     low_bytes: u64,
     high_bytes: u64,
     /// Its stores, ordered by name.
-    shelves: Vec<Shelf<'a>>,
+    stores: Vec<Candidates<'a>>,
     /// Number of bytes that loads request, by store.
     requests: BTreeMap<usize, u64>,
     planned_bytes: u64,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> MountPlan<'a> {
     fn new(
         snapshot: &'a Snapshot,
         policy: &'a Policy,
         state: &State,
         now_ms: u64,
         mount_index: usize,
-        mount: &'a Mount,
+        mount: &'a MountSnapshot,
     ) -> Self {
         let stores = snapshot.stores.iter().enumerate();
-        let mut shelves: Vec<Shelf<'a>> = stores
+        let mut stores: Vec<Candidates<'a>> = stores
             .filter(|(_, store)| store.mount == mount_index)
             .map(|(index, store)| {
                 let learned = state.store(&store.name);
-                Shelf::new(index, store, policy.of(&store.name), learned, now_ms)
+                Candidates::new(index, store, policy.of(&store.name), learned, now_ms)
             })
             .collect();
-        shelves.sort_by(|a, b| a.store.name.cmp(&b.store.name));
+        stores.sort_by(|a, b| a.store.name.cmp(&b.store.name));
         let mut requests = BTreeMap::new();
         for ask in &snapshot.requests {
-            if shelves.iter().any(|shelf| shelf.store_index == ask.store) {
+            if stores
+                .iter()
+                .any(|candidates| candidates.store_index == ask.store)
+            {
                 let bytes: &mut u64 = requests.entry(ask.store).or_default();
                 *bytes = bytes.saturating_add(ask.bytes);
             }
@@ -102,7 +105,7 @@ impl<'a> Desk<'a> {
             mount,
             low_bytes: percent(mount.capacity_bytes, policy.config().low_watermark_percent),
             high_bytes: percent(mount.capacity_bytes, policy.config().high_watermark_percent),
-            shelves,
+            stores,
             requests,
             planned_bytes: 0,
         }
@@ -113,11 +116,11 @@ impl<'a> Desk<'a> {
             return;
         }
         let mut asked = 0_u64;
-        for at in 0..self.shelves.len() {
+        for at in 0..self.stores.len() {
             asked = asked.saturating_add(self.make_room_within_limit(at, plan));
         }
-        let missing = |desk: &Self| {
-            let free = desk.mount.free_bytes.saturating_add(desk.planned_bytes);
+        let missing = |this: &Self| {
+            let free = this.mount.free_bytes.saturating_add(this.planned_bytes);
             asked.saturating_sub(free)
         };
         self.rewind();
@@ -130,22 +133,31 @@ impl<'a> Desk<'a> {
     /// Brings the store at `at` so far below its limit that its request fits. Returns the usable
     /// part of the request in bytes: room beyond the limit is not worth another store's objects.
     fn make_room_within_limit(&mut self, at: usize, plan: &mut Plan) -> u64 {
-        let Some(shelf) = self.shelves.get_mut(at) else {
+        let Some(candidates) = self.stores.get_mut(at) else {
             return 0;
         };
-        let asked = self.requests.get(&shelf.store_index).copied().unwrap_or(0);
-        let Some(limit) = shelf.policy.limit_bytes.filter(|_| asked > 0) else {
+        let asked = self
+            .requests
+            .get(&candidates.store_index)
+            .copied()
+            .unwrap_or(0);
+        let Some(limit) = candidates.policy.limit_bytes.filter(|_| asked > 0) else {
             return asked;
         };
-        let over = |shelf: &Shelf<'_>| shelf.left_bytes.saturating_add(asked).saturating_sub(limit);
-        let store = shelf.store_index;
-        shelf.rewind();
-        while over(shelf) > 0
-            && let Some(taken) = shelf.take(Reach::Any, u64::MAX)
+        let over = |candidates: &Candidates<'_>| {
+            candidates
+                .left_bytes
+                .saturating_add(asked)
+                .saturating_sub(limit)
+        };
+        let store = candidates.store_index;
+        candidates.rewind();
+        while over(candidates) > 0
+            && let Some(taken) = candidates.take(Reach::Any, u64::MAX)
         {
-            self.planned_bytes += record(plan, shelf, &taken, Reason::Pressure);
+            self.planned_bytes += record(plan, candidates, &taken, Reason::Pressure);
         }
-        let missing = over(shelf);
+        let missing = over(candidates);
         self.report(plan, Some(store), Goal::Requests, missing);
         asked.saturating_sub(missing)
     }
@@ -159,14 +171,17 @@ impl<'a> Desk<'a> {
     fn enforce_limits(&mut self, plan: &mut Plan) {
         self.rewind();
         let mut missed = Vec::new();
-        for shelf in &mut self.shelves {
-            let limit = shelf.policy.limit_bytes.unwrap_or(u64::MAX);
-            while shelf.left_bytes > limit
-                && let Some(taken) = shelf.take(Reach::Ripe, u64::MAX)
+        for candidates in &mut self.stores {
+            let limit = candidates.policy.limit_bytes.unwrap_or(u64::MAX);
+            while candidates.left_bytes > limit
+                && let Some(taken) = candidates.take(Reach::Ripe, u64::MAX)
             {
-                self.planned_bytes += record(plan, shelf, &taken, Reason::OverQuota);
+                self.planned_bytes += record(plan, candidates, &taken, Reason::OverQuota);
             }
-            missed.push((shelf.store_index, shelf.left_bytes.saturating_sub(limit)));
+            missed.push((
+                candidates.store_index,
+                candidates.left_bytes.saturating_sub(limit),
+            ));
         }
         for (store, missing) in missed {
             self.report(plan, Some(store), Goal::Limit, missing);
@@ -174,17 +189,17 @@ impl<'a> Desk<'a> {
     }
 
     fn enforce_watermarks(&mut self, plan: &mut Plan) {
-        let used = |desk: &Self| {
-            let used = desk
+        let used = |this: &Self| {
+            let used = this
                 .mount
                 .capacity_bytes
-                .saturating_sub(desk.mount.free_bytes);
-            used.saturating_sub(desk.planned_bytes)
+                .saturating_sub(this.mount.free_bytes);
+            used.saturating_sub(this.planned_bytes)
         };
         if used(self) <= self.high_bytes && !self.mount.draining {
             return;
         }
-        let missing = |desk: &Self| used(desk).saturating_sub(desk.low_bytes);
+        let missing = |this: &Self| used(this).saturating_sub(this.low_bytes);
         self.rewind();
         self.take_excess(Reach::Ripe, Reason::OverWatermark, plan, missing);
         self.report(plan, None, Goal::LowWatermark, missing(self));
@@ -198,12 +213,12 @@ impl<'a> Desk<'a> {
         plan: &mut Plan,
         missing: impl Fn(&Self) -> u64,
     ) {
-        for at in 0..self.shelves.len() {
+        for at in 0..self.stores.len() {
             while missing(self) > 0
-                && let Some(shelf) = self.shelves.get_mut(at)
-                && let Some(taken) = shelf.take(reach, u64::MAX)
+                && let Some(candidates) = self.stores.get_mut(at)
+                && let Some(taken) = candidates.take(reach, u64::MAX)
             {
-                self.planned_bytes += record(plan, shelf, &taken, reason);
+                self.planned_bytes += record(plan, candidates, &taken, reason);
             }
         }
     }
@@ -218,26 +233,26 @@ impl<'a> Desk<'a> {
         plan: &mut Plan,
         missing: impl Fn(&Self) -> u64,
     ) {
-        let mut open: Vec<bool> = self.shelves.iter().map(|_| true).collect();
+        let mut open: Vec<bool> = self.stores.iter().map(|_| true).collect();
         while missing(self) > 0 {
-            let shelves = self.shelves.iter_mut().zip(&mut open);
-            let richest = shelves
-                .filter(|(shelf, open)| **open && shelf.excess_bytes() > 0)
+            let stores = self.stores.iter_mut().zip(&mut open);
+            let richest = stores
+                .filter(|(candidates, open)| **open && candidates.excess_bytes() > 0)
                 // Of equals, `max_by_key` finds the last: in reverse, the first by name.
                 .rev()
-                .max_by_key(|(shelf, _)| shelf.excess_bytes());
-            let Some((shelf, open)) = richest else {
+                .max_by_key(|(candidates, _)| candidates.excess_bytes());
+            let Some((candidates, open)) = richest else {
                 return;
             };
             // A guarantee applies against the need of other stores. If the requesting store's
             // objects were skipped for it, less need could free objects that more need spares.
-            let asking = self.requests.contains_key(&shelf.store_index);
+            let asking = self.requests.contains_key(&candidates.store_index);
             let most_bytes = match reason {
                 Reason::Pressure if asking => u64::MAX,
-                _ => shelf.excess_bytes(),
+                _ => candidates.excess_bytes(),
             };
-            match shelf.take(reach, most_bytes) {
-                Some(taken) => self.planned_bytes += record(plan, shelf, &taken, reason),
+            match candidates.take(reach, most_bytes) {
+                Some(taken) => self.planned_bytes += record(plan, candidates, &taken, reason),
                 None => *open = false,
             }
         }
@@ -247,32 +262,32 @@ impl<'a> Desk<'a> {
     /// request.
     fn take_own(&mut self, plan: &mut Plan, missing: impl Fn(&Self) -> u64) {
         self.rewind();
-        for at in 0..self.shelves.len() {
+        for at in 0..self.stores.len() {
             let mut given = 0;
             while missing(self) > 0
-                && let Some(shelf) = self.shelves.get_mut(at)
-                && let Some(asked) = self.requests.get(&shelf.store_index)
+                && let Some(candidates) = self.stores.get_mut(at)
+                && let Some(asked) = self.requests.get(&candidates.store_index)
                 && given < *asked
-                && let Some(taken) = shelf.take(Reach::Any, u64::MAX)
+                && let Some(taken) = candidates.take(Reach::Any, u64::MAX)
             {
                 given += taken.bytes;
-                self.planned_bytes += record(plan, shelf, &taken, Reason::Pressure);
+                self.planned_bytes += record(plan, candidates, &taken, Reason::Pressure);
             }
         }
     }
 
     fn rewind(&mut self) {
-        self.shelves.iter_mut().for_each(Shelf::rewind);
+        self.stores.iter_mut().for_each(Candidates::rewind);
     }
 
     fn report(&self, plan: &mut Plan, store: Option<usize>, goal: Goal, missing_bytes: u64) {
         if missing_bytes == 0 {
             return;
         }
-        let mut kept = Kept::default();
-        for shelf in &self.shelves {
-            if store.is_none_or(|store| store == shelf.store_index) {
-                shelf.add_kept(&mut kept);
+        let mut kept = KeptBytes::default();
+        for candidates in &self.stores {
+            if store.is_none_or(|store| store == candidates.store_index) {
+                candidates.add_kept(&mut kept);
             }
         }
         plan.shortfalls.push(Shortfall {
@@ -286,18 +301,18 @@ impl<'a> Desk<'a> {
 }
 
 /// Adds a taken object to the plan. Returns its bytes.
-fn record(plan: &mut Plan, shelf: &Shelf<'_>, taken: &Taken, reason: Reason) -> u64 {
-    let Some(object) = shelf.store.objects.get(taken.object as usize) else {
+fn record(plan: &mut Plan, candidates: &Candidates<'_>, taken: &Taken, reason: Reason) -> u64 {
+    let Some(object) = candidates.store.objects.get(taken.object as usize) else {
         return 0;
     };
-    let reason = match (reason, shelf.policy.order) {
+    let reason = match (reason, candidates.policy.order) {
         // It would be freed without the need as well.
         _ if taken.expired => Reason::KeepAliveExpired,
         (Reason::OverWatermark, Order::GreedyDual) => Reason::Cost,
         (reason, _) => reason,
     };
     plan.actions.push(Action {
-        store: shelf.store_index,
+        store: candidates.store_index,
         object: taken.object,
         id: object.id,
         bytes: taken.bytes,

@@ -11,7 +11,7 @@ use crate::RecordId;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// File systems of the stores.
-    pub mounts: Vec<Mount>,
+    pub mounts: Vec<MountSnapshot>,
     /// The stores, with unique names.
     pub stores: Vec<StoreSnapshot>,
     /// Loads that are waiting for room.
@@ -20,7 +20,7 @@ pub struct Snapshot {
 
 /// A file system that holds one or more stores.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Mount {
+pub struct MountSnapshot {
     /// Capacity in bytes.
     pub capacity_bytes: u64,
     /// Number of bytes that can still be allocated.
@@ -38,16 +38,16 @@ pub struct StoreSnapshot {
     /// Index into [`Snapshot::mounts`].
     pub mount: usize,
     /// Its objects, in any order.
-    pub objects: Vec<Object>,
+    pub objects: Vec<ObjectSnapshot>,
     /// Its models, in any order.
-    pub models: Vec<Model>,
+    pub models: Vec<ModelSnapshot>,
     /// Memory that its records occupy, in bytes. It counts in what the store takes, and no plan for objects frees it.
     pub record_bytes: u64,
 }
 
 /// An object of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Object {
+pub struct ObjectSnapshot {
     /// Its identifier, which breaks ties.
     pub id: ObjectId,
     /// Its length in bytes.
@@ -65,7 +65,7 @@ pub struct Object {
 
 /// A manifest, or a derived record: a set of objects that are loaded together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Model {
+pub struct ModelSnapshot {
     /// The record.
     pub id: RecordId,
     /// Its objects in the store, as indices into [`StoreSnapshot::objects`].

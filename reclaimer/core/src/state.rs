@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::RecordId;
 use crate::histogram::Histogram;
 use crate::plan::{Action, Reason};
-use crate::snapshot::Model;
+use crate::snapshot::ModelSnapshot;
 
 /// Version of the serialized form.
 const VERSION: u32 = 1;
@@ -258,7 +258,7 @@ pub(crate) struct Worth {
 impl Worth {
     /// Computes FaasCache's priority of a model, in integers, so that the order is the same
     /// everywhere. A model without events counts as loaded once, just now.
-    pub(crate) fn of(model: &Model, store: Option<&StoreState>) -> Self {
+    pub(crate) fn of(model: &ModelSnapshot, store: Option<&StoreState>) -> Self {
         let known = store.and_then(|store| store.models.get(&model.id));
         let (uses, clock) = known.map_or_else(
             || (1, store.map_or(0, |store| store.clock)),
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn worth_grows_with_use_and_cost_and_shrinks_with_size() {
-        let model = |reload_ms, total_bytes| Model {
+        let model = |reload_ms, total_bytes| ModelSnapshot {
             id: id("a"),
             objects: Vec::new(),
             total_bytes,
@@ -373,7 +373,7 @@ mod tests {
         };
         let mut state = State::default();
         let gib = 1 << 30;
-        let value = |state: &State, model: &Model| Worth::of(model, state.store("s")).value;
+        let value = |state: &State, model: &ModelSnapshot| Worth::of(model, state.store("s")).value;
         assert_eq!(value(&state, &model(1000, gib)), 1000);
         assert_eq!(value(&state, &model(1000, 2 * gib)), 500);
         (0..3).for_each(|at_ms| state.observe("s", loaded("a", at_ms)));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tetris_reclaimer_core::{Mount, Snapshot};
+use tetris_reclaimer_core::{MountSnapshot, Snapshot};
 use tetris_store_layout::{Holders, ObjectId, Refresh, Usage};
 
 use super::Node;
@@ -32,7 +32,7 @@ impl Sight {
             // Without it nothing is known to be full, and nothing is freed for that.
             let usage = tenant.store.usage().unwrap_or_default();
             self.mounts.push((device, usage));
-            self.snapshot.mounts.push(Mount {
+            self.snapshot.mounts.push(MountSnapshot {
                 capacity_bytes: usage.capacity,
                 free_bytes: usage.free,
                 draining: draining.get(&device).copied().unwrap_or(false),

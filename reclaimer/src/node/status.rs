@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tetris_reclaimer_core::{Goal, Model, Shortfall, StoreSnapshot};
+use tetris_reclaimer_core::{Goal, ModelSnapshot, Shortfall, StoreSnapshot};
 
 use super::Node;
 use super::look::Sight;
@@ -160,7 +160,7 @@ fn store_status(tenant: &Tenant, snapshot: &StoreSnapshot, holders: &[u64]) -> S
     }
 }
 
-fn model_status(model: &Model, snapshot: &StoreSnapshot) -> ModelStatus {
+fn model_status(model: &ModelSnapshot, snapshot: &StoreSnapshot) -> ModelStatus {
     let objects = model.objects.iter();
     let held = objects
         .filter_map(|object| snapshot.objects.get(*object as usize))

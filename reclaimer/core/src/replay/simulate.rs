@@ -10,7 +10,8 @@ use super::trace::Request;
 use crate::config::Policy;
 use crate::planner::plan;
 use crate::snapshot::{
-    Model, Mount, Object, ReloadCost, RoomRequest, Snapshot, SnapshotError, StoreSnapshot,
+    ModelSnapshot, MountSnapshot, ObjectSnapshot, ReloadCost, RoomRequest, Snapshot, SnapshotError,
+    StoreSnapshot,
 };
 use crate::state::{Event, State};
 
@@ -280,7 +281,7 @@ impl<'a> Node<'a> {
             if tensor.present {
                 *index = u32::try_from(objects.len()).ok();
                 place.push(object);
-                objects.push(Object {
+                objects.push(ObjectSnapshot {
                     id: *id,
                     len_bytes: *bytes,
                     allocated_bytes: *bytes,
@@ -291,7 +292,7 @@ impl<'a> Node<'a> {
             }
         }
         let models = self.catalog.models.iter().zip(&self.models);
-        let models = models.map(|(model, used)| Model {
+        let models = models.map(|(model, used)| ModelSnapshot {
             id: model.id,
             objects: model
                 .objects
@@ -313,7 +314,7 @@ impl<'a> Node<'a> {
         };
         let requests = need_bytes.map(|bytes| RoomRequest { store: 0, bytes });
         let snapshot = Snapshot {
-            mounts: vec![Mount {
+            mounts: vec![MountSnapshot {
                 capacity_bytes: self.capacity_bytes,
                 free_bytes: self.capacity_bytes - self.used_bytes,
                 draining: false,

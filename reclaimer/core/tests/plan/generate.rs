@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tetris_reclaimer_core::{
-    Event, Expiry, LearnedKeepAlive, Model, Mount, Object, Order, Policy, PolicyConfig, RecordId,
-    RoomRequest, Snapshot, State, StorePolicy, StoreSnapshot,
+    Event, Expiry, LearnedKeepAlive, ModelSnapshot, MountSnapshot, ObjectSnapshot, Order, Policy,
+    PolicyConfig, RecordId, RoomRequest, Snapshot, State, StorePolicy, StoreSnapshot,
 };
 use tetris_store_layout::{ManifestId, ObjectId};
 
@@ -40,8 +40,8 @@ prop_compose! {
         published_ms in (0_u64..9).prop_map(|step| step * 45_000),
         last_use_ms in (0_u64..9).prop_map(|step| step * 45_000),
         held in prop::bool::weighted(0.2),
-    ) -> Object {
-        Object {
+    ) -> ObjectSnapshot {
+        ObjectSnapshot {
             id: object_id(0),
             len_bytes: pages * PAGE,
             allocated_bytes: pages * PAGE,
@@ -59,8 +59,8 @@ prop_compose! {
         last_use_ms in (0_u64..9).prop_map(|step| step * 45_000),
         reload_ms in 0_u64..5_000,
         warm in prop::bool::weighted(0.15),
-    ) -> Model {
-        Model {
+    ) -> ModelSnapshot {
+        ModelSnapshot {
             id: model_id(0),
             objects: if objects == 0 { Vec::new() } else { indices },
             total_bytes: total_pages * PAGE,
@@ -156,7 +156,7 @@ pub fn case(stores: usize, requests: usize) -> impl Strategy<Value = Case> {
                 let (free, others, draining) = room;
                 let on_it = stores.iter().filter(|store| store.mount == index);
                 let used: u64 = on_it.map(StoreSnapshot::used_bytes).sum();
-                Mount {
+                MountSnapshot {
                     capacity_bytes: used + (free + others) * PAGE,
                     free_bytes: free * PAGE,
                     draining: *draining,

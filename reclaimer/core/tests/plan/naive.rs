@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use tetris_reclaimer_core::{
-    Expiry, Model, ModelState, Object, Order, Reason, RecordId, Snapshot, State, StorePolicy,
-    StoreSnapshot, StoreState,
+    Expiry, ModelSnapshot, ModelState, ObjectSnapshot, Order, Reason, RecordId, Snapshot, State,
+    StorePolicy, StoreSnapshot, StoreState,
 };
 use tetris_store_layout::ObjectId;
 
@@ -78,7 +78,7 @@ impl Naive<'_> {
         left + self.store(store).record_bytes
     }
 
-    fn object(&self, store: usize, object: u32) -> &Object {
+    fn object(&self, store: usize, object: u32) -> &ObjectSnapshot {
         &self.store(store).objects[object as usize]
     }
 
@@ -87,7 +87,7 @@ impl Naive<'_> {
         freed.any(|(s, o, _)| (*s, *o) == (store, object))
     }
 
-    fn wanting(&self, store: usize, object: u32) -> impl Iterator<Item = &Model> {
+    fn wanting(&self, store: usize, object: u32) -> impl Iterator<Item = &ModelSnapshot> {
         let models = self.store(store).models.iter();
         models.filter(move |model| model.objects.contains(&object))
     }

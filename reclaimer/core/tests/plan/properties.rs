@@ -133,7 +133,7 @@ proptest! {
             prop_assert_eq!(object.id, action.id);
             prop_assert_eq!(object.allocated_bytes, action.bytes);
             prop_assert!(!object.held);
-            let warm = |model: &tetris_reclaimer_core::Model| {
+            let warm = |model: &tetris_reclaimer_core::ModelSnapshot| {
                 model.warm && model.objects.contains(&action.object)
             };
             prop_assert!(!store.models.iter().any(warm));

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use tetris_reclaimer_core::{
-    Event, Expiry, Goal, Model, Mount, Object, Order, Plan, Policy, PolicyConfig, Reason,
-    ReloadCost, RoomRequest, Snapshot, SnapshotError, State, StorePolicy, StoreSnapshot, plan,
+    Event, Expiry, Goal, ModelSnapshot, MountSnapshot, ObjectSnapshot, Order, Plan, Policy,
+    PolicyConfig, Reason, ReloadCost, RoomRequest, Snapshot, SnapshotError, State, StorePolicy,
+    StoreSnapshot, plan,
 };
 
 use crate::generate::{model_id, object_id};
@@ -12,8 +13,8 @@ use crate::generate::{model_id, object_id};
 const GIB: u64 = 1 << 30;
 const MINUTE_MS: u64 = 60_000;
 
-fn object(number: usize, gib: u64, last_use_ms: u64) -> Object {
-    Object {
+fn object(number: usize, gib: u64, last_use_ms: u64) -> ObjectSnapshot {
+    ObjectSnapshot {
         id: object_id(number),
         len_bytes: gib * GIB,
         allocated_bytes: gib * GIB,
@@ -23,12 +24,12 @@ fn object(number: usize, gib: u64, last_use_ms: u64) -> Object {
     }
 }
 
-fn model(number: usize, objects: &[u32], gib: u64) -> Model {
+fn model(number: usize, objects: &[u32], gib: u64) -> ModelSnapshot {
     let cost = ReloadCost {
         fixed_ms: 1000,
         bytes_per_sec: GIB,
     };
-    Model {
+    ModelSnapshot {
         id: model_id(number),
         objects: objects.to_vec(),
         total_bytes: gib * GIB,
@@ -38,7 +39,7 @@ fn model(number: usize, objects: &[u32], gib: u64) -> Model {
     }
 }
 
-fn store(name: &str, objects: Vec<Object>, models: Vec<Model>) -> StoreSnapshot {
+fn store(name: &str, objects: Vec<ObjectSnapshot>, models: Vec<ModelSnapshot>) -> StoreSnapshot {
     StoreSnapshot {
         name: name.to_owned(),
         mount: 0,
@@ -51,7 +52,7 @@ fn store(name: &str, objects: Vec<Object>, models: Vec<Model>) -> StoreSnapshot 
 fn snapshot(free_gib: u64, stores: Vec<StoreSnapshot>) -> Snapshot {
     let used: u64 = stores.iter().map(StoreSnapshot::used_bytes).sum();
     Snapshot {
-        mounts: vec![Mount {
+        mounts: vec![MountSnapshot {
             capacity_bytes: used + free_gib * GIB,
             free_bytes: free_gib * GIB,
             draining: false,

@@ -2,8 +2,8 @@
 
 use crate::config::{Order, StorePolicy};
 use crate::facts::{Fact, facts};
-use crate::plan::Kept;
-use crate::snapshot::{Object, StoreSnapshot};
+use crate::plan::KeptBytes;
+use crate::snapshot::{ObjectSnapshot, StoreSnapshot};
 use crate::state::StoreState;
 
 /// Candidates that a step may take.
@@ -25,8 +25,8 @@ pub(crate) struct Taken {
     pub(crate) expired: bool,
 }
 
-/// State of one store during planning.
-pub(crate) struct Shelf<'a> {
+/// Candidates of one store during planning, in the order in which they are taken.
+pub(crate) struct Candidates<'a> {
     /// Its index in the snapshot.
     pub(crate) store_index: usize,
     pub(crate) store: &'a StoreSnapshot,
@@ -44,7 +44,7 @@ pub(crate) struct Shelf<'a> {
     pub(crate) left_bytes: u64,
 }
 
-impl<'a> Shelf<'a> {
+impl<'a> Candidates<'a> {
     pub(crate) fn new(
         store_index: usize,
         store: &'a StoreSnapshot,
@@ -53,7 +53,7 @@ impl<'a> Shelf<'a> {
         now_ms: u64,
     ) -> Self {
         let facts = facts(store, policy, state);
-        let mut shelf = Self {
+        let mut all = Self {
             store_index,
             store,
             policy,
@@ -65,19 +65,19 @@ impl<'a> Shelf<'a> {
             next: 0,
             left_bytes: store.used_bytes(),
         };
-        let (mut queue, rest): (Vec<u32>, Vec<u32>) = shelf
+        let (mut queue, rest): (Vec<u32>, Vec<u32>) = all
             .entries()
             .filter(|(_, object, fact)| !object.held && !fact.protected)
             .map(|(index, _, _)| index)
             .partition(|&index| {
-                let fact = shelf.facts.get(index as usize);
+                let fact = all.facts.get(index as usize);
                 fact.is_some_and(|fact| fact.expires_ms <= now_ms)
             });
-        shelf.sort(&mut queue);
-        shelf.expired = queue.len();
+        all.sort(&mut queue);
+        all.expired = queue.len();
         queue.extend(rest);
-        shelf.queue = queue;
-        shelf
+        all.queue = queue;
+        all
     }
 
     /// Returns to the cheapest candidate.
@@ -126,7 +126,7 @@ impl<'a> Shelf<'a> {
     }
 
     /// Adds the remaining objects, by reason.
-    pub(crate) fn add_kept(&self, kept: &mut Kept) {
+    pub(crate) fn add_kept(&self, kept: &mut KeptBytes) {
         for (_, object, fact) in self.entries().filter(|(_, _, fact)| !fact.planned) {
             let part = if object.held {
                 &mut kept.held_bytes
@@ -141,7 +141,7 @@ impl<'a> Shelf<'a> {
         }
     }
 
-    fn entries(&self) -> impl Iterator<Item = (u32, &Object, &Fact)> {
+    fn entries(&self) -> impl Iterator<Item = (u32, &ObjectSnapshot, &Fact)> {
         let objects = self.store.objects.iter().zip(&self.facts);
         (0..)
             .zip(objects)
@@ -163,9 +163,9 @@ impl<'a> Shelf<'a> {
     }
 
     /// Sorts the cheapest first: ties go by least recent use, then by identifier.
-    fn sort(&self, candidates: &mut Vec<u32>) {
-        let mut keyed: Vec<(u64, u64, u32)> = Vec::with_capacity(candidates.len());
-        for &index in &*candidates {
+    fn sort(&self, indices: &mut Vec<u32>) {
+        let mut keyed: Vec<(u64, u64, u32)> = Vec::with_capacity(indices.len());
+        for &index in &*indices {
             if let Some(fact) = self.facts.get(index as usize) {
                 let first = match self.policy.order {
                     Order::Lru => 0,
@@ -179,7 +179,7 @@ impl<'a> Shelf<'a> {
             let by_use = (a.0, a.1).cmp(&(b.0, b.1));
             by_use.then_with(|| id(a.2).cmp(&id(b.2)))
         });
-        candidates.clear();
-        candidates.extend(keyed.iter().map(|(_, _, index)| *index));
+        indices.clear();
+        indices.extend(keyed.iter().map(|(_, _, index)| *index));
     }
 }
