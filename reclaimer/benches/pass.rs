@@ -18,10 +18,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tetris_agent::gc::{GcOptions, collect};
-use tetris_node::config::{Config, ConfigFile, StoreConfig};
-use tetris_node::engine::now_ms;
-use tetris_node::node::Node;
+use tetris_node::config::{Config, ConfigFile};
+use tetris_node::reclaimer::Reclaimer;
+use tetris_node::reclaimer::engine::now_ms;
 use tetris_node::report::Trigger;
+use tetris_node::store::StoreConfig;
 use tetris_reclaimer_core::Expiry;
 use tetris_store_layout::{
     Access, CreateOptions, Digest, Dtype, Manifest, ManifestKind, ManifestObject, ManifestTensor,
@@ -57,23 +58,23 @@ fn main() -> Result<()> {
     let mut line = |what, times: &[f64], baseline: &[f64]| passes.push(line(what, times, baseline));
     let walk = measure(rounds, || walk(&store))?;
     line("baseline: list, stat, /proc/locks", &walk, &walk);
-    let mut node = node(store.root(), |_| {})?;
-    let first = measure(1, || pass(&mut node, now_ms()))?;
+    let mut reclaimer = reclaimer(store.root(), |_| {})?;
+    let first = measure(1, || pass(&mut reclaimer, now_ms()))?;
     line("first pass: everything is looked at", &first, &walk);
     // The folder's time stamp has to be older than a second before it is trusted.
     std::thread::sleep(Duration::from_millis(1500));
-    pass(&mut node, now_ms())?;
-    let steady = measure(rounds, || pass(&mut node, now_ms()))?;
+    pass(&mut reclaimer, now_ms())?;
+    let steady = measure(rounds, || pass(&mut reclaimer, now_ms()))?;
     line("pass, nothing has changed", &steady, &walk);
     let changed = measure(rounds, || {
         drop(store.publish(&now_ms().to_le_bytes(), Access::ReadOnly)?);
-        pass(&mut node, now_ms())
+        pass(&mut reclaimer, now_ms())
     })?;
     line("pass, one object is new", &changed, &walk);
     let mut full_ms = now_ms();
     let full = measure(rounds, || {
         full_ms += 3_600_000;
-        pass(&mut node, full_ms)
+        pass(&mut reclaimer, full_ms)
     })?;
     line("pass, all looked at anew (every 10 minutes)", &full, &walk);
     let gc = measure(rounds.min(5), || {
@@ -137,7 +138,7 @@ fn line(what: &str, times: &[f64], baseline: &[f64]) -> Value {
     json!({"name": what, "median_ms": middle, "slowest_ms": slowest, "ratio": ratio})
 }
 
-fn node(root: &Path, change: impl FnOnce(&mut ConfigFile)) -> Result<Node> {
+fn reclaimer(root: &Path, change: impl FnOnce(&mut ConfigFile)) -> Result<Reclaimer> {
     let mut file = ConfigFile {
         stores: vec![StoreConfig {
             name: "bench".to_owned(),
@@ -148,11 +149,11 @@ fn node(root: &Path, change: impl FnOnce(&mut ConfigFile)) -> Result<Node> {
     };
     change(&mut file);
     let config: Config = file.check()?;
-    Ok(Node::new(config, false, now_ms()))
+    Ok(Reclaimer::new(config, false, now_ms()))
 }
 
-fn pass(node: &mut Node, at_ms: u64) -> Result<()> {
-    let passed = node.pass(Trigger::Interval, &[], at_ms);
+fn pass(reclaimer: &mut Reclaimer, at_ms: u64) -> Result<()> {
+    let passed = reclaimer.pass(Trigger::Interval, &[], at_ms);
     ensure!(
         passed.report.errors.is_empty(),
         "{:?}",
@@ -312,13 +313,13 @@ fn memory_mb(pid: u32, field: &str) -> Result<f64> {
 fn free_everything(store: &Store, held: Vec<Mapping>) -> Result<f64> {
     drop(held);
     let before = store.objects()?.objects.len();
-    let mut node = node(store.root(), |file| {
+    let mut reclaimer = reclaimer(store.root(), |file| {
         file.policy.store.expiry = Expiry::Fixed;
         file.policy.store.keep_alive_secs = 0;
         file.policy.store.expire_after_secs = 0;
     })?;
     let begin = Instant::now();
-    let passed = node.pass(Trigger::Interval, &[], now_ms() + 1000);
+    let passed = reclaimer.pass(Trigger::Interval, &[], now_ms() + 1000);
     let seconds = begin.elapsed().as_secs_f64();
     let left = store.objects()?.objects.len();
     ensure!(

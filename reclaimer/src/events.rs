@@ -4,8 +4,8 @@ use std::sync::mpsc::Sender;
 
 use notify::{Config, EventKindMask, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::engine::Command;
-use crate::node::OpenStore;
+use crate::reclaimer::engine::Command;
+use crate::store::OpenStore;
 
 /// Watches the objects' folders. Only what is created counts: to be told of what is opened, as the default is, would
 /// make every load on the node pay for it.

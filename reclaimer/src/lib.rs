@@ -8,29 +8,28 @@
     clippy::panic
 )]
 
-mod kept;
 mod records;
-mod tenant;
 mod uuid;
-mod warmth;
 
 pub mod cli;
 pub mod config;
 #[cfg(feature = "node")]
 pub mod csi;
 pub mod daemon;
-pub mod engine;
 pub mod events;
+pub mod field_error;
+pub mod gpu_mirror;
 pub mod http;
 pub mod ingest;
+pub mod keep_warm;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 pub mod metrics;
-pub mod mirror;
 #[cfg(feature = "node")]
 pub mod mount;
-pub mod node;
+pub mod reclaimer;
 pub mod report;
+pub mod room;
 pub mod scrub;
 pub mod socket;
-pub mod warm;
+pub mod store;

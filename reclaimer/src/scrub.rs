@@ -6,15 +6,60 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use tetris_store_layout::{Fault, Holders, ObjectEntry, Store, StoreError, Verified, VerifyDepth};
 
-use crate::config::ScrubConfig;
-use crate::node::OpenStore;
 use crate::report::{ScrubResult, Scrubbed};
+use crate::store::OpenStore;
 
 /// How far behind its pace the walk may be before it forgets about it: it must not make up for time in which
 /// the machine was busy.
 const MAX_LAG: Duration = Duration::from_secs(1);
+
+/// Checks of what lies in the stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScrubConfig {
+    /// Whether to check at all.
+    pub enabled: bool,
+    /// How fast, in bytes per second.
+    pub bytes_per_sec: u64,
+    /// Hours from the start of one walk over all objects to the next.
+    pub interval_hours: u64,
+    /// What is checked.
+    pub depth: ScrubDepth,
+}
+
+/// What a scrub checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScrubDepth {
+    /// CRC-32.
+    Crc,
+    /// CRC-32 and BLAKE3-256.
+    Full,
+}
+
+impl Default for ScrubConfig {
+    /// 4 MiB per second are a tenth of a percent of a core, and 100 GB in seven hours.
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            bytes_per_sec: 4 << 20,
+            interval_hours: 24,
+            depth: ScrubDepth::Crc,
+        }
+    }
+}
+
+impl From<ScrubDepth> for VerifyDepth {
+    fn from(depth: ScrubDepth) -> Self {
+        match depth {
+            ScrubDepth::Crc => Self::Crc,
+            ScrubDepth::Full => Self::Full,
+        }
+    }
+}
 
 /// A walk in a thread of its own; ends when dropped.
 #[derive(Debug)]

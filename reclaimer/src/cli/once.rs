@@ -3,8 +3,8 @@
 use std::io::Write as _;
 
 use crate::config::ConfigFlags;
-use crate::engine::now_ms;
-use crate::node::{Node, Passed};
+use crate::reclaimer::engine::now_ms;
+use crate::reclaimer::{Passed, Reclaimer};
 use crate::report::{Amount, StorePass, StoreStatus, Trigger};
 use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
@@ -13,9 +13,9 @@ use super::{Format, Once};
 
 pub(super) fn run(args: &Once) -> Result<()> {
     let config = args.config.load()?;
-    let mut node = Node::new(config, args.dry_run, now_ms());
-    let passed = node.pass(Trigger::Start, &[], now_ms());
-    node.keep(now_ms());
+    let mut reclaimer = Reclaimer::new(config, args.dry_run, now_ms());
+    let passed = reclaimer.pass(Trigger::Start, &[], now_ms());
+    reclaimer.keep(now_ms());
     let text = match args.format {
         Format::Json => serde_json::to_string_pretty(&as_json(&passed))? + "\n",
         Format::Text => as_text(&passed),

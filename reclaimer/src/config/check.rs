@@ -3,7 +3,7 @@
 use tetris_reclaimer_core::Policy;
 
 use super::{Config, ConfigError, ConfigFile, StoreConfig};
-use crate::warm::Declaration;
+use crate::keep_warm::Declaration;
 
 impl ConfigFile {
     /// Checks every field.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tetris_reclaimer_core::ReloadCost;
 
 use super::Config;
+use crate::ingest::IngestOptions;
 
 impl Config {
     /// Time between two passes when nothing happens.
@@ -27,6 +28,25 @@ impl Config {
         ReloadCost {
             fixed_ms: self.file.reload_cost.fixed_ms,
             bytes_per_sec: self.file.reload_cost.bytes_per_sec,
+        }
+    }
+}
+
+impl From<&Config> for IngestOptions {
+    fn from(config: &Config) -> Self {
+        let policies = config.policy.config();
+        let quotas = policies.stores.iter();
+        let quotas = quotas.map(|(name, policy)| (name.clone(), policy.limit_bytes));
+        Self {
+            config: config.file.ingest.clone(),
+            quotas: quotas.collect(),
+            quota_of_others: policies.store.limit_bytes,
+            records: policies
+                .stores
+                .iter()
+                .map(|(name, policy)| (name.clone(), policy.record_limits()))
+                .collect(),
+            records_of_others: policies.store.record_limits(),
         }
     }
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use tetris_reclaimer_core::PolicyError;
 use thiserror::Error;
 
+use crate::field_error::FieldError;
+
 /// A configuration cannot be used. The one in force, if any, stays.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -36,16 +38,9 @@ pub enum ConfigError {
         /// What is wrong.
         message: String,
     },
-    /// A field has a value that it cannot have.
-    #[error("configuration field `{field}`: expected {expected}, found {found}")]
-    Value {
-        /// The field, from the root.
-        field: String,
-        /// What it may be.
-        expected: String,
-        /// What it is.
-        found: String,
-    },
+    /// A field has a value outside its range.
+    #[error(transparent)]
+    Value(#[from] FieldError),
 }
 
 impl ConfigError {
@@ -65,18 +60,11 @@ impl ConfigError {
     }
 
     pub(crate) fn value(field: &str, expected: impl Display, found: impl Display) -> Self {
-        Self::Value {
-            field: field.to_owned(),
-            expected: expected.to_string(),
-            found: found.to_string(),
-        }
+        Self::Value(FieldError::new(field, expected, found))
     }
 
     pub(crate) fn policy(error: PolicyError) -> Self {
-        Self::Value {
-            field: format!("policy.{}", error.field),
-            expected: error.expected,
-            found: error.found,
-        }
+        let field = format!("policy.{}", error.field);
+        Self::value(&field, error.expected, error.found)
     }
 }

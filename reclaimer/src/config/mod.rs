@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tetris_reclaimer_core::{Policy, PolicyConfig};
-use tetris_store_layout::VerifyDepth;
 
+use crate::gpu_mirror::GpuMirrorConfig;
 use crate::ingest::IngestConfig;
-use crate::mirror::GpuMirrorConfig;
-use crate::warm::Declaration;
+use crate::keep_warm::Declaration;
+use crate::scrub::ScrubConfig;
+use crate::store::StoreConfig;
 
 pub use error::ConfigError;
 pub use flags::ConfigFlags;
@@ -62,19 +63,6 @@ pub struct ConfigFile {
     pub csi: Option<crate::csi::CsiConfig>,
 }
 
-/// One store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StoreConfig {
-    /// Its name, which selects its policy.
-    pub name: String,
-    /// Its directory.
-    pub path: PathBuf,
-    /// The namespaces whose pods' declarations count for it; all when empty.
-    #[serde(default)]
-    pub namespaces: Vec<String>,
-}
-
 /// What loading a model anew takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -83,30 +71,6 @@ pub struct ReloadCostConfig {
     pub fixed_ms: u64,
     /// Bytes per second that are read, hashed and published.
     pub bytes_per_sec: u64,
-}
-
-/// Checks of what lies in the stores.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ScrubConfig {
-    /// Whether to check at all.
-    pub enabled: bool,
-    /// How fast, in bytes per second.
-    pub bytes_per_sec: u64,
-    /// Hours from the start of one walk over all objects to the next.
-    pub interval_hours: u64,
-    /// What is checked.
-    pub depth: ScrubDepth,
-}
-
-/// What a scrub checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ScrubDepth {
-    /// CRC-32.
-    Crc,
-    /// CRC-32 and BLAKE3-256.
-    Full,
 }
 
 /// What pods of this node declare.
@@ -168,32 +132,11 @@ impl Default for ReloadCostConfig {
     }
 }
 
-impl Default for ScrubConfig {
-    /// 4 MiB per second are a tenth of a percent of a core, and 100 GB in seven hours.
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            bytes_per_sec: 4 << 20,
-            interval_hours: 24,
-            depth: ScrubDepth::Crc,
-        }
-    }
-}
-
 impl Default for KubernetesConfig {
     fn default() -> Self {
         Self {
             enabled: false,
             annotation: "tetris.dev/models".to_owned(),
-        }
-    }
-}
-
-impl From<ScrubDepth> for VerifyDepth {
-    fn from(depth: ScrubDepth) -> Self {
-        match depth {
-            ScrubDepth::Crc => Self::Crc,
-            ScrubDepth::Full => Self::Full,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::config::{NAMESPACE, PerNamespace, is_namespace};
 use super::error::VolumeError;
-use crate::config::StoreConfig;
+use crate::store::StoreConfig;
 use crate::uuid::split_uuid;
 
 /// What follows after the name of a store that an earlier version made, which pods cannot ask for.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::ConfigError;
+use crate::field_error::FieldError;
 
 /// What stands for the namespace in names and paths.
 pub const NAMESPACE: &str = "{namespace}";
@@ -78,16 +78,16 @@ impl CsiConfig {
     }
 
     /// Checks every field.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    pub fn check(&self) -> Result<(), FieldError> {
         let driver = &self.driver;
         if !is_driver_name(driver) {
             let expected = "1 to 63 lower-case letters, digits, `-` or `.`, with a letter or digit at the ends of each part";
-            return Err(ConfigError::value("csi.driver", expected, driver));
+            return Err(FieldError::new("csi.driver", expected, driver));
         }
         if !self.kubelet_dir.is_absolute() || !is_plain(&self.kubelet_dir) {
             let expected = "an absolute path of letters, digits, `-`, `_` and `.`";
             let found = self.kubelet_dir.display();
-            return Err(ConfigError::value("csi.kubelet_dir", expected, found));
+            return Err(FieldError::new("csi.kubelet_dir", expected, found));
         }
         for socket in [self.socket(), self.registration_socket()] {
             let length = socket.as_os_str().len();
@@ -95,7 +95,7 @@ impl CsiConfig {
                 let expected =
                     format!("a path with which no socket's is over {SOCKET_PATH_BYTES} bytes");
                 let found = format!("{length} for `{}`", socket.display());
-                return Err(ConfigError::value("csi.kubelet_dir", expected, found));
+                return Err(FieldError::new("csi.kubelet_dir", expected, found));
             }
         }
         self.per_namespace
@@ -105,13 +105,13 @@ impl CsiConfig {
 }
 
 impl PerNamespace {
-    fn check(&self) -> Result<(), ConfigError> {
+    fn check(&self) -> Result<(), FieldError> {
         let once = |text: &str| text.matches(NAMESPACE).count() == 1;
         let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if !once(&self.name) || !self.name.replace(NAMESPACE, "").chars().all(letters) {
             let field = "csi.per_namespace.name";
             let expected = "`{namespace}` once, and letters, digits, `-`, `_` or `.`";
-            return Err(ConfigError::value(field, expected, &self.name));
+            return Err(FieldError::new(field, expected, &self.name));
         }
         let last = self.path.file_name().and_then(|name| name.to_str());
         let parent = self.parent().to_str();
@@ -120,16 +120,12 @@ impl PerNamespace {
         if !self.path.is_absolute() || !in_last {
             let expected = "an absolute path with `{namespace}` once, in its last part";
             let found = self.path.display();
-            return Err(ConfigError::value(
-                "csi.per_namespace.path",
-                expected,
-                found,
-            ));
+            return Err(FieldError::new("csi.per_namespace.path", expected, found));
         }
         for (index, namespace) in self.namespaces.iter().enumerate() {
             if !is_namespace(namespace) {
                 let field = format!("csi.per_namespace.namespaces[{index}]");
-                return Err(ConfigError::value(
+                return Err(FieldError::new(
                     &field,
                     "the name of a namespace",
                     namespace,
@@ -137,11 +133,7 @@ impl PerNamespace {
             }
         }
         if self.limit == 0 {
-            return Err(ConfigError::value(
-                "csi.per_namespace.limit",
-                "at least 1",
-                0,
-            ));
+            return Err(FieldError::new("csi.per_namespace.limit", "at least 1", 0));
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ use super::wire::{
     NodeGetInfoRequest, NodeGetInfoResponse, NodePublishVolumeRequest, NodePublishVolumeResponse,
     NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse, ProbeRequest, ProbeResponse,
 };
-use crate::config::StoreConfig;
+use crate::store::StoreConfig;
 
 /// Both services.
 #[derive(Debug, Clone)]

@@ -10,9 +10,9 @@ use tetris_store_layout::{CreateOptions, Store, StoreError};
 use super::choose::{Chosen, OwnStore, choose};
 use super::config::PerNamespace;
 use super::error::VolumeError;
-use crate::config::StoreConfig;
 use crate::mount::{is_mounted_elsewhere, is_tmpfs_mount};
-use crate::node::remove_leftovers;
+use crate::store::StoreConfig;
+use crate::store::remove_leftovers;
 
 /// What became of a store that was to be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,23 +7,23 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::until;
-use crate::engine::Command;
+use crate::keep_warm::WarmSet;
 use crate::metrics::Metrics;
-use crate::node::Node;
-use crate::warm::WarmSet;
+use crate::reclaimer::Reclaimer;
+use crate::reclaimer::engine::Command;
 
 /// Follows what pods of the node declare, where the configuration says so, until the daemon stops.
 pub(super) fn follow(
-    node: &Node,
+    reclaimer: &Reclaimer,
     commands: &Sender<Command>,
     metrics: &Arc<Metrics>,
     stopped: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    let config = node.config().file.clone();
+    let config = reclaimer.config().file.clone();
     if !config.kubernetes.enabled {
         return tokio::spawn(async {});
     }
-    let (warm, changes) = watch::channel(node.declared().clone());
+    let (warm, changes) = watch::channel(reclaimer.declared().clone());
     let handed_on = hand_on(changes, commands.clone());
     let watched = watch_pods(config, warm, Arc::clone(metrics), until(stopped));
     tokio::spawn(async {

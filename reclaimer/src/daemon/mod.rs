@@ -8,8 +8,8 @@ mod mounts;
 #[cfg(feature = "node")]
 mod node_role;
 mod pods;
+mod publisher;
 mod sockets;
-mod teller;
 #[cfg(feature = "node")]
 mod volumes;
 
@@ -26,17 +26,17 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, ConfigFlags};
-use crate::engine::{Command, Engine, now_ms};
+use crate::gpu_mirror::{GpuMirrorThread, needs_restart};
 use crate::http::{self, Health, Shared};
 use crate::metrics::Metrics;
-use crate::mirror::{MirrorThread, needs_restart};
-use crate::node::Node;
+use crate::reclaimer::Reclaimer;
+use crate::reclaimer::engine::{Command, Engine, now_ms};
 
 #[cfg(feature = "node")]
 use node_role::NodeRole;
 use pods::Pods;
+use publisher::Publisher;
 use sockets::Sockets;
-use teller::Teller;
 
 /// Longest wait for the sockets to be taken away.
 const SOCKETS_CLOSE: Duration = Duration::from_secs(10);
@@ -66,14 +66,14 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     if !dry_run {
         mounts::prepare(&config, &metrics)?;
     }
-    let node = Node::new(config.clone(), dry_run, now_ms());
+    let reclaimer = Reclaimer::new(config.clone(), dry_run, now_ms());
     let shared = Shared {
         metrics: Arc::clone(&metrics),
         status: latest,
         health: Arc::clone(&health),
     };
     let server = listen(&config, shared, stopped.clone()).await?;
-    let declarations = declarations::follow(&node, &commands, &metrics, stopped.clone());
+    let declarations = declarations::follow(&reclaimer, &commands, &metrics, stopped.clone());
     let (sockets, closed) = if dry_run {
         // A dry run frees nothing, and a daemon that answers keeps agents from doing it.
         (None, tokio::spawn(async {}))
@@ -90,10 +90,12 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         driver,
         stopped.clone(),
     );
-    let mirror = (!dry_run).then(|| mirror(&config, &metrics)).flatten();
-    let node = node.with_pins(mirror.as_ref().map(MirrorThread::pins));
-    let teller = Teller::new(commands.clone(), metrics, health, status, sockets).with(mirror);
-    let mut engine = tokio::task::spawn_blocking(|| Engine::new(node, received, teller).run());
+    let gpu_mirror = (!dry_run).then(|| gpu_mirror(&config, &metrics)).flatten();
+    let reclaimer = reclaimer.with_references(gpu_mirror.as_ref().map(GpuMirrorThread::references));
+    let publisher =
+        Publisher::new(commands.clone(), metrics, health, status, sockets).with(gpu_mirror);
+    let mut engine =
+        tokio::task::spawn_blocking(|| Engine::new(reclaimer, received, publisher).run());
     let mut ended = None;
     while ended.is_none() {
         tokio::select! {
@@ -129,13 +131,13 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
 }
 
 /// The GPU mirror, if there is to be one. Without it clients load into host memory.
-fn mirror(config: &Config, metrics: &Metrics) -> Option<MirrorThread> {
+fn gpu_mirror(config: &Config, metrics: &Metrics) -> Option<GpuMirrorThread> {
     let table = config.file.gpu_mirror.clone()?;
-    match MirrorThread::start(table) {
-        Ok(mirror) => {
-            let view = Arc::clone(mirror.view());
-            metrics.show_mirror(move || view.status());
-            Some(mirror)
+    match GpuMirrorThread::start(table) {
+        Ok(gpu_mirror) => {
+            let view = Arc::clone(gpu_mirror.view());
+            metrics.show_gpu_mirror(move || view.status());
+            Some(gpu_mirror)
         }
         Err(error) => {
             tracing::warn!(%error, "no GPU mirror: its thread cannot be started");

@@ -9,9 +9,9 @@ use tokio::task::{JoinError, JoinHandle};
 use super::mounts;
 use super::volumes::{self, Wanted};
 use crate::config::Config;
-use crate::engine::Command;
 use crate::http::Driver;
 use crate::metrics::Metrics;
+use crate::reclaimer::engine::Command;
 
 /// The node's role while the daemon runs.
 pub(super) struct NodeRole {

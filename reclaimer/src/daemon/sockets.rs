@@ -9,12 +9,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
-use crate::engine::Command;
 use crate::ingest::{Broker, IngestOptions};
 use crate::metrics::{Metrics, RoomOutcome};
-use crate::node::{Need, OpenStore, Refused, Room};
+use crate::reclaimer::engine::Command;
 use crate::report::ErrorClass;
+use crate::room::{RoomNeed, RoomRefusal, RoomResult};
 use crate::socket::{Fault, Limits, RoomAnswer, RoomAsk, Socket};
+use crate::store::OpenStore;
 
 /// How many loads may wait for the engine.
 const QUEUE: usize = 256;
@@ -139,11 +140,11 @@ async fn hand_on(
         if ask.reply.is_closed() {
             continue;
         }
-        let need = Need {
+        let need = RoomNeed {
             store: ask.store,
             bytes: ask.bytes,
             inodes: u64::from(ask.inodes),
-            ..Need::default()
+            ..RoomNeed::default()
         };
         tracing::info!(
             store = need.store,
@@ -155,7 +156,7 @@ async fn hand_on(
         );
         let (metrics, store) = (Arc::clone(&metrics), need.store.clone());
         let bytes = need.bytes;
-        let answer = move |room: Room| {
+        let answer = move |room: RoomResult| {
             let outcome = match (room.refused, room.freed_bytes) {
                 (None, _) => RoomOutcome::Served,
                 (Some(_), 0) => RoomOutcome::Refused,
@@ -174,7 +175,7 @@ async fn hand_on(
     }
 }
 
-fn answer_of(room: Room) -> RoomAnswer {
+fn answer_of(room: RoomResult) -> RoomAnswer {
     let (reason, text) = match room.refused {
         None => {
             return RoomAnswer::Made {
@@ -182,19 +183,19 @@ fn answer_of(room: Room) -> RoomAnswer {
                 freed_bytes: room.freed_bytes,
             };
         }
-        Some(Refused::Unavailable) => (
+        Some(RoomRefusal::Unavailable) => (
             RefusalReason::UNAVAILABLE,
             "the daemon cannot use the store now; its log says why",
         ),
-        Some(Refused::TooLarge) => (
+        Some(RoomRefusal::TooLarge) => (
             RefusalReason::TOO_LARGE,
             "the store, or its limit, is smaller than that; give it a larger one",
         ),
-        Some(Refused::InUse) => (
+        Some(RoomRefusal::InUse) => (
             RefusalReason::IN_USE,
             "what is left is mapped; a larger store or fewer models would help",
         ),
-        Some(Refused::Policy) => (
+        Some(RoomRefusal::Policy) => (
             RefusalReason::POLICY,
             "what is left is mapped, declared warm or guaranteed to other stores; /status says how much of each",
         ),

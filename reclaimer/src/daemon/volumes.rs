@@ -9,12 +9,13 @@ use tokio::task::JoinHandle;
 
 use super::cluster::Cluster;
 use super::until;
-use crate::config::{ConfigFile, StoreConfig};
+use crate::config::ConfigFile;
 use crate::csi::{CsiConfig, Keeper, Removal, Stores, serve_csi};
-use crate::engine::{Command, Removed};
 use crate::http::Driver;
 use crate::metrics::Metrics;
+use crate::reclaimer::engine::{Command, Removed};
 use crate::report::ErrorClass;
+use crate::store::StoreConfig;
 
 /// The first wait after a failure, and the longest: the kubelet itself may be restarting.
 const FIRST_WAIT: Duration = Duration::from_secs(1);

@@ -201,7 +201,7 @@ mod tests {
             started_ms: 0,
             observed_ms: 0,
             dry_run: false,
-            declarations: crate::warm::Freshness::NoCluster,
+            declarations: crate::keep_warm::Freshness::NoCluster,
             declaring_pods: 0,
             mounts: Vec::new(),
             stores: Vec::new(),

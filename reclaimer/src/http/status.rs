@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::keep_warm::Freshness;
 use crate::report::{
     Amount, ForeignStatus, ModelStatus, MountStatus, NodeStatus, ObjectState, RecordStatus,
     ShortfallStatus, StoreStatus,
 };
-use crate::warm::Freshness;
 
 /// The page, borrowed from a status.
 #[derive(Debug, Serialize)]

@@ -1,4 +1,4 @@
-//! Who asks for what: clients and their flights.
+//! Who asks for what: clients and their jobs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,40 +10,41 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
 
 use super::descriptor::{Checked, inspect};
-use super::flight::Flight;
+use super::job::IngestJob;
 use super::reserved::Reserved;
 use super::schedule::{Key, Schedule};
 use super::{
-    AskRoom, Ended, IngestCounts, IngestOptions, Observer, Outcome, Passed, Stage, Target, refusal,
+    AskRoom, EndedIngest, IngestCounts, IngestObserver, IngestOptions, IngestOutcome, PassedFile,
+    Stage, TargetStore, refusal,
 };
 use crate::socket::Peer;
 
 /// Publishes files that clients pass. One for all stores of the node.
 #[derive(Clone)]
-pub struct Broker(Arc<Shared>);
+pub struct Broker(Arc<BrokerState>);
 
-/// What clients and flights share.
-pub(super) struct Shared {
+/// What clients and jobs share.
+pub(super) struct BrokerState {
     pub(super) options: Mutex<IngestOptions>,
-    state: Mutex<State>,
+    state: Mutex<Jobs>,
     /// Told of each change of the schedule.
     pub(super) changes: watch::Sender<()>,
     pub(super) room: Arc<AskRoom>,
-    observer: Arc<dyn Observer>,
+    observer: Arc<dyn IngestObserver>,
 }
 
 #[derive(Default)]
-struct State {
+struct Jobs {
     schedule: Schedule,
-    flights: Vec<Arc<Flight>>,
+    jobs: Vec<Arc<IngestJob>>,
     counts: IngestCounts,
     reserved: Reserved,
 }
 
-/// A client's part in a flight. Dropping it says that the client is done.
+/// A client's part in a job. Dropping it says that the client is done.
 pub struct Ticket {
-    shared: Arc<Shared>,
-    flight: Arc<Flight>,
+    shared: Arc<BrokerState>,
+    job: Arc<IngestJob>,
     uid: u32,
     stage: watch::Receiver<Stage>,
 }
@@ -68,9 +69,9 @@ impl Broker {
     pub fn observed(
         options: IngestOptions,
         room: Arc<AskRoom>,
-        observer: Arc<dyn Observer>,
+        observer: Arc<dyn IngestObserver>,
     ) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(BrokerState {
             options: Mutex::new(options),
             state: Mutex::default(),
             changes: watch::channel(()).0,
@@ -91,8 +92,8 @@ impl Broker {
     }
 
     /// Files that wait, are read or are kept for clients now.
-    pub fn in_flight(&self) -> usize {
-        locked(&self.0.state).flights.len()
+    pub fn active_files(&self) -> usize {
+        locked(&self.0.state).jobs.len()
     }
 
     /// Has a file published.
@@ -101,17 +102,17 @@ impl Broker {
     /// When the descriptor is not of a file that is taken, or there are too many.
     pub async fn ask(
         &self,
-        target: Target,
+        target: TargetStore,
         peer: Peer,
         kind: ManifestKind,
-        passed: Passed,
+        passed: PassedFile,
     ) -> Result<Ticket, IngestRefusal> {
         let (store, begun) = (target.name.clone(), Instant::now());
         let asked = self.begin(target, peer, kind, passed).await;
         asked.inspect_err(|refusal| {
-            self.0.observer.ended(Ended {
+            self.0.observer.ended(EndedIngest {
                 store: &store,
-                outcome: Outcome::Refused(refusal.reason),
+                outcome: IngestOutcome::Refused(refusal.reason),
                 bytes_read: 0,
                 took: begun.elapsed(),
             });
@@ -120,10 +121,10 @@ impl Broker {
 
     async fn begin(
         &self,
-        target: Target,
+        target: TargetStore,
         peer: Peer,
         kind: ManifestKind,
-        passed: Passed,
+        passed: PassedFile,
     ) -> Result<Ticket, IngestRefusal> {
         let options = locked(&self.0.options).clone();
         if !options.config.enabled {
@@ -145,10 +146,10 @@ impl Broker {
                 .begin(key.clone(), uid, checked.local, &options.config)
             {
                 Ok(id) => {
-                    let flight = Arc::new(Flight::new(id, target, key, checked, peer));
-                    state.flights.push(Arc::clone(&flight));
-                    self.0.tell_in_flight(&state, flight.store());
-                    tokio::spawn(flight.fly(Arc::clone(&self.0), passed));
+                    let job = Arc::new(IngestJob::new(id, target, key, checked, peer));
+                    state.jobs.push(Arc::clone(&job));
+                    self.0.tell_active_files(&state, job.store());
+                    tokio::spawn(job.run(Arc::clone(&self.0), passed));
                     id
                 }
                 Err(_full) => {
@@ -157,20 +158,20 @@ impl Broker {
                 }
             },
         };
-        let found = state.flights.iter().find(|flight| flight.id == id);
-        let Some(flight) = found.map(Arc::clone) else {
+        let found = state.jobs.iter().find(|job| job.id == id);
+        let Some(job) = found.map(Arc::clone) else {
             return Err(refusal(
                 IngestReason::UNAVAILABLE,
-                "the file's flight is gone (this is a bug)",
+                "the file's job is gone (this is a bug)",
             ));
         };
         drop(state);
         // A client more may pay for it.
         self.0.changes.send_replace(());
         Ok(Ticket {
-            stage: flight.stage(),
+            stage: job.stage(),
             shared: Arc::clone(&self.0),
-            flight,
+            job,
             uid,
         })
     }
@@ -178,10 +179,10 @@ impl Broker {
 
 /// Looks at a descriptor in a thread that may hang, and waits for that no longer than for a file that stalls.
 async fn inspected(
-    passed: Passed,
-    target: &Target,
+    passed: PassedFile,
+    target: &TargetStore,
     options: &IngestOptions,
-) -> Result<(Passed, Checked), IngestRefusal> {
+) -> Result<(PassedFile, Checked), IngestRefusal> {
     let (reply, answer) = oneshot::channel();
     let (target, owned) = (target.clone(), options.clone());
     let thread = std::thread::Builder::new().name("inspect".to_owned());
@@ -228,15 +229,15 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let last = locked(&self.shared.state)
             .schedule
-            .leave(self.flight.id, self.uid);
+            .leave(self.job.id, self.uid);
         if last {
-            self.flight.abandon();
+            self.job.abandon();
         }
         self.shared.changes.send_replace(());
     }
 }
 
-impl Shared {
+impl BrokerState {
     pub(super) fn try_start(&self, id: u64) -> Result<(), u32> {
         let config = locked(&self.options).config.clone();
         locked(&self.state).schedule.try_start(id, &config)
@@ -247,27 +248,24 @@ impl Shared {
         self.changes.send_replace(());
     }
 
-    /// Forgets a flight; nobody can join it any more.
+    /// Forgets a job; nobody can join it any more.
     pub(super) fn end(&self, id: u64) {
         let mut state = locked(&self.state);
         state.schedule.end(id);
         state.reserved.end(id);
-        let at = state.flights.iter().position(|flight| flight.id == id);
-        let ended = at.map(|at| state.flights.swap_remove(at));
+        let at = state.jobs.iter().position(|job| job.id == id);
+        let ended = at.map(|at| state.jobs.swap_remove(at));
         if let Some(ended) = ended {
-            self.tell_in_flight(&state, ended.store());
+            self.tell_active_files(&state, ended.store());
         }
         drop(state);
         self.changes.send_replace(());
     }
 
     /// Under the lock, so that the last word is the latest.
-    fn tell_in_flight(&self, state: &State, store: &str) {
-        let own = state
-            .flights
-            .iter()
-            .filter(|flight| flight.store() == store);
-        self.observer.in_flight(store, own.count());
+    fn tell_active_files(&self, state: &Jobs, store: &str) {
+        let own = state.jobs.iter().filter(|job| job.store() == store);
+        self.observer.active_files(store, own.count());
     }
 
     /// What a store with a limit has to have room for before `bytes` more are read for it; none when it has no limit.
@@ -283,13 +281,19 @@ impl Shared {
         Some(reserved.set(id, store, bytes, monitor))
     }
 
-    /// A flight writes no more.
+    /// A job writes no more.
     pub(super) fn release(&self, id: u64) {
         locked(&self.state).reserved.end(id);
     }
 
-    pub(super) fn ended(&self, store: &str, outcome: Outcome, bytes_read: u64, took: Duration) {
-        self.observer.ended(Ended {
+    pub(super) fn ended(
+        &self,
+        store: &str,
+        outcome: IngestOutcome,
+        bytes_read: u64,
+        took: Duration,
+    ) {
+        self.observer.ended(EndedIngest {
             store,
             outcome,
             bytes_read,

@@ -9,7 +9,7 @@ use tetris_agent::daemon::{IngestReason, IngestRefusal};
 use tetris_store_layout::{FileIdentity, FileSystemType};
 
 use super::options::IngestOptions;
-use super::{Passed, Target, refusal};
+use super::{PassedFile, TargetStore, refusal};
 
 /// File systems of the kernel's own state (statfs(2), linux/magic.h): what their files say can depend on who reads them, and here
 /// that is the daemon. proc, sysfs, debugfs, tracefs, securityfs, configfs, cgroup 1 and 2, bpf, pstore, efivarfs, selinuxfs, devpts,
@@ -41,8 +41,8 @@ pub(super) struct Checked {
 
 /// Looks at a descriptor. Nothing of the file is read.
 pub(super) fn inspect(
-    passed: &Passed,
-    target: &Target,
+    passed: &PassedFile,
+    target: &TargetStore,
     options: &IngestOptions,
 ) -> Result<Checked, IngestRefusal> {
     let failed = |error: std::io::Error| {
@@ -84,7 +84,11 @@ pub(super) fn inspect(
     })
 }
 
-fn check_size(size: u64, target: &Target, options: &IngestOptions) -> Result<(), IngestRefusal> {
+fn check_size(
+    size: u64,
+    target: &TargetStore,
+    options: &IngestOptions,
+) -> Result<(), IngestRefusal> {
     let usage = target.store.usage().map_err(|error| {
         let text = format!("the daemon cannot look at the store: {error}");
         refusal(IngestReason::UNAVAILABLE, text)

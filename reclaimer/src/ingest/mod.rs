@@ -2,11 +2,11 @@
 //!
 //! # Flow
 //! A connection hands the passed descriptor to [`Broker::ask`]. It is inspected, in a thread of its own; then the client joins the
-//! flight of that file, or begins one. A flight waits for its turn, reads, hashes and publishes the file through tetris-agent's
+//! job of that file, or begins one. A job waits for its turn, reads, hashes and publishes the file through tetris-agent's
 //! pipeline, and keeps it referenced until all its clients are done, for [`HOLD`] at most.
 //!
 //! # Guarantees
-//! - A file that many ask for at once is read once: flights are found by what `fstat` says of the descriptor.
+//! - A file that many ask for at once is read once: jobs are found by what `fstat` says of the descriptor.
 //! - Whatever touches a descriptor may block: it is never done on the runtime's threads. A descriptor that blocks for ever uses up its
 //!   thread and the connection's place, which its user has few of, and nobody else's turn.
 //! - Nothing is bound that was not hashed here, and nothing of a file whose server could make up its `fstat`.
@@ -16,7 +16,7 @@
 
 mod broker;
 mod descriptor;
-mod flight;
+mod job;
 mod observer;
 mod options;
 mod read;
@@ -33,21 +33,21 @@ use tetris_agent::daemon::{IngestReason, IngestRefusal};
 use tetris_closer::{Aside, Closer};
 use tetris_store_layout::{ManifestId, Store};
 
-use crate::node::{Need, Room};
+use crate::room::{RoomNeed, RoomResult};
 
 pub use broker::{Broker, Ticket};
-pub use observer::{Ended, Observer, Outcome};
+pub use observer::{EndedIngest, IngestObserver, IngestOutcome};
 pub use options::{IngestConfig, IngestOptions};
 
 /// How long a file stays referenced for clients that have not attached it yet.
 pub const HOLD: Duration = Duration::from_secs(10);
 
 /// Where to ask for room: the answer goes to the function.
-pub type AskRoom = dyn Fn(Need, Box<dyn FnOnce(Room) + Send>) + Send + Sync;
+pub type AskRoom = dyn Fn(RoomNeed, Box<dyn FnOnce(RoomResult) + Send>) + Send + Sync;
 
 /// A store that files are published in.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct TargetStore {
     /// Its name.
     pub name: String,
     /// The store, open for writing.
@@ -55,11 +55,11 @@ pub struct Target {
 }
 
 /// A descriptor that a client passed, and what counts it as that client's until it is closed. Wherever it is dropped, nobody waits for that.
-pub struct Passed {
+pub struct PassedFile {
     file: Aside<File>,
 }
 
-impl Passed {
+impl PassedFile {
     /// A descriptor that `closer` closes, and what is kept until then, which may be long after the client has gone.
     pub fn new(descriptor: OwnedFd, place: Arc<dyn Any + Send + Sync>, closer: &Closer) -> Self {
         let mut file = Aside::new(File::from(descriptor), closer);
@@ -68,9 +68,9 @@ impl Passed {
     }
 }
 
-impl std::fmt::Debug for Passed {
+impl std::fmt::Debug for PassedFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Passed").finish_non_exhaustive()
+        f.debug_struct("PassedFile").finish_non_exhaustive()
     }
 }
 

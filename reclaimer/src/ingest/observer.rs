@@ -6,7 +6,7 @@ use tetris_agent::daemon::IngestReason;
 
 /// How a passed file ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum IngestOutcome {
     /// It was read and published.
     Published,
     /// It was in the store.
@@ -17,7 +17,7 @@ pub enum Outcome {
     Refused(IngestReason),
 }
 
-impl Outcome {
+impl IngestOutcome {
     /// All that have names of their own.
     pub const ALL: [Self; 13] = [
         Self::Published,
@@ -57,11 +57,11 @@ impl Outcome {
 
 /// The end of a passed file. One that several clients wait for ends once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended<'a> {
+pub struct EndedIngest<'a> {
     /// The store.
     pub store: &'a str,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: IngestOutcome,
     /// Bytes that were read of it; a byte read twice counts twice.
     pub bytes_read: u64,
     /// Time since it was passed.
@@ -69,19 +69,19 @@ pub struct Ended<'a> {
 }
 
 /// Is told of passed files, on the runtime's threads, and should return soon.
-pub trait Observer: Send + Sync {
+pub trait IngestObserver: Send + Sync {
     /// So many files wait, are read or are kept for clients of this store from now on.
-    fn in_flight(&self, store: &str, files: usize);
+    fn active_files(&self, store: &str, files: usize);
 
     /// A file has ended.
-    fn ended(&self, ended: Ended<'_>);
+    fn ended(&self, ended: EndedIngest<'_>);
 }
 
 /// Nobody.
-impl Observer for () {
-    fn in_flight(&self, _: &str, _: usize) {}
+impl IngestObserver for () {
+    fn active_files(&self, _: &str, _: usize) {}
 
-    fn ended(&self, _: Ended<'_>) {}
+    fn ended(&self, _: EndedIngest<'_>) {}
 }
 
 #[cfg(test)]
@@ -92,9 +92,9 @@ mod tests {
 
     #[test]
     fn each_outcome_has_a_name_of_its_own() {
-        let names: BTreeSet<_> = Outcome::ALL.map(Outcome::name).into();
-        assert_eq!(names.len(), Outcome::ALL.len());
-        let later = Outcome::Refused(IngestReason(77));
+        let names: BTreeSet<_> = IngestOutcome::ALL.map(IngestOutcome::name).into();
+        assert_eq!(names.len(), IngestOutcome::ALL.len());
+        let later = IngestOutcome::Refused(IngestReason(77));
         assert!(names.contains(later.name()));
     }
 }

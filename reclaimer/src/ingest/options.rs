@@ -8,8 +8,6 @@ use serde::{Deserialize, Serialize};
 use tetris_reclaimer_core::StorePolicy;
 use tetris_store_layout::RecordUse;
 
-use crate::config::Config;
-
 /// The table `[ingest]`: files that clients pass, which can only read the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -131,24 +129,5 @@ impl IngestOptions {
     pub(super) fn quota(&self, store: &str) -> Option<u64> {
         let own = self.quotas.get(store).copied();
         own.unwrap_or(self.quota_of_others)
-    }
-}
-
-impl From<&Config> for IngestOptions {
-    fn from(config: &Config) -> Self {
-        let policies = config.policy.config();
-        let quotas = policies.stores.iter();
-        let quotas = quotas.map(|(name, policy)| (name.clone(), policy.limit_bytes));
-        Self {
-            config: config.file.ingest.clone(),
-            quotas: quotas.collect(),
-            quota_of_others: policies.store.limit_bytes,
-            records: policies
-                .stores
-                .iter()
-                .map(|(name, policy)| (name.clone(), policy.record_limits()))
-                .collect(),
-            records_of_others: policies.store.record_limits(),
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! The thread of a flight: tetris-agent's pipeline, and room for it.
+//! The thread of a job: tetris-agent's pipeline, and room for it.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use tetris_store_layout::RecordUse;
 
 use super::descriptor::Checked;
 use super::schedule::Key;
-use super::{AskRoom, Passed, Target, refusal};
-use crate::node::{Need, Refused, Room};
+use super::{AskRoom, PassedFile, TargetStore, refusal};
+use crate::room::{RoomNeed, RoomRefusal, RoomResult};
 
 /// Threads that read from a file system that may hang with all of them.
 const REMOTE_THREADS: usize = 8;
@@ -25,8 +25,8 @@ const ROOM_WAIT: Duration = Duration::from_secs(30);
 
 /// What a thread is to read.
 pub(super) struct Work {
-    pub(super) passed: Passed,
-    pub(super) target: Target,
+    pub(super) passed: PassedFile,
+    pub(super) target: TargetStore,
     pub(super) key: Key,
     pub(super) checked: Checked,
     pub(super) max_tensors: usize,
@@ -171,7 +171,7 @@ impl Work {
     fn ask_room(&self, bytes: u64, records: RecordUse) -> Result<(), IngestRefusal> {
         let usage = self.target.store.usage();
         let no_inode = usage.is_ok_and(|usage| usage.inodes > 0 && usage.inodes_free == 0);
-        let need = Need {
+        let need = RoomNeed {
             store: self.target.name.clone(),
             bytes,
             inodes: u64::from(no_inode),
@@ -200,13 +200,13 @@ impl Work {
     }
 }
 
-fn judged(room: Room) -> Result<(), IngestRefusal> {
+fn judged(room: RoomResult) -> Result<(), IngestRefusal> {
     let why = match room.refused {
         None => return Ok(()),
-        Some(Refused::TooLarge) => "the store, or its limit, is smaller than that",
-        Some(Refused::InUse) => "what is left is mapped",
-        Some(Refused::Policy) => "what is left is mapped, declared warm or guaranteed",
-        Some(Refused::Unavailable) => "the daemon cannot use the store now",
+        Some(RoomRefusal::TooLarge) => "the store, or its limit, is smaller than that",
+        Some(RoomRefusal::InUse) => "what is left is mapped",
+        Some(RoomRefusal::Policy) => "what is left is mapped, declared warm or guaranteed",
+        Some(RoomRefusal::Unavailable) => "the daemon cannot use the store now",
     };
     let missing = room.missing_bytes;
     let text = format!("there is no room in the store, {missing} bytes are missing: {why}");

@@ -10,7 +10,7 @@ pub(super) struct Reserved(Vec<Reservation>);
 
 #[derive(Debug)]
 struct Reservation {
-    flight: u64,
+    job: u64,
     store: String,
     bytes: u64,
     monitor: Arc<Monitor>,
@@ -27,17 +27,11 @@ impl Reservation {
 }
 
 impl Reserved {
-    /// Reserves bytes for what a flight reads from now on, instead of what it had. Returns what the store has to have room for.
-    pub(super) fn set(
-        &mut self,
-        flight: u64,
-        store: &str,
-        bytes: u64,
-        monitor: &Arc<Monitor>,
-    ) -> u64 {
-        self.end(flight);
+    /// Reserves bytes for what a job reads from now on, instead of what it had. Returns what the store has to have room for.
+    pub(super) fn set(&mut self, job: u64, store: &str, bytes: u64, monitor: &Arc<Monitor>) -> u64 {
+        self.end(job);
         self.0.push(Reservation {
-            flight,
+            job,
             store: store.to_owned(),
             bytes,
             monitor: Arc::clone(monitor),
@@ -47,9 +41,9 @@ impl Reserved {
         own.map(Reservation::left).fold(0, u64::saturating_add)
     }
 
-    /// The flight needs no more.
-    pub(super) fn end(&mut self, flight: u64) {
-        self.0.retain(|other| other.flight != flight);
+    /// The job needs no more.
+    pub(super) fn end(&mut self, job: u64) {
+        self.0.retain(|other| other.job != job);
     }
 }
 

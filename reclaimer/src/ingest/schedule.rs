@@ -19,7 +19,7 @@ pub(super) struct Key {
     pub(super) identity: FileIdentity,
 }
 
-/// All flights, in the order in which they began.
+/// All jobs, in the order in which they began.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     entries: Vec<Entry>,
@@ -53,7 +53,7 @@ pub(super) struct Full;
 type Starting = Vec<(usize, u32)>;
 
 impl Schedule {
-    /// Adds a client to the flight of a file, if there is one.
+    /// Adds a client to the job of a file, if there is one.
     pub(super) fn join(&mut self, key: &Key, uid: u32) -> Option<u64> {
         let joinable = |entry: &&mut Entry| {
             entry.key == *key
@@ -65,7 +65,7 @@ impl Schedule {
         Some(entry.id)
     }
 
-    /// Adds a flight for a client.
+    /// Adds a job for a client.
     pub(super) fn begin(
         &mut self,
         key: Key,
@@ -104,7 +104,7 @@ impl Schedule {
         entry.users.is_empty()
     }
 
-    /// Starts a flight if it is its turn; otherwise says how many are before it.
+    /// Starts a job if it is its turn; otherwise says how many are before it.
     pub(super) fn try_start(&mut self, id: u64, config: &IngestConfig) -> Result<(), u32> {
         let running = self.entries.iter().filter(|entry| entry.is_running());
         let running = running.count();
@@ -138,7 +138,7 @@ impl Schedule {
         candidates.min().map(|(_, at, uid)| (at, uid))
     }
 
-    /// A user who waits for a flight and may have another one.
+    /// A user who waits for a job and may have another one.
     fn payer(&self, entry: &Entry, starting: &Starting, config: &IngestConfig) -> Option<u32> {
         let may = |uid: &&u32| {
             let hangs = |other: &Entry| other.phase == Phase::Hanging(**uid);
@@ -175,7 +175,7 @@ impl Schedule {
         self.of_store(store, Entry::hangs) >= MAX_HANGING_OF_STORE || all.count() >= MAX_HANGING
     }
 
-    /// Gives a running flight up. Its thread may never come back.
+    /// Gives a running job up. Its thread may never come back.
     pub(super) fn give_up(&mut self, id: u64) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id)
             && let Phase::Running(uid) = entry.phase
@@ -184,7 +184,7 @@ impl Schedule {
         }
     }
 
-    /// Forgets a flight.
+    /// Forgets a job.
     pub(super) fn end(&mut self, id: u64) {
         self.entries.retain(|entry| entry.id != id);
     }

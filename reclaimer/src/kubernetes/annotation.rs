@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use thiserror::Error;
 
-use crate::warm::{Declaration, DeclarationError};
+use crate::keep_warm::{Declaration, DeclarationError};
 
 /// The annotation's key where the daemon's configuration names no other.
 pub const DEFAULT_ANNOTATION: &str = "tetris.dev/models";

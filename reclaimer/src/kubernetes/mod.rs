@@ -6,7 +6,7 @@
 //! Guarantees:
 //! - An error never takes a pod out of the set. Only three things do: the API server says that the pod is gone or has
 //!   ended, its annotation changes, or a *complete* list does not have it.
-//! - [`Freshness`](crate::warm::Freshness) says `Current` only between a complete list and the next error.
+//! - [`Freshness`](crate::keep_warm::Freshness) says `Current` only between a complete list and the next error.
 //! - Nothing here waits for readers of the set, and readers wait for nothing but the moment of a change.
 //!
 //! Assumptions: the API server's answers about this node's pods are true. A pod that it names on another node is ignored.
@@ -23,12 +23,12 @@ use kube::runtime::watcher::{self, Config, DefaultBackoff};
 use kube::{Api, Client};
 use tokio::sync::watch::Sender;
 
-use crate::warm::WarmSet;
+use crate::keep_warm::WarmSet;
 
 mod annotation;
+mod cache;
 mod client;
 mod failure;
-mod mirror;
 #[cfg(feature = "node")]
 mod namespaces;
 mod options;
@@ -40,7 +40,7 @@ pub use client::{ClientError, client};
 pub use namespaces::{KnownNamespaces, watch_namespaces};
 pub use options::{OptionsError, WatchOptions};
 
-use mirror::Mirror;
+use cache::DeclarationCache;
 use pod::BoundPod;
 
 /// How long one watch request lasts, in seconds: the server ends it then, and the next goes on where it ended. It bounds
@@ -74,23 +74,23 @@ pub async fn watch(
     stop: impl Future<Output = ()>,
 ) {
     let pods = Api::all_with(client, &pod::resource());
-    let mut mirror = Mirror::new(options, warm, faults);
+    let mut cache = DeclarationCache::new(options, warm, faults);
     // Stopping anywhere is safe: the set is only ever changed in one go.
     tokio::select! {
         () = stop => {}
-        () = follow(&pods, &mut mirror) => {}
+        () = follow(&pods, &mut cache) => {}
     }
 }
 
 /// Starts over with a list after any error. Kube could resume a broken watch, but does not tell when it has; and after a
 /// message that it could not read, or an answer of 410 to the watch, only a list is right again.
-async fn follow(pods: &Api<BoundPod>, mirror: &mut Mirror<impl Fn(Fault)>) {
+async fn follow(pods: &Api<BoundPod>, cache: &mut DeclarationCache<impl Fn(Fault)>) {
     let mut backoff = DefaultBackoff::default();
     loop {
-        let ended = session(pods, mirror).await;
+        let ended = session(pods, cache).await;
         let mut delay = backoff.next().unwrap_or(BACKOFF_MAX);
         if let Err(error) = ended {
-            mirror.broke(&error);
+            cache.broke(&error);
             delay = delay.max(failure::retry_after(&error).unwrap_or_default());
         }
         tokio::time::sleep(delay).await;
@@ -100,15 +100,15 @@ async fn follow(pods: &Api<BoundPod>, mirror: &mut Mirror<impl Fn(Fault)>) {
 /// Lists, then watches, until something fails.
 async fn session(
     pods: &Api<BoundPod>,
-    mirror: &mut Mirror<impl Fn(Fault)>,
+    cache: &mut DeclarationCache<impl Fn(Fault)>,
 ) -> Result<(), watcher::Error> {
     let config = Config::default()
-        .fields(&mirror.options().field_selector())
+        .fields(&cache.options().field_selector())
         .page_size(PAGE_PODS)
         .timeout(WATCH_SECONDS);
     let mut events = pin!(kube::runtime::watcher(pods.clone(), config));
     while let Some(event) = events.try_next().await? {
-        mirror.observe(event);
+        cache.observe(event);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::annotation::{Declared, parse_annotation};
 use super::options::WatchOptions;
-use crate::warm::Pod;
+use crate::keep_warm::Pod;
 
 /// A pod as the API server sends it.
 pub(super) type BoundPod = Object<Spec, Status>;

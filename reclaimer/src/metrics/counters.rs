@@ -7,7 +7,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tetris_reclaimer_core::Reason;
 
 use super::{Labels, RoomOutcome};
-use crate::ingest::Outcome;
+use crate::ingest::IngestOutcome;
 use crate::report::{ErrorClass, ScrubResult, Trigger};
 
 /// Upper bounds of pass durations in seconds. A plan over 100,000 objects takes 1 to 25 ms, listing them some
@@ -150,7 +150,12 @@ impl Counters {
         let results = || ByStore::split("result", ScrubResult::ALL.map(ScrubResult::name).to_vec());
         let outcomes =
             || ByStore::split("outcome", RoomOutcome::ALL.map(RoomOutcome::name).to_vec());
-        let ingests = || ByStore::split("outcome", Outcome::ALL.map(Outcome::name).to_vec());
+        let ingests = || {
+            ByStore::split(
+                "outcome",
+                IngestOutcome::ALL.map(IngestOutcome::name).to_vec(),
+            )
+        };
         Self {
             hits: ByStore::plain(),
             hit_bytes: ByStore::plain(),

@@ -8,13 +8,13 @@ use prometheus_client::registry::Unit;
 use tetris_gpu_mirror::server::{Counters, DeviceReport, TenantReport};
 
 use super::families::{Families, Labels};
-use crate::mirror::MirrorStatus;
+use crate::gpu_mirror::GpuMirrorStatus;
 
 /// The mirror's status as metrics.
 #[derive(Debug)]
-pub(super) struct Mirror(pub MirrorStatus);
+pub(super) struct GpuMirrorMetrics(pub GpuMirrorStatus);
 
-impl Collector for Mirror {
+impl Collector for GpuMirrorMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut out = Families(encoder);
         mirror(&mut out, &self.0)?;
@@ -26,7 +26,7 @@ impl Collector for Mirror {
     }
 }
 
-fn mirror(out: &mut Families<'_>, status: &MirrorStatus) -> fmt::Result {
+fn mirror(out: &mut Families<'_>, status: &GpuMirrorStatus) -> fmt::Result {
     let implementation = status.implementation.name();
     let help =
         "1 when the GPU mirror serves; 0 when it is configured and there is no driver or no device";
@@ -83,7 +83,7 @@ fn devices(out: &mut Families<'_>, devices: &[DeviceReport]) -> fmt::Result {
     Ok(())
 }
 
-fn stores(out: &mut Families<'_>, status: &MirrorStatus) -> fmt::Result {
+fn stores(out: &mut Families<'_>, status: &GpuMirrorStatus) -> fmt::Result {
     let named = |tenant: &TenantReport| status.stores.get(&tenant.tenant).map(String::as_str);
     let tenants = status.report.tenants.iter();
     let tenants: Vec<_> = tenants.filter_map(|one| Some((named(one)?, one))).collect();

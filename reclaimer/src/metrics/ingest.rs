@@ -8,7 +8,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::{Labels, Metrics};
-use crate::ingest::{Ended, Observer, Outcome};
+use crate::ingest::{EndedIngest, IngestObserver, IngestOutcome};
 
 /// Upper bounds in seconds. Known files take milliseconds, others from some megabytes to a terabyte at 300 MB to 10 GB per second.
 const SECONDS: [f64; 12] = [
@@ -18,20 +18,20 @@ const SECONDS: [f64; 12] = [
 /// What is not a counter by outcome.
 #[derive(Debug)]
 pub(super) struct Ingests {
-    in_flight: Family<Labels, Gauge>,
+    active_files: Family<Labels, Gauge>,
     seconds: Family<Labels, Histogram, fn() -> Histogram>,
 }
 
 impl Ingests {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let ingests = Self {
-            in_flight: Family::default(),
+            active_files: Family::default(),
             seconds: Family::new_with_constructor(|| Histogram::new(SECONDS)),
         };
         registry.register(
             "ingest_in_flight_files",
             "Passed files that wait, are read or are kept for clients",
-            ingests.in_flight.clone(),
+            ingests.active_files.clone(),
         );
         registry.register_with_unit(
             "ingest_duration",
@@ -44,13 +44,13 @@ impl Ingests {
 
     /// Shows the series of a store.
     pub(super) fn start(&self, store: &str) {
-        drop(self.in_flight.get_or_create(&labels(store)));
+        drop(self.active_files.get_or_create(&labels(store)));
         drop(self.seconds.get_or_create(&labels(store)));
     }
 
     /// Removes the series of a store.
     pub(super) fn forget(&self, store: &str) {
-        self.in_flight.remove(&labels(store));
+        self.active_files.remove(&labels(store));
         self.seconds.remove(&labels(store));
     }
 
@@ -60,28 +60,31 @@ impl Ingests {
     }
 }
 
-impl Observer for Metrics {
-    fn in_flight(&self, store: &str, files: usize) {
+impl IngestObserver for Metrics {
+    fn active_files(&self, store: &str, files: usize) {
         self.with_store(Some(store), |known| {
             let files = i64::try_from(files).unwrap_or(i64::MAX);
             // Of stores that are not configured, one number would stand for several.
             if !known.is_empty() {
                 self.ingests
-                    .in_flight
+                    .active_files
                     .get_or_create(&labels(known))
                     .set(files);
             }
         });
     }
 
-    fn ended(&self, ended: Ended<'_>) {
+    fn ended(&self, ended: EndedIngest<'_>) {
         let outcome = ended.outcome.name();
         self.with_store(Some(ended.store), |store| {
             self.counters.ingest_files.add(store, outcome, 1);
             self.counters
                 .ingest_bytes
                 .add(store, outcome, ended.bytes_read);
-            if matches!(ended.outcome, Outcome::Published | Outcome::Known) {
+            if matches!(
+                ended.outcome,
+                IngestOutcome::Published | IngestOutcome::Known
+            ) {
                 self.ingests.took(store, ended.took);
             }
         });

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tetris_service_kit::metrics::encode;
 
-use crate::mirror::MirrorStatus;
+use crate::gpu_mirror::GpuMirrorStatus;
 use crate::report::{ErrorClass, NodeStatus, PassReport, Scrubbed, StorePass};
 
 use self::counters::Counters;
@@ -63,15 +63,15 @@ pub struct Metrics {
     counters: Counters,
     ingests: Ingests,
     stores: RwLock<BTreeSet<String>>,
-    mirror: OnceLock<MirrorSource>,
+    gpu_mirror: OnceLock<GpuMirrorSource>,
 }
 
 /// Says how the GPU mirror is.
-struct MirrorSource(Box<dyn Fn() -> MirrorStatus + Send + Sync>);
+struct GpuMirrorSource(Box<dyn Fn() -> GpuMirrorStatus + Send + Sync>);
 
-impl std::fmt::Debug for MirrorSource {
+impl std::fmt::Debug for GpuMirrorSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("MirrorSource")
+        f.write_str("GpuMirrorSource")
     }
 }
 
@@ -91,7 +91,7 @@ impl Metrics {
             ingests: Ingests::register(own),
             registry,
             stores: RwLock::default(),
-            mirror: OnceLock::new(),
+            gpu_mirror: OnceLock::new(),
         };
         metrics.set_stores(stores);
         metrics
@@ -113,8 +113,8 @@ impl Metrics {
     }
 
     /// Shows a GPU mirror from now on: `status` is called at each scrape. Without this there is no series of it.
-    pub fn show_mirror(&self, status: impl Fn() -> MirrorStatus + Send + Sync + 'static) {
-        let first = self.mirror.set(MirrorSource(Box::new(status)));
+    pub fn show_gpu_mirror(&self, status: impl Fn() -> GpuMirrorStatus + Send + Sync + 'static) {
+        let first = self.gpu_mirror.set(GpuMirrorSource(Box::new(status)));
         debug_assert!(first.is_ok(), "a daemon has one mirror");
     }
 
@@ -187,14 +187,14 @@ impl Metrics {
     pub fn encode(&self, status: Option<Arc<NodeStatus>>) -> Result<String, std::fmt::Error> {
         let node = status.map(|status| {
             let mut gauges = Registry::with_prefix(PREFIX);
-            gauges.register_collector(Box::new(node::Node(status)));
+            gauges.register_collector(Box::new(node::NodeMetrics(status)));
             gauges
         });
-        let mirror = self.mirror.get().map(|MirrorSource(status)| {
-            let mut mirror = Registry::with_prefix(PREFIX);
-            mirror.register_collector(Box::new(gpu::Mirror(status())));
-            mirror
+        let gpu_mirror = self.gpu_mirror.get().map(|GpuMirrorSource(status)| {
+            let mut gpu_mirror = Registry::with_prefix(PREFIX);
+            gpu_mirror.register_collector(Box::new(gpu::GpuMirrorMetrics(status())));
+            gpu_mirror
         });
-        encode([&self.registry].into_iter().chain(&node).chain(&mirror))
+        encode([&self.registry].into_iter().chain(&node).chain(&gpu_mirror))
     }
 }

@@ -9,17 +9,17 @@ use prometheus_client::registry::Unit;
 
 use super::families::{Families, Labels};
 use super::shortfall::{BLOCKERS, by_goal, joined};
+use crate::keep_warm::Freshness;
 use crate::report::{Amount, ModelStatus, MountStatus, NodeStatus, ObjectState, StoreStatus};
-use crate::warm::Freshness;
 
 /// How far the declarations can be trusted, by the names of [`Freshness`].
 const FRESHNESS: [&str; 4] = ["no-cluster", "unknown", "current", "stale"];
 
 /// The status as metrics.
 #[derive(Debug)]
-pub(super) struct Node(pub Arc<NodeStatus>);
+pub(super) struct NodeMetrics(pub Arc<NodeStatus>);
 
-impl Collector for Node {
+impl Collector for NodeMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut out = Families(encoder);
         node(&mut out, &self.0)?;

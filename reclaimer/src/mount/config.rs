@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::ConfigError;
+use crate::field_error::FieldError;
 
 /// The tmpfs that the stores of this node lie on, table `mount`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,23 +94,23 @@ const LEAST_INODES: u64 = 64;
 
 impl MountTable {
     /// Checks every field, and says what the tmpfs is to be.
-    pub fn check(&self) -> Result<MountConfig, ConfigError> {
+    pub fn check(&self) -> Result<MountConfig, FieldError> {
         if !self.path.is_absolute() || self.path.parent().is_none() {
             let expected = "an absolute path other than `/`";
             let found = self.path.display();
-            return Err(ConfigError::value("mount.path", expected, found));
+            return Err(FieldError::new("mount.path", expected, found));
         }
         let size_bytes = self.size()?;
         if self.inodes < LEAST_INODES {
             let expected = format!("at least {LEAST_INODES}");
-            return Err(ConfigError::value("mount.inodes", expected, self.inodes));
+            return Err(FieldError::new("mount.inodes", expected, self.inodes));
         }
         if let Some(context) = &self.selinux_context
             && context.split(':').count() < 4
         {
             let field = "mount.selinux_context";
             let expected = "user:role:type:level, such as `system_u:object_r:container_file_t:s0`";
-            return Err(ConfigError::value(field, expected, context));
+            return Err(FieldError::new(field, expected, context));
         }
         Ok(MountConfig {
             path: self.path.clone(),
@@ -122,7 +122,7 @@ impl MountTable {
         })
     }
 
-    fn size(&self) -> Result<u64, ConfigError> {
+    fn size(&self) -> Result<u64, FieldError> {
         let reserve = self.reserve_bytes;
         let most = match self.memory_limit_bytes {
             Some(limit) => limit
@@ -134,28 +134,24 @@ impl MountTable {
             let least = reserve.saturating_add(LEAST_BYTES);
             let expected = format!("at least {least}, which is `mount.reserve_bytes` and a little");
             let found = self.memory_limit_bytes.unwrap_or_default();
-            return Err(ConfigError::value(
-                "mount.memory_limit_bytes",
-                expected,
-                found,
-            ));
+            return Err(FieldError::new("mount.memory_limit_bytes", expected, found));
         };
         let field = "mount.size_bytes";
         match (self.size_bytes, self.memory_limit_bytes) {
             (None, None) => {
                 let expected = "a size, or a memory limit to take it from (flag --memory-limit)";
-                Err(ConfigError::value(field, expected, "neither"))
+                Err(FieldError::new(field, expected, "neither"))
             }
             (None, Some(_)) => Ok(most),
             (Some(size), _) if size < LEAST_BYTES => {
                 let expected = format!("at least {LEAST_BYTES}");
-                Err(ConfigError::value(field, expected, size))
+                Err(FieldError::new(field, expected, size))
             }
             (Some(size), Some(limit)) if size > most => {
                 let expected = format!(
                     "at most {most}: the memory limit is {limit}, of which {reserve} are reserved"
                 );
-                Err(ConfigError::value(field, expected, size))
+                Err(FieldError::new(field, expected, size))
             }
             (Some(size), _) => Ok(size),
         }

@@ -5,8 +5,8 @@ use std::fmt;
 use thiserror::Error;
 
 use super::config::{HugePages, MountConfig};
-use super::found::{Found, Room};
 use super::mountinfo::MountEntry;
+use super::observed::{ObservedPath, TmpfsSize};
 
 /// What is to be done, and what is told besides.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,15 +106,19 @@ pub enum Refusal {
 }
 
 /// What is to be done where `found` is, so that it becomes what `config` says. `selinux`: whether SELinux is on.
-pub fn decide(found: &Found, config: &MountConfig, selinux: bool) -> Result<Decision, Refusal> {
+pub fn decide(
+    found: &ObservedPath,
+    config: &MountConfig,
+    selinux: bool,
+) -> Result<Decision, Refusal> {
     match found {
-        Found::Missing | Found::Directory { empty: true } => Ok(Decision {
+        ObservedPath::Missing | ObservedPath::Directory { empty: true } => Ok(Decision {
             action: Action::Create,
             notes: Vec::new(),
         }),
-        Found::Directory { empty: false } => Err(Refusal::NotEmpty),
-        Found::NotADirectory { what } => Err(Refusal::NotADirectory { what }),
-        Found::Mounted { entry, room } => {
+        ObservedPath::Directory { empty: false } => Err(Refusal::NotEmpty),
+        ObservedPath::NotADirectory { what } => Err(Refusal::NotADirectory { what }),
+        ObservedPath::Mounted { entry, room } => {
             refuse_foreign(entry)?;
             let changes = changes(entry, *room, config)?;
             let action = if changes == Changes::default() {
@@ -141,7 +145,7 @@ fn refuse_foreign(entry: &MountEntry) -> Result<(), Refusal> {
     Err(Refusal::Foreign { found })
 }
 
-fn changes(entry: &MountEntry, room: Room, config: &MountConfig) -> Result<Changes, Refusal> {
+fn changes(entry: &MountEntry, room: TmpfsSize, config: &MountConfig) -> Result<Changes, Refusal> {
     if room.bytes == 0 {
         return Err(Refusal::Unlimited);
     }
@@ -174,7 +178,12 @@ fn resized(unit: &'static str, found: u64, used: u64, wanted: u64) -> Result<Opt
 }
 
 /// What cannot be changed while it is mounted.
-fn differences(entry: &MountEntry, room: Room, config: &MountConfig, selinux: bool) -> Vec<Note> {
+fn differences(
+    entry: &MountEntry,
+    room: TmpfsSize,
+    config: &MountConfig,
+    selinux: bool,
+) -> Vec<Note> {
     let mut notes = Vec::new();
     if config.noswap != entry.super_option("noswap").is_some() {
         let found = if config.noswap { "off" } else { "on" };

@@ -13,8 +13,8 @@
 
 mod config;
 mod decide;
-mod found;
 mod mountinfo;
+mod observed;
 mod tmpfs;
 
 use std::fs::{DirBuilder, File};
@@ -28,12 +28,12 @@ use rustix::io::Errno;
 use tetris_store_layout::{CreateOptions, Store, StoreError};
 use thiserror::Error;
 
-use crate::config::StoreConfig;
+use crate::store::StoreConfig;
 
 pub use config::{HugePages, MountConfig, MountTable};
 pub use decide::{Action, Changes, Decision, Note, Refusal, decide};
-pub use found::{Found, Room, look};
 pub use mountinfo::{MountEntry, is_mount_root, is_mounted_elsewhere, mount_of};
+pub use observed::{ObservedPath, TmpfsSize, observe};
 
 /// Exists where SELinux is on, in containers too.
 const SELINUX: &str = "/sys/fs/selinux/enforce";
@@ -51,7 +51,7 @@ pub struct Ensured {
     /// What is not as configured.
     pub notes: Vec<Note>,
     /// How large it is, and how full.
-    pub room: Room,
+    pub room: TmpfsSize,
 }
 
 /// Why there is no tmpfs, or no store on it.
@@ -110,15 +110,15 @@ pub fn ensure_mount(config: &MountConfig) -> Result<Ensured, MountError> {
     make_dirs(parent).map_err(io_error("create", parent))?;
     let _lock = lock(parent)?;
     let selinux = Path::new(SELINUX).exists();
-    let found = look(path).map_err(io_error("look at", path))?;
+    let found = observe(path).map_err(io_error("look at", path))?;
     let refused = |source| MountError::Refused {
         path: path.clone(),
         source,
     };
     let Decision { action, mut notes } = decide(&found, config, selinux).map_err(refused)?;
     notes.extend(act(&action, config, selinux)?);
-    match look(path).map_err(io_error("look at", path))? {
-        Found::Mounted { entry, room } if entry.fs_type == "tmpfs" => {
+    match observe(path).map_err(io_error("look at", path))? {
+        ObservedPath::Mounted { entry, room } if entry.fs_type == "tmpfs" => {
             if !entry.shared {
                 let what = "is private: where this process runs in a container, the mount ends with it; its volume needs `mountPropagation: Bidirectional`";
                 notes.push(Note::new("propagation", what));
@@ -173,8 +173,8 @@ impl Ensured {
 
 /// Whether a tmpfs is mounted at `path`.
 pub fn is_tmpfs_mount(path: &Path) -> io::Result<bool> {
-    let found = look(path)?;
-    Ok(matches!(found, Found::Mounted { entry, .. } if entry.fs_type == "tmpfs"))
+    let found = observe(path)?;
+    Ok(matches!(found, ObservedPath::Mounted { entry, .. } if entry.fs_type == "tmpfs"))
 }
 
 fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> MountError {

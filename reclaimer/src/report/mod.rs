@@ -183,8 +183,8 @@ pub struct NodeStatus {
     pub observed_ms: u64,
     /// Nothing is freed, only planned.
     pub dry_run: bool,
-    /// How far the declarations of pods can be trusted; see [`Freshness`](crate::warm::Freshness).
-    pub declarations: crate::warm::Freshness,
+    /// How far the declarations of pods can be trusted; see [`Freshness`](crate::keep_warm::Freshness).
+    pub declarations: crate::keep_warm::Freshness,
     /// Pods that declare models.
     pub declaring_pods: u64,
     /// File systems.

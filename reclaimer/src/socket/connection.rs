@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::frames::{Ended, Frames};
 use super::{Fault, Peer, RoomAnswer, RoomAsk};
-use crate::ingest::{Broker, Target};
+use crate::ingest::{Broker, TargetStore};
 
 /// Told of each fault.
 pub(super) type OnFault = Arc<dyn Fn(Fault) + Send + Sync>;
@@ -30,7 +30,7 @@ pub(super) struct Client {
     /// Takes files, where the daemon does.
     pub(super) broker: Option<Broker>,
     /// Where they are published.
-    pub(super) target: Target,
+    pub(super) target: TargetStore,
 }
 
 /// Whether the connection goes on.

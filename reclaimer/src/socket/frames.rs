@@ -20,7 +20,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::ingest::Passed;
+use crate::ingest::PassedFile;
 
 /// Messages with unexpected descriptors of one store that may be open at a time, 253 descriptors each. What is read without any does not count for
 /// longer than the reading.
@@ -68,7 +68,7 @@ pub(super) struct Descriptors {
     /// How many there were, as far as can be known.
     pub(super) found: usize,
     /// The only one; of several none is taken.
-    pub(super) only: Option<Passed>,
+    pub(super) only: Option<PassedFile>,
 }
 
 /// Why no message came.
@@ -191,7 +191,7 @@ impl Frames {
         {
             // It may be read for hours. Until it is closed nothing more is read from this connection.
             let place = (Arc::clone(&self.place), read.clear);
-            only = Some(Passed::new(one, Arc::new(place), &self.intake.closer));
+            only = Some(PassedFile::new(one, Arc::new(place), &self.intake.closer));
         } else {
             self.close(read);
         }

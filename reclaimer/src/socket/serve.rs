@@ -18,7 +18,7 @@ use super::bind::Socket;
 use super::connection::{Client, OnFault};
 use super::frames::Frames;
 use super::{Fault, Limits, Peer, RoomAsk};
-use crate::ingest::Target;
+use crate::ingest::TargetStore;
 
 /// Pause after a connection could not be accepted: the process has no descriptor left, and asking again at once does not
 /// give it one.
@@ -127,7 +127,7 @@ impl Server {
             answer: self.limits.answer,
             on_fault: Arc::clone(&self.on_fault),
             broker: socket.broker.clone(),
-            target: Target {
+            target: TargetStore {
                 name: socket.name.clone(),
                 store: Arc::clone(&socket.store),
             },

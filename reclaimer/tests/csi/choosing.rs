@@ -1,7 +1,7 @@
 //! Which store a namespace gets.
 
-use tetris_node::config::StoreConfig;
 use tetris_node::csi::{Chosen, OwnStore, PerNamespace, choose};
+use tetris_node::store::StoreConfig;
 
 fn store(name: &str, namespaces: &[&str]) -> StoreConfig {
     StoreConfig {

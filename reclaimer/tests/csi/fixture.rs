@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use nix::mount::MsFlags;
-use tetris_node::config::{ConfigFile, StoreConfig};
+use tetris_node::config::ConfigFile;
 use tetris_node::csi::wire::*;
 use tetris_node::csi::{CsiConfig, CsiError, Keeper, PerNamespace, Removal, Stores, serve_csi};
 use tetris_node::kubernetes::{KnownNamespaces, watch_namespaces};
-use tetris_node::node::{Leave, Node, remove_directory};
+use tetris_node::reclaimer::{Leave, Reclaimer};
+use tetris_node::store::StoreConfig;
+use tetris_node::store::remove_directory;
 use tetris_store_layout::{CreateOptions, Store};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
@@ -97,17 +99,17 @@ impl Host {
 /// Looks after stores as the daemon does, and notes which it was told of.
 struct Daemon {
     told: Arc<Mutex<Vec<StoreConfig>>>,
-    node: Mutex<Node>,
+    reclaimer: Mutex<Reclaimer>,
 }
 
 impl Keeper for Daemon {
     fn look_after(&self, store: &StoreConfig) {
         self.told.lock().unwrap().push(store.clone());
-        self.node.lock().unwrap().add_store(store.clone());
+        self.reclaimer.lock().unwrap().add_store(store.clone());
     }
 
     fn remove(&self, store: &StoreConfig) -> Removal {
-        match self.node.lock().unwrap().leave(store).unwrap() {
+        match self.reclaimer.lock().unwrap().leave(store).unwrap() {
             Leave::InUse => Removal::InUse,
             Leave::Left => {
                 remove_directory(&store.path).unwrap();
@@ -118,7 +120,7 @@ impl Keeper for Daemon {
 }
 
 /// What the daemon knows of stores, without any that is configured and there.
-fn node() -> Node {
+fn reclaimer() -> Reclaimer {
     let nowhere = StoreConfig {
         name: "nowhere".to_owned(),
         path: "/nowhere".into(),
@@ -128,7 +130,7 @@ fn node() -> Node {
         stores: vec![nowhere],
         ..ConfigFile::default()
     };
-    Node::new(file.check().unwrap(), false, 0)
+    Reclaimer::new(file.check().unwrap(), false, 0)
 }
 
 /// A driver that serves.
@@ -153,7 +155,7 @@ impl Driver {
         let told = Arc::new(Mutex::new(Vec::new()));
         let daemon = Daemon {
             told: Arc::clone(&told),
-            node: Mutex::new(node()),
+            reclaimer: Mutex::new(reclaimer()),
         };
         let stores = Stores::new(stores, daemon);
         let runtime = Runtime::new().unwrap();

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use tetris_node::keep_warm::Freshness;
 use tetris_node::metrics::{Metrics, RoomOutcome};
 use tetris_node::report::{ErrorClass, NodeStatus, ScrubResult, Scrubbed, Trigger};
-use tetris_node::warm::Freshness;
 use tetris_reclaimer_core::Reason;
 
 use crate::fixtures::{node, pass, shortfall};

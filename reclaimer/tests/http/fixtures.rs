@@ -11,14 +11,14 @@ use http_body_util::BodyExt as _;
 use tetris_gpu_mirror::memory::DeviceUuid;
 use tetris_gpu_mirror::residency::{DeviceId, TenantId, Usage};
 use tetris_gpu_mirror::server::{Counters, DeviceReport, Report, TenantReport};
+use tetris_node::gpu_mirror::{GpuMirrorStatus, Implementation};
 use tetris_node::http::{Health, Shared, router};
+use tetris_node::keep_warm::Freshness;
 use tetris_node::metrics::Metrics;
-use tetris_node::mirror::{Implementation, MirrorStatus};
 use tetris_node::report::{
     Amount, ForeignStatus, Loads, ModelStatus, MountStatus, NodeStatus, ObjectState, PagesStatus,
     PassReport, RecordStatus, ShortfallStatus, SmallPagesStatus, StorePass, StoreStatus, Trigger,
 };
-use tetris_node::warm::Freshness;
 use tetris_reclaimer_core::Reason;
 use tetris_store_layout::{Digest, ObjectId};
 use tokio::sync::watch;
@@ -54,8 +54,8 @@ impl Daemon {
     }
 
     /// And that has a GPU mirror.
-    pub fn with_mirror(self, status: MirrorStatus) -> Self {
-        self.shared.metrics.show_mirror(move || status.clone());
+    pub fn with_mirror(self, status: GpuMirrorStatus) -> Self {
+        self.shared.metrics.show_gpu_mirror(move || status.clone());
         self
     }
 
@@ -139,7 +139,7 @@ pub fn node() -> NodeStatus {
 }
 
 /// A mirror of the stores `a`, which has a quota, and `b`, on a device that works and one that does not.
-pub fn mirror() -> MirrorStatus {
+pub fn mirror() -> GpuMirrorStatus {
     let device = |number: u8, lost: Option<&str>| DeviceReport {
         id: DeviceId(number.into()),
         uuid: DeviceUuid([number; 16]),
@@ -176,7 +176,7 @@ pub fn mirror() -> MirrorStatus {
         failed_transfers: 2,
         ..Counters::default()
     };
-    MirrorStatus {
+    GpuMirrorStatus {
         implementation: Implementation::Cuda,
         running: true,
         missing_devices: 1,

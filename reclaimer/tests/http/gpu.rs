@@ -1,7 +1,7 @@
 //! Metrics of the GPU mirror.
 
+use tetris_node::gpu_mirror::{GpuMirrorStatus, Implementation};
 use tetris_node::metrics::Metrics;
-use tetris_node::mirror::{Implementation, MirrorStatus};
 
 use crate::fixtures::mirror;
 use crate::scrape::Scrape;
@@ -9,9 +9,9 @@ use crate::scrape::Scrape;
 const WORKS: &str = "01010101-0101-0101-0101-010101010101";
 const LOST: &str = "02020202-0202-0202-0202-020202020202";
 
-fn scrape(status: MirrorStatus) -> Scrape {
+fn scrape(status: GpuMirrorStatus) -> Scrape {
     let metrics = Metrics::new(["a", "b"].map(str::to_owned));
-    metrics.show_mirror(move || status.clone());
+    metrics.show_gpu_mirror(move || status.clone());
     Scrape::parse(&metrics.encode(None).unwrap())
 }
 
@@ -82,7 +82,7 @@ fn what_the_mirror_did_is_counted() {
 
 #[test]
 fn a_mirror_without_a_driver_is_down_and_counts_zero() {
-    let scrape = scrape(MirrorStatus {
+    let scrape = scrape(GpuMirrorStatus {
         implementation: Implementation::Cuda,
         running: false,
         missing_devices: 0,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tetris_agent::daemon::IngestReason;
-use tetris_node::ingest::{Ended, Observer, Outcome};
+use tetris_node::ingest::{EndedIngest, IngestObserver, IngestOutcome};
 use tetris_node::metrics::Metrics;
 
 use crate::scrape::Scrape;
@@ -17,8 +17,8 @@ fn scrape(metrics: &Metrics) -> Scrape {
     Scrape::parse(&metrics.encode(None).unwrap())
 }
 
-fn ended(store: &str, outcome: Outcome, bytes_read: u64) -> Ended<'_> {
-    Ended {
+fn ended(store: &str, outcome: IngestOutcome, bytes_read: u64) -> EndedIngest<'_> {
+    EndedIngest {
         store,
         outcome,
         bytes_read,
@@ -30,7 +30,7 @@ fn ended(store: &str, outcome: Outcome, bytes_read: u64) -> Ended<'_> {
 fn every_outcome_is_there_with_zero() {
     let scrape = scrape(&Metrics::new(["a", "b"].map(str::to_owned)));
     for store in ["a", "b"] {
-        for outcome in Outcome::ALL {
+        for outcome in IngestOutcome::ALL {
             let labels = [("store", store), ("outcome", outcome.name())];
             for name in [FILES, READ] {
                 assert_eq!(scrape.value(name, &labels), Some(0.0));
@@ -45,12 +45,12 @@ fn every_outcome_is_there_with_zero() {
 #[test]
 fn files_are_counted_by_store_and_outcome_until_the_store_goes() {
     let metrics = Metrics::new(["a", "b"].map(str::to_owned));
-    metrics.ended(ended("a", Outcome::Published, 700));
-    metrics.ended(ended("a", Outcome::Known, 0));
-    let stalled = Outcome::Refused(IngestReason::STALLED);
+    metrics.ended(ended("a", IngestOutcome::Published, 700));
+    metrics.ended(ended("a", IngestOutcome::Known, 0));
+    let stalled = IngestOutcome::Refused(IngestReason::STALLED);
     metrics.ended(ended("a", stalled, 50));
-    metrics.in_flight("a", 3);
-    metrics.in_flight("a", 2);
+    metrics.active_files("a", 3);
+    metrics.active_files("a", 2);
     let scraped = scrape(&metrics);
     let of = |outcome| [("store", "a"), ("outcome", outcome)];
     for (outcome, bytes) in [("published", 700.0), ("known", 0.0), ("stalled", 50.0)] {
@@ -75,8 +75,8 @@ fn stores_that_are_not_configured_make_no_series() {
     let metrics = Metrics::new(["a".to_owned()]);
     for number in 0..100 {
         let name = format!("made up {number}");
-        metrics.in_flight(&name, 5);
-        metrics.ended(ended(&name, Outcome::Known, 1));
+        metrics.active_files(&name, 5);
+        metrics.ended(ended(&name, IngestOutcome::Known, 1));
     }
     let scraped = scrape(&metrics);
     assert!(!scraped.text.contains("made up"));

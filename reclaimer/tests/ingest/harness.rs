@@ -13,7 +13,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tetris_agent::daemon::{FrameHeader, IngestReason, IngestRefusal, Message, preamble};
 use tetris_agent::{Agent, ManifestKind};
 use tetris_node::ingest::{AskRoom, Broker, IngestConfig, IngestOptions};
-use tetris_node::node::{Refused, Room};
+use tetris_node::room::{RoomRefusal, RoomResult};
 use tetris_node::socket::{Limits, Socket};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
@@ -31,8 +31,8 @@ pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-pub fn room(refused: Option<Refused>) -> Room {
-    Room {
+pub fn room(refused: Option<RoomRefusal>) -> RoomResult {
+    RoomResult {
         refused,
         free_bytes: 0,
         freed_bytes: 0,
@@ -42,7 +42,7 @@ pub fn room(refused: Option<Refused>) -> Room {
 
 /// A daemon that makes no room.
 pub fn no_room() -> Arc<AskRoom> {
-    Arc::new(|_, reply| reply(room(Some(Refused::InUse))))
+    Arc::new(|_, reply| reply(room(Some(RoomRefusal::InUse))))
 }
 
 pub struct Site {

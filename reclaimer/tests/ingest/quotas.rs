@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use tetris_agent::daemon::{IngestReason, Message};
 use tetris_agent::{ManifestKind, Recognized};
 use tetris_node::ingest::{AskRoom, IngestConfig, IngestOptions};
-use tetris_node::node::{Need, Refused, Room};
+use tetris_node::room::{RoomNeed, RoomRefusal, RoomResult};
 
 use crate::ground::{of_tensors, tensor};
 use crate::harness::{Raw, Site, eventually, open, room, with_quota};
@@ -22,10 +22,10 @@ const KIND: ManifestKind = ManifestKind::Safetensors;
 fn room_for(bytes: &Arc<AtomicU64>) -> (Arc<AskRoom>, Receiver<u64>) {
     let (sender, asked) = channel();
     let (sender, bytes) = (Mutex::new(sender), Arc::clone(bytes));
-    let answer = move |need: Need, reply: Box<dyn FnOnce(Room) + Send>| {
+    let answer = move |need: RoomNeed, reply: Box<dyn FnOnce(RoomResult) + Send>| {
         sender.lock().unwrap().send(need.bytes).unwrap();
         let refused = need.bytes > bytes.load(Ordering::Relaxed);
-        reply(room(refused.then_some(Refused::InUse)));
+        reply(room(refused.then_some(RoomRefusal::InUse)));
     };
     (Arc::new(answer), asked)
 }
@@ -41,7 +41,7 @@ fn refusal(message: Message) -> IngestReason {
 fn what_two_clients_are_about_to_write_adds_up() {
     let (sender, asks) = channel();
     let sender = Mutex::new(sender);
-    let later = move |need: Need, reply| {
+    let later = move |need: RoomNeed, reply| {
         sender.lock().unwrap().send((need.bytes, reply)).unwrap();
     };
     let mut options = with_quota(64 << 20);
@@ -107,7 +107,7 @@ fn of_a_file_that_shares_tensors_only_what_is_missing_needs_room() {
         site.file(name, &of_tensors(&tensors))
     };
     drop(site.agent().load(file("first", 2)).unwrap());
-    eventually("the daemon lets go", || site.broker.in_flight() == 0);
+    eventually("the daemon lets go", || site.broker.active_files() == 0);
     asked.try_iter().for_each(drop);
     let path = file("second", 3);
     left.store(2 << 20, Ordering::Relaxed);

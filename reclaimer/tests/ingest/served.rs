@@ -29,7 +29,7 @@ fn a_read_only_client_has_nothing_private_and_the_next_one_asks_nobody() {
     assert_eq!(agent.counters().brokered_files, 1);
     assert_eq!(site.broker.counts().bytes_read, 9 * MIB as u64);
     // The daemon keeps nothing once it was told that the file is attached.
-    eventually("the flight ends", || site.broker.in_flight() == 0);
+    eventually("the flight ends", || site.broker.active_files() == 0);
 
     let again = site.agent().load(&path).unwrap();
     assert_eq!(again.report().recognized, [Recognized::ByStat]);
@@ -62,7 +62,7 @@ fn what_was_reclaimed_of_a_known_file_is_published_again() {
     let Some(site) = Site::plain() else { return };
     let path = site.model("m.safetensors", 2 * MIB, 3);
     drop(site.agent().load(&path).unwrap());
-    eventually("the daemon lets go", || site.broker.in_flight() == 0);
+    eventually("the daemon lets go", || site.broker.active_files() == 0);
     let store = Store::open(site.store()).unwrap();
     for entry in std::fs::read_dir(store.objects_dir()).unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();
@@ -139,7 +139,7 @@ fn a_full_store_makes_room_for_a_file() {
             .load(site.model("old.safetensors", 10 * MIB, 1))
             .unwrap(),
     );
-    eventually("the daemon lets go", || site.broker.in_flight() == 0);
+    eventually("the daemon lets go", || site.broker.active_files() == 0);
     *store.lock().unwrap() = Some(Store::open(site.store()).unwrap());
     let model = site
         .agent()
@@ -218,11 +218,11 @@ fn whoever_hangs_up_in_the_queue_leaves_it_and_a_full_queue_is_said() {
     let busy = site.refusal(file("3", 3), kind);
     assert_eq!(busy, tetris_agent::daemon::IngestReason::BUSY);
     drop(second);
-    eventually("its place is free", || site.broker.in_flight() == 1);
+    eventually("its place is free", || site.broker.active_files() == 1);
     reply(room(None));
     assert!(matches!(first.answer(), Message::Ingested { .. }));
     // It is kept for as long as the client does not say that it is done.
-    assert_eq!(site.broker.in_flight(), 1);
+    assert_eq!(site.broker.active_files(), 1);
     drop(first);
-    eventually("it is let go", || site.broker.in_flight() == 0);
+    eventually("it is let go", || site.broker.active_files() == 0);
 }

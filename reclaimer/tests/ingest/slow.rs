@@ -80,11 +80,11 @@ fn a_file_that_cannot_be_read_is_given_up_and_others_are_served_meanwhile() {
     assert_eq!(refusal.reason, IngestReason::STALLED);
     drop(raw);
     // Its thread and its descriptor are there until the read returns.
-    assert_eq!(site.broker.in_flight(), 1);
+    assert_eq!(site.broker.active_files(), 1);
     assert!(descriptors() > before);
     drop(stuck);
     eventually("the thread comes back", || {
-        site.broker.in_flight() == 0 && descriptors() < before
+        site.broker.active_files() == 0 && descriptors() < before
     });
     let model = site.agent().load(&path).unwrap();
     assert_eq!(model.report().recognized, [Recognized::Brokered]);
@@ -102,14 +102,14 @@ fn a_file_that_cannot_be_read_does_not_hold_up_the_end_of_the_socket() {
     };
     let mut raw = Raw::greeted(&site.view());
     raw.pass(ManifestKind::Safetensors, &[open(&path).as_fd()]);
-    eventually("it is being read", || site.broker.in_flight() == 1);
+    eventually("it is being read", || site.broker.active_files() == 1);
     site.stop();
     // The client is hung up on.
     let mut rest = Vec::new();
     raw.0.read_to_end(&mut rest).unwrap();
     assert!(!site.store().join("daemon").exists());
     drop(stuck);
-    eventually("nothing is left", || site.broker.in_flight() == 0);
+    eventually("nothing is left", || site.broker.active_files() == 0);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use proptest::prelude::*;
+use tetris_node::keep_warm::{Declaration, DeclarationError, MAX_NAME_BYTES};
 use tetris_node::kubernetes::{ItemError, MAX_MODELS, parse_annotation};
-use tetris_node::warm::{Declaration, DeclarationError, MAX_NAME_BYTES};
 
 fn digest() -> String {
     "0123456789abcdef".repeat(4)

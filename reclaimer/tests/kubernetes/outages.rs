@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
+use tetris_node::keep_warm::{Freshness, WarmSet};
 use tetris_node::kubernetes::Fault;
-use tetris_node::warm::{Freshness, WarmSet};
 
 use crate::server::pod;
 use crate::watched::{Watched, known, pods};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use tetris_node::keep_warm::{Freshness, Pod, WarmSet};
 use tetris_node::kubernetes::{DEFAULT_ANNOTATION, Fault, WatchOptions, watch};
-use tetris_node::warm::{Freshness, Pod, WarmSet};
 use tokio::sync::{oneshot, watch as channel};
 use tokio::task::JoinHandle;
 

@@ -1,7 +1,7 @@
 //! What is done about what is there.
 
 use tetris_node::mount::{
-    Action, Changes, Found, HugePages, MountConfig, MountEntry, Refusal, Room, decide,
+    Action, Changes, HugePages, MountConfig, MountEntry, ObservedPath, Refusal, TmpfsSize, decide,
 };
 
 const MIB: u64 = 1 << 20;
@@ -21,8 +21,8 @@ fn entry(line: &str) -> MountEntry {
     MountEntry::parse(line.as_bytes()).unwrap()
 }
 
-fn room() -> Room {
-    Room {
+fn room() -> TmpfsSize {
+    TmpfsSize {
         block: 4096,
         bytes: 64 * MIB,
         bytes_used: 10 * MIB,
@@ -34,19 +34,22 @@ fn room() -> Room {
 /// As [`config`] makes it.
 const AS_CONFIGURED: &str = "9 1 0:39 / /run/tetris rw,nosuid,nodev,noexec shared:1 - tmpfs tetris rw,size=65536k,nr_inodes=1000,huge=within_size,noswap";
 
-fn mounted(line: &str, room: Room) -> Found {
+fn mounted(line: &str, room: TmpfsSize) -> ObservedPath {
     let entry = entry(line);
-    Found::Mounted { entry, room }
+    ObservedPath::Mounted { entry, room }
 }
 
-fn action(found: &Found, config: &MountConfig) -> Result<Action, Refusal> {
+fn action(found: &ObservedPath, config: &MountConfig) -> Result<Action, Refusal> {
     decide(found, config, false).map(|decision| decision.action)
 }
 
 #[test]
 fn nothing_there_is_mounted_and_what_is_there_is_adopted() {
-    assert_eq!(action(&Found::Missing, &config()), Ok(Action::Create));
-    let empty = Found::Directory { empty: true };
+    assert_eq!(
+        action(&ObservedPath::Missing, &config()),
+        Ok(Action::Create)
+    );
+    let empty = ObservedPath::Directory { empty: true };
     assert_eq!(action(&empty, &config()), Ok(Action::Create));
     let found = mounted(AS_CONFIGURED, room());
     let decision = decide(&found, &config(), false).unwrap();
@@ -112,7 +115,7 @@ fn huge_pages_change_in_place() {
 #[test]
 fn what_cannot_be_changed_is_said_and_no_obstacle() {
     let bare = "9 1 0:39 / /run/tetris rw - tmpfs x rw,huge=within_size";
-    let unlimited = Room {
+    let unlimited = TmpfsSize {
         inodes: 0,
         inodes_used: 0,
         ..room()
@@ -146,13 +149,13 @@ fn what_cannot_be_changed_is_said_and_no_obstacle() {
 fn what_is_not_ours_is_refused_with_what_to_do() {
     let cases = [
         (
-            Found::NotADirectory {
+            ObservedPath::NotADirectory {
                 what: "a symbolic link",
             },
             "it is a symbolic link, expected a directory or nothing",
         ),
         (
-            Found::Directory { empty: false },
+            ObservedPath::Directory { empty: false },
             "would hide what is in it",
         ),
         (
@@ -172,7 +175,7 @@ fn what_is_not_ours_is_refused_with_what_to_do() {
             "a read-only tmpfs is mounted there",
         ),
         (
-            mounted(AS_CONFIGURED, Room { bytes: 0, ..room() }),
+            mounted(AS_CONFIGURED, TmpfsSize { bytes: 0, ..room() }),
             "has no size limit",
         ),
     ];

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 
-use tetris_node::config::StoreConfig;
 use tetris_node::mount::{
-    Action, Changes, Ensured, Found, HugePages, MountConfig, MountError, ensure_mount, look,
+    Action, Changes, Ensured, HugePages, MountConfig, MountError, ObservedPath, ensure_mount,
+    observe,
 };
+use tetris_node::store::StoreConfig;
 use tetris_store_layout::Store;
 
 use crate::namespace::{self, Place};
@@ -36,9 +37,14 @@ fn place() -> Option<(Place, MountConfig)> {
     })
 }
 
-fn entry_and_room(path: &Path) -> (tetris_node::mount::MountEntry, tetris_node::mount::Room) {
-    match look(path).unwrap() {
-        Found::Mounted { entry, room } => (entry, room),
+fn entry_and_room(
+    path: &Path,
+) -> (
+    tetris_node::mount::MountEntry,
+    tetris_node::mount::TmpfsSize,
+) {
+    match observe(path).unwrap() {
+        ObservedPath::Mounted { entry, room } => (entry, room),
         found => panic!("{found:?}"),
     }
 }

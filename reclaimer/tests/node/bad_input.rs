@@ -4,9 +4,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use tetris_node::engine::now_ms;
-use tetris_node::node::{Need, Node};
+use tetris_node::reclaimer::Reclaimer;
+use tetris_node::reclaimer::engine::now_ms;
 use tetris_node::report::{ErrorClass, ObjectState, Trigger};
+use tetris_node::room::RoomNeed;
 use tetris_store_layout::ObjectRef;
 
 use crate::fixture::{Fixture, HOUR_MS, count, expire_after_a_minute, in_two_minutes, pass};
@@ -58,18 +59,18 @@ fn foreign_things_are_reported_and_left_alone() {
         all
     };
     let before = all();
-    let mut node = Node::new(
+    let mut reclaimer = Reclaimer::new(
         fixture.config(&["a"], expire_after_a_minute),
         false,
         now_ms(),
     );
-    let needs = [Need {
+    let needs = [RoomNeed {
         store: "a".to_owned(),
         bytes: store.usage().unwrap().capacity,
         inodes: 1,
-        ..Need::default()
+        ..RoomNeed::default()
     }];
-    let passed = node.pass(Trigger::Request, &needs, now_ms() + 48 * HOUR_MS);
+    let passed = reclaimer.pass(Trigger::Request, &needs, now_ms() + 48 * HOUR_MS);
     assert_eq!(all(), before);
     assert_eq!(std::fs::read(&precious).unwrap(), b"of someone else");
     let foreign = &passed.status.stores[0].foreign;
@@ -100,12 +101,12 @@ fn what_another_user_owns_is_reported_and_left_alone() {
         .join(ObjectRef::of(b"theirs").file_name());
     std::fs::write(&path, "theirs").unwrap();
     std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
-    let mut node = Node::new(
+    let mut reclaimer = Reclaimer::new(
         fixture.config(&["a"], expire_after_a_minute),
         false,
         now_ms(),
     );
-    let passed = pass(&mut node, now_ms() + HOUR_MS);
+    let passed = pass(&mut reclaimer, now_ms() + HOUR_MS);
     assert!(path.exists());
     let reason = &passed.status.stores[0].foreign[0].reason;
     assert_eq!(reason, "expected user 0 or root to own it, found 12345");
@@ -119,15 +120,15 @@ fn damaged_records_are_told_once_and_go() {
     for folder in ["manifests-v1", "derived-v1", "identities-v1"] {
         std::fs::write(fixture.path("a").join(folder).join(&id), "garbage").unwrap();
     }
-    let mut node = Node::new(fixture.config(&["a"], |_| {}), false, now_ms());
+    let mut reclaimer = Reclaimer::new(fixture.config(&["a"], |_| {}), false, now_ms());
     // Everything is looked at in the first pass, which also collects.
-    let passed = pass(&mut node, now_ms());
+    let passed = pass(&mut reclaimer, now_ms());
     let damaged = passed.report.errors.iter();
     let damaged = damaged.filter(|(class, _)| *class == ErrorClass::Record);
     assert_eq!(damaged.count(), 2, "{:?}", passed.report.errors);
     assert_eq!(passed.report.stores[0].records_removed, 3);
     assert!(store.manifests().unwrap().is_empty());
-    assert!(pass(&mut node, now_ms()).report.errors.is_empty());
+    assert!(pass(&mut reclaimer, now_ms()).report.errors.is_empty());
 }
 
 #[test]
@@ -135,13 +136,13 @@ fn an_object_that_somebody_else_has_removed_is_no_error() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
     let config = fixture.config(&["a"], expire_after_a_minute);
-    let mut node = Node::new(config, false, now_ms());
+    let mut reclaimer = Reclaimer::new(config, false, now_ms());
     drop(fixture.load("a", "one", 1));
     drop(fixture.load("a", "two", 2));
-    pass(&mut node, now_ms());
+    pass(&mut reclaimer, now_ms());
     let victim = store.objects().unwrap().objects[0].object;
     std::fs::remove_file(store.object_path(&victim)).unwrap();
-    let passed = pass(&mut node, in_two_minutes());
+    let passed = pass(&mut reclaimer, in_two_minutes());
     assert_eq!(count(&passed.status.stores[0], ObjectState::Idle), 0);
     assert!(store.objects().unwrap().objects.is_empty());
     assert!(passed.report.errors.is_empty());

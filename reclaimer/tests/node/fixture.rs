@@ -5,10 +5,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
 use tetris_agent::{Agent, Model};
-use tetris_node::config::{Config, ConfigFile, StoreConfig};
-use tetris_node::engine::now_ms;
-use tetris_node::node::{Node, Passed};
+use tetris_node::config::{Config, ConfigFile};
+use tetris_node::reclaimer::engine::now_ms;
+use tetris_node::reclaimer::{Passed, Reclaimer};
 use tetris_node::report::{ObjectState, StoreStatus, Trigger};
+use tetris_node::store::StoreConfig;
 use tetris_store_layout::{CreateOptions, Store};
 
 use crate::settled::settle;
@@ -79,8 +80,8 @@ pub fn expire_after_a_minute(file: &mut ConfigFile) {
 }
 
 /// A pass at the interval.
-pub fn pass(node: &mut Node, at_ms: u64) -> Passed {
-    node.pass(Trigger::Interval, &[], at_ms)
+pub fn pass(reclaimer: &mut Reclaimer, at_ms: u64) -> Passed {
+    reclaimer.pass(Trigger::Interval, &[], at_ms)
 }
 
 /// Objects in a state.

@@ -1,7 +1,7 @@
 //! What goes, and what never does.
 
-use tetris_node::engine::now_ms;
-use tetris_node::node::Node;
+use tetris_node::reclaimer::Reclaimer;
+use tetris_node::reclaimer::engine::now_ms;
 use tetris_node::report::ObjectState;
 use tetris_reclaimer_core::Reason;
 
@@ -12,17 +12,17 @@ fn what_is_mapped_stays_and_goes_once_it_is_not() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
     let config = fixture.config(&["a"], expire_after_a_minute);
-    let mut node = Node::new(config, false, now_ms());
+    let mut reclaimer = Reclaimer::new(config, false, now_ms());
     let model = fixture.load("a", "bert", 1);
-    let passed = pass(&mut node, in_two_minutes());
+    let passed = pass(&mut reclaimer, in_two_minutes());
     assert_eq!(count(&passed.status.stores[0], ObjectState::Held), 1);
     assert!(passed.report.stores[0].freed.is_empty());
     drop(model);
     // The keep-alive window counts from when it was last seen held.
     let seen_ms = in_two_minutes();
-    let passed = pass(&mut node, seen_ms + 30_000);
+    let passed = pass(&mut reclaimer, seen_ms + 30_000);
     assert_eq!(count(&passed.status.stores[0], ObjectState::Idle), 1);
-    let passed = pass(&mut node, seen_ms + 120_000);
+    let passed = pass(&mut reclaimer, seen_ms + 120_000);
     let freed = passed.report.stores[0].freed[&Reason::KeepAliveExpired];
     assert_eq!(freed.objects, 1);
     assert_eq!(freed.bytes, 102_400, "pages, not bytes");
@@ -38,15 +38,15 @@ fn a_dry_run_says_what_it_would_do_and_does_nothing() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
     let config = fixture.config(&["a"], expire_after_a_minute);
-    let mut node = Node::new(config, true, now_ms());
+    let mut reclaimer = Reclaimer::new(config, true, now_ms());
     drop(fixture.load("a", "bert", 1));
-    let passed = pass(&mut node, in_two_minutes());
+    let passed = pass(&mut reclaimer, in_two_minutes());
     assert!(passed.status.dry_run);
     let freed = passed.report.stores[0].freed[&Reason::KeepAliveExpired];
     assert_eq!(freed.objects, 1);
     assert_eq!(store.objects().unwrap().objects.len(), 1);
     assert_eq!(store.manifests().unwrap().len(), 1);
-    node.keep(now_ms());
+    reclaimer.keep(now_ms());
     assert!(store.foreign().unwrap().is_empty());
     assert!(!fixture.path("a").join("reclaimer-state").exists());
 }
@@ -55,9 +55,9 @@ fn a_dry_run_says_what_it_would_do_and_does_nothing() {
 fn by_default_nothing_goes_while_there_is_room() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
-    let mut node = Node::new(fixture.config(&["a"], |_| {}), false, now_ms());
+    let mut reclaimer = Reclaimer::new(fixture.config(&["a"], |_| {}), false, now_ms());
     drop(fixture.load("a", "bert", 1));
-    let passed = pass(&mut node, now_ms() + 24 * HOUR_MS);
+    let passed = pass(&mut reclaimer, now_ms() + 24 * HOUR_MS);
     assert!(passed.report.stores[0].freed.is_empty());
     assert_eq!(store.objects().unwrap().objects.len(), 1);
 }
@@ -81,18 +81,18 @@ fn over_the_high_watermark_all_that_may_go_goes_on_the_way_to_the_low_one() {
         file.policy.high_watermark_percent = 1;
         file.policy.low_watermark_percent = 0;
     });
-    let mut node = Node::new(config, false, now_ms());
+    let mut reclaimer = Reclaimer::new(config, false, now_ms());
     let held = fixture.load("a", "held", 1);
     drop(fixture.load("a", "idle", 2));
-    assert!(node.over_watermark());
+    assert!(reclaimer.over_watermark());
     // Within the keep-alive window nothing goes, and the pass says so.
-    let passed = pass(&mut node, now_ms());
+    let passed = pass(&mut reclaimer, now_ms());
     assert!(passed.report.stores[0].freed.is_empty());
     let missed = &passed.status.shortfalls[0];
     assert_eq!(missed.goal, "low-watermark");
     assert_eq!(missed.held_bytes, 102_400);
     assert_eq!(missed.young_bytes, 102_400);
-    let passed = pass(&mut node, in_two_minutes());
+    let passed = pass(&mut reclaimer, in_two_minutes());
     assert_eq!(passed.report.stores[0].freed[&Reason::Cost].objects, 1);
     assert_eq!(store.objects().unwrap().objects.len(), 1);
     drop(held);
@@ -103,21 +103,21 @@ fn what_models_share_goes_when_the_last_of_them_does() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
     let config = fixture.config(&["a"], expire_after_a_minute);
-    let mut node = Node::new(config, false, now_ms());
+    let mut reclaimer = Reclaimer::new(config, false, now_ms());
     // Two files with one content have one manifest; a copy of the object is published under another model.
     let one = fixture.load("a", "one", 7);
     let two = fixture.load("a", "two", 7);
     assert_eq!(store.objects().unwrap().objects.len(), 1);
-    let passed = pass(&mut node, in_two_minutes());
+    let passed = pass(&mut reclaimer, in_two_minutes());
     let status = &passed.status.stores[0];
     assert_eq!(status.holders, 2);
     assert_eq!(status.saved_bytes, 102_400);
     assert!((status.sharing_factor - 2.0).abs() < 1e-9);
     drop(one);
-    let passed = pass(&mut node, in_two_minutes() + HOUR_MS);
+    let passed = pass(&mut reclaimer, in_two_minutes() + HOUR_MS);
     assert_eq!(passed.status.stores[0].holders, 1);
     drop(two);
-    pass(&mut node, in_two_minutes() + 2 * HOUR_MS);
+    pass(&mut reclaimer, in_two_minutes() + 2 * HOUR_MS);
     assert!(store.objects().unwrap().objects.is_empty());
 }
 
@@ -126,17 +126,17 @@ fn loads_are_counted_as_hits_and_misses() {
     let fixture = Fixture::new();
     fixture.store("a");
     let config = fixture.config(&["a"], |_| {});
-    let mut node = Node::new(config, false, now_ms());
-    pass(&mut node, now_ms());
+    let mut reclaimer = Reclaimer::new(config, false, now_ms());
+    pass(&mut reclaimer, now_ms());
     let first = fixture.load("a", "bert", 1);
-    let loads = pass(&mut node, now_ms()).report.stores[0].loads;
+    let loads = pass(&mut reclaimer, now_ms()).report.stores[0].loads;
     assert_eq!((loads.hits, loads.misses), (0, 1));
     assert_eq!(loads.missed_bytes, 100_000);
     drop(first);
-    let loads = pass(&mut node, now_ms()).report.stores[0].loads;
+    let loads = pass(&mut reclaimer, now_ms()).report.stores[0].loads;
     assert_eq!((loads.hits, loads.misses, loads.missed_bytes), (0, 0, 0));
     let again = fixture.load("a", "bert", 1);
-    let loads = pass(&mut node, now_ms() + 1000).report.stores[0].loads;
+    let loads = pass(&mut reclaimer, now_ms() + 1000).report.stores[0].loads;
     assert_eq!((loads.hits, loads.hit_bytes), (1, 100_000));
     drop(again);
 }
@@ -146,21 +146,21 @@ fn what_was_set_aside_is_deleted_after_its_time_unless_somebody_maps_it() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
     let config = fixture.config(&["a"], |file| file.quarantine_hours = 1);
-    let mut node = Node::new(config, false, now_ms());
+    let mut reclaimer = Reclaimer::new(config, false, now_ms());
     let model = fixture.load("a", "bert", 1);
     let object = store.objects().unwrap().objects[0].object;
     assert!(store.quarantine(&object).unwrap());
-    let passed = pass(&mut node, now_ms());
+    let passed = pass(&mut reclaimer, now_ms());
     assert_eq!(count(&passed.status.stores[0], ObjectState::Quarantined), 1);
-    pass(&mut node, now_ms() + 2 * HOUR_MS);
+    pass(&mut reclaimer, now_ms() + 2 * HOUR_MS);
     assert_eq!(
         store.quarantined().unwrap().objects.len(),
         1,
         "it is mapped"
     );
     drop(model);
-    pass(&mut node, now_ms());
+    pass(&mut reclaimer, now_ms());
     assert_eq!(store.quarantined().unwrap().objects.len(), 1, "it is young");
-    pass(&mut node, now_ms() + 2 * HOUR_MS);
+    pass(&mut reclaimer, now_ms() + 2 * HOUR_MS);
     assert!(store.quarantined().unwrap().objects.is_empty());
 }

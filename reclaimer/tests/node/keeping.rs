@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use tetris_node::engine::now_ms;
-use tetris_node::node::Node;
+use tetris_node::keep_warm::{Freshness, Pod, WarmSet};
+use tetris_node::reclaimer::Reclaimer;
+use tetris_node::reclaimer::engine::now_ms;
 use tetris_node::report::ErrorClass;
-use tetris_node::warm::{Freshness, Pod, WarmSet};
 
 use crate::fixture::{Fixture, HOUR_MS, expire_after_a_minute, in_two_minutes, pass, set_used};
 
@@ -16,20 +16,20 @@ fn the_last_use_survives_a_restart() {
     let store = fixture.store("a");
     let config = fixture.config(&["a"], expire_after_a_minute);
     let held_until = now_ms() + 5 * HOUR_MS;
-    let mut node = Node::new(config.clone(), false, now_ms());
+    let mut reclaimer = Reclaimer::new(config.clone(), false, now_ms());
     let model = fixture.load("a", "bert", 1);
     // Records say that it was used long before it was last held.
     let manifest = store.manifests().unwrap()[0].id;
     let record = fixture.path("a/manifests-v1").join(manifest.to_string());
     set_used(&record, now_ms() - HOUR_MS);
-    pass(&mut node, held_until);
+    pass(&mut reclaimer, held_until);
     drop(model);
-    node.keep(held_until);
-    drop(node);
-    let mut node = Node::new(config, false, held_until);
-    pass(&mut node, held_until + 30_000);
+    reclaimer.keep(held_until);
+    drop(reclaimer);
+    let mut reclaimer = Reclaimer::new(config, false, held_until);
+    pass(&mut reclaimer, held_until + 30_000);
     assert_eq!(store.objects().unwrap().objects.len(), 1);
-    pass(&mut node, held_until + 90_000);
+    pass(&mut reclaimer, held_until + 90_000);
     assert!(store.objects().unwrap().objects.is_empty());
 }
 
@@ -51,12 +51,12 @@ fn state_lies_in_the_store_or_in_the_directory_that_is_configured_and_only_its_o
         ),
     ];
     for (config, path) in configs {
-        let mut node = Node::new(config, false, now_ms());
-        pass(&mut node, now_ms());
-        node.keep(now_ms());
+        let mut reclaimer = Reclaimer::new(config, false, now_ms());
+        pass(&mut reclaimer, now_ms());
+        reclaimer.keep(now_ms());
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let passed = pass(&mut node, now_ms());
+        let passed = pass(&mut reclaimer, now_ms());
         assert!(passed.status.stores[0].foreign.is_empty());
     }
 }
@@ -74,16 +74,16 @@ fn damaged_state_is_told_and_replaced() {
         r#"{"version":1,"store_id":5}"#,
     ] {
         std::fs::write(&path, damaged).unwrap();
-        let mut node = Node::new(fixture.config(&["a"], |_| {}), false, now_ms());
-        let told = pass(&mut node, now_ms()).report.errors;
+        let mut reclaimer = Reclaimer::new(fixture.config(&["a"], |_| {}), false, now_ms());
+        let told = pass(&mut reclaimer, now_ms()).report.errors;
         assert_eq!(
             told,
             [(ErrorClass::State, Some("a".to_owned()))],
             "{damaged}"
         );
-        node.keep(now_ms());
-        let mut node = Node::new(fixture.config(&["a"], |_| {}), false, now_ms());
-        assert!(pass(&mut node, now_ms()).report.errors.is_empty());
+        reclaimer.keep(now_ms());
+        let mut reclaimer = Reclaimer::new(fixture.config(&["a"], |_| {}), false, now_ms());
+        assert!(pass(&mut reclaimer, now_ms()).report.errors.is_empty());
     }
 }
 
@@ -92,15 +92,15 @@ fn state_that_cannot_be_written_is_told_and_nothing_else_happens() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
     std::fs::create_dir(fixture.path("a/reclaimer-state.new")).unwrap();
-    let mut node = Node::new(
+    let mut reclaimer = Reclaimer::new(
         fixture.config(&["a"], expire_after_a_minute),
         false,
         now_ms(),
     );
     drop(fixture.load("a", "bert", 1));
-    pass(&mut node, now_ms());
-    node.keep(now_ms());
-    let passed = pass(&mut node, in_two_minutes());
+    pass(&mut reclaimer, now_ms());
+    reclaimer.keep(now_ms());
+    let passed = pass(&mut reclaimer, in_two_minutes());
     let class = (ErrorClass::State, Some("a".to_owned()));
     assert!(passed.report.errors.contains(&class));
     assert!(store.objects().unwrap().objects.is_empty());
@@ -115,7 +115,7 @@ fn what_pods_declared_holds_until_the_api_server_is_reached_again() {
         file.kubernetes.enabled = true;
         file.node = Some("node-1".to_owned());
     });
-    let mut node = Node::new(config.clone(), false, now_ms());
+    let mut reclaimer = Reclaimer::new(config.clone(), false, now_ms());
     drop(fixture.load("a", "bert", 1));
     let manifest = store.manifests().unwrap()[0].id;
     let pod = Pod {
@@ -124,22 +124,25 @@ fn what_pods_declared_holds_until_the_api_server_is_reached_again() {
         uid: "1".to_owned(),
     };
     let declared = [format!("manifest:{manifest}").parse().unwrap()];
-    node.declare(WarmSet {
+    reclaimer.declare(WarmSet {
         freshness: Freshness::Current,
         pods: BTreeMap::from([(pod, declared.into())]),
     });
-    pass(&mut node, in_two_minutes());
-    node.keep(now_ms());
-    drop(node);
-    let mut node = Node::new(config, false, now_ms());
-    assert!(matches!(node.declared().freshness, Freshness::Stale { .. }));
-    pass(&mut node, in_two_minutes() + HOUR_MS);
+    pass(&mut reclaimer, in_two_minutes());
+    reclaimer.keep(now_ms());
+    drop(reclaimer);
+    let mut reclaimer = Reclaimer::new(config, false, now_ms());
+    assert!(matches!(
+        reclaimer.declared().freshness,
+        Freshness::Stale { .. }
+    ));
+    pass(&mut reclaimer, in_two_minutes() + HOUR_MS);
     assert_eq!(store.objects().unwrap().objects.len(), 1);
     // Reached: nobody declares it any more.
-    node.declare(WarmSet {
+    reclaimer.declare(WarmSet {
         freshness: Freshness::Current,
         ..WarmSet::before_first_sync(None, SystemTime::now())
     });
-    pass(&mut node, in_two_minutes() + HOUR_MS);
+    pass(&mut reclaimer, in_two_minutes() + HOUR_MS);
     assert!(store.objects().unwrap().objects.is_empty());
 }

@@ -1,7 +1,7 @@
 //! The pages that the status has are those that the kernel gives.
 
-use tetris_node::engine::now_ms;
-use tetris_node::node::Node;
+use tetris_node::reclaimer::Reclaimer;
+use tetris_node::reclaimer::engine::now_ms;
 use tetris_node::report::Trigger;
 
 use crate::fixture::Fixture;
@@ -10,8 +10,8 @@ use crate::fixture::Fixture;
 fn a_pass_sees_the_pages_of_a_file_that_it_leaves_no_trace_of() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
-    let mut node = Node::new(fixture.config(&["a"], |_| {}), false, now_ms());
-    let passed = node.pass(Trigger::Start, &[], now_ms());
+    let mut reclaimer = Reclaimer::new(fixture.config(&["a"], |_| {}), false, now_ms());
+    let passed = reclaimer.pass(Trigger::Start, &[], now_ms());
     let [mount] = &passed.status.mounts[..] else {
         panic!("{:?}", passed.status.mounts);
     };
@@ -27,9 +27,9 @@ fn a_pass_sees_the_pages_of_a_file_that_it_leaves_no_trace_of() {
 fn a_dry_run_writes_nothing_and_looks_at_objects() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
-    let mut node = Node::new(fixture.config(&["a"], |_| {}), true, now_ms());
+    let mut reclaimer = Reclaimer::new(fixture.config(&["a"], |_| {}), true, now_ms());
     let mut pages = || {
-        let passed = node.pass(Trigger::Interval, &[], now_ms());
+        let passed = reclaimer.pass(Trigger::Interval, &[], now_ms());
         passed.status.mounts[0].pages.clone()
     };
     assert_eq!(pages(), None);

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tetris_node::engine::now_ms;
-use tetris_node::node::{Need, Node};
+use tetris_node::keep_warm::{Declaration, Freshness, Pod, WarmSet};
+use tetris_node::reclaimer::Reclaimer;
+use tetris_node::reclaimer::engine::now_ms;
 use tetris_node::report::{ObjectState, Trigger};
-use tetris_node::warm::{Declaration, Freshness, Pod, WarmSet};
+use tetris_node::room::RoomNeed;
 use tetris_store_layout::{
     Access, DerivedKey, FileIdentity, FileSystem, IdentityBy, IdentityKey, ManifestKind,
 };
@@ -30,7 +31,7 @@ fn declared(namespace: &str, what: &[&str]) -> WarmSet {
 fn a_declared_model_stays_through_expiry_and_pressure() {
     let fixture = Fixture::new();
     let store = fixture.store("a");
-    let mut node = Node::new(
+    let mut reclaimer = Reclaimer::new(
         fixture.config(&["a"], expire_after_a_minute),
         false,
         now_ms(),
@@ -56,20 +57,20 @@ fn a_declared_model_stays_through_expiry_and_pressure() {
         });
         (with.unwrap().id, object)
     };
-    node.declare(declared("team", &[&format!("manifest:{bert}")]));
-    let passed = pass(&mut node, in_two_minutes());
+    reclaimer.declare(declared("team", &[&format!("manifest:{bert}")]));
+    let passed = pass(&mut reclaimer, in_two_minutes());
     assert_eq!(count(&passed.status.stores[0], ObjectState::Warm), 1);
     assert_eq!(store.objects().unwrap().objects.len(), 1);
-    let everything = Need {
+    let everything = RoomNeed {
         store: "a".to_owned(),
         bytes: store.usage().unwrap().capacity,
         inodes: 0,
-        ..Need::default()
+        ..RoomNeed::default()
     };
-    node.pass(Trigger::Request, &[everything], in_two_minutes());
+    reclaimer.pass(Trigger::Request, &[everything], in_two_minutes());
     assert_eq!(store.objects().unwrap().objects.len(), 1);
-    node.declare(declared("team", &[]));
-    pass(&mut node, in_two_minutes());
+    reclaimer.declare(declared("team", &[]));
+    pass(&mut reclaimer, in_two_minutes());
     assert!(store.objects().unwrap().objects.is_empty());
 }
 
@@ -92,17 +93,17 @@ fn a_model_can_be_declared_by_digest_and_by_a_name_that_the_configuration_explai
         let meaning = vec![format!("sha256:{}", "ab".repeat(32))];
         file.models.insert("bert-base".to_owned(), meaning);
     });
-    let mut node = Node::new(config, false, now_ms());
+    let mut reclaimer = Reclaimer::new(config, false, now_ms());
     for what in [
         format!("sha256:{}", "AB".repeat(32)),
         "bert-base".to_owned(),
     ] {
-        node.declare(declared("team", &[&what]));
-        pass(&mut node, in_two_minutes());
+        reclaimer.declare(declared("team", &[&what]));
+        pass(&mut reclaimer, in_two_minutes());
         assert_eq!(store.objects().unwrap().objects.len(), 1, "{what}");
     }
-    node.declare(declared("team", &["bert-large"]));
-    pass(&mut node, in_two_minutes());
+    reclaimer.declare(declared("team", &["bert-large"]));
+    pass(&mut reclaimer, in_two_minutes());
     assert!(store.objects().unwrap().objects.is_empty());
 }
 
@@ -115,12 +116,12 @@ fn a_declaration_counts_only_for_the_stores_of_its_namespace() {
         file.stores[0].namespaces = vec!["blue".to_owned()];
         file.stores[1].namespaces = vec!["green".to_owned()];
     });
-    let mut node = Node::new(config, false, now_ms());
+    let mut reclaimer = Reclaimer::new(config, false, now_ms());
     drop(fixture.load("a", "bert", 1));
     drop(fixture.load("b", "bert", 1));
     let manifest = a.manifests().unwrap()[0].id;
-    node.declare(declared("green", &[&format!("manifest:{manifest}")]));
-    pass(&mut node, in_two_minutes());
+    reclaimer.declare(declared("green", &[&format!("manifest:{manifest}")]));
+    pass(&mut reclaimer, in_two_minutes());
     assert!(a.objects().unwrap().objects.is_empty());
     assert_eq!(b.objects().unwrap().objects.len(), 1);
 }
@@ -147,13 +148,13 @@ fn what_is_derived_from_a_declared_model_is_as_warm_as_the_model() {
         tetris_store_layout::TensorId::of(b"other"),
         b"cast of another",
     );
-    let mut node = Node::new(
+    let mut reclaimer = Reclaimer::new(
         fixture.config(&["a"], expire_after_a_minute),
         false,
         now_ms(),
     );
-    node.declare(declared("team", &[&format!("manifest:{manifest_id}")]));
-    pass(&mut node, in_two_minutes());
+    reclaimer.declare(declared("team", &[&format!("manifest:{manifest_id}")]));
+    pass(&mut reclaimer, in_two_minutes());
     assert_eq!(store.objects().unwrap().objects.len(), 2);
     assert_eq!(store.derived_records().unwrap().len(), 1);
 }
@@ -168,12 +169,12 @@ fn while_nothing_is_known_of_the_cluster_what_was_used_lately_stays_and_the_rest
         file.kubernetes.enabled = true;
         file.node = Some("node-1".to_owned());
     });
-    let mut node = Node::new(config, false, now_ms());
-    assert_eq!(node.declared().freshness, Freshness::Unknown);
+    let mut reclaimer = Reclaimer::new(config, false, now_ms());
+    assert_eq!(reclaimer.declared().freshness, Freshness::Unknown);
     drop(fixture.load("a", "bert", 1));
-    pass(&mut node, in_two_minutes());
+    pass(&mut reclaimer, in_two_minutes());
     assert_eq!(store.objects().unwrap().objects.len(), 1);
-    pass(&mut node, now_ms() + HOUR_MS);
+    pass(&mut reclaimer, now_ms() + HOUR_MS);
     assert!(store.objects().unwrap().objects.is_empty());
 }
 
@@ -201,8 +202,8 @@ fn identities_of_one_manifest_are_bounded() {
         let kind = ManifestKind::Safetensors;
         store.bind(&IdentityKey { kind, by }, manifest).unwrap();
     }
-    let mut node = Node::new(fixture.config(&["a"], |_| {}), false, now_ms());
-    let passed = pass(&mut node, now_ms());
+    let mut reclaimer = Reclaimer::new(fixture.config(&["a"], |_| {}), false, now_ms());
+    let passed = pass(&mut reclaimer, now_ms());
     assert_eq!(passed.report.stores[0].records_removed, 401 - 256);
     assert_eq!(store.identities().unwrap().len(), 256);
     drop(model);

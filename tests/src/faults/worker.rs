@@ -9,9 +9,10 @@ use anyhow::{Context, ensure};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use tetris_agent::gc::{GcOptions, collect};
 use tetris_agent::{Agent, LoadOptions, Model, sidecar};
-use tetris_node::config::{ConfigFile, StoreConfig};
-use tetris_node::engine::now_ms;
-use tetris_node::node::Node;
+use tetris_node::config::ConfigFile;
+use tetris_node::store::StoreConfig;
+use tetris_node::reclaimer::engine::now_ms;
+use tetris_node::reclaimer::Node;
 use tetris_node::report::Trigger;
 use tetris_reclaimer_core::Expiry;
 use tetris_store_layout::{

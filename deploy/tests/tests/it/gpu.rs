@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tetris_deploy_tests::kustomize::{INSTALLS, RENDERED};
 use tetris_deploy_tests::objects::{Objects, list, text};
-use tetris_node::mirror::Implementation;
+use tetris_node::gpu_mirror::Implementation;
 
 use crate::daemon::Daemon;
 

@@ -1,0 +1,115 @@
+//! Hands on what the engine says: to metrics, status, logs, and to what depends on which stores are open.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use tokio::sync::watch;
+
+use super::sockets::Sockets;
+use crate::config::Config;
+use crate::events::Events;
+use crate::gpu_mirror::GpuMirrorThread;
+use crate::http::Health;
+use crate::metrics::Metrics;
+use crate::reclaimer::Passed;
+use crate::reclaimer::engine::{Command, Observer};
+use crate::report::{NodeStatus, PassReport};
+use crate::scrub::{ScrubConfig, Scrubber};
+use crate::store::OpenStore;
+
+/// Hands on what the engine says.
+pub(super) struct Publisher {
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+    status: watch::Sender<Option<Arc<NodeStatus>>>,
+    events: Events,
+    sockets: Option<Sockets>,
+    gpu_mirror: Option<GpuMirrorThread>,
+    scrub: Option<(Scrubber, Vec<OpenStore>, ScrubConfig)>,
+}
+
+impl Publisher {
+    pub(super) fn new(
+        commands: Sender<Command>,
+        metrics: Arc<Metrics>,
+        health: Arc<Health>,
+        status: watch::Sender<Option<Arc<NodeStatus>>>,
+        sockets: Option<Sockets>,
+    ) -> Self {
+        Self {
+            metrics,
+            health,
+            status,
+            events: Events::new(commands),
+            sockets,
+            gpu_mirror: None,
+            scrub: None,
+        }
+    }
+
+    /// With a GPU mirror of the stores that are open.
+    pub(super) fn with(mut self, gpu_mirror: Option<GpuMirrorThread>) -> Self {
+        self.gpu_mirror = gpu_mirror;
+        self
+    }
+
+    fn scrub(&mut self, open: &[OpenStore], config: ScrubConfig) {
+        let same = |(_, stores, with): &(Scrubber, Vec<OpenStore>, ScrubConfig)| {
+            stores == open && *with == config
+        };
+        // A dry run changes nothing, and setting an object aside is a change.
+        if self.sockets.is_none() || self.scrub.as_ref().is_some_and(same) {
+            return;
+        }
+        // The old one ends before the new one begins.
+        self.scrub = None;
+        let metrics = Arc::clone(&self.metrics);
+        let report = move |scrubbed| metrics.scrubbed(&scrubbed);
+        match Scrubber::start(open.to_vec(), config, report) {
+            Ok(scrubber) => self.scrub = Some((scrubber, open.to_vec(), config)),
+            Err(error) => tracing::warn!(%error, "no scrub: its thread cannot be started"),
+        }
+    }
+}
+
+impl Observer for Publisher {
+    fn passed(&mut self, passed: Passed) {
+        log(&passed.report, passed.status.dry_run);
+        self.metrics.pass(&passed.report);
+        self.status.send_replace(Some(Arc::new(passed.status)));
+        self.alive();
+    }
+
+    fn alive(&mut self) {
+        self.health.beat();
+    }
+
+    fn stores(&mut self, open: &[OpenStore], config: &Config) {
+        let names = config.file.stores.iter().map(|store| store.name.clone());
+        self.metrics.set_stores(names);
+        self.events.watch(open);
+        if let Some(sockets) = &mut self.sockets {
+            sockets.serve(open, config);
+        }
+        if let (Some(gpu_mirror), Some(table)) = (&mut self.gpu_mirror, &config.file.gpu_mirror) {
+            gpu_mirror.serve(open, table);
+        }
+        self.scrub(open, config.file.scrub);
+    }
+}
+
+fn log(report: &PassReport, dry_run: bool) {
+    let what = if dry_run { "would be freed" } else { "freed" };
+    for pass in &report.stores {
+        for (reason, amount) in &pass.freed {
+            tracing::info!(
+                store = pass.store,
+                reason = reason.name(),
+                objects = amount.objects,
+                bytes = amount.bytes,
+                "{what}"
+            );
+        }
+    }
+    tracing::debug!(trigger = report.trigger.name(), duration = ?report.duration, "pass");
+}

@@ -1,0 +1,180 @@
+//! The table `[gpu_mirror]`.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tetris_gpu_mirror::arena::ArenaConfig;
+use tetris_gpu_mirror::server::{DEFAULT_KEEP_PINNED, Limits};
+
+use crate::store::OpenStore;
+
+/// What the mirror's devices are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Implementation {
+    /// The devices of NVIDIA's driver.
+    #[default]
+    Cuda,
+    /// One device of host memory, for tests and for trying the mirror out where there is no GPU: copies of what lies in the store.
+    Simulated,
+}
+
+impl Implementation {
+    /// Its name in the configuration and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cuda => "cuda",
+            Self::Simulated => "simulated",
+        }
+    }
+}
+
+/// The table `[gpu_mirror]`: one copy of each tensor in device memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GpuMirrorConfig {
+    /// What the devices are.
+    #[serde(default)]
+    pub implementation: Implementation,
+    /// What the mirror may take of each device, in bytes; never more than is free when the daemon starts.
+    pub device_bytes: u64,
+    /// What one store may take of each device, in bytes; all of it without.
+    #[serde(default)]
+    pub store_bytes: Option<u64>,
+    /// Numbers of devices, as the driver has them; all of them when empty.
+    #[serde(default)]
+    pub devices: Vec<u32>,
+    /// The length that chunks of device memory are made up to, in bytes: a multiple of 2 MiB.
+    #[serde(default = "default_chunk_bytes")]
+    pub chunk_bytes: u64,
+    /// The folder of the sockets, each of which has its store's name; without it a store's socket is `gpu` in the store.
+    #[serde(default)]
+    pub socket_dir: Option<PathBuf>,
+    /// The size of groups of copies, in bytes; without it, what a calibration run finds on each device when the daemon starts.
+    #[serde(default)]
+    pub group_bytes: Option<u64>,
+    /// Bytes of the stores' pages that are registered with the driver at a time, for each device. With 0, and beyond it, copies go through
+    /// pinned buffers.
+    #[serde(default = "default_pinned_bytes")]
+    pub pinned_bytes: u64,
+    /// Seconds that pages stay registered after their last use, and cannot be freed unless the store needs the room; 0: until a load ends.
+    #[serde(default = "default_pinned_seconds")]
+    pub pinned_seconds: u64,
+    /// Whether pages of the stores are made writable for the moment in which they are registered with devices that register no read-only
+    /// pages; with `false` no object is opened for writing for that, and copies to such devices go through pinned buffers.
+    #[serde(default = "default_writable_registration")]
+    pub writable_registration: bool,
+    /// Streams that copy to a device.
+    #[serde(default = "default_streams")]
+    pub streams: usize,
+    /// Connections of clients, over all stores. A process has one for each 16 files of a model that it holds.
+    #[serde(default = "default_connections")]
+    pub connections: usize,
+    /// Those of one user to one store.
+    #[serde(default = "default_connections_per_user")]
+    pub connections_per_user: usize,
+}
+
+/// Whole models of the sizes that devices have. The pages are those of the store, so it costs no memory: pages that
+/// are registered cannot be freed meanwhile, and are given up when the store needs the room.
+const DEFAULT_PINNED_BYTES: u64 = 16 << 30;
+/// One copy engine is kept busy by one stream while the other one's next copy is prepared.
+const DEFAULT_STREAMS: usize = 2;
+
+fn default_chunk_bytes() -> u64 {
+    ArenaConfig::default().chunk_bytes()
+}
+
+fn default_pinned_bytes() -> u64 {
+    DEFAULT_PINNED_BYTES
+}
+
+fn default_pinned_seconds() -> u64 {
+    DEFAULT_KEEP_PINNED.as_secs()
+}
+
+fn default_writable_registration() -> bool {
+    true
+}
+
+fn default_streams() -> usize {
+    DEFAULT_STREAMS
+}
+
+fn default_connections() -> usize {
+    Limits::default().connections
+}
+
+fn default_connections_per_user() -> usize {
+    Limits::default().connections_of_user
+}
+
+impl GpuMirrorConfig {
+    /// The sizes of arenas, if they go together.
+    pub(super) fn arena(&self) -> Option<ArenaConfig> {
+        let standard = ArenaConfig::default();
+        let arena = ArenaConfig::try_new(
+            standard.granule_bytes(),
+            self.chunk_bytes,
+            standard.align_bytes(),
+            standard.waste_percent(),
+        );
+        arena.ok().filter(|arena| arena.chunk_bytes() <= 16 << 30)
+    }
+
+    /// What clients may take.
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            connections: self.connections,
+            connections_of_user: self.connections_per_user,
+            ..Limits::default()
+        }
+    }
+
+    /// Where a store's clients connect.
+    pub(super) fn socket(&self, store: &OpenStore) -> PathBuf {
+        match &self.socket_dir {
+            Some(folder) => folder.join(&store.name),
+            None => store.root.join("gpu"),
+        }
+    }
+
+    /// Fields in which `new` differs and that a running mirror cannot change. `store_bytes`, `connections` and `connections_per_user` are
+    /// none of them.
+    fn fixed(&self, new: &Self) -> Vec<&'static str> {
+        let fields = [
+            ("implementation", self.implementation == new.implementation),
+            ("device_bytes", self.device_bytes == new.device_bytes),
+            ("devices", self.devices == new.devices),
+            ("chunk_bytes", self.chunk_bytes == new.chunk_bytes),
+            ("socket_dir", self.socket_dir == new.socket_dir),
+            ("group_bytes", self.group_bytes == new.group_bytes),
+            ("pinned_bytes", self.pinned_bytes == new.pinned_bytes),
+            ("pinned_seconds", self.pinned_seconds == new.pinned_seconds),
+            (
+                "writable_registration",
+                self.writable_registration == new.writable_registration,
+            ),
+            ("streams", self.streams == new.streams),
+        ];
+        let changed = fields.into_iter().filter(|(_, same)| !same);
+        changed.map(|(field, _)| field).collect()
+    }
+}
+
+/// What of a new table takes force only when the daemon is restarted, as a field or as `gpu_mirror` with its fields.
+pub fn needs_restart(
+    old: Option<&GpuMirrorConfig>,
+    new: Option<&GpuMirrorConfig>,
+) -> Option<String> {
+    match (old, new) {
+        (None, None) => None,
+        (Some(old), Some(new)) => {
+            let fields = old.fixed(new);
+            let named = fields.iter().map(|field| format!("gpu_mirror.{field}"));
+            let named: Vec<_> = named.collect();
+            (!named.is_empty()).then(|| named.join(", "))
+        }
+        _ => Some("gpu_mirror".to_owned()),
+    }
+}

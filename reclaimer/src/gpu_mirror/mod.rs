@@ -1,0 +1,23 @@
+//! The GPU mirror of the node: a server for each store that is open, over the devices of this machine.
+//!
+//! The daemon goes on without it where there is no driver; clients find no socket then, and load into host memory.
+
+mod calibrate;
+mod check;
+mod config;
+mod descriptors;
+mod devices;
+mod references;
+mod serve;
+mod thread;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{GpuMirrorConfig, Implementation, needs_restart};
+pub use devices::{Opened, open};
+pub use references::GpuMirrorReferences;
+pub use serve::{GpuMirror, Serves};
+pub use thread::GpuMirrorThread;
+pub use view::{GpuMirrorStatus, GpuMirrorView};

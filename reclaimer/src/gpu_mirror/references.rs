@@ -1,0 +1,59 @@
+//! Room in a store from what the mirror has registered.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::GpuMirrorView;
+use super::thread::{Order, Orders, send};
+use crate::room::DaemonReferences;
+
+/// How long a pass waits for the driver to give up pages: gigabytes take it some tenths of a second.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Has the mirror's thread give up what it has registered of stores. Does nothing where no mirror runs.
+#[derive(Debug)]
+pub struct GpuMirrorReferences {
+    orders: Orders,
+    view: Arc<GpuMirrorView>,
+    /// The answer that took too long. Nothing more is asked until it is there.
+    late: Mutex<Option<Receiver<u64>>>,
+}
+
+impl GpuMirrorReferences {
+    pub(super) fn new(orders: Orders, view: Arc<GpuMirrorView>) -> Self {
+        Self {
+            orders,
+            view,
+            late: Mutex::default(),
+        }
+    }
+}
+
+impl DaemonReferences for GpuMirrorReferences {
+    fn release(&self, stores: &[String]) -> u64 {
+        if !self.view.is_open() {
+            return 0;
+        }
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(earlier) = late.take()
+            && matches!(earlier.try_recv(), Err(TryRecvError::Empty))
+        {
+            *late = Some(earlier);
+            return 0;
+        }
+        let (done, answer) = sync_channel(1);
+        if !send(&self.orders, Order::Unpin(stores.to_vec(), done)) {
+            return 0;
+        }
+        match answer.recv_timeout(LONGEST) {
+            Ok(bytes) => bytes,
+            Err(RecvTimeoutError::Disconnected) => 0,
+            Err(RecvTimeoutError::Timeout) => {
+                tracing::warn!("the GPU mirror is slow to give up pages: a later pass frees them");
+                *late = Some(answer);
+                0
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The loop that decides when a pass is made. It runs in a thread of its own: a pass blocks, and everything
+//! asynchronous only sends it commands.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::{Leave, Passed, Reclaimer};
+use crate::config::Config;
+use crate::keep_warm::WarmSet;
+use crate::records::millis;
+use crate::report::Trigger;
+use crate::room::{RoomNeed, RoomResult};
+use crate::store::{OpenStore, StoreConfig, remove_directory};
+
+/// Least time between two passes for events: a load publishes many objects.
+const EVENT_GAP: Duration = Duration::from_secs(2);
+/// Time between two writes of what is learned.
+const KEEP_EVERY: Duration = Duration::from_mins(1);
+/// Longest time between two passes while a mount stays over its high watermark because nothing may go.
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+
+/// What the engine is told.
+pub enum Command {
+    /// A load waits for room; the answer goes to the function.
+    Room(RoomNeed, Box<dyn FnOnce(RoomResult) + Send>),
+    /// Something was published.
+    Event,
+    /// Pods declare something else.
+    Declared(WarmSet),
+    /// Another configuration is in force.
+    Reload(Box<Config>),
+    /// A store that was made while the daemon runs; answered once it is looked after.
+    Store(StoreConfig, SyncSender<()>),
+    /// A store whose namespace is gone, to be removed with all that is in it; answered with what became of it.
+    Remove(StoreConfig, SyncSender<Removed>),
+    /// End, after what is learned was kept.
+    Stop,
+}
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Room(need, _) => f.debug_tuple("Room").field(need).finish(),
+            Self::Event => f.write_str("Event"),
+            Self::Declared(warm) => f.debug_tuple("Declared").field(warm).finish(),
+            Self::Reload(_) => f.write_str("Reload"),
+            Self::Store(store, _) => f.debug_tuple("Store").field(store).finish(),
+            Self::Remove(store, _) => f.debug_tuple("Remove").field(store).finish(),
+            Self::Stop => f.write_str("Stop"),
+        }
+    }
+}
+
+/// What became of a store that was to be removed.
+#[derive(Debug)]
+pub enum Removed {
+    /// It is gone.
+    Done,
+    /// Somebody maps objects of it.
+    InUse,
+    /// It could not be removed.
+    Failed(String),
+}
+
+/// Who is told what passes do.
+pub trait Observer {
+    /// A pass ended.
+    fn passed(&mut self, passed: Passed);
+    /// The engine is alive.
+    fn alive(&mut self);
+    /// These stores are open, under this configuration. Called before each pass is reported, whether or not
+    /// anything has changed.
+    fn stores(&mut self, open: &[OpenStore], config: &Config);
+}
+
+/// The loop.
+#[derive(Debug)]
+pub struct Engine<O> {
+    reclaimer: Reclaimer,
+    commands: Receiver<Command>,
+    observer: O,
+    due: Due,
+}
+
+/// When what is next.
+#[derive(Debug)]
+struct Due {
+    interval: Instant,
+    watermark: Instant,
+    /// The next pass for events, while one is wanted.
+    event: Option<Instant>,
+    keep: Instant,
+    last_pass: Instant,
+    /// Time until a mount that stays over its watermark is worth another pass.
+    backoff: Duration,
+}
+
+/// Everything that arrived at once.
+#[derive(Default)]
+struct Inbox {
+    needs: Vec<RoomNeed>,
+    replies: Vec<Box<dyn FnOnce(RoomResult) + Send>>,
+    new_stores: Vec<SyncSender<()>>,
+    event: bool,
+    changed: bool,
+    stop: bool,
+}
+
+impl<O: Observer> Engine<O> {
+    /// An engine that takes `commands` and tells `observer`.
+    pub fn new(reclaimer: Reclaimer, commands: Receiver<Command>, observer: O) -> Self {
+        let now = Instant::now();
+        let due = Due {
+            interval: now,
+            watermark: now,
+            event: None,
+            keep: now + KEEP_EVERY,
+            last_pass: now,
+            backoff: Duration::ZERO,
+        };
+        Self {
+            reclaimer,
+            commands,
+            observer,
+            due,
+        }
+    }
+
+    /// Runs until it is told to stop, or nobody can tell it any more. What is learned is kept then.
+    pub fn run(mut self) {
+        self.pass(Trigger::Start, Inbox::default());
+        loop {
+            let mut inbox = self.wait();
+            self.observer.alive();
+            if inbox.stop {
+                break;
+            }
+            let new_stores = std::mem::take(&mut inbox.new_stores);
+            if let Some(trigger) = self.trigger(&inbox) {
+                self.pass(trigger, inbox);
+            }
+            for done in new_stores {
+                let _gone = done.try_send(());
+            }
+            if Instant::now() >= self.due.keep {
+                self.reclaimer.keep(now_ms());
+                self.due.keep = Instant::now() + KEEP_EVERY;
+            }
+        }
+        self.reclaimer.keep(now_ms());
+    }
+
+    /// Waits for commands or for what is next, and takes everything that is there.
+    fn wait(&mut self) -> Inbox {
+        let mut inbox = Inbox::default();
+        let times = [
+            Some(self.due.interval),
+            Some(self.due.watermark),
+            self.due.event,
+        ];
+        let next = times.into_iter().flatten().min();
+        let wait = next.map_or(EVENT_GAP, |next| {
+            next.saturating_duration_since(Instant::now())
+        });
+        match self.commands.recv_timeout(wait) {
+            Ok(command) => self.take(command, &mut inbox),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => inbox.stop = true,
+        }
+        while let Ok(command) = self.commands.try_recv() {
+            self.take(command, &mut inbox);
+        }
+        inbox
+    }
+
+    fn take(&mut self, command: Command, inbox: &mut Inbox) {
+        match command {
+            Command::Room(need, reply) => {
+                inbox.needs.push(need);
+                inbox.replies.push(reply);
+            }
+            Command::Event => inbox.event = true,
+            Command::Declared(warm) => {
+                self.reclaimer.declare(warm);
+                inbox.changed = true;
+            }
+            Command::Reload(config) => {
+                self.reclaimer.reconfigure(*config);
+                inbox.changed = true;
+            }
+            Command::Store(store, done) => {
+                inbox.changed |= self.reclaimer.add_store(store);
+                inbox.new_stores.push(done);
+            }
+            Command::Remove(store, done) => {
+                let removed = self.remove(&store);
+                // What is told of stores is told anew.
+                inbox.changed |= matches!(removed, Removed::Done);
+                let _gone = done.try_send(removed);
+            }
+            Command::Stop => inbox.stop = true,
+        }
+    }
+
+    /// Removes a store: what is in it, then its sockets and series, and the directory last.
+    fn remove(&mut self, store: &StoreConfig) -> Removed {
+        match self.reclaimer.leave(store) {
+            Ok(Leave::InUse) => return Removed::InUse,
+            Ok(Leave::Left) => {}
+            Err(error) => return Removed::Failed(error.to_string()),
+        }
+        self.observer
+            .stores(&self.reclaimer.stores(), self.reclaimer.config());
+        match remove_directory(&store.path) {
+            Ok(()) => Removed::Done,
+            Err(error) => Removed::Failed(format!("{}: {error}", store.path.display())),
+        }
+    }
+
+    /// Why a pass is made now, if one is.
+    fn trigger(&mut self, inbox: &Inbox) -> Option<Trigger> {
+        let now = Instant::now();
+        if inbox.event && self.due.event.is_none() {
+            self.due.event = Some(now.max(self.due.last_pass + EVENT_GAP));
+        }
+        if !inbox.needs.is_empty() {
+            return Some(Trigger::Request);
+        }
+        if inbox.changed {
+            return Some(Trigger::Change);
+        }
+        if now >= self.due.watermark || inbox.event {
+            self.due.watermark = now + self.reclaimer.config().watermark_check();
+            let over = self.reclaimer.over_watermark();
+            if over && now >= self.due.last_pass + self.due.backoff {
+                return Some(Trigger::Watermark);
+            }
+            if !over {
+                self.due.backoff = Duration::ZERO;
+            }
+        }
+        if self.due.event.is_some_and(|due| now >= due) {
+            return Some(Trigger::Event);
+        }
+        (now >= self.due.interval).then_some(Trigger::Interval)
+    }
+
+    fn pass(&mut self, trigger: Trigger, inbox: Inbox) {
+        let passed = self.reclaimer.pass(trigger, &inbox.needs, now_ms());
+        for (reply, room) in inbox.replies.into_iter().zip(&passed.rooms) {
+            reply(*room);
+        }
+        let now = Instant::now();
+        if self.reclaimer.over_watermark() {
+            let longer = (self.due.backoff * 2).max(Duration::from_secs(1));
+            self.due.backoff = longer.min(MAX_BACKOFF);
+        } else {
+            self.due.backoff = Duration::ZERO;
+        }
+        self.due.last_pass = now;
+        self.due.interval = now + self.reclaimer.config().interval();
+        self.due.event = None;
+        self.observer
+            .stores(&self.reclaimer.stores(), self.reclaimer.config());
+        self.observer.passed(passed);
+    }
+}
+
+/// Now, in milliseconds since the epoch.
+pub fn now_ms() -> u64 {
+    millis(SystemTime::now())
+}

@@ -1,0 +1,192 @@
+//! All stores of a node and what is known about them. Blocking and without threads: time, requests and
+//! declarations are arguments.
+
+pub mod engine;
+
+mod observation;
+mod open;
+mod pages;
+mod pass;
+mod persisted_state;
+mod references;
+mod remove;
+mod room;
+mod status;
+mod tenant;
+mod tidy;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use tetris_reclaimer_core::State;
+use tetris_store_layout::Pages;
+
+use crate::config::Config;
+use crate::keep_warm::{Freshness, WarmSet};
+use crate::report::{ErrorClass, NodeStatus, PassReport};
+use crate::room::{DaemonReferences, RoomResult};
+use crate::store::{OpenStore, StoreConfig};
+use tenant::Tenant;
+
+pub use remove::Leave;
+
+/// All stores of a node.
+#[derive(Debug)]
+pub struct Reclaimer {
+    config: Config,
+    /// Nothing is freed, only planned.
+    dry_run: bool,
+    tenants: Vec<Tenant>,
+    /// Stores that cannot be used now, and why.
+    missing: Vec<(StoreConfig, String)>,
+    /// Stores that no file configures: those of namespaces, made when their first pod came.
+    added: Vec<StoreConfig>,
+    state: State,
+    warm: WarmSet,
+    /// Mounts on their way down to the low watermark, by device.
+    draining: BTreeMap<(u64, u64), bool>,
+    /// What files get on each mount, by device, as far as it was seen.
+    pages: BTreeMap<(u64, u64), Pages>,
+    started_ms: u64,
+    /// When everything was last looked at anew.
+    full_ms: u64,
+    /// What went wrong since the last report.
+    errors: Vec<(ErrorClass, Option<String>)>,
+    /// Who of this daemon keeps objects referenced and can let go of them.
+    references: Option<Box<dyn DaemonReferences>>,
+}
+
+/// What a pass gives.
+#[derive(Debug)]
+pub struct Passed {
+    /// What it did.
+    pub report: PassReport,
+    /// How the stores are after it.
+    pub status: NodeStatus,
+    /// What came of each need, in the order in which they were given.
+    pub rooms: Vec<RoomResult>,
+}
+
+impl Reclaimer {
+    /// Opens the stores of a configuration. Those that cannot be opened are tried again at every pass.
+    pub fn new(config: Config, dry_run: bool, now_ms: u64) -> Self {
+        let warm = if config.file.kubernetes.enabled {
+            WarmSet::before_first_sync(None, std::time::SystemTime::UNIX_EPOCH)
+        } else {
+            WarmSet::no_cluster()
+        };
+        let mut reclaimer = Self {
+            missing: Vec::new(),
+            added: Vec::new(),
+            config,
+            dry_run,
+            tenants: Vec::new(),
+            state: State::default(),
+            warm,
+            draining: BTreeMap::new(),
+            pages: BTreeMap::new(),
+            started_ms: now_ms,
+            full_ms: 0,
+            errors: Vec::new(),
+            references: None,
+        };
+        reclaimer.missing = reclaimer.wanted();
+        reclaimer.open_missing();
+        reclaimer
+    }
+
+    /// Looks after another store from now on, and after every change of the configuration. Whether it did not before.
+    pub fn add_store(&mut self, store: StoreConfig) -> bool {
+        let taken = |other: &StoreConfig| other.path == store.path || other.name == store.name;
+        if self.config.file.stores.iter().any(taken) {
+            return false;
+        }
+        self.added.push(store.clone());
+        self.config.file.stores.push(store.clone());
+        self.missing.push((store, "not opened yet".to_owned()));
+        self.open_missing();
+        true
+    }
+
+    /// Takes another configuration into force. Stores that stay keep what is known about them.
+    pub fn reconfigure(&mut self, mut config: Config) {
+        for store in &self.added {
+            let taken = |other: &StoreConfig| other.path == store.path || other.name == store.name;
+            if !config.file.stores.iter().any(taken) {
+                config.file.stores.push(store.clone());
+            }
+        }
+        self.config = config;
+        // The mount may give others now.
+        self.pages.clear();
+        let wanted = self.wanted();
+        self.tenants.retain_mut(|tenant| {
+            let config = wanted.iter().find(|(store, _)| {
+                (&store.name, &store.path) == (&tenant.config.name, &tenant.config.path)
+            });
+            if let Some((config, _)) = config {
+                tenant.config = config.clone();
+            }
+            config.is_some()
+        });
+        self.missing = wanted;
+        let open = |store: &StoreConfig| self.tenants.iter().any(|t| t.config.name == store.name);
+        self.missing.retain(|(store, _)| !open(store));
+        self.open_missing();
+    }
+
+    /// Takes notice of what pods declare.
+    pub fn declare(&mut self, warm: WarmSet) {
+        self.warm = warm;
+    }
+
+    /// What pods declare, as far as it is known: at the start, what an earlier daemon kept.
+    pub fn declared(&self) -> &WarmSet {
+        &self.warm
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The stores that are open.
+    pub fn stores(&self) -> Vec<OpenStore> {
+        let tenants = self.tenants.iter();
+        tenants
+            .map(|tenant| OpenStore {
+                name: tenant.config.name.clone(),
+                root: tenant.config.path.clone(),
+                objects: tenant.store.objects_dir(),
+                id: tenant.store.id(),
+            })
+            .collect()
+    }
+
+    /// Whether a store's mount is fuller than the high watermark, or on its way down.
+    pub fn over_watermark(&self) -> bool {
+        let high = self.config.policy.config().high_watermark_percent;
+        self.tenants.iter().any(|tenant| {
+            tenant.store.usage().is_ok_and(|usage| {
+                let used = usage.capacity.saturating_sub(usage.free);
+                u128::from(used) * 100 > u128::from(usage.capacity) * u128::from(high)
+            })
+        })
+    }
+
+    fn wanted(&self) -> Vec<(StoreConfig, String)> {
+        let stores = self.config.file.stores.iter();
+        stores
+            .map(|store| (store.clone(), "not opened yet".to_owned()))
+            .collect()
+    }
+
+    fn state_path(&self, store: &StoreConfig) -> PathBuf {
+        let dir: Option<&Path> = self.config.file.state_dir.as_deref();
+        persisted_state::path(dir, &store.name, &store.path)
+    }
+
+    fn cluster(&self) -> bool {
+        self.warm.freshness != Freshness::NoCluster
+    }
+}

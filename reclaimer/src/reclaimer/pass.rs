@@ -1,0 +1,260 @@
+//! One pass: look, plan, free, look again where the plan met what it did not expect.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use tetris_reclaimer_core::{Action, Event, Plan, Reason, Shortfall, plan};
+use tetris_store_layout::{ObjectId, Reclaimed, Refresh};
+
+use super::observation::Observation;
+use super::tenant::Tenant;
+use super::{Passed, Reclaimer};
+use crate::report::{ErrorClass, PassReport, StorePass, Trigger};
+use crate::room::RoomNeed;
+
+/// Everything is looked at anew after so long, whatever has changed: the safety net.
+const FULL_MS: u64 = 10 * 60 * 1000;
+/// Objects that are freed before the next look, so that a load that began meanwhile is noticed.
+const MAX_ACTIONS: usize = 10_000;
+/// How often a pass looks again because what it wanted to free was mapped meanwhile, or there is more to do.
+const MAX_ROUNDS: u32 = 64;
+
+/// What a pass has done so far.
+pub(super) struct Progress {
+    /// In the order of the tenants.
+    pub(super) stores: Vec<StorePass>,
+    /// By mount.
+    pub(super) freed_bytes: BTreeMap<usize, u64>,
+    pub(super) shortfalls: Vec<Shortfall>,
+}
+
+impl Progress {
+    fn new(tenants: &[Tenant]) -> Self {
+        let stores = tenants.iter().map(|tenant| StorePass {
+            store: tenant.config.name.clone(),
+            ..StorePass::default()
+        });
+        Self {
+            stores: stores.collect(),
+            freed_bytes: BTreeMap::new(),
+            shortfalls: Vec::new(),
+        }
+    }
+}
+
+impl Reclaimer {
+    /// Makes a pass. `needs` are served before anything else.
+    pub fn pass(&mut self, trigger: Trigger, needs: &[RoomNeed], now_ms: u64) -> Passed {
+        let began = Instant::now();
+        self.open_missing();
+        let full = now_ms.saturating_sub(self.full_ms) >= FULL_MS;
+        let mut how = Refresh::Changes;
+        if full {
+            self.full_ms = now_ms;
+            how = Refresh::Everything;
+        }
+        let mut progress = Progress::new(&self.tenants);
+        // A load that waits is not kept waiting for what is only told.
+        if needs.is_empty() {
+            self.see_pages(full);
+        }
+        self.free_quarantined(!needs.is_empty(), now_ms);
+        let mut seen = self.observe(how, now_ms, &mut progress);
+        if self.trim_records(&seen, needs, &mut progress) {
+            seen = self.observe(Refresh::Changes, now_ms, &mut progress);
+        }
+        self.rounds(&mut seen, needs, now_ms, &mut progress);
+        if self.release_references(&seen, &progress) {
+            seen = self.observe(Refresh::Changes, now_ms, &mut progress);
+            self.rounds(&mut seen, needs, now_ms, &mut progress);
+        }
+        let freed = progress.freed_bytes.values().any(|bytes| *bytes > 0);
+        if !self.dry_run {
+            self.collect_records(full, &mut progress);
+        }
+        if freed && !self.dry_run {
+            seen = self.observe(Refresh::Changes, now_ms, &mut progress);
+        }
+        let rooms = needs.iter().map(|need| self.answer(need, &seen, &progress));
+        Passed {
+            rooms: rooms.collect(),
+            status: self.status(&seen, &progress.shortfalls, now_ms),
+            report: PassReport {
+                trigger,
+                duration: began.elapsed(),
+                stores: progress.stores,
+                errors: std::mem::take(&mut self.errors),
+            },
+        }
+    }
+
+    /// Plans and frees, until nothing is left to do.
+    fn rounds(
+        &mut self,
+        seen: &mut Observation,
+        needs: &[RoomNeed],
+        now_ms: u64,
+        progress: &mut Progress,
+    ) {
+        for round in 0.. {
+            let freed = self.round(seen, needs, now_ms, progress);
+            let again = match freed {
+                Round::Done => false,
+                Round::More => !self.dry_run && round < MAX_ROUNDS,
+            };
+            if !again {
+                break;
+            }
+            *seen = self.observe(Refresh::Changes, now_ms, progress);
+        }
+    }
+
+    /// Plans once and carries it out.
+    fn round(
+        &mut self,
+        seen: &mut Observation,
+        needs: &[RoomNeed],
+        now_ms: u64,
+        progress: &mut Progress,
+    ) -> Round {
+        seen.snapshot.requests = self.requests(needs, seen);
+        let most = if self.dry_run {
+            usize::MAX
+        } else {
+            MAX_ACTIONS
+        };
+        let plan = match plan(
+            &seen.snapshot,
+            &self.config.policy,
+            &self.state,
+            now_ms,
+            most,
+        ) {
+            Ok(plan) => plan,
+            Err(error) => {
+                // A bug of ours; nothing is freed on the strength of it.
+                tracing::error!(%error, "stores contradict themselves");
+                self.errors.push((ErrorClass::List, None));
+                return Round::Done;
+            }
+        };
+        progress.shortfalls.clone_from(&plan.shortfalls);
+        let spared = self.carry_out(&plan, seen, progress);
+        self.note_draining(&plan, seen);
+        let unmet = |need: &RoomNeed| {
+            self.room(need, seen, progress).refused.is_some() && !plan.actions.is_empty()
+        };
+        if plan.cut_short || spared > 0 || needs.iter().any(unmet) {
+            return Round::More;
+        }
+        Round::Done
+    }
+
+    /// Frees what the plan says. Returns how many objects somebody maps after all.
+    fn carry_out(&mut self, plan: &Plan, seen: &Observation, progress: &mut Progress) -> u64 {
+        let mut spared = 0;
+        let mut stays: BTreeSet<(usize, ObjectId)> = BTreeSet::new();
+        let mut gone: BTreeMap<usize, BTreeSet<ObjectId>> = BTreeMap::new();
+        for action in &plan.actions {
+            match self.free(action) {
+                Some(Reclaimed::Freed { .. }) => {
+                    gone.entry(action.store).or_default().insert(action.id);
+                    self.count(action, seen, progress);
+                }
+                Some(Reclaimed::Absent) => {
+                    gone.entry(action.store).or_default().insert(action.id);
+                }
+                Some(Reclaimed::Referenced) => {
+                    spared += 1;
+                    stays.insert((action.store, action.id));
+                    if let Some(pass) = progress.stores.get_mut(action.store) {
+                        pass.kept_by_lock += 1;
+                    }
+                }
+                None => {
+                    stays.insert((action.store, action.id));
+                }
+            }
+        }
+        if self.dry_run {
+            return 0;
+        }
+        for change in plan.models.iter().filter(|change| change.gone) {
+            if let Some(store) = seen.snapshot.stores.get(change.store)
+                && !stays.iter().any(|(at, _)| *at == change.store)
+            {
+                self.state
+                    .observe(&store.name, Event::Gone { model: change.id });
+            }
+        }
+        for (store, gone) in gone {
+            if let Some(tenant) = self.tenants.get_mut(store) {
+                tenant.forget(&gone);
+            }
+        }
+        spared
+    }
+
+    fn free(&mut self, action: &Action) -> Option<Reclaimed> {
+        let tenant = self.tenants.get(action.store)?;
+        let object = tenant
+            .entry(action.object)
+            .filter(|e| e.object.id == action.id)?
+            .object;
+        if self.dry_run {
+            return Some(Reclaimed::Freed { bytes: object.len });
+        }
+        match tenant.store.reclaim(&object) {
+            Ok(reclaimed) => {
+                tracing::debug!(
+                    store = tenant.config.name, object = %object.id, bytes = object.len,
+                    reason = action.reason.name(), ?reclaimed, "reclaim"
+                );
+                Some(reclaimed)
+            }
+            Err(error) => {
+                // One object that cannot be freed must not keep the others from it.
+                tracing::warn!(store = tenant.config.name, %error, "object not freed");
+                let store = Some(tenant.config.name.clone());
+                self.errors.push((ErrorClass::Reclaim, store));
+                None
+            }
+        }
+    }
+
+    fn count(&mut self, action: &Action, seen: &Observation, progress: &mut Progress) {
+        let Some(store) = seen.snapshot.stores.get(action.store) else {
+            return;
+        };
+        if !self.dry_run {
+            self.state.freed(&store.name, action);
+        }
+        let bytes = progress.freed_bytes.entry(store.mount).or_default();
+        *bytes = bytes.saturating_add(action.bytes);
+        if let Some(pass) = progress.stores.get_mut(action.store) {
+            let amount = pass.freed.entry(action.reason).or_default();
+            amount.objects += 1;
+            amount.bytes = amount.bytes.saturating_add(action.bytes);
+        }
+    }
+
+    /// A plan that was cut short on the way down to a low watermark leaves a mount between the two, where the next plan
+    /// would stop.
+    fn note_draining(&mut self, plan: &Plan, seen: &Observation) {
+        for (mount, (device, _)) in seen.mounts.iter().enumerate() {
+            let on_the_way = plan.actions.iter().any(|action| {
+                let store = seen.snapshot.stores.get(action.store);
+                matches!(action.reason, Reason::OverWatermark | Reason::Cost)
+                    && store.is_some_and(|store| store.mount == mount)
+            });
+            self.draining.insert(*device, plan.cut_short && on_the_way);
+        }
+    }
+}
+
+/// Whether a round leaves something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Round {
+    Done,
+    More,
+}

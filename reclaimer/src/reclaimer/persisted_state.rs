@@ -1,0 +1,170 @@
+//! What the daemon keeps over its restarts: when objects were last held, and what the policies learned.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tetris_reclaimer_core::State;
+use tetris_store_layout::{ObjectId, RECLAIMER_STATE, RECLAIMER_STATE_NEW};
+use thiserror::Error;
+
+use crate::keep_warm::{Declaration, Pod};
+
+const VERSION: u32 = 1;
+
+/// What is kept about one store.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PersistedState {
+    version: u32,
+    /// The store's random identity: times of another store's objects mean nothing.
+    store_id: String,
+    /// What the policies learned.
+    pub(crate) state: State,
+    /// Objects by the moment at which they were last seen held, in milliseconds since the epoch.
+    last_held: BTreeMap<u64, Vec<String>>,
+    /// What pods declared when this was written: what holds until the API server is reached.
+    pub(crate) pods: Vec<(Pod, BTreeSet<Declaration>)>,
+}
+
+/// What was kept cannot be read or written. The daemon goes on without it: only experience is lost.
+#[derive(Debug, Error)]
+pub(crate) enum PersistedStateError {
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("kept state `{}` is damaged: {source}; it is left out and will be replaced", path.display())]
+    Damaged {
+        path: PathBuf,
+        source: serde_json::Error,
+    },
+    #[error("kept state `{}`: expected version {VERSION}, found {found}; it is left out and will be replaced", path.display())]
+    Version { path: PathBuf, found: u32 },
+}
+
+#[derive(Deserialize)]
+struct VersionOnly {
+    version: u32,
+}
+
+/// Where the state of a store is kept.
+pub(crate) fn path(state_dir: Option<&Path>, name: &str, root: &Path) -> PathBuf {
+    match state_dir {
+        Some(dir) => dir.join(format!("{name}.json")),
+        None => root.join(RECLAIMER_STATE),
+    }
+}
+
+/// Removes what was kept about a store that is gone.
+pub(crate) fn forget(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+impl PersistedState {
+    pub(crate) fn new(
+        store_id: String,
+        state: State,
+        last_held: &HashMap<ObjectId, u64>,
+        pods: Vec<(Pod, BTreeSet<Declaration>)>,
+    ) -> Self {
+        let mut by_moment: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+        for (id, at_ms) in last_held {
+            by_moment.entry(*at_ms).or_default().push(id.to_string());
+        }
+        // The same knowledge gives the same file.
+        for ids in by_moment.values_mut() {
+            ids.sort_unstable();
+        }
+        Self {
+            version: VERSION,
+            store_id,
+            state,
+            last_held: by_moment,
+            pods,
+        }
+    }
+
+    /// When each object of the store with this identity was last held.
+    pub(crate) fn last_held(&self, store_id: &str) -> HashMap<ObjectId, u64> {
+        if self.store_id != store_id {
+            return HashMap::new();
+        }
+        let moments = self.last_held.iter();
+        moments
+            .flat_map(|(at_ms, ids)| ids.iter().map(|id| (id, *at_ms)))
+            .filter_map(|(id, at_ms)| Some((id.parse().ok()?, at_ms)))
+            .collect()
+    }
+
+    /// Reads what was kept; `None` when nothing was.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>, PersistedStateError> {
+        let bytes = match std::fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(failed("read", path, source)),
+        };
+        let damaged = |source| PersistedStateError::Damaged {
+            path: path.to_owned(),
+            source,
+        };
+        // First the version alone: what follows may mean something else in another one.
+        let VersionOnly { version: found } = serde_json::from_slice(&bytes).map_err(damaged)?;
+        if found != VERSION {
+            let path = path.to_owned();
+            return Err(PersistedStateError::Version { path, found });
+        }
+        serde_json::from_slice(&bytes).map_err(damaged).map(Some)
+    }
+
+    /// Puts this in the place of what was kept before, so that a crash leaves one or the other.
+    pub(crate) fn write(&self, path: &Path) -> Result<(), PersistedStateError> {
+        let bytes = serde_json::to_vec(self).map_err(|source| PersistedStateError::Damaged {
+            path: path.to_owned(),
+            source,
+        })?;
+        let staged = if path.ends_with(RECLAIMER_STATE) {
+            path.with_file_name(RECLAIMER_STATE_NEW)
+        } else {
+            path.with_extension("json.new")
+        };
+        let written = write_new(&staged, &bytes)
+            .and_then(|()| std::fs::rename(&staged, path))
+            .map_err(|source| failed("write", path, source));
+        if written.is_err() {
+            let _nothing_partial_stays = std::fs::remove_file(&staged);
+        }
+        written
+    }
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    // Left by a daemon that was killed here; it may also be a link that somebody has put there.
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file: File = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn failed(action: &'static str, path: &Path, source: std::io::Error) -> PersistedStateError {
+    PersistedStateError::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}

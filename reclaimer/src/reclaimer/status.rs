@@ -1,0 +1,205 @@
+//! How the stores are, for `/status`, the inventory and the metrics.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tetris_reclaimer_core::{Goal, ModelSnapshot, Shortfall, StoreSnapshot};
+
+use super::Reclaimer;
+use super::observation::Observation;
+use super::tenant::{Tenant, resident_bytes};
+use crate::report::{
+    Amount, ForeignStatus, ModelStatus, MountStatus, NodeStatus, ObjectState, PagesStatus,
+    RecordStatus, ShortfallStatus, StoreStatus,
+};
+
+/// How many foreign entries are named; the rest is counted in a last entry.
+const MAX_FOREIGN: usize = 100;
+
+impl Reclaimer {
+    pub(super) fn status(
+        &self,
+        seen: &Observation,
+        missed: &[Shortfall],
+        now_ms: u64,
+    ) -> NodeStatus {
+        let tenants = self.tenants.iter().zip(&seen.snapshot.stores);
+        let stores = tenants.zip(&seen.holders).zip(&seen.ids).map(
+            |(((tenant, snapshot), holders), ids)| StoreStatus {
+                limit_bytes: self.config.policy.of(&snapshot.name).limit_bytes,
+                records: self.record_status(tenant),
+                objects: Arc::clone(ids),
+                ..store_status(tenant, snapshot, holders)
+            },
+        );
+        let missing = self.missing.iter().map(|(config, error)| StoreStatus {
+            name: config.name.clone(),
+            path: config.path.clone(),
+            error: Some(error.clone()),
+            ..StoreStatus::default()
+        });
+        NodeStatus {
+            node: self.config.file.node.clone(),
+            version: env!("CARGO_PKG_VERSION"),
+            started_ms: self.started_ms,
+            observed_ms: now_ms,
+            dry_run: self.dry_run,
+            declarations: self.warm.freshness,
+            declaring_pods: self.warm.pods.len() as u64,
+            mounts: self.mounts(seen),
+            stores: stores.chain(missing).collect(),
+            shortfalls: missed
+                .iter()
+                .map(|missed| shortfall(missed, seen))
+                .collect(),
+        }
+    }
+
+    fn record_status(&self, tenant: &Tenant) -> RecordStatus {
+        let used = tenant.records.used();
+        let limits = self.config.policy.of(&tenant.config.name).record_limits();
+        RecordStatus {
+            bytes: used.bytes,
+            files: used.files,
+            limit_bytes: limits.bytes,
+            limit_files: limits.files,
+        }
+    }
+
+    fn mounts(&self, seen: &Observation) -> Vec<MountStatus> {
+        let mounts = seen.mounts.iter().enumerate();
+        mounts
+            .map(|(index, (device, usage))| MountStatus {
+                stores: names_on(index, seen),
+                capacity_bytes: usage.capacity,
+                free_bytes: usage.free,
+                inodes: usage.inodes,
+                inodes_free: usage.inodes_free,
+                pages: self.pages.get(device).map(PagesStatus::from),
+            })
+            .collect()
+    }
+}
+
+fn names_on(mount: usize, seen: &Observation) -> Vec<String> {
+    let stores = seen.snapshot.stores.iter();
+    let on_it = stores.filter(|store| store.mount == mount);
+    on_it.map(|store| store.name.clone()).collect()
+}
+
+fn shortfall(missed: &Shortfall, seen: &Observation) -> ShortfallStatus {
+    let store = missed
+        .store
+        .and_then(|index| seen.snapshot.stores.get(index));
+    ShortfallStatus {
+        stores: match store {
+            Some(store) => vec![store.name.clone()],
+            None => names_on(missed.mount, seen),
+        },
+        goal: match missed.goal {
+            Goal::Requests => "requests",
+            Goal::Limit => "limit",
+            Goal::LowWatermark => "low-watermark",
+        },
+        missing_bytes: missed.missing_bytes,
+        held_bytes: missed.kept.held_bytes,
+        protected_bytes: missed.kept.protected_bytes,
+        young_bytes: missed.kept.young_bytes,
+        guaranteed_bytes: missed.kept.guaranteed_bytes,
+    }
+}
+
+fn store_status(tenant: &Tenant, snapshot: &StoreSnapshot, holders: &[u64]) -> StoreStatus {
+    let mut warm: Vec<bool> = snapshot.objects.iter().map(|_| false).collect();
+    for model in snapshot.models.iter().filter(|model| model.warm) {
+        for object in &model.objects {
+            if let Some(warm) = warm.get_mut(*object as usize) {
+                *warm = true;
+            }
+        }
+    }
+    let mut states: BTreeMap<ObjectState, Amount> = BTreeMap::new();
+    let (mut all_holders, mut held_bytes, mut mapped_bytes) = (0_u64, 0_u64, 0_u64);
+    for ((object, holders), warm) in snapshot.objects.iter().zip(holders).zip(warm) {
+        let state = match (object.held, warm) {
+            (true, _) => ObjectState::Held,
+            (false, true) => ObjectState::Warm,
+            (false, false) => ObjectState::Idle,
+        };
+        let amount = states.entry(state).or_default();
+        amount.objects += 1;
+        amount.bytes += object.allocated_bytes;
+        if *holders > 0 {
+            all_holders += holders;
+            held_bytes += object.allocated_bytes;
+            mapped_bytes =
+                mapped_bytes.saturating_add(object.allocated_bytes.saturating_mul(*holders));
+        }
+    }
+    let set_aside = tenant.store.quarantined().unwrap_or_default();
+    for entry in &set_aside.objects {
+        let amount = states.entry(ObjectState::Quarantined).or_default();
+        amount.objects += 1;
+        amount.bytes += entry.allocated;
+    }
+    StoreStatus {
+        name: tenant.config.name.clone(),
+        path: tenant.config.path.clone(),
+        id: Some(tenant.store.id().to_string()),
+        error: None,
+        states,
+        holders: all_holders,
+        saved_bytes: mapped_bytes.saturating_sub(held_bytes),
+        sharing_factor: if held_bytes == 0 {
+            1.0
+        } else {
+            mapped_bytes as f64 / held_bytes as f64
+        },
+        models: snapshot
+            .models
+            .iter()
+            .map(|model| model_status(model, snapshot))
+            .collect(),
+        foreign: foreign(tenant),
+        ..StoreStatus::default()
+    }
+}
+
+fn model_status(model: &ModelSnapshot, snapshot: &StoreSnapshot) -> ModelStatus {
+    let objects = model.objects.iter();
+    let held = objects
+        .filter_map(|object| snapshot.objects.get(*object as usize))
+        .filter(|object| object.held);
+    ModelStatus {
+        id: model.id.to_string(),
+        total_bytes: model.total_bytes,
+        resident_bytes: resident_bytes(model, snapshot),
+        held_bytes: held.map(|object| object.len_bytes).sum(),
+        last_use_ms: model.last_use_ms,
+        warm: model.warm,
+    }
+}
+
+fn foreign(tenant: &Tenant) -> Vec<ForeignStatus> {
+    let dir = tenant.store.objects_dir();
+    let listed = tenant.catalog.listing().foreign.iter();
+    let objects = listed.map(|entry| (dir.join(&entry.name), entry.reason.clone()));
+    let others = tenant.store.foreign().unwrap_or_default();
+    let mut all: Vec<ForeignStatus> = objects
+        .chain(others)
+        .map(|(path, reason)| ForeignStatus {
+            path: path.to_string_lossy().into_owned(),
+            reason,
+        })
+        .collect();
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    let more = all.len().saturating_sub(MAX_FOREIGN);
+    if more > 0 {
+        all.truncate(MAX_FOREIGN);
+        all.push(ForeignStatus {
+            path: tenant.config.path.to_string_lossy().into_owned(),
+            reason: format!("{more} more entries that do not belong there"),
+        });
+    }
+    all
+}

@@ -1,0 +1,103 @@
+//! What is left behind: records of nothing, and what was set aside.
+
+use tetris_reclaimer_core::records_to_remove;
+use tetris_store_layout::{Holders, RecordUse};
+
+use super::Reclaimer;
+use super::observation::Observation;
+use super::pass::Progress;
+use crate::records::millis;
+use crate::report::ErrorClass;
+use crate::room::RoomNeed;
+
+impl Reclaimer {
+    /// Removes records of which nothing is left, from `all` stores or from those that something was freed from: a
+    /// load that waits for room in one need not wait for the records of the others.
+    pub(super) fn collect_records(&mut self, all: bool, progress: &mut Progress) {
+        for (tenant, pass) in self.tenants.iter().zip(&mut progress.stores) {
+            if !all && pass.freed.is_empty() {
+                continue;
+            }
+            match tenant.store.collect_records() {
+                Ok(removed) => pass.records_removed += removed,
+                Err(error) => {
+                    let name = &tenant.config.name;
+                    tracing::warn!(store = name, %error, "records not collected");
+                    self.errors.push((ErrorClass::Record, Some(name.clone())));
+                }
+            }
+        }
+    }
+
+    /// Keeps the records of each store within what they may take, with those that loads are about to write. Whether some were removed.
+    pub(super) fn trim_records(
+        &mut self,
+        seen: &Observation,
+        needs: &[RoomNeed],
+        progress: &mut Progress,
+    ) -> bool {
+        let mut trimmed = false;
+        if self.dry_run {
+            return trimmed;
+        }
+        let stores = seen.snapshot.stores.iter().zip(&mut progress.stores);
+        for (tenant, (snapshot, pass)) in self.tenants.iter_mut().zip(stores) {
+            let limits = self.config.policy.of(&snapshot.name).record_limits();
+            let own = needs.iter().filter(|need| need.store == snapshot.name);
+            // What cannot be in any case is refused, and nothing goes for it.
+            let own = own
+                .map(|need| need.records)
+                .filter(|more| more.is_within(limits));
+            let more = own.fold(RecordUse::default(), RecordUse::plus);
+            if tenant.records.used().plus(more).is_within(limits) {
+                continue;
+            }
+            let names = records_to_remove(&tenant.record_files(snapshot), limits, more);
+            match tenant.remove_records(&names) {
+                Ok(removed) => {
+                    pass.records_removed += removed;
+                    trimmed |= removed > 0;
+                    tracing::info!(
+                        store = snapshot.name,
+                        removed,
+                        "records were more than the store may have"
+                    );
+                }
+                Err(error) => {
+                    let name = &tenant.config.name;
+                    tracing::warn!(store = name, %error, "records not removed");
+                    self.errors.push((ErrorClass::Record, Some(name.clone())));
+                }
+            }
+        }
+        trimmed
+    }
+
+    /// Deletes what was set aside long enough ago, or at once when a load waits for room. What somebody still maps
+    /// stays: deleting it would free nothing.
+    pub(super) fn free_quarantined(&mut self, pressed: bool, now_ms: u64) {
+        if self.dry_run {
+            return;
+        }
+        let keep_ms = self.config.quarantine().as_millis() as u64;
+        for tenant in &self.tenants {
+            let set_aside = tenant.store.quarantined().unwrap_or_default().objects;
+            // Nearly always there is nothing, and nobody's locks to read for it.
+            if set_aside.is_empty() {
+                continue;
+            }
+            let Ok(holders) = Holders::read() else { return };
+            for entry in set_aside {
+                let age_ms = now_ms.saturating_sub(millis(entry.changed));
+                if holders.of(&entry) > 0 || !(pressed || age_ms >= keep_ms) {
+                    continue;
+                }
+                if let Err(error) = tenant.store.remove_quarantined(&entry.object) {
+                    tracing::warn!(store = tenant.config.name, %error, "quarantine");
+                    let store = Some(tenant.config.name.clone());
+                    self.errors.push((ErrorClass::Reclaim, store));
+                }
+            }
+        }
+    }
+}
