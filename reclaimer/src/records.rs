@@ -1,4 +1,4 @@
-//! What the records of a store say, kept from one pass to the next: records never change, only the time of
+//! Contents of a store's records, kept from pass to pass. Records never change; only the time of
 //! their last use does.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ pub(crate) struct Record {
     pub(crate) objects: Vec<ObjectRef>,
     /// Length of them all, in bytes.
     pub(crate) total_bytes: u64,
-    /// When a load used it last, in milliseconds since the epoch.
+    /// Time of the last use by a load, in milliseconds since the epoch.
     pub(crate) last_use_ms: u64,
     /// The tensor that it is derived from; none for a manifest.
     pub(crate) source: Option<TensorId>,
@@ -38,7 +38,7 @@ pub(crate) struct Records {
     identities_stamp: Option<SystemTime>,
 }
 
-/// What changed since the last look.
+/// Changes since the last refresh.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// Records that were not there before.
@@ -103,7 +103,7 @@ impl Records {
         Ok(())
     }
 
-    /// What they take.
+    /// Memory and number of all records.
     pub(crate) fn used(&self) -> RecordUse {
         let listed = self.listed.values().map(|(bytes, _)| *bytes);
         let identities = self.identities.iter().map(|entry| entry.allocated);

@@ -12,25 +12,25 @@ use tetris_store_layout::{Fault, Holders, ObjectEntry, Store, StoreError, Verifi
 use crate::report::{ScrubResult, Scrubbed};
 use crate::store::OpenStore;
 
-/// How far behind its pace the walk may be before it forgets about it: it must not make up for time in which
-/// the machine was busy.
+/// Longest lag behind its pace that the walk makes up for. It forgets more, because the machine was
+/// busy then.
 const MAX_LAG: Duration = Duration::from_secs(1);
 
 /// Checks of what lies in the stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScrubConfig {
-    /// Whether to check at all.
+    /// True if objects are checked.
     pub enabled: bool,
-    /// How fast, in bytes per second.
+    /// Bytes per second.
     pub bytes_per_sec: u64,
     /// Hours from the start of one walk over all objects to the next.
     pub interval_hours: u64,
-    /// What is checked.
+    /// Checksums to verify.
     pub depth: ScrubDepth,
 }
 
-/// What a scrub checks.
+/// Checksums that a scrub verifies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScrubDepth {
@@ -113,7 +113,7 @@ impl Drop for Scrubber {
 struct Pace {
     bytes_per_sec: u64,
     stopped: Receiver<()>,
-    /// When the next piece may be read.
+    /// Time at which the next piece may be read.
     due: Instant,
 }
 

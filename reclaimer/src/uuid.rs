@@ -3,7 +3,8 @@
 /// Bytes of a UUID as text.
 const UUID_BYTES: usize = 36;
 
-/// Whether it is a UUID as Kubernetes writes them: what becomes part of a path is nothing else.
+/// Returns true if `text` is a UUID as Kubernetes writes them. Only such texts become part of a
+/// path.
 pub(crate) fn is_uuid(text: &str) -> bool {
     let dash = |place: usize| matches!(place, 8 | 13 | 18 | 23);
     let letter = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);

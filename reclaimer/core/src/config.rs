@@ -46,14 +46,14 @@ pub struct StorePolicy {
     pub record_files: u64,
 }
 
-/// What records of a store are kept to where nothing else is said: those of a thousand models of some hundred tensors.
+/// Default limit of a store's records in bytes: those of a thousand models of some hundred tensors.
 pub const DEFAULT_RECORD_BYTES: u64 = 128 << 20;
 const DEFAULT_RECORD_FILES: u64 = 32_768;
 /// Less would not hold the records of one ordinary model.
 const LEAST_RECORD_BYTES: u64 = 1 << 20;
 const LEAST_RECORD_FILES: u64 = 64;
 
-/// Whether unused objects are freed though there is room.
+/// Expiry of unused objects while there is room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expiry {
@@ -230,7 +230,7 @@ impl Default for Policy {
 const MAX_SECS: u64 = 366 * 86_400;
 
 impl StorePolicy {
-    /// What the store's records may take.
+    /// Limits of the store's records.
     pub fn record_limits(&self) -> RecordUse {
         let part = self.limit_bytes.map_or(u64::MAX, |limit| limit / 4);
         RecordUse {

@@ -1,7 +1,8 @@
-//! Which records of a store go, so that they stay within what they may take.
+//! Records that a store frees to stay within its limits for records.
 //!
-//! A record is a cache: whoever misses one reads a file again. So any of them may go at any time (LAYOUT.md 5.4), the manifest of a model
-//! that somebody maps among them: its tensors stay, and only the next load of its file has to hash it.
+//! A record is a cache: a load that misses one reads its file again. So any record may go at any
+//! time (LAYOUT.md 5.4), even the manifest of a mapped model: its tensors stay, and only the next
+//! load of its file must hash it.
 
 use tetris_store_layout::{DerivedId, IdentityId, ManifestId, RecordUse};
 
@@ -12,7 +13,7 @@ pub enum RecordName {
     Manifest(ManifestId),
     /// A tensor that was computed from another.
     Derived(DerivedId),
-    /// How a file is recognized.
+    /// The binding of a file's identity to a manifest.
     Identity(IdentityId),
 }
 
@@ -23,13 +24,13 @@ pub struct RecordFile {
     pub name: RecordName,
     /// Memory that it occupies, in bytes.
     pub bytes: u64,
-    /// When a load used it last, in milliseconds; of an identity, when it was bound.
+    /// Time of the last use by a load, in milliseconds; for an identity, the time of its binding.
     pub last_use_ms: u64,
     /// All that it names is held, or declared warm.
     pub wanted: bool,
 }
 
-/// What `records` take together.
+/// Memory and number of `records`.
 pub fn record_use<'a>(records: impl IntoIterator<Item = &'a RecordFile>) -> RecordUse {
     let each = records.into_iter().map(|record| RecordUse {
         bytes: record.bytes,
@@ -38,8 +39,9 @@ pub fn record_use<'a>(records: impl IntoIterator<Item = &'a RecordFile>) -> Reco
     each.fold(RecordUse::default(), RecordUse::plus)
 }
 
-/// Which of `records` go so that, with `more` that are about to be written, they are within `limits`: those that are not wanted first, and the
-/// least recently used first. What is not wanted goes until an eighth is free as well, so that not each load takes another pass.
+/// Records to remove so that the rest, with `more` that are about to be written, are within
+/// `limits`. Unwanted records go first, the least recently used before the others. They go until an
+/// eighth is free as well, so that not every load needs another pass.
 pub fn records_to_remove(
     records: &[RecordFile],
     limits: RecordUse,

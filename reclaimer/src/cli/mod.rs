@@ -48,7 +48,7 @@ struct Once {
     /// Free nothing: only say what would be freed
     #[arg(long)]
     dry_run: bool,
-    /// How the result is printed
+    /// Format of the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -1,4 +1,4 @@
-//! Whether a configuration can be used.
+//! Checks of a configuration.
 
 use tetris_reclaimer_core::Policy;
 

@@ -1,4 +1,4 @@
-//! What a checked configuration says, in the types of those who need it.
+//! Values of a checked configuration, in the types of the modules that need them.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ impl Config {
         Duration::from_millis(self.file.watermark_check_ms)
     }
 
-    /// How long a damaged object stays for inspection.
+    /// Time that a damaged object stays for inspection.
     pub fn quarantine(&self) -> Duration {
         Duration::from_secs(self.file.quarantine_hours * 3600)
     }
 
-    /// What loading a model anew takes.
+    /// Cost of a model's reload.
     pub fn reload_cost(&self) -> ReloadCost {
         ReloadCost {
             fixed_ms: self.file.reload_cost.fixed_ms,

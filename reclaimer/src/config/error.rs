@@ -1,4 +1,4 @@
-//! What is wrong with a configuration.
+//! Errors of a configuration.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// It is not TOML.
@@ -35,7 +35,7 @@ pub enum ConfigError {
         path: PathBuf,
         /// The field, from the root.
         field: String,
-        /// What is wrong.
+        /// The mistake.
         message: String,
     },
     /// A field has a value outside its range.

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{Config, ConfigError, ConfigFile, StoreConfig};
 
-/// Where the configuration comes from.
+/// Source of the configuration.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ConfigFlags {
     /// Configuration file (TOML); read again on SIGHUP

@@ -33,7 +33,8 @@ pub struct ConfigFile {
     pub listen: Option<SocketAddr>,
     /// The stores.
     pub stores: Vec<StoreConfig>,
-    /// Where learned state is kept; by default in each store, which lives as long as what it is about.
+    /// Directory of learned state; by default each store keeps its own, which lives as long as its
+    /// objects.
     pub state_dir: Option<PathBuf>,
     /// Seconds between two passes when nothing happens.
     pub interval_secs: u64,
@@ -41,9 +42,9 @@ pub struct ConfigFile {
     pub watermark_check_ms: u64,
     /// Hours that an object that was set aside as damaged stays for inspection.
     pub quarantine_hours: u64,
-    /// What to free and when.
+    /// Policies of the reclaimer.
     pub policy: PolicyConfig,
-    /// What loading a model anew takes, for policies that go by cost.
+    /// Cost of a reload, for policies that weigh it.
     pub reload_cost: ReloadCostConfig,
     /// Checks of what lies in the stores.
     pub scrub: ScrubConfig,
@@ -53,7 +54,7 @@ pub struct ConfigFile {
     pub gpu_mirror: Option<GpuMirrorConfig>,
     /// Models that pods declare by name: what the name means.
     pub models: BTreeMap<String, Vec<String>>,
-    /// What pods of this node declare.
+    /// The watch of pods' declarations.
     pub kubernetes: KubernetesConfig,
     /// The tmpfs of the stores; without it, somebody else mounts it.
     #[cfg(feature = "node")]
@@ -63,7 +64,7 @@ pub struct ConfigFile {
     pub csi: Option<crate::csi::CsiConfig>,
 }
 
-/// What loading a model anew takes.
+/// Cost of a model's reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReloadCostConfig {
@@ -73,11 +74,11 @@ pub struct ReloadCostConfig {
     pub bytes_per_sec: u64,
 }
 
-/// What pods of this node declare.
+/// The watch of pods' declarations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KubernetesConfig {
-    /// Whether to watch the API server.
+    /// True if the daemon watches the API server.
     pub enabled: bool,
     /// The annotation of pods that names their models.
     pub annotation: String,
@@ -86,11 +87,11 @@ pub struct KubernetesConfig {
 /// A checked configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What it was made from.
+    /// The file that this was made from.
     pub file: ConfigFile,
-    /// What to free and when.
+    /// Policies of the reclaimer.
     pub policy: Policy,
-    /// What names of models mean.
+    /// Meanings of models' names.
     pub models: BTreeMap<String, Vec<Declaration>>,
     /// The tmpfs of the stores.
     #[cfg(feature = "node")]

@@ -1,10 +1,10 @@
-//! What the daemon needs to know to mount the stores and to give them to pods.
+//! Checks of the tables of a cluster's node: the tmpfs mount and the volumes for pods.
 
 use super::{ConfigError, ConfigFile};
 use crate::mount::{MountConfig, MountTable};
 
 impl ConfigFile {
-    /// What the tmpfs is to be, if it is the daemon's.
+    /// Checks both tables. Returns the tmpfs to mount, if the daemon mounts one.
     pub(super) fn check_node(&self) -> Result<Option<MountConfig>, ConfigError> {
         let mount = self.mount.as_ref().map(MountTable::check).transpose()?;
         let Some(csi) = &self.csi else {
@@ -36,7 +36,7 @@ impl ConfigFile {
 }
 
 impl ConfigFile {
-    /// Whether stores are made for namespaces as they come.
+    /// Returns true if stores are made for namespaces on demand.
     pub(super) fn makes_stores(&self) -> bool {
         self.csi
             .as_ref()

@@ -1,4 +1,4 @@
-//! What the daemon is on a node of a cluster: the owner of the tmpfs, and the driver that gives pods their volumes.
+//! The daemon's role on a node of a cluster: owner of the tmpfs, and driver of pods' volumes.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -16,14 +16,14 @@ use crate::reclaimer::engine::Command;
 /// The node's role while the daemon runs.
 pub(super) struct NodeRole {
     metrics: Arc<Metrics>,
-    /// Where the tmpfs was mounted at the start, if it is the daemon's.
+    /// Configuration at the start, with the mount point of the tmpfs if the daemon owns it.
     config: Config,
     /// None in a dry run, which changes nothing.
     volumes: Option<(watch::Sender<Wanted>, JoinHandle<()>)>,
 }
 
 impl NodeRole {
-    /// What is to be said of the driver before it runs.
+    /// State of the driver before it runs.
     pub(super) fn driver_at_start(config: &Config, dry_run: bool) -> Driver {
         if config.file.csi.is_some() && !dry_run {
             Driver::Waiting
@@ -80,7 +80,8 @@ impl NodeRole {
     }
 }
 
-/// Whether the tmpfs of `new` is another one than that of `old`: stores that pods have mounted cannot move.
+/// Returns true if the tmpfs of `new` lies elsewhere than that of `old`. Stores that pods have
+/// mounted cannot move.
 pub(super) fn moved(old: &Config, new: &Config) -> bool {
     let path = |config: &Config| config.mount.as_ref().map(|mount| mount.path.clone());
     path(old) != path(new)

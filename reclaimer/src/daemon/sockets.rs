@@ -17,7 +17,7 @@ use crate::room::{RoomNeed, RoomRefusal, RoomResult};
 use crate::socket::{Fault, Limits, RoomAnswer, RoomAsk, Socket};
 use crate::store::OpenStore;
 
-/// How many loads may wait for the engine.
+/// Number of loads that may wait for the engine.
 const QUEUE: usize = 256;
 
 /// The sockets of all open stores.

@@ -20,18 +20,20 @@ use crate::store::StoreConfig;
 /// The first wait after a failure, and the longest: the kubelet itself may be restarting.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
-/// How long a pod waits for the daemon to look after its new store. It gets the store in any case.
+/// Longest wait of a pod until the daemon looks after its new store. The pod gets the store in any
+/// case.
 const ENGINE_WAIT: Duration = Duration::from_secs(5);
-/// How long the removal of a store waits for the daemon: a pass may be under way, and nobody waits for the removal.
+/// Longest wait for a store's removal. A pass may be under way, and no client waits for the
+/// removal.
 const REMOVAL_WAIT: Duration = Duration::from_mins(2);
 
-/// What the services are made from.
+/// Configuration of the services.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Wanted {
     csi: Option<CsiConfig>,
     node: String,
     stores: Vec<StoreConfig>,
-    /// Whether there is an API server to ask.
+    /// True if there is an API server to ask.
     kubernetes: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Whether the table `[gpu_mirror]` can be used.
+//! Checks of the table `[gpu_mirror]`.
 
 use std::fmt::Display;
 

@@ -8,7 +8,7 @@ use tetris_gpu_mirror::server::{DEFAULT_KEEP_PINNED, Limits};
 
 use crate::store::OpenStore;
 
-/// What the mirror's devices are.
+/// Kind of the GPU mirror's devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Implementation {
@@ -33,12 +33,13 @@ impl Implementation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuMirrorConfig {
-    /// What the devices are.
+    /// Kind of the devices.
     #[serde(default)]
     pub implementation: Implementation,
-    /// What the mirror may take of each device, in bytes; never more than is free when the daemon starts.
+    /// Memory of each device for the GPU mirror, in bytes; never more than is free when the daemon
+    /// starts.
     pub device_bytes: u64,
-    /// What one store may take of each device, in bytes; all of it without.
+    /// Memory of each device for one store, in bytes; without it, all of the GPU mirror's.
     #[serde(default)]
     pub store_bytes: Option<u64>,
     /// Numbers of devices, as the driver has them; all of them when empty.
@@ -60,8 +61,9 @@ pub struct GpuMirrorConfig {
     /// Seconds that pages stay registered after their last use, and cannot be freed unless the store needs the room; 0: until a load ends.
     #[serde(default = "default_pinned_seconds")]
     pub pinned_seconds: u64,
-    /// Whether pages of the stores are made writable for the moment in which they are registered with devices that register no read-only
-    /// pages; with `false` no object is opened for writing for that, and copies to such devices go through pinned buffers.
+    /// True if pages of the stores become writable for the moment of their registration, for
+    /// devices that register no read-only pages. With `false` the daemon opens no object for
+    /// writing, and copies to such devices go through pinned buffers.
     #[serde(default = "default_writable_registration")]
     pub writable_registration: bool,
     /// Streams that copy to a device.
@@ -122,7 +124,7 @@ impl GpuMirrorConfig {
         arena.ok().filter(|arena| arena.chunk_bytes() <= 16 << 30)
     }
 
-    /// What clients may take.
+    /// Limits of clients.
     pub(super) fn limits(&self) -> Limits {
         Limits {
             connections: self.connections,
@@ -131,7 +133,7 @@ impl GpuMirrorConfig {
         }
     }
 
-    /// Where a store's clients connect.
+    /// Path of a store's socket.
     pub(super) fn socket(&self, store: &OpenStore) -> PathBuf {
         match &self.socket_dir {
             Some(folder) => folder.join(&store.name),
@@ -162,7 +164,7 @@ impl GpuMirrorConfig {
     }
 }
 
-/// What of a new table takes force only when the daemon is restarted, as a field or as `gpu_mirror` with its fields.
+/// Changes of a new table that need a restart: fields, or `gpu_mirror` for the whole table.
 pub fn needs_restart(
     old: Option<&GpuMirrorConfig>,
     new: Option<&GpuMirrorConfig>,

@@ -4,7 +4,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// A socket, a bell, and one that is on its way to the client.
 const PER_CONNECTION: u64 = 3;
-/// What the rest of the daemon has: files of stores, sockets, watches; and the chunks of the simulated device.
+/// Descriptors of the rest of the daemon: files of stores, sockets, watches, and chunks of the
+/// simulated device.
 const OTHERS: u64 = 2048;
 
 /// Raises the limit on open files, as far as the hard one permits, so that as many connections can be served.

@@ -1,14 +1,15 @@
-//! Room in a store from what the mirror has registered.
+//! References of the GPU mirror to objects: registered pages, which it releases for a load.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::GpuMirrorView;
-use super::thread::{Order, Orders, send};
+use super::orders::{Order, Orders, send};
 use crate::room::DaemonReferences;
 
-/// How long a pass waits for the driver to give up pages: gigabytes take it some tenths of a second.
+/// Longest wait of a pass for the driver to release pages. Gigabytes take it some tenths of a
+/// second.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// Has the mirror's thread give up what it has registered of stores. Does nothing where no mirror runs.

@@ -1,75 +1,12 @@
-//! Which stores are served.
+//! The GPU mirror's server, and the stores that it serves.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use tetris_gpu_mirror::memory::DeviceMemory;
 use tetris_gpu_mirror::residency::TenantId;
-use tetris_gpu_mirror::server::{Limits, Report, Server, ServerError};
 use tetris_store_layout::Store;
 
-use super::{GpuMirrorConfig, GpuMirrorView, Opened};
+use super::{GpuMirrorConfig, GpuMirrorView, Opened, Serves};
 use crate::store::OpenStore;
-
-/// A server, whatever its devices are.
-pub trait Serves: Send + Sync {
-    /// [`Server::serve`].
-    fn serve(
-        &self,
-        tenant: TenantId,
-        store: Arc<Store>,
-        quota_bytes: Option<u64>,
-        path: &Path,
-    ) -> Result<(), ServerError>;
-    /// [`Server::leave`].
-    fn leave(&self, tenant: TenantId) -> bool;
-    /// [`Server::set_quota`].
-    fn set_quota(&self, tenant: TenantId, quota_bytes: Option<u64>);
-    /// [`Server::set_limits`].
-    fn set_limits(&self, limits: Limits) -> Result<(), ServerError>;
-    /// [`Server::check`].
-    fn check(&self);
-    /// [`Server::unpin`].
-    fn unpin(&self, tenant: TenantId) -> u64;
-    /// [`Server::report`].
-    fn report(&self) -> Report;
-}
-
-impl<D: DeviceMemory + 'static> Serves for Server<D> {
-    fn serve(
-        &self,
-        tenant: TenantId,
-        store: Arc<Store>,
-        quota_bytes: Option<u64>,
-        path: &Path,
-    ) -> Result<(), ServerError> {
-        Self::serve(self, tenant, store, quota_bytes, path)
-    }
-
-    fn leave(&self, tenant: TenantId) -> bool {
-        Self::leave(self, tenant)
-    }
-
-    fn set_quota(&self, tenant: TenantId, quota_bytes: Option<u64>) {
-        Self::set_quota(self, tenant, quota_bytes);
-    }
-
-    fn set_limits(&self, limits: Limits) -> Result<(), ServerError> {
-        Self::set_limits(self, limits)
-    }
-
-    fn check(&self) {
-        Self::check(self);
-    }
-
-    fn unpin(&self, tenant: TenantId) -> u64 {
-        Self::unpin(self, tenant)
-    }
-
-    fn report(&self) -> Report {
-        Self::report(self)
-    }
-}
 
 /// The mirror of the node. Dropping it ends its sockets and hangs up on its clients, whose mappings stay.
 pub struct GpuMirror {

@@ -176,7 +176,7 @@ fn a_store_that_cannot_be_served_does_not_keep_others_from_it() {
     assert!(Client::connect(&first.root.join("gpu"), MemoryKind::Host, LONG).is_ok());
 }
 
-/// What a reload changes, and what it names.
+/// Changes of a reload, and the fields that it names.
 #[test]
 fn quotas_and_limits_change_while_it_runs_and_the_rest_is_named() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();

@@ -1,37 +1,17 @@
-//! The mirror's thread: a driver that takes its time, or hangs, keeps the rest of the daemon from nothing.
+//! The GPU mirror's thread. A driver that is slow or hangs does not delay the rest of the daemon.
 
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::orders::{Order, Orders, Wanted, send};
 use super::{GpuMirror, GpuMirrorConfig, GpuMirrorReferences, GpuMirrorView, descriptors, open};
 use crate::store::OpenStore;
 
-/// How long the engine waits until a new store's socket is there, so that the pod that the store is for finds it.
+/// Longest wait of the engine for a new store's socket, so that the store's first pod finds it.
 const SOCKET_WAIT: Duration = Duration::from_secs(1);
-/// How long the daemon's end waits for the mirror's.
+/// Longest wait of the daemon's end for the GPU mirror's.
 const END_WAIT: Duration = Duration::from_secs(10);
-
-/// What is to be served, and how.
-type Wanted = (Vec<OpenStore>, GpuMirrorConfig);
-
-/// What the thread is told. Who told it may wait no longer when it is done.
-pub(super) enum Order {
-    /// Serve these stores and no others.
-    Serve(Wanted, SyncSender<()>),
-    /// Give up what of these stores is registered, and say how many bytes that were.
-    Unpin(Vec<String>, SyncSender<u64>),
-}
-
-/// The way to the thread, until the mirror ends.
-pub(super) type Orders = Arc<Mutex<Option<Sender<Order>>>>;
-
-/// Tells the thread, if there still is one.
-pub(super) fn send(orders: &Orders, order: Order) -> bool {
-    let orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
-    // The thread has ended when there is no driver.
-    orders.as_ref().is_some_and(|to| to.send(order).is_ok())
-}
 
 /// The GPU mirror, in a thread of its own. Dropping it ends it.
 pub struct GpuMirrorThread {
@@ -62,7 +42,7 @@ impl GpuMirrorThread {
         })
     }
 
-    /// How the mirror is.
+    /// State of the GPU mirror.
     pub fn view(&self) -> &Arc<GpuMirrorView> {
         &self.view
     }

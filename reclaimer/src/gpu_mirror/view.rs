@@ -1,4 +1,4 @@
-//! How the mirror is, for whoever scrapes it.
+//! State of the GPU mirror, for metrics.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,22 +9,22 @@ use tetris_gpu_mirror::server::Report;
 
 use super::{Implementation, Serves};
 
-/// How the mirror is at a moment.
+/// State of the GPU mirror at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuMirrorStatus {
-    /// What its devices are.
+    /// Kind of its devices.
     pub implementation: Implementation,
-    /// Whether it serves. Without it clients load into host memory.
+    /// True if it serves. Without it clients load into host memory.
     pub running: bool,
     /// Devices that were asked for and could not be used when the daemon started.
     pub missing_devices: usize,
-    /// How the server is; empty when there is none.
+    /// State of the server; empty when there is none.
     pub report: Report,
     /// Names of the stores that it serves.
     pub stores: BTreeMap<TenantId, String>,
 }
 
-/// Where the mirror's thread leaves how it is.
+/// Latest state of the GPU mirror, as its thread leaves it.
 pub struct GpuMirrorView {
     implementation: Implementation,
     inside: Mutex<Inside>,
@@ -57,7 +57,7 @@ impl GpuMirrorView {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the mirror is now. No driver is asked.
+    /// State of the GPU mirror now. No driver is asked.
     pub fn status(&self) -> GpuMirrorStatus {
         // The lock is held, so that whoever closes the view has the server for himself then.
         let inside = self.lock();

@@ -1,18 +1,16 @@
-//! Who asks for what: clients and their jobs.
+//! Requests of clients, and the ingest jobs that serve them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use tetris_agent::daemon::{IngestReason, IngestRefusal};
-use tetris_agent::ingest::Monitor;
 use tetris_store_layout::ManifestKind;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
 
 use super::descriptor::{Checked, inspect};
 use super::job::IngestJob;
-use super::reserved::Reserved;
-use super::schedule::{Key, Schedule};
+use super::schedule::Key;
+use super::state::{BrokerState, locked};
 use super::{
     AskRoom, EndedIngest, IngestCounts, IngestObserver, IngestOptions, IngestOutcome, PassedFile,
     Stage, TargetStore, refusal,
@@ -22,24 +20,6 @@ use crate::socket::Peer;
 /// Publishes files that clients pass. One for all stores of the node.
 #[derive(Clone)]
 pub struct Broker(Arc<BrokerState>);
-
-/// What clients and jobs share.
-pub(super) struct BrokerState {
-    pub(super) options: Mutex<IngestOptions>,
-    state: Mutex<Jobs>,
-    /// Told of each change of the schedule.
-    pub(super) changes: watch::Sender<()>,
-    pub(super) room: Arc<AskRoom>,
-    observer: Arc<dyn IngestObserver>,
-}
-
-#[derive(Default)]
-struct Jobs {
-    schedule: Schedule,
-    jobs: Vec<Arc<IngestJob>>,
-    counts: IngestCounts,
-    reserved: Reserved,
-}
 
 /// A client's part in a job. Dropping it says that the client is done.
 pub struct Ticket {
@@ -53,10 +33,6 @@ impl std::fmt::Debug for Broker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Broker").finish_non_exhaustive()
     }
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Broker {
@@ -86,7 +62,7 @@ impl Broker {
         self.0.changes.send_replace(());
     }
 
-    /// What was done so far.
+    /// Counts so far.
     pub fn counts(&self) -> IngestCounts {
         locked(&self.0.state).counts
     }
@@ -212,7 +188,7 @@ async fn inspected(
 }
 
 impl Ticket {
-    /// How far the file is.
+    /// Progress of the file.
     pub fn stage(&self) -> Stage {
         self.stage.borrow().clone()
     }
@@ -234,82 +210,5 @@ impl Drop for Ticket {
             self.job.abandon();
         }
         self.shared.changes.send_replace(());
-    }
-}
-
-impl BrokerState {
-    pub(super) fn try_start(&self, id: u64) -> Result<(), u32> {
-        let config = locked(&self.options).config.clone();
-        locked(&self.state).schedule.try_start(id, &config)
-    }
-
-    pub(super) fn give_up(&self, id: u64) {
-        locked(&self.state).schedule.give_up(id);
-        self.changes.send_replace(());
-    }
-
-    /// Forgets a job; nobody can join it any more.
-    pub(super) fn end(&self, id: u64) {
-        let mut state = locked(&self.state);
-        state.schedule.end(id);
-        state.reserved.end(id);
-        let at = state.jobs.iter().position(|job| job.id == id);
-        let ended = at.map(|at| state.jobs.swap_remove(at));
-        if let Some(ended) = ended {
-            self.tell_active_files(&state, ended.store());
-        }
-        drop(state);
-        self.changes.send_replace(());
-    }
-
-    /// Under the lock, so that the last word is the latest.
-    fn tell_active_files(&self, state: &Jobs, store: &str) {
-        let own = state.jobs.iter().filter(|job| job.store() == store);
-        self.observer.active_files(store, own.count());
-    }
-
-    /// What a store with a limit has to have room for before `bytes` more are read for it; none when it has no limit.
-    pub(super) fn reserve(
-        &self,
-        id: u64,
-        store: &str,
-        bytes: u64,
-        monitor: &Arc<Monitor>,
-    ) -> Option<u64> {
-        locked(&self.options).quota(store)?;
-        let reserved = &mut locked(&self.state).reserved;
-        Some(reserved.set(id, store, bytes, monitor))
-    }
-
-    /// A job writes no more.
-    pub(super) fn release(&self, id: u64) {
-        locked(&self.state).reserved.end(id);
-    }
-
-    pub(super) fn ended(
-        &self,
-        store: &str,
-        outcome: IngestOutcome,
-        bytes_read: u64,
-        took: Duration,
-    ) {
-        self.observer.ended(EndedIngest {
-            store,
-            outcome,
-            bytes_read,
-            took,
-        });
-    }
-
-    pub(super) fn count(&self, stage: &Stage) {
-        let counts = &mut locked(&self.state).counts;
-        match stage {
-            Stage::Done { bytes_read, .. } => {
-                counts.served += 1;
-                counts.bytes_read += bytes_read;
-            }
-            Stage::Refused(_) => counts.refused += 1,
-            Stage::Waiting(_) | Stage::Reading { .. } => {}
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! What a passed descriptor is. All of this may block: the file system may be a process.
+//! Checks of a passed descriptor. All of them may block: the file system may be a process.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
@@ -35,7 +35,7 @@ const PSEUDO: [u32; 15] = [
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Checked {
     pub(super) identity: FileIdentity,
-    /// Whether its file system answers in time.
+    /// True if its file system answers in time.
     pub(super) local: bool,
 }
 

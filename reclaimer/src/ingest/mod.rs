@@ -1,18 +1,23 @@
-//! Publishing files for clients that can only read a store (LAYOUT.md 11.5).
+//! Ingest of files for clients that can only read a store (LAYOUT.md 11.5).
 //!
 //! # Flow
-//! A connection hands the passed descriptor to [`Broker::ask`]. It is inspected, in a thread of its own; then the client joins the
-//! job of that file, or begins one. A job waits for its turn, reads, hashes and publishes the file through tetris-agent's
-//! pipeline, and keeps it referenced until all its clients are done, for [`HOLD`] at most.
+//! A connection hands the passed descriptor to [`Broker::ask`]. A thread of its own inspects it.
+//! Then the client joins the ingest job of that file, or begins one. A job waits for its turn;
+//! reads, hashes and publishes the file through tetris-agent's pipeline; and keeps it referenced
+//! until all its clients are done, for [`HOLD`] at most.
 //!
 //! # Guarantees
-//! - A file that many ask for at once is read once: jobs are found by what `fstat` says of the descriptor.
-//! - Whatever touches a descriptor may block: it is never done on the runtime's threads. A descriptor that blocks for ever uses up its
-//!   thread and the connection's place, which its user has few of, and nobody else's turn.
-//! - Nothing is bound that was not hashed here, and nothing of a file whose server could make up its `fstat`.
+//! - The broker reads a file once for all clients that ask at the same time: it finds jobs by the
+//!   descriptor's `fstat`.
+//! - Every call on a descriptor may block, so none happens on the runtime's threads. A descriptor
+//!   that blocks for ever uses up its thread and the connection's place, of which its user has few,
+//!   but no other user's turn.
+//! - The broker binds no identity without hashing the file itself, and none of a file whose server
+//!   could make up its `fstat`.
 //!
 //! # Assumptions
-//! Local file systems answer. One whose device hangs in the kernel keeps turns of those who read from it.
+//! Local file systems answer. If the device of one hangs in the kernel, it keeps the turns of its
+//! readers.
 
 mod broker;
 mod descriptor;
@@ -21,7 +26,9 @@ mod observer;
 mod options;
 mod read;
 mod reserved;
+mod run;
 mod schedule;
+mod state;
 
 use std::any::Any;
 use std::fs::File;
@@ -39,10 +46,10 @@ pub use broker::{Broker, Ticket};
 pub use observer::{EndedIngest, IngestObserver, IngestOutcome};
 pub use options::{IngestConfig, IngestOptions};
 
-/// How long a file stays referenced for clients that have not attached it yet.
+/// Time that a file stays referenced for clients that have not attached it yet.
 pub const HOLD: Duration = Duration::from_secs(10);
 
-/// Where to ask for room: the answer goes to the function.
+/// A request for room. The answer goes to the function.
 pub type AskRoom = dyn Fn(RoomNeed, Box<dyn FnOnce(RoomResult) + Send>) + Send + Sync;
 
 /// A store that files are published in.
@@ -74,7 +81,7 @@ impl std::fmt::Debug for PassedFile {
     }
 }
 
-/// How far a file has come.
+/// Progress of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
     /// Others are served first, so many.
@@ -88,7 +95,7 @@ pub enum Stage {
     },
     /// It is in the store.
     Done {
-        /// What it consists of.
+        /// Its manifest.
         manifest: ManifestId,
         /// Bytes that were read.
         bytes_read: u64,
@@ -97,7 +104,7 @@ pub enum Stage {
     Refused(IngestRefusal),
 }
 
-/// What a broker has done since it was made.
+/// Counts of a broker since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IngestCounts {
     /// Files that were read and published, or found to be in the store.

@@ -1,10 +1,10 @@
-//! Who is told of what becomes of passed files.
+//! Reports on passed files.
 
 use std::time::Duration;
 
 use tetris_agent::daemon::IngestReason;
 
-/// How a passed file ended.
+/// End of a passed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IngestOutcome {
     /// It was read and published.
@@ -60,7 +60,7 @@ impl IngestOutcome {
 pub struct EndedIngest<'a> {
     /// The store.
     pub store: &'a str,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: IngestOutcome,
     /// Bytes that were read of it; a byte read twice counts twice.
     pub bytes_read: u64,
@@ -70,7 +70,7 @@ pub struct EndedIngest<'a> {
 
 /// Is told of passed files, on the runtime's threads, and should return soon.
 pub trait IngestObserver: Send + Sync {
-    /// So many files wait, are read or are kept for clients of this store from now on.
+    /// Number of files of this store that wait, are read or are kept for clients.
     fn active_files(&self, store: &str, files: usize);
 
     /// A file has ended.

@@ -1,4 +1,4 @@
-//! What ingests may use.
+//! Limits of ingests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tetris_store_layout::RecordUse;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IngestConfig {
-    /// Whether files are taken at all.
+    /// True if the broker takes files.
     pub enabled: bool,
     /// Files that are read at a time.
     pub concurrent: u32,
@@ -84,7 +84,7 @@ impl IngestConfig {
     }
 }
 
-/// What ingests may use, from all of a configuration.
+/// Limits of ingests, from the whole configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngestOptions {
     /// The table.
@@ -93,9 +93,9 @@ pub struct IngestOptions {
     pub quotas: BTreeMap<String, Option<u64>>,
     /// The limit of each other store (`policy.store.limit_bytes`).
     pub quota_of_others: Option<u64>,
-    /// What records of stores may take, by name (`policy.stores.NAME.record_bytes` and `record_files`).
+    /// Limits of stores' records, by name (`policy.stores.NAME.record_bytes` and `record_files`).
     pub records: BTreeMap<String, RecordUse>,
-    /// What those of each other store may take.
+    /// Limits of the records of each other store.
     pub records_of_others: RecordUse,
 }
 
@@ -120,7 +120,7 @@ impl IngestOptions {
         Duration::from_secs(self.config.stall_secs)
     }
 
-    /// What the store's records may take.
+    /// Limits of the store's records.
     pub(super) fn record_limits(&self, store: &str) -> RecordUse {
         let own = self.records.get(store).copied();
         own.unwrap_or(self.records_of_others)

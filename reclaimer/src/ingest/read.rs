@@ -23,14 +23,14 @@ const RECORD_PAGES: u64 = 2 * 4096;
 /// Longest wait for the engine's answer.
 const ROOM_WAIT: Duration = Duration::from_secs(30);
 
-/// What a thread is to read.
+/// A file for a thread to read.
 pub(super) struct Work {
     pub(super) passed: PassedFile,
     pub(super) target: TargetStore,
     pub(super) key: Key,
     pub(super) checked: Checked,
     pub(super) max_tensors: usize,
-    /// What the store's records may take.
+    /// Limits of the store's records.
     pub(super) record_limits: RecordUse,
     /// Reserves bytes of a store's limit; gives what there has to be room for, if there is a limit.
     pub(super) reserve: Box<dyn Fn(u64) -> Option<u64> + Send + Sync>,
@@ -39,7 +39,7 @@ pub(super) struct Work {
     pub(super) room: Arc<AskRoom>,
 }
 
-/// What whoever watches a thread knows beside the bytes that it reads.
+/// Signs of life of a reading thread, besides its count of bytes.
 #[derive(Debug, Default)]
 pub(super) struct Pulse {
     /// Grows while room is made, which is no standstill.

@@ -1,4 +1,4 @@
-//! Room that files in stores with a limit have been given, and have not filled yet.
+//! Room granted to jobs in stores with a limit, and not filled yet.
 
 use std::sync::Arc;
 
@@ -14,12 +14,13 @@ struct Reservation {
     store: String,
     bytes: u64,
     monitor: Arc<Monitor>,
-    /// What had been read before.
+    /// Number of bytes read before the reservation.
     since: u64,
 }
 
 impl Reservation {
-    /// What is read is about to be published: from then on the store's catalog counts it.
+    /// Remaining bytes. Read bytes are about to be published, and the store's catalog counts them
+    /// from then on.
     fn left(&self) -> u64 {
         let read = self.monitor.bytes_read().saturating_sub(self.since);
         self.bytes.saturating_sub(read)

@@ -1,7 +1,7 @@
-//! Whose turn it is. No threads, no clock.
+//! Turns of ingest jobs. No threads, no clock.
 //!
-//! Who asks is a user of a store: the store is the socket that it came through, which in a cluster is its namespace. What one store's
-//! clients do takes nothing from those of another but a bounded number of turns.
+//! Turns go by user of a store. The store is the socket of the request, which in a cluster is a
+//! namespace. Clients of one store can take only a bounded number of turns from those of another.
 
 use tetris_store_layout::{FileIdentity, ManifestKind};
 
@@ -11,7 +11,7 @@ use super::options::IngestConfig;
 const MAX_HANGING_OF_STORE: usize = 4;
 const MAX_HANGING: usize = 64;
 
-/// What is read: which version of which file, as what, into which store.
+/// Identity of a job: version of a file, kind of manifest, and store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) store: String,
@@ -124,7 +124,8 @@ impl Schedule {
         Err((running + waiting.count()) as u32)
     }
 
-    /// Who is next, and who pays for it: the earliest one of the stores with the fewest turns.
+    /// The next job, and the user who pays for it: the earliest of the stores with the fewest
+    /// turns.
     fn next(&self, starting: &Starting, config: &IngestConfig) -> Option<(usize, u32)> {
         let entries = self.entries.iter().enumerate();
         let candidates = entries.filter_map(|(at, entry)| {

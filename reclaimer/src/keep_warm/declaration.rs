@@ -12,7 +12,7 @@ pub const MAX_NAME_BYTES: usize = 253;
 const MANIFEST: &str = "manifest:";
 const SHA256: &str = "sha256:";
 const DIGEST_DIGITS: usize = 64;
-/// How much of what was found an error repeats, in characters: a bit more than the longest thing that is right.
+/// Number of characters of an input that an error repeats: a bit more than the longest valid one.
 const SHOWN_CHARS: usize = 80;
 
 /// A model as a pod names it. Its text form has neither commas nor white space, so a list can be made of it.
@@ -27,14 +27,14 @@ pub enum Declaration {
     Name(String),
 }
 
-/// Why a text is not a [`Declaration`].
+/// The reason a text is not a [`Declaration`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DeclarationError {
     /// There is nothing.
     #[error("a model's name is empty: expected `manifest:<digest>`, `sha256:<digest>` or a name")]
     Empty,
-    /// What follows `manifest:` or `sha256:` is not a digest.
+    /// The part after `manifest:` or `sha256:` is not a digest.
     #[error(
         "{kind}\"{found}\": expected 64 hexadecimal digits after `{kind}`; `tetris hash` prints them"
     )]

@@ -1,4 +1,4 @@
-//! What is declared warm: models that pods of this node run or are about to (T_warm of Tetris 4).
+//! Models that pods of this node declare warm.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -18,7 +18,7 @@ pub struct Pod {
     pub uid: String,
 }
 
-/// How far the declarations can be trusted.
+/// Trust in the declarations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum Freshness {
@@ -30,7 +30,7 @@ pub enum Freshness {
     Current,
     /// The watch broke: these are the last declarations known. They stay in force.
     Stale {
-        /// When it broke.
+        /// Time of the break.
         #[serde(skip)]
         since: SystemTime,
     },
@@ -39,14 +39,14 @@ pub enum Freshness {
 /// All declarations at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WarmSet {
-    /// How far they can be trusted.
+    /// Trust in them.
     pub freshness: Freshness,
-    /// What each pod declares. Pods that declare nothing are left out.
+    /// Declarations by pod. Pods without any are left out.
     pub pods: BTreeMap<Pod, BTreeSet<Declaration>>,
 }
 
 impl WarmSet {
-    /// What holds where there is no cluster.
+    /// The set without a cluster.
     pub fn no_cluster() -> Self {
         Self {
             freshness: Freshness::NoCluster,
@@ -54,8 +54,8 @@ impl WarmSet {
         }
     }
 
-    /// What holds until the API server was reached for the first time: `known`, which an earlier run of the daemon
-    /// kept, stays in force since `since`; without it nothing is known.
+    /// The set before the first complete list of the API server. `known`, from an earlier run of
+    /// the daemon, is in force since `since`; without it nothing is known.
     pub fn before_first_sync(
         known: Option<BTreeMap<Pod, BTreeSet<Declaration>>>,
         since: SystemTime,
@@ -70,7 +70,7 @@ impl WarmSet {
         }
     }
 
-    /// What pods of `namespaces` declare; of all namespaces where the list is empty.
+    /// Declarations of pods in `namespaces`; of all pods if the list is empty.
     pub fn declared_for<'a>(&'a self, namespaces: &[String]) -> BTreeSet<&'a Declaration> {
         let counts = |pod: &Pod| namespaces.is_empty() || namespaces.contains(&pod.namespace);
         self.pods

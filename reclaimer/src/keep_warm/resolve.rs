@@ -1,4 +1,4 @@
-//! From what pods declare to the records of a store (T_warm of Tetris 4).
+//! Resolution of declarations to the records of a store (T_warm of Tetris 4).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -11,12 +11,12 @@ use crate::records::Records;
 /// While nobody knows what is declared, models that were used so recently count as declared.
 const UNKNOWN_GRACE_MS: u64 = 10 * 60 * 1000;
 
-/// What is declared for one store.
+/// Declarations that count for one store.
 #[derive(Debug)]
 pub(crate) struct StoreDeclarations<'a> {
     pub(crate) freshness: Freshness,
     pub(crate) declarations: BTreeSet<&'a Declaration>,
-    /// What names mean.
+    /// Meanings of names.
     pub(crate) models: &'a BTreeMap<String, Vec<Declaration>>,
 }
 

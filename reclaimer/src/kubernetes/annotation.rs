@@ -9,21 +9,22 @@ use crate::keep_warm::{Declaration, DeclarationError};
 /// The annotation's key where the daemon's configuration names no other.
 pub const DEFAULT_ANNOTATION: &str = "tetris.dev/models";
 
-/// How many models one pod may declare.
+/// Most models that one pod may declare.
 pub const MAX_MODELS: usize = 1024;
 
-/// What a list says.
+/// Contents of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Declared {
     /// The models that it declares.
     pub models: BTreeSet<Declaration>,
-    /// How many of its items were left out.
+    /// Number of items left out.
     pub left_out: u64,
-    /// Why the first of them was. Reasons of the others are not kept: a list is as long as its author wants.
+    /// The reason for the first of them. Other reasons are dropped, because a list can have any
+    /// length.
     pub first_error: Option<ItemError>,
 }
 
-/// Why an item of a list was left out.
+/// The reason an item of a list was left out.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ItemError {

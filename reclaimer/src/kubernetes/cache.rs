@@ -1,4 +1,4 @@
-//! The declarations as the API server's events tell them.
+//! Cache of the declarations, fed by events of the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -25,7 +25,7 @@ pub(super) struct DeclarationCache<F> {
     health: Health,
 }
 
-/// What a list that is not complete has shown so far.
+/// Contents of a list that is not complete yet.
 #[derive(Default)]
 struct Relist {
     pods: BTreeMap<Pod, BTreeSet<Declaration>>,
@@ -50,7 +50,7 @@ impl<F: Fn(Fault)> DeclarationCache<F> {
         &self.options
     }
 
-    /// What the channel holds was known before, so it stays; but it was not seen by this watch.
+    /// Marks the set in the channel as not seen by this watch. It stays in force.
     fn begin(&self) {
         self.warm.send_if_modified(|set| {
             let before = set.freshness;

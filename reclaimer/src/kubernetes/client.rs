@@ -10,10 +10,10 @@ use thiserror::Error;
 
 use super::WATCH_SECONDS;
 
-/// How long the server may send nothing. A watch is silent for at most [`WATCH_SECONDS`].
+/// Longest silence of the server. A watch is silent for at most [`WATCH_SECONDS`].
 const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 30);
 
-/// Why there is no client.
+/// The reason there is no client.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -22,7 +22,7 @@ pub enum ClientError {
     Kubeconfig {
         /// Its path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Its mistake.
         source: KubeconfigError,
     },
     /// Neither a kubeconfig nor a service account was found.
@@ -30,7 +30,7 @@ pub enum ClientError {
         "found no way to an API server: {source}; run in a pod with a service account, set KUBECONFIG, or run without Kubernetes"
     )]
     NoCluster {
-        /// What was tried.
+        /// The attempts.
         source: InferConfigError,
     },
     /// The kubeconfig names no certificates for the API server, and there are no others.
@@ -41,9 +41,9 @@ pub enum ClientError {
         "API server {url}: cannot make a client: {source}; check its certificates and credentials"
     )]
     Client {
-        /// Where it is.
+        /// Its address.
         url: String,
-        /// What is wrong.
+        /// The mistake.
         source: Box<kube::Error>,
     },
 }

@@ -1,4 +1,4 @@
-//! What is wrong when the API server cannot be watched, and when to try again.
+//! Failures of a watch of the API server, and the time of the next attempt.
 
 use std::error::Error;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 /// The longest wait that a server may ask for. One that asks for more is asked again all the same.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
-/// How long a server may put requests off before that is worth a warning.
+/// Time for which a server may put requests off without a warning.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How the watch is doing.
+/// State of the watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Health {
     /// It works, or was not tried yet.
@@ -25,8 +25,8 @@ pub(super) enum Health {
 }
 
 impl Health {
-    /// How it is doing after `error`. A server that starts, or has a new kind of resource, puts requests off until its
-    /// storage is initialized: nothing is wrong unless that lasts.
+    /// State after `error`. A server that starts, or has a new kind of resource, puts requests off
+    /// until its storage is initialized. That is a failure only if it lasts.
     pub(super) fn after(self, error: &watcher::Error) -> Self {
         let is_put_off = status(error).is_some_and(|status| status.code == 429);
         match self {
@@ -37,20 +37,21 @@ impl Health {
     }
 }
 
-/// What the server asks for before the next request, where the status in its answer says it. Kube does not hand out the
-/// header `Retry-After`; an answer that has it alone (of priority and fairness: seconds) is met by the backoff.
+/// The wait that the server requests in the status of its answer. Kube does not expose the header
+/// `Retry-After`; for an answer with the header alone (priority and fairness: seconds) the backoff
+/// is enough.
 pub(super) fn retry_after(error: &watcher::Error) -> Option<Duration> {
     let seconds = status(error)?.details.as_ref()?.retry_after_seconds;
     Some(Duration::from_secs(seconds.into()).min(RETRY_AFTER_MAX))
 }
 
-/// What an administrator can do about a watch of pods that fails.
+/// The administrator's next step after a failed watch of pods.
 pub(super) fn next_step(error: &watcher::Error) -> &'static str {
     let rights = "allow the daemon's service account to list and watch pods in all namespaces";
     next_step_with(watch_code(error), rights)
 }
 
-/// What an administrator can do about an answer with this code, where these rights are needed.
+/// The administrator's next step after an answer with this code, where these rights are needed.
 pub(super) fn next_step_with(code: Option<u16>, rights: &'static str) -> &'static str {
     match code {
         Some(401) => "check the token of the daemon's service account",

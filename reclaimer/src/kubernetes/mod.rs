@@ -1,18 +1,20 @@
-//! What pods of this node declare warm, by a watch of the API server.
+//! Models that pods of this node declare warm, by a watch of the API server.
 //!
-//! Flow: list the pods bound to the node, then watch them; read the annotation of those that run or are about to; publish
-//! the set when it changes.
+//! Flow: list the pods bound to the node, then watch them; read the annotation of pods that run or
+//! are about to; update the set when it changes.
 //!
 //! Guarantees:
-//! - An error never takes a pod out of the set. Only three things do: the API server says that the pod is gone or has
-//!   ended, its annotation changes, or a *complete* list does not have it.
-//! - [`Freshness`](crate::keep_warm::Freshness) says `Current` only between a complete list and the next error.
-//! - Nothing here waits for readers of the set, and readers wait for nothing but the moment of a change.
+//! - An error never takes a pod out of the set. Only three events do: the API server reports that
+//!   the pod is gone or has ended, its annotation changes, or a *complete* list lacks it.
+//! - [`Freshness`](crate::keep_warm::Freshness) is `Current` only between a complete list and the
+//!   next error.
+//! - Nothing here waits for readers of the set, and readers wait only for the moment of a change.
 //!
-//! Assumptions: the API server's answers about this node's pods are true. A pod that it names on another node is ignored.
+//! Assumptions: the API server's answers about this node's pods are true. A pod that it names on
+//! another node is ignored.
 //!
-//! Caveats: a connection that dies in silence is noticed after [`WATCH_SECONDS`] and a bit; pods that come meanwhile are
-//! not known to be warm, and their mappings alone protect what they load.
+//! Caveats: a connection that dies in silence is noticed after [`WATCH_SECONDS`] and a bit. New
+//! pods in between are not known to be warm; only their mappings protect their models.
 
 use std::future::Future;
 use std::pin::pin;
@@ -43,8 +45,9 @@ pub use options::{OptionsError, WatchOptions};
 use cache::DeclarationCache;
 use pod::BoundPod;
 
-/// How long one watch request lasts, in seconds: the server ends it then, and the next goes on where it ended. It bounds
-/// how long a dead connection goes unnoticed, and costs each node a request per period.
+/// Length of one watch request in seconds. The server then ends it, and the next continues it. It
+/// bounds the time for which a dead connection goes unnoticed, and costs each node one request per
+/// period.
 pub const WATCH_SECONDS: u32 = 120;
 
 /// Pods per page of a list: a node has 110 by default.
@@ -53,7 +56,7 @@ pub const PAGE_PODS: u32 = 128;
 /// The longest wait between attempts, if kube's backoff should end: it does not.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// What went wrong, for counting. It was logged already.
+/// A fault, for counting. It was logged already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The API server could not be listed or watched.

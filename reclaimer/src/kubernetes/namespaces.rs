@@ -23,7 +23,8 @@ use super::{BACKOFF_MAX, Fault, WATCH_SECONDS};
 use crate::csi::{NamespaceError, Namespaces, PodName};
 use crate::uuid::is_uuid;
 
-/// How long one question may take. The kubelet asks again after a failure, with longer and longer waits.
+/// Longest wait for one answer. The kubelet asks again after a failure, with longer and longer
+/// waits.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Namespaces per page of a list.
 const PAGE: u32 = 500;

@@ -1,18 +1,19 @@
-//! What to watch, checked: a node's name that does not exist selects no pods, and then nothing would be warm.
+//! Checked options of the watch. The name of a node that does not exist selects no pods, and then
+//! nothing would be warm.
 
 use thiserror::Error;
 
 const MAX_SUBDOMAIN_BYTES: usize = 253;
 const MAX_KEY_NAME_BYTES: usize = 63;
 
-/// What to watch.
+/// Options of the watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchOptions {
     node: String,
     annotation: String,
 }
 
-/// Why something cannot be watched.
+/// The reason options are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OptionsError {
@@ -22,7 +23,7 @@ pub enum OptionsError {
          give the daemon the name that `kubectl get nodes` prints (in a pod: fieldRef spec.nodeName)"
     )]
     Node {
-        /// What was given.
+        /// The given name.
         found: String,
     },
     /// The annotation's key is none.
@@ -30,7 +31,7 @@ pub enum OptionsError {
         "annotation {found:?}: expected `name` or `domain/name` as Kubernetes allows it, such as `tetris.dev/models`"
     )]
     Annotation {
-        /// What was given.
+        /// The given key.
         found: String,
     },
 }
@@ -62,7 +63,7 @@ impl WatchOptions {
         &self.annotation
     }
 
-    /// Which pods the API server is asked for.
+    /// Selector of the pods to list and watch.
     pub(super) fn field_selector(&self) -> String {
         format!("spec.nodeName={}", self.node)
     }

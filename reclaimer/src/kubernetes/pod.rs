@@ -22,7 +22,7 @@ pub(super) struct Status {
     phase: Option<String>,
 }
 
-/// What a pod says about this node.
+/// A pod's relation to this node.
 pub(super) enum Seen {
     /// Nothing: it is bound elsewhere, or it is not said which pod it is.
     Elsewhere,
@@ -37,7 +37,7 @@ pub(super) fn resource() -> ApiResource {
     ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&())
 }
 
-/// Which pod it is; `None` if it lacks something that every pod has.
+/// The pod's identity; `None` if it lacks a field that every pod has.
 pub(super) fn identity(metadata: &ObjectMeta) -> Option<Pod> {
     Some(Pod {
         namespace: metadata.namespace.clone()?,
@@ -46,11 +46,11 @@ pub(super) fn identity(metadata: &ObjectMeta) -> Option<Pod> {
     })
 }
 
-/// What `pod` says.
+/// Reads a pod's relation to this node and its declarations.
 ///
-/// A pod counts until it has ended, whatever else is said of it. So one with a deletion timestamp still counts: its
-/// containers run through the grace period, which can be long, and may load models in it, or be restarted. The same
-/// holds for the phase `Unknown` and for phases to come.
+/// A pod counts until it has ended. One with a deletion timestamp still counts: its containers run
+/// through the grace period, which can be long, and may load models in it, or be restarted. The
+/// same holds for the phase `Unknown` and for phases to come.
 pub(super) fn look(pod: &BoundPod, options: &WatchOptions) -> Seen {
     let here = pod.spec.node_name.as_deref() == Some(options.node());
     let Some(identity) = identity(&pod.metadata).filter(|_| here) else {

@@ -1,4 +1,4 @@
-//! What the tmpfs of the stores is to be.
+//! The table `[mount]`: the tmpfs of the stores.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::field_error::FieldError;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MountTable {
-    /// Where it is mounted. In a container, below a volume with `mountPropagation: Bidirectional`.
+    /// Mount point. In a container, below a volume with `mountPropagation: Bidirectional`.
     pub path: PathBuf,
     /// Its size in bytes. Without it, what `memory_limit_bytes` leaves beside `reserve_bytes`.
     #[serde(default)]
@@ -18,17 +18,18 @@ pub struct MountTable {
     /// The memory limit of the container that the daemon runs in; the flag `--memory-limit` goes before it.
     #[serde(default)]
     pub memory_limit_bytes: Option<u64>,
-    /// What of that limit is not for the tmpfs: the daemon itself, pieces of models that it reads, and the kernel's about 1 KiB
-    /// for each file in use. The tmpfs must not reach the limit: the OOM killer cannot free it.
+    /// Part of that limit that is not for the tmpfs: the daemon itself, pieces of models that it
+    /// reads, and the kernel's about 1 KiB for each file in use. The tmpfs must not reach the
+    /// limit: the OOM killer cannot free it.
     #[serde(default = "default_reserve")]
     pub reserve_bytes: u64,
-    /// How many files and directories it can have.
+    /// Number of files and directories that it can have.
     #[serde(default = "default_inodes")]
     pub inodes: u64,
     /// Huge pages.
     #[serde(default)]
     pub huge: HugePages,
-    /// Whether its pages stay in memory, where the kernel can do that (Linux 6.4).
+    /// True if its pages stay in memory, where the kernel can do that (Linux 6.4).
     #[serde(default = "default_noswap")]
     pub noswap: bool,
     /// The SELinux context of all its files, on nodes where SELinux is on: one that every container may read.
@@ -39,25 +40,25 @@ pub struct MountTable {
 /// A checked [`MountTable`]; fields mean the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountConfig {
-    /// Where it is mounted.
+    /// Mount point.
     pub path: PathBuf,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// How many files and directories it can have.
+    /// Number of files and directories that it can have.
     pub inodes: u64,
     /// Huge pages.
     pub huge: HugePages,
-    /// Whether its pages stay in memory.
+    /// True if its pages stay in memory.
     pub noswap: bool,
     /// The SELinux context of all its files.
     pub selinux_context: Option<String>,
 }
 
-/// Whether the kernel may use huge pages (tmpfs(5), `huge`).
+/// Use of huge pages (tmpfs(5), `huge`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HugePages {
-    /// Where a whole one lies within the file.
+    /// Only where a whole one lies within the file.
     #[default]
     WithinSize,
     /// None.

@@ -1,4 +1,4 @@
-//! What is to be done about what was found: purely.
+//! Decision about an observed path: create, adopt, change or refuse. Purely.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use super::config::{HugePages, MountConfig};
 use super::mountinfo::MountEntry;
 use super::observed::{ObservedPath, TmpfsSize};
 
-/// What is to be done, and what is told besides.
+/// An action, and notes for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// What is to be done.
+    /// The action.
     pub action: Action,
-    /// What is not as configured, and stays so.
+    /// Differences from the configuration that stay.
     pub notes: Vec<Note>,
 }
 
-/// What is to be done.
+/// Action at the mount point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Nothing: it is there.
@@ -28,7 +28,7 @@ pub enum Action {
     Remount(Changes),
 }
 
-/// What is to be changed of a mounted tmpfs; `None` stays.
+/// Changes of a mounted tmpfs; `None` leaves a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Changes {
     /// New size in bytes.
@@ -44,7 +44,7 @@ pub struct Changes {
 pub struct Note {
     /// The option.
     pub option: &'static str,
-    /// What about it.
+    /// The difference.
     pub what: String,
 }
 
@@ -61,14 +61,14 @@ impl fmt::Display for Note {
     }
 }
 
-/// Why nothing is done.
+/// The reason for doing nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// It leads elsewhere, or nothing can be mounted on it.
     #[error("it is {what}, expected a directory or nothing; remove it or set another `mount.path`")]
     NotADirectory {
-        /// What it is.
+        /// Kind of the file.
         what: &'static str,
     },
     /// A mount would hide what is there.
@@ -81,7 +81,7 @@ pub enum Refusal {
         "{found} is mounted there, expected a whole tmpfs that can be written; unmount it or set another `mount.path`"
     )]
     Foreign {
-        /// What.
+        /// The found file system.
         found: String,
     },
     /// The tmpfs can grow without end, which the kernel does not let us change.
@@ -96,16 +96,16 @@ pub enum Refusal {
     TooFull {
         /// Of what.
         unit: &'static str,
-        /// How much is used.
+        /// Used amount.
         used: u64,
-        /// How much there can be.
+        /// Limit that the tmpfs has.
         found: u64,
-        /// How much there should.
+        /// Limit of the configuration.
         wanted: u64,
     },
 }
 
-/// What is to be done where `found` is, so that it becomes what `config` says. `selinux`: whether SELinux is on.
+/// Decides how `found` becomes the mount that `config` describes. `selinux`: true if SELinux is on.
 pub fn decide(
     found: &ObservedPath,
     config: &MountConfig,
@@ -177,7 +177,7 @@ fn resized(unit: &'static str, found: u64, used: u64, wanted: u64) -> Result<Opt
     Ok((wanted != found).then_some(wanted))
 }
 
-/// What cannot be changed while it is mounted.
+/// Differences that cannot be changed while it is mounted.
 fn differences(
     entry: &MountEntry,
     room: TmpfsSize,

@@ -44,26 +44,26 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// A tmpfs that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ensured {
-    /// Where.
+    /// Mount point.
     pub path: PathBuf,
-    /// What was done.
+    /// Action taken.
     pub action: Action,
-    /// What is not as configured.
+    /// Differences from the configuration.
     pub notes: Vec<Note>,
-    /// How large it is, and how full.
+    /// Its size and use.
     pub room: TmpfsSize,
 }
 
-/// Why there is no tmpfs, or no store on it.
+/// The reason there is no tmpfs, or no store on it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MountError {
-    /// What is there must not be touched.
+    /// The file system there must not be touched.
     #[error("cannot use `{}` for the stores: {source}", path.display())]
     Refused {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: Refusal,
     },
     /// Another process mounts there, and does not end.
@@ -77,7 +77,7 @@ pub enum MountError {
     Lost {
         /// The path.
         path: PathBuf,
-        /// What is there.
+        /// The found file system.
         found: String,
     },
     /// A store could not be made or opened.
@@ -85,17 +85,17 @@ pub enum MountError {
     Store {
         /// Its name.
         name: String,
-        /// Why.
+        /// The reason.
         source: Box<StoreError>,
     },
     /// A system call failed.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
         /// To what.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -171,7 +171,7 @@ impl Ensured {
     }
 }
 
-/// Whether a tmpfs is mounted at `path`.
+/// Returns true if a tmpfs is mounted at `path`.
 pub fn is_tmpfs_mount(path: &Path) -> io::Result<bool> {
     let found = observe(path)?;
     Ok(matches!(found, ObservedPath::Mounted { entry, .. } if entry.fs_type == "tmpfs"))

@@ -1,4 +1,4 @@
-//! What is mounted: `/proc/thread-self/mountinfo`, as proc_pid_mountinfo(5) describes it.
+//! Entries of `/proc/thread-self/mountinfo` (proc_pid_mountinfo(5)).
 
 use std::ffi::OsString;
 use std::io;
@@ -20,11 +20,11 @@ pub struct MountEntry {
     pub device: String,
     /// The directory of the file system that is seen at the mount point.
     pub root: PathBuf,
-    /// Where it is mounted, as this process sees it.
+    /// Mount point, as this process sees it.
     pub mount_point: PathBuf,
     /// Options of this mount, `ro` and `nodev` among them.
     pub options: Vec<String>,
-    /// Whether what is mounted below it appears in other namespaces too.
+    /// True if mounts below it appear in other namespaces too.
     pub shared: bool,
     /// `tmpfs` and so on.
     pub fs_type: String,
@@ -65,12 +65,12 @@ impl MountEntry {
         })
     }
 
-    /// Whether nothing can be written through this mount.
+    /// Returns true if this mount is read-only.
     pub fn is_read_only(&self) -> bool {
         self.has("ro")
     }
 
-    /// Whether the mount has this option.
+    /// Returns true if the mount has this option.
     pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|found| found == option)
     }
@@ -84,7 +84,7 @@ impl MountEntry {
     }
 }
 
-/// Whether `file` is what one sees at a mount point.
+/// Returns true if `file` is the root of a mount.
 pub fn is_mount_root(file: impl AsFd) -> io::Result<bool> {
     let stat = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     Ok(stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
@@ -109,8 +109,8 @@ pub fn mount_of(file: impl AsFd) -> io::Result<MountEntry> {
         })
 }
 
-/// Whether a directory is mounted somewhere by itself, as this thread's mount namespace has it. The mount that it is seen through
-/// does not count.
+/// Returns true if a directory is mounted by itself somewhere in this thread's mount namespace. The
+/// mount through which it was opened does not count.
 pub fn is_mounted_elsewhere(dir: &Path) -> io::Result<bool> {
     // As mountinfo has it, without symbolic links.
     let dir = match dir.canonicalize() {

@@ -1,4 +1,4 @@
-//! What is at the place of the mount now.
+//! Observation of the mount point.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -8,31 +8,31 @@ use rustix::fs::{CWD, Mode, OFlags, fstatvfs, openat};
 
 use super::mountinfo::{MountEntry, is_mount_root, mount_of};
 
-/// What is at a path.
+/// State of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObservedPath {
     /// Nothing.
     Missing,
     /// Something that nothing can be mounted on, or that leads elsewhere.
     NotADirectory {
-        /// What it is.
+        /// Kind of the file.
         what: &'static str,
     },
     /// A directory on which nothing is mounted.
     Directory {
-        /// Whether a mount would hide nothing.
+        /// True if a mount would hide nothing.
         empty: bool,
     },
     /// A directory on which something is mounted.
     Mounted {
-        /// What.
+        /// The mount.
         entry: MountEntry,
-        /// How large it is and how full.
+        /// Its size and use.
         room: TmpfsSize,
     },
 }
 
-/// How large a file system is, and how much of it is used.
+/// Size and use of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TmpfsSize {
     /// Bytes of a block: sizes are rounded up to it.
@@ -41,9 +41,9 @@ pub struct TmpfsSize {
     pub bytes: u64,
     /// Bytes in use.
     pub bytes_used: u64,
-    /// How many files it can have; 0 when there is no limit.
+    /// Number of files that it can have; 0 without a limit.
     pub inodes: u64,
-    /// How many it has.
+    /// Number of files that it has.
     pub inodes_used: u64,
 }
 

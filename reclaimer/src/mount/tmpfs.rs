@@ -16,7 +16,7 @@ use rustix::mount::{
 use super::config::MountConfig;
 use super::decide::{Changes, Note};
 
-/// What it is called in lists of mounts.
+/// Its source in lists of mounts.
 const SOURCE: &str = "tetris";
 /// Everyone may look, only the owner may make stores.
 const MODE: &str = "0755";

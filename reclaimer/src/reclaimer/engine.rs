@@ -19,7 +19,7 @@ const KEEP_EVERY: Duration = Duration::from_mins(1);
 /// Longest time between two passes while a mount stays over its high watermark because nothing may go.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
-/// What the engine is told.
+/// Commands to the engine.
 pub enum Command {
     /// A load waits for room; the answer goes to the function.
     Room(RoomNeed, Box<dyn FnOnce(RoomResult) + Send>),
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Command {
     }
 }
 
-/// What became of a store that was to be removed.
+/// Result of a store's removal.
 #[derive(Debug)]
 pub enum Removed {
     /// It is gone.
@@ -62,7 +62,7 @@ pub enum Removed {
     Failed(String),
 }
 
-/// Who is told what passes do.
+/// Receives the engine's reports.
 pub trait Observer {
     /// A pass ended.
     fn passed(&mut self, passed: Passed);
@@ -82,7 +82,7 @@ pub struct Engine<O> {
     due: Due,
 }
 
-/// When what is next.
+/// Times of the next events.
 #[derive(Debug)]
 struct Due {
     interval: Instant,
@@ -217,7 +217,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Why a pass is made now, if one is.
+    /// The reason for a pass now; `None` if none is due.
     fn trigger(&mut self, inbox: &Inbox) -> Option<Trigger> {
         let now = Instant::now();
         if inbox.event && self.due.event.is_none() {

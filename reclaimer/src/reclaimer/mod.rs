@@ -8,6 +8,7 @@ mod open;
 mod pages;
 mod pass;
 mod persisted_state;
+mod progress;
 mod references;
 mod remove;
 mod room;
@@ -45,25 +46,25 @@ pub struct Reclaimer {
     warm: WarmSet,
     /// Mounts on their way down to the low watermark, by device.
     draining: BTreeMap<(u64, u64), bool>,
-    /// What files get on each mount, by device, as far as it was seen.
+    /// Measured page sizes of each mount, by device.
     pages: BTreeMap<(u64, u64), Pages>,
     started_ms: u64,
-    /// When everything was last looked at anew.
+    /// Time of the last pass that listed everything.
     full_ms: u64,
-    /// What went wrong since the last report.
+    /// Errors since the last report, by class and store.
     errors: Vec<(ErrorClass, Option<String>)>,
-    /// Who of this daemon keeps objects referenced and can let go of them.
+    /// References that another part of this daemon can give up.
     references: Option<Box<dyn DaemonReferences>>,
 }
 
-/// What a pass gives.
+/// Result of a pass.
 #[derive(Debug)]
 pub struct Passed {
-    /// What it did.
+    /// Counts of the pass.
     pub report: PassReport,
-    /// How the stores are after it.
+    /// State of the stores after it.
     pub status: NodeStatus,
-    /// What came of each need, in the order in which they were given.
+    /// Answer to each need, in the order of the needs.
     pub rooms: Vec<RoomResult>,
 }
 
@@ -140,7 +141,7 @@ impl Reclaimer {
         self.warm = warm;
     }
 
-    /// What pods declare, as far as it is known: at the start, what an earlier daemon kept.
+    /// Declarations of pods. At the start, those that an earlier daemon persisted.
     pub fn declared(&self) -> &WarmSet {
         &self.warm
     }
@@ -163,7 +164,7 @@ impl Reclaimer {
             .collect()
     }
 
-    /// Whether a store's mount is fuller than the high watermark, or on its way down.
+    /// Returns true if a store's mount is over the high watermark.
     pub fn over_watermark(&self) -> bool {
         let high = self.config.policy.config().high_watermark_percent;
         self.tenants.iter().any(|tenant| {

@@ -7,7 +7,7 @@ use tetris_reclaimer_core::{MountSnapshot, Snapshot};
 use tetris_store_layout::{Holders, ObjectId, Refresh, Usage};
 
 use super::Reclaimer;
-use super::pass::Progress;
+use super::progress::Progress;
 use super::tenant::{ObservationContext, StoreObservation, Tenant};
 use crate::keep_warm::StoreDeclarations;
 use crate::report::ErrorClass;

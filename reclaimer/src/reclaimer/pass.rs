@@ -1,46 +1,24 @@
-//! One pass: look, plan, free, look again where the plan met what it did not expect.
+//! One pass: observe, plan, free, and again where the plan was stale.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use tetris_reclaimer_core::{Action, Event, Plan, Reason, Shortfall, plan};
+use tetris_reclaimer_core::{Action, Event, Plan, Reason, plan};
 use tetris_store_layout::{ObjectId, Reclaimed, Refresh};
 
 use super::observation::Observation;
-use super::tenant::Tenant;
+use super::progress::Progress;
 use super::{Passed, Reclaimer};
-use crate::report::{ErrorClass, PassReport, StorePass, Trigger};
+use crate::report::{ErrorClass, PassReport, Trigger};
 use crate::room::RoomNeed;
 
 /// Everything is looked at anew after so long, whatever has changed: the safety net.
 const FULL_MS: u64 = 10 * 60 * 1000;
 /// Objects that are freed before the next look, so that a load that began meanwhile is noticed.
 const MAX_ACTIONS: usize = 10_000;
-/// How often a pass looks again because what it wanted to free was mapped meanwhile, or there is more to do.
+/// Most rounds of a pass. Another round follows when an object of the plan was mapped meanwhile, or
+/// when the plan was cut short.
 const MAX_ROUNDS: u32 = 64;
-
-/// What a pass has done so far.
-pub(super) struct Progress {
-    /// In the order of the tenants.
-    pub(super) stores: Vec<StorePass>,
-    /// By mount.
-    pub(super) freed_bytes: BTreeMap<usize, u64>,
-    pub(super) shortfalls: Vec<Shortfall>,
-}
-
-impl Progress {
-    fn new(tenants: &[Tenant]) -> Self {
-        let stores = tenants.iter().map(|tenant| StorePass {
-            store: tenant.config.name.clone(),
-            ..StorePass::default()
-        });
-        Self {
-            stores: stores.collect(),
-            freed_bytes: BTreeMap::new(),
-            shortfalls: Vec::new(),
-        }
-    }
-}
 
 impl Reclaimer {
     /// Makes a pass. `needs` are served before anything else.
@@ -252,7 +230,7 @@ impl Reclaimer {
     }
 }
 
-/// Whether a round leaves something to do.
+/// Result of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Round {
     Done,

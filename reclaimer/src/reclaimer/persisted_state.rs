@@ -1,4 +1,4 @@
-//! What the daemon keeps over its restarts: when objects were last held, and what the policies learned.
+//! State that the daemon persists over restarts: times of last use, and learned policy state.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
@@ -15,22 +15,23 @@ use crate::keep_warm::{Declaration, Pod};
 
 const VERSION: u32 = 1;
 
-/// What is kept about one store.
+/// Persisted state of one store.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PersistedState {
     version: u32,
     /// The store's random identity: times of another store's objects mean nothing.
     store_id: String,
-    /// What the policies learned.
+    /// Learned state of the policies.
     pub(crate) state: State,
     /// Objects by the moment at which they were last seen held, in milliseconds since the epoch.
     last_held: BTreeMap<u64, Vec<String>>,
-    /// What pods declared when this was written: what holds until the API server is reached.
+    /// Declarations at the time of writing. They hold until the API server answers.
     pub(crate) pods: Vec<(Pod, BTreeSet<Declaration>)>,
 }
 
-/// What was kept cannot be read or written. The daemon goes on without it: only experience is lost.
+/// The persisted state cannot be read or written. The daemon goes on without it and loses only
+/// experience.
 #[derive(Debug, Error)]
 pub(crate) enum PersistedStateError {
     #[error("cannot {action} `{}`: {source}", path.display())]
@@ -53,7 +54,7 @@ struct VersionOnly {
     version: u32,
 }
 
-/// Where the state of a store is kept.
+/// Path of a store's persisted state.
 pub(crate) fn path(state_dir: Option<&Path>, name: &str, root: &Path) -> PathBuf {
     match state_dir {
         Some(dir) => dir.join(format!("{name}.json")),
@@ -93,7 +94,7 @@ impl PersistedState {
         }
     }
 
-    /// When each object of the store with this identity was last held.
+    /// Times at which objects were last seen held, if the state is of the store `store_id`.
     pub(crate) fn last_held(&self, store_id: &str) -> HashMap<ObjectId, u64> {
         if self.store_id != store_id {
             return HashMap::new();

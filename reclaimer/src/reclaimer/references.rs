@@ -2,7 +2,7 @@
 
 use super::Reclaimer;
 use super::observation::Observation;
-use super::pass::Progress;
+use super::progress::Progress;
 use crate::room::DaemonReferences;
 
 impl Reclaimer {

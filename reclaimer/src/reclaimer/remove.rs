@@ -6,7 +6,7 @@ use super::Reclaimer;
 use super::persisted_state;
 use crate::store::StoreConfig;
 
-/// Whether a store was left.
+/// Result of [`Reclaimer::leave`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leave {
     /// Nothing of it is referenced, its objects are gone, and it is not looked after any more.

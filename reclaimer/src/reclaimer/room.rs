@@ -5,13 +5,13 @@ use tetris_store_layout::{RecordUse, Usage};
 
 use super::Reclaimer;
 use super::observation::Observation;
-use super::pass::Progress;
+use super::progress::Progress;
 use super::tenant::Tenant;
 use crate::room::{RoomNeed, RoomRefusal, RoomResult};
 
 impl Reclaimer {
-    /// What is asked of the planner. It counts bytes: when files are what is missing, it is asked for a little more
-    /// than is free, so that some objects go.
+    /// Requests to the planner. It counts bytes: for a lack of files the request is for slightly
+    /// more than the free bytes, so that some objects go.
     pub(super) fn requests(&self, needs: &[RoomNeed], seen: &Observation) -> Vec<RoomRequest> {
         let mut requests = Vec::new();
         for need in needs {
@@ -37,8 +37,8 @@ impl Reclaimer {
         Some((index, usage))
     }
 
-    /// What came of a need, at the end of a pass. Where there was room as the pass was planned, others have taken it since, as they may after
-    /// any answer: a "no" would be final, and so it is told to try again.
+    /// Answer to a need at the end of a pass. If the plan had found room, another process has taken
+    /// it since, as after any answer. A refusal would be final, so the load is told to try again.
     pub(super) fn answer(
         &self,
         need: &RoomNeed,
@@ -57,7 +57,7 @@ impl Reclaimer {
         room
     }
 
-    /// What came of a need.
+    /// Answer to a need by the current usage of the mount.
     pub(super) fn room(
         &self,
         need: &RoomNeed,

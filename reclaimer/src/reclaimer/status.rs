@@ -1,4 +1,4 @@
-//! How the stores are, for `/status`, the inventory and the metrics.
+//! State of the stores for `/status`, the inventory and the metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::report::{
     RecordStatus, ShortfallStatus, StoreStatus,
 };
 
-/// How many foreign entries are named; the rest is counted in a last entry.
+/// Most foreign entries that are named; one more entry counts the rest.
 const MAX_FOREIGN: usize = 100;
 
 impl Reclaimer {

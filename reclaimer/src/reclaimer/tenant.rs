@@ -23,11 +23,11 @@ pub(crate) struct Tenant {
     pub(crate) catalog: Catalog,
     pub(crate) records: Records,
     resolver: WarmResolver,
-    /// Where each object is in the catalog.
+    /// Place of each object in the catalog.
     index: Index,
     /// The objects in the catalog, for whoever is told of them; none when it has changed since.
     ids: Option<Arc<[ObjectId]>>,
-    /// When each object was last seen held, in milliseconds since the epoch.
+    /// Time at which each object was last seen held, in milliseconds since the epoch.
     pub(crate) last_held: HashMap<ObjectId, u64>,
     /// Records all of whose objects in the store are held.
     in_use: BTreeSet<RecordId>,
@@ -35,9 +35,9 @@ pub(crate) struct Tenant {
     looked_at: bool,
 }
 
-/// What a look needs to know besides the store.
+/// Inputs of an observation besides the store.
 pub(crate) struct ObservationContext<'a> {
-    /// Who holds what; none when that is not known, and then everything counts as held.
+    /// Holders of objects; `None` if they are unknown: then all objects count as held.
     pub(crate) holders: Option<&'a Holders>,
     pub(crate) declared: &'a StoreDeclarations<'a>,
     pub(crate) reload: ReloadCost,
@@ -94,7 +94,8 @@ impl Tenant {
         })
     }
 
-    /// Whether the directory still is the store that was opened: somebody may have mounted another one there.
+    /// Returns true if the directory still is the store that was opened. Another one may be mounted
+    /// there now.
     pub(crate) fn is_still_there(&self) -> Result<bool, StoreError> {
         let now = Store::open(&self.config.path)?;
         Ok(now.id() == self.store.id())
@@ -295,7 +296,7 @@ impl Tenant {
     }
 }
 
-/// Where each object is.
+/// Place of each object in the catalog.
 type Index = HashMap<ObjectId, u32, BuildHasherDefault<FirstBytes>>;
 
 /// Identifiers are hashes: their first bytes are as good as a hash of them, and a pass looks up 100,000.
@@ -322,7 +323,8 @@ fn index(objects: &[ObjectEntry]) -> Index {
     ids.zip(0..).collect()
 }
 
-/// When all of a model was last seen held, in milliseconds: loads of processes that may not set its record's time show only in that.
+/// Time at which all of a model was last seen held, in milliseconds. Loads of processes that may
+/// not set its record's time show only there.
 fn held_ms(model: &ModelSnapshot, snapshot: &StoreSnapshot) -> u64 {
     let objects = model.objects.iter();
     let held = objects.filter_map(|object| snapshot.objects.get(*object as usize));

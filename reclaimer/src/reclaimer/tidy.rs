@@ -1,11 +1,11 @@
-//! What is left behind: records of nothing, and what was set aside.
+//! Removal of leftovers: records without objects, and quarantined objects.
 
 use tetris_reclaimer_core::records_to_remove;
 use tetris_store_layout::{Holders, RecordUse};
 
 use super::Reclaimer;
 use super::observation::Observation;
-use super::pass::Progress;
+use super::progress::Progress;
 use crate::records::millis;
 use crate::report::ErrorClass;
 use crate::room::RoomNeed;

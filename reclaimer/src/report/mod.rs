@@ -1,4 +1,5 @@
-//! What the daemon tells: how the stores are, and what each pass did. Metrics, status and logs read these.
+//! Reports of the daemon: the state of the stores, and the results of each pass. Metrics, status
+//! and logs read them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ mod scrubbed;
 pub use self::pages::{PagesStatus, SmallPagesStatus};
 pub use self::scrubbed::{ScrubResult, Scrubbed};
 
-/// How an object is.
+/// State of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ObjectState {
@@ -49,7 +50,7 @@ impl ObjectState {
 /// Objects and the memory that they occupy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
-    /// How many.
+    /// Number of objects.
     pub objects: u64,
     /// Memory that they occupy, in bytes.
     pub bytes: u64,
@@ -62,11 +63,11 @@ pub struct MountStatus {
     pub stores: Vec<String>,
     /// Its size in bytes.
     pub capacity_bytes: u64,
-    /// What can still be allocated, in bytes.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// How many files it can hold; 0 when there is no limit.
+    /// Number of files that it can hold; 0 without a limit.
     pub inodes: u64,
-    /// How many more it can hold.
+    /// Number of further files that it can hold.
     pub inodes_free: u64,
     /// The pages that files get on it; none as long as nothing was there to be looked at, and nothing could be written.
     pub pages: Option<PagesStatus>,
@@ -83,9 +84,9 @@ pub struct ModelStatus {
     pub resident_bytes: u64,
     /// Length of those that somebody maps.
     pub held_bytes: u64,
-    /// When a load used it last, in milliseconds since the epoch.
+    /// Time of the last use by a load, in milliseconds since the epoch.
     pub last_use_ms: u64,
-    /// Whether it is declared warm.
+    /// True if it is declared warm.
     pub warm: bool,
 }
 
@@ -94,7 +95,7 @@ pub struct ModelStatus {
 pub struct ForeignStatus {
     /// Its path; bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// Why it does not belong there.
+    /// The reason it does not belong there.
     pub reason: String,
 }
 
@@ -103,11 +104,11 @@ pub struct ForeignStatus {
 pub struct RecordStatus {
     /// Memory that they occupy, in bytes. It counts in what the store takes.
     pub bytes: u64,
-    /// How many they are.
+    /// Number of records.
     pub files: u64,
     /// Bytes that they are kept to.
     pub limit_bytes: u64,
-    /// How many they are kept to.
+    /// Limit of their number.
     pub limit_files: u64,
 }
 
@@ -120,11 +121,11 @@ pub struct StoreStatus {
     pub path: PathBuf,
     /// Its random identity, in hexadecimal; absent when it cannot be opened.
     pub id: Option<String>,
-    /// Why it cannot be used now.
+    /// The reason the store cannot be used now.
     pub error: Option<String>,
-    /// What its policy keeps it to, in bytes; none when only its mount bounds it.
+    /// The limit of its policy in bytes; `None` if only its mount bounds it.
     pub limit_bytes: Option<u64>,
-    /// What its manifests, identities and derived records take.
+    /// Usage and limits of its manifests, identities and derived records.
     pub records: RecordStatus,
     /// Objects by state.
     pub states: BTreeMap<ObjectState, Amount>,
@@ -140,7 +141,7 @@ pub struct StoreStatus {
     pub sharing_factor: f64,
     /// Manifests and derived records.
     pub models: Vec<ModelStatus>,
-    /// What does not belong there.
+    /// Entries that do not belong there.
     pub foreign: Vec<ForeignStatus>,
 }
 
@@ -160,7 +161,7 @@ pub struct ShortfallStatus {
     pub goal: &'static str,
     /// By how much it is missed, in bytes.
     pub missing_bytes: u64,
-    /// What stays there because somebody maps it, in bytes.
+    /// Bytes of mapped objects that stay.
     pub held_bytes: u64,
     /// Because it is declared warm.
     pub protected_bytes: u64,
@@ -177,13 +178,13 @@ pub struct NodeStatus {
     pub node: Option<String>,
     /// Version of the daemon.
     pub version: &'static str,
-    /// When the daemon started, in milliseconds since the epoch.
+    /// Start of the daemon, in milliseconds since the epoch.
     pub started_ms: u64,
-    /// When the pass ended, in milliseconds since the epoch.
+    /// End of the pass, in milliseconds since the epoch.
     pub observed_ms: u64,
     /// Nothing is freed, only planned.
     pub dry_run: bool,
-    /// How far the declarations of pods can be trusted; see [`Freshness`](crate::keep_warm::Freshness).
+    /// Trust in the declarations of pods; see [`Freshness`](crate::keep_warm::Freshness).
     pub declarations: crate::keep_warm::Freshness,
     /// Pods that declare models.
     pub declaring_pods: u64,
@@ -195,7 +196,7 @@ pub struct NodeStatus {
     pub shortfalls: Vec<ShortfallStatus>,
 }
 
-/// Why a pass was made.
+/// The reason for a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trigger {
     /// The daemon started.
@@ -236,7 +237,7 @@ impl Trigger {
     }
 }
 
-/// What went wrong, for counting.
+/// Classes of errors, for counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorClass {
     /// A store could not be opened or is gone.
@@ -320,12 +321,12 @@ impl Loads {
     }
 }
 
-/// What a pass did to one store.
+/// Results of a pass in one store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StorePass {
     /// The store's name.
     pub store: String,
-    /// What was freed, or would have been in a dry run, by reason.
+    /// Freed objects by reason; in a dry run, those that would be freed.
     pub freed: BTreeMap<Reason, Amount>,
     /// Objects that were planned to be freed and turned out to be mapped: the protocol kept them.
     pub kept_by_lock: u64,
@@ -335,15 +336,15 @@ pub struct StorePass {
     pub loads: Loads,
 }
 
-/// What a pass did.
+/// Results of a pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassReport {
-    /// Why it was made.
+    /// The reason for it.
     pub trigger: Trigger,
-    /// How long it took.
+    /// Its duration.
     pub duration: Duration,
     /// By store.
     pub stores: Vec<StorePass>,
-    /// What went wrong, by class and store; no store where none is concerned.
+    /// Errors by class and store; no store where none is concerned.
     pub errors: Vec<(ErrorClass, Option<String>)>,
 }

@@ -6,9 +6,9 @@ use tetris_store_layout::Pages;
 /// The pages that files have on a file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PagesStatus {
-    /// What was looked at: `new-file`, written for the purpose, or `objects`.
+    /// The measured file: `new-file`, written for the purpose, or `objects`.
     pub of: &'static str,
-    /// How many bytes of it.
+    /// Number of measured bytes.
     pub looked_at_bytes: u64,
     /// Bytes of these that are mapped by 2 MiB pages.
     pub large_bytes: u64,
@@ -26,7 +26,7 @@ pub struct SmallPagesStatus {
 }
 
 impl PagesStatus {
-    /// Which part is mapped by 2 MiB pages, from 0 to 1.
+    /// Share of the bytes that 2 MiB pages map, from 0 to 1.
     pub fn large_ratio(&self) -> f64 {
         self.large_bytes as f64 / self.looked_at_bytes.max(1) as f64
     }

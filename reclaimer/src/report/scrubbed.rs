@@ -1,6 +1,6 @@
-//! What the scrub tells of an object.
+//! Report of the scrub on one object.
 
-/// How the check of one object ended.
+/// Result of the check of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ScrubResult {
     /// It is sound.
@@ -30,7 +30,7 @@ impl ScrubResult {
 pub struct Scrubbed {
     /// The store's name.
     pub store: String,
-    /// How it ended.
+    /// Its result.
     pub result: ScrubResult,
     /// Bytes that were read.
     pub bytes: u64,

@@ -10,10 +10,10 @@ use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use tetris_agent::gc::{GcOptions, collect};
 use tetris_agent::{Agent, LoadOptions, Model, sidecar};
 use tetris_node::config::ConfigFile;
-use tetris_node::store::StoreConfig;
+use tetris_node::reclaimer::Reclaimer;
 use tetris_node::reclaimer::engine::now_ms;
-use tetris_node::reclaimer::Node;
 use tetris_node::report::Trigger;
+use tetris_node::store::StoreConfig;
 use tetris_reclaimer_core::Expiry;
 use tetris_store_layout::{
     Access, CreateOptions, DerivedKey, Digest, Holders, IdentityBy, IdentityKey, Manifest,
@@ -151,9 +151,9 @@ fn pass(store: &Store) -> anyhow::Result<Done> {
     let config = file.check()?;
     let later = now_ms() + 3_600_000;
     let errors = marked(|| {
-        let mut node = Node::new(config, false, later);
-        let passed = node.pass(Trigger::Start, &[], later);
-        node.keep(later);
+        let mut reclaimer = Reclaimer::new(config, false, later);
+        let passed = reclaimer.pass(Trigger::Start, &[], later);
+        reclaimer.keep(later);
         passed.report.errors.len()
     });
     ensure!(

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
 use tetris_node::config::ConfigFile;
-use tetris_node::reclaimer::Node;
+use tetris_node::reclaimer::Reclaimer;
 use tetris_node::report::{Amount, NodeStatus, ObjectState, StoreStatus, Trigger};
 use tetris_store_layout::{ObjectRef, Store, Usage};
 
@@ -39,8 +39,8 @@ pub(super) fn require_true(
     let since = Instant::now();
     loop {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
-        let mut node = Node::new(config.clone(), true, now);
-        let passed = node.pass(Trigger::Start, &[], now);
+        let mut reclaimer = Reclaimer::new(config.clone(), true, now);
+        let passed = reclaimer.pass(Trigger::Start, &[], now);
         ensure!(
             passed.report.errors.is_empty(),
             "{:?}",

@@ -1,0 +1,114 @@
+//! State that clients and ingest jobs share.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tetris_agent::ingest::Monitor;
+use tokio::sync::watch;
+
+use super::job::IngestJob;
+use super::reserved::Reserved;
+use super::schedule::Schedule;
+use super::{
+    AskRoom, EndedIngest, IngestCounts, IngestObserver, IngestOptions, IngestOutcome, Stage,
+};
+
+/// State that clients and jobs share.
+pub(super) struct BrokerState {
+    pub(super) options: Mutex<IngestOptions>,
+    pub(super) state: Mutex<Jobs>,
+    /// Told of each change of the schedule.
+    pub(super) changes: watch::Sender<()>,
+    pub(super) room: Arc<AskRoom>,
+    pub(super) observer: Arc<dyn IngestObserver>,
+}
+
+#[derive(Default)]
+pub(super) struct Jobs {
+    pub(super) schedule: Schedule,
+    pub(super) jobs: Vec<Arc<IngestJob>>,
+    pub(super) counts: IngestCounts,
+    reserved: Reserved,
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl BrokerState {
+    pub(super) fn try_start(&self, id: u64) -> Result<(), u32> {
+        let config = locked(&self.options).config.clone();
+        locked(&self.state).schedule.try_start(id, &config)
+    }
+
+    pub(super) fn give_up(&self, id: u64) {
+        locked(&self.state).schedule.give_up(id);
+        self.changes.send_replace(());
+    }
+
+    /// Forgets a job; nobody can join it any more.
+    pub(super) fn end(&self, id: u64) {
+        let mut state = locked(&self.state);
+        state.schedule.end(id);
+        state.reserved.end(id);
+        let at = state.jobs.iter().position(|job| job.id == id);
+        let ended = at.map(|at| state.jobs.swap_remove(at));
+        if let Some(ended) = ended {
+            self.tell_active_files(&state, ended.store());
+        }
+        drop(state);
+        self.changes.send_replace(());
+    }
+
+    /// Under the lock, so that the last word is the latest.
+    pub(super) fn tell_active_files(&self, state: &Jobs, store: &str) {
+        let own = state.jobs.iter().filter(|job| job.store() == store);
+        self.observer.active_files(store, own.count());
+    }
+
+    /// Room that a store with a limit needs before `bytes` more are read for it; `None` without a
+    /// limit.
+    pub(super) fn reserve(
+        &self,
+        id: u64,
+        store: &str,
+        bytes: u64,
+        monitor: &Arc<Monitor>,
+    ) -> Option<u64> {
+        locked(&self.options).quota(store)?;
+        let reserved = &mut locked(&self.state).reserved;
+        Some(reserved.set(id, store, bytes, monitor))
+    }
+
+    /// A job writes no more.
+    pub(super) fn release(&self, id: u64) {
+        locked(&self.state).reserved.end(id);
+    }
+
+    pub(super) fn ended(
+        &self,
+        store: &str,
+        outcome: IngestOutcome,
+        bytes_read: u64,
+        took: Duration,
+    ) {
+        self.observer.ended(EndedIngest {
+            store,
+            outcome,
+            bytes_read,
+            took,
+        });
+    }
+
+    pub(super) fn count(&self, stage: &Stage) {
+        let counts = &mut locked(&self.state).counts;
+        match stage {
+            Stage::Done { bytes_read, .. } => {
+                counts.served += 1;
+                counts.bytes_read += bytes_read;
+            }
+            Stage::Refused(_) => counts.refused += 1,
+            Stage::Waiting(_) | Stage::Reading { .. } => {}
+        }
+    }
+}
