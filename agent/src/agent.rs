@@ -5,17 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use tetris_loader::{LoadError, Recognized, Source, hub};
 use tetris_store_layout::{Manifest, ManifestKind, Store, StoreError, TensorId};
 
 use crate::daemon::Patience;
-use crate::error::LoadError;
-use crate::hub;
-use crate::load::Loader;
+use crate::load::LoadContext;
 use crate::model::{Model, SharedFile};
 use crate::model_file::ModelFile;
 use crate::options::LoadOptions;
-use crate::report::{LoadReport, Recognized};
-use crate::source::Source;
+use crate::report::LoadReport;
 use crate::worth::NotWorthSharing;
 
 /// Loads models through a tensor store, or without one.
@@ -163,11 +161,11 @@ impl Agent {
     ) -> Result<Model, LoadError> {
         let begun = Instant::now();
         let layout = hub::resolve(path.as_ref())?;
-        let loader = self.loader(options);
+        let context = self.load_context(options);
         let parts = layout
             .files
             .iter()
-            .map(|file| loader.load(file, ManifestKind::Safetensors))
+            .map(|file| context.load(file, ManifestKind::Safetensors))
             .collect::<Result<Vec<_>, _>>()?;
         let model = Model::new(parts, layout.weight_map.as_ref())?;
         Ok(self.loaded(model, begun))
@@ -191,9 +189,9 @@ impl Agent {
             return Ok(None);
         }
         let again = || Source::open(path);
-        let part = self
-            .loader(options)
-            .load_source(source, ManifestKind::Safetensors, again)?;
+        let part =
+            self.load_context(options)
+                .load_source(source, ManifestKind::Safetensors, again)?;
         let model = Model::new(vec![part], None)?;
         Ok(Some(self.loaded(model, begun)))
     }
@@ -234,7 +232,7 @@ impl Agent {
     ) -> Result<SharedFile, LoadError> {
         let begun = Instant::now();
         let mut part = self
-            .loader(options)
+            .load_context(options)
             .load(path.as_ref(), ManifestKind::File)?;
         part.report.duration = begun.elapsed();
         let object = part.backings.stored().next();
@@ -257,8 +255,8 @@ impl Agent {
             ManifestKind::Safetensors => hub::resolve(path.as_ref())?.files,
             ManifestKind::File => vec![path.as_ref().to_owned()],
         };
-        let loader = self.loader(options);
-        let manifest = |file: PathBuf| Ok((file.clone(), loader.manifest(&file, kind, false)?));
+        let context = self.load_context(options);
+        let manifest = |file: PathBuf| Ok((file.clone(), context.manifest(&file, kind, false)?));
         files.into_iter().map(manifest).collect()
     }
 
@@ -269,16 +267,16 @@ impl Agent {
     /// When the file cannot be read.
     pub fn file_digest(&self, path: impl AsRef<Path>) -> Result<TensorId, LoadError> {
         let options = LoadOptions::default();
-        let loader = self.loader(&options);
-        let manifest = loader.manifest(path.as_ref(), ManifestKind::File, true)?;
+        let context = self.load_context(&options);
+        let manifest = context.manifest(path.as_ref(), ManifestKind::File, true)?;
         let whole = manifest.objects.first();
         Ok(whole.map_or_else(|| TensorId::of(&[]), |whole| TensorId(whole.object.id.0)))
     }
 
-    pub(crate) fn loader<'a>(&'a self, options: &'a LoadOptions) -> Loader<'a> {
+    pub(crate) fn load_context<'a>(&'a self, options: &'a LoadOptions) -> LoadContext<'a> {
         let inner = &*self.inner;
         let unavailable = inner.unavailable.as_deref();
-        Loader::new(
+        LoadContext::new(
             self.store(),
             unavailable,
             options,

@@ -3,44 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use tetris_loader::PrivateBytes;
 use tetris_store_layout::{Mapping, ObjectRef, Outcome, Place};
 
-use crate::foreign::Region;
-use crate::private::PrivateBytes;
-
-/// Where a tensor's bytes are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// In an object that was in the store already.
-    Shared,
-    /// In an object that this load published.
-    New,
-    /// In this process's own memory.
-    Private,
-    /// The tensor has no bytes.
-    Empty,
-}
-
-impl From<Outcome> for Origin {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Existing => Self::Shared,
-            Outcome::New => Self::New,
-        }
-    }
-}
-
-impl Origin {
-    /// The origin's name for people and for JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Shared => "shared",
-            Self::New => "new",
-            Self::Private => "private",
-            Self::Empty => "empty",
-        }
-    }
-}
+use crate::detached::Region;
+use crate::origin::Origin;
 
 /// One object.
 #[derive(Debug)]
@@ -58,7 +25,7 @@ pub(crate) enum Backing {
 #[derive(Debug, Default)]
 pub(crate) struct Backings {
     objects: Vec<Backing>,
-    /// What the store cannot hold, all in one piece: a mapping per object would use up the process's
+    /// Bytes that the store cannot hold, all in one piece: a mapping per object would use up the process's
     /// mappings, which may be why it is here.
     private: Option<PrivateBytes>,
 }
@@ -80,7 +47,7 @@ impl Backings {
         }
     }
 
-    /// The `len` bytes at `place`, and where they are.
+    /// The `len` bytes at `place`, and their origin.
     pub(crate) fn at(&self, place: Place, len: u64) -> Option<(&[u8], Origin)> {
         let index = place.object as usize;
         let bytes = self.object(index)?.get(within(place, len))?;
@@ -118,7 +85,7 @@ impl Backings {
             .map(move |backing| (len(backing), backing.origin()))
     }
 
-    /// The memory of each object, and where the object begins in it.
+    /// The memory of each object, and the offset of the object in it.
     pub(crate) fn into_regions(self) -> Vec<(Arc<Region>, usize)> {
         let private = self
             .private

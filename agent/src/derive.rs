@@ -3,14 +3,14 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use tetris_loader::PrivateBytes;
 use tetris_store_layout::{DecodeError, DeriveError, DerivedKey, Published, TensorId};
 
 use crate::agent::Agent;
-use crate::backing::Origin;
+use crate::detached::Region;
 use crate::error::NO_STORE;
-use crate::foreign::Region;
 use crate::options::LoadOptions;
-use crate::private::PrivateBytes;
+use crate::origin::Origin;
 
 /// The result of a transform: shared where the store can hold it. Dropping it drops the reference.
 #[derive(Debug)]
@@ -52,9 +52,9 @@ impl Agent {
         };
         let mut result = store.get_or_create(&key, options.access, options.wait, make);
         if let Err(DeriveError::Publish(error, bytes)) = result {
-            let loader = self.loader(options);
-            if !error.is_full() || !loader.make_room(bytes.len() as u64) {
-                let reason = loader.with_refusal(error.to_string());
+            let context = self.load_context(options);
+            if !error.is_full() || !context.make_room(bytes.len() as u64) {
+                let reason = context.with_refusal(error.to_string());
                 return Ok(Ok(Derived::private(bytes, reason)));
             }
             result = store.get_or_create(&key, options.access, options.wait, || Ok(bytes));

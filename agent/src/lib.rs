@@ -13,56 +13,41 @@
 )]
 
 mod agent;
-mod attach;
 mod backing;
-mod broker;
 mod derive;
+mod detached;
 mod error;
-mod foreign;
 mod load;
-mod make_room;
-mod map_limit;
+mod loaded_file;
 mod model;
 mod model_file;
 mod options;
-mod pipeline;
-mod plan;
-mod private;
+mod origin;
 mod publish;
-mod read_private;
 mod report;
-mod settling;
 mod similarity;
-mod small;
-mod source;
-mod threads;
-mod unknown;
-mod worker;
 mod worth;
 
-pub mod compare;
 pub mod daemon;
 #[cfg(feature = "gpu")]
 pub mod device;
 pub mod gc;
-pub mod header;
-pub mod hub;
-pub mod ingest;
-pub mod place;
 pub mod sidecar;
+pub mod store_location;
 
 pub use agent::{Agent, AgentCounters};
-pub use backing::Origin;
 pub use derive::Derived;
-pub use error::{LoadError, ShareError};
-pub use foreign::{DetachedTensor, Region};
+pub use detached::{DetachedTensor, Region};
+pub use error::ShareError;
 pub use model::{Model, SharedFile, Tensor};
 pub use model_file::ModelFile;
 pub use options::{
     DEFAULT_BROKER_TIMEOUT, DEFAULT_MIN_SHARED_BYTES, DEFAULT_ROOM_TIMEOUT, DEFAULT_WAIT,
-    LoadOptions, Progress, ProgressFn,
+    LoadOptions,
 };
+pub use origin::Origin;
 pub use publish::{ReadAt, content_id};
-pub use report::{LoadReport, Recognized};
+pub use report::LoadReport;
 pub use similarity::{Similarity, TensorSet};
+pub use tetris_loader::{LoadError, Progress, ProgressFn, Recognized, header, hub};
 pub use tetris_store_layout::{Access, CreateOptions, Dtype, ManifestKind, Store, TensorId};

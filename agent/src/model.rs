@@ -4,88 +4,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use tetris_store_layout::{
-    Dtype, Manifest, ManifestId, ManifestTensor, ObjectRef, Place, TensorId,
-};
+use tetris_loader::LoadError;
+use tetris_store_layout::{Dtype, ManifestId, ObjectRef, TensorId};
 
-use crate::backing::{Backings, Origin};
-use crate::error::LoadError;
-use crate::foreign::{DetachedTensor, Region};
-use crate::report::{LoadReport, Recognized};
-
-/// What a model knows of a tensor.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) name: String,
-    pub(crate) dtype: Dtype,
-    pub(crate) shape: Vec<u64>,
-    pub(crate) id: Option<TensorId>,
-    pub(crate) len: u64,
-    pub(crate) place: Option<Place>,
-}
-
-impl From<ManifestTensor> for Entry {
-    fn from(tensor: ManifestTensor) -> Self {
-        Self {
-            name: tensor.name,
-            dtype: tensor.dtype,
-            shape: tensor.shape,
-            id: Some(tensor.id),
-            len: tensor.len,
-            place: tensor.place,
-        }
-    }
-}
-
-/// One file of a model.
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) path: PathBuf,
-    /// Length of the file in bytes.
-    pub(crate) size: u64,
-    /// `None` when the file was read into private memory without being hashed.
-    pub(crate) manifest: Option<ManifestId>,
-    pub(crate) metadata: Vec<(String, String)>,
-    pub(crate) entries: Vec<Entry>,
-    pub(crate) backings: Backings,
-    pub(crate) report: LoadReport,
-}
-
-impl Part {
-    pub(crate) fn new(
-        path: &Path,
-        id: ManifestId,
-        manifest: Manifest,
-        backings: Backings,
-        report: LoadReport,
-    ) -> Self {
-        Self {
-            path: path.to_owned(),
-            size: manifest.source_size,
-            manifest: Some(id),
-            metadata: manifest.metadata,
-            entries: manifest.tensors.into_iter().map(Entry::from).collect(),
-            backings,
-            report,
-        }
-    }
-
-    /// Fills in what the backings say.
-    pub(crate) fn account(&mut self) {
-        let report = &mut self.report;
-        let by_choice = report.recognized == [Recognized::Unshared];
-        report.tensors = self.entries.len() as u64;
-        report.objects = self.backings.len() as u64;
-        for (len, origin) in self.backings.lengths() {
-            match origin {
-                Origin::Shared => report.bytes_shared += len,
-                Origin::New => report.bytes_new += len,
-                Origin::Private | Origin::Empty if by_choice => report.bytes_unshared += len,
-                Origin::Private | Origin::Empty => report.bytes_private += len,
-            }
-        }
-    }
-}
+use crate::detached::{DetachedTensor, Region};
+use crate::loaded_file::{LoadedFile, TensorEntry};
+use crate::origin::Origin;
+use crate::report::LoadReport;
 
 /// A model in memory.
 ///
@@ -93,8 +18,8 @@ impl Part {
 /// it. Share it between threads by reference or in an `Arc`.
 #[derive(Debug)]
 pub struct Model {
-    parts: Vec<Part>,
-    /// Part and index of each tensor, in file order.
+    parts: Vec<LoadedFile>,
+    /// LoadedFile and index of each tensor, in file order.
     order: Vec<(u32, u32)>,
     by_name: OnceLock<HashMap<String, (u32, u32)>>,
     report: LoadReport,
@@ -103,7 +28,7 @@ pub struct Model {
 /// A tensor of a model.
 #[derive(Debug, Clone, Copy)]
 pub struct Tensor<'model> {
-    entry: &'model Entry,
+    entry: &'model TensorEntry,
     bytes: &'model [u8],
     origin: Origin,
 }
@@ -111,7 +36,7 @@ pub struct Tensor<'model> {
 impl Model {
     /// Joins the files of a model. `weight_map` says which file a tensor is to come from.
     pub(crate) fn new(
-        parts: Vec<Part>,
+        parts: Vec<LoadedFile>,
         weight_map: Option<&std::collections::BTreeMap<String, PathBuf>>,
     ) -> Result<Self, LoadError> {
         let mut model = Self {
@@ -164,7 +89,7 @@ impl Model {
     /// when the model is mapped read-only.
     pub fn tensor_mut(&mut self, name: &str) -> Option<&mut [u8]> {
         let &(part, index) = self.index().get(name)?;
-        let Part {
+        let LoadedFile {
             entries, backings, ..
         } = self.parts.get_mut(part as usize)?;
         let entry = entries.get(index as usize)?;
@@ -195,7 +120,7 @@ impl Model {
 
     /// The tensors, in file order, each with its own hold on the memory, and what the load did.
     pub fn detach(self) -> (Vec<DetachedTensor>, LoadReport) {
-        type Held = (Vec<Option<Entry>>, Vec<(Arc<Region>, usize)>);
+        type Held = (Vec<Option<TensorEntry>>, Vec<(Arc<Region>, usize)>);
         let mut parts: Vec<Held> = Vec::with_capacity(self.parts.len());
         for part in self.parts {
             let entries = part.entries.into_iter().map(Some).collect();
@@ -242,7 +167,7 @@ impl Model {
         })
     }
 
-    fn entry(&self, (part, index): (u32, u32)) -> Option<&Entry> {
+    fn entry(&self, (part, index): (u32, u32)) -> Option<&TensorEntry> {
         self.parts.get(part as usize)?.entries.get(index as usize)
     }
 
@@ -269,7 +194,7 @@ impl Model {
 /// Every tensor that the index names must be in the file that it names.
 fn require_all(
     map: &std::collections::BTreeMap<String, PathBuf>,
-    parts: &[Part],
+    parts: &[LoadedFile],
 ) -> Result<(), LoadError> {
     let have: std::collections::HashSet<(&str, &Path)> = parts
         .iter()
@@ -326,12 +251,12 @@ impl<'model> Tensor<'model> {
 /// A file kept whole in the store, for programs that map it by path.
 #[derive(Debug)]
 pub struct SharedFile {
-    part: Part,
+    part: LoadedFile,
     store_path: Option<PathBuf>,
 }
 
 impl SharedFile {
-    pub(crate) fn new(part: Part, store_path: Option<PathBuf>) -> Self {
+    pub(crate) fn new(part: LoadedFile, store_path: Option<PathBuf>) -> Self {
         Self { part, store_path }
     }
 

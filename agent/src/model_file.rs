@@ -4,14 +4,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Instant;
 
+use tetris_loader::header::Header;
+use tetris_loader::{LoadError, Source};
 use tetris_store_layout::ManifestKind;
 
 use crate::agent::Agent;
-use crate::error::LoadError;
-use crate::header::Header;
 use crate::model::Model;
 use crate::options::LoadOptions;
-use crate::source::Source;
 use crate::worth::NotWorthSharing;
 
 /// An open safetensors file of which the header has been read, and nothing else.
@@ -68,8 +67,8 @@ impl ModelFile {
     pub fn load(&self, options: &LoadOptions) -> Result<Model, LoadError> {
         let begun = Instant::now();
         let again = || self.source.again();
-        let loader = self.agent.loader(options);
-        let part = loader.load_source(again()?, ManifestKind::Safetensors, again)?;
+        let context = self.agent.load_context(options);
+        let part = context.load_source(again()?, ManifestKind::Safetensors, again)?;
         let model = Model::new(vec![part], None)?;
         Ok(self.agent.loaded(model, begun))
     }

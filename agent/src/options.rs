@@ -1,10 +1,9 @@
 //! How a model is to be loaded.
 
-use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::time::Duration;
 
+use tetris_loader::ProgressFn;
 use tetris_store_layout::Access;
 
 /// How long to wait, at most, for another process that reads the same file just now.
@@ -27,36 +26,6 @@ pub const DEFAULT_BROKER_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// Below, attaching a file takes longer than reading it, and a page for it and one for its records is what it saves.
 pub const DEFAULT_MIN_SHARED_BYTES: u64 = tetris_store_layout::SMALL_TENSOR;
-
-/// How far a cold load has come. Called from worker threads, once per segment of 4 MiB.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes of tensor data read and hashed so far.
-    pub done: u64,
-    /// Bytes of tensor data in the file.
-    pub total: u64,
-}
-
-/// A function that is told of progress.
-#[derive(Clone)]
-pub struct ProgressFn(Arc<dyn Fn(Progress) + Send + Sync>);
-
-impl ProgressFn {
-    /// Wraps `callback`, which should return soon: a worker waits for it.
-    pub fn new(callback: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(callback))
-    }
-
-    pub(crate) fn report(&self, progress: Progress) {
-        (self.0)(progress);
-    }
-}
-
-impl fmt::Debug for ProgressFn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ProgressFn")
-    }
-}
 
 /// How a model is to be loaded. The default is what a server wants.
 #[derive(Debug, Clone)]

@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tetris_loader::threads;
 use tetris_store_layout::{
     MapError, ObjectRef, Outcome, PublishError, Published, SEGMENT_BYTES, SegmentDigest,
     SegmentHasher, SegmentWriter, Store, TensorId, combine, segment_count, segment_len,
 };
 
 use crate::agent::Agent;
+use crate::detached::Region;
 use crate::error::{NO_STORE, ShareError};
-use crate::foreign::Region;
 use crate::options::LoadOptions;
-use crate::threads;
 
 /// Bytes are copied out of the source in pieces of this length, which stay in a core's cache while they
 /// are hashed and written.
@@ -44,10 +44,10 @@ impl Agent {
             let region = Region::of_mapping(mapping, object, Outcome::Existing);
             return Ok(Arc::new(region));
         }
-        let loader = self.loader(options);
+        let context = self.load_context(options);
         let publish = || publish(store, len, read_at, options);
         let published = match publish() {
-            Err(error) if error.is_full() && loader.make_room(len) => publish(),
+            Err(error) if error.is_full() && context.make_room(len) => publish(),
             published => published,
         }?;
         let region = Region::of_mapping(published.mapping, published.object, published.outcome);

@@ -1,51 +1,13 @@
-//! What a load did.
+//! The report of a load.
 
 use std::time::Duration;
 
-/// How a model file was recognized.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Recognized {
-    /// This very file was loaded on this node before: its header and 32 blocks were compared with the store.
-    ByStat,
-    /// By its name in a Hugging Face cache, the SHA-256 of its content: nothing of it was read.
-    ByBlobName,
-    /// By the sidecar beside it: its header and 64 blocks were read, and 32 compared with the store.
-    BySidecar,
-    /// By the node's daemon, which published it for this process: its header and 32 blocks were compared here.
-    Brokered,
-    /// Not at all: every byte was read and hashed.
-    ByHashing,
-    /// Not at all, and there is no store: every byte was read into private memory.
-    NotAtAll,
-    /// Not looked up, since sharing it is not worth its cost ([`LoadOptions::min_shared_bytes`](crate::LoadOptions)): every
-    /// byte was read into private memory.
-    Unshared,
-}
+use tetris_loader::Recognized;
 
-impl Recognized {
-    /// The way's name for people and for JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ByStat => "stat",
-            Self::ByBlobName => "blob-name",
-            Self::BySidecar => "sidecar",
-            Self::Brokered => "brokered",
-            Self::ByHashing => "hashing",
-            Self::NotAtAll => "none",
-            Self::Unshared => "unshared",
-        }
-    }
-
-    /// Whether the file is compared with the objects before they stand for it (INV-11). A blob's name is taken at its word (LAYOUT.md 8).
-    pub(crate) fn is_compared(self) -> bool {
-        matches!(self, Self::ByStat | Self::BySidecar | Self::Brokered)
-    }
-}
-
-/// What a load did.
+/// The report of a load.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoadReport {
-    /// How each file was recognized, in the order of the files.
+    /// The way that each file was recognized, in the order of the files.
     pub recognized: Vec<Recognized>,
     /// Tensors of the model.
     pub tensors: u64,
@@ -62,9 +24,10 @@ pub struct LoadReport {
     pub bytes_unshared: u64,
     /// Bytes of tensor data read from the model file to hash or to keep them; a byte read twice counts twice.
     pub bytes_read: u64,
-    /// Why some bytes are private or unshared, if any are; with the answer of the node's daemon, if it made no room.
+    /// The reason that some bytes are private or unshared, if any are; with the answer of the node
+    /// daemon, if it made no room.
     pub private_reason: Option<String>,
-    /// How long the load took.
+    /// Time that the load took.
     pub duration: Duration,
 }
 
@@ -80,7 +43,7 @@ impl LoadReport {
         self.objects += other.objects;
         self.bytes_shared += other.bytes_shared;
         self.bytes_new += other.bytes_new;
-        // Why the store failed says more than why it was not asked.
+        // The reason of a failure says more than the reason not to ask the store.
         let first_failure = self.bytes_private == 0 && other.bytes_private > 0;
         if self.private_reason.is_none() || first_failure {
             self.private_reason = other.private_reason;

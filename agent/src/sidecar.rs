@@ -6,10 +6,8 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use tetris_loader::{LoadError, LoadFailure, Source};
 use tetris_store_layout::{DecodeError, Digest, FORMAT_VERSION, Manifest, ManifestKind};
-
-use crate::error::LoadError;
-use crate::source::{Failure, Source};
 
 const MAGIC: &[u8; 8] = b"TETRSIDE";
 /// Everything before the manifest.
@@ -40,8 +38,8 @@ pub fn write(path: &Path, manifest: &Manifest) -> Result<PathBuf, LoadError> {
         attempts: 1,
     };
     let bytes = encode(&source, manifest).map_err(|failure| match failure {
-        Failure::Changed => changed(),
-        Failure::Load(error) => error,
+        LoadFailure::Changed => changed(),
+        LoadFailure::Load(error) => error,
     })?;
     if manifest.source_size != source.identity().size {
         return Err(changed());
@@ -60,7 +58,7 @@ pub fn write(path: &Path, manifest: &Manifest) -> Result<PathBuf, LoadError> {
 }
 
 /// The manifest in the sidecar of `source`, if there is one and it is valid for the file.
-pub(crate) fn of(source: &Source) -> Result<Option<Manifest>, Failure> {
+pub(crate) fn of(source: &Source) -> Result<Option<Manifest>, LoadFailure> {
     let path = path_of(source.path());
     // A link may lead to another's file; a FIFO would block until someone writes.
     let opened = File::options()
@@ -114,7 +112,7 @@ struct Sidecar {
 }
 
 impl Sidecar {
-    fn is_valid_for(&self, source: &Source) -> Result<bool, Failure> {
+    fn is_valid_for(&self, source: &Source) -> Result<bool, LoadFailure> {
         let identity = source.identity();
         let mtime = (self.mtime.0, i64::from(self.mtime.1));
         if self.size != identity.size || mtime != identity.mtime {
@@ -126,14 +124,14 @@ impl Sidecar {
     }
 }
 
-fn header_digest(source: &Source, data_start: u64) -> Result<Digest, Failure> {
+fn header_digest(source: &Source, data_start: u64) -> Result<Digest, LoadFailure> {
     let mut header = vec![0; data_start.min(source.identity().size) as usize];
     source.read_at(&mut header, 0)?;
     Ok(Digest::of(&header))
 }
 
 /// Digest of 64 blocks, at places that follow from the header and the length.
-fn sample_digest(source: &Source, header: &Digest) -> Result<Digest, Failure> {
+fn sample_digest(source: &Source, header: &Digest) -> Result<Digest, LoadFailure> {
     let size = source.identity().size;
     let mut hasher = blake3::Hasher::new();
     let mut block = vec![0; BLOCK_LEN as usize];
@@ -172,7 +170,7 @@ fn sample_places(size: u64, header: &Digest) -> Vec<(u64, u64)> {
     (0..BLOCKS).map(place).collect()
 }
 
-fn encode(source: &Source, manifest: &Manifest) -> Result<Vec<u8>, Failure> {
+fn encode(source: &Source, manifest: &Manifest) -> Result<Vec<u8>, LoadFailure> {
     let identity = source.identity();
     let header = header_digest(source, manifest.data_start)?;
     let encoded = manifest.encode();

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use tetris_loader::Source;
+
 use crate::options::LoadOptions;
-use crate::source::Source;
 
 /// How many times [`LoadOptions::min_shared_bytes`] a file must have that is too new to be bound (LAYOUT.md 8).
 ///

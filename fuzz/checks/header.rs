@@ -1,9 +1,9 @@
-//! What must hold for any bytes that are taken for a safetensors file. Shared by the fuzz target and the tests of the agent.
+//! Checks for any bytes that are taken for a safetensors file. Shared by the fuzz target and the tests of the loader.
 
 use std::collections::BTreeMap;
 
 use safetensors::tensor::{Metadata, SafeTensors};
-use tetris_agent::header::{Header, HeaderProblem, LENGTH_FIELD_LEN, MAX_HEADER_LEN};
+use tetris_loader::header::{Header, HeaderProblem, LENGTH_FIELD_LEN, MAX_HEADER_LEN};
 
 /// The longest message in bytes: two quoted names, or one and a shape, each cut.
 const MAX_MESSAGE_LEN: usize = 8192;

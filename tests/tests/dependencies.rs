@@ -34,9 +34,13 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Who may depend directly on which packages of this workspace, besides the store's layout.
-const MAY: [(&str, &[&str]); 19] = [
+const MAY: [(&str, &[&str]); 20] = [
     ("tetris-store-layout", &[]),
-    ("tetris-agent", &["tetris-gpu-bench", "tetris-gpu-mirror"]),
+    ("tetris-loader", &[]),
+    (
+        "tetris-agent",
+        &["tetris-gpu-bench", "tetris-gpu-mirror", "tetris-loader"],
+    ),
     ("tetris-python", &["tetris-agent"]),
     ("tetris-closer", &[]),
     ("tetris-gpu-mirror", &["tetris-closer"]),
@@ -47,6 +51,7 @@ const MAY: [(&str, &[&str]); 19] = [
         &[
             "tetris-reclaimer-core",
             "tetris-gpu-mirror",
+            "tetris-loader",
             "tetris-agent",
             "tetris-service-kit",
             "tetris-closer",
@@ -190,6 +195,7 @@ fn cores_and_libraries_without_a_daemon_depend_on_no_runtime() {
     let light = [
         "tetris-agent",
         "tetris-gpu-mirror",
+        "tetris-loader",
         "tetris-reclaimer-core",
         "tetris-scaler-core",
     ];

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tetris_agent::place::{Place, STORE_ENV};
+use tetris_agent::store_location::{STORE_ENV, StoreLocation};
 use tetris_agent::{CreateOptions, LoadOptions, Store};
 use tetris_store_layout::TensorId;
 
@@ -40,8 +40,8 @@ impl Agent {
         let agent = match store {
             None => tetris_agent::Agent::without_store(),
             Some(dir) => {
-                let place = Place { dir, named: true };
-                let store = py.detach(|| place.open()).map_err(errors::place)?;
+                let location = StoreLocation { dir, named: true };
+                let store = py.detach(|| location.open()).map_err(errors::place)?;
                 tetris_agent::Agent::with_store(store)
             }
         };
@@ -56,8 +56,8 @@ impl Agent {
     /// none that can be used.
     #[staticmethod]
     fn from_environment(py: Python<'_>) -> Self {
-        let place = Place::new(std::env::var_os(STORE_ENV));
-        let (agent, unavailable) = match py.detach(|| place.open()) {
+        let location = StoreLocation::new(std::env::var_os(STORE_ENV));
+        let (agent, unavailable) = match py.detach(|| location.open()) {
             Ok(store) => (tetris_agent::Agent::with_store(store), None),
             Err(error) => (
                 tetris_agent::Agent::without_store(),

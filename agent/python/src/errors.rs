@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use pyo3::PyErr;
 use tetris_agent::device::DeviceError;
-use tetris_agent::place::PlaceError;
+use tetris_agent::store_location::StoreLocationError;
 use tetris_agent::{LoadError, ShareError};
 use tetris_store_layout::{MapError, PublishError, StoreError};
 
@@ -75,12 +75,12 @@ pub(crate) fn device_of(error: DeviceError, unavailable: Option<&str>) -> PyErr 
     }
 }
 
-pub(crate) fn place(error: PlaceError) -> PyErr {
+pub(crate) fn place(error: StoreLocationError) -> PyErr {
     let text = error.to_string();
     match error {
-        PlaceError::Missing { .. } => python::NoStoreError::new_err(text),
-        PlaceError::Untrusted { .. } => python::UntrustedStoreError::new_err(text),
-        PlaceError::Store(error) => store(error),
+        StoreLocationError::Missing { .. } => python::NoStoreError::new_err(text),
+        StoreLocationError::Untrusted { .. } => python::UntrustedStoreError::new_err(text),
+        StoreLocationError::Store(error) => store(error),
         _ => python::StoreError::new_err(text),
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn default() -> LoadOptions {
 }
 
 fn report_to(callback: Py<PyAny>) -> ProgressFn {
-    ProgressFn::new(move |Progress { done, total }| {
+    ProgressFn::new(move |Progress { done, total, .. }| {
         Python::attach(|py| {
             // It only shows something; the load does not end because of it.
             if let Err(error) = callback.call1(py, (done, total)) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::anyhow;
 use tetris_agent::LoadError;
-use tetris_agent::place::PlaceError;
+use tetris_agent::store_location::StoreLocationError;
 use tetris_store_layout::{IoError, MapError, PublishError, StoreError};
 
 use super::exit::Code;
@@ -52,9 +52,9 @@ impl fmt::Display for Error {
     }
 }
 
-impl From<PlaceError> for Error {
-    /// Whatever is wrong with a place, there is no store to work on.
-    fn from(error: PlaceError) -> Self {
+impl From<StoreLocationError> for Error {
+    /// A location without a usable store: there is no store to work on.
+    fn from(error: StoreLocationError) -> Self {
         Self::new(Code::NoStore, error)
     }
 }

@@ -25,7 +25,7 @@ use super::exit::Code;
 use super::hold::{HOLD, Report};
 use super::loading::kind_of;
 use super::output;
-use tetris_agent::place::{Place, STORE_ENV};
+use tetris_agent::store_location::{STORE_ENV, StoreLocation};
 
 /// Set to 1, a Python interpreter that has the package `tetris` loads safetensors files through the store.
 const PATCH_ENV: &str = "TETRIS_PATCH";
@@ -52,16 +52,16 @@ pub(crate) struct ExecArgs {
 }
 
 /// Runs `exec`; returns only when CMD does not start.
-pub(crate) fn run(args: &ExecArgs, place: &Place) -> Result {
+pub(crate) fn run(args: &ExecArgs, location: &StoreLocation) -> Result {
     // As CMD would see them from wherever it goes.
     let models: Vec<PathBuf> = args
         .models
         .iter()
         .map(|model| std::path::absolute(model).unwrap_or_else(|_| model.clone()))
         .collect();
-    let paths = match place.open() {
+    let paths = match location.open() {
         Ok(_) if models.is_empty() => Ok(Vec::new()),
-        Ok(_) => hold(args, &models, place)?,
+        Ok(_) => hold(args, &models, location)?,
         Err(unusable) => Err(unusable.to_string()),
     };
     let paths = match paths {
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &ExecArgs, place: &Place) -> Result {
             args.models.clone()
         }
     };
-    Err(become_command(args, &paths, place))
+    Err(become_command(args, &paths, location))
 }
 
 /// Starts a holder and waits until it has the references. Returns the paths that stand for the
@@ -84,9 +84,9 @@ pub(crate) fn run(args: &ExecArgs, place: &Place) -> Result {
 fn hold(
     args: &ExecArgs,
     models: &[PathBuf],
-    place: &Place,
+    location: &StoreLocation,
 ) -> Result<std::result::Result<Vec<PathBuf>, String>> {
-    let report = match start_holder(args, models, place) {
+    let report = match start_holder(args, models, location) {
         Ok(report) => report,
         Err(reason) => return Ok(Err(reason)),
     };
@@ -105,12 +105,16 @@ fn hold(
     }
 }
 
-fn start_holder(args: &ExecArgs, models: &[PathBuf], place: &Place) -> Result<Report, String> {
+fn start_holder(
+    args: &ExecArgs,
+    models: &[PathBuf],
+    location: &StoreLocation,
+) -> Result<Report, String> {
     // Opened by the process that it refers to, so no other can have taken its number.
     let own = pidfd_open(getpid(), PidfdFlags::empty())
         .map_err(|error| format!("this kernel gives no handle to a process: {error}"))?;
     let mut command = Command::new(SELF);
-    command.arg0("tetris").arg("--store").arg(&place.dir);
+    command.arg0("tetris").arg("--store").arg(&location.dir);
     command.arg(HOLD);
     if args.whole_file {
         command.arg("--whole-file");
@@ -147,7 +151,7 @@ fn require_model(model: &Path, whole_file: bool) -> Result {
     Ok(())
 }
 
-fn become_command(args: &ExecArgs, paths: &[PathBuf], place: &Place) -> Error {
+fn become_command(args: &ExecArgs, paths: &[PathBuf], location: &StoreLocation) -> Error {
     let (program, arguments) = match args.command.split_first() {
         Some((program, arguments)) => (program.as_os_str(), arguments),
         None => (OsStr::new(""), &[][..]),
@@ -160,8 +164,8 @@ fn become_command(args: &ExecArgs, paths: &[PathBuf], place: &Place) -> Error {
             command.arg(substitute(argument, paths));
         }
     }
-    if place.named || place.dir.exists() {
-        let dir = std::path::absolute(&place.dir).unwrap_or_else(|_| place.dir.clone());
+    if location.named || location.dir.exists() {
+        let dir = std::path::absolute(&location.dir).unwrap_or_else(|_| location.dir.clone());
         command.env(STORE_ENV, dir);
         // Whoever set it knows better.
         if std::env::var_os(PATCH_ENV).is_none() {

@@ -11,7 +11,7 @@ use super::exit::Code;
 use super::output::Output;
 use super::size::Bytes;
 use tetris_agent::Store;
-use tetris_agent::place::Place;
+use tetris_agent::store_location::StoreLocation;
 
 /// Arguments of `gc`.
 #[derive(Debug, Args)]
@@ -28,8 +28,8 @@ pub(crate) struct GcArgs {
 }
 
 /// Runs `gc`.
-pub(crate) fn run(args: &GcArgs, place: &Place, out: &mut Output) -> Result {
-    let store = place.open()?;
+pub(crate) fn run(args: &GcArgs, location: &StoreLocation, out: &mut Output) -> Result {
+    let store = location.open()?;
     if !args.dry_run {
         require_writable(&store)?;
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use serde_json::{Value, json};
 use tetris_agent::device::SOCKET_ENV;
-use tetris_agent::place::Place;
+use tetris_agent::store_location::StoreLocation;
 use tetris_gpu_mirror::client::{Client, ClientError};
 use tetris_gpu_mirror::memory::MemoryKind;
 use tetris_gpu_mirror::protocol::{DeviceEntry, DeviceStatus, StatusReport};
@@ -44,11 +44,11 @@ struct Mirror {
 }
 
 /// Runs `gpu-status`.
-pub(crate) fn run(args: &GpuStatusArgs, place: &Place, out: &mut Output) -> Result {
+pub(crate) fn run(args: &GpuStatusArgs, location: &StoreLocation, out: &mut Output) -> Result {
     // An empty name counts as none, as for the store's.
     let named = args.socket.clone();
     let named = named.filter(|path| !path.as_os_str().is_empty());
-    let socket = named.unwrap_or_else(|| place.dir.join("gpu"));
+    let socket = named.unwrap_or_else(|| location.dir.join("gpu"));
     let mirror = ask(&socket).map_err(|error| Error::new(Code::Failed, error))?;
     if out.is_json() {
         return out.json(&document(&socket, &mirror));

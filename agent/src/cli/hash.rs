@@ -12,7 +12,7 @@ use super::output::{self, Output};
 use super::progress::Bar;
 use super::size::Bytes;
 use super::table::{Side, Table};
-use tetris_agent::place::Place;
+use tetris_agent::store_location::StoreLocation;
 
 /// Arguments of `hash`.
 #[derive(Debug, Args)]
@@ -38,9 +38,9 @@ struct Hashed {
 }
 
 /// Runs `hash`.
-pub(crate) fn run(args: &HashArgs, place: &Place, out: &mut Output) -> Result {
+pub(crate) fn run(args: &HashArgs, location: &StoreLocation, out: &mut Output) -> Result {
     let agent = if args.trust_store {
-        Agent::with_store(place.open()?)
+        Agent::with_store(location.open()?)
     } else {
         Agent::without_store()
     };

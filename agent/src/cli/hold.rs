@@ -28,7 +28,7 @@ use super::exit::Code;
 use super::loading::{Loaded, References, kind_of};
 use super::output;
 use super::progress::Bar;
-use tetris_agent::place::Place;
+use tetris_agent::store_location::StoreLocation;
 
 /// Name of the hidden subcommand.
 pub(crate) const HOLD: &str = "__hold";
@@ -68,12 +68,12 @@ pub(crate) enum Report {
 }
 
 /// Runs the hidden subcommand.
-pub(crate) fn run(args: &HoldArgs, place: &Place) -> Result {
+pub(crate) fn run(args: &HoldArgs, location: &StoreLocation) -> Result {
     let failed = |error| Error::new(Code::Failed, anyhow::Error::new(error));
     if !args.detached {
         close_inherited();
         let mut command = Command::new(SELF);
-        command.arg0("tetris").arg("--store").arg(&place.dir);
+        command.arg0("tetris").arg("--store").arg(&location.dir);
         command.args([HOLD, "--detached"]);
         if args.whole_file {
             command.arg("--whole-file");
@@ -85,9 +85,9 @@ pub(crate) fn run(args: &HoldArgs, place: &Place) -> Result {
     detach();
     let links = Arc::new(Mutex::new(Links::default()));
     let worker = {
-        let (links, place) = (Arc::clone(&links), place.clone());
+        let (links, location) = (Arc::clone(&links), location.clone());
         let (models, whole_file) = (args.models.clone(), args.whole_file);
-        std::thread::spawn(move || work(&models, whole_file, &place, &links))
+        std::thread::spawn(move || work(&models, whole_file, &location, &links))
     };
     let waited = wait_for_end();
     // The worker may still be loading; it ends with this process, and its references with it.
@@ -162,11 +162,11 @@ impl Drop for Reporting {
 fn work(
     models: &[PathBuf],
     whole_file: bool,
-    place: &Place,
+    location: &StoreLocation,
     links: &Mutex<Links>,
 ) -> Vec<References> {
     let reporting = Reporting;
-    let (report, references) = match load_all(models, whole_file, place, links) {
+    let (report, references) = match load_all(models, whole_file, location, links) {
         Ok((paths, references)) => (Report::Ready { paths }, references),
         Err(error) if error.code == Code::Model => (
             Report::NoModel {
@@ -201,10 +201,10 @@ type Substitutes = Vec<Option<Vec<u8>>>;
 fn load_all(
     models: &[PathBuf],
     whole_file: bool,
-    place: &Place,
+    location: &StoreLocation,
     links: &Mutex<Links>,
 ) -> Result<(Substitutes, Vec<References>)> {
-    let agent = Agent::with_store(place.open()?);
+    let agent = Agent::with_store(location.open()?);
     let (mut paths, mut references) = (Vec::new(), Vec::new());
     for (index, model) in models.iter().enumerate() {
         let options = LoadOptions {

@@ -16,7 +16,7 @@ use super::progress::Bar;
 use super::size::Bytes;
 use super::table::{Side, Table};
 use super::time::took;
-use tetris_agent::place::Place;
+use tetris_agent::store_location::StoreLocation;
 
 /// Arguments of `load`.
 #[derive(Debug, Args)]
@@ -43,8 +43,8 @@ pub(crate) struct LoadArgs {
 }
 
 /// Runs `load`.
-pub(crate) fn run(args: &LoadArgs, place: &Place, out: &mut Output) -> Result {
-    let agent = Agent::with_store(place.open()?);
+pub(crate) fn run(args: &LoadArgs, location: &StoreLocation, out: &mut Output) -> Result {
+    let agent = Agent::with_store(location.open()?);
     let mut loaded = Vec::new();
     let mut failed: Option<Error> = None;
     for path in &args.models {
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &LoadArgs, place: &Place, out: &mut Output) -> Result {
         }
     }
     let wait_for = block_stop_signals(args.hold)?;
-    print(&loaded, place, out)?;
+    print(&loaded, location, out)?;
     if let Some(error) = failed {
         return Err(error);
     }
@@ -106,13 +106,13 @@ fn hold(references: Vec<References>, signals: &SigSet) -> Result {
     Ok(())
 }
 
-fn print(loaded: &[(&Path, Loaded)], place: &Place, out: &mut Output) -> Result {
+fn print(loaded: &[(&Path, Loaded)], location: &StoreLocation, out: &mut Output) -> Result {
     if out.is_json() {
         let models: Vec<_> = loaded
             .iter()
             .map(|(path, model)| model.to_json(path))
             .collect();
-        out.json(&json!({ "store": lossy(&place.dir), "models": models }))?;
+        out.json(&json!({ "store": lossy(&location.dir), "models": models }))?;
     } else if !loaded.is_empty() {
         table(loaded).print(out, "")?;
         for (path, model) in loaded {

@@ -10,7 +10,7 @@ use super::error::{Error, Result};
 use super::exit::Code;
 use super::loading::kind_of;
 use super::progress::Bar;
-use tetris_agent::place::Place;
+use tetris_agent::store_location::StoreLocation;
 
 /// Fewer digits would name too much: one in 65,536 objects has the same four.
 const MIN_DIGITS: usize = 4;
@@ -122,9 +122,9 @@ fn not_an_id(text: &str) -> Error {
 }
 
 /// What the model at `path`, or the manifest whose id begins with it, consists of.
-pub(crate) fn manifests(text: &Path, place: &Place) -> Result<Vec<(PathBuf, Manifest)>> {
+pub(crate) fn manifests(text: &Path, location: &StoreLocation) -> Result<Vec<(PathBuf, Manifest)>> {
     if text.exists() {
-        let agent = match place.open() {
+        let agent = match location.open() {
             Ok(store) => Agent::with_store(store),
             // A file can be hashed without a store.
             Err(_unusable) => Agent::without_store(),
@@ -139,7 +139,7 @@ pub(crate) fn manifests(text: &Path, place: &Place) -> Result<Vec<(PathBuf, Mani
     if !is_prefix(&prefix) {
         return Err(not_an_id(&prefix));
     }
-    let store = place.open()?;
+    let store = location.open()?;
     match find(&store, &prefix)? {
         Found::Manifest(id) => Ok(vec![(text.to_owned(), manifest(&store, id)?)]),
         other => Err(Error::message(

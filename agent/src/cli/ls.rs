@@ -17,7 +17,7 @@ use super::present::Present;
 use super::size::Bytes;
 use super::table::{Side, Table};
 use super::time::{ago, unix_s};
-use tetris_agent::place::Place;
+use tetris_agent::store_location::StoreLocation;
 
 /// Arguments of `ls`.
 #[derive(Debug, Args)]
@@ -45,8 +45,8 @@ struct What {
 }
 
 /// Runs `ls`.
-pub(crate) fn run(args: &LsArgs, place: &Place, out: &mut Output) -> Result {
-    let store = place.open()?;
+pub(crate) fn run(args: &LsArgs, location: &StoreLocation, out: &mut Output) -> Result {
+    let store = location.open()?;
     if args.what.objects {
         objects(&store, out)
     } else if args.what.derived {

@@ -37,7 +37,7 @@ use tracing_subscriber::EnvFilter;
 use self::error::Result;
 use self::exit::Code;
 use self::output::{Format, Output};
-use tetris_agent::place::{Place, STORE_ENV};
+use tetris_agent::store_location::{STORE_ENV, StoreLocation};
 
 /// Level of the log on stderr.
 const LOG_ENV: &str = "TETRIS_LOG";
@@ -186,23 +186,23 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result {
-    let place = Place::new(cli.global.store);
+    let location = StoreLocation::new(cli.global.store);
     let out = &mut Output::stdout(cli.global.format);
     match cli.command {
-        Command::Init(args) => init::run(&args, &place, out),
-        Command::Load(args) => load::run(&args, &place, out),
-        Command::Exec(args) => exec::run(&args, &place),
-        Command::Hash(args) => hash::run(&args, &place, out),
-        Command::Ls(args) => ls::run(&args, &place, out),
-        Command::Show(args) => show::run(&args, &place, out),
-        Command::Stat(args) => stat::run(&args, &place, out),
-        Command::Verify(args) => verify::run(&args, &place, out),
-        Command::Gc(args) => gc::run(&args, &place, out),
-        Command::Similarity(args) => similarity::run(&args, &place, out),
+        Command::Init(args) => init::run(&args, &location, out),
+        Command::Load(args) => load::run(&args, &location, out),
+        Command::Exec(args) => exec::run(&args, &location),
+        Command::Hash(args) => hash::run(&args, &location, out),
+        Command::Ls(args) => ls::run(&args, &location, out),
+        Command::Show(args) => show::run(&args, &location, out),
+        Command::Stat(args) => stat::run(&args, &location, out),
+        Command::Verify(args) => verify::run(&args, &location, out),
+        Command::Gc(args) => gc::run(&args, &location, out),
+        Command::Similarity(args) => similarity::run(&args, &location, out),
         Command::GpuBench(args) => gpu_bench::run(&args, out),
         #[cfg(feature = "gpu")]
-        Command::GpuStatus(args) => gpu_status::run(&args, &place, out),
-        Command::Hold(args) => hold::run(&args, &place),
+        Command::GpuStatus(args) => gpu_status::run(&args, &location, out),
+        Command::Hold(args) => hold::run(&args, &location),
     }?;
     out.flush()
 }

@@ -19,7 +19,7 @@ use super::present::Present;
 use super::size::Bytes;
 use super::table::{Side, Table};
 use super::time::{ago, unix_s};
-use tetris_agent::place::Place;
+use tetris_agent::store_location::StoreLocation;
 
 /// Arguments of `show`.
 #[derive(Debug, Args)]
@@ -30,10 +30,10 @@ pub(crate) struct ShowArgs {
 }
 
 /// Runs `show`.
-pub(crate) fn run(args: &ShowArgs, place: &Place, out: &mut Output) -> Result {
+pub(crate) fn run(args: &ShowArgs, location: &StoreLocation, out: &mut Output) -> Result {
     let text = args.what.to_string_lossy();
     if !args.what.exists() && lookup::is_prefix(&text) {
-        let store = place.open()?;
+        let store = location.open()?;
         return match find(&store, &text)? {
             Found::Object(entry) => object(&store, &entry, out),
             Found::Derived(id) => derived(&store, id, out),
@@ -43,11 +43,11 @@ pub(crate) fn run(args: &ShowArgs, place: &Place, out: &mut Output) -> Result {
             }
         };
     }
-    let manifests = lookup::manifests(&args.what, place)?.into_iter();
+    let manifests = lookup::manifests(&args.what, location)?.into_iter();
     let manifests: Vec<_> = manifests
         .map(|(path, manifest)| (Some(path), manifest))
         .collect();
-    models(place.open().ok().as_ref(), &manifests, out)
+    models(location.open().ok().as_ref(), &manifests, out)
 }
 
 /// The manifests that use an object, and as what.

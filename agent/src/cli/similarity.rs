@@ -10,7 +10,7 @@ use super::error::Result;
 use super::lookup::manifests;
 use super::output::Output;
 use super::size::Bytes;
-use tetris_agent::place::Place;
+use tetris_agent::store_location::StoreLocation;
 
 /// Arguments of `similarity`.
 #[derive(Debug, Args)]
@@ -22,9 +22,9 @@ pub(crate) struct SimilarityArgs {
 }
 
 /// Runs `similarity`.
-pub(crate) fn run(args: &SimilarityArgs, place: &Place, out: &mut Output) -> Result {
+pub(crate) fn run(args: &SimilarityArgs, location: &StoreLocation, out: &mut Output) -> Result {
     let set = |text: &Path| -> Result<TensorSet> {
-        let manifests = manifests(text, place)?;
+        let manifests = manifests(text, location)?;
         Ok(TensorSet::of(
             manifests.iter().map(|(_, manifest)| manifest),
         ))

@@ -11,7 +11,7 @@ use super::output::{self, Output};
 use super::pages::SeenPages;
 use super::size::Bytes;
 use super::time::{ago, unix_s};
-use tetris_agent::place::Place;
+use tetris_agent::store_location::StoreLocation;
 
 /// Arguments of `stat`: none of its own.
 #[derive(Debug, Args)]
@@ -87,8 +87,8 @@ impl Sums {
 }
 
 /// Runs `stat`.
-pub(crate) fn run(_: &StatArgs, place: &Place, out: &mut Output) -> Result {
-    let store = place.open()?;
+pub(crate) fn run(_: &StatArgs, location: &StoreLocation, out: &mut Output) -> Result {
+    let store = location.open()?;
     let listing = store.objects()?;
     let sums = Sums::of(&store, &listing)?;
     let pages = SeenPages::of_objects(&store, &listing.objects);

@@ -18,7 +18,7 @@ use super::lookup::{self, Found};
 use super::output::{self, Output, bad, good};
 use super::progress::Bar;
 use super::size::Bytes;
-use tetris_agent::place::Place;
+use tetris_agent::store_location::StoreLocation;
 
 /// Arguments of `verify`.
 #[derive(Debug, Args)]
@@ -55,8 +55,8 @@ struct Findings {
 }
 
 /// Runs `verify`.
-pub(crate) fn run(args: &VerifyArgs, place: &Place, out: &mut Output) -> Result {
-    let store = place.open()?;
+pub(crate) fn run(args: &VerifyArgs, location: &StoreLocation, out: &mut Output) -> Result {
+    let store = location.open()?;
     if args.quarantine {
         require_writable(&store)?;
     }

@@ -8,7 +8,7 @@ use tetris_gpu_mirror::memory::MemoryError;
 use thiserror::Error;
 
 use super::Target;
-use crate::error::LoadError;
+use tetris_loader::LoadError;
 
 /// The reason a model is not in device memory. Except for [`DeviceError::Load`], it can still be
 /// loaded into host memory.

@@ -11,7 +11,7 @@ use tetris_store_layout::{ObjectId, ObjectRef};
 
 use super::held::Held;
 use super::{DeviceError, Location};
-use crate::foreign::DetachedTensor;
+use crate::detached::DetachedTensor;
 
 /// All objects of a model in device memory. Its drop unmaps them, and the mirror may then evict
 /// them.

@@ -17,7 +17,7 @@ use super::{
     split, watch,
 };
 use crate::Agent;
-use crate::foreign::DetachedTensor;
+use crate::detached::DetachedTensor;
 use crate::options::LoadOptions;
 
 /// Maximum number of objects that one connection requests.

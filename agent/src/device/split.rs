@@ -6,7 +6,7 @@ use tetris_gpu_mirror::client::{Model, Wanted};
 use tetris_store_layout::{ObjectId, ObjectRef};
 
 use super::{DeviceError, DeviceOptions};
-use crate::foreign::DetachedTensor;
+use crate::detached::DetachedTensor;
 use crate::report::LoadReport;
 
 /// The objects of tensors, each once, in the order of the tensors.

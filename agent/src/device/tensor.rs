@@ -7,7 +7,7 @@ use tetris_store_layout::{Dtype, ObjectId, TensorId};
 
 use super::lease::Lease;
 use super::{DeviceError, Location};
-use crate::foreign::DetachedTensor;
+use crate::detached::DetachedTensor;
 
 /// A tensor in device memory. It keeps its model there; clones share the memory.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tetris_agent::ingest::Monitor;
+use tetris_loader::ReadMonitor;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ pub(super) struct IngestJob {
     pub(super) checked: Checked,
     /// The first client, for the log.
     pub(super) peer: Peer,
-    pub(super) monitor: Arc<Monitor>,
+    pub(super) monitor: Arc<ReadMonitor>,
     pub(super) pulse: Arc<Pulse>,
     pub(super) stage: watch::Sender<Stage>,
     pub(super) begun: Instant,

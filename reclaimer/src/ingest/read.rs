@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tetris_agent::daemon::{IngestReason, IngestRefusal};
-use tetris_agent::ingest::{Ingest, IngestError, Monitor, Published};
+use tetris_loader::ingest::{IngestError, IngestJob, IngestedFile};
+use tetris_loader::{LoadError, ReadMonitor};
 use tetris_store_layout::RecordUse;
 
 use super::descriptor::Checked;
@@ -34,7 +35,7 @@ pub(super) struct Work {
     pub(super) record_limits: RecordUse,
     /// Reserves bytes of a store's limit; gives what there has to be room for, if there is a limit.
     pub(super) reserve: Box<dyn Fn(u64) -> Option<u64> + Send + Sync>,
-    pub(super) monitor: Arc<Monitor>,
+    pub(super) monitor: Arc<ReadMonitor>,
     pub(super) pulse: Arc<Pulse>,
     pub(super) room: Arc<AskRoom>,
 }
@@ -60,7 +61,7 @@ impl Pulse {
 
 impl Work {
     /// Reads, hashes and publishes. The descriptor is closed when it ends.
-    pub(super) fn run(self) -> Result<Published, IngestRefusal> {
+    pub(super) fn run(self) -> Result<IngestedFile, IngestRefusal> {
         let refused = Mutex::new(None);
         let noted = |had: Result<(), IngestRefusal>| match had {
             Ok(()) => true,
@@ -88,8 +89,8 @@ impl Work {
         &'a self,
         make_room: &'a (dyn Fn(u64) -> bool + Sync),
         admit_records: &'a (dyn Fn(RecordUse) -> bool + Sync),
-    ) -> Ingest<'a> {
-        Ingest {
+    ) -> IngestJob<'a> {
+        IngestJob {
             store: &self.target.store,
             kind: self.key.kind,
             identity: self.checked.identity,
@@ -214,7 +215,6 @@ fn judged(room: RoomResult) -> Result<(), IngestRefusal> {
 }
 
 fn refusal_of(error: &IngestError) -> IngestRefusal {
-    use tetris_agent::LoadError;
     let reason = match error {
         IngestError::Changed => IngestReason::CHANGED,
         IngestError::TooLarge { .. } => IngestReason::TOO_LARGE,

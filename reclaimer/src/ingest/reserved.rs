@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tetris_agent::ingest::Monitor;
+use tetris_loader::ReadMonitor;
 
 /// All of it.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ struct Reservation {
     job: u64,
     store: String,
     bytes: u64,
-    monitor: Arc<Monitor>,
+    monitor: Arc<ReadMonitor>,
     /// Number of bytes read before the reservation.
     since: u64,
 }
@@ -29,7 +29,7 @@ impl Reservation {
 
 impl Reserved {
     /// Reserves bytes for what a job reads from now on, instead of what it had. Returns what the store has to have room for.
-    pub(super) fn set(&mut self, job: u64, store: &str, bytes: u64, monitor: &Arc<Monitor>) -> u64 {
+    pub(super) fn set(&mut self, job: u64, store: &str, bytes: u64, monitor: &Arc<ReadMonitor>) -> u64 {
         self.end(job);
         self.0.push(Reservation {
             job,

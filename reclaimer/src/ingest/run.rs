@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tetris_agent::daemon::{IngestReason, IngestRefusal};
-use tetris_agent::ingest::Published;
+use tetris_loader::ingest::IngestedFile;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -18,7 +18,7 @@ use crate::socket::Peer;
 /// Time between two looks at a file's progress.
 const LOOK: Duration = Duration::from_millis(100);
 
-type Read = Result<Published, IngestRefusal>;
+type Read = Result<IngestedFile, IngestRefusal>;
 
 impl IngestJob {
     pub(super) fn run(

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tetris_agent::ingest::Monitor;
+use tetris_loader::ReadMonitor;
 use tokio::sync::watch;
 
 use super::job::IngestJob;
@@ -73,7 +73,7 @@ impl BrokerState {
         id: u64,
         store: &str,
         bytes: u64,
-        monitor: &Arc<Monitor>,
+        monitor: &Arc<ReadMonitor>,
     ) -> Option<u64> {
         locked(&self.options).quota(store)?;
         let reserved = &mut locked(&self.state).reserved;

@@ -21,7 +21,7 @@ use super::error::{Error, Result};
 use super::exit::Code;
 use super::output::{self, Output};
 use super::size::Bytes;
-use tetris_agent::place::{MOUNT_POINT, Place, SHM_DIR};
+use tetris_agent::store_location::{MOUNT_POINT, SHM_DIR, StoreLocation};
 
 /// Who may enter by default: everybody reads, the owner publishes.
 const DEFAULT_MODE: u32 = 0o755;
@@ -53,8 +53,8 @@ struct Ready {
 }
 
 /// Runs `init`.
-pub(crate) fn run(args: &InitArgs, place: &Place, out: &mut Output) -> Result {
-    let dir = directory(args, place);
+pub(crate) fn run(args: &InitArgs, location: &StoreLocation, out: &mut Output) -> Result {
+    let dir = directory(args, location);
     let dir = std::path::absolute(&dir).unwrap_or(dir);
     let existed = dir.join("store").exists();
     let mount = if dir.exists() { Mount::of(&dir)? } else { None };
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &InitArgs, place: &Place, out: &mut Output) -> Result {
         directory_store(args, &dir, is_root)?
     } else {
         match mount_store(args, &dir) {
-            Err(Failure::NotPermitted) => not_permitted(args, place, &dir)?,
+            Err(Failure::NotPermitted) => not_permitted(args, location, &dir)?,
             Err(Failure::Other(error)) => return Err(error),
             Ok(store) => (store, How::Mounted),
         }
@@ -87,10 +87,10 @@ pub(crate) fn run(args: &InitArgs, place: &Place, out: &mut Output) -> Result {
 }
 
 /// The directory that is meant.
-fn directory(args: &InitArgs, place: &Place) -> PathBuf {
+fn directory(args: &InitArgs, location: &StoreLocation) -> PathBuf {
     match &args.dir {
         Some(dir) => dir.clone(),
-        None if place.named => place.dir.clone(),
+        None if location.named => location.dir.clone(),
         None if geteuid().is_root() && !args.no_mount => MOUNT_POINT.into(),
         None => SHM_DIR.into(),
     }
@@ -146,8 +146,8 @@ fn directory_store(args: &InitArgs, dir: &Path, is_root: bool) -> Result<(Store,
 }
 
 /// Root without the capability to mount, as in most containers: as anybody else.
-fn not_permitted(args: &InitArgs, place: &Place, dir: &Path) -> Result<(Store, How)> {
-    let named = args.dir.is_some() || place.named;
+fn not_permitted(args: &InitArgs, location: &StoreLocation, dir: &Path) -> Result<(Store, How)> {
+    let named = args.dir.is_some() || location.named;
     let dir = if named { dir } else { Path::new(SHM_DIR) };
     if args.size.is_some() || args.huge.is_some() {
         return Err(Error::message(

@@ -64,7 +64,7 @@ impl Mount {
         let table = std::fs::read(TABLE).map_err(read)?;
         let mounts = table.split(|&b| b == b'\n').filter_map(parse_line);
         let below = mounts.filter(|mount| path.starts_with(&mount.point));
-        // Of several at one place, the last hides the others.
+        // Of several at one mount point, the last hides the others.
         Ok(below.max_by_key(|mount| mount.point.components().count()))
     }
 

@@ -108,7 +108,7 @@ fn pods_have_the_store_where_agents_look_for_it() {
                 .expect(name);
             assert_eq!(
                 mount["mountPath"],
-                tetris_agent::place::MOUNT_POINT,
+                tetris_agent::store_location::MOUNT_POINT,
                 "{name}"
             );
             assert_eq!(mount["readOnly"], true, "{name}");

@@ -1,0 +1,47 @@
+//! Model files to objects of the tensor store.
+//!
+//! A load reads a file's header ([`header`]), plans its objects ([`Plan`]), and reads, hashes and
+//! publishes them over all cores ([`Pipeline`]). A file that is known is compared with its objects
+//! instead ([`compare`]). The agent loads with these parts in its own process; the node daemon
+//! publishes files for pods that can only read the store ([`ingest`]).
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod error;
+mod job;
+mod map_limit;
+mod map_objects;
+mod monitor;
+mod pack_small;
+mod pipeline;
+mod plan;
+mod planned_file;
+mod private;
+mod progress;
+mod recognized;
+mod settling;
+mod source;
+
+pub mod compare;
+pub mod header;
+pub mod hub;
+pub mod ingest;
+pub mod threads;
+
+pub use error::{LoadError, LoadFailure};
+pub use job::{Job, jobs_of_manifest};
+pub use map_limit::MapLimit;
+pub use map_objects::map_objects;
+pub use monitor::ReadMonitor;
+pub use pipeline::{HashedObject, Pipeline, PipelineRun};
+pub use plan::{Plan, PlannedTensor};
+pub use planned_file::PlannedFile;
+pub use private::{PRIVATE_ALIGN, PrivateBytes};
+pub use progress::{Progress, ProgressFn};
+pub use recognized::{Recognized, disown};
+pub use source::Source;

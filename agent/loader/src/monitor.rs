@@ -1,0 +1,32 @@
+//! Observation of a reader from another thread.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Counts the bytes that another thread reads of a file, and can end its reading.
+#[derive(Debug, Default)]
+pub struct ReadMonitor {
+    read: AtomicU64,
+    cancelled: AtomicBool,
+}
+
+impl ReadMonitor {
+    /// Bytes read so far; a byte read twice counts twice.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Ends the reading at the next piece.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true once [`ReadMonitor::cancel`] was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Counts `bytes` that were read.
+    pub(crate) fn count(&self, bytes: u64) {
+        self.read.fetch_add(bytes, Ordering::Relaxed);
+    }
+}

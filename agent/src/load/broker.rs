@@ -1,0 +1,65 @@
+//! The node daemon's broker, which publishes a file for a store that this process can only read.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use tetris_loader::{Progress, Recognized};
+use tetris_store_layout::Store;
+
+use super::context::{LoadContext, SharedLoad};
+use super::recognize::KnownFile;
+use crate::daemon::{self, IngestOutcome, Ingested};
+
+/// Most times that a file is passed: its objects may be reclaimed before they are attached.
+pub(super) const ATTEMPTS: u32 = 2;
+
+/// The file that the daemon published, by its manifest.
+pub(super) fn known(store: &Store, ingested: &Ingested) -> Option<KnownFile> {
+    let id = ingested.manifest;
+    match store.manifest(id) {
+        Ok(manifest) => Some(KnownFile {
+            id,
+            manifest: manifest?,
+            recognized: Recognized::Brokered,
+        }),
+        Err(error) => {
+            tracing::warn!(%error, "manifest of a file that the daemon published ignored");
+            None
+        }
+    }
+}
+
+impl LoadContext<'_> {
+    /// Returns true if files are passed to the daemon that looks after `store`.
+    pub(super) fn asks_broker(&self, store: &Store) -> bool {
+        let options = self.options;
+        !store.is_writable()
+            && options.broker
+            && !options.broker_timeout.is_zero()
+            && self.broker_patience.is_left(Instant::now())
+    }
+
+    /// Passes a file to the daemon. `None` when it does not publish the file, for a noted reason.
+    pub(super) fn ingested(&self, load: SharedLoad<'_>) -> Option<Ingested> {
+        let progress = |done, total| {
+            if let Some(progress) = &self.options.progress {
+                progress.report(Progress::new(done, total));
+            }
+        };
+        let socket = load.store.daemon_socket();
+        let timeout = self.options.broker_timeout;
+        let file = load.source.file().as_fd();
+        match daemon::ingest(&socket, file, load.kind, timeout, progress) {
+            IngestOutcome::Ingested(ingested) => return Some(ingested),
+            IngestOutcome::Refused(refusal) => self.answers.not_ingested(&refusal.text),
+            IngestOutcome::NoDaemon => self
+                .answers
+                .not_ingested("no daemon that takes files listens in the store"),
+            IngestOutcome::Failed(why) => {
+                self.broker_patience.lose(Instant::now());
+                self.answers.not_ingested(&why);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,53 @@
+//! The state of one load, as all its steps share it.
+
+use std::sync::Mutex;
+
+use tetris_loader::Source;
+use tetris_store_layout::{ManifestKind, Store};
+
+use crate::daemon::{Answers, Patience};
+use crate::options::LoadOptions;
+
+/// One load: its options, the store, and the daemon's answers so far.
+pub(crate) struct LoadContext<'a> {
+    pub(crate) store: Option<&'a Store>,
+    /// The reason that the configured store cannot be used.
+    pub(super) unavailable: Option<&'a str>,
+    pub(super) options: &'a LoadOptions,
+    /// Held by the one thread that makes room; the others find that it was made.
+    pub(super) making_room: Mutex<()>,
+    /// Tells if the node daemon is worth asking for room.
+    pub(super) patience: &'a Patience,
+    /// Tells if the node daemon is worth passing files to.
+    pub(super) broker_patience: &'a Patience,
+    /// Refusals of the daemon to this load.
+    pub(super) answers: Answers,
+}
+
+/// A file that is loaded through a store.
+#[derive(Clone, Copy)]
+pub(super) struct SharedLoad<'a> {
+    pub(super) source: &'a Source,
+    pub(super) kind: ManifestKind,
+    pub(super) store: &'a Store,
+}
+
+impl<'a> LoadContext<'a> {
+    pub(crate) fn new(
+        store: Option<&'a Store>,
+        unavailable: Option<&'a str>,
+        options: &'a LoadOptions,
+        patience: &'a Patience,
+        broker_patience: &'a Patience,
+    ) -> Self {
+        Self {
+            store,
+            unavailable,
+            options,
+            making_room: Mutex::new(()),
+            patience,
+            broker_patience,
+            answers: Answers::default(),
+        }
+    }
+}

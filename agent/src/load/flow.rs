@@ -1,0 +1,222 @@
+//! The order of the steps of a load, and the decisions between them.
+
+use std::path::Path;
+
+use tetris_loader::{HashedObject, LoadError, LoadFailure, Recognized, Source, disown};
+use tetris_store_layout::{ManifestKind, Outcome, Store};
+
+use super::attach::Mapped;
+use super::broker;
+use super::complete::HashedFile;
+use super::context::{LoadContext, SharedLoad};
+use super::recognize::{self, KnownFile};
+use super::retry::retry;
+use crate::error::NO_STORE;
+use crate::loaded_file::LoadedFile;
+use crate::report::LoadReport;
+use crate::worth::NotWorthSharing;
+
+/// Handling of the objects of a known file that are not in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    /// They are read from the file, and published where that is possible.
+    Read,
+    /// The file is not attached: the broker can publish them.
+    Leave,
+}
+
+impl LoadContext<'_> {
+    /// Loads one file of a model.
+    pub(crate) fn load(&self, path: &Path, kind: ManifestKind) -> Result<LoadedFile, LoadError> {
+        self.load_source(Source::open(path)?, kind, || Source::open(path))
+    }
+
+    /// Loads a file that is open already; `again` opens it again when it changes meanwhile.
+    pub(crate) fn load_source(
+        &self,
+        source: Source,
+        kind: ManifestKind,
+        again: impl Fn() -> Result<Source, LoadError>,
+    ) -> Result<LoadedFile, LoadError> {
+        let mut file = retry(source, again, |source| {
+            let Some(store) = self.store else {
+                let reason = self.unavailable.unwrap_or(NO_STORE).to_owned();
+                return self.load_private(source, kind, Recognized::NotAtAll, reason);
+            };
+            match self.not_worth_sharing(source, kind) {
+                Some(why) => self.load_private(source, kind, Recognized::Unshared, why.to_string()),
+                None => self.load_shared(source, kind, store),
+            }
+        })?;
+        file.account();
+        if self.options.prefault {
+            file.backings.prefault();
+        }
+        Ok(file)
+    }
+
+    /// The reason not to share a file, if there is one. A file is kept whole only for callers that want
+    /// it in the store.
+    fn not_worth_sharing(&self, source: &Source, kind: ManifestKind) -> Option<NotWorthSharing> {
+        match kind {
+            ManifestKind::File => None,
+            ManifestKind::Safetensors => NotWorthSharing::of(source, self.options),
+        }
+    }
+
+    /// Loads a file through the store: recognizes it, has the broker publish it, or reads it.
+    fn load_shared(
+        &self,
+        source: &Source,
+        kind: ManifestKind,
+        store: &Store,
+    ) -> Result<LoadedFile, LoadFailure> {
+        let load = SharedLoad {
+            source,
+            kind,
+            store,
+        };
+        if self.options.ignore_identity {
+            return self.load_cold(load);
+        }
+        if self.asks_broker(store) {
+            if let Some(file) = self.load_known(load, Missing::Leave)? {
+                return Ok(file);
+            }
+            if let Some(file) = self.load_brokered(load)? {
+                return Ok(file);
+            }
+        }
+        if let Some(file) = self.load_known(load, Missing::Read)? {
+            return Ok(file);
+        }
+        // Others that load this file wait until it is known; the lock dies with its holder. A file
+        // without an identity stays unknown, and no other process waits for it.
+        let mut lock = None;
+        let own = source.stat_key(kind);
+        if let Some(own) = own.or_else(|| recognize::blob_key(source, kind)) {
+            let known = || matches!(store.look_up(&own), Ok(Some(_)));
+            lock = store.creation_lock(&own.id().0, self.options.wait, known);
+            if (lock.is_some() || known())
+                && let Some(file) = self.load_known(load, Missing::Read)?
+            {
+                return Ok(file);
+            }
+        }
+        let file = self.load_cold(load);
+        drop(lock);
+        file
+    }
+
+    /// Loads a file by the first identity that leads to its manifest.
+    fn load_known(
+        &self,
+        load: SharedLoad<'_>,
+        if_missing: Missing,
+    ) -> Result<Option<LoadedFile>, LoadFailure> {
+        for known in recognize::by_identity(load) {
+            let id = known.id;
+            if let Some(file) = self.load_as(load, known, if_missing)? {
+                load.store.touch_manifest(id);
+                return Ok(Some(file));
+            }
+        }
+        match recognize::by_sidecar(load)? {
+            Some(known) => self.load_as(load, known, if_missing),
+            None => Ok(None),
+        }
+    }
+
+    /// Has the broker publish a file, and attaches it; `None` when it does not, for a noted reason.
+    fn load_brokered(&self, load: SharedLoad<'_>) -> Result<Option<LoadedFile>, LoadFailure> {
+        for _ in 0..broker::ATTEMPTS {
+            let Some(ingested) = self.ingested(load) else {
+                return Ok(None);
+            };
+            load.source.require_unchanged()?;
+            if let Some(known) = broker::known(load.store, &ingested)
+                && let Some(file) = self.load_as(load, known, Missing::Leave)?
+            {
+                ingested.done();
+                return Ok(Some(file));
+            }
+        }
+        self.answers
+            .not_ingested("its objects were reclaimed before they could be attached");
+        Ok(None)
+    }
+
+    /// Loads a file by a manifest. `None` when the manifest proves not to be the file's, or when
+    /// objects are missing that `if_missing` leaves to the broker.
+    fn load_as(
+        &self,
+        load: SharedLoad<'_>,
+        known: KnownFile,
+        if_missing: Missing,
+    ) -> Result<Option<LoadedFile>, LoadFailure> {
+        let Some(mapped) = self.attach(load, known)? else {
+            return Ok(None);
+        };
+        let missing = mapped.missing();
+        let mut report = LoadReport {
+            recognized: vec![mapped.known.recognized],
+            ..LoadReport::default()
+        };
+        let (mut refused, mut read) = (mapped.limit.reason(), Vec::new());
+        if !missing.is_empty() {
+            if if_missing == Missing::Leave {
+                return Ok(None);
+            }
+            let Some(objects) = self.publish_missing(load, &mapped.known, &missing)? else {
+                let (kind, recognized) = (mapped.known.manifest.kind, mapped.known.recognized);
+                disown(load.store, load.source, kind, recognized);
+                return Ok(None);
+            };
+            report.bytes_read += objects.bytes_read;
+            (refused, read) = (objects.refused, objects.objects);
+        }
+        self.finish(load, mapped, read, refused, report).map(Some)
+    }
+
+    /// The file of mapped objects and of those that were `read` in place of the missing ones.
+    fn finish(
+        &self,
+        load: SharedLoad<'_>,
+        mapped: Mapped,
+        read: Vec<HashedObject>,
+        refused: Option<String>,
+        mut report: LoadReport,
+    ) -> Result<LoadedFile, LoadFailure> {
+        let KnownFile {
+            id,
+            manifest,
+            recognized,
+        } = mapped.known;
+        let mut read = read.into_iter();
+        let objects = manifest.objects.iter().zip(mapped.present);
+        let objects = objects.map(|(entry, mapping)| HashedObject {
+            object: entry.object,
+            mapping: match mapping {
+                Some(mapping) => Some((mapping, Outcome::Existing)),
+                None => read.next().and_then(|hashed| hashed.mapping),
+            },
+        });
+        let file = HashedFile {
+            objects: objects.collect(),
+            refused,
+            at_map_limit: mapped.limit.is_met(),
+        };
+        let backings = self.complete(load.source, &manifest, file, &mut report)?;
+        if report.bytes_read > 0 {
+            load.source.require_unchanged()?;
+        }
+        if recognized == Recognized::BySidecar && load.store.is_writable() {
+            // For `ls` and `gc`; the file's identity is not bound to it (INV-10).
+            if let Err(error) = load.store.publish_manifest(&manifest) {
+                tracing::debug!(%error, "manifest of a sidecar not published");
+            }
+        }
+        let path = load.source.path();
+        Ok(LoadedFile::new(path, id, manifest, backings, report))
+    }
+}
