@@ -7,8 +7,9 @@ use nix::dir::Type;
 use nix::sys::stat::fstat;
 
 use crate::error::{IoError, StoreError};
+use crate::folder::Folder;
 use crate::scan::{Listed, ObjectEntry, ObjectListing, object_entry, parse_object_name, time};
-use crate::store::{Folder, Store};
+use crate::store::Store;
 
 /// Two changes of a folder within one tick of the kernel's clock have one time stamp. Far longer than any
 /// tick.
@@ -142,7 +143,7 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mapping::Access;
+    use crate::access::Access;
     use crate::store::CreateOptions;
 
     fn sorted(listing: &ObjectListing) -> Vec<ObjectEntry> {

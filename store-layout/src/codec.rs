@@ -1,7 +1,7 @@
 //! Little-endian reading and writing that cannot panic on hostile bytes.
 
 use crate::error::DecodeError;
-use crate::header::FORMAT_VERSION;
+use crate::version::FORMAT_VERSION;
 
 /// Reads fields from the front of a byte slice.
 pub(crate) struct Reader<'a> {

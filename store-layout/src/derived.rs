@@ -3,12 +3,13 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use crate::access::Access;
 use crate::codec::{Reader, Writer, checked_by_crc};
 use crate::digest::{DerivedId, Digest, ObjectId, TensorId};
 use crate::error::{DecodeError, MapError, PublishError, StoreError};
-use crate::mapping::Access;
+use crate::folder::Folder;
 use crate::publish::{Outcome, Published};
-use crate::store::{Folder, ObjectRef, Store};
+use crate::store::{ObjectRef, Store};
 
 /// Longest name of a transform, in bytes.
 pub const MAX_TRANSFORM_NAME: usize = 4096;

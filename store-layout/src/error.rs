@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use thiserror::Error;
 
-use crate::header::FORMAT_VERSION;
+use crate::version::FORMAT_VERSION;
 
 /// A system call failed on a path.
 #[derive(Debug, Error)]

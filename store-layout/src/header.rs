@@ -5,9 +5,6 @@ use std::fmt;
 use crate::codec::{Reader, Writer, checked_by_crc};
 use crate::error::DecodeError;
 
-/// Version of everything that LAYOUT.md describes.
-pub const FORMAT_VERSION: u32 = 1;
-
 const MAGIC: &[u8; 8] = b"TETRSTOR";
 const HEADER_LEN: usize = 64;
 

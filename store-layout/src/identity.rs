@@ -1,46 +1,17 @@
 //! Finding a model file's manifest without reading the file (LAYOUT.md 3.3, 8).
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
-
 use crate::codec::{Reader, Writer, checked_by_crc};
 use crate::digest::{Digest, IdentityId, ManifestId};
 use crate::error::{DecodeError, PublishError, StoreError};
+use crate::file_identity::FileIdentity;
 use crate::file_system::FileSystem;
+use crate::folder::Folder;
 use crate::manifest::ManifestKind;
-use crate::store::{Folder, Store};
+use crate::store::Store;
 
 const MAGIC: &[u8; 8] = b"TETRIDEN";
 const RECORD_LEN: usize = 128;
 const KEY_LEN: usize = 64;
-
-/// Which file this is, and which version of it: what `fstat` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FileIdentity {
-    /// Device of the file system.
-    pub dev: u64,
-    /// Inode number.
-    pub ino: u64,
-    /// Length in bytes.
-    pub size: u64,
-    /// Last modification: seconds since the epoch and nanoseconds.
-    pub mtime: (i64, i64),
-    /// Last change of content or attributes: seconds since the epoch and nanoseconds.
-    pub ctime: (i64, i64),
-}
-
-impl FileIdentity {
-    /// The identity of an open file.
-    pub fn of(metadata: &Metadata) -> Self {
-        Self {
-            dev: metadata.dev(),
-            ino: metadata.ino(),
-            size: metadata.size(),
-            mtime: (metadata.mtime(), metadata.mtime_nsec()),
-            ctime: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-}
 
 /// By what a model file is recognized, and as what it was published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -27,6 +27,7 @@
     clippy::panic
 )]
 
+mod access;
 mod catalog;
 mod codec;
 mod collect;
@@ -35,16 +36,20 @@ mod derived;
 mod digest;
 mod dtype;
 mod error;
+mod file_identity;
 mod file_system;
+mod folder;
 mod hash;
 mod header;
 mod holders;
 mod identity;
 mod interrupted;
 mod lock;
+mod locked_object;
 mod manifest;
 mod map;
 mod mapping;
+mod object_file;
 mod pack;
 mod pages;
 mod publish;
@@ -53,9 +58,12 @@ mod reclaim;
 mod record;
 mod scan;
 mod store;
+mod unnamed_file;
 mod usage;
 mod verify;
+mod version;
 
+pub use access::Access;
 pub use catalog::{Catalog, Refresh};
 pub use collect::MAX_IDENTITIES;
 pub use crash::{CRASH_AT, CRASH_COUNT_FILE};
@@ -63,16 +71,17 @@ pub use derived::{DeriveError, DerivedKey, DerivedRecord, MAX_TRANSFORM_NAME};
 pub use digest::{DerivedId, Digest, IdentityId, ManifestId, ObjectId, ParseDigestError, TensorId};
 pub use dtype::Dtype;
 pub use error::{DecodeError, IoError, MapError, PublishError, StoreError};
+pub use file_identity::FileIdentity;
 pub use file_system::{FileSystem, FileSystemType};
 pub use hash::{SEGMENT_BYTES, SegmentDigest, SegmentHasher, combine, segment_count, segment_len};
-pub use header::{FORMAT_VERSION, StoreId};
+pub use header::StoreId;
 pub use holders::Holders;
-pub use identity::{FileIdentity, IdentityBy, IdentityKey};
+pub use identity::{IdentityBy, IdentityKey};
 pub use lock::CreationLock;
 pub use manifest::{
     MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind, Place,
 };
-pub use mapping::{Access, Mapping};
+pub use mapping::Mapping;
 pub use pack::{PACK_ALIGN, PackItem, PackPlan, SMALL_TENSOR, plan_packs, small_tensor_threshold};
 pub use pages::{LARGE_PAGE, Pages, PagesOf, SmallPages};
 pub use publish::{Outcome, Published, SegmentWriter, Staging};
@@ -81,3 +90,4 @@ pub use scan::{BoundIdentity, ForeignEntry, ObjectEntry, ObjectListing, RecordEn
 pub use store::{CreateOptions, ObjectRef, RECLAIMER_STATE, RECLAIMER_STATE_NEW, Store};
 pub use usage::{RecordUse, Usage};
 pub use verify::{Fault, Verified, VerifyDepth};
+pub use version::FORMAT_VERSION;

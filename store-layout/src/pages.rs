@@ -8,8 +8,9 @@ use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
+use crate::access::Access;
 use crate::error::{IoError, PublishError};
-use crate::mapping::{Access, Mapping};
+use crate::mapping::Mapping;
 use crate::scan::ObjectEntry;
 use crate::store::{ObjectRef, Store};
 

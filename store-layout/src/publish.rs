@@ -8,14 +8,16 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::unistd::ftruncate;
 
+use crate::access::Access;
 use crate::crash;
 use crate::error::{IoError, MapError, PublishError};
+use crate::folder::Folder;
 use crate::hash::{SEGMENT_BYTES, SegmentDigest, SegmentHasher, combine, segment_count};
 use crate::interrupted::retried;
 use crate::lock::{LockKind, try_lock};
-use crate::mapping::{Access, Mapping};
-use crate::record;
-use crate::store::{Folder, ObjectRef, Store};
+use crate::mapping::Mapping;
+use crate::store::{ObjectRef, Store};
+use crate::unnamed_file::{link, seal, unnamed};
 
 /// How often an object is linked because someone removed the one that was there first.
 const ATTEMPTS: u32 = 16;
@@ -70,7 +72,7 @@ impl Store {
     pub fn stage(&self, len: u64) -> Result<Staging<'_>, PublishError> {
         self.require_writable()?;
         let path = self.path(Folder::Objects, "(new object)");
-        let file = record::unnamed(self.folder(Folder::Objects), &path)?;
+        let file = unnamed(self.folder(Folder::Objects), &path)?;
         crash::passed("P1");
         let bytes = i64::try_from(len).map_err(|_| Errno::EFBIG);
         let bytes = bytes.map_err(|error| IoError::new("allocate", &path, error))?;
@@ -158,7 +160,7 @@ impl Staging<'_> {
         };
         let name = object.file_name();
         let path = self.store.path(Folder::Objects, &name);
-        record::seal(&self.file, &path)?;
+        seal(&self.file, &path)?;
         crash::passed("P5");
         // Nobody else can open what has no name, and so nobody can be in the way.
         let locked = try_lock(&self.file, LockKind::Read);
@@ -168,7 +170,7 @@ impl Staging<'_> {
         crash::passed("P6");
         for _ in 0..ATTEMPTS {
             let dir = self.store.folder(Folder::Objects);
-            let outcome = if record::link(&self.file, dir, &name, &path)? {
+            let outcome = if link(&self.file, dir, &name, &path)? {
                 Outcome::New
             } else {
                 Outcome::Existing

@@ -9,9 +9,10 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::crash;
 use crate::error::IoError;
+use crate::folder::Folder;
 use crate::lock::{LockKind, try_lock};
-use crate::map::open_object;
-use crate::store::{Folder, ObjectRef, Store};
+use crate::object_file::open_object;
+use crate::store::{ObjectRef, Store};
 
 /// Longest wait for another process that quarantines the same object: it needs five system calls.
 const WAIT: Duration = Duration::from_secs(5);

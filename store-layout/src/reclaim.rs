@@ -11,9 +11,10 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use crate::crash;
 use crate::digest::{DerivedId, ManifestId};
 use crate::error::{IoError, StoreError};
+use crate::folder::Folder;
 use crate::lock::{LockKind, try_lock};
-use crate::map::open_object;
-use crate::store::{Folder, ObjectRef, Store};
+use crate::object_file::open_object;
+use crate::store::{ObjectRef, Store};
 
 /// How often R1 is tried. Whoever interferes is between two system calls.
 const ATTEMPTS: u32 = 1_000;

@@ -1,73 +1,20 @@
-//! Small immutable files: manifests, identities, derived records and the header (LAYOUT.md 5.4).
+//! Small immutable files: manifests, identities and derived records (LAYOUT.md 5.4).
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::io::Read;
+use std::os::fd::AsFd;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
-use nix::sys::stat::{Mode, fchmod};
-use nix::unistd::{LinkatFlags, UnlinkatFlags, linkat, unlinkat};
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::crash;
 use crate::error::{IoError, PublishError};
+use crate::folder::Folder;
 use crate::interrupted::retried;
-use crate::store::{Folder, Store};
-
-/// Opens an unnamed file in `dir` for reading and writing (P1).
-pub(crate) fn unnamed(dir: &OwnedFd, path: &Path) -> Result<File, IoError> {
-    let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
-    retried(|| openat(dir, ".", flags, Mode::S_IRUSR | Mode::S_IWUSR))
-        .map(File::from)
-        .map_err(|error| IoError::new("stage", path, error))
-}
-
-/// Makes `file` read-only for everyone, whatever the umask is (P5).
-pub(crate) fn seal(file: &File, path: &Path) -> Result<(), IoError> {
-    fchmod(file, Mode::from_bits_truncate(0o444)).map_err(|error| IoError::new("seal", path, error))
-}
-
-/// Gives an unnamed file a name, unless the name is taken (P7). `true` when it got it.
-pub(crate) fn link(file: &File, dir: &OwnedFd, name: &str, path: &Path) -> Result<bool, IoError> {
-    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let linked = match linkat(
-        AT_FDCWD,
-        own.as_str(),
-        dir,
-        name,
-        LinkatFlags::AT_SYMLINK_FOLLOW,
-    ) {
-        // No /proc in this container: by descriptor, which kernels before 6.10 grant to few.
-        Err(Errno::ENOENT) => linkat(file, "", dir, name, AtFlags::AT_EMPTY_PATH),
-        other => other,
-    };
-    match linked {
-        Ok(()) => Ok(true),
-        Err(Errno::EEXIST) => Ok(false),
-        Err(error) => Err(IoError::new("link", path, error)),
-    }
-}
-
-/// Writes `bytes` to a new file `name` in `dir`; `false` when the name is taken.
-pub(crate) fn link_new(
-    dir: &OwnedFd,
-    dir_path: &Path,
-    name: &str,
-    bytes: &[u8],
-) -> Result<bool, IoError> {
-    let path = dir_path.join(name);
-    let mut file = unnamed(dir, &path)?;
-    crash::passed("record P1");
-    file.write_all(bytes)
-        .map_err(|error| IoError::new("write", &path, error))?;
-    crash::passed("record P3");
-    seal(&file, &path)?;
-    crash::passed("record P5");
-    let linked = link(&file, dir, name, &path)?;
-    crash::passed("record P7");
-    Ok(linked)
-}
+use crate::store::Store;
+use crate::unnamed_file::link_new;
 
 impl Store {
     /// Publishes a record; an existing one of the same name stays.

@@ -16,9 +16,10 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, major, minor};
 use crate::digest::{DerivedId, Digest, IdentityId, ManifestId, ObjectId};
 use crate::error::DecodeError;
 use crate::error::{IoError, StoreError};
+use crate::folder::Folder;
 use crate::identity::{IdentityKey, decode_record};
 use crate::interrupted::retried;
-use crate::store::{Folder, ObjectRef, Store, is_part_of_store, names_in};
+use crate::store::{ObjectRef, Store, is_part_of_store, names_in};
 use crate::usage::RecordUse;
 
 /// An object in the store's directory.

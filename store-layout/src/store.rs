@@ -19,10 +19,11 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::digest::{Digest, ObjectId};
 use crate::error::{DecodeError, IoError, PublishError, StoreError};
+use crate::folder::Folder;
 use crate::header::{StoreHeader, StoreId};
 use crate::interrupted::retried;
 use crate::lock::{CreationLock, is_obstructed};
-use crate::record;
+use crate::unnamed_file::link_new;
 
 /// Name of the header file.
 const HEADER: &str = "store";
@@ -34,36 +35,6 @@ const DAEMON: [&str; 2] = ["daemon", "daemon.new"];
 pub const RECLAIMER_STATE: &str = "reclaimer-state";
 /// Name of that file until it is complete.
 pub const RECLAIMER_STATE_NEW: &str = "reclaimer-state.new";
-
-/// The folders of a store (LAYOUT.md 1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Folder {
-    Objects,
-    Manifests,
-    Identities,
-    Derived,
-    Quarantine,
-}
-
-impl Folder {
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Objects,
-        Self::Manifests,
-        Self::Identities,
-        Self::Derived,
-        Self::Quarantine,
-    ];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Objects => "objects-v1",
-            Self::Manifests => "manifests-v1",
-            Self::Identities => "identities-v1",
-            Self::Derived => "derived-v1",
-            Self::Quarantine => "quarantine-v1",
-        }
-    }
-}
 
 /// Everything that is needed to find an object and to notice that it is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -153,7 +124,7 @@ impl Store {
         };
         // Last, and atomic: a directory with a header is a complete store.
         let dir = open_dir(root)?;
-        record::link_new(&dir, root, HEADER, &header.encode())?;
+        link_new(&dir, root, HEADER, &header.encode())?;
         Self::open(root)
     }
 

@@ -3,8 +3,9 @@
 use nix::sys::statvfs::fstatvfs;
 
 use crate::error::IoError;
+use crate::folder::Folder;
 use crate::interrupted::retried;
-use crate::store::{Folder, Store};
+use crate::store::Store;
 
 /// Room of the file system that a store lies on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -9,9 +9,10 @@ use nix::sys::stat::{SFlag, fstat};
 
 use crate::digest::ObjectId;
 use crate::error::{IoError, StoreError};
+use crate::folder::Folder;
 use crate::hash::{SegmentHasher, combine, segment_count, segment_len};
-use crate::map::open_object;
-use crate::store::{Folder, ObjectRef, Store};
+use crate::object_file::open_object;
+use crate::store::{ObjectRef, Store};
 
 /// Read at once: small enough to stay in the core's cache until it is hashed.
 const BLOCK_BYTES: usize = 256 * 1024;

@@ -29,7 +29,13 @@ impl Reservation {
 
 impl Reserved {
     /// Reserves bytes for what a job reads from now on, instead of what it had. Returns what the store has to have room for.
-    pub(super) fn set(&mut self, job: u64, store: &str, bytes: u64, monitor: &Arc<ReadMonitor>) -> u64 {
+    pub(super) fn set(
+        &mut self,
+        job: u64,
+        store: &str,
+        bytes: u64,
+        monitor: &Arc<ReadMonitor>,
+    ) -> u64 {
         self.end(job);
         self.0.push(Reservation {
             job,

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use nix::sys::stat::{major, minor};
 use nix::sys::statfs::fstatfs;
 
-use crate::identity::FileIdentity;
+use crate::file_identity::FileIdentity;
 use crate::interrupted::retried;
 
 /// What is known of a type of file system.

@@ -3,7 +3,8 @@
 use super::{MAX_MANIFEST_BYTES, Manifest};
 use crate::digest::ManifestId;
 use crate::error::{DecodeError, PublishError, StoreError};
-use crate::store::{Folder, Store};
+use crate::folder::Folder;
+use crate::store::Store;
 
 impl Store {
     /// Publishes a manifest and returns its id. Its objects must have been published before

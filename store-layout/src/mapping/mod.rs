@@ -10,20 +10,8 @@ use std::ptr::NonNull;
 use memmap2::{Advice, Mmap, MmapMut, MmapOptions};
 use nix::sys::mman::{ProtFlags, mprotect};
 
-/// How an object is mapped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Access {
-    /// `PROT_READ, MAP_SHARED`: nobody can write through it.
-    #[default]
-    ReadOnly,
-    /// `PROT_READ | PROT_WRITE, MAP_PRIVATE`: a write copies the page for this process alone, the
-    /// store is not touched.
-    CopyOnWrite,
-    /// As [`Access::ReadOnly`], but over a file that was opened for writing, where this process may do that: a driver can then
-    /// register the pages ([`Mapping::while_writable`]). Nobody writes through it either. Where it may not,
-    /// [`Access::ReadOnly`] is what becomes of it.
-    Registrable,
-}
+use crate::access::Access;
+use crate::locked_object::LockedObject;
 
 /// The bytes of an object in this process's address space, and the reference to the object.
 ///
@@ -47,24 +35,19 @@ enum Map {
 }
 
 impl Mapping {
-    /// Maps `len` bytes of `file`, which must be a locked, sealed object of at least that length; `inode` is its device and inode.
-    ///
-    /// Called by `map.rs` alone, after steps M1 to M3 of LAYOUT.md 5.2. For [`Access::Registrable`] it must be open for writing.
-    pub(crate) fn of_locked_object(
-        file: &File,
-        inode: (u64, u64),
-        len: usize,
-        access: Access,
-    ) -> io::Result<Self> {
+    /// Maps the bytes of a locked object.
+    pub(crate) fn of_locked_object(object: &LockedObject) -> io::Result<Self> {
+        let (file, len) = (object.file(), object.len());
         let mut options = MmapOptions::new();
         // Copy-on-write needs no reservation: hardly any page will be copied, and reserving a whole
         // model per process would be refused where overcommit is strict.
         options.len(len).no_reserve_swap();
-        let map = match access {
+        let map = match object.access() {
             _ if len == 0 => Map::Empty,
             Access::ReadOnly => {
-                // SAFETY: the object has a name and is locked for reading, so its bytes are never
-                // written, truncated or extended (INV-2) and stay allocated while mapped (INV-3).
+                // SAFETY: a `LockedObject` has passed M1 to M3: it has a name, `len` bytes, and our read
+                // lock. So its bytes are never written, truncated or extended (INV-2), and stay
+                // allocated while mapped (INV-3).
                 Map::ReadOnly(unsafe { options.map(file) }?)
             }
             Access::CopyOnWrite => {
@@ -73,12 +56,15 @@ impl Mapping {
                 Map::CopyOnWrite(unsafe { options.map_copy(file) }?)
             }
             Access::Registrable => {
-                // SAFETY: as for read-only ones. That the pages could be made writable changes nothing: only
-                // `while_writable` does that, and nothing writes to them meanwhile.
+                // SAFETY: as for read-only ones. The pages could be made writable, which changes nothing:
+                // only `while_writable` does that, and nothing writes to them meanwhile.
                 Map::Registrable(unsafe { options.map(file) }?)
             }
         };
-        Ok(Self { map, file: inode })
+        Ok(Self {
+            map,
+            file: object.inode(),
+        })
     }
 
     /// Maps `len` bytes of a staged file for reading, to see which pages it has.
@@ -101,7 +87,7 @@ impl Mapping {
         self.file
     }
 
-    /// How the object is mapped.
+    /// Access of this mapping.
     pub fn access(&self) -> Access {
         match self.map {
             Map::Empty | Map::ReadOnly(_) => Access::ReadOnly,
@@ -187,7 +173,7 @@ impl Drop for Writable<'_> {
     }
 }
 
-/// What may be done to the pages of a mapping.
+/// Sets the permitted access to the pages of a mapping.
 fn protect(map: &Mmap, protection: ProtFlags) -> io::Result<()> {
     let start = NonNull::from(&map[..]).cast();
     // SAFETY: the range is that of a mapping that lives, to the end of whose last page nothing else lies. It stays readable, so

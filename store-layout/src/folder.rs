@@ -1,0 +1,31 @@
+//! The folders of a store (LAYOUT.md 1).
+
+/// A folder of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Folder {
+    Objects,
+    Manifests,
+    Identities,
+    Derived,
+    Quarantine,
+}
+
+impl Folder {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Objects,
+        Self::Manifests,
+        Self::Identities,
+        Self::Derived,
+        Self::Quarantine,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Objects => "objects-v1",
+            Self::Manifests => "manifests-v1",
+            Self::Identities => "identities-v1",
+            Self::Derived => "derived-v1",
+            Self::Quarantine => "quarantine-v1",
+        }
+    }
+}
