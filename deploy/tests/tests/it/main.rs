@@ -2,6 +2,7 @@
 
 mod agreement;
 mod arguments;
+mod cluster;
 mod configuration;
 mod daemon;
 mod golden;

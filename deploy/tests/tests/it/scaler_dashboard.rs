@@ -1,9 +1,9 @@
 //! The scaler's dashboard and alerts name only metrics that it has, and every metric is shown.
 
-#[path = "../../../../reclaimer/tests/http/promql.rs"]
+#[path = "../../../../reclaimer/tests/it/http/promql.rs"]
 mod promql;
 #[expect(dead_code, reason = "a part is for the daemon's tests")]
-#[path = "../../../../reclaimer/tests/http/scrape.rs"]
+#[path = "../../../../reclaimer/tests/it/http/scrape.rs"]
 mod scrape;
 
 use std::collections::{BTreeMap, BTreeSet};

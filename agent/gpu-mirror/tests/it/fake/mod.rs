@@ -1,0 +1,14 @@
+//! The CUDA code with the fake driver: the tests with failing, full and old drivers, and with
+//! accounting. `fake-driver/README.md` describes the limits of these tests.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "processes of a test report their progress to each other"
+)]
+
+mod drivers;
+mod every_call;
+mod memory;
+mod outlives;
+mod registrable;
+mod served;

@@ -1,0 +1,17 @@
+//! Device memory, the protocol and the server, on the host device, on the fake driver and, where
+//! there is one, on a GPU.
+
+mod compute;
+mod conformance;
+mod cuda;
+mod fake;
+mod fake_driver;
+mod host;
+mod hostile;
+mod mirror;
+mod processes;
+mod ptx;
+mod refusals;
+mod server;
+mod support;
+mod waste;

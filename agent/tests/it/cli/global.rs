@@ -1,0 +1,194 @@
+//! What all subcommands have in common: options, exit codes, output.
+
+use std::fs;
+use std::process::Stdio;
+
+use crate::cli::site::{Run, Site, run, tetris};
+
+#[test]
+fn options_are_accepted_before_and_after_the_subcommand_and_from_the_environment() {
+    let site = Site::new();
+    let store = site.store_dir();
+    let id = site.fixture.store().id().to_string();
+    let mut before = tetris();
+    before
+        .arg("--store")
+        .arg(store)
+        .args(["--format", "json", "stat"]);
+    let mut after = tetris();
+    after
+        .arg("stat")
+        .arg("--store")
+        .arg(store)
+        .args(["--format=json"]);
+    let mut by_env = tetris();
+    by_env
+        .env("TETRIS_STORE", store)
+        .args(["stat", "--format", "json"]);
+    let mut over_env = tetris();
+    over_env
+        .env("TETRIS_STORE", "/nowhere")
+        .arg("--store")
+        .arg(store);
+    over_env.args(["stat", "--format", "json"]);
+    for command in [&mut before, &mut after, &mut by_env, &mut over_env] {
+        assert_eq!(run(command).expect(0).json()["id"], id.as_str());
+    }
+}
+
+#[test]
+fn help_documents_subcommands_options_and_exit_codes() {
+    let help = run(tetris().arg("--help")).expect(0).stdout;
+    for verb in [
+        "init",
+        "load",
+        "exec",
+        "hash",
+        "ls",
+        "show",
+        "stat",
+        "verify",
+        "gc",
+        "similarity",
+        "gpu-bench",
+    ] {
+        assert!(help.contains(&format!("\n  {verb} ")), "{verb}");
+        let own = run(tetris().args([verb, "--help"])).expect(0).stdout;
+        assert!(
+            own.contains("Usage: tetris") && own.contains("--store"),
+            "{verb}"
+        );
+        assert!(
+            own.is_ascii() && own.lines().all(|line| line.len() <= 100),
+            "{verb}"
+        );
+    }
+    assert!(help.contains("Exit codes:") && help.contains("TETRIS_STORE"));
+    assert!(!help.contains("__hold"), "hidden");
+    run(tetris().arg("--version")).expect(0);
+}
+
+#[test]
+fn a_wrong_command_line_is_code_2() {
+    let wrong: [&[&str]; 9] = [
+        &[],
+        &["frobnicate"],
+        &["load"],
+        &["ls", "--objects", "--derived"],
+        &["gc", "--older-than", "soon"],
+        &["gc", "--free", "8GB"],
+        &["init", "--size", "0"],
+        &["exec", "--model", "m"],
+        &["stat", "--format", "xml"],
+    ];
+    for args in wrong {
+        let run = run(tetris().args(args)).expect(2);
+        assert!(run.stdout.is_empty() && !run.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn without_a_usable_store_it_is_code_3_and_says_what_to_do() {
+    let site = Site::new();
+    let model = site.fixture.model("m.safetensors", 1);
+    let missing = site.dir().join("missing");
+    for args in [
+        vec!["stat"],
+        vec!["ls"],
+        vec!["verify"],
+        vec!["gc"],
+        vec!["show", "abcd"],
+        vec!["load", model.to_str().unwrap()],
+    ] {
+        let run = run(tetris().arg("--store").arg(&missing).args(args)).expect(3);
+        assert!(
+            run.stderr.contains("missing") && run.stderr.contains("tetris init"),
+            "{run:?}"
+        );
+        assert!(run.stdout.is_empty());
+    }
+    let no_store = run(tetris().arg("--store").arg(site.dir()).arg("stat")).expect(3);
+    assert!(
+        no_store.stderr.contains("not a tensor store"),
+        "{no_store:?}"
+    );
+}
+
+#[test]
+fn a_store_of_another_version_or_with_a_damaged_header_is_code_3() {
+    for (offset, found) in [(8, "version 2"), (20, "damaged")] {
+        let site = Site::new();
+        let header = site.store_dir().join("store");
+        let mut bytes = fs::read(&header).unwrap();
+        bytes[offset] = if offset == 8 { 2 } else { bytes[offset] ^ 1 };
+        fs::remove_file(&header).unwrap();
+        fs::write(&header, bytes).unwrap();
+        let run = site.run(&["stat"]).expect(3);
+        assert!(run.stderr.contains(found), "{run:?}");
+    }
+}
+
+#[test]
+fn a_missing_or_invalid_model_is_code_4_and_the_others_are_done() {
+    let site = Site::new();
+    let good = site.fixture.model("good.safetensors", 1);
+    let bad = site.dir().join("bad.safetensors");
+    fs::write(&bad, b"not a model").unwrap();
+    let missing = site.dir().join("missing.safetensors");
+    for verb in ["load", "hash"] {
+        for wrong in [&bad, &missing] {
+            let args = [verb.as_ref(), wrong.as_os_str(), good.as_os_str()];
+            let run = site.run(&args).expect(4);
+            assert!(run.stderr.contains(wrong.to_str().unwrap()), "{run:?}");
+            assert!(run.stdout.contains("good.safetensors"), "{run:?}");
+        }
+    }
+    site.run(&["show", "no such thing"]).expect(4);
+    site.run(&["similarity", "no such thing", "abcd"]).expect(4);
+}
+
+#[test]
+fn what_cannot_be_printed_is_an_error_and_a_closed_pipe_is_none() {
+    let site = Site::new();
+    site.load(&site.fixture.model("m.safetensors", 1));
+    for args in [
+        vec!["ls"],
+        vec!["ls", "--objects"],
+        vec!["stat"],
+        vec!["verify"],
+        vec!["--help"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let child = site
+            .command(&args)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .spawn();
+        let run = Run::of(&child.unwrap().wait_with_output().unwrap()).expect(0);
+        // The store lies where pages may be small, which `stat` warns of.
+        let mut lines = run.stderr.lines();
+        let warned = |line: &str| line.starts_with("warning: models have 4 KiB pages");
+        assert!(lines.all(warned), "{args:?}: {}", run.stderr);
+    }
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let child = site
+        .command(&["ls"])
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .spawn();
+    let run = Run::of(&child.unwrap().wait_with_output().unwrap()).expect(1);
+    assert!(run.stderr.contains("stdout"), "{run:?}");
+}
+
+#[test]
+fn colors_and_progress_are_for_terminals() {
+    let site = Site::new();
+    let model = site.fixture.model("m.safetensors", 1);
+    let args = ["load".as_ref(), model.as_os_str()];
+    let run = site.run(&args).expect(0);
+    assert_eq!(run.stderr, "");
+    assert!(!run.stdout.contains('\x1b'));
+    let forced = crate::cli::site::run(site.command(&args).env("CLICOLOR_FORCE", "1")).expect(0);
+    assert!(forced.stdout.contains('\x1b'));
+}

@@ -1,0 +1,16 @@
+//! The command `tetris`, run as its users run it.
+
+mod exec;
+mod exec_paths;
+mod fill;
+mod gc;
+mod global;
+mod gpu_bench;
+#[cfg(feature = "gpu")]
+mod gpu_status;
+mod image;
+mod init;
+mod inspect;
+mod similarity;
+mod site;
+mod verify;

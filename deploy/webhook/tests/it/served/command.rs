@@ -1,0 +1,239 @@
+//! The command itself, as a process.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use clap::Parser as _;
+use serde_json::{Value, json};
+use tetris_webhook::cli::{self, Cli};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::served::api::Api;
+use crate::served::client::{connect, plain};
+use crate::served::https::review;
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-webhook"));
+    command.env_remove("RUST_LOG").env_remove("POD_NAMESPACE");
+    command
+}
+
+fn patch(args: &[&str], input: &str) -> (bool, String, String) {
+    let mut child = command()
+        .arg("patch")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.success(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+fn deployment(label: &str) -> String {
+    let template = json!({
+        "metadata": {"labels": {"app": "bert", "tetris.dev/inject": label}},
+        "spec": {"containers": [{"name": "server", "image": "server"}]},
+    });
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "bert"}, "spec": {"template": template}}).to_string()
+}
+
+#[test]
+fn patch_prints_what_would_be_and_says_why() {
+    let (good, printed, said) = patch(&[], &deployment("true"));
+    assert!(good, "{said}");
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    let spec = &printed["spec"]["template"]["spec"];
+    assert_eq!(spec["volumes"][0]["csi"]["driver"], "csi.tetris.dev");
+    assert!(said.contains("Deployment bert: injected"), "{said}");
+    let (good, printed, said) = patch(&[], &deployment("maybe"));
+    assert!(good && said.contains("found \"maybe\""), "{said}");
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(
+        printed,
+        serde_json::from_str::<Value>(&deployment("maybe")).unwrap()
+    );
+}
+
+#[test]
+fn patch_reads_files_and_takes_options() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pod.json");
+    std::fs::write(
+        &path,
+        json!({"kind": "Pod", "spec": {"containers": [{"name": "a"}]}}).to_string(),
+    )
+    .unwrap();
+    let path = path.to_str().unwrap();
+    let args = [
+        path,
+        "--labeled-namespace",
+        "--driver",
+        "d.example.org",
+        "--mount-path",
+        "/mnt/store",
+    ];
+    let (good, printed, said) = patch(&args, "");
+    assert!(
+        good && printed.contains("d.example.org") && printed.contains("/mnt/store"),
+        "{said}"
+    );
+    let (_, printed, said) = patch(&[path], "");
+    assert!(
+        !printed.contains("csi") && said.contains("not-asked"),
+        "{said}"
+    );
+}
+
+#[test]
+fn patch_says_what_it_cannot_use() {
+    for (input, expected) in [
+        ("kind: Pod", "expected an object in JSON"),
+        ("{\"kind\":\"Service\"}", "found no pod"),
+    ] {
+        let (good, printed, said) = patch(&[], input);
+        assert!(!good && printed.is_empty(), "{printed}");
+        assert!(
+            said.contains("standard input") && said.contains(expected),
+            "{said}"
+        );
+    }
+    let (good, _, said) = patch(&["/nowhere/pod.json"], "");
+    assert!(!good && said.contains("/nowhere/pod.json"), "{said}");
+    let (good, _, said) = patch(&["--mount-path", "store"], &deployment("true"));
+    assert!(!good && said.contains("--mount-path"), "{said}");
+}
+
+#[test]
+fn a_filter_that_cannot_be_read_is_told_on_standard_error() {
+    let (good, printed, said) = patch(&["--log", "a=b=c"], &deployment("true"));
+    assert!(!good && printed.is_empty(), "{printed}");
+    assert!(said.starts_with("error: log filter \"a=b=c\": "), "{said}");
+    assert!(said.contains("expected a level or a list"), "{said}");
+}
+
+#[test]
+fn arguments_have_the_defaults_of_the_manifests() {
+    let args = "tetris-webhook run --listen 0.0.0.0:8443 --metrics 0.0.0.0:9461 --namespace tetris-system --service tetris-webhook \
+                --secret tetris-webhook-tls --configuration tetris-webhook --driver csi.tetris.dev --mount-path /run/tetris/store \
+                --log-format json";
+    let full = Cli::try_parse_from(args.split_whitespace()).unwrap();
+    let short =
+        Cli::try_parse_from(["tetris-webhook", "run", "--namespace", "tetris-system"]).unwrap();
+    let run = |cli: &Cli| match &cli.command {
+        cli::Command::Run(run) => format!("{run:?}"),
+        cli::Command::Patch(_) => panic!("parsed as another command"),
+    };
+    assert_eq!(run(&full), run(&short));
+}
+
+#[test]
+fn without_an_api_server_it_ends_and_says_what_to_do() {
+    let output = command()
+        .args([
+            "run",
+            "--namespace",
+            "x",
+            "--listen",
+            "127.0.0.1:0",
+            "--metrics",
+            "127.0.0.1:0",
+        ])
+        .env("KUBECONFIG", "/nowhere/config")
+        .env("HOME", "/nowhere")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && said.contains("set KUBECONFIG"),
+        "{said}"
+    );
+}
+
+/// The API server over a real socket.
+async fn served(api: &Api) -> SocketAddr {
+    let answer = async |State(api): State<Api>, request: Request| {
+        let (parts, body) = request.into_parts();
+        let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+        let (code, object) = api.with(|state| state.answer(&parts.method, parts.uri.path(), &body));
+        (StatusCode::from_u16(code).unwrap(), axum::Json(object))
+    };
+    let router = axum::Router::new().fallback(answer).with_state(api.clone());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
+/// A kubeconfig for an API server.
+fn kubeconfig(dir: &Path, server: SocketAddr) -> PathBuf {
+    let path = dir.join("config");
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "k", "cluster": {"server": format!("http://{server}")}}],
+        "users": [{"name": "u", "user": {}}], "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+    });
+    std::fs::write(&path, config.to_string()).unwrap();
+    path
+}
+
+/// The address in a field of a line of the log.
+fn address(line: &str, field: &str) -> SocketAddr {
+    let line: Value = serde_json::from_str(line).unwrap();
+    line[field].as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_serves_until_it_is_told_to_end() {
+    let api = Api::new();
+    let dir = tempfile::tempdir().unwrap();
+    let args = "run --log-format json --listen 127.0.0.1:0 --metrics 127.0.0.1:0";
+    let mut child = tokio::process::Command::from(command())
+        .args(args.split_whitespace())
+        .env("KUBECONFIG", kubeconfig(dir.path(), served(&api).await))
+        .env("POD_NAMESPACE", "tetris-system")
+        .kill_on_drop(true)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let listening = said.next_line().await.unwrap().unwrap();
+    let (https, http) = (address(&listening, "reviews"), address(&listening, "pages"));
+    while plain(http).await.get("/readyz").await.0 != StatusCode::OK {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut client = connect(&api, https).await.unwrap();
+    let (status, _) = client.post("/mutate/namespace", review()).await;
+    assert_eq!(status, StatusCode::OK);
+    let pid = child.id().unwrap().to_string();
+    let killed = Command::new("kill").args(["-TERM", &pid]).status();
+    assert!(killed.unwrap().success());
+    let mut rest = Vec::new();
+    while let Some(line) = said.next_line().await.unwrap() {
+        rest.push(serde_json::from_str::<Value>(&line).unwrap());
+    }
+    assert!(child.wait().await.unwrap().success(), "{rest:?}");
+    assert!(
+        rest.iter().any(|line| line["outcome"] == "injected"),
+        "{rest:?}"
+    );
+    assert_eq!(rest.last().unwrap()["message"], "stopping");
+}

@@ -1,0 +1,15 @@
+//! The CSI driver over its real sockets, with real mounts.
+
+mod authority;
+mod calls;
+mod choosing;
+mod fixture;
+mod gone;
+mod kubelet;
+mod lingering;
+mod process;
+mod propagation;
+mod registration;
+mod requests;
+mod sanity;
+mod wire;

@@ -1,0 +1,14 @@
+//! What the daemon shows of itself: metrics, pages, and the dashboard and alerts over them.
+
+mod conditional;
+mod dashboard;
+mod endpoints;
+mod exposition;
+mod fixtures;
+mod gpu;
+mod ingest;
+mod large;
+mod objects;
+mod promql;
+mod scrape;
+mod socket;

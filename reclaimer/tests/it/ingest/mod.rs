@@ -1,0 +1,14 @@
+//! Files that clients pass: published, refused, and fought over.
+
+mod charged;
+mod configuration;
+mod ground;
+mod harness;
+mod hostile;
+mod mistaken;
+mod process;
+mod quotas;
+mod records;
+mod refusals;
+mod served;
+mod slow;

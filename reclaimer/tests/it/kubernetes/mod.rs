@@ -1,0 +1,14 @@
+//! What pods declare, by a watch of an API server that the tests play.
+
+mod annotation;
+mod changes;
+mod client;
+mod failures;
+mod malformed;
+#[cfg(feature = "node")]
+mod namespaces;
+mod options;
+mod outages;
+mod requests;
+mod server;
+mod watched;

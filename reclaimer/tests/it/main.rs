@@ -1,0 +1,25 @@
+//! The daemon, its parts and its command, as administrators, pods and programs meet them.
+
+#[path = "../shared/alone.rs"]
+mod alone;
+#[path = "../shared/api.rs"]
+mod api;
+mod config;
+#[cfg(all(feature = "node", feature = "kubernetes"))]
+mod csi;
+mod daemon;
+#[path = "../../../deploy/tests/shared/image.rs"]
+mod docker;
+mod http;
+mod ingest;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
+#[cfg(feature = "node")]
+mod mount;
+mod namespace;
+mod node;
+#[path = "../shared/settled.rs"]
+mod settled;
+#[path = "../shared/skipped.rs"]
+mod skipped;
+mod socket;

@@ -1,0 +1,11 @@
+//! Passes over real stores on tmpfs, at moments of the test's choosing.
+
+mod bad_input;
+mod fixture;
+mod freeing;
+mod keeping;
+mod pages;
+mod pins;
+mod room;
+mod tenants;
+mod warm;

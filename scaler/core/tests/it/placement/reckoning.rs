@@ -1,0 +1,95 @@
+//! Independent calculation of a placement's cost and needs, from tensors instead of atoms.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tetris_scaler_core::{ModelTensors, Placed, Similarity};
+use tetris_store_layout::ObjectId;
+
+use crate::placement::scenario::Scenario;
+
+/// Returns the cost in bytes, or the reason the placement is not allowed.
+pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
+    let mut cost = 0;
+    for (at, node) in scenario.nodes.iter().enumerate() {
+        let here: Vec<&Placed> = placed
+            .iter()
+            .filter(|one| one.node == at && one.count > 0)
+            .collect();
+        let tensors = u128::from(missing(scenario, at, &here));
+        let (mut cpu, mut memory) = (0_u128, 0_u128);
+        for one in &here {
+            let configuration =
+                scenario.demands[one.model].profile.configurations()[one.configuration];
+            let millis = u128::from(configuration.cpu_millis()) * u128::from(one.count);
+            let alpha = scenario.demands[one.model].alpha_bytes_per_millicore;
+            cost += u128::from(alpha) * millis;
+            cpu += millis;
+            memory += u128::from(configuration.own_bytes()) * u128::from(one.count);
+        }
+        // Tensors come out of their own room, or out of memory.
+        let (pool, both) = match node.tensor_bytes {
+            Some(pool) => (u128::from(pool), memory),
+            None => (u128::MAX, memory + tensors),
+        };
+        if tensors > pool || both > node.free.memory_bytes.into() {
+            return Err(format!(
+                "{} gives {memory} and {tensors} of tensors",
+                node.name
+            ));
+        }
+        memory += tensors;
+        if !node.accepts_new && started(scenario, placed, Some(at)) > 0 {
+            return Err(format!("{} takes nothing new", node.name));
+        }
+        if cpu > node.free.cpu_millis.into() {
+            return Err(format!("{} gives {cpu}", node.name));
+        }
+        cost += memory;
+    }
+    for (model, demand) in scenario.demands.iter().enumerate() {
+        let mut rate = 0;
+        for one in placed.iter().filter(|one| one.model == model) {
+            let configuration = demand.profile.configurations()[one.configuration];
+            if one.count > 0 && !configuration.meets(demand.slo) {
+                return Err(format!("{} breaks its objective", demand.name));
+            }
+            rate += u128::from(configuration.rate().micro_rps()) * u128::from(one.count);
+        }
+        if rate < demand.load.micro_rps().into() {
+            return Err(format!("{} carries {rate}", demand.name));
+        }
+    }
+    Ok(cost + u128::from(scenario.start_cost) * u128::from(started(scenario, placed, None)))
+}
+
+/// Returns the bytes of the union of the models' tensors that the node lacks.
+fn missing(scenario: &Scenario, node: usize, here: &[&Placed]) -> u64 {
+    let tensors: BTreeSet<(ObjectId, u64)> = here
+        .iter()
+        .flat_map(|one| scenario.demands[one.model].tensors.objects())
+        .copied()
+        .collect();
+    let union = ModelTensors::try_new(tensors).unwrap();
+    let theta = scenario.inventory.theta(&union, &scenario.nodes[node].name);
+    theta.map_or(union.total_bytes(), Similarity::missing_bytes)
+}
+
+/// Returns the number of instances beyond the running ones, on one node or on all.
+pub fn started(scenario: &Scenario, placed: &[Placed], node: Option<usize>) -> u64 {
+    let count = |list: &[Placed]| {
+        let mut counts: BTreeMap<(usize, usize, usize), u64> = BTreeMap::new();
+        for one in list {
+            *counts
+                .entry((one.model, one.node, one.configuration))
+                .or_default() += u64::from(one.count);
+        }
+        counts
+    };
+    let running = count(&scenario.current);
+    let beyond = count(placed);
+    let each = beyond
+        .iter()
+        .filter(|(slot, _)| node.is_none_or(|node| slot.1 == node));
+    each.map(|(slot, count)| count.saturating_sub(running.get(slot).copied().unwrap_or(0)))
+        .sum()
+}

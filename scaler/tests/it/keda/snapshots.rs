@@ -1,0 +1,22 @@
+//! Snapshots of decisions.
+
+use tetris_scaler::state::Snapshot;
+
+use crate::snapshot;
+
+/// Returns the function `bert` with `replicas` instances of its second configuration.
+pub fn with(replicas: u32) -> Snapshot {
+    let mut made = snapshot::snapshot(&[("bert", "External"), ("own", "Operator")]);
+    snapshot::decide(&mut made, "bert", 1, replicas);
+    made
+}
+
+/// Returns the snapshot before the first decision.
+pub fn undecided() -> Snapshot {
+    Snapshot::default()
+}
+
+/// Returns a snapshot without functions.
+pub fn empty() -> Snapshot {
+    snapshot::snapshot(&[])
+}

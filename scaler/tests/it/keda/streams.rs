@@ -1,0 +1,86 @@
+//! Tests of streams.
+
+use tetris_scaler::keda::KedaLimits;
+use tonic::Code;
+
+use crate::keda::bytes::{double, number, of, text};
+use crate::keda::client::{Server, next};
+use crate::keda::snapshots::{empty, undecided, with};
+
+const CONFIGURATION: &str = "c4000-b4-p2";
+
+#[tokio::test]
+async fn activity_is_pushed_at_once_and_when_it_changes() {
+    let server = Server::start(with(0), KedaLimits::default()).await;
+    let reference = of("bert", CONFIGURATION);
+    let mut stream = server.open("StreamIsActive", reference).await.unwrap();
+    assert_eq!(next(&mut stream).await.unwrap(), Some(Vec::new()));
+    server.publish(with(3));
+    assert_eq!(next(&mut stream).await.unwrap(), Some(number(1, 1)));
+    // More instances do not change the activity.
+    server.publish(with(4));
+    server.publish(with(0));
+    assert_eq!(next(&mut stream).await.unwrap(), Some(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_stream_waits_for_the_first_decision() {
+    let server = Server::start(undecided(), KedaLimits::default()).await;
+    let reference = of("bert", CONFIGURATION);
+    let mut stream = server.open("StreamIsActive", reference).await.unwrap();
+    server.publish(with(1));
+    assert_eq!(next(&mut stream).await.unwrap(), Some(number(1, 1)));
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_an_error_when_its_function_goes() {
+    let server = Server::start(with(1), KedaLimits::default()).await;
+    let reference = of("bert", CONFIGURATION);
+    let mut stream = server.open("StreamIsActive", reference).await.unwrap();
+    assert_eq!(next(&mut stream).await.unwrap(), Some(number(1, 1)));
+    server.publish(empty());
+    let error = next(&mut stream).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn the_metric_is_streamed_once_and_streams_end_with_the_server() {
+    let mut server = Server::start(with(1), KedaLimits::default()).await;
+    let reference = of("bert", CONFIGURATION);
+    let mut metrics = server
+        .open("StreamMetricSpec", reference.clone())
+        .await
+        .unwrap();
+    let metric = [text(1, b"tetris-replicas"), number(2, 1), double(3, 1.0)].concat();
+    assert_eq!(next(&mut metrics).await.unwrap(), Some(text(1, &metric)));
+    let mut activity = server.open("StreamIsActive", reference).await.unwrap();
+    assert_eq!(next(&mut activity).await.unwrap(), Some(number(1, 1)));
+    server.stop();
+    assert_eq!(next(&mut metrics).await.unwrap(), None);
+    assert_eq!(next(&mut activity).await.unwrap(), None);
+    drop((metrics, activity));
+    server.ended().await;
+}
+
+#[tokio::test]
+async fn streams_are_bounded_and_those_that_end_make_room() {
+    let limits = KedaLimits {
+        streams: 2,
+        ..KedaLimits::default()
+    };
+    let server = Server::start(with(1), limits).await;
+    let open = || server.open("StreamIsActive", of("bert", CONFIGURATION));
+    let (first, second) = (open().await.unwrap(), open().await.unwrap());
+    let error = open().await.unwrap_err();
+    assert_eq!(error.code(), Code::ResourceExhausted);
+    drop(first);
+    let deadline = tokio::time::Instant::now() + crate::keda::client::DEADLINE;
+    while open().await.is_err() {
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "a place stays taken"
+        );
+        tokio::task::yield_now().await;
+    }
+    drop(second);
+}

@@ -1,0 +1,321 @@
+//! Tests that bad input in any field gives an error that names the field.
+
+use serde_json::{Value, json};
+use tetris_scaler::operator::records::{FunctionRecord, ProfileRecord};
+use tetris_scaler_core::Rate;
+
+use crate::operator::world::{function, object, profile};
+
+fn full_function() -> Value {
+    let mut full = function("f", "m");
+    full["spec"]["container"] = json!("main");
+    full["spec"]["minInstances"] = json!(1);
+    full["spec"]["maxInstances"] = json!(9);
+    full["spec"]["configurations"] = json!(["c1000-b1-p1"]);
+    full["spec"]["scaling"] = json!("Operator");
+    full["spec"]["store"] = json!("shared");
+    full["spec"]["alphaBytesPerMillicore"] = json!(10);
+    full["spec"]["load"]["prometheus"]["perPodQuery"] = json!("rate(requests[1m])");
+    full["spec"]["slo"]["percentile"] = json!(99);
+    full["spec"]["scaleIn"] = json!({"windowSeconds": 60, "keepPermille": 300, "scaleOutPermille": 100, "maxReleases": 3});
+    full
+}
+
+/// Returns `value` with `new` at `path`; null removes the field.
+fn with(value: &Value, path: &str, new: &Value) -> Value {
+    let mut value = value.clone();
+    let (parent, key) = path.rsplit_once('/').unwrap();
+    let parent = value.pointer_mut(parent).unwrap();
+    match key.parse::<usize>() {
+        Ok(index) => parent[index] = new.clone(),
+        Err(_) if new.is_null() => drop(parent.as_object_mut().unwrap().remove(key)),
+        Err(_) => parent[key] = new.clone(),
+    }
+    value
+}
+
+#[test]
+fn every_field_of_a_function() {
+    let full = full_function();
+    assert_eq!(
+        FunctionRecord::read(object(&full)).function.map(|_| ()),
+        Ok(())
+    );
+    let own = json!([{"name": "TETRIS_BATCH", "value": "1"}]);
+    let cases = [
+        ("/metadata/name", json!("x".repeat(64)), "metadata.name"),
+        ("/spec", Value::Null, "."),
+        ("/spec/profile", json!(""), "spec.profile"),
+        ("/spec/profile", json!(7), "spec.profile"),
+        ("/spec/profile", Value::Null, "spec"),
+        (
+            "/spec/slo/latencyMillis",
+            json!(0),
+            "spec.slo.latencyMillis",
+        ),
+        (
+            "/spec/slo/latencyMillis",
+            json!(-1),
+            "spec.slo.latencyMillis",
+        ),
+        (
+            "/spec/slo/latencyMillis",
+            json!(7_200_001),
+            "spec.slo.latencyMillis",
+        ),
+        (
+            "/spec/slo/latencyMillis",
+            json!("1"),
+            "spec.slo.latencyMillis",
+        ),
+        ("/spec/slo/percentile", json!(42), "spec.slo.percentile"),
+        ("/spec/slo/other", json!(1), "spec.slo.other"),
+        ("/spec/template", json!([]), "spec.template"),
+        (
+            "/spec/template/spec",
+            Value::Null,
+            "spec.template.spec.containers",
+        ),
+        (
+            "/spec/template/spec/containers",
+            json!([]),
+            "spec.template.spec.containers",
+        ),
+        (
+            "/spec/template/spec/containers/0/name",
+            json!(7),
+            "spec.template.spec.containers[0].name",
+        ),
+        (
+            "/spec/template/spec/containers/0/env",
+            own,
+            "spec.template.spec.containers[0].env[0].name",
+        ),
+        (
+            "/spec/template/spec/restartPolicy",
+            json!("Never"),
+            "spec.template.spec.restartPolicy",
+        ),
+        (
+            "/spec/template/metadata",
+            json!({"labels": 7}),
+            "spec.template.metadata.labels",
+        ),
+        ("/spec/container", json!("other"), "spec.container"),
+        ("/spec/load", json!({}), "spec.load"),
+        (
+            "/spec/load/static",
+            json!({"requestsPerSecond": 1.0}),
+            "spec.load",
+        ),
+        (
+            "/spec/load",
+            json!({"static": {"requestsPerSecond": -1.0}}),
+            "spec.load.static.requestsPerSecond",
+        ),
+        (
+            "/spec/load",
+            json!({"static": {"requestsPerSecond": 1e10}}),
+            "spec.load.static.requestsPerSecond",
+        ),
+        ("/spec/load", json!({"static": {}}), "spec.load.static"),
+        (
+            "/spec/load/prometheus/query",
+            json!(""),
+            "spec.load.prometheus.query",
+        ),
+        (
+            "/spec/load/prometheus/perPodQuery",
+            json!("x".repeat(4_097)),
+            "spec.load.prometheus.perPodQuery",
+        ),
+        ("/spec/minInstances", json!(10), "spec.minInstances"),
+        ("/spec/minInstances", json!(-1), "spec.minInstances"),
+        ("/spec/maxInstances", json!(0), "spec.maxInstances"),
+        ("/spec/maxInstances", json!(20_001), "spec.maxInstances"),
+        ("/spec/configurations", json!([]), "spec.configurations"),
+        ("/spec/configurations/0", json!(7), "spec.configurations[0]"),
+        ("/spec/scaling", json!("Both"), "spec.scaling"),
+        (
+            "/spec/scaleIn/windowSeconds",
+            json!(0),
+            "spec.scaleIn.windowSeconds",
+        ),
+        (
+            "/spec/scaleIn/windowSeconds",
+            json!(604_801),
+            "spec.scaleIn.windowSeconds",
+        ),
+        (
+            "/spec/scaleIn/keepPermille",
+            json!(100),
+            "spec.scaleIn.keepPermille",
+        ),
+        (
+            "/spec/scaleIn/keepPermille",
+            json!(9_001),
+            "spec.scaleIn.keepPermille",
+        ),
+        (
+            "/spec/scaleIn/scaleOutPermille",
+            json!(9_001),
+            "spec.scaleIn.scaleOutPermille",
+        ),
+        (
+            "/spec/scaleIn/maxReleases",
+            json!(0),
+            "spec.scaleIn.maxReleases",
+        ),
+        ("/spec/store", json!(""), "spec.store"),
+        (
+            "/spec/alphaBytesPerMillicore",
+            json!(1_u64 << 41),
+            "spec.alphaBytesPerMillicore",
+        ),
+        ("/spec/unknown", json!(1), "spec.unknown"),
+    ];
+    for (path, value, field) in cases {
+        let bad = with(&full, path, &value);
+        let found = FunctionRecord::read(object(&bad)).function.unwrap_err();
+        assert_eq!(found.field, field, "{path} {value}: {found}");
+        assert!(!found.problem.is_empty());
+    }
+}
+
+#[test]
+fn every_field_of_a_profile() {
+    let mut full = profile("m");
+    full["spec"]["unlistedBytes"] = json!(5);
+    full["spec"]["manifests"] = json!(["manifest"]);
+    full["spec"]["measured"] = json!({
+        "at": "2026-01-01T00:00:00Z", "machine": "x", "cpus": 2, "memoryBytes": 5, "command": ["serve"], "requests": 9,
+    });
+    assert_eq!(
+        ProfileRecord::read(&object(&full)).profile.map(|_| ()),
+        Ok(())
+    );
+    let same = full["spec"]["configurations"][0].clone();
+    let twice = json!([{"id": "ab".repeat(32), "bytes": 1}, {"id": "ab".repeat(32), "bytes": 2}]);
+    let many: Vec<Value> = (0..8_193)
+        .map(|n| json!({"id": format!("{n:064x}"), "bytes": 1}))
+        .collect();
+    let at = |field: &str| format!("spec.configurations[1].{field}");
+    let cases = [
+        ("/spec/model", json!(""), "spec.model".to_owned()),
+        ("/spec/model", json!(7), "spec.model".to_owned()),
+        (
+            "/spec/configurations",
+            json!([]),
+            "spec.configurations".to_owned(),
+        ),
+        (
+            "/spec/configurations/1",
+            same,
+            "spec.configurations[1]".to_owned(),
+        ),
+        (
+            "/spec/configurations/1/cpuMillis",
+            json!(0),
+            at("cpuMillis"),
+        ),
+        ("/spec/configurations/1/batch", json!(4_097), at("batch")),
+        (
+            "/spec/configurations/1/concurrency",
+            json!(0),
+            at("concurrency"),
+        ),
+        ("/spec/configurations/1/ownBytes", json!(0), at("ownBytes")),
+        (
+            "/spec/configurations/1/latencyMicros/p50",
+            json!(0),
+            at("latencyMicros.p50"),
+        ),
+        (
+            "/spec/configurations/1/latencyMicros/p90",
+            json!(1),
+            at("latencyMicros.p90"),
+        ),
+        (
+            "/spec/configurations/1/latencyMicros/p95",
+            json!(1),
+            at("latencyMicros.p95"),
+        ),
+        (
+            "/spec/configurations/1/latencyMicros/p99",
+            json!(3_600_000_001_u64),
+            at("latencyMicros.p99"),
+        ),
+        ("/spec/configurations/1/other", json!(1), at("other")),
+        (
+            "/spec/objects/0/id",
+            json!("zz"),
+            "spec.objects[0].id".to_owned(),
+        ),
+        (
+            "/spec/objects/0/bytes",
+            json!(0),
+            "spec.objects[0].bytes".to_owned(),
+        ),
+        ("/spec/objects", twice, "spec.objects".to_owned()),
+        ("/spec/objects", json!(many), "spec.objects".to_owned()),
+        (
+            "/spec/unlistedBytes",
+            json!(1_u64 << 51),
+            "spec.unlistedBytes".to_owned(),
+        ),
+        (
+            "/spec/unlistedBytes",
+            json!(-1),
+            "spec.unlistedBytes".to_owned(),
+        ),
+        (
+            "/spec/manifests/0",
+            json!(7),
+            "spec.manifests[0]".to_owned(),
+        ),
+        ("/spec/measured/at", json!(7), "spec.measured.at".to_owned()),
+        (
+            "/spec/measured/machine",
+            json!(7),
+            "spec.measured.machine".to_owned(),
+        ),
+        (
+            "/spec/measured/cpus",
+            json!("many"),
+            "spec.measured.cpus".to_owned(),
+        ),
+        (
+            "/spec/measured/memoryBytes",
+            json!(-1),
+            "spec.measured.memoryBytes".to_owned(),
+        ),
+        (
+            "/spec/measured/command/0",
+            json!(7),
+            "spec.measured.command[0]".to_owned(),
+        ),
+        (
+            "/spec/measured/requests",
+            json!(-1),
+            "spec.measured.requests".to_owned(),
+        ),
+    ];
+    for (path, value, field) in cases {
+        let bad = with(&full, path, &value);
+        let found = ProfileRecord::read(&object(&bad)).profile.unwrap_err();
+        assert_eq!(found.field, field, "{path}: {found}");
+    }
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let record = FunctionRecord::read(object(&function("f", "m")));
+    let checked = record.function.unwrap();
+    assert_eq!((checked.min_instances, checked.max_instances), (0, 100));
+    assert_eq!(checked.store, "blue");
+    assert_eq!(checked.slo.us(), 200_000);
+    assert_eq!(
+        checked.scale_in.needed(Rate::from_rps(10)),
+        Rate::from_rps(12)
+    );
+}

@@ -1,0 +1,38 @@
+//! The operator's rights according to the manifests.
+
+use serde_json::Value;
+
+use super::target::Target;
+
+const RBAC: &str = include_str!("../../../../../deploy/base/scaler/rbac.yaml");
+
+/// Rules, each with its namespace, or `None` for all.
+pub struct Rights(Vec<(Option<String>, Value)>);
+
+impl Rights {
+    pub fn read() -> Self {
+        let documents = serde_saphyr::from_multiple::<Value>(RBAC).unwrap();
+        let rules = documents.iter().flat_map(|document| {
+            let namespace = &document["metadata"]["namespace"];
+            let namespace = namespace.as_str().map(str::to_owned);
+            let rules = document["rules"].as_array().cloned().unwrap_or_default();
+            rules.into_iter().map(move |rule| (namespace.clone(), rule))
+        });
+        Self(rules.collect())
+    }
+
+    pub fn allow(&self, verb: &str, target: &Target) -> bool {
+        let has = |list: &Value, wanted: &str| {
+            let mut all = list.as_array().into_iter().flatten();
+            all.any(|one| one == wanted)
+        };
+        self.0.iter().any(|(namespace, rule)| {
+            let names = &rule["resourceNames"];
+            namespace.as_ref().is_none_or(|it| *it == target.namespace)
+                && has(&rule["apiGroups"], &target.group)
+                && has(&rule["resources"], &target.full())
+                && has(&rule["verbs"], verb)
+                && (names.is_null() || target.name.as_ref().is_some_and(|name| has(names, name)))
+        })
+    }
+}

@@ -1,0 +1,4 @@
+//! The protocols of LAYOUT.md on real files.
+
+mod protocol;
+mod quarantine;

@@ -1,0 +1,23 @@
+//! Tests across the crates: crashes, faults, limits, races, dependencies, words.
+
+mod assumptions;
+mod circles;
+mod concurrent_loads;
+mod crash;
+mod crash_race;
+mod dependencies;
+mod forged_blob;
+mod full_store;
+mod identity;
+mod limits;
+mod model_paths;
+mod owner;
+mod real_model;
+mod signals;
+mod source_faults;
+mod store_faults;
+mod syscall_faults;
+mod torn_private;
+mod torture;
+mod words;
+mod write_in_flight;
