@@ -48,8 +48,7 @@ impl ConfigFile {
             mirror.check()?;
         }
         self.check_kubernetes()?;
-        #[cfg(feature = "node")]
-        let mount = self.check_node()?;
+        let tables = self.check_tables()?;
         let policy = Policy::try_new(self.policy.clone()).map_err(ConfigError::policy)?;
         for name in policy.config().stores.keys() {
             if !self.stores.iter().any(|store| store.name == *name) {
@@ -62,18 +61,13 @@ impl ConfigFile {
         Ok(Config {
             policy,
             models,
-            #[cfg(feature = "node")]
-            mount,
+            tables,
             file: self,
         })
     }
 
     fn check_stores(&self) -> Result<(), ConfigError> {
-        #[cfg(feature = "node")]
-        let others = self.makes_stores();
-        #[cfg(not(feature = "node"))]
-        let others = false;
-        if self.stores.is_empty() && !others {
+        if self.stores.is_empty() && !self.makes_stores() {
             let expected = "at least one store (flag --store NAME=PATH)";
             return Err(ConfigError::value("stores", expected, "none"));
         }

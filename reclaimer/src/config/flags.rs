@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Config, ConfigError, ConfigFile, StoreConfig};
+use super::{Config, ConfigError, ConfigFile, NodeFlags, StoreConfig};
 
 /// Source of the configuration.
 #[derive(Debug, Clone, Default, Args)]
@@ -28,10 +28,9 @@ pub struct ConfigFlags {
     /// Seconds between two passes when nothing happens
     #[arg(long, value_name = "SECONDS")]
     pub interval: Option<u64>,
-    /// Memory limit of the container this runs in: a `mount` without `size_bytes` takes its size from it
-    #[cfg(feature = "node")]
-    #[arg(long, value_name = "BYTES", env = "TETRIS_MEMORY_LIMIT")]
-    pub memory_limit: Option<u64>,
+    /// Flags for the tables of a node of a cluster
+    #[command(flatten)]
+    pub tables: NodeFlags,
     /// Watch the API server for what pods of this node declare
     #[arg(long)]
     pub kubernetes: bool,
@@ -60,10 +59,7 @@ impl ConfigFlags {
         file.node = self.node.clone().or(file.node);
         file.state_dir = self.state_dir.clone().or(file.state_dir);
         file.interval_secs = self.interval.unwrap_or(file.interval_secs);
-        #[cfg(feature = "node")]
-        if let Some(mount) = &mut file.mount {
-            mount.memory_limit_bytes = self.memory_limit.or(mount.memory_limit_bytes);
-        }
+        self.tables.apply(&mut file);
         file.kubernetes.enabled |= self.kubernetes;
         file.check()
     }

@@ -4,7 +4,7 @@ mod check;
 mod checked;
 mod error;
 mod flags;
-#[cfg(feature = "node")]
+#[cfg_attr(not(feature = "node"), path = "no_node.rs")]
 mod node;
 
 use std::collections::BTreeMap;
@@ -22,6 +22,7 @@ use crate::store::StoreConfig;
 
 pub use error::ConfigError;
 pub use flags::ConfigFlags;
+pub use node::{NodeFlags, NodeTables};
 
 /// A configuration as it is written down. Fields that are left out have their defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,9 +94,8 @@ pub struct Config {
     pub policy: Policy,
     /// Meanings of models' names.
     pub models: BTreeMap<String, Vec<Declaration>>,
-    /// The tmpfs of the stores.
-    #[cfg(feature = "node")]
-    pub mount: Option<crate::mount::MountConfig>,
+    /// The checked tables of a node of a cluster.
+    pub tables: NodeTables,
 }
 
 impl Default for ConfigFile {

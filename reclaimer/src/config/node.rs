@@ -1,14 +1,40 @@
 //! Checks of the tables of a cluster's node: the tmpfs mount and the volumes for pods.
 
+use clap::Args;
+
 use super::{ConfigError, ConfigFile};
 use crate::mount::{MountConfig, MountTable};
 
+/// Flags for the tables of a node of a cluster.
+#[derive(Debug, Clone, Default, Args)]
+pub struct NodeFlags {
+    /// Memory limit of this container: the size of a `mount` without `size_bytes` follows from it
+    #[arg(long, value_name = "BYTES", env = "TETRIS_MEMORY_LIMIT")]
+    pub memory_limit: Option<u64>,
+}
+
+/// Checked tables of a node of a cluster.
+#[derive(Debug, Clone, Default)]
+pub struct NodeTables {
+    /// The tmpfs of the stores, if the daemon mounts one.
+    pub mount: Option<MountConfig>,
+}
+
+impl NodeFlags {
+    /// Puts the flags over the tables of `file`.
+    pub(super) fn apply(&self, file: &mut ConfigFile) {
+        if let Some(mount) = &mut file.mount {
+            mount.memory_limit_bytes = self.memory_limit.or(mount.memory_limit_bytes);
+        }
+    }
+}
+
 impl ConfigFile {
-    /// Checks both tables. Returns the tmpfs to mount, if the daemon mounts one.
-    pub(super) fn check_node(&self) -> Result<Option<MountConfig>, ConfigError> {
+    /// Checks the tables.
+    pub(super) fn check_tables(&self) -> Result<NodeTables, ConfigError> {
         let mount = self.mount.as_ref().map(MountTable::check).transpose()?;
         let Some(csi) = &self.csi else {
-            return Ok(mount);
+            return Ok(NodeTables { mount });
         };
         csi.check()?;
         if self.node.as_deref().is_none_or(str::is_empty) {
@@ -31,15 +57,18 @@ impl ConfigFile {
                 found,
             ));
         }
-        Ok(mount)
+        Ok(NodeTables { mount })
     }
-}
 
-impl ConfigFile {
     /// Returns true if stores are made for namespaces on demand.
     pub(super) fn makes_stores(&self) -> bool {
         self.csi
             .as_ref()
             .is_some_and(|csi| csi.per_namespace.is_some())
+    }
+
+    /// Returns true if pods get stores as volumes.
+    pub(crate) fn gives_volumes(&self) -> bool {
+        self.csi.is_some()
     }
 }

@@ -1,11 +1,12 @@
-//! Which store a pod gets: the administrator's mapping decides, and the pod may choose within it. Purely.
+//! Choice of a pod's store: the administrator's mapping decides, and the pod may choose within it.
+//! Purely.
 
 use super::config::{NAMESPACE, PerNamespace, is_namespace};
 use super::error::VolumeError;
 use crate::store::StoreConfig;
 use crate::uuid::split_uuid;
 
-/// What follows after the name of a store that an earlier version made, which pods cannot ask for.
+/// Suffix of the name of a store that an earlier version made. Pods cannot ask for it.
 const EARLIER: &str = "earlier";
 
 /// A store for a pod.

@@ -1,4 +1,4 @@
-//! What the CSI driver is called, where the kubelet is, and which stores are made on demand.
+//! The table `[csi]`: the driver's name, the kubelet's directory, and the stores made on demand.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::field_error::FieldError;
 
-/// What stands for the namespace in names and paths.
+/// Placeholder of the namespace in names and paths.
 pub const NAMESPACE: &str = "{namespace}";
 
 /// The CSI driver, table `csi`. Without the table there is none.
@@ -34,7 +34,7 @@ pub struct PerNamespace {
     /// The namespaces that get one; all when empty.
     #[serde(default)]
     pub namespaces: Vec<String>,
-    /// How many there can be of namespaces that live: each takes inodes and a watch.
+    /// Most stores of living namespaces: each takes inodes and a watch.
     #[serde(default = "default_limit")]
     pub limit: usize,
 }
@@ -149,13 +149,13 @@ impl PerNamespace {
         last.unwrap_or_default()
     }
 
-    /// Whether the namespace gets one.
+    /// Returns true if the namespace gets one.
     pub(super) fn includes(&self, namespace: &str) -> bool {
         self.namespaces.is_empty() || self.namespaces.iter().any(|name| name == namespace)
     }
 }
 
-/// Whether the path can be part of an authority, see [`CsiConfig::registration_socket`].
+/// Returns true if the path can be part of an authority, see [`CsiConfig::registration_socket`].
 fn is_plain(path: &Path) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
     path.to_str().is_some_and(|path| path.chars().all(plain))

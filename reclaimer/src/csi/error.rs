@@ -1,4 +1,4 @@
-//! Why a volume is not published, and which status says so.
+//! Errors of volumes, and their gRPC status codes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 
 use super::namespaces::NamespaceError;
 
-/// Why a volume is not published, or not taken away.
+/// The reason a volume is not published, or not removed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum VolumeError {
@@ -23,9 +23,9 @@ pub enum VolumeError {
     Invalid {
         /// The field.
         field: &'static str,
-        /// What it may be.
+        /// Permitted values.
         expected: String,
-        /// What it is.
+        /// The value.
         found: String,
     },
     /// The pod asks for what there is not.
@@ -42,19 +42,19 @@ pub enum VolumeError {
     NotAllowed {
         /// The pod's namespace.
         namespace: String,
-        /// What the pod asks for.
+        /// The pod's request.
         wanted: String,
-        /// What it may ask for.
+        /// Its permitted requests.
         allowed: String,
     },
-    /// Which namespace the pod's is cannot be found out now.
+    /// The identity of the pod's namespace cannot be determined now.
     #[error(
         "cannot find out which namespace `{namespace}` is, and so whose store the pod gets: {source}"
     )]
     Namespace {
         /// The pod's namespace.
         namespace: String,
-        /// Why not.
+        /// The reason.
         source: NamespaceError,
     },
     /// There are as many stores as there may be.
@@ -62,7 +62,7 @@ pub enum VolumeError {
         "there are stores of {limit} living namespaces already, which is `csi.per_namespace.limit`; raise it, or give namespace `{namespace}` a store of its own in `stores`"
     )]
     Limit {
-        /// How many there may be.
+        /// The limit.
         limit: usize,
         /// The pod's namespace.
         namespace: String,
@@ -80,7 +80,7 @@ pub enum VolumeError {
     /// The tmpfs of the stores is gone.
     #[error("no tmpfs is mounted at `{}`; the daemon mounts it when it starts", path.display())]
     NoMount {
-        /// Where it should be.
+        /// Its mount point.
         path: PathBuf,
     },
     /// The store is not there, or not usable.
@@ -88,7 +88,7 @@ pub enum VolumeError {
     Store {
         /// Its name.
         name: String,
-        /// Why.
+        /// The reason.
         source: Box<tetris_store_layout::StoreError>,
     },
     /// Something else is mounted at the target.
@@ -96,25 +96,25 @@ pub enum VolumeError {
     Occupied {
         /// The target.
         target: PathBuf,
-        /// What is there.
+        /// The object there.
         found: String,
     },
-    /// What was mounted is not what it should be, and was taken away again.
+    /// The new mount was not read-only or not the store, and was removed again.
     #[error("`{}` is {found} after mounting, expected a read-only mount of the store; it was unmounted", target.display())]
     NotReadOnly {
         /// The target.
         target: PathBuf,
-        /// What is there.
+        /// The object there.
         found: String,
     },
     /// A system call failed.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
         /// To what.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }

@@ -66,10 +66,10 @@ use services::identity_server::IdentityServer;
 use services::node_server::NodeServer;
 use services::registration_server::RegistrationServer;
 
-/// How long calls in progress may take when the service ends. Each takes some milliseconds.
+/// Time for calls in progress at the end of the service. Each takes some milliseconds.
 const LAST_CALLS: Duration = Duration::from_secs(5);
 
-/// Why the driver does not serve, or stopped.
+/// The reason the driver does not serve, or stopped.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CsiError {
@@ -90,7 +90,7 @@ pub enum CsiError {
     NotRegistered {
         /// The driver's name.
         driver: String,
-        /// What the kubelet said.
+        /// The kubelet's message.
         message: String,
     },
     /// A server failed.
@@ -102,11 +102,11 @@ pub enum CsiError {
     /// A system call failed.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
         /// To what.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }

@@ -26,9 +26,9 @@ pub enum NamespaceError {
     Unknown {
         /// The object.
         what: String,
-        /// What went wrong.
+        /// The failure.
         problem: String,
-        /// What an administrator can do.
+        /// The administrator's next step.
         next_step: &'static str,
     },
     /// The API server knows no such object.
@@ -63,7 +63,7 @@ pub trait Namespaces: fmt::Debug + Send + Sync {
     /// The unique identifier of the namespace that `pod` is in.
     async fn of_pod(&self, pod: &PodName) -> Result<String, NamespaceError>;
 
-    /// Whether the namespace that was called `name` and has this identifier does not exist any more.
+    /// Returns true if the namespace with this former `name` and identifier no longer exists.
     async fn is_gone(&self, name: &str, uid: &str) -> Result<bool, NamespaceError>;
 
     /// The identifiers of all namespaces as a watch tells them; none before the first complete list. It may lag behind, so

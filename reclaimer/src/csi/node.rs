@@ -160,8 +160,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether a store of the pod's namespace is mounted at its target already. The target is one pod's alone, and a pod is of one
-    /// namespace for as long as it is there.
+    /// Returns true if a store of the pod's namespace is mounted at its target already. The target
+    /// belongs to one pod alone, and a pod stays in one namespace.
     fn is_given(&self, wish: &Publish, rule: &PerNamespace) -> Result<bool, VolumeError> {
         let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(target) = Target::open(&self.config.kubelet_dir, &wish.target)? else {

@@ -14,7 +14,7 @@ use crate::mount::MountEntry;
 /// Mounts that lie on top of each other at a target, at most: there is one, unless others mounted there too.
 const MOST_MOUNTS: usize = 16;
 
-/// What is at a target.
+/// State of a target.
 enum There {
     Nothing,
     /// The store, read-only.
@@ -49,7 +49,7 @@ pub(super) fn publish(target: &Target, store: &Path) -> Result<(), VolumeError> 
     verify(target, store)
 }
 
-/// Whether the store is mounted at `target`, read-only.
+/// Returns true if the store is mounted at `target`, read-only.
 pub(super) fn is_published(target: &Target, store: &Path) -> Result<bool, VolumeError> {
     Ok(matches!(there(target, store)?, There::Published))
 }

@@ -13,7 +13,7 @@ use super::config::CsiConfig;
 use super::services::registration_server::Registration;
 use super::wire::{InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse};
 
-/// What the kubelet calls drivers of this interface.
+/// The kubelet's name for drivers of this interface.
 const KIND: &str = "CSIPlugin";
 /// The version of the interface. The kubelet takes 1.x, written with three numbers.
 const VERSION: &str = "1.0.0";

@@ -15,7 +15,8 @@ use super::config::PerNamespace;
 use super::namespaces::Namespaces;
 use super::stores::{Removal, Stores};
 
-/// How often it is tried again while nothing happens: who maps a store lets go of it without telling.
+/// Time between attempts while nothing happens. Processes release a store's objects without a
+/// signal.
 const EVERY: Duration = Duration::from_mins(1);
 
 /// Removes what is to be removed, whenever a namespace goes or a volume is taken away.

@@ -1,9 +1,11 @@
-//! What a request asks for, checked: purely.
+//! Checked requests of the kubelet. Purely.
 //!
-//! For an inline volume the kubelet (`pkg/volume/csi/csi_mounter.go`) sends the pod's `volumeAttributes` with its own put over them,
-//! so a pod cannot forge `csi.storage.k8s.io/pod.namespace` as long as the CSIDriver object says `podInfoOnMount`. The access mode is
-//! SINGLE_NODE_WRITER whatever `readOnly` says; there are no mount flags unless the CSIDriver object says `seLinuxMount`. It has made
-//! the directory above the target, with its own `vol_data.json` in it, and leaves the target to the driver.
+//! For an inline volume the kubelet (`pkg/volume/csi/csi_mounter.go`) sends the pod's
+//! `volumeAttributes` and overwrites its own keys in them. So a pod cannot forge
+//! `csi.storage.k8s.io/pod.namespace` as long as the CSIDriver object sets `podInfoOnMount`. The
+//! access mode is SINGLE_NODE_WRITER whatever the value of `readOnly`. There are no mount flags
+//! unless the CSIDriver object sets `seLinuxMount`. The kubelet has made the directory above the
+//! target, with its own `vol_data.json` in it, and leaves the target to the driver.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -34,7 +36,7 @@ const MODES: std::ops::RangeInclusive<i32> = 1..=7;
 pub struct Publish {
     /// The volume, for the log.
     pub volume_id: String,
-    /// Where, below the kubelet's directory.
+    /// Path of the target, below the kubelet's directory.
     pub target: PathBuf,
     /// The pod's namespace.
     pub namespace: String,
@@ -89,7 +91,7 @@ impl Publish {
     }
 }
 
-/// Where the volume to be taken away is, below the kubelet's directory.
+/// Path of the volume to remove, below the kubelet's directory.
 pub fn unpublish(
     request: &NodeUnpublishVolumeRequest,
     kubelet_dir: &Path,

@@ -14,7 +14,7 @@ use crate::mount::{is_mounted_elsewhere, is_tmpfs_mount};
 use crate::store::StoreConfig;
 use crate::store::remove_leftovers;
 
-/// What became of a store that was to be removed.
+/// Result of a store's removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Removal {
     /// It is gone.
@@ -73,7 +73,7 @@ impl Stores {
         }
     }
 
-    /// Whether every configured store can be used.
+    /// Returns true if every configured store can be used.
     pub(super) fn are_there(&self) -> bool {
         self.fixed
             .iter()
@@ -132,7 +132,7 @@ impl Stores {
         Ok(())
     }
 
-    /// How many stores there are whose namespaces live, as far as is known.
+    /// Number of existing stores whose namespaces live, as far as is known.
     fn living(&self, rule: &PerNamespace) -> usize {
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         let stores = self.existing(rule).into_iter();

@@ -14,7 +14,7 @@ use crate::mount::{MountEntry, is_mount_root, mount_of};
 /// As the kubelet makes its own.
 const MODE: u32 = 0o750;
 
-/// Where a volume is, or is to be.
+/// Directory of a volume.
 #[derive(Debug)]
 pub(super) struct Target {
     parent: OwnedFd,
@@ -59,7 +59,7 @@ impl Target {
         }
     }
 
-    /// What one sees there: the topmost mount, or the directory itself.
+    /// The visible directory: the root of the topmost mount, or the directory itself.
     pub fn dir(&self) -> Result<Option<OwnedFd>, VolumeError> {
         match open_below(&self.parent, Path::new(&self.name)) {
             Ok(dir) => Ok(Some(dir)),
@@ -68,7 +68,7 @@ impl Target {
         }
     }
 
-    /// What is mounted there, with the directory that one sees.
+    /// The topmost mount, with its visible directory; `None` if nothing is mounted.
     pub fn mounted(&self) -> Result<Option<(MountEntry, OwnedFd)>, VolumeError> {
         let Some(dir) = self.dir()? else {
             return Ok(None);

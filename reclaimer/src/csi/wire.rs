@@ -23,7 +23,7 @@ pub struct GetPluginInfoResponse {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct GetPluginCapabilitiesRequest {}
 
-/// What else the driver can do: nothing, there is no controller.
+/// Further capabilities of the driver: none, there is no controller.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct GetPluginCapabilitiesResponse {}
 
@@ -31,7 +31,7 @@ pub struct GetPluginCapabilitiesResponse {}
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ProbeRequest {}
 
-/// Whether the driver can serve.
+/// Readiness of the driver.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProbeResponse {
     /// `google.protobuf.BoolValue`.
@@ -45,13 +45,13 @@ pub struct NodePublishVolumeRequest {
     /// The volume, of the kubelet's making.
     #[prost(string, tag = "1")]
     pub volume_id: String,
-    /// Where it is to be mounted.
+    /// Mount point.
     #[prost(string, tag = "4")]
     pub target_path: String,
-    /// How it is going to be used.
+    /// Intended use.
     #[prost(message, optional, tag = "5")]
     pub volume_capability: Option<VolumeCapability>,
-    /// Whether nobody is going to write to it.
+    /// True if no process is going to write to it.
     #[prost(bool, tag = "6")]
     pub readonly: bool,
     /// The attributes of the volume, and the pod's name and namespace.
@@ -63,7 +63,7 @@ pub struct NodePublishVolumeRequest {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NodePublishVolumeResponse {}
 
-/// How a volume is going to be used.
+/// Intended use of a volume.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct VolumeCapability {
     /// As a device or as a directory.
@@ -114,7 +114,7 @@ pub struct NodeUnpublishVolumeRequest {
     /// The volume.
     #[prost(string, tag = "1")]
     pub volume_id: String,
-    /// Where it is mounted.
+    /// Mount point.
     #[prost(string, tag = "2")]
     pub target_path: String,
 }
@@ -127,7 +127,7 @@ pub struct NodeUnpublishVolumeResponse {}
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NodeGetCapabilitiesRequest {}
 
-/// What else the node service can do: nothing.
+/// Further capabilities of the node service: none.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NodeGetCapabilitiesResponse {}
 
@@ -147,7 +147,7 @@ pub struct NodeGetInfoResponse {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct InfoRequest {}
 
-/// What listens on a registration socket.
+/// Description of a plugin on a registration socket.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PluginInfo {
     /// `CSIPlugin`.
@@ -164,13 +164,13 @@ pub struct PluginInfo {
     pub supported_versions: Vec<String>,
 }
 
-/// What the kubelet made of it.
+/// Result of a registration.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RegistrationStatus {
-    /// Whether it is registered.
+    /// True if the driver is registered.
     #[prost(bool, tag = "1")]
     pub plugin_registered: bool,
-    /// Why not.
+    /// The kubelet's error.
     #[prost(string, tag = "2")]
     pub error: String,
 }

@@ -6,11 +6,12 @@ use std::sync::mpsc::Sender;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::until;
+use super::pod_watch::watch_pods;
 use crate::keep_warm::WarmSet;
 use crate::metrics::Metrics;
 use crate::reclaimer::Reclaimer;
 use crate::reclaimer::engine::Command;
+use tetris_service_kit::shutdown::until;
 
 /// Follows what pods of the node declare, where the configuration says so, until the daemon stops.
 pub(super) fn follow(
@@ -39,56 +40,4 @@ async fn hand_on(mut changes: watch::Receiver<WarmSet>, commands: Sender<Command
             return;
         }
     }
-}
-
-#[cfg(feature = "kubernetes")]
-async fn watch_pods(
-    config: crate::config::ConfigFile,
-    warm: watch::Sender<WarmSet>,
-    metrics: Arc<Metrics>,
-    stop: impl Future<Output = ()>,
-) {
-    use crate::kubernetes::{Fault, WatchOptions, client, watch as watch_node};
-    use crate::report::ErrorClass;
-
-    let node = config.node.unwrap_or_default();
-    let options = WatchOptions::try_new(&node, &config.kubernetes.annotation);
-    let client = client(None).await;
-    let (client, options) = match (client, options) {
-        (Ok(client), Ok(options)) => (client, options),
-        (client, options) => {
-            let errors = [
-                client.err().map(|error| error.to_string()),
-                options.err().map(|error| error.to_string()),
-            ];
-            for error in errors.into_iter().flatten() {
-                tracing::error!(
-                    error,
-                    "declarations of pods are not followed: reclaiming goes by locks and by what was known"
-                );
-                metrics.error(ErrorClass::Kubernetes, None);
-            }
-            return stop.await;
-        }
-    };
-    let faults = |fault| {
-        let errors = match fault {
-            Fault::Watch => 1,
-            Fault::Declarations(items) => items,
-        };
-        (0..errors).for_each(|_| metrics.error(ErrorClass::Kubernetes, None));
-    };
-    watch_node(client, options, warm, faults, stop).await;
-}
-
-#[cfg(not(feature = "kubernetes"))]
-async fn watch_pods(
-    _config: crate::config::ConfigFile,
-    _warm: watch::Sender<WarmSet>,
-    metrics: Arc<Metrics>,
-    stop: impl Future<Output = ()>,
-) {
-    tracing::error!("field `kubernetes.enabled`: this build has no support for Kubernetes");
-    metrics.error(crate::report::ErrorClass::Kubernetes, None);
-    stop.await;
 }

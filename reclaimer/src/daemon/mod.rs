@@ -1,17 +1,13 @@
 //! The daemon put together: the engine in its thread, and around it what is asynchronous.
 
-#[cfg(feature = "node")]
-mod cluster;
 mod declarations;
-#[cfg(feature = "node")]
-mod mounts;
-#[cfg(feature = "node")]
+#[cfg_attr(not(feature = "node"), path = "no_node_role.rs")]
 mod node_role;
+#[cfg_attr(not(feature = "kubernetes"), path = "no_pod_watch.rs")]
+mod pod_watch;
 mod pods;
 mod publisher;
 mod sockets;
-#[cfg(feature = "node")]
-mod volumes;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,7 +28,6 @@ use crate::metrics::Metrics;
 use crate::reclaimer::Reclaimer;
 use crate::reclaimer::engine::{Command, Engine, now_ms};
 
-#[cfg(feature = "node")]
 use node_role::NodeRole;
 use pods::Pods;
 use publisher::Publisher;
@@ -55,17 +50,11 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let (commands, received) = channel();
     let names = config.file.stores.iter().map(|store| store.name.clone());
     let metrics = Arc::new(Metrics::new(names));
-    let health = Health::new(config.interval() * 2 + LONGEST_PASS);
-    #[cfg(feature = "node")]
     let (driver, registration) = watch::channel(NodeRole::driver_at_start(&config, dry_run));
-    #[cfg(feature = "node")]
-    let health = health.with_driver(registration);
+    let health = Health::new(config.interval() * 2 + LONGEST_PASS).with_driver(registration);
     let health = Arc::new(health);
     let (status, latest) = watch::channel(None);
-    #[cfg(feature = "node")]
-    if !dry_run {
-        mounts::prepare(&config, &metrics)?;
-    }
+    NodeRole::prepare(&config, dry_run, &metrics)?;
     let reclaimer = Reclaimer::new(config.clone(), dry_run, now_ms());
     let shared = Shared {
         metrics: Arc::clone(&metrics),
@@ -81,7 +70,6 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         let (sockets, closed) = Sockets::new(pods.handle(), commands.clone(), Arc::clone(&metrics));
         (Some(sockets), closed)
     };
-    #[cfg(feature = "node")]
     let role = NodeRole::start(
         &config,
         dry_run,
@@ -102,7 +90,6 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
             () = &mut signaled => break,
             _ = hang_up.recv() => if let Some(new) = reload(flags, &config) {
                 // The tmpfs and the stores on it are there before the engine looks for them.
-                #[cfg(feature = "node")]
                 role.reload(&new);
                 let _engine_has_ended = commands.send(Command::Reload(Box::new(new)));
             },
@@ -122,8 +109,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     if let Some(server) = server {
         server.await.context("the HTTP server failed")?;
     }
-    #[cfg(feature = "node")]
-    role.end().await.context("the CSI services failed")?;
+    role.end().await?;
     declarations
         .await
         .context("the watch of the API server failed")?;
@@ -176,7 +162,6 @@ fn reload(flags: &ConfigFlags, old: &Config) -> Option<Config> {
         ("listen", config.file.listen == old.file.listen),
         ("node", config.file.node == old.file.node),
         ("kubernetes", config.file.kubernetes == old.file.kubernetes),
-        #[cfg(feature = "node")]
         ("mount.path", !node_role::moved(old, &config)),
     ];
     for (field, _) in unchanged.iter().filter(|(_, same)| !same) {

@@ -73,7 +73,7 @@ impl Sockets {
     /// Serves these stores and no others, under this configuration.
     pub(super) fn serve(&mut self, open: &[OpenStore], config: &Config) {
         self.broker.configure(IngestOptions::from(config));
-        let readers_only = gives_volumes(config);
+        let readers_only = config.file.gives_volumes();
         if std::mem::replace(&mut self.readers_only, readers_only) != readers_only {
             self.served.clear();
         }
@@ -119,16 +119,6 @@ impl Sockets {
             server: self.runtime.spawn(served),
         });
     }
-}
-
-#[cfg(feature = "node")]
-fn gives_volumes(config: &Config) -> bool {
-    config.file.csi.is_some()
-}
-
-#[cfg(not(feature = "node"))]
-fn gives_volumes(_config: &Config) -> bool {
-    false
 }
 
 async fn hand_on(

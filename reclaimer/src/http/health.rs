@@ -1,4 +1,4 @@
-//! Whether the daemon lives, and whether it is ready.
+//! Liveness and readiness of the daemon.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Health {
     driver: Option<watch::Receiver<Driver>>,
 }
 
-/// What the kubelet knows of the daemon's volumes for pods.
+/// Registration of the CSI driver with the kubelet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Driver {
     /// There is no driver for it.
@@ -49,7 +49,7 @@ impl Health {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Why the daemon does not live, if so.
+    /// Returns an error with the reason if the loop has stopped.
     pub fn check(&self) -> Result<(), String> {
         let age = self
             .last
@@ -67,7 +67,7 @@ impl Health {
     }
 }
 
-/// What is missing before the daemon is ready, line by line.
+/// Returns an error with all that the daemon's readiness lacks, line by line.
 pub(super) fn ready(health: &Health, status: Option<&NodeStatus>) -> Result<(), String> {
     let Some(status) = status else {
         return Err("no pass has ended yet".to_owned());

@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use tetris_service_kit::http::{ConnectionLimits, OneRequest};
 
-/// How much of the daemon HTTP clients can have.
+/// Limits of HTTP clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at once. More wait in the listener's backlog.
     pub connections: usize,
     /// Connections at once of one address. More are closed at once, so that no single client keeps the kubelet out.
     pub per_address: usize,
-    /// How long a request may take to arrive, from the connection on.
+    /// Time for a request to arrive, from the connection on.
     pub request: Duration,
-    /// How long its answer may take to be read, from its first byte on.
+    /// Time for the client to read its answer, from the first byte on.
     pub answer: Duration,
-    /// How long answers may take to be read when the server stops.
+    /// Time for clients to read answers when the server stops.
     pub stop: Duration,
 }
 

@@ -1,17 +1,19 @@
-//! What others read over HTTP: health, metrics, status and the inventory that placement goes by. Read-only.
+//! Pages of the node daemon over HTTP: health, metrics, status, and the inventory for placement.
+//! Read-only.
 //!
-//! | path | what |
+//! | path | answer |
 //! |---|---|
 //! | `/healthz` | 200 while the daemon's loop reports heartbeats, otherwise 503 and the reason |
-//! | `/readyz` | 200 once a pass has ended, all stores can be used, and the kubelet knows the CSI driver if there is one; otherwise 503 and what is missing |
+//! | `/readyz` | 200 once a pass has ended, all stores can be used, and the kubelet knows the CSI driver if there is one; otherwise 503 and the missing parts |
 //! | `/metrics` | OpenMetrics text |
 //! | `/status` | the node at the end of the last pass, as JSON; `?models=true` adds every model |
 //! | `/inventory` | models by store, and how much of each is here, as JSON; its shape is in [`inventory`] |
 //! | `/inventory/objects` | the objects of each store, and its room, as JSON; its shape is in [`objects`] |
 //!
-//! `/status` and what is below `/inventory` are rendered once per pass and encoding, when first asked for, and have an ETag over their
-//! content, and dropped after the next pass: pollers send `If-None-Match` and get 304 while nothing changed. When the pass ended is not content; it is in the
-//! header [`OBSERVED_HEADER`] of every answer, 304 too.
+//! The daemon renders `/status` and the pages below `/inventory` once per pass and encoding, at the first
+//! request, and drops them after the next pass. Each has an ETag over its content: pollers send
+//! `If-None-Match` and get 304 while nothing changed. The end of the pass is not part of the content; every
+//! answer has it in the header [`OBSERVED_HEADER`], 304 too.
 //!
 //! Every answer ends its connection: pollers are many, and connections that wait for the next poll would fill the
 //! [`Limits`].
@@ -48,14 +50,14 @@ mod pages;
 mod render;
 mod status;
 
-/// What the pages are made of.
+/// Sources of the pages.
 #[derive(Debug, Clone)]
 pub struct Shared {
     /// The daemon's metrics.
     pub metrics: Arc<Metrics>,
     /// The node at the end of the last pass; none before the first one ended.
     pub status: watch::Receiver<Option<Arc<NodeStatus>>>,
-    /// Whether the daemon's loop runs.
+    /// State of the daemon's loop.
     pub health: Arc<Health>,
 }
 

@@ -1,9 +1,9 @@
-//! What a client accepts, and what it has.
+//! Conditional requests and accepted encodings.
 
 use axum::http::header::{ACCEPT_ENCODING, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Whether `If-None-Match` names the tag, compared weakly (RFC 9110, 13.1.2).
+/// Returns true if `If-None-Match` names the tag, compared weakly (RFC 9110, 13.1.2).
 pub(super) fn matches(asked: &HeaderMap, tag: Option<&HeaderValue>) -> bool {
     let Some(tag) = tag.and_then(|tag| tag.to_str().ok()) else {
         return false;
@@ -12,7 +12,7 @@ pub(super) fn matches(asked: &HeaderMap, tag: Option<&HeaderValue>) -> bool {
     listed(asked, &IF_NONE_MATCH).any(|item| item == "*" || opaque(item) == opaque(tag))
 }
 
-/// Whether `Accept-Encoding` names gzip and does not rule it out.
+/// Returns true if `Accept-Encoding` names gzip and does not rule it out.
 pub(super) fn accepts_gzip(asked: &HeaderMap) -> bool {
     listed(asked, &ACCEPT_ENCODING).any(|item| {
         let (coding, weight) = item.split_once(';').unwrap_or((item, ""));

@@ -1,5 +1,4 @@
-//! Which objects are on this node, and what room there is for more: what placement of models goes by that never ran
-//! here.
+//! Objects on this node, and the room for more: inputs for the placement of models that never ran here.
 //!
 //! ```json
 //! {"version":1,"node":"node-a","stores":[
@@ -9,13 +8,13 @@
 //!
 //! `node` and a store's `id` are null when not known; `name` and `usable` are as in [`inventory`](super::inventory).
 //!
-//! `capacity_bytes` and `free_bytes` are the store's limit and what is left of it, or its mount's where that is less.
-//! `reclaimable_bytes` is what its objects occupy that nobody maps and no declared model wants: a load that needs the room may have
-//! it freed. Stores with one `mount` share its room, so what one takes is not free for the others; null, with no
-//! room, when the store cannot be used.
+//! `capacity_bytes` and `free_bytes` are the store's limit and its unused part, or those of its mount
+//! where they are less. `reclaimable_bytes` counts its objects without a reference that no declared model
+//! contains; a load that needs the room may have them freed. Stores with one `mount` share its room. The
+//! field is null, with no room, when the store cannot be used.
 //!
-//! `objects` has the identifiers (`LAYOUT.md` 3.1) of all that can be mapped, in order, and of no more than
-//! [`MAX_OBJECTS`]: `truncated` says that there are others. Fields may be added within a version.
+//! `objects` has the identifiers (`LAYOUT.md` 3.1) of the objects that can be mapped, in order, at most
+//! [`MAX_OBJECTS`]; `truncated` is true if there are more. Fields may be added within a version.
 
 use serde::{Serialize, Serializer};
 use tetris_store_layout::ObjectId;

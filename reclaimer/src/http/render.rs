@@ -35,9 +35,10 @@ pub(super) enum Page {
 /// A page to make.
 #[derive(Debug, Clone)]
 pub(super) struct Job {
-    /// Which.
+    /// The page.
     pub(super) page: Page,
-    /// Whether it is compressed. Here, and not by a layer: the plain text of a full node's objects need not be anywhere.
+    /// True if it is compressed. Compression happens here, and not in a layer, so that the plain
+    /// text of a full node's objects never has to be in memory.
     pub(super) gzip: bool,
     /// Of what.
     pub(super) status: Arc<NodeStatus>,

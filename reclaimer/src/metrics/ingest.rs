@@ -15,7 +15,7 @@ const SECONDS: [f64; 12] = [
     0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0,
 ];
 
-/// What is not a counter by outcome.
+/// Metrics of ingests, besides the counters by outcome.
 #[derive(Debug)]
 pub(super) struct Ingests {
     active_files: Family<Labels, Gauge>,

@@ -1,7 +1,9 @@
-//! What Prometheus reads: counters that passes add to, and gauges taken from the latest [`NodeStatus`] at each scrape.
+//! Metrics for Prometheus: counters that passes add to, and gauges from the latest [`NodeStatus`]
+//! at each scrape.
 //!
-//! Labels name configured stores and values that are known in advance, never objects or models, so the number of
-//! series is bounded. What is counted is there with 0 from the start. What is observed appears with the first pass.
+//! Labels name configured stores and values that are known in advance, never objects or models, so
+//! the number of series is bounded. Counters start at 0 with the daemon. Gauges appear with the
+//! first pass.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -31,7 +33,7 @@ const PREFIX: &str = "tetris";
 /// Names and values of a series' labels.
 type Labels = Vec<(&'static str, String)>;
 
-/// How a load's request for room ended.
+/// Outcome of a load's request for room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoomOutcome {
     /// All of it was made.

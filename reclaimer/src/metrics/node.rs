@@ -12,7 +12,7 @@ use super::shortfall::{BLOCKERS, by_goal, joined};
 use crate::keep_warm::Freshness;
 use crate::report::{Amount, ModelStatus, MountStatus, NodeStatus, ObjectState, StoreStatus};
 
-/// How far the declarations can be trusted, by the names of [`Freshness`].
+/// Names of [`Freshness`] in the metric of declarations.
 const FRESHNESS: [&str; 4] = ["no-cluster", "unknown", "current", "stale"];
 
 /// The status as metrics.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::report::{NodeStatus, ShortfallStatus};
 
-/// What keeps bytes in the store, as [`Blocked`] has it.
+/// Reasons that keep bytes in the store, in the order of [`Blocked`].
 pub(super) const BLOCKERS: [&str; 4] = ["held", "protected", "young", "guaranteed"];
 /// Goals that are about one store.
 const OF_STORE: [&str; 2] = ["requests", "limit"];

@@ -28,7 +28,7 @@ pub struct Api {
 struct Objects {
     version: u64,
     namespaces: BTreeMap<String, String>,
-    /// How often each was made.
+    /// Number of times that each namespace was made.
     made: BTreeMap<String, u64>,
     removed: BTreeSet<String>,
     pods: BTreeMap<(String, String), String>,
@@ -98,12 +98,12 @@ impl Api {
         self.change(|state| state.pods.insert(key, uid.to_owned()));
     }
 
-    /// Whether it answers with errors, and nothing else.
+    /// Answers every request with an error, or stops doing so.
     pub fn set_down(&self, is_down: bool) {
         self.change(|state| state.is_down = is_down);
     }
 
-    /// Whether watches are told of nothing.
+    /// Withholds events from watches, or stops doing so.
     pub fn set_silent(&self, is_silent: bool) {
         self.change(|state| state.is_silent = is_silent);
     }
@@ -117,7 +117,7 @@ impl Api {
         address
     }
 
-    /// What answers.
+    /// The routes of the server.
     pub fn router(&self) -> Router {
         Router::new()
             .route("/api/v1/namespaces", get(namespaces))

@@ -43,7 +43,7 @@ fn the_daemon_sees_the_hosts_directories_where_it_looks_for_them() {
         let daemon = Daemon::of(&objects);
         let config = daemon.config(&objects);
         // A mount is made in what is shared with the host, not on it.
-        let tmpfs = config.mount.expect(name).path;
+        let tmpfs = config.tables.mount.expect(name).path;
         require_host(&daemon, tmpfs.parent().expect(name), true);
         if let Some(csi) = config.file.csi {
             require_host(&daemon, &csi.kubelet_dir.join("pods"), true);

@@ -14,7 +14,7 @@ fn every_install_has_a_configuration_that_the_daemon_accepts() {
         assert_eq!(config.file.node.as_deref(), Some("node-1"), "{name}");
         assert!(config.file.kubernetes.enabled, "{name}");
         assert!(config.file.ingest.enabled, "{name}");
-        let mount = config.mount.expect(name);
+        let mount = config.tables.mount.expect(name);
         for store in &config.file.stores {
             assert_eq!(store.path.parent(), Some(mount.path.as_path()), "{name}");
         }
@@ -49,7 +49,7 @@ fn dedicated_stores_are_for_the_namespaces_that_are_named() {
     let stores = &config.file.stores;
     assert!(stores.iter().all(|store| !store.namespaces.is_empty()));
     assert!(stores.iter().any(|store| store.namespaces.len() > 1));
-    let size = config.mount.unwrap().size_bytes;
+    let size = config.tables.mount.unwrap().size_bytes;
     let policies = stores.iter().map(|store| config.policy.of(&store.name));
     let guaranteed: u64 = policies.clone().map(|policy| policy.guaranteed_bytes).sum();
     assert!(

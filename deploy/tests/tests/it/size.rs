@@ -14,7 +14,7 @@ fn the_tmpfs_is_the_memory_limit_less_the_reserve() {
         let daemon = Daemon::of(&objects);
         let config = daemon.config(&objects);
         let reserve = config.file.mount.as_ref().expect(name).reserve_bytes;
-        let size = config.mount.expect(name).size_bytes;
+        let size = config.tables.mount.expect(name).size_bytes;
         assert_eq!(size + reserve, daemon.memory_limit(), "{name}");
     }
 }

@@ -39,7 +39,8 @@ fn field(name: &str, value: &str) -> Vec<u8> {
     [vec![0], text(name), text(value)].concat()
 }
 
-/// What gRPC for Go makes of a path that it is to connect to: it keeps what RFC 3986 lets an authority have.
+/// Encodes a path as gRPC for Go does before it connects: it keeps the characters that RFC 3986
+/// allows in an authority.
 fn encoded(path: &Path) -> String {
     let keep = |c: char| c.is_ascii_alphanumeric() || "-_.~!$&'()*+,;=:[]@".contains(c);
     let encode = |c: char| {

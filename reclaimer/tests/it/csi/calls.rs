@@ -13,7 +13,7 @@ use tonic::Code;
 use crate::api::uid_of;
 use crate::csi::fixture::{Driver, Host, request};
 
-/// What is mounted at a path, topmost last.
+/// Mounts at a path, topmost last.
 pub fn mounts(path: &Path) -> Vec<String> {
     let all = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
     let point = format!(" {} ", path.display());

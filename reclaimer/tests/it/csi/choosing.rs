@@ -1,4 +1,4 @@
-//! Which store a namespace gets.
+//! Choice of a namespace's store.
 
 use tetris_node::csi::{Chosen, OwnStore, PerNamespace, choose};
 use tetris_node::store::StoreConfig;

@@ -119,7 +119,7 @@ impl Keeper for Daemon {
     }
 }
 
-/// What the daemon knows of stores, without any that is configured and there.
+/// A reclaimer whose configured store does not exist.
 fn reclaimer() -> Reclaimer {
     let nowhere = StoreConfig {
         name: "nowhere".to_owned(),
@@ -329,7 +329,7 @@ async fn channel(socket: PathBuf) -> Channel {
     endpoint.connect_with_connector(connect).await.unwrap()
 }
 
-/// What the kubelet asks for a pod of `namespace` at `target`.
+/// The kubelet's request for a pod of `namespace` at `target`.
 pub fn request(target: &Path, namespace: &str) -> NodePublishVolumeRequest {
     let context = [
         ("csi.storage.k8s.io/ephemeral", "true"),

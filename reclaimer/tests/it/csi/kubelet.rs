@@ -1,4 +1,5 @@
-//! What a kubelet does around the calls (`pkg/volume/csi/csi_mounter.go`), and what is left where a node or a pod ended.
+//! A kubelet's steps around the calls (`pkg/volume/csi/csi_mounter.go`), and leftovers of a node or
+//! pod that ended.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -35,7 +36,8 @@ impl Volume {
         self.dir.join("mount")
     }
 
-    /// What follows a call that unpublished the volume: the target's directory may be there or not, but nothing in it.
+    /// The kubelet's steps after a call that unpublished the volume: the target's directory may
+    /// exist, but must be empty.
     fn tear_down(self) {
         assert_eq!(mounts(&self.target()).len(), 0);
         let _gone_already = fs::remove_dir(self.target());

@@ -100,7 +100,7 @@ fn attack(socket: &Path, sink: &mut Sink, way: usize) -> Option<UnixStream> {
     stays.then_some(to)
 }
 
-/// Whether the client stays.
+/// Sends one message. Returns true if the client stays.
 fn send(to: &UnixStream, fd: RawFd, way: usize) -> bool {
     let (first, hello) = (preamble(), Message::Hello { pid: 1 }.encode());
     let ingest = Message::Ingest {

@@ -90,7 +90,7 @@ impl Daemon {
         });
     }
 
-    /// Where it serves HTTP.
+    /// Address of its HTTP server.
     pub fn address(&self) -> String {
         let log = self.log();
         let address = log.split("address=").nth(1).expect(&log);

@@ -1,4 +1,4 @@
-//! What the driver mounts in its container, as it appears on the host and in containers.
+//! Mounts of the driver in its container, as they appear on the host and in other containers.
 
 use std::fs;
 use std::path::PathBuf;

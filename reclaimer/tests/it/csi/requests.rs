@@ -1,4 +1,4 @@
-//! What requests may say, checked without a mount.
+//! Checks of requests, without a mount.
 
 use std::path::Path;
 

@@ -170,7 +170,7 @@ impl Daemon {
         eventually("the end of the daemon", || self.child.try_wait().unwrap())
     }
 
-    /// What the HTTP server answers, with its head.
+    /// Answer of the HTTP server, with its head.
     pub fn get(&self, path: &str) -> String {
         let line = self.says("address=");
         let address = line.split("address=").nth(1).unwrap().trim().to_owned();

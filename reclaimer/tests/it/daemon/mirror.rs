@@ -50,7 +50,7 @@ fn the_simulated_device_serves_without_a_driver_and_says_what_it_is() {
     assert!(!socket.exists());
 }
 
-/// Whether a series has this value.
+/// Returns true if a series has this value.
 fn shows(daemon: &Daemon, series: &str, value: u64) -> bool {
     let line = format!("{series} {value}");
     daemon.get("/metrics").lines().any(|found| found == line)
@@ -108,7 +108,8 @@ fn without_a_driver_the_metrics_say_that_the_mirror_is_down() {
     assert!(daemon.stop().success());
 }
 
-/// What only the mirror keeps, registered for a load that may come, is given up when a load needs the room.
+/// A load that needs the room gets objects that only the GPU mirror has registered, for loads to
+/// come.
 #[test]
 fn a_full_store_gets_room_from_what_the_mirror_has_registered() {
     let Some(place) = Place::of_size(4 << 20) else {

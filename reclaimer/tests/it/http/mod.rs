@@ -1,4 +1,4 @@
-//! What the daemon shows of itself: metrics, pages, and the dashboard and alerts over them.
+//! Pages and metrics of the daemon, and the dashboard and alerts over them.
 
 mod conditional;
 mod dashboard;

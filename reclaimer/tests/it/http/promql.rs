@@ -9,7 +9,7 @@ pub struct Selector {
     pub matchers: Vec<(String, String, String)>,
 }
 
-/// What an expression names.
+/// Names in an expression.
 #[derive(Debug, Default, PartialEq)]
 pub struct Names {
     pub selectors: Vec<Selector>,

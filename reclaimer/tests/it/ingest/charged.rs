@@ -1,4 +1,4 @@
-//! Whose memory it is: of cgroup v2, the daemon's, for whatever it publishes.
+//! Accounting: cgroup v2 charges the daemon for all that it publishes.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

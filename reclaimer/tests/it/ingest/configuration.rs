@@ -1,4 +1,4 @@
-//! What the table `[ingest]` may say, and the limits that follow from other tables.
+//! Values of the table `[ingest]`, and limits that follow from other tables.
 
 use std::path::Path;
 

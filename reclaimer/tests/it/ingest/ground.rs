@@ -70,7 +70,7 @@ impl Ground {
         path
     }
 
-    /// How many objects there are.
+    /// Number of objects.
     pub fn objects(&self) -> usize {
         std::fs::read_dir(objects_dir(&self.store()))
             .unwrap()

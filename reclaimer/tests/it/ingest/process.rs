@@ -122,7 +122,7 @@ fn weights(n: u8, seed: u8) -> Vec<u8> {
     bytes
 }
 
-/// How a client's load ended.
+/// End of a client's load.
 #[derive(Debug, PartialEq)]
 pub enum Loaded {
     /// From the store.

@@ -14,7 +14,7 @@ use crate::ingest::ground::{of_tensors, tensor};
 use crate::ingest::harness::{Raw, Site, eventually, open, room, with_quota};
 
 const MIB: usize = 1 << 20;
-/// What is asked for beyond a file's own length: pages of its records.
+/// Requested bytes beyond a file's own length: pages of its records.
 const RECORDS: u64 = 2 * 4096;
 const KIND: ManifestKind = ManifestKind::Safetensors;
 

@@ -1,4 +1,4 @@
-//! What is not taken, and why.
+//! Refused files and their reasons.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What pods do, and what becomes of the set.
+//! Changes of pods, and the set after them.
 
 use serde_json::{Value, json};
 

@@ -67,7 +67,7 @@ async fn a_watch_that_is_answered_410_starts_over_with_a_list() {
     assert_eq!(watched.next().await, ("current", pods([("b", "gpt2")])));
 }
 
-/// What a server answers while its storage is not initialized.
+/// Answer of a server whose storage is not initialized.
 fn put_off(retry_after_seconds: u32) -> Value {
     let mut busy = status(429);
     busy["reason"] = "TooManyRequests".into();

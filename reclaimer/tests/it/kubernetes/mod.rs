@@ -1,4 +1,4 @@
-//! What pods declare, by a watch of an API server that the tests play.
+//! Declarations of pods, by a watch of an API server that the tests play.
 
 mod annotation;
 mod changes;

@@ -1,4 +1,4 @@
-//! Which namespace a pod is in, and which namespaces there are.
+//! Namespaces of pods, and the set of living namespaces.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What the API server is asked for.
+//! Requests to the API server.
 
 use tetris_node::kubernetes::{PAGE_PODS, WATCH_SECONDS};
 

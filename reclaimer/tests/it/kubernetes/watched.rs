@@ -99,7 +99,7 @@ pub fn pods<const N: usize>(pods: [(&str, &str); N]) -> BTreeMap<String, String>
     pods.into()
 }
 
-/// What an earlier run of the daemon knew.
+/// Set that an earlier run of the daemon persisted.
 pub fn known(name: &str, model: &str) -> WarmSet {
     let pod = Pod {
         namespace: "blue".into(),

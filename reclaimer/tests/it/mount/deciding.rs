@@ -1,4 +1,4 @@
-//! What is done about what is there.
+//! Decisions about an observed path.
 
 use tetris_node::mount::{
     Action, Changes, HugePages, MountConfig, MountEntry, ObservedPath, Refusal, TmpfsSize, decide,

@@ -1,4 +1,4 @@
-//! What lies in a store and is none of its business: reported, never followed, never deleted.
+//! Foreign and damaged entries of a store: reported, never followed, never deleted.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 

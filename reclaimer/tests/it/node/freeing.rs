@@ -1,4 +1,4 @@
-//! What goes, and what never does.
+//! Objects that a pass frees, and objects that it never frees.
 
 use tetris_node::reclaimer::Reclaimer;
 use tetris_node::reclaimer::engine::now_ms;

@@ -1,4 +1,4 @@
-//! What a daemon knows after its restart.
+//! Knowledge of a daemon after its restart.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;

@@ -10,7 +10,7 @@ use tetris_node::room::{DaemonReferences, RoomNeed, RoomRefusal};
 
 use crate::node::fixture::Fixture;
 
-/// Who keeps models mapped.
+/// A part of the daemon that keeps models mapped.
 #[derive(Clone, Default)]
 struct Keeper(Arc<Mutex<Kept>>);
 

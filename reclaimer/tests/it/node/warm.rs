@@ -1,4 +1,4 @@
-//! What pods declare is kept warm.
+//! Declared models are kept warm.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -168,7 +168,7 @@ fn no_descriptor_is_left_of_any_client() {
     eventually("all are closed", || descriptors() <= baseline);
 }
 
-/// Where the other user's client finds the socket.
+/// Variable with the store of the other user's client.
 const ROOT: &str = "TETRIS_TEST_STORE";
 
 #[test]

@@ -8,7 +8,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::cluster::Cluster;
-use super::until;
 use crate::config::ConfigFile;
 use crate::csi::{CsiConfig, Keeper, Removal, Stores, serve_csi};
 use crate::http::Driver;
@@ -16,6 +15,7 @@ use crate::metrics::Metrics;
 use crate::reclaimer::engine::{Command, Removed};
 use crate::report::ErrorClass;
 use crate::store::StoreConfig;
+use tetris_service_kit::shutdown::until;
 
 /// The first wait after a failure, and the longest: the kubelet itself may be restarting.
 const FIRST_WAIT: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use crate::report::ErrorClass;
 /// # Errors
 /// When there is none afterwards.
 pub(super) fn prepare(config: &Config, metrics: &Metrics) -> Result<()> {
-    let Some(mount) = &config.mount else {
+    let Some(mount) = &config.tables.mount else {
         return Ok(());
     };
     match ensure_mount(mount) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::namespace_watch::watched_namespaces;
 use crate::csi::{Namespaces, NoCluster};
 use crate::metrics::Metrics;
 
@@ -31,7 +32,7 @@ impl Cluster {
             let problem = "the daemon runs without Kubernetes; set `kubernetes.enabled`, or the flag --kubernetes";
             return Arc::new(NoCluster::new(problem));
         }
-        match connect(metrics, stopped.clone()).await {
+        match watched_namespaces(metrics, stopped.clone()).await {
             Ok(known) => Arc::clone(self.0.insert(known)),
             Err(problem) => {
                 tracing::error!(problem, "namespaces get no stores of their own");
@@ -40,34 +41,4 @@ impl Cluster {
             }
         }
     }
-}
-
-#[cfg(feature = "kubernetes")]
-async fn connect(
-    metrics: &Arc<Metrics>,
-    stopped: watch::Receiver<bool>,
-) -> Result<Arc<dyn Namespaces>, String> {
-    use crate::kubernetes::{KnownNamespaces, client, watch_namespaces};
-    use crate::report::ErrorClass;
-
-    let client = client(None).await.map_err(|error| error.to_string())?;
-    let (sender, living) = watch::channel(None);
-    let known = KnownNamespaces::new(client.clone(), living);
-    let metrics = Arc::clone(metrics);
-    tokio::spawn(watch_namespaces(
-        client,
-        sender,
-        move |_| metrics.error(ErrorClass::Kubernetes, None),
-        super::until(stopped),
-    ));
-    Ok(Arc::new(known))
-}
-
-#[cfg(not(feature = "kubernetes"))]
-#[expect(clippy::unused_async, reason = "the other one is")]
-async fn connect(
-    _metrics: &Arc<Metrics>,
-    _stopped: watch::Receiver<bool>,
-) -> Result<Arc<dyn Namespaces>, String> {
-    Err("this build has no support for Kubernetes".to_owned())
 }

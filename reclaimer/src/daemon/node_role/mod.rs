@@ -1,13 +1,20 @@
 //! The daemon's role on a node of a cluster: owner of the tmpfs, and driver of pods' volumes.
 
+mod cluster;
+mod mounts;
+#[cfg_attr(not(feature = "kubernetes"), path = "no_namespace_watch.rs")]
+mod namespace_watch;
+mod volumes;
+
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use anyhow::{Context, Result};
 use tokio::sync::watch;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 
-use super::mounts;
-use super::volumes::{self, Wanted};
+use volumes::Wanted;
+
 use crate::config::Config;
 use crate::http::Driver;
 use crate::metrics::Metrics;
@@ -23,6 +30,17 @@ pub(super) struct NodeRole {
 }
 
 impl NodeRole {
+    /// Mounts the tmpfs of the stores, if the daemon owns it. A dry run changes nothing.
+    ///
+    /// # Errors
+    /// When there is no tmpfs afterwards.
+    pub(super) fn prepare(config: &Config, dry_run: bool, metrics: &Metrics) -> Result<()> {
+        if dry_run {
+            return Ok(());
+        }
+        mounts::prepare(config, metrics)
+    }
+
     /// State of the driver before it runs.
     pub(super) fn driver_at_start(config: &Config, dry_run: bool) -> Driver {
         if config.file.csi.is_some() && !dry_run {
@@ -72,9 +90,9 @@ impl NodeRole {
     }
 
     /// Waits for the driver's end, after the daemon was told to stop.
-    pub(super) async fn end(self) -> Result<(), JoinError> {
+    pub(super) async fn end(self) -> Result<()> {
         match self.volumes {
-            Some((_, served)) => served.await,
+            Some((_, served)) => served.await.context("the CSI services failed"),
             None => Ok(()),
         }
     }
@@ -83,6 +101,6 @@ impl NodeRole {
 /// Returns true if the tmpfs of `new` lies elsewhere than that of `old`. Stores that pods have
 /// mounted cannot move.
 pub(super) fn moved(old: &Config, new: &Config) -> bool {
-    let path = |config: &Config| config.mount.as_ref().map(|mount| mount.path.clone());
+    let path = |config: &Config| config.tables.mount.as_ref().map(|mount| mount.path.clone());
     path(old) != path(new)
 }

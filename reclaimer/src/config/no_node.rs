@@ -1,0 +1,38 @@
+//! Tables of a node of a cluster in a build without the feature `node`: there are none.
+
+use clap::Args;
+
+use super::{ConfigError, ConfigFile};
+
+/// No flags.
+#[derive(Debug, Clone, Default, Args)]
+pub struct NodeFlags {}
+
+/// No tables.
+#[derive(Debug, Clone, Default)]
+pub struct NodeTables {}
+
+#[expect(clippy::unused_self, reason = "the other tables have fields")]
+impl NodeFlags {
+    /// Changes nothing.
+    pub(super) fn apply(&self, _: &mut ConfigFile) {}
+}
+
+#[expect(clippy::unused_self, reason = "the other tables have fields")]
+impl ConfigFile {
+    /// Checks nothing.
+    #[expect(clippy::unnecessary_wraps, reason = "the other tables can be wrong")]
+    pub(super) fn check_tables(&self) -> Result<NodeTables, ConfigError> {
+        Ok(NodeTables {})
+    }
+
+    /// Returns false: there are no namespaces.
+    pub(super) fn makes_stores(&self) -> bool {
+        false
+    }
+
+    /// Returns false: there are no volumes.
+    pub(crate) fn gives_volumes(&self) -> bool {
+        false
+    }
+}
