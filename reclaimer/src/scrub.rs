@@ -217,7 +217,7 @@ fn set_aside(name: &str, store: &Store, entry: &ObjectEntry, fault: &Fault) -> S
         Ok(_) => {
             tracing::error!(
                 store = name, object = %entry.object.id, bytes = entry.object.len, %fault, holders, ?processes,
-                "damaged object set aside; the next load publishes it anew, and whoever maps it should be restarted"
+                "damaged object quarantined; the next load publishes it anew; restart its holders"
             );
             ScrubResult::Quarantined
         }

@@ -42,7 +42,7 @@ impl Catalog {
         &self.listing
     }
 
-    /// Takes out an object that was reclaimed or set aside, so that it is not listed until the next
+    /// Takes out an object that was reclaimed or quarantined, so that it is not listed until the next
     /// look.
     pub fn forget(&mut self, gone: impl Fn(&ObjectEntry) -> bool) {
         self.listing.objects.retain(|entry| !gone(entry));

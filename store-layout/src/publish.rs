@@ -195,7 +195,7 @@ impl Staging<'_> {
                 });
             }
             // Ours had the name and our lock keeps reclaimers off: it was quarantined, or removed by
-            // hand. It is not named again, which would bring back what was set aside.
+            // hand. It is not named again, which would bring back a quarantined object.
             if outcome == Outcome::New {
                 break;
             }

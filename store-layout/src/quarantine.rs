@@ -92,7 +92,7 @@ impl Store {
         Err(Errno::EBUSY)
     }
 
-    /// Deletes an object that was set aside. Whoever still maps it keeps its pages. `false` when it was
+    /// Deletes a quarantined object. Its holders keep its pages. `false` when it was
     /// not there.
     pub fn remove_quarantined(&self, object: &ObjectRef) -> Result<bool, IoError> {
         let name = object.file_name();

@@ -35,7 +35,7 @@ pub struct ObjectEntry {
     pub inode: u64,
     /// When it was published.
     pub published: SystemTime,
-    /// When it was last linked, renamed or given a mode: in the quarantine, when it was set aside.
+    /// When it was last linked, renamed or given a mode: in the quarantine, the time of its arrival there.
     pub changed: SystemTime,
 }
 
@@ -76,7 +76,7 @@ impl Store {
         self.object_folder(Folder::Objects)
     }
 
-    /// Lists the objects that failed verification and were set aside.
+    /// Lists the objects in quarantine, which failed verification.
     pub fn quarantined(&self) -> Result<ObjectListing, StoreError> {
         self.object_folder(Folder::Quarantine)
     }

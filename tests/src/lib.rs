@@ -14,6 +14,7 @@ pub mod pool;
 pub mod process;
 pub mod scratch;
 pub mod skip;
+pub mod sources;
 pub mod task;
 mod tasks;
 pub mod torture;

@@ -41,7 +41,7 @@ pub struct ConfigFile {
     pub interval_secs: u64,
     /// Milliseconds between two looks at how full the stores are.
     pub watermark_check_ms: u64,
-    /// Hours that an object that was set aside as damaged stays for inspection.
+    /// Hours that a quarantined object stays for inspection.
     pub quarantine_hours: u64,
     /// Policies of the reclaimer.
     pub policy: PolicyConfig,

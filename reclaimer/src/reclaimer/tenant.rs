@@ -284,7 +284,7 @@ impl Tenant {
         self.catalog.listing().objects.get(object as usize)
     }
 
-    /// Takes out what was freed or set aside, so that it is not counted until the next look.
+    /// Takes out objects that were freed or quarantined, so that they are not counted until the next look.
     pub(crate) fn forget(&mut self, gone: &BTreeSet<ObjectId>) {
         if gone.is_empty() {
             return;

@@ -73,7 +73,7 @@ impl Reclaimer {
         trimmed
     }
 
-    /// Deletes what was set aside long enough ago, or at once when a load waits for room. What somebody still maps
+    /// Deletes objects that were quarantined long enough ago, or at once when a load waits for room. What somebody still maps
     /// stays: deleting it would free nothing.
     pub(super) fn free_quarantined(&mut self, pressed: bool, now_ms: u64) {
         if self.dry_run {

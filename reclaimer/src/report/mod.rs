@@ -28,7 +28,7 @@ pub enum ObjectState {
     Warm,
     /// Nobody maps it, and it may be freed.
     Idle,
-    /// It failed verification and was set aside.
+    /// It failed verification and is in quarantine.
     Quarantined,
 }
 
@@ -129,7 +129,7 @@ pub struct StoreStatus {
     pub records: RecordStatus,
     /// Objects by state.
     pub states: BTreeMap<ObjectState, Amount>,
-    /// All of them but those set aside, in any order. Shared by the statuses of passes that found the same.
+    /// All of them but those in quarantine, in any order. Shared by the statuses of passes that found the same.
     #[serde(skip)]
     pub objects: Arc<[ObjectId]>,
     /// Locks that mappings hold, over all objects.

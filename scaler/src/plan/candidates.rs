@@ -30,7 +30,7 @@ pub(super) enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Candidate {
     pub(super) configuration: String,
-    /// Cost of own memory and CPU, per request per second.
+    /// Cost of private memory and CPU, per request per second.
     pub(super) cost_bytes_per_rps: u64,
     /// Number of instances that would carry the load without other configurations.
     pub(super) alone_replicas: u64,

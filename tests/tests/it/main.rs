@@ -19,5 +19,6 @@ mod store_faults;
 mod syscall_faults;
 mod torn_private;
 mod torture;
+mod vocabulary;
 mod words;
 mod write_in_flight;

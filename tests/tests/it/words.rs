@@ -1,7 +1,8 @@
 //! Openings of doc comments that STYLE.md rules out. Their number only falls.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use tetris_tests::sources::{repository, sources};
 
 /// Most openings that the tree may have. Lower it when a change removes some.
 const MOST: usize = 657;
@@ -14,19 +15,18 @@ const RULED_OUT: [&str; 13] = [
 
 #[test]
 fn doc_comments_begin_with_a_noun_or_a_verb() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut files = Vec::new();
-    sources(&root, &mut files);
+    let files = sources(&["rs", "py"]);
     assert!(files.len() > 500, "only {} sources found", files.len());
     let mut found = Vec::new();
     for file in &files {
-        let text = fs::read_to_string(file).unwrap();
+        let text = fs::read_to_string(repository().join(file)).unwrap();
         let python = file.extension().is_some_and(|extension| extension == "py");
         let openings = openings(&text, python);
-        found.extend(openings.into_iter().map(|line| {
-            let shown = file.strip_prefix(&root).unwrap_or(file).display();
-            format!("{shown}:{line}")
-        }));
+        found.extend(
+            openings
+                .into_iter()
+                .map(|line| format!("{}:{line}", file.display())),
+        );
     }
     assert!(
         found.len() <= MOST,
@@ -75,32 +75,4 @@ fn openings(text: &str, python: bool) -> Vec<usize> {
         }
     }
     found
-}
-
-/// Rust and Python sources below `folder`, without build outputs and hidden folders.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    let mut entries: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    entries.sort();
-    for path in entries {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        if path.is_dir() {
-            if !name.starts_with('.')
-                && !["target", "venv", "build", "node_modules"].contains(&name.as_str())
-            {
-                sources(&path, found);
-            }
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "rs" || extension == "py")
-        {
-            found.push(path);
-        }
-    }
 }

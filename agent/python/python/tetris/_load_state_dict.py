@@ -1,6 +1,6 @@
 """``module.load_state_dict(weights)``, which copies, without the copy staying.
 
-torch copies each tensor into the module's own memory. When it has done so, and the tensor came from the store as it
+torch copies each tensor into private memory of the module. When it has done so, and the tensor came from the store as it
 is, the module takes a mapping of the same object instead: one of its own, so that nothing that is done to the
 module's weights is seen in the state dict, or the other way round.
 

@@ -139,8 +139,8 @@ def load_model(
 ) -> tuple[list[str], list[str]]:
     """Load a file into a module, as ``safetensors.torch.load_model`` does, and let the module share its memory.
 
-    safetensors copies into the module's own memory. Here, each parameter and buffer on the CPU that then holds
-    what is in the file, in the same element type, gives its own memory back and takes the shared one. Parameters
+    safetensors copies into private memory of the module. Here, each parameter and buffer on the CPU that then holds
+    what is in the file, in the same element type, gives that memory back and takes the shared one. Parameters
     stay the same objects. What differs, such as a cast parameter, stays as it is: see :func:`share_module_`.
 
     With another device than ``"cpu"`` the module goes there; it may be on the meta device before. On a CUDA device, its

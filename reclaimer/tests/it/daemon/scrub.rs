@@ -1,4 +1,4 @@
-//! Damage is found, set aside and told; the next load mends it.
+//! Damaged objects are found, quarantined and reported; the next load publishes them anew.
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
@@ -33,7 +33,7 @@ fn a_damaged_object_is_set_aside_its_holders_are_told_and_the_next_load_publishe
             "listen = \"127.0.0.1:0\"\n[scrub]\nbytes_per_sec = 10000000\ndepth = \"{depth}\"\n"
         ));
         let daemon = Daemon::start(&config, &[]);
-        let line = daemon.says("damaged object set aside");
+        let line = daemon.says("damaged object quarantined");
         assert!(line.contains(&object.id.to_string()), "{line}");
         assert!(line.contains("holders=1"), "{line}");
         assert!(

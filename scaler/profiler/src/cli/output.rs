@@ -92,7 +92,7 @@ fn shared_line(outcome: &Outcome) -> String {
     let (profile, shared) = (&outcome.profile, &outcome.profile.shared);
     let unverified = outcome.measured().any(|one| !one.verified);
     let note = if unverified {
-        "; own memory was not verified under a limit"
+        "; private memory was not verified under a limit"
     } else {
         ""
     };

@@ -172,7 +172,7 @@ fn models(models: &[Model]) -> String {
         };
         vec![
             model.name.to_owned(),
-            format!("own memory: {source}; work and objective: assumed"),
+            format!("private memory: {source}; work and objective: assumed"),
             model.tensor_mb.to_string(),
             model.own_mb.to_string(),
             (model.work_us / 1_000).to_string(),

@@ -131,7 +131,7 @@ pub fn simulated(checked: &Checked) -> String {
 fn assumed(comparison: &Comparison) -> String {
     let mut text = String::from(
         "\nFrom the paper: applications, sizes of models (table 4), nodes (table 3), models without batching, B and P,\n\
-         speed of loading, and own memory marked (paper). The rest is assumed:\n",
+         speed of loading, and private memory marked (paper). The rest is assumed:\n",
     );
     for model in MODELS {
         let _infallible = writeln!(

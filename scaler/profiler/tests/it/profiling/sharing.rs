@@ -62,7 +62,7 @@ fn objects_that_are_mapped_are_recorded_and_are_not_own_memory() {
     );
     assert_eq!(spec.manifests, [of_big.to_string()]);
     assert_eq!(spec.unlisted_bytes, 0);
-    if cgroups_or_skip("own memory without the store's") {
+    if cgroups_or_skip("private memory without the store's") {
         assert!(spec.configurations[0].own_bytes < 64 << 20);
     }
 }

@@ -1,0 +1,95 @@
+//! Words that docs/glossary.md rules out. Their numbers only fall.
+
+use std::fs;
+use std::path::Path;
+
+use tetris_tests::sources::{repository, sources};
+
+const GLOSSARY: &str = "docs/glossary.md";
+
+/// Words that some places still have, with the most that there may be. All others have none.
+const MOST: [(&str, usize); 2] = [("whoever", 90), ("own memory", 2)];
+
+#[test]
+fn words_that_the_glossary_rules_out_do_not_come_back() {
+    let text = fs::read_to_string(repository().join(GLOSSARY)).unwrap();
+    let ruled_out = ruled_out(&text);
+    assert!(ruled_out.len() > 10, "only {ruled_out:?} are ruled out");
+    let files = sources(&["rs", "py", "pyi", "md", "yaml", "yml"]);
+    assert!(files.len() > 500, "only {} files found", files.len());
+    let itself = |file: &Path| file.ends_with(GLOSSARY) || file.ends_with("vocabulary.rs");
+    let texts: Vec<_> = files
+        .iter()
+        .filter(|file| !itself(file))
+        .map(|file| {
+            let text = fs::read_to_string(repository().join(file)).unwrap();
+            (file, text.to_lowercase())
+        })
+        .collect();
+    for word in &ruled_out {
+        let mut found = Vec::new();
+        for (file, text) in &texts {
+            for (index, line) in text.lines().enumerate() {
+                let count = occurrences(line, word);
+                found.extend((0..count).map(|_| format!("{}:{}", file.display(), index + 1)));
+            }
+        }
+        let most = MOST.iter().find(|(of, _)| of == word);
+        let most = most.map_or(0, |(_, most)| *most);
+        assert!(
+            found.len() <= most,
+            "`{word}`, which {GLOSSARY} rules out, stands {} times, expected at most {most}:\n{}",
+            found.len(),
+            found.join("\n")
+        );
+        // A ceiling far above the truth would let new ones in.
+        assert!(
+            found.len() + 20 > most,
+            "`{word}` stands only {} times: lower MOST from {most}",
+            found.len()
+        );
+    }
+}
+
+#[test]
+fn the_last_column_of_each_table_rules_words_out() {
+    let page = "| term | meaning | not |\n|---|---|---|\n| a | `kept` | `One`, `two words` |\n| b | c | |\ntext `no`\n";
+    assert_eq!(ruled_out(page), ["one", "two words"]);
+}
+
+#[test]
+fn only_whole_words_count() {
+    assert_eq!(
+        occurrences("the end, the-end; the\tend; bend the end", "end"),
+        3
+    );
+    assert_eq!(
+        occurrences("tetris-reclaimer-core tetris-reclaimer", "tetris-reclaimer"),
+        1
+    );
+}
+
+/// Words in backticks in the last of three columns, in lower case.
+fn ruled_out(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in page.lines() {
+        let cells: Vec<&str> = line.trim().trim_matches('|').split('|').collect();
+        if let [_, _, not] = cells[..] {
+            // Every second piece between backticks is inside of them.
+            found.extend(not.split('`').skip(1).step_by(2).map(str::to_lowercase));
+        }
+    }
+    found
+}
+
+/// Number of places in `line` with `word`, as a word of its own.
+fn occurrences(line: &str, word: &str) -> usize {
+    let joins = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+    line.match_indices(word)
+        .filter(|(at, _)| {
+            let before = line[..*at].chars().next_back();
+            let after = line[at + word.len()..].chars().next();
+            !before.is_some_and(joins) && !after.is_some_and(joins)
+        })
+        .count()
+}
