@@ -1,6 +1,7 @@
 //! Tests across the crates: crashes, faults, limits, races, dependencies, words.
 
 mod assumptions;
+mod bench_report;
 mod circles;
 mod concurrent_loads;
 mod crash;
