@@ -31,5 +31,3 @@ pub mod memory;
 pub mod protocol;
 pub mod residency;
 pub mod server;
-
-mod wire;

@@ -1,23 +1,24 @@
-//! The agent asks for room: one request, one answer, by a deadline.
+//! Request for room: one request, one answer, by a deadline.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::connection::Connection;
-use super::message::{Message, Refusal};
+use tetris_wire::daemon::{Message, RoomRefusal};
 
-/// How a request for room ended.
+use super::connection::DaemonConnection;
+
+/// Result of a request for room.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RoomOutcome {
     /// There is room.
     Made {
-        /// Bytes that were free when the daemon answered.
+        /// Number of bytes that were free when the daemon answered.
         free_bytes: u64,
-        /// Bytes that were freed for this request.
+        /// Number of bytes that were freed for this request.
         freed_bytes: u64,
     },
     /// The daemon does not make room.
-    Refused(Refusal),
+    Refused(RoomRefusal),
     /// No daemon looks after this store, or one that does not understand this agent.
     NoDaemon,
     /// A daemon is there and gave no answer, for this reason.
@@ -26,28 +27,28 @@ pub enum Outcome {
 
 /// Asks the daemon that listens at `socket` to make room for `bytes` and `inodes` files, and waits for its answer
 /// for at most `timeout`.
-pub fn make_room(socket: &Path, bytes: u64, inodes: u32, timeout: Duration) -> Outcome {
+pub fn make_room(socket: &Path, bytes: u64, inodes: u32, timeout: Duration) -> RoomOutcome {
     let deadline = Instant::now() + timeout;
-    let asked = Connection::open(socket, deadline)
+    let asked = DaemonConnection::open(socket, deadline)
         .and_then(|connection| connection.ask(&Message::MakeRoom { bytes, inodes }));
     match asked {
         Ok(Message::RoomMade {
             free_bytes,
             freed_bytes,
-        }) => Outcome::Made {
+        }) => RoomOutcome::Made {
             free_bytes,
             freed_bytes,
         },
-        Ok(Message::RoomRefused(refusal)) => Outcome::Refused(refusal),
+        Ok(Message::RoomRefused(refusal)) => RoomOutcome::Refused(refusal),
         Ok(Message::Error { code, text }) => {
-            Outcome::Failed(format!("the daemon answered error {}: {text}", code.0))
+            RoomOutcome::Failed(format!("the daemon answered error {}: {text}", code.0))
         }
-        Ok(other) => Outcome::Failed(format!(
+        Ok(other) => RoomOutcome::Failed(format!(
             "expected an answer about room, found message kind {}",
             other.kind()
         )),
         Err(failure) => failure
             .text(socket, timeout)
-            .map_or(Outcome::NoDaemon, Outcome::Failed),
+            .map_or(RoomOutcome::NoDaemon, RoomOutcome::Failed),
     }
 }

@@ -1,18 +1,18 @@
-//! The agent passes a model file to the daemon, which publishes it.
+//! Request to publish a model file, which is passed to the daemon.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tetris_store_layout::{ManifestId, ManifestKind};
+use tetris_wire::daemon::{ErrorCode, IngestRefusal, Message};
 
-use super::connection::{Connection, Failure};
-use super::message::{ErrorCode, IngestRefusal, Message};
+use super::connection::{DaemonConnection, Failure};
 
-/// Whatever the daemon says meanwhile, an ingest is not waited for longer: a terabyte at 300 MB per second.
+/// Longest wait for an ingest, regardless of its progress: a terabyte at 300 MB per second.
 const LONGEST: Duration = Duration::from_hours(1);
 
-/// How a request to ingest a file ended.
+/// Result of a request to ingest a file.
 #[derive(Debug)]
 pub enum IngestOutcome {
     /// The file is in the store.
@@ -27,12 +27,12 @@ pub enum IngestOutcome {
 
 /// A file that is in the store. The daemon keeps it there while this lives, for some seconds at most: time to attach it.
 pub struct Ingested {
-    /// What it consists of.
+    /// Its manifest.
     pub manifest: ManifestId,
-    /// Bytes that the daemon read of the file; 0 when it was known.
+    /// Number of bytes that the daemon read of the file; 0 for a known file.
     pub bytes_read: u64,
     /// Closing it ends the daemon's hold.
-    connection: Connection,
+    connection: DaemonConnection,
 }
 
 impl std::fmt::Debug for Ingested {
@@ -48,7 +48,7 @@ impl Ingested {
     /// Tells the daemon that the file is attached.
     pub fn done(self) {
         // Hanging up says the same.
-        let _told = self.connection.send(&Message::IngestDone.encode());
+        let _told = self.connection.send(&Message::IngestDone);
     }
 }
 
@@ -66,14 +66,14 @@ pub fn ingest(
         None => IngestOutcome::NoDaemon,
     };
     let begun = Instant::now();
-    match Connection::open(socket, begun + timeout) {
+    match DaemonConnection::open(socket, begun + timeout) {
         Ok(connection) => talk(connection, file, kind, timeout, progress).unwrap_or_else(failed),
         Err(failure) => failed(failure),
     }
 }
 
 fn talk(
-    mut connection: Connection,
+    mut connection: DaemonConnection,
     file: BorrowedFd<'_>,
     kind: ManifestKind,
     timeout: Duration,

@@ -1,24 +1,24 @@
-//! What an agent remembers of the daemon's answers, so that it does not ask in vain.
+//! Memory of the daemon's answers, so that the agent does not ask in vain.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::message::Refusal;
+use tetris_wire::daemon::RoomRefusal;
 
-/// After a request that got no answer, the daemon is left alone for so long: each load would wait for it in vain.
+/// Time after a request without an answer in which the daemon is not asked: each load would wait in vain.
 const AFTER_FAILURE: Duration = Duration::from_mins(1);
-/// After a refusal, a load asks again for as much only after so long: it has up to 16,384 objects, and would ask
-/// for each.
+/// Time after a refusal before a load asks again for as much: it has up to 16,384 objects, and would ask for
+/// each.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 
-/// Whether it is worth asking the daemon. One per agent, shared by its loads.
+/// Memory of a daemon that does not answer. One for each agent, shared by its loads.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     failed: Mutex<Option<Instant>>,
 }
 
 impl Patience {
-    /// Whether the daemon may be asked at `now`.
+    /// Returns true if the daemon may be asked at `now`.
     pub(crate) fn is_left(&self, now: Instant) -> bool {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.is_none_or(|at| now.saturating_duration_since(at) >= AFTER_FAILURE)
@@ -31,7 +31,7 @@ impl Patience {
     }
 }
 
-/// What the daemon refused to one load.
+/// Refusals of the daemon to one load.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     refused: Mutex<Option<Refused>>,
@@ -42,12 +42,12 @@ pub(crate) struct Answers {
 struct Refused {
     bytes: u64,
     at: Instant,
-    /// The first reason, which is the one to tell.
+    /// The first reason, which the report gives.
     why: String,
 }
 
 impl Answers {
-    /// Whether `bytes` were refused just before `now`, or less.
+    /// Returns true if `bytes` or fewer were refused just before `now`.
     pub(crate) fn is_refused(&self, bytes: u64, now: Instant) -> bool {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.as_ref().is_some_and(|refused| {
@@ -56,13 +56,13 @@ impl Answers {
     }
 
     /// Notes a refusal; the first one is logged.
-    pub(crate) fn refuse(&self, bytes: u64, now: Instant, refusal: &Refusal) {
+    pub(crate) fn refuse(&self, bytes: u64, now: Instant, refusal: &RoomRefusal) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(refused) = refused.as_mut() {
             (refused.bytes, refused.at) = (bytes, now);
             return;
         }
-        let Refusal {
+        let RoomRefusal {
             missing_bytes,
             reason,
             text,
@@ -83,7 +83,7 @@ impl Answers {
         });
     }
 
-    /// Notes why the daemon published a file not, for this process.
+    /// Notes the reason the daemon did not publish a file for this process.
     pub(crate) fn not_ingested(&self, why: &str) {
         let mut noted = self
             .not_ingested
@@ -92,13 +92,13 @@ impl Answers {
         noted.get_or_insert_with(|| format!("the node's daemon did not publish the file: {why}"));
     }
 
-    /// Why the daemon published a file not, if so.
+    /// The reason the daemon did not publish a file.
     pub(crate) fn why_not_ingested(&self) -> Option<String> {
         let noted = self.not_ingested.lock();
         noted.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why the daemon refused, if it did.
+    /// The reason of the first refusal.
     pub(crate) fn why(&self) -> Option<String> {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.as_ref().map(|refused| refused.why.clone())
@@ -107,8 +107,8 @@ impl Answers {
 
 #[cfg(test)]
 mod tests {
-    use super::super::message::RefusalReason;
     use super::*;
+    use tetris_wire::daemon::RoomReason;
 
     #[test]
     fn a_daemon_that_gave_no_answer_is_left_alone_for_a_while() {
@@ -127,9 +127,9 @@ mod tests {
         let now = Instant::now();
         assert!(!answers.is_refused(100, now));
         assert_eq!(answers.why(), None);
-        let refusal = |text: &str| Refusal {
+        let refusal = |text: &str| RoomRefusal {
             missing_bytes: 7,
-            reason: RefusalReason::IN_USE,
+            reason: RoomReason::IN_USE,
             text: text.to_owned(),
         };
         answers.refuse(100, now, &refusal("first"));

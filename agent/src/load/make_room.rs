@@ -5,7 +5,7 @@ use std::time::Instant;
 use tetris_store_layout::Store;
 
 use super::context::LoadContext;
-use crate::daemon::{self, Outcome};
+use crate::daemon::{self, RoomOutcome};
 use crate::gc::{self, GcOptions};
 
 impl LoadContext<'_> {
@@ -49,19 +49,19 @@ impl LoadContext<'_> {
             return Some(false);
         }
         match daemon::make_room(&store.daemon_socket(), bytes, inodes, timeout) {
-            Outcome::Made {
+            RoomOutcome::Made {
                 free_bytes,
                 freed_bytes,
             } => {
                 tracing::debug!(bytes, free_bytes, freed_bytes, "the daemon made room");
                 Some(true)
             }
-            Outcome::Refused(refusal) => {
+            RoomOutcome::Refused(refusal) => {
                 self.answers.refuse(bytes, Instant::now(), &refusal);
                 Some(false)
             }
-            Outcome::NoDaemon => None,
-            Outcome::Failed(why) => {
+            RoomOutcome::NoDaemon => None,
+            RoomOutcome::Failed(why) => {
                 tracing::warn!(
                     why,
                     "the node's daemon gave no answer; this process makes room"

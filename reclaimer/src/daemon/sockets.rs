@@ -3,7 +3,7 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tetris_agent::daemon::{Refusal, RefusalReason};
+use tetris_wire::daemon::{self as protocol, RoomReason};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -174,23 +174,23 @@ fn answer_of(room: RoomResult) -> RoomAnswer {
             };
         }
         Some(RoomRefusal::Unavailable) => (
-            RefusalReason::UNAVAILABLE,
+            RoomReason::UNAVAILABLE,
             "the daemon cannot use the store now; its log says why",
         ),
         Some(RoomRefusal::TooLarge) => (
-            RefusalReason::TOO_LARGE,
+            RoomReason::TOO_LARGE,
             "the store, or its limit, is smaller than that; give it a larger one",
         ),
         Some(RoomRefusal::InUse) => (
-            RefusalReason::IN_USE,
+            RoomReason::IN_USE,
             "what is left is mapped; a larger store or fewer models would help",
         ),
         Some(RoomRefusal::Policy) => (
-            RefusalReason::POLICY,
+            RoomReason::POLICY,
             "what is left is mapped, declared warm or guaranteed to other stores; /status says how much of each",
         ),
     };
-    RoomAnswer::Refused(Refusal {
+    RoomAnswer::Refused(protocol::RoomRefusal {
         missing_bytes: room.missing_bytes,
         reason,
         text: text.to_owned(),

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use tetris_agent::daemon::{IngestReason, IngestRefusal};
 use tetris_store_layout::ManifestKind;
+use tetris_wire::daemon::{IngestReason, IngestRefusal};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
 
@@ -15,7 +15,7 @@ use super::{
     AskRoom, EndedIngest, IngestCounts, IngestObserver, IngestOptions, IngestOutcome, PassedFile,
     Stage, TargetStore, refusal,
 };
-use crate::socket::Peer;
+use tetris_wire::Peer;
 
 /// Publishes files that clients pass. One for all stores of the node.
 #[derive(Clone)]

@@ -5,8 +5,8 @@ use std::os::unix::fs::FileTypeExt;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
-use tetris_agent::daemon::{IngestReason, IngestRefusal};
 use tetris_store_layout::{FileIdentity, FileSystemType};
+use tetris_wire::daemon::{IngestReason, IngestRefusal};
 
 use super::options::IngestOptions;
 use super::{PassedFile, TargetStore, refusal};

@@ -36,9 +36,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_agent::daemon::{IngestReason, IngestRefusal};
-use tetris_closer::{Aside, Closer};
 use tetris_store_layout::{ManifestId, Store};
+use tetris_wire::daemon::{IngestReason, IngestRefusal};
+use tetris_wire::{Aside, Closer};
 
 use crate::room::{RoomNeed, RoomResult};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tetris_agent::daemon::IngestReason;
+use tetris_wire::daemon::IngestReason;
 
 /// End of a passed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tetris_agent::daemon::{IngestReason, IngestRefusal};
 use tetris_loader::ingest::{IngestError, IngestJob, IngestedFile};
 use tetris_loader::{LoadError, ReadMonitor};
 use tetris_store_layout::RecordUse;
+use tetris_wire::daemon::{IngestReason, IngestRefusal};
 
 use super::descriptor::Checked;
 use super::schedule::Key;

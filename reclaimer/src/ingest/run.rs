@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tetris_agent::daemon::{IngestReason, IngestRefusal};
+use tetris_wire::daemon::{IngestReason, IngestRefusal};
 use tetris_loader::ingest::IngestedFile;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -13,7 +13,7 @@ use super::job::IngestJob;
 use super::read::Work;
 use super::state::{BrokerState, locked};
 use super::{HOLD, IngestOutcome, PassedFile, Stage, refusal};
-use crate::socket::Peer;
+use tetris_wire::Peer;
 
 /// Time between two looks at a file's progress.
 const LOOK: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Who may have a connection: a number for all, and one for each user.
+//! Limits of the number of connections: one for all, and one for each user.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

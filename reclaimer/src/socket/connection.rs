@@ -3,37 +3,36 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_agent::daemon::{
-    ErrorCode, Message, ProtocolError, Refusal, RefusalReason, check_preamble, preamble,
-};
 use tetris_store_layout::Usage;
+use tetris_wire::daemon::{ErrorCode, Message, PROTOCOL, RoomReason, RoomRefusal};
+use tetris_wire::{Peer, ProtocolError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::frames::{Ended, Frames};
-use super::{Fault, Peer, RoomAnswer, RoomAsk};
+use super::{Fault, RoomAnswer, RoomAsk};
 use crate::ingest::{Broker, TargetStore};
 
 /// Told of each fault.
 pub(super) type OnFault = Arc<dyn Fn(Fault) + Send + Sync>;
 
-/// What a client's requests are answered with.
+/// A client, and the services that answer its requests.
 pub(super) struct Client {
     pub(super) peer: Peer,
-    /// Whether it may ask for room.
+    /// True if it may ask for room.
     pub(super) allowed: bool,
-    /// The file system's size when the client came; `None` when that was not to be learned.
+    /// The file system's size when the client came; `None` if that is unknown.
     pub(super) usage: Option<Usage>,
     pub(super) room: mpsc::Sender<RoomAsk>,
     pub(super) answer: Duration,
     pub(super) on_fault: OnFault,
     /// Takes files, where the daemon does.
     pub(super) broker: Option<Broker>,
-    /// Where they are published.
+    /// The store that they are published in.
     pub(super) target: TargetStore,
 }
 
-/// Whether the connection goes on.
+/// The next step of the connection.
 pub(super) enum Next {
     Another,
     /// It does, and there is nothing to say.
@@ -58,8 +57,8 @@ impl Client {
 
     async fn messages(&self, frames: &mut Frames) -> Result<(), Ended> {
         let theirs = frames.preamble().await?;
-        frames.send(&preamble()).await?;
-        match check_preamble(&theirs) {
+        frames.send(&PROTOCOL.preamble()).await?;
+        match PROTOCOL.check_preamble(&theirs) {
             // It sees our version, and knows.
             Err(error @ ProtocolError::Version { .. }) => {
                 self.protest(ErrorCode::MALFORMED, &error.to_string());
@@ -148,7 +147,7 @@ impl Client {
         };
         tokio::select! {
             answered = timeout(self.answer, asked) => Ok(self.answered(answered.ok().flatten())),
-            // The answer is not waited for any more, and whoever makes it can see so.
+            // Nobody waits for the answer any more, and its maker can see so.
             early = frames.disturbed() => if early {
                 let text = "one request at a time: wait for the answer".to_owned();
                 Ok((self.error(ErrorCode::OUT_OF_TURN, text), Next::Hangup))
@@ -183,12 +182,12 @@ impl Client {
     }
 
     /// The refusals that need no look at the store.
-    fn refuse_at_once(&self, bytes: u64, inodes: u32) -> Option<Refusal> {
+    fn refuse_at_once(&self, bytes: u64, inodes: u32) -> Option<RoomRefusal> {
         if !self.allowed {
             (self.on_fault)(Fault::NotAllowed(self.peer));
-            return Some(Refusal {
+            return Some(RoomRefusal {
                 missing_bytes: 0,
-                reason: RefusalReason::NOT_ALLOWED,
+                reason: RoomReason::NOT_ALLOWED,
                 text: format!(
                     "uid {} may not have room made here; root and the store's owner may, unless pods get the store as a volume",
                     self.peer.uid
@@ -197,9 +196,9 @@ impl Client {
         }
         let usage = self.usage?;
         let too_many = usage.inodes > 0 && u64::from(inodes) > usage.inodes;
-        (bytes > usage.capacity || too_many).then(|| Refusal {
+        (bytes > usage.capacity || too_many).then(|| RoomRefusal {
             missing_bytes: bytes.saturating_sub(usage.capacity),
-            reason: RefusalReason::TOO_LARGE,
+            reason: RoomReason::TOO_LARGE,
             text: format!(
                 "{bytes} bytes and {inodes} files do not fit, the store's file system has {} bytes and {} files in all",
                 usage.capacity, usage.inodes

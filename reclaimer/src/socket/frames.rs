@@ -1,7 +1,8 @@
-//! Reading and writing frames, each by a deadline.
+//! Frames over a transport of tokio, each by a deadline.
 //!
-//! Anything may be passed with any byte, and the kernel closes in the reading thread what a reader has no room for. So every read has room for
-//! all that can come, and what no message asked for is closed aside.
+//! A client may pass descriptors with any byte, and the kernel closes in the reading thread those for which a
+//! reader has no room. So every read has room for all that can come, and descriptors that no message asked for
+//! are closed aside.
 
 use std::any::Any;
 use std::io;
@@ -10,11 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::socket::{MsgFlags, recv, send};
-use tetris_agent::daemon::{
-    FRAME_HEADER_BYTES, FrameHeader, INGEST, INGEST_PAYLOAD_BYTES, Message, PREAMBLE_BYTES,
-    ProtocolError,
+use tetris_wire::daemon::{Message, carries_descriptor};
+use tetris_wire::{
+    Aside, Closer, Decode, FrameDecoder, PREAMBLE_BYTES, PreambleDecoder, ProtocolError, receive,
 };
-use tetris_closer::{Aside, Closer, receive};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,11 +22,11 @@ use tokio::time::timeout;
 
 use crate::ingest::PassedFile;
 
-/// Messages with unexpected descriptors of one store that may be open at a time, 253 descriptors each. What is read without any does not count for
-/// longer than the reading.
+/// Maximum number of messages of one store whose unexpected descriptors are open, 253 descriptors each. A
+/// message without descriptors counts only while it is read.
 const OPEN_MESSAGES: usize = 4;
 
-/// Who closes what came through a store's socket, and how much of it may be open.
+/// The closer of descriptors that came through a store's socket, and their limit.
 #[derive(Debug, Clone)]
 pub(super) struct Intake {
     pub(super) closer: Closer,
@@ -48,37 +48,37 @@ pub(super) struct Frames {
     stream: Aside<UnixStream>,
     idle: Duration,
     intake: Intake,
-    /// Free while nothing is open that came with this connection's earlier messages.
+    /// Free while no descriptor of this connection's earlier messages is open.
     clear: Arc<Semaphore>,
-    place: Arc<dyn Any + Send + Sync>,
+    permit: Arc<dyn Any + Send + Sync>,
 }
 
 /// A whole frame.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    /// The message, or why the frame is none; others can be read after it.
+    /// The message, or the reason the frame is none; others can be read after it.
     pub(super) message: Result<Message, ProtocolError>,
-    /// What came with the payload of a kind that carries one.
+    /// Descriptors that came with the payload of a kind that carries one.
     pub(super) descriptors: Descriptors,
 }
 
 /// Descriptors that came with a message.
 #[derive(Debug, Default)]
 pub(super) struct Descriptors {
-    /// How many there were, as far as can be known.
+    /// Number of descriptors that came, as far as can be known.
     pub(super) found: usize,
     /// The only one; of several none is taken.
     pub(super) only: Option<PassedFile>,
 }
 
-/// Why no message came.
+/// The reason no message came.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// The client hung up, between two messages or within one.
     Closed,
     /// It did not send a whole message, or take one, in time.
     Stalled,
-    /// What it sent is no frame: where the next one begins is unknown.
+    /// It sent bytes that are no frame: the start of the next one is unknown.
     Broken(ProtocolError),
 }
 
@@ -90,27 +90,27 @@ impl From<io::Error> for Ended {
 }
 
 impl Frames {
-    /// Frames over `stream`. `place` is kept until the stream and all that came through it are closed.
+    /// Frames over `stream`. `permit` is kept until the stream and all descriptors that came through it are closed.
     pub(super) fn new(
         mut stream: Aside<UnixStream>,
         idle: Duration,
         intake: Intake,
-        place: Arc<dyn Any + Send + Sync>,
+        permit: Arc<dyn Any + Send + Sync>,
     ) -> Self {
-        stream.keep(Arc::clone(&place));
+        stream.keep(Arc::clone(&permit));
         Self {
             stream,
             idle,
             intake,
             clear: Arc::new(Semaphore::new(1)),
-            place,
+            permit,
         }
     }
 
     /// The client's first bytes.
     pub(super) async fn preamble(&mut self) -> Result<[u8; PREAMBLE_BYTES], Ended> {
-        let mut bytes = [0; PREAMBLE_BYTES];
-        timeout(self.idle, self.fill(&mut bytes))
+        let read = self.decode(PreambleDecoder::default());
+        let (bytes, _) = timeout(self.idle, read)
             .await
             .map_err(|_| Ended::Stalled)??;
         Ok(bytes)
@@ -119,20 +119,9 @@ impl Frames {
     /// The next frame. The time is for all of it: a client that sends byte by byte gains nothing.
     pub(super) async fn receive(&mut self) -> Result<Incoming, Ended> {
         let read = async {
-            let mut header = [0; FRAME_HEADER_BYTES];
-            self.fill(&mut header).await?;
-            let header = FrameHeader::decode(header).map_err(Ended::Broken)?;
-            // Allocated once a header came, at most 64 KiB.
-            let mut payload = vec![0; header.len];
-            // Of any other length it is no such message, and nothing that comes with it is wanted.
-            let passes = header.kind == INGEST && header.len == INGEST_PAYLOAD_BYTES;
-            let descriptors = if passes {
-                self.passed(&mut payload).await?
-            } else {
-                self.fill(&mut payload).await?;
-                Descriptors::default()
-            };
-            let message = Message::decode(header.kind, &payload);
+            let decoder = FrameDecoder::new(carries_descriptor);
+            let (frame, descriptors) = self.decode(decoder).await?;
+            let message = Message::decode(frame.kind, &frame.payload);
             Ok(Incoming {
                 message,
                 descriptors,
@@ -170,39 +159,46 @@ impl Frames {
         peeked.is_ok_and(|len| len > 0)
     }
 
-    /// Reads so many bytes. Nothing that comes with them is wanted.
-    async fn fill(&self, bytes: &mut [u8]) -> io::Result<()> {
-        let mut left = bytes;
-        while !left.is_empty() {
-            let read = self.read(left).await?;
-            left = left.get_mut(read.bytes..).unwrap_or_default();
-            self.close(read);
+    /// Reads one item, and the descriptors that belong to it.
+    async fn decode<D: Decode>(&self, mut decoder: D) -> Result<(D::Item, Descriptors), Ended> {
+        let mut descriptors = Descriptors::default();
+        loop {
+            let takes = decoder.takes_descriptors();
+            let read = self.read(decoder.room()).await?;
+            let bytes = read.bytes;
+            if takes {
+                descriptors = self.take(read);
+            } else {
+                self.close(read);
+            }
+            if let Some(item) = decoder.filled(bytes).map_err(Ended::Broken)? {
+                return Ok((item, descriptors));
+            }
         }
-        Ok(())
     }
 
-    /// Reads a payload of one byte, and takes the descriptors that come with it.
-    async fn passed(&self, payload: &mut [u8]) -> io::Result<Descriptors> {
-        let mut read = self.read(payload).await?;
+    /// Takes the only descriptor that came with a read; of several none.
+    fn take(&self, mut read: Read) -> Descriptors {
         let found = read.descriptors.len() + usize::from(read.lost);
         let mut only = None;
         if found == 1
             && let Some(one) = read.descriptors.pop()
         {
             // It may be read for hours. Until it is closed nothing more is read from this connection.
-            let place = (Arc::clone(&self.place), read.clear);
-            only = Some(PassedFile::new(one, Arc::new(place), &self.intake.closer));
+            let kept = (Arc::clone(&self.permit), read.clear);
+            only = Some(PassedFile::new(one, Arc::new(kept), &self.intake.closer));
         } else {
             self.close(read);
         }
-        Ok(Descriptors { found, only })
+        Descriptors { found, only }
     }
 
-    /// Reads what there is, at least a byte.
+    /// Reads the bytes that are there, at least one.
     async fn read(&self, bytes: &mut [u8]) -> io::Result<Read> {
         loop {
             self.stream.readable().await?;
-            // Bounds what is open: a client that passes what takes long to close waits for that, and others of its store for a part of it.
+            // Bounds open descriptors: a client that passes files that take long to close waits for them, and
+            // other clients of its store for a part of them.
             let clear = acquired(&self.clear).await?;
             let message = acquired(&self.intake.messages).await?;
             let receive = || Ok(receive(&*self.stream, bytes)?);
@@ -227,17 +223,17 @@ impl Frames {
         }
     }
 
-    /// Closes what nobody asked for.
+    /// Closes descriptors that no message asked for.
     fn close(&self, read: Read) {
         if !read.descriptors.is_empty() {
             // In this order.
-            let kept = (read.clear, read.message, Arc::clone(&self.place));
+            let kept = (read.clear, read.message, Arc::clone(&self.permit));
             self.intake.closer.close((read.descriptors, kept));
         }
     }
 }
 
-/// What was read at once, and the permits to have what came with it open.
+/// Result of one read, and the permits to have its descriptors open.
 struct Read {
     bytes: usize,
     descriptors: Vec<OwnedFd>,
@@ -246,7 +242,7 @@ struct Read {
     message: OwnedSemaphorePermit,
 }
 
-/// Nothing was there, or a signal came.
+/// Returns true if nothing was there, or a signal came.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

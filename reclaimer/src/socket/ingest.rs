@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tetris_agent::daemon::{ErrorCode, IngestReason, IngestRefusal, Message};
 use tetris_store_layout::ManifestKind;
+use tetris_wire::daemon::{ErrorCode, IngestReason, IngestRefusal, Message};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::Fault;

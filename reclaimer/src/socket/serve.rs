@@ -6,9 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::PeerCredentials;
-use tetris_closer::Aside;
+use tetris_wire::{Aside, Peer};
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -17,13 +15,14 @@ use super::admission::Admission;
 use super::bind::Socket;
 use super::connection::{Client, OnFault};
 use super::frames::Frames;
-use super::{Fault, Limits, Peer, RoomAsk};
+use super::{Fault, Limits, RoomAsk};
 use crate::ingest::TargetStore;
 
 /// Pause after a connection could not be accepted: the process has no descriptor left, and asking again at once does not
 /// give it one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Connections that were refused and are not closed yet. While there are so many none is taken: whoever connects waits in the listener's queue.
+/// Maximum number of refused connections that are not closed yet. At this number none is taken: clients wait in
+/// the listener's queue.
 const REFUSED: usize = 64;
 
 impl Socket {
@@ -65,7 +64,7 @@ impl Socket {
         let _removed = tokio::task::spawn_blocking(move || drop(self)).await;
     }
 
-    /// Who may have room made: whoever could reclaim by himself.
+    /// Returns true if the user may have room made: root, and the owner, who could reclaim by himself.
     fn may_ask(&self, uid: u32) -> bool {
         let owner = std::fs::metadata(self.store.objects_dir()).map(|folder| folder.uid());
         !self.readers_only && (uid == 0 || owner.is_ok_and(|owner| owner == uid))
@@ -81,7 +80,7 @@ struct Server {
 }
 
 impl Server {
-    /// The next connection, and its place among the refused, if it is to be one of them.
+    /// The next connection, and a permit to refuse it.
     async fn accept(
         &self,
         socket: &Socket,
@@ -100,7 +99,7 @@ impl Server {
         refused: OwnedSemaphorePermit,
         clients: &mut JoinSet<()>,
     ) {
-        let peer = peer_of(&stream);
+        let peer = Peer::of(&*stream);
         let admitted = peer.map(|peer| {
             let allowed = socket.may_ask(peer.uid);
             let stranger = !allowed && !socket.readers_only;
@@ -134,14 +133,4 @@ impl Server {
         };
         clients.spawn(client.talk(frames));
     }
-}
-
-/// Who connected (SO_PEERCRED).
-fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
-    let cred = getsockopt(stream, PeerCredentials)?;
-    Ok(Peer {
-        uid: cred.uid(),
-        gid: cred.gid(),
-        pid: cred.pid().try_into().unwrap_or(0),
-    })
 }

@@ -39,11 +39,11 @@ const MAY: [(&str, &[&str]); 20] = [
     ("tetris-loader", &[]),
     (
         "tetris-agent",
-        &["tetris-gpu-bench", "tetris-gpu-mirror", "tetris-loader"],
+        &["tetris-gpu-bench", "tetris-gpu-mirror", "tetris-loader", "tetris-wire"],
     ),
     ("tetris-python", &["tetris-agent"]),
-    ("tetris-closer", &[]),
-    ("tetris-gpu-mirror", &["tetris-closer"]),
+    ("tetris-wire", &[]),
+    ("tetris-gpu-mirror", &["tetris-wire"]),
     ("tetris-gpu-bench", &["tetris-gpu-mirror"]),
     ("tetris-reclaimer-core", &[]),
     (
@@ -54,7 +54,7 @@ const MAY: [(&str, &[&str]); 20] = [
             "tetris-loader",
             "tetris-agent",
             "tetris-service-kit",
-            "tetris-closer",
+            "tetris-wire",
         ],
     ),
     ("tetris-scaler-core", &[]),
@@ -198,6 +198,7 @@ fn cores_and_libraries_without_a_daemon_depend_on_no_runtime() {
         "tetris-loader",
         "tetris-reclaimer-core",
         "tetris-scaler-core",
+        "tetris-wire",
     ];
     for package in light.iter().filter(|name| graph.members.contains(**name)) {
         let all = graph.closure(package);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tetris_store_layout::{ManifestId, ObjectRef};
+use tetris_wire::after;
 
 use super::events::Events;
 use super::{Acquired, Client, ClientError};
@@ -13,7 +14,6 @@ use crate::protocol::{
     Acquire, MAX_NUMBERS_PER_MESSAGE, MAX_OBJECTS_PER_MESSAGE, ModelNamed, PlaceEntry, Reply,
     Request,
 };
-use crate::wire::after;
 
 /// A model, as the server's store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl Client {
         waiting: &mut dyn FnMut(Waiting),
     ) -> Result<Grant<D>, ClientError> {
         loop {
-            match self.frame(deadline, "the model to be granted")?.0 {
+            match self.reply_with(deadline, "the model to be granted")?.0 {
                 Reply::Waiting {
                     need_bytes,
                     free_bytes,
@@ -186,8 +186,8 @@ impl Client {
         deadline: Instant,
     ) -> Result<(), ClientError> {
         while grant.mappings.len() < grant.chunks {
-            let (reply, frame) = self.frame(deadline, "the model's chunks")?;
-            let chunks = exported(reply, frame.descriptors)?;
+            let (reply, descriptors) = self.reply_with(deadline, "the model's chunks")?;
+            let chunks = exported(reply, descriptors)?;
             if grant.mappings.len() + chunks.len() > grant.chunks {
                 return Err(unexpected("as many chunks as announced"));
             }
@@ -209,7 +209,7 @@ impl Client {
         deadline: Instant,
     ) -> Result<(), ClientError> {
         while grant.places.len() < grant.objects {
-            match self.frame(deadline, "the objects' places")?.0 {
+            match self.reply_with(deadline, "the objects' places")?.0 {
                 Reply::Places(places) => grant.places.extend(places),
                 _ => return Err(unexpected("Places")),
             }

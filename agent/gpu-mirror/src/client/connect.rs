@@ -1,23 +1,23 @@
 //! A connection to the server.
 
-use std::io;
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use tetris_wire::{ConnectError, Connection, Frame, after, connect};
 
 use super::ClientError;
 use crate::memory::MemoryKind;
-use crate::protocol::{DeviceEntry, ErrorCode, Reply, Request, StatusReport};
-use crate::wire::{Frame, Wire, after};
+use crate::protocol::{
+    DeviceEntry, ErrorCode, PROTOCOL, Reply, Request, StatusReport, carries_descriptors,
+};
 
 /// A connection to the server that holds no model.
 #[derive(Debug)]
 pub struct Client {
-    pub(super) wire: Wire,
+    pub(super) connection: Connection,
     pub(super) timeout: Duration,
 }
 
@@ -47,21 +47,25 @@ impl Client {
         timeout: Duration,
     ) -> Result<Self, ClientError> {
         let deadline = after(timeout);
-        let stream = open(path, timeout).map_err(|errno| match errno {
-            Errno::NOENT | Errno::NOTDIR | Errno::CONNREFUSED => ClientError::NoServer {
+        let stream = connect(path, deadline).map_err(|error| match error {
+            ConnectError::NoListener => ClientError::NoServer {
                 path: path.to_owned(),
             },
-            Errno::AGAIN => ClientError::TimedOut {
+            ConnectError::TimedOut => ClientError::TimedOut {
                 expected: "a place in the mirror's queue",
                 limit: timeout,
             },
-            errno => ClientError::Connect {
+            ConnectError::Io(source) => ClientError::Connect {
                 path: path.to_owned(),
-                source: errno.into(),
+                source,
             },
         })?;
-        let wire = Wire::new(stream, true).map_err(ClientError::Io)?;
-        let client = Self { wire, timeout };
+        let connection = Connection::trusted(stream, carries_descriptors);
+        let connection = connection.map_err(ClientError::Io)?;
+        let client = Self {
+            connection,
+            timeout,
+        };
         client.greet(memory, deadline)?;
         Ok(client)
     }
@@ -93,14 +97,16 @@ impl Client {
 
     /// Returns a handle that ends this connection from another thread, also during a wait.
     pub fn hang_up(&self) -> Result<HangUp, ClientError> {
-        let stream = self.wire.duplicate().map_err(ClientError::Io)?;
+        let stream = self.connection.duplicate().map_err(ClientError::Io)?;
         Ok(HangUp(stream))
     }
 
     fn greet(&self, memory: MemoryKind, deadline: Instant) -> Result<(), ClientError> {
-        let wire = |error| ClientError::of(error, "the mirror's greeting", self.timeout);
-        self.wire.send_preamble(deadline).map_err(wire)?;
-        self.wire.check_preamble(deadline).map_err(wire)?;
+        let failed = |error| ClientError::of(error, "the mirror's greeting", self.timeout);
+        let sent = self.connection.send(&PROTOCOL.preamble(), deadline);
+        sent.map_err(failed)?;
+        let theirs = self.connection.preamble(deadline).map_err(failed)?;
+        PROTOCOL.check_preamble(&theirs)?;
         let pid = std::process::id();
         self.send(&Request::Hello { memory, pid }, deadline)?;
         match self.reply(deadline, "the mirror's greeting")? {
@@ -138,41 +144,29 @@ impl Client {
     }
 
     pub(super) fn send(&self, request: &Request, deadline: Instant) -> Result<(), ClientError> {
-        let sent = self.wire.send(&request.encode(), deadline);
+        let sent = self.connection.send(&request.encode(), deadline);
         sent.map_err(|error| ClientError::of(error, "the mirror to listen", self.timeout))
     }
 
     /// Receives the next message. An error reported by the server becomes an error here.
     fn reply(&self, deadline: Instant, expected: &'static str) -> Result<Reply, ClientError> {
-        self.frame(deadline, expected).map(|(reply, _)| reply)
+        self.reply_with(deadline, expected).map(|(reply, _)| reply)
     }
 
     /// Receives the next message and its descriptors.
-    pub(super) fn frame(
+    pub(super) fn reply_with(
         &self,
         deadline: Instant,
         expected: &'static str,
-    ) -> Result<(Reply, Frame), ClientError> {
-        let frame = self.wire.receive(deadline);
-        let frame = frame.map_err(|error| ClientError::of(error, expected, self.timeout))?;
-        match Reply::decode(frame.kind, &frame.payload)? {
+    ) -> Result<(Reply, Vec<OwnedFd>), ClientError> {
+        let received = self.connection.receive(deadline);
+        let failed = |error| ClientError::of(error, expected, self.timeout);
+        let (Frame { kind, payload }, descriptors) = received.map_err(failed)?;
+        match Reply::decode(kind, &payload)? {
             Reply::Error { code, text } => Err(ClientError::Server { code, text }),
             Reply::Refused(refused) => Err(ClientError::Refused(refused)),
             Reply::Failed { reason, text } => Err(ClientError::Failed { reason, text }),
-            reply => Ok((reply, frame)),
+            reply => Ok((reply, descriptors)),
         }
     }
-}
-
-/// Connects. Waits only while the server's queue is full, at most the socket's send timeout.
-fn open(path: &Path, timeout: Duration) -> rustix::io::Result<UnixStream> {
-    let address = SocketAddrUnix::new(path)?;
-    let flags = SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    let stream = UnixStream::from(socket);
-    let limit = Some(timeout.max(Duration::from_millis(1)));
-    let limited = stream.set_write_timeout(limit);
-    limited.map_err(|error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL))?;
-    connect(&stream, &address)?;
-    Ok(stream)
 }

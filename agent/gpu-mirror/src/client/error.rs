@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tetris_store_layout::ObjectId;
+use tetris_wire::{ProtocolError, WireError};
 use thiserror::Error;
 
 use crate::memory::MemoryError;
-use crate::protocol::{ErrorCode, ProtocolError, Reason, Refused};
-use crate::wire::WireError;
+use crate::protocol::{ErrorCode, Reason, Refused};
 
 /// The reason a client has no model. In every case the weights can still be loaded into host
 /// memory.

@@ -3,10 +3,11 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tetris_wire::{WireError, after};
+
 use super::acquire::unexpected;
 use super::{Client, ClientError};
 use crate::protocol::{Reason, Reply, Request};
-use crate::wire::{WireError, after};
 
 /// Arrived objects. One thread at a time reads the connection; the others wait for its result.
 #[derive(Debug)]
@@ -126,7 +127,7 @@ impl Events {
         let known = self.known.into_inner();
         let known = known.unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = known.client {
-            client.wire.hang_up();
+            client.connection.hang_up();
         }
     }
 
@@ -138,7 +139,7 @@ impl Events {
         let deadline = after(self.timeout);
         client.send(&Request::Release, deadline)?;
         loop {
-            match client.frame(deadline, "the model to be released")?.0 {
+            match client.reply_with(deadline, "the model to be released")?.0 {
                 Reply::Released => return Ok(()),
                 Reply::Arrived(_) | Reply::Complete => {}
                 _ => return Err(unexpected("Released")),
@@ -194,12 +195,12 @@ fn next(
     deadline: Instant,
     timeout: Duration,
 ) -> Result<Option<Reply>, ClientError> {
-    match client.wire.until_readable(deadline) {
+    match client.connection.until_readable(deadline) {
         Ok(()) => {}
         Err(WireError::TimedOut) => return Ok(None),
         Err(error) => return Err(ClientError::of(error, "news of the model", timeout)),
     }
     let deadline = after(timeout);
-    let (reply, _) = client.frame(deadline, "news of the model")?;
+    let (reply, _) = client.reply_with(deadline, "news of the model")?;
     Ok(Some(reply))
 }

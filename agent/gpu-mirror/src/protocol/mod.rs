@@ -4,8 +4,6 @@
 //! decode from a frame's kind and payload. Hostile bytes become errors, and no allocation trusts a
 //! length field before its bytes have arrived.
 
-mod fields;
-mod frame;
 mod reply;
 mod request;
 mod types;
@@ -13,14 +11,18 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-pub use frame::{
-    FRAME_HEADER_BYTES, FrameHeader, MAX_FRAME_BYTES, PREAMBLE_BYTES, ProtocolError, VERSION,
-    check_preamble, preamble,
-};
-pub use reply::{DESCRIPTORS_FROM, Reply};
+use tetris_wire::Protocol;
+
+pub use reply::{Reply, carries_descriptors};
 pub use request::{Acquire, ModelNamed, Request};
 pub use types::{
     DeviceEntry, DeviceStatus, ErrorCode, MAX_CHUNKS_PER_MESSAGE, MAX_DEVICES, MAX_MANIFESTS,
     MAX_MODEL_OBJECTS, MAX_NAME_BYTES, MAX_NUMBERS_PER_MESSAGE, MAX_OBJECTS_PER_MESSAGE,
-    MAX_PLACES_PER_MESSAGE, MAX_TEXT_BYTES, PlaceEntry, Reason, Refused, StatusReport,
+    MAX_PLACES_PER_MESSAGE, PlaceEntry, Reason, Refused, StatusReport,
+};
+
+/// The protocol's preamble.
+pub const PROTOCOL: Protocol = Protocol {
+    magic: *b"TETRGPUM",
+    version: 1,
 };

@@ -1,13 +1,11 @@
 //! Messages of servers.
 
 use tetris_store_layout::{Digest, ObjectId};
+use tetris_wire::{FrameHeader, MAX_TEXT_BYTES, ProtocolError, Reader, Writer};
 
-use super::fields::{Reader, Writer};
-use super::frame::ProtocolError;
 use super::types::{
     DeviceEntry, DeviceStatus, ErrorCode, MAX_CHUNKS_PER_MESSAGE, MAX_DEVICES, MAX_NAME_BYTES,
-    MAX_NUMBERS_PER_MESSAGE, MAX_PLACES_PER_MESSAGE, MAX_TEXT_BYTES, PlaceEntry, Reason, Refused,
-    StatusReport,
+    MAX_NUMBERS_PER_MESSAGE, MAX_PLACES_PER_MESSAGE, PlaceEntry, Reason, Refused, StatusReport,
 };
 use crate::memory::{DeviceUuid, HANDLE_BYTES, MemoryKind};
 
@@ -26,8 +24,10 @@ const ERROR: u8 = 43;
 const HANDLES: u8 = 44;
 const CHUNKS: u8 = 64;
 
-/// First kind whose messages carry descriptors.
-pub const DESCRIPTORS_FROM: u8 = 64;
+/// Returns true for the frames that carry descriptors: kinds from 64 on.
+pub fn carries_descriptors(header: FrameHeader) -> bool {
+    header.kind >= CHUNKS
+}
 
 /// A message of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! Messages of clients.
 
 use tetris_store_layout::{Digest, ManifestId, ObjectId, ObjectRef};
+use tetris_wire::{ProtocolError, Reader, Writer};
 
-use super::fields::{Reader, Writer};
-use super::frame::ProtocolError;
 use super::types::{
     MAX_MANIFESTS, MAX_MODEL_OBJECTS, MAX_NUMBERS_PER_MESSAGE, MAX_OBJECTS_PER_MESSAGE,
 };

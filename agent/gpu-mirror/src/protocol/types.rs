@@ -3,11 +3,10 @@
 use std::fmt;
 
 use tetris_store_layout::{MAX_OBJECTS, ObjectId};
+use tetris_wire::MAX_DESCRIPTORS;
 
 use crate::memory::DeviceUuid;
 
-/// Maximum length of a message's text, in bytes.
-pub const MAX_TEXT_BYTES: usize = 512;
 /// Maximum length of a device's name, in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
 /// Maximum number of devices of a server.
@@ -23,9 +22,8 @@ pub const MAX_OBJECTS_PER_MESSAGE: usize = 1024;
 pub const MAX_NUMBERS_PER_MESSAGE: usize = 8192;
 /// Maximum number of places in a message, 52 bytes each.
 pub const MAX_PLACES_PER_MESSAGE: usize = 1024;
-/// Maximum number of chunks in a message: the maximum number of descriptors that the kernel passes
-/// at a time (`SCM_MAX_FD`).
-pub const MAX_CHUNKS_PER_MESSAGE: usize = 253;
+/// Maximum number of chunks in a message: one descriptor for each.
+pub const MAX_CHUNKS_PER_MESSAGE: usize = MAX_DESCRIPTORS;
 
 macro_rules! open_codes {
     ($(#[$doc:meta])* $name:ident { $($(#[$case_doc:meta])* $case:ident = $code:literal, $text:literal;)* }) => {
@@ -118,7 +116,7 @@ pub struct Refused {
     pub missing_bytes: u64,
     /// Number of objects that the store lacks.
     pub missing_objects: u32,
-    /// The reason, for people; at most [`MAX_TEXT_BYTES`].
+    /// The reason, for people; at most [`MAX_TEXT_BYTES`](tetris_wire::MAX_TEXT_BYTES).
     pub text: String,
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
-use tetris_closer::Closer;
 use tetris_store_layout::ObjectId;
+use tetris_wire::Closer;
 
-use super::gate::Gate;
+use super::connection_limit::ConnectionLimit;
 use super::metrics::Metrics;
 use super::pool::Pool;
 use super::state::{Ask, Held, State};
@@ -26,7 +26,7 @@ pub(super) struct Core<D: DeviceMemory> {
     limits: RwLock<Limits>,
     writable_registration: bool,
     pub metrics: Metrics,
-    pub gate: Arc<Gate>,
+    pub connections: Arc<ConnectionLimit>,
     /// Closes clients' streams, and what they passed.
     pub closer: Closer,
     /// Held while a manifest is read: at most one is in memory, however many clients ask.
@@ -41,7 +41,7 @@ impl<D: DeviceMemory> Core<D> {
             limits: RwLock::new(config.limits),
             writable_registration: config.writable_registration,
             metrics: Metrics::default(),
-            gate: Arc::default(),
+            connections: Arc::default(),
             closer: Closer::new(CLOSING_THREADS),
             manifests: Mutex::default(),
             state: Mutex::new(state),

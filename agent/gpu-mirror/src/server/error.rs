@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use tetris_store_layout::IoError;
+use tetris_wire::TakeoverError;
 use thiserror::Error;
 
 use crate::memory::MemoryError;
@@ -15,20 +16,13 @@ pub enum ServerError {
     /// A device failed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// Another server listens there.
-    #[error(
-        "expected `{path}` to be free, found that a server has it; stop that one or choose another path"
-    )]
-    InUse {
-        /// The socket.
-        path: PathBuf,
-    },
-    /// The socket cannot be created.
-    #[error("cannot {action} `{path}`: {source}")]
-    Socket {
-        /// The failed action, as a verb phrase.
-        action: &'static str,
-        /// The socket, or a file beside it.
+    /// The socket's name cannot be taken: another server has it, for example.
+    #[error(transparent)]
+    Socket(#[from] TakeoverError),
+    /// The file beside the socket cannot be locked.
+    #[error("cannot lock `{path}`: {source}")]
+    Lock {
+        /// The file.
         path: PathBuf,
         /// The system's error.
         #[source]

@@ -1,20 +1,19 @@
 //! A tenant's socket.
 //!
-//! A lock on a file beside the socket marks its owner. The holder of the lock may replace the
-//! socket, which is dead then. The lock file stays.
+//! A lock on a file beside the socket marks its owner. The holder of the lock may replace a dead
+//! socket. The lock file stays.
 
-use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt::socket_peercred;
-use tetris_closer::{Aside, Closer};
+use tetris_wire::{Aside, Bell, BoundSocket, Closer, Connection, Peer, TakeoverError, is_readable};
 
 use super::ServerError;
 use super::core::Core;
@@ -22,62 +21,42 @@ use super::mailbox::Mailbox;
 use super::session::Session;
 use super::tenant::Tenant;
 use crate::memory::DeviceMemory;
-use crate::wire::{Bell, Wire, is_readable};
 
 /// Pause after a connection could not be accepted for lack of descriptors, so that the thread does
 /// not spin.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Streams of clients that are being closed. While there are so many no connection is taken: whoever connects waits in the listener's queue.
+/// Maximum number of clients' streams that are being closed. At this number no connection is taken:
+/// clients wait in the listener's queue.
 const CLOSING: usize = 64;
 
 /// A socket that this process owns. Dropping it removes the socket.
 #[derive(Debug)]
-pub(super) struct Bound {
+pub(super) struct TenantSocket {
     /// Closed aside, and with it what clients sent with connections that were not taken.
     listener: Aside<UnixListener>,
-    path: PathBuf,
+    bound: BoundSocket,
+    /// Locked until the drop.
     _lock: File,
 }
 
-impl Bound {
-    /// Listens at `path`, which everybody may connect to who reaches it.
+impl TenantSocket {
+    /// Listens at `path`. Every user who reaches it may connect.
     pub fn new(path: &Path, closer: &Closer) -> Result<Self, ServerError> {
-        let beside = |ending: &str| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(ending);
-            PathBuf::from(name)
-        };
-        let lock = lock(path, &beside(".lock"))?;
-        let new = beside(".new");
-        let error = |action, source| ServerError::Socket {
-            action,
-            path: path.to_owned(),
-            source,
-        };
-        match std::fs::remove_file(&new) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(error("replace", source));
-            }
-            _ => {}
-        }
-        let listener = UnixListener::bind(&new).map_err(|source| error("listen at", source))?;
-        let open = Permissions::from_mode(0o666);
-        std::fs::set_permissions(&new, open).map_err(|source| error("open up", source))?;
-        std::fs::rename(&new, path).map_err(|source| error("replace", source))?;
-        let nonblocking = listener.set_nonblocking(true);
-        nonblocking.map_err(|source| error("listen at", source))?;
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".lock");
+        let lock = lock(path, Path::new(&beside))?;
+        let (listener, bound) = BoundSocket::bind(path)?;
         Ok(Self {
             listener: Aside::new(listener, closer),
-            path: path.to_owned(),
+            bound,
             _lock: lock,
         })
     }
 }
 
 fn lock(path: &Path, beside: &Path) -> Result<File, ServerError> {
-    let error = |source| ServerError::Socket {
-        action: "lock",
+    let error = |source| ServerError::Lock {
         path: beside.to_owned(),
         source,
     };
@@ -92,18 +71,18 @@ fn lock(path: &Path, beside: &Path) -> Result<File, ServerError> {
     let file = file.map_err(error)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(ServerError::InUse {
-            path: path.to_owned(),
-        }),
+        Err(TryLockError::WouldBlock) => {
+            let path = path.to_owned();
+            Err(TakeoverError::InUse { path }.into())
+        }
         Err(TryLockError::Error(source)) => Err(error(source)),
     }
 }
 
-impl Drop for Bound {
+impl Drop for TenantSocket {
     fn drop(&mut self) {
-        // While the lock is held, no other process has put a socket there.
-        if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::debug!(%error, path = %self.path.display(), "a socket could not be removed");
+        if let Err(error) = self.bound.remove() {
+            tracing::debug!(%error, "a socket could not be removed");
         }
     }
 }
@@ -112,7 +91,7 @@ impl Drop for Bound {
 pub(super) struct Listener<D: DeviceMemory> {
     pub core: Arc<Core<D>>,
     pub tenant: Arc<Tenant>,
-    pub bound: Bound,
+    pub socket: TenantSocket,
     pub stop: Arc<Bell>,
 }
 
@@ -122,7 +101,7 @@ impl<D: DeviceMemory + 'static> Listener<D> {
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
         let mut until = None;
         loop {
-            let socket = self.bound.listener.as_fd();
+            let socket = self.socket.listener.as_fd();
             match is_readable(socket, &self.stop, until.take()) {
                 Ok(ready) if !ready.bell => {}
                 _ => return threads,
@@ -134,7 +113,7 @@ impl<D: DeviceMemory + 'static> Listener<D> {
                 }
                 continue;
             }
-            match self.bound.listener.accept() {
+            match self.socket.listener.accept() {
                 Ok((stream, _)) => {
                     let stream = Aside::new(stream, &self.core.closer);
                     threads.extend(self.take(stream));
@@ -163,21 +142,21 @@ impl<D: DeviceMemory + 'static> Listener<D> {
     }
 
     fn start(&self, stream: Aside<UnixStream>) -> Option<JoinHandle<()>> {
-        let user = socket_peercred(&stream).ok()?.uid.as_raw();
-        let wire = Arc::new(Wire::served(stream, &self.core.closer).ok()?);
-        let user = (self.tenant.id, user);
+        let user = (self.tenant.id, Peer::of(&*stream).ok()?.uid);
+        let connection = Arc::new(Connection::served(stream, &self.core.closer).ok()?);
         let limits = self.core.limits();
-        let place = self.core.gate.enter(&limits, user, Arc::clone(&wire))?;
+        let connections = &self.core.connections;
+        let permit = connections.admit(&limits, user, Arc::clone(&connection))?;
         let session = Session {
             core: Arc::clone(&self.core),
             tenant: Arc::clone(&self.tenant),
-            wire,
+            connection,
             mailbox: Arc::new(Mailbox::new().ok()?),
         };
         let serve = move || {
             session.run();
             drop(session);
-            drop(place);
+            drop(permit);
         };
         let thread = std::thread::Builder::new().name("mirror-client".to_owned());
         thread.spawn(serve).ok()

@@ -2,8 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use tetris_wire::Bell;
+
 use crate::protocol::Reason;
-use crate::wire::Bell;
 
 /// News for a connection's thread. Bounded: each object of a model arrives once.
 #[derive(Debug, Default)]

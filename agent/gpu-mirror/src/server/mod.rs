@@ -29,9 +29,9 @@
 //! in no order. A child forked while its parent held a model keeps the model held.
 
 mod config;
+mod connection_limit;
 mod core;
 mod error;
-mod gate;
 mod listen;
 mod lost;
 mod mailbox;
@@ -54,6 +54,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use tetris_store_layout::Store;
+use tetris_wire::Bell;
 
 pub use config::{DEFAULT_KEEP_PINNED, Limits, ServerConfig};
 pub use error::ServerError;
@@ -61,7 +62,7 @@ pub use metrics::Counters;
 pub use report::{DeviceReport, Report, TenantReport};
 
 use self::core::Core;
-use self::listen::{Bound, Listener};
+use self::listen::{Listener, TenantSocket};
 use self::state::{Slot, State};
 use self::tenant::Tenant;
 use self::worker::{Job, Worker};
@@ -69,7 +70,6 @@ use crate::copy::{Executor, ExecutorConfig, Registrar};
 use crate::memory::{DeviceInfo, DeviceMemory};
 use crate::protocol::MAX_DEVICES;
 use crate::residency::{DeviceId, Manager, TenantId, Usage};
-use crate::wire::Bell;
 
 /// A device for a server.
 #[derive(Debug)]
@@ -175,7 +175,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
     ) -> Result<(), ServerError> {
         let registrable = self.core.registrable_devices();
         let tenant = Arc::new(Tenant::new(tenant, store, registrable)?);
-        let bound = Bound::new(path, &self.core.closer)?;
+        let socket = TenantSocket::new(path, &self.core.closer)?;
         let stop = Bell::new().map_err(|source| ServerError::Start {
             action: "make a bell",
             source,
@@ -185,7 +185,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
         let listener = Listener {
             core: Arc::clone(&self.core),
             tenant: Arc::clone(&tenant),
-            bound,
+            socket,
             stop: Arc::clone(&stop),
         };
         let thread = spawn("mirror-socket", move || listener.run())?;
@@ -218,7 +218,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
             .iter()
             .map(|one| Arc::clone(&one.tenant.pool))
             .collect();
-        end(left, || self.core.gate.hang_up(tenant));
+        end(left, || self.core.connections.hang_up(tenant));
         for pool in &pools {
             // A load that still runs unregisters its pages when it ends.
             pool.close();
@@ -282,7 +282,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
 
     /// Number of connections.
     pub fn connections(&self) -> usize {
-        self.core.gate.len()
+        self.core.connections.len()
     }
 }
 
@@ -290,7 +290,7 @@ impl<D: DeviceMemory + 'static> Drop for Server<D> {
     fn drop(&mut self) {
         let listening = self.listening.get_mut();
         let listening = std::mem::take(listening.unwrap_or_else(PoisonError::into_inner));
-        end(listening, || self.core.gate.close());
+        end(listening, || self.core.connections.close());
         // Without devices no thread can send jobs any more, and the workers end after their
         // remaining jobs.
         let slots = std::mem::take(&mut self.core.state().devices);

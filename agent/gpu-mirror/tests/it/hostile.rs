@@ -7,13 +7,11 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use tetris_closer::Closer;
 use tetris_gpu_mirror::client::ClientError;
 use tetris_gpu_mirror::memory::MemoryKind;
-use tetris_gpu_mirror::protocol::{
-    Acquire, ErrorCode, MAX_FRAME_BYTES, ModelNamed, Reply, Request, check_preamble, preamble,
-};
+use tetris_gpu_mirror::protocol::{Acquire, ErrorCode, ModelNamed, PROTOCOL, Reply, Request};
 use tetris_gpu_mirror::server::Limits;
+use tetris_wire::{Closer, MAX_FRAME_BYTES};
 
 use crate::mirror::raw::Raw;
 use crate::mirror::{LONG, Mirror, check, eventually};
@@ -41,7 +39,7 @@ fn garbage_is_answered_and_hung_up_on() {
     others_are_served(&mirror, || {
         let mut http = Raw::connect(&mirror.socket);
         http.send(b"GET / HTTP/1.1\r\n\r\n");
-        assert_eq!(check_preamble(&http.preamble().unwrap()), Ok(()));
+        assert_eq!(PROTOCOL.check_preamble(&http.preamble().unwrap()), Ok(()));
         assert_eq!(code(http.last_word()), ErrorCode::MALFORMED);
         for bytes in [&[0xff; 64][..], &[0, 0, 0, 0, 200], &[1, 0, 0, 0, 3, 9]] {
             let mut raw = Raw::greeted(&mirror.socket);
@@ -58,11 +56,11 @@ fn garbage_is_answered_and_hung_up_on() {
 #[test]
 fn another_version_learns_which_one_this_is() {
     let mirror = Mirror::new(32);
-    let mut newer = preamble();
+    let mut newer = PROTOCOL.preamble();
     newer[8] = 9;
     let mut raw = Raw::connect(&mirror.socket);
     raw.send(&newer);
-    assert_eq!(raw.preamble(), Some(preamble()));
+    assert_eq!(raw.preamble(), Some(PROTOCOL.preamble()));
     assert_eq!(code(raw.last_word()), ErrorCode::MALFORMED);
 }
 
@@ -102,7 +100,7 @@ fn messages_out_of_turn_end_the_connection() {
             "before Taken"
         );
         let mut raw = Raw::connect(&mirror.socket);
-        raw.send(&preamble());
+        raw.send(&PROTOCOL.preamble());
         raw.say(&Request::Status);
         raw.preamble().unwrap();
         assert_eq!(
@@ -111,7 +109,7 @@ fn messages_out_of_turn_end_the_connection() {
             "before Hello"
         );
         let mut raw = Raw::connect(&mirror.socket);
-        raw.send(&preamble());
+        raw.send(&PROTOCOL.preamble());
         raw.say(&Request::Hello {
             memory: MemoryKind::CudaHandles,
             pid: 0,
@@ -125,7 +123,7 @@ fn messages_out_of_turn_end_the_connection() {
 fn a_client_that_asks_for_other_memory_is_refused_and_not_counted_as_broken() {
     let mirror = Mirror::new(32);
     let mut raw = Raw::connect(&mirror.socket);
-    raw.send(&preamble());
+    raw.send(&PROTOCOL.preamble());
     raw.say(&Request::Hello {
         memory: MemoryKind::CudaDescriptors,
         pid: 0,
@@ -303,7 +301,7 @@ fn sockets_whose_last_close_waits_hold_up_neither_others_nor_the_end() {
             let raw = Raw::connect(&mirror.socket);
             let (socket, other_end) = lingering(&listener);
             if way % 2 == 0 {
-                pass(&raw, &preamble(), &socket);
+                pass(&raw, &PROTOCOL.preamble(), &socket);
             } else {
                 // What follows is never read.
                 pass(&raw, b"no preamble.", &socket);

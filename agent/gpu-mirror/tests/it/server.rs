@@ -10,6 +10,7 @@ use tetris_gpu_mirror::protocol::Reason;
 use tetris_gpu_mirror::residency::TenantId;
 use tetris_gpu_mirror::server::{Server, ServerError};
 use tetris_store_layout::{CreateOptions, Reclaimed, Store};
+use tetris_wire::TakeoverError;
 
 use crate::mirror::{DEVICE, LONG, MIB, Mirror, check, eventually, manifest, publish, refused};
 
@@ -184,7 +185,10 @@ fn tenants_share_nothing() {
         mirror.server.serve(TenantId(1), store, None, &socket)
     };
     serve().unwrap();
-    assert!(matches!(serve(), Err(ServerError::InUse { .. })));
+    assert!(matches!(
+        serve(),
+        Err(ServerError::Socket(TakeoverError::InUse { .. }))
+    ));
     let other = || {
         let client = tetris_gpu_mirror::client::Client::connect(&socket, MemoryKind::Host, LONG);
         let wanted = Wanted::new(Model::Objects(objects.clone()));

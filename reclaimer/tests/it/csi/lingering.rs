@@ -14,9 +14,10 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tetris_agent::Agent;
 use tetris_agent::ManifestKind;
-use tetris_agent::daemon::{Message, Outcome, make_room, preamble};
-use tetris_closer::Closer;
+use tetris_agent::daemon::{RoomOutcome, make_room};
 use tetris_node::csi::wire::{ProbeRequest, ProbeResponse};
+use tetris_wire::Closer;
+use tetris_wire::daemon::{Message, PROTOCOL};
 use tokio::runtime::Runtime;
 
 use crate::csi::fixture::{Host, PATIENCE, call};
@@ -102,7 +103,7 @@ fn attack(socket: &Path, sink: &mut Sink, way: usize) -> Option<UnixStream> {
 
 /// Sends one message. Returns true if the client stays.
 fn send(to: &UnixStream, fd: RawFd, way: usize) -> bool {
-    let (first, hello) = (preamble(), Message::Hello { pid: 1 }.encode());
+    let (first, hello) = (PROTOCOL.preamble(), Message::Hello { pid: 1 }.encode());
     let ingest = Message::Ingest {
         kind: ManifestKind::Safetensors,
     };
@@ -162,7 +163,7 @@ fn greet(socket: &Path) -> Duration {
     let begun = Instant::now();
     // Pods may not have room made, and are told so.
     let outcome = make_room(socket, 1, 0, PATIENCE);
-    assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    assert!(matches!(outcome, RoomOutcome::Refused(_)), "{outcome:?}");
     begun.elapsed()
 }
 

@@ -10,12 +10,13 @@ use std::time::Instant;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tetris_agent::Agent;
-use tetris_agent::daemon::{Outcome, RefusalReason, make_room};
+use tetris_agent::daemon::{RoomOutcome, make_room};
 use tetris_node::csi::wire::{
     NodePublishVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
     RegistrationStatus, RegistrationStatusResponse,
 };
 use tetris_store_layout::Store;
+use tetris_wire::daemon::RoomReason;
 use tokio::runtime::Runtime;
 use tonic::Status;
 
@@ -214,10 +215,10 @@ fn pods_share_through_the_volume_and_a_restart_disturbs_nobody() {
     assert!(pod.join("daemon").exists(), "{}", daemon.log());
     // Root of a pod is not the node's root.
     let outcome = make_room(&pod.join("daemon"), 4096, 1, PATIENCE);
-    let Outcome::Refused(refusal) = outcome else {
+    let RoomOutcome::Refused(refusal) = outcome else {
         panic!("{outcome:?}");
     };
-    assert_eq!(refusal.reason, RefusalReason::NOT_ALLOWED);
+    assert_eq!(refusal.reason, RoomReason::NOT_ALLOWED);
     let file = model_file(host.kubelet().parent().unwrap());
     let agent = Agent::open(&pod).unwrap();
     let model = agent.load(&file).unwrap();

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tetris_agent::daemon::IngestReason;
 use tetris_node::ingest::{EndedIngest, IngestObserver, IngestOutcome};
 use tetris_node::metrics::Metrics;
+use tetris_wire::daemon::IngestReason;
 
 use crate::http::scrape::Scrape;
 

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use tetris_agent::daemon::{FrameHeader, IngestReason, IngestRefusal, Message, preamble};
 use tetris_agent::{Agent, ManifestKind};
 use tetris_node::ingest::{AskRoom, Broker, IngestConfig, IngestOptions};
 use tetris_node::room::{RoomRefusal, RoomResult};
 use tetris_node::socket::{Limits, Socket};
+use tetris_wire::FrameHeader;
+use tetris_wire::daemon::{IngestReason, IngestRefusal, Message, PROTOCOL};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
@@ -178,7 +179,7 @@ impl Raw {
 
     pub fn greeted(root: &Path) -> Self {
         let mut raw = Self::connect(root);
-        raw.send(&preamble());
+        raw.send(&PROTOCOL.preamble());
         raw.send(&Message::Hello { pid: 1 }.encode());
         raw.0.read_exact(&mut [0; 12]).unwrap();
         assert!(matches!(raw.receive(), Message::HelloAck { .. }));

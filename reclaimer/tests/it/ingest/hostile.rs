@@ -31,7 +31,7 @@ fn attacker() {
         };
         let mut raw = Raw(stream);
         // Errors say that the daemon has hung up, which it may.
-        let garbage = tetris_agent::daemon::preamble();
+        let garbage = tetris_wire::daemon::PROTOCOL.preamble();
         let _ = std::io::Write::write_all(&mut raw.0, &garbage);
         if round % 7 == 0 {
             let _ = std::io::Write::write_all(&mut raw.0, &round.to_le_bytes().repeat(50));

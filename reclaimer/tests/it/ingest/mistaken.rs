@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::process::Command;
 
-use tetris_agent::daemon::Message;
 use tetris_agent::{LoadOptions, ManifestKind, Recognized, Store};
 use tetris_store_layout::{FileIdentity, FileSystem, IdentityBy, IdentityKey};
+use tetris_wire::daemon::Message;
 
 use crate::ingest::ground::{safetensors, tensor};
 use crate::ingest::harness::{Site, open};

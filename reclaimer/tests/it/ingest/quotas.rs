@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
-use tetris_agent::daemon::{IngestReason, Message};
 use tetris_agent::{ManifestKind, Recognized};
 use tetris_node::ingest::{AskRoom, IngestConfig, IngestOptions};
+use tetris_wire::daemon::{IngestReason, Message};
 use tetris_node::room::{RoomNeed, RoomRefusal, RoomResult};
 
 use crate::ingest::ground::{of_tensors, tensor};

@@ -3,9 +3,9 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use tetris_agent::daemon::{IngestReason, Message};
 use tetris_agent::{Agent, LoadOptions, ManifestKind, Model, Recognized, Store};
 use tetris_store_layout::RecordUse;
+use tetris_wire::daemon::{IngestReason, Message};
 
 use crate::ingest::ground::{Ground, tensor};
 use crate::ingest::harness::{Raw, Site, open};

@@ -10,8 +10,8 @@ use nix::libc;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::Mode;
 use tetris_agent::ManifestKind;
-use tetris_agent::daemon::{ErrorCode, IngestReason, Message};
 use tetris_node::ingest::{IngestConfig, IngestOptions};
+use tetris_wire::daemon::{ErrorCode, IngestReason, Message};
 
 use crate::alone::alone;
 use crate::ingest::ground::safetensors;

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use tetris_agent::daemon::Message;
 use tetris_agent::gc::{GcOptions, collect};
 use tetris_agent::{Agent, LoadOptions, ManifestKind, Recognized, Store};
 use tetris_node::ingest::IngestOptions;
+use tetris_wire::daemon::Message;
 
 use crate::ingest::ground::tensor;
 use crate::ingest::harness::{Raw, Site, eventually, no_room, open, room, with_quota};
@@ -216,7 +216,7 @@ fn whoever_hangs_up_in_the_queue_leaves_it_and_a_full_queue_is_said() {
     let mut second = ask_for(&file("2", 2));
     assert_eq!(second.receive(), Message::IngestWaiting { ahead: 1 });
     let busy = site.refusal(file("3", 3), kind);
-    assert_eq!(busy, tetris_agent::daemon::IngestReason::BUSY);
+    assert_eq!(busy, tetris_wire::daemon::IngestReason::BUSY);
     drop(second);
     eventually("its place is free", || site.broker.active_files() == 1);
     reply(room(None));

@@ -10,10 +10,10 @@ use std::time::Duration;
 use nix::fcntl::AT_FDCWD;
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use tetris_agent::daemon::{IngestReason, Message};
 use tetris_agent::{ManifestKind, Recognized};
 use tetris_node::ingest::{IngestConfig, IngestOptions};
 use tetris_node::socket::Limits;
+use tetris_wire::daemon::{IngestReason, Message};
 
 use crate::alone::alone;
 use crate::ingest::harness::{Raw, Site, descriptors, eventually, no_room, open};

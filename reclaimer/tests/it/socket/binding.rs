@@ -5,9 +5,10 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-use tetris_agent::daemon::{Outcome, make_room};
+use tetris_agent::daemon::{RoomOutcome, make_room};
 use tetris_agent::{CreateOptions, Store};
 use tetris_node::socket::{Limits, Socket, SocketError};
+use tetris_wire::TakeoverError;
 use tokio::runtime::Runtime;
 
 use crate::socket::common::{Daemon, PATIENCE, made, store_dir};
@@ -21,7 +22,7 @@ fn bind(root: &Path) -> Result<Socket, SocketError> {
 
 fn is_made(root: &Path) -> bool {
     let outcome = make_room(&root.join("daemon"), 4096, 0, PATIENCE);
-    matches!(outcome, Outcome::Made { .. })
+    matches!(outcome, RoomOutcome::Made { .. })
 }
 
 #[test]
@@ -32,7 +33,7 @@ fn the_socket_of_a_dead_daemon_is_replaced() {
     // Of one that was killed before it had the name.
     drop(UnixListener::bind(dir.path().join("daemon.new")).unwrap());
     let outcome = make_room(&path, 4096, 0, PATIENCE);
-    assert_eq!(outcome, Outcome::NoDaemon);
+    assert_eq!(outcome, RoomOutcome::NoDaemon);
     let mut daemon = Daemon::answering(dir.path(), Limits::default(), made);
     assert!(is_made(dir.path()));
     let metadata = fs::symlink_metadata(&path).unwrap();
@@ -64,7 +65,10 @@ fn the_socket_of_a_daemon_that_lives_is_left_alone() {
     let _daemon = Daemon::answering(dir.path(), Limits::default(), made);
     let second = bind(dir.path());
     assert!(
-        matches!(second, Err(SocketError::InUse { .. })),
+        matches!(
+            second,
+            Err(SocketError::Takeover(TakeoverError::InUse { .. }))
+        ),
         "{second:?}"
     );
     assert!(is_made(dir.path()));
@@ -93,7 +97,10 @@ fn of_many_daemons_that_start_at_once_one_gets_the_socket() {
             .collect()
     });
     for other in bound.iter().filter_map(|bound| bound.as_ref().err()) {
-        assert!(matches!(other, SocketError::InUse { .. }), "{other}");
+        assert!(
+            matches!(other, SocketError::Takeover(TakeoverError::InUse { .. })),
+            "{other}"
+        );
     }
     assert_eq!(bound.iter().filter(|bound| bound.is_ok()).count(), 1);
     assert!(UnixStream::connect(root.join("daemon")).is_ok());
@@ -106,12 +113,15 @@ fn what_is_no_socket_is_left_alone() {
     fs::write(&path, "someone's").unwrap();
     let bound = bind(dir.path());
     assert!(
-        matches!(bound, Err(SocketError::NotOurs { .. })),
+        matches!(
+            bound,
+            Err(SocketError::Takeover(TakeoverError::NotOurs { .. }))
+        ),
         "{bound:?}"
     );
     assert_eq!(fs::read(&path).unwrap(), b"someone's");
     // The agent takes it for what it is, too.
-    assert_eq!(make_room(&path, 1, 0, PATIENCE), Outcome::NoDaemon);
+    assert_eq!(make_room(&path, 1, 0, PATIENCE), RoomOutcome::NoDaemon);
 }
 
 #[test]
@@ -124,7 +134,7 @@ fn the_socket_of_another_user_is_left_alone() {
     drop(UnixListener::bind(&path).unwrap());
     std::os::unix::fs::chown(&path, Some(4711), None).unwrap();
     let bound = bind(dir.path());
-    let Err(SocketError::NotOurs { found, .. }) = bound else {
+    let Err(SocketError::Takeover(TakeoverError::NotOurs { found, .. })) = bound else {
         panic!("{bound:?}");
     };
     assert!(found.contains("4711"), "{found}");

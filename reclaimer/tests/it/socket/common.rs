@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tetris_agent::daemon::{FrameHeader, Message, preamble};
 use tetris_agent::{CreateOptions, Store};
 use tetris_node::socket::{Fault, Limits, RoomAnswer, RoomAsk, Socket};
+use tetris_wire::FrameHeader;
+use tetris_wire::daemon::{Message, PROTOCOL};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
@@ -136,11 +137,11 @@ impl Raw {
     /// Connects and presents itself.
     pub fn greeted(root: &Path) -> Self {
         let mut raw = Self::connect(root);
-        raw.send(&preamble());
+        raw.send(&PROTOCOL.preamble());
         raw.send(&Message::Hello { pid: 1 }.encode());
         let mut theirs = [0; 12];
         raw.0.read_exact(&mut theirs).unwrap();
-        assert_eq!(theirs, preamble());
+        assert_eq!(theirs, PROTOCOL.preamble());
         assert!(matches!(raw.receive(), Message::HelloAck { .. }));
         raw
     }

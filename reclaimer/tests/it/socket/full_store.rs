@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::mount::{MsFlags, mount};
-use tetris_agent::daemon::{Refusal, RefusalReason};
 use tetris_agent::{Access, Agent, CreateOptions, LoadOptions, Model, Store, TensorId};
 use tetris_node::socket::{Limits, RoomAnswer};
 use tetris_store_layout::{ObjectRef, Reclaimed};
+use tetris_wire::daemon::{RoomReason, RoomRefusal};
 
 use crate::settled::settle;
 use crate::socket::common::Daemon;
@@ -100,9 +100,9 @@ fn require_bytes(model: &Model, seed: u8, tensors: u8) {
 }
 
 fn refusal() -> RoomAnswer {
-    RoomAnswer::Refused(Refusal {
+    RoomAnswer::Refused(RoomRefusal {
         missing_bytes: 12_345,
-        reason: RefusalReason::POLICY,
+        reason: RoomReason::POLICY,
         text: "all of it is declared warm".to_owned(),
     })
 }

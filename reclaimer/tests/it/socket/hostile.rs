@@ -8,15 +8,16 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use tetris_agent::daemon::{Message, Outcome, RefusalReason, make_room, preamble};
+use tetris_agent::daemon::{RoomOutcome, make_room};
 use tetris_node::socket::{Fault, Limits};
+use tetris_wire::daemon::{Message, PROTOCOL, RoomReason};
 
 use crate::alone::alone;
 use crate::socket::common::{ASK, Daemon, PATIENCE, Raw, eventually, made, store_dir};
 
 fn is_served(root: &Path) -> bool {
     let outcome = make_room(&root.join("daemon"), 4096, 0, PATIENCE);
-    matches!(outcome, Outcome::Made { .. })
+    matches!(outcome, RoomOutcome::Made { .. })
 }
 
 /// Sends `bytes` and passes `fds` with them.
@@ -52,7 +53,7 @@ fn garbage_half_frames_and_huge_lengths_disturb_nobody_else() {
     assert!(matches!(huge.receive(), Message::Error { .. }));
     assert!(huge.hung_up());
     let mut silent = Raw::connect(dir.path());
-    silent.send(&preamble());
+    silent.send(&PROTOCOL.preamble());
     silent.send(&ASK.encode());
     assert!(silent.hung_up(), "a request without a Hello");
     for _ in 0..20 {
@@ -184,7 +185,7 @@ fn stranger() {
     let Message::RoomRefused(refusal) = held[0].receive() else {
         panic!("no refusal");
     };
-    assert_eq!(refusal.reason, RefusalReason::NOT_ALLOWED);
+    assert_eq!(refusal.reason, RoomReason::NOT_ALLOWED);
     println!("\nholding");
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }

@@ -3,8 +3,9 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use tetris_agent::daemon::{ErrorCode, Message, Outcome, Refusal, RefusalReason, make_room};
+use tetris_agent::daemon::{RoomOutcome, make_room};
 use tetris_node::socket::{Fault, Limits, RoomAnswer};
+use tetris_wire::daemon::{ErrorCode, Message, RoomReason, RoomRefusal};
 
 use crate::socket::common::{ASK, Daemon, PATIENCE, Raw, eventually, made, store_dir};
 
@@ -18,7 +19,7 @@ fn a_request_reaches_the_daemon_with_who_asks_and_its_answer_comes_back() {
         made(ask)
     });
     let outcome = make_room(&dir.path().join("daemon"), 4096, 1, PATIENCE);
-    let expected = Outcome::Made {
+    let expected = RoomOutcome::Made {
         free_bytes: 1 << 20,
         freed_bytes: 1 << 10,
     };
@@ -26,15 +27,15 @@ fn a_request_reaches_the_daemon_with_who_asks_and_its_answer_comes_back() {
     let (store, bytes, inodes, peer) = asks.recv().unwrap();
     assert_eq!((store.as_str(), bytes, inodes), ("store", 4096, 1));
     assert_eq!(peer.uid, nix::unistd::geteuid().as_raw());
-    assert_eq!(peer.pid, std::process::id());
+    assert_eq!(peer.pid, Some(std::process::id()));
 }
 
 #[test]
 fn a_refusal_comes_back_as_it_was_said() {
     let dir = store_dir();
-    let refusal = Refusal {
+    let refusal = RoomRefusal {
         missing_bytes: 77,
-        reason: RefusalReason::POLICY,
+        reason: RoomReason::POLICY,
         text: "declared warm".to_owned(),
     };
     let said = refusal.clone();
@@ -42,7 +43,7 @@ fn a_refusal_comes_back_as_it_was_said() {
         RoomAnswer::Refused(said.clone())
     });
     let outcome = make_room(&dir.path().join("daemon"), 4096, 0, PATIENCE);
-    assert_eq!(outcome, Outcome::Refused(refusal));
+    assert_eq!(outcome, RoomOutcome::Refused(refusal));
 }
 
 #[test]
@@ -52,10 +53,10 @@ fn more_than_the_file_system_can_hold_is_refused_without_asking_anyone() {
         panic!("asked for {} bytes", ask.bytes);
     });
     let outcome = make_room(&dir.path().join("daemon"), u64::MAX, 0, PATIENCE);
-    let Outcome::Refused(refusal) = outcome else {
+    let RoomOutcome::Refused(refusal) = outcome else {
         panic!("{outcome:?}");
     };
-    assert_eq!(refusal.reason, RefusalReason::TOO_LARGE);
+    assert_eq!(refusal.reason, RoomReason::TOO_LARGE);
     assert!(refusal.missing_bytes > 0);
 }
 
@@ -147,7 +148,7 @@ fn a_request_that_nobody_answers_ends_with_an_error() {
     let (keep, kept) = channel();
     let daemon = Daemon::start(dir.path(), limits, move |ask| keep.send(ask).unwrap());
     let outcome = make_room(&dir.path().join("daemon"), 4096, 0, PATIENCE);
-    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    assert!(matches!(outcome, RoomOutcome::Failed(_)), "{outcome:?}");
     assert!(daemon.has_fault(|fault| matches!(fault, Fault::Unanswered(_))));
     drop(kept);
 }

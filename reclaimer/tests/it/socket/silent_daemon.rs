@@ -6,7 +6,8 @@ use std::path::Path;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tetris_agent::daemon::{Message, Outcome, make_room, preamble};
+use tetris_agent::daemon::{RoomOutcome, make_room};
+use tetris_wire::daemon::{Message, PROTOCOL};
 
 use crate::socket::common::{PATIENCE, store_dir};
 
@@ -24,19 +25,19 @@ fn server(root: &Path, serve: impl FnOnce(UnixStream) + Send + 'static) -> JoinH
 fn greet(stream: &mut UnixStream) {
     let mut hello = [0; 12 + 5 + 4];
     stream.read_exact(&mut hello).unwrap();
-    stream.write_all(&preamble()).unwrap();
+    stream.write_all(&PROTOCOL.preamble()).unwrap();
     let daemon = "test".to_owned();
     stream
         .write_all(&Message::HelloAck { daemon }.encode())
         .unwrap();
 }
 
-fn ask(root: &Path, timeout: Duration) -> Outcome {
+fn ask(root: &Path, timeout: Duration) -> RoomOutcome {
     make_room(&root.join("daemon"), 4096, 0, timeout)
 }
 
-fn require_timeout(outcome: &Outcome) {
-    let Outcome::Failed(why) = outcome else {
+fn require_timeout(outcome: &RoomOutcome) {
+    let RoomOutcome::Failed(why) = outcome else {
         panic!("{outcome:?}");
     };
     assert!(why.contains("within 200ms"), "{why}");
@@ -90,7 +91,7 @@ fn a_daemon_that_dies_in_the_middle_of_a_request_is_a_failure_and_no_refusal() {
         stream.write_all(b"\x10\0\0").unwrap();
     });
     let outcome = ask(dir.path(), PATIENCE);
-    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    assert!(matches!(outcome, RoomOutcome::Failed(_)), "{outcome:?}");
     server.join().unwrap();
 }
 
@@ -99,7 +100,7 @@ fn a_daemon_that_hangs_up_at_once_is_a_failure_and_kills_nobody() {
     let dir = store_dir();
     let server = server(dir.path(), drop);
     let outcome = ask(dir.path(), PATIENCE);
-    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    assert!(matches!(outcome, RoomOutcome::Failed(_)), "{outcome:?}");
     server.join().unwrap();
 }
 
@@ -110,7 +111,7 @@ fn a_daemon_of_another_version_is_none() {
         stream.read_exact(&mut [0; 12]).unwrap();
         stream.write_all(b"TETRDAEM\x09\0\0\0").unwrap();
     });
-    assert_eq!(ask(dir.path(), PATIENCE), Outcome::NoDaemon);
+    assert_eq!(ask(dir.path(), PATIENCE), RoomOutcome::NoDaemon);
     server.join().unwrap();
 }
 
@@ -126,7 +127,7 @@ fn garbage_and_huge_lengths_are_failures() {
             let _until_hangup = std::io::copy(&mut stream, &mut std::io::sink());
         });
         let outcome = ask(dir.path(), PATIENCE);
-        assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+        assert!(matches!(outcome, RoomOutcome::Failed(_)), "{outcome:?}");
         server.join().unwrap();
     }
 }
@@ -134,6 +135,9 @@ fn garbage_and_huge_lengths_are_failures() {
 #[test]
 fn without_a_socket_there_is_no_daemon() {
     let dir = store_dir();
-    assert_eq!(ask(dir.path(), PATIENCE), Outcome::NoDaemon);
-    assert_eq!(ask(&dir.path().join("gone"), PATIENCE), Outcome::NoDaemon);
+    assert_eq!(ask(dir.path(), PATIENCE), RoomOutcome::NoDaemon);
+    assert_eq!(
+        ask(&dir.path().join("gone"), PATIENCE),
+        RoomOutcome::NoDaemon
+    );
 }

@@ -118,7 +118,7 @@ impl<D: DeviceMemory> Session<D> {
         } else {
             let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
             let frame = Reply::Chunks(lengths).encode();
-            self.wire.send_with(&frame, &files, self.deadline())?;
+            self.connection.send_with(&frame, &files, self.deadline())?;
         }
         drop(files);
         match self.request()? {

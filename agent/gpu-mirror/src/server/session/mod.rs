@@ -8,14 +8,14 @@ mod status;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tetris_wire::{Connection, ProtocolError, WireError, is_readable};
 use thiserror::Error;
 
 use super::core::Core;
 use super::mailbox::Mailbox;
 use super::tenant::Tenant;
 use crate::memory::DeviceMemory;
-use crate::protocol::{ErrorCode, ProtocolError, Reply, Request};
-use crate::wire::{Wire, WireError, is_readable};
+use crate::protocol::{ErrorCode, PROTOCOL, Reply, Request};
 
 /// Reason for the end of a connection.
 #[derive(Debug, Error)]
@@ -53,7 +53,7 @@ impl Ended {
 pub(super) struct Session<D: DeviceMemory> {
     pub core: Arc<Core<D>>,
     pub tenant: Arc<Tenant>,
-    pub wire: Arc<Wire>,
+    pub connection: Arc<Connection>,
     pub mailbox: Arc<Mailbox>,
 }
 
@@ -74,7 +74,7 @@ impl<D: DeviceMemory> Session<D> {
             // The client may already be gone.
             let _told = self.reply(&Reply::Error { code, text });
         }
-        self.wire.hang_up();
+        self.connection.hang_up();
     }
 
     fn talk(&self) -> Result<std::convert::Infallible, Ended> {
@@ -94,12 +94,10 @@ impl<D: DeviceMemory> Session<D> {
 
     fn greet(&self) -> Result<(), Ended> {
         let deadline = self.deadline();
-        let preamble = self.wire.check_preamble(deadline);
+        let theirs = self.connection.preamble(deadline)?;
         // Also to a client of another version, which learns this version from it.
-        if preamble.is_ok() || matches!(preamble, Err(WireError::Protocol(_))) {
-            self.wire.send_preamble(deadline)?;
-        }
-        preamble?;
+        self.connection.send(&PROTOCOL.preamble(), deadline)?;
+        PROTOCOL.check_preamble(&theirs)?;
         let Request::Hello { memory, .. } = self.request()? else {
             let expected = "Hello";
             return Err(Ended::OutOfTurn { expected });
@@ -127,18 +125,18 @@ impl<D: DeviceMemory> Session<D> {
     }
 
     fn request_by(&self, deadline: Instant) -> Result<Request, Ended> {
-        let frame = self.wire.receive(deadline)?;
+        let (frame, _) = self.connection.receive(deadline)?;
         Ok(Request::decode(frame.kind, &frame.payload)?)
     }
 
     fn reply(&self, reply: &Reply) -> Result<(), Ended> {
-        Ok(self.wire.send(&reply.encode(), self.deadline())?)
+        Ok(self.connection.send(&reply.encode(), self.deadline())?)
     }
 
     /// Waits for a message, for news, or until `until`, if given. Returns the message, if one came.
     fn listen(&self, until: Option<Instant>) -> Result<Option<Request>, Ended> {
         use std::os::fd::AsFd;
-        let ready = is_readable(self.wire.as_fd(), &self.mailbox.bell, until)?;
+        let ready = is_readable(self.connection.as_fd(), &self.mailbox.bell, until)?;
         if ready.socket {
             return self.request().map(Some);
         }

@@ -47,7 +47,7 @@ impl<D: DeviceMemory> Session<D> {
         let state = self.core.state();
         let (leases, waiting) = state.counts();
         Reply::StatusReport(StatusReport {
-            connections: self.core.gate.len() as u32,
+            connections: self.core.connections.len() as u32,
             leases: leases as u32,
             waiting: waiting as u32,
             devices: usage(&state),

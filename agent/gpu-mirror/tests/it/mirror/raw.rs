@@ -5,10 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use tetris_gpu_mirror::memory::MemoryKind;
-use tetris_gpu_mirror::protocol::{
-    Acquire, FRAME_HEADER_BYTES, FrameHeader, ModelNamed, PREAMBLE_BYTES, Reply, Request, preamble,
-};
+use tetris_gpu_mirror::protocol::{Acquire, ModelNamed, PROTOCOL, Reply, Request};
 use tetris_store_layout::ObjectRef;
+use tetris_wire::{FRAME_HEADER_BYTES, FrameHeader, PREAMBLE_BYTES};
 
 use super::LONG;
 
@@ -26,7 +25,7 @@ impl Raw {
     /// Connects with a correct greeting.
     pub fn greeted(socket: &Path) -> Self {
         let mut raw = Self::connect(socket);
-        raw.send(&preamble());
+        raw.send(&PROTOCOL.preamble());
         raw.say(&Request::Hello {
             memory: MemoryKind::Host,
             pid: 1,

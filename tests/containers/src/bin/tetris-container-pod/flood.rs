@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tetris_agent::daemon::{Message, Outcome, make_room, preamble};
+use tetris_agent::daemon::{RoomOutcome, make_room};
+use tetris_wire::daemon::{Message, PROTOCOL};
 
 use super::tally::Tally;
 
@@ -35,10 +36,10 @@ fn garbage(socket: &Path) -> Result<()> {
     for round in 0..ROUNDS {
         let bytes = match round % 5 {
             0 => noise.repeat(100),
-            1 => preamble()[..7].to_vec(),
-            2 => [preamble().as_slice(), &hello[..3]].concat(),
-            3 => [preamble().as_slice(), &hello, &too_long].concat(),
-            _ => [preamble().as_slice(), &hello, &noise].concat(),
+            1 => PROTOCOL.preamble()[..7].to_vec(),
+            2 => [PROTOCOL.preamble().as_slice(), &hello[..3]].concat(),
+            3 => [PROTOCOL.preamble().as_slice(), &hello, &too_long].concat(),
+            _ => [PROTOCOL.preamble().as_slice(), &hello, &noise].concat(),
         };
         let Ok(mut stream) = UnixStream::connect(socket) else {
             tally.count("not connected");
@@ -63,8 +64,8 @@ fn rooms(socket: &Path) -> Result<()> {
             (SOME_BYTES, SOME_INODES)
         };
         tally.count(match make_room(socket, bytes, inodes, ANSWER) {
-            Outcome::Made { .. } => "made",
-            Outcome::Refused(_) => "refused",
+            RoomOutcome::Made { .. } => "made",
+            RoomOutcome::Refused(_) => "refused",
             _ => "no answer",
         });
     }
@@ -81,7 +82,7 @@ fn connections(socket: &Path) -> Result<()> {
         match UnixStream::connect(socket) {
             Ok(mut stream) => {
                 tally.count("connected");
-                let _hung_up = stream.write_all(&preamble());
+                let _hung_up = stream.write_all(&PROTOCOL.preamble());
                 held.push(stream);
             }
             Err(error) => tally.count(error.kind().to_string()),

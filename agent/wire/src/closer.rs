@@ -1,4 +1,4 @@
-//! Threads that drop what may wait.
+//! Threads that drop values whose drop may wait.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
 use nix::sys::signal::Signal;
 
-/// The longest wait of a socket's last close. Such a wait is there to let a sender's last bytes out, and the sender is somebody else.
+/// The longest wait of a socket's last close. Such a wait lets a sender's last bytes out, and the sender is
+/// another process.
 pub const PATIENCE: Duration = Duration::from_millis(50);
 /// Time without work after which a thread ends.
 const IDLE: Duration = Duration::from_secs(5);
-/// Ends the waits. Without a handler the kernel ignores it, and so do other programs' threads.
+/// The signal that ends waits. Without a handler the kernel ignores it.
 const NUDGE: Signal = Signal::SIGURG;
 
 /// Drops values in threads of its own. Clones share the threads.
@@ -30,14 +31,14 @@ struct Inside {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Box<dyn Any + Send>>,
-    /// Threads that were started and have not ended.
+    /// Number of threads that were started and have not ended.
     threads: usize,
-    /// Of these, those that wait for work.
+    /// Number of these that wait for work.
     idle: usize,
-    /// Threads that close something now, and since when.
+    /// Threads that are closing a value, and the time they began.
     busy: BTreeMap<u64, (Pthread, Instant)>,
     next: u64,
-    /// A thread ends waits that are too long.
+    /// True if a thread ends waits that are too long.
     nudged: bool,
 }
 
@@ -48,7 +49,7 @@ impl std::fmt::Debug for Closer {
 }
 
 impl Closer {
-    /// A closer of at most so many threads, at least one.
+    /// A closer of at most `threads` threads, at least one.
     pub fn new(threads: usize) -> Self {
         static HANDLER: Once = Once::new();
         HANDLER.call_once(|| {
@@ -64,7 +65,7 @@ impl Closer {
         }))
     }
 
-    /// Drops `value` in one of the threads, after what came before. Does not wait.
+    /// Drops `value` in one of the threads, after earlier values. Does not wait.
     pub fn close<T: Send + 'static>(&self, value: T) {
         let mut state = self.0.lock();
         state.queue.push_back(Box::new(value));
@@ -75,8 +76,8 @@ impl Closer {
         }
     }
 
-    /// Makes a call that does not wait itself, but may close something in this thread as it returns. Such a wait is ended as those of the
-    /// threads are.
+    /// Makes a call that does not wait itself, but may close a descriptor in this thread as it returns. Ends such
+    /// a wait as those of the threads.
     pub fn attend<T>(&self, call: impl FnOnce() -> T) -> T {
         let number = self.0.begin(&mut self.0.lock());
         let result = call();
@@ -84,7 +85,7 @@ impl Closer {
         result
     }
 
-    /// Values that are not closed yet, and calls that are attended to.
+    /// Number of values that are not closed yet, and of attended calls.
     pub fn waiting(&self) -> usize {
         let state = self.0.lock();
         state.queue.len() + state.busy.len()
@@ -96,7 +97,8 @@ impl Inside {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a thread; `false` when the system has none. What waits is closed by the others, or by one that a later close starts.
+    /// Starts a thread; `false` if the system has none. Then the others, or a thread that a later close starts,
+    /// close the waiting values.
     fn start(self: &Arc<Self>) -> bool {
         let inside = Arc::clone(self);
         let thread = thread::Builder::new().name("close".to_owned());
@@ -129,7 +131,7 @@ impl Inside {
         self.lock().busy.remove(&number);
     }
 
-    /// The next value; `None` when there is none for a while, and the thread ends.
+    /// The next value; `None` if there is none for a while, and the thread ends.
     fn take(self: &Arc<Self>) -> Option<(u64, Box<dyn Any + Send>)> {
         let mut state = self.lock();
         loop {
@@ -154,7 +156,7 @@ impl Inside {
         thread.spawn(move || inside.nudge()).is_ok()
     }
 
-    /// Ends waits that are too long, until nothing was closed for a while.
+    /// Ends waits that are too long, until no value was closed for a while.
     fn nudge(&self) {
         let mut quiet = Duration::ZERO;
         loop {

@@ -1,10 +1,13 @@
 //! Fields of payloads.
 
-use super::frame::{FRAME_HEADER_BYTES, ProtocolError};
-use super::types::MAX_TEXT_BYTES;
+use crate::{FRAME_HEADER_BYTES, ProtocolError};
 
-/// The unread rest of a payload.
-pub(super) struct Reader<'a> {
+/// Maximum length of a message's text, in bytes.
+pub const MAX_TEXT_BYTES: usize = 512;
+
+/// The unread rest of a payload. Integers are little-endian.
+#[derive(Debug)]
+pub struct Reader<'a> {
     kind: u8,
     rest: &'a [u8],
     found: usize,
@@ -23,6 +26,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The error of a payload that is too long or too short.
     fn length(&self) -> ProtocolError {
         ProtocolError::Length {
             kind: self.kind,
@@ -31,6 +35,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The error of a field that has the invalid value `found`.
     pub fn value(&self, expected: &'static str, found: u64) -> ProtocolError {
         let kind = self.kind;
         ProtocolError::Value {
@@ -40,6 +45,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Reads `N` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Length`] if the payload is too short.
     pub fn bytes<const N: usize>(&mut self) -> Result<[u8; N], ProtocolError> {
         let split = self.rest.split_first_chunk();
         let (field, rest) = split.ok_or_else(|| self.length())?;
@@ -47,23 +57,47 @@ impl<'a> Reader<'a> {
         Ok(*field)
     }
 
+    /// Reads a number of a byte.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Length`] if the payload is too short.
     pub fn u8(&mut self) -> Result<u8, ProtocolError> {
         self.bytes().map(u8::from_le_bytes)
     }
 
+    /// Reads a number of two bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Length`] if the payload is too short.
     pub fn u16(&mut self) -> Result<u16, ProtocolError> {
         self.bytes().map(u16::from_le_bytes)
     }
 
+    /// Reads a number of four bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Length`] if the payload is too short.
     pub fn u32(&mut self) -> Result<u32, ProtocolError> {
         self.bytes().map(u32::from_le_bytes)
     }
 
+    /// Reads a number of eight bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Length`] if the payload is too short.
     pub fn u64(&mut self) -> Result<u64, ProtocolError> {
         self.bytes().map(u64::from_le_bytes)
     }
 
     /// Reads a text of `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Length`] if the payload is too short, [`ProtocolError::Text`] if it is not UTF-8.
     pub fn text(&mut self, len: usize) -> Result<String, ProtocolError> {
         let split = self.rest.split_at_checked(len);
         let (text, rest) = split.ok_or_else(|| self.length())?;
@@ -72,7 +106,11 @@ impl<'a> Reader<'a> {
         Ok(text.to_owned())
     }
 
-    /// Reads a text that fills the rest of the payload.
+    /// Reads a text that fills the rest of the payload, at most [`MAX_TEXT_BYTES`].
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Length`] if it is too long, [`ProtocolError::Text`] if it is not UTF-8.
     pub fn last_text(&mut self) -> Result<String, ProtocolError> {
         let len = self.rest.len();
         if len > MAX_TEXT_BYTES {
@@ -82,6 +120,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads entries that fill the rest of the payload, 1 to `most`.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Length`] if there are none or too many, and the errors of `entry`.
     pub fn list<T>(
         &mut self,
         most: usize,
@@ -101,6 +143,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the value if no bytes are left.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Length`] if bytes are left.
     pub fn end<T>(&self, value: T) -> Result<T, ProtocolError> {
         if self.rest.is_empty() {
             Ok(value)
@@ -110,41 +156,56 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A frame under construction.
-pub(super) struct Writer(Vec<u8>);
+/// A frame under construction. Integers are little-endian.
+#[derive(Debug)]
+pub struct Writer(Vec<u8>);
 
 impl Writer {
+    /// The frame of a message of `kind`.
     pub fn new(kind: u8) -> Self {
         Self(vec![0, 0, 0, 0, kind])
     }
 
+    /// Appends bytes.
+    #[must_use]
     pub fn bytes(mut self, bytes: &[u8]) -> Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
+    /// Appends a number of a byte.
+    #[must_use]
     pub fn u8(self, value: u8) -> Self {
         self.bytes(&[value])
     }
 
+    /// Appends a number of two bytes.
+    #[must_use]
     pub fn u16(self, value: u16) -> Self {
         self.bytes(&value.to_le_bytes())
     }
 
+    /// Appends a number of four bytes.
+    #[must_use]
     pub fn u32(self, value: u32) -> Self {
         self.bytes(&value.to_le_bytes())
     }
 
+    /// Appends a number of eight bytes.
+    #[must_use]
     pub fn u64(self, value: u64) -> Self {
         self.bytes(&value.to_le_bytes())
     }
 
     /// Appends the first bytes of a text, at most `most`, cut at a character boundary.
+    #[must_use]
     pub fn text(self, text: &str, most: usize) -> Self {
         let end = text.floor_char_boundary(most);
         self.bytes(text.as_bytes().get(..end).unwrap_or_default())
     }
 
+    /// Appends entries.
+    #[must_use]
     pub fn list<T>(self, entries: &[T], entry: impl Fn(Self, &T) -> Self) -> Self {
         entries.iter().fold(self, entry)
     }

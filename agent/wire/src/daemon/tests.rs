@@ -1,6 +1,9 @@
-use super::super::frame::FRAME_HEADER_BYTES;
-use super::*;
+//! The messages, byte by byte, and hostile bytes.
+
 use proptest::prelude::*;
+
+use super::*;
+use crate::FRAME_HEADER_BYTES;
 
 fn text() -> impl Strategy<Value = String> {
     ".{0,128}"
@@ -16,8 +19,8 @@ fn message() -> impl Strategy<Value = Message> {
             freed_bytes
         }),
         (any::<(u64, u16)>(), text()).prop_map(|((missing_bytes, reason), text)| {
-            let reason = RefusalReason(reason);
-            Message::RoomRefused(Refusal {
+            let reason = RoomReason(reason);
+            Message::RoomRefused(RoomRefusal {
                 missing_bytes,
                 reason,
                 text,
@@ -48,11 +51,35 @@ fn message() -> impl Strategy<Value = Message> {
     ]
 }
 
+/// The payload of a whole frame.
+fn payload(message: &Message) -> Vec<u8> {
+    message.encode().split_off(FRAME_HEADER_BYTES)
+}
+
 fn decode(frame: &[u8]) -> Result<Message, ProtocolError> {
     let (header, payload) = frame.split_first_chunk::<FRAME_HEADER_BYTES>().unwrap();
     let header = FrameHeader::decode(*header)?;
     assert_eq!(header.len, payload.len());
     Message::decode(header.kind, payload)
+}
+
+#[test]
+fn the_preamble_is_what_the_document_says() {
+    assert_eq!(PROTOCOL.preamble(), *b"TETRDAEM\x01\0\0\0");
+    assert_eq!(PROTOCOL.check_preamble(&PROTOCOL.preamble()), Ok(()));
+}
+
+#[test]
+fn another_version_and_another_program_are_told_apart() {
+    let mut newer = PROTOCOL.preamble();
+    newer[8] = 2;
+    let version = ProtocolError::Version {
+        found: 2,
+        expected: 1,
+    };
+    assert_eq!(PROTOCOL.check_preamble(&newer), Err(version));
+    let found = PROTOCOL.check_preamble(b"GET / HTTP/1").unwrap_err();
+    assert!(matches!(found, ProtocolError::Magic { .. }), "{found}");
 }
 
 #[test]
@@ -98,7 +125,7 @@ fn what_an_ingest_is_made_of_has_to_be_known() {
         kind: ManifestKind::File,
     };
     assert_eq!(whole.encode(), b"\x01\0\0\0\x40\x02");
-    assert_eq!(whole.payload().len(), INGEST_PAYLOAD_BYTES);
+    assert_eq!(payload(&whole).len(), INGEST_PAYLOAD_BYTES);
 }
 
 proptest! {
@@ -109,18 +136,18 @@ proptest! {
 
     #[test]
     fn a_cut_or_longer_message_of_fixed_length_is_refused(
-        bytes: u64, inodes: u32, len in 0..30_usize,
+        free: u64, inodes: u32, len in 0..30_usize,
     ) {
-        let mut payload = Message::MakeRoom { bytes, inodes }.payload();
-        payload.resize(len, 0);
-        prop_assert_eq!(Message::decode(MAKE_ROOM, &payload).is_ok(), len == 12);
+        let mut bytes = payload(&Message::MakeRoom { bytes: free, inodes });
+        bytes.resize(len, 0);
+        prop_assert_eq!(Message::decode(MAKE_ROOM, &bytes).is_ok(), len == 12);
     }
 
     #[test]
-    fn garbage_is_refused_or_encodes_to_itself(kind: u8, payload: Vec<u8>) {
-        if let Ok(message) = Message::decode(kind, &payload) {
+    fn garbage_is_refused_or_encodes_to_itself(kind: u8, bytes: Vec<u8>) {
+        if let Ok(message) = Message::decode(kind, &bytes) {
             prop_assert_eq!(message.kind(), kind);
-            prop_assert_eq!(message.payload(), payload);
+            prop_assert_eq!(payload(&message), bytes);
         }
     }
 }

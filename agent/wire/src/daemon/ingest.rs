@@ -1,17 +1,19 @@
-//! What an ingest is asked for, and why there is none.
+//! Kinds and refusals of ingests.
 
 use tetris_store_layout::ManifestKind;
 
-/// Why a file was not ingested.
+use crate::{MAX_TEXT_BYTES, ProtocolError, Reader, Writer};
+
+/// The reason a file was not ingested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngestRefusal {
-    /// Why, for programs.
+    /// The reason, for programs.
     pub reason: IngestReason,
-    /// Why, for people; at most [`MAX_TEXT_BYTES`](super::MAX_TEXT_BYTES).
+    /// The reason, for people; at most [`MAX_TEXT_BYTES`].
     pub text: String,
 }
 
-/// Why a file was not ingested. Later daemons may know more reasons.
+/// Reason a file was not ingested. Later daemons may know more reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IngestReason(pub u16);
 
@@ -20,15 +22,15 @@ impl IngestReason {
     pub const NOT_A_FILE: Self = Self(1);
     /// The descriptor cannot be read from.
     pub const NOT_READABLE: Self = Self(2);
-    /// The file is larger than the store, its limit, or what one file may have.
+    /// The file exceeds the store, its limit, or the maximum for one file.
     pub const TOO_LARGE: Self = Self(3);
-    /// There is not enough room, now.
+    /// There is not enough room at the moment.
     pub const NO_ROOM: Self = Self(4);
     /// The file changed while it was read.
     pub const CHANGED: Self = Self(5);
-    /// It is not a model of the kind that was asked for.
+    /// The file is not a model of the requested kind.
     pub const INVALID: Self = Self(6);
-    /// Too many are served or wait already.
+    /// Too many files are served or wait already.
     pub const BUSY: Self = Self(7);
     /// Nothing of the file could be read for too long.
     pub const STALLED: Self = Self(8);
@@ -38,7 +40,20 @@ impl IngestReason {
     pub const EMPTY: Self = Self(10);
 }
 
-/// As in a manifest (LAYOUT.md 3.2).
+impl IngestRefusal {
+    pub(super) fn encode(&self, to: Writer) -> Writer {
+        to.u16(self.reason.0).text(&self.text, MAX_TEXT_BYTES)
+    }
+
+    pub(super) fn decode(mut from: Reader<'_>) -> Result<Self, ProtocolError> {
+        Ok(Self {
+            reason: IngestReason(from.u16()?),
+            text: from.last_text()?,
+        })
+    }
+}
+
+/// The code of a kind, as in a manifest (LAYOUT.md 3.2).
 pub(super) fn kind_code(kind: ManifestKind) -> u8 {
     match kind {
         ManifestKind::Safetensors => 1,
@@ -46,10 +61,10 @@ pub(super) fn kind_code(kind: ManifestKind) -> u8 {
     }
 }
 
-pub(super) fn kind_of([code]: [u8; 1]) -> Option<ManifestKind> {
-    match code {
-        1 => Some(ManifestKind::Safetensors),
-        2 => Some(ManifestKind::File),
-        _ => None,
+pub(super) fn kind_of(from: &mut Reader<'_>) -> Result<ManifestKind, ProtocolError> {
+    match from.u8()? {
+        1 => Ok(ManifestKind::Safetensors),
+        2 => Ok(ManifestKind::File),
+        other => Err(from.value("1 or 2", other.into())),
     }
 }

@@ -7,13 +7,18 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-use super::WireError;
+use crate::WireError;
 
 /// Wakes a thread that waits in [`is_readable`].
 #[derive(Debug)]
-pub(crate) struct Bell(OwnedFd);
+pub struct Bell(OwnedFd);
 
 impl Bell {
+    /// A bell that does not ring.
+    ///
+    /// # Errors
+    ///
+    /// The system's error: this process may open no more files.
     pub fn new() -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Self(eventfd(0, flags)?))
@@ -39,7 +44,7 @@ impl AsFd for Bell {
 
 /// Result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ready {
+pub struct Ready {
     /// True if the socket is readable, or the peer hung up.
     pub socket: bool,
     /// True if the bell rang.
@@ -47,7 +52,11 @@ pub(crate) struct Ready {
 }
 
 /// Waits until `socket` is readable, `bell` rings, or the deadline, if any, passes.
-pub(crate) fn is_readable(
+///
+/// # Errors
+///
+/// [`WireError::Io`] if the wait fails.
+pub fn is_readable(
     socket: BorrowedFd<'_>,
     bell: &Bell,
     deadline: Option<Instant>,
@@ -63,7 +72,7 @@ pub(crate) fn is_readable(
 }
 
 /// Waits until `socket` is readable, or writable if `to_write` is true.
-pub(super) fn until(
+pub(crate) fn until(
     socket: BorrowedFd<'_>,
     to_write: bool,
     deadline: Instant,

@@ -9,7 +9,7 @@ use crate::Closer;
 /// A value that goes to a closer when it is dropped.
 #[derive(Debug)]
 pub struct Aside<T: Send + 'static> {
-    /// There until the drop.
+    /// The value, until the drop.
     value: Option<T>,
     keeps: Option<Box<dyn Any + Send + Sync>>,
     closer: Closer,
@@ -25,9 +25,9 @@ impl<T: Send + 'static> Aside<T> {
         }
     }
 
-    /// Keeps `what` until the value is closed, instead of what it kept before.
-    pub fn keep(&mut self, what: impl Any + Send + Sync) {
-        self.keeps = Some(Box::new(what));
+    /// Keeps `permit` until the value is closed, in place of the value kept before.
+    pub fn keep(&mut self, permit: impl Any + Send + Sync) {
+        self.keeps = Some(Box::new(permit));
     }
 }
 

@@ -1,27 +1,35 @@
-//! Reading from a stream through which anything may be passed.
+//! Descriptors sent with bytes (SCM_RIGHTS).
 
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::io::Result;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
+use rustix::io::{Errno, Result};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 
-/// The most descriptors that the kernel lets come with one message (SCM_MAX_FD).
+/// Maximum number of descriptors that the kernel passes with one message (`SCM_MAX_FD`).
 pub const MAX_DESCRIPTORS: usize = 253;
 
-/// What was read at once.
+/// Result of one read.
 #[derive(Debug)]
 pub struct Received {
-    /// Bytes; 0 when the other side has hung up.
+    /// Number of bytes; 0 if the other side has hung up.
     pub bytes: usize,
-    /// All that came with them. Closing one may wait.
+    /// Descriptors that came with them. Closing one may wait.
     pub descriptors: Vec<OwnedFd>,
-    /// More came, which the kernel closed: this process may open no more files.
+    /// True if more came, which the kernel closed: this process may open no more files.
     pub lost: bool,
 }
 
-/// Reads without waiting, with room for all descriptors that can come: the kernel would close the others in this thread.
+/// Reads without waiting, with room for all descriptors that can come: the kernel would close the others in
+/// this thread.
+///
+/// # Errors
+///
+/// The system's error; [`Errno::AGAIN`] if there is nothing to read.
 pub fn receive(stream: impl AsFd, bytes: &mut [u8]) -> Result<Received> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -40,13 +48,25 @@ pub fn receive(stream: impl AsFd, bytes: &mut [u8]) -> Result<Received> {
     })
 }
 
+/// Sends the first bytes of `payload` with all of `descriptors`, without waiting. Returns the number of bytes
+/// sent.
+pub(crate) fn send(
+    stream: impl AsFd,
+    payload: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::TOOBIG);
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(stream, &[IoSlice::new(payload)], &mut control, flags)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::IoSlice;
-    use std::os::fd::BorrowedFd;
     use std::os::unix::net::UnixStream;
-
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
     use super::*;
 

@@ -1,17 +1,23 @@
 //! Frames over socket pairs, whole and cut.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::*;
-use crate::protocol::{MAX_CHUNKS_PER_MESSAGE, MAX_FRAME_BYTES, ProtocolError, Reply, Request};
+use crate::{
+    Bell, Connection, FrameHeader, MAX_DESCRIPTORS, MAX_FRAME_BYTES, ProtocolError, Ready,
+    WireError, Writer, is_readable, no_descriptors,
+};
 
-fn pair(takes_descriptors: bool) -> (Wire, Wire) {
+fn from_64(header: FrameHeader) -> bool {
+    header.kind >= 64
+}
+
+fn pair(takes: fn(FrameHeader) -> bool) -> (Connection, Connection) {
     let (one, other) = UnixStream::pair().unwrap();
-    let one = Wire::new(one, false).unwrap();
-    (one, Wire::new(other, takes_descriptors).unwrap())
+    let one = Connection::trusted(one, no_descriptors).unwrap();
+    (one, Connection::trusted(other, takes).unwrap())
 }
 
 fn soon() -> Instant {
@@ -20,33 +26,33 @@ fn soon() -> Instant {
 
 #[test]
 fn as_many_descriptors_as_the_kernel_passes_arrive_in_order() {
-    let (from, to) = pair(true);
+    let (from, to) = pair(from_64);
     let memfd = |at: usize| {
         let file = rustix::fs::memfd_create("passed", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, at as u64).unwrap();
         file
     };
-    let files: Vec<_> = (0..MAX_CHUNKS_PER_MESSAGE).map(memfd).collect();
+    let files: Vec<_> = (0..MAX_DESCRIPTORS).map(memfd).collect();
     let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-    let reply = Reply::Chunks(vec![1 << 21; files.len()]);
-    from.send_with(&reply.encode(), &borrowed, soon()).unwrap();
-    let frame = to.receive(soon()).unwrap();
-    assert_eq!(Reply::decode(frame.kind, &frame.payload), Ok(reply));
-    let lengths = frame.descriptors.iter();
+    let lengths = Writer::new(64).list(&files, |to, _| to.u64(1 << 21)).end();
+    from.send_with(&lengths, &borrowed, soon()).unwrap();
+    let (frame, descriptors) = to.receive(soon()).unwrap();
+    assert_eq!((frame.kind, frame.payload.as_slice()), (64, &lengths[5..]));
+    let lengths = descriptors.iter();
     let lengths = lengths.map(|file| rustix::fs::fstat(file).unwrap().st_size as usize);
-    assert!(lengths.eq(0..MAX_CHUNKS_PER_MESSAGE));
+    assert!(lengths.eq(0..MAX_DESCRIPTORS));
 }
 
 #[test]
 fn descriptors_that_nobody_expects_are_never_installed() {
-    let (from, to) = pair(false);
+    let (from, to) = pair(no_descriptors);
     let (pipe, watched) = io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&pipe, true).unwrap();
-    let frame = Reply::Chunks(vec![1]).encode();
+    let frame = Writer::new(64).u64(1).end();
     from.send_with(&frame, &[watched.as_fd()], soon()).unwrap();
     drop(watched);
-    let frame = to.receive(soon()).unwrap();
-    assert!(frame.descriptors.is_empty());
+    let (_, descriptors) = to.receive(soon()).unwrap();
+    assert!(descriptors.is_empty());
     // The only writing end is closed: a copy of it would keep the pipe open.
     let mut byte = [0u8; 1];
     assert_eq!(
@@ -60,8 +66,8 @@ fn descriptors_that_nobody_expects_are_never_installed() {
 #[test]
 fn a_peer_that_stalls_within_a_frame_is_given_up() {
     let (one, other) = UnixStream::pair().unwrap();
-    let wire = Wire::new(other, false).unwrap();
-    let frame = Request::Objects(vec![]).encode();
+    let wire = Connection::trusted(other, no_descriptors).unwrap();
+    let frame = Writer::new(4).end();
     (&one).write_all(&frame[..3]).unwrap();
     let ended = wire.receive(Instant::now() + Duration::from_millis(20));
     assert!(matches!(ended, Err(WireError::TimedOut)), "{ended:?}");
@@ -72,7 +78,7 @@ fn a_peer_that_stalls_within_a_frame_is_given_up() {
 
 #[test]
 fn a_peer_that_reads_nothing_is_given_up() {
-    let (from, to) = pair(true);
+    let (from, to) = pair(from_64);
     let bytes = vec![7; 16 << 20];
     let ended = from.send(&bytes, Instant::now() + Duration::from_millis(20));
     assert!(matches!(ended, Err(WireError::TimedOut)), "{ended:?}");
@@ -82,7 +88,7 @@ fn a_peer_that_reads_nothing_is_given_up() {
 
 #[test]
 fn a_frame_that_is_too_long_is_refused_before_it_is_read() {
-    let (from, to) = pair(false);
+    let (from, to) = pair(no_descriptors);
     from.send(&[0xff; 5], soon()).unwrap();
     let ended = to.receive(soon());
     assert!(
@@ -93,7 +99,7 @@ fn a_frame_that_is_too_long_is_refused_before_it_is_read() {
 
 #[test]
 fn a_bell_rings_until_it_is_hushed() {
-    let (one, other) = pair(false);
+    let (one, other) = pair(no_descriptors);
     let bell = Bell::new().unwrap();
     let look = || is_readable(other.as_fd(), &bell, Some(Instant::now())).unwrap();
     let ready = |socket, bell| Ready { socket, bell };

@@ -1,0 +1,236 @@
+//! Messages of the node daemon's protocol (LAYOUT.md 11.3).
+//!
+//! An agent asks for room in a full store, or passes a model file that the daemon publishes. Hostile bytes
+//! become errors.
+
+mod ingest;
+mod room;
+#[cfg(test)]
+mod tests;
+
+use tetris_store_layout::{Digest, ManifestId, ManifestKind};
+
+use crate::{FrameHeader, MAX_TEXT_BYTES, Protocol, ProtocolError, Reader, Writer};
+
+pub use ingest::{IngestReason, IngestRefusal};
+pub use room::{RoomReason, RoomRefusal};
+
+/// The protocol's preamble.
+pub const PROTOCOL: Protocol = Protocol {
+    magic: *b"TETRDAEM",
+    version: 1,
+};
+
+const HELLO: u8 = 1;
+const HELLO_ACK: u8 = 2;
+const MAKE_ROOM: u8 = 3;
+const ROOM_MADE: u8 = 4;
+const ROOM_REFUSED: u8 = 5;
+const ERROR: u8 = 6;
+const INGEST_DONE: u8 = 7;
+const INGEST_WAITING: u8 = 8;
+const INGEST_PROGRESS: u8 = 9;
+const INGESTED: u8 = 10;
+const INGEST_REFUSED: u8 = 11;
+const INGEST: u8 = 64;
+/// Length of the payload of [`Message::Ingest`], in bytes.
+const INGEST_PAYLOAD_BYTES: usize = 1;
+
+/// Returns true for the frames that carry a descriptor: [`Message::Ingest`]. A frame of another length is no
+/// such message.
+pub fn carries_descriptor(header: FrameHeader) -> bool {
+    header.kind == INGEST && header.len == INGEST_PAYLOAD_BYTES
+}
+
+/// A message of either side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Message {
+    /// An agent presents itself.
+    Hello {
+        /// Its process id in its own PID namespace, for people; nothing depends on it.
+        pid: u32,
+    },
+    /// The daemon presents itself.
+    HelloAck {
+        /// The daemon's version, for people.
+        daemon: String,
+    },
+    /// A load waits for room.
+    MakeRoom {
+        /// Number of bytes that should be free.
+        bytes: u64,
+        /// Number of files that it should be possible to make.
+        inodes: u32,
+    },
+    /// Room was made, or there was enough.
+    RoomMade {
+        /// Number of bytes that are free now.
+        free_bytes: u64,
+        /// Number of bytes that were freed for this request.
+        freed_bytes: u64,
+    },
+    /// No room was made, or not enough.
+    RoomRefused(RoomRefusal),
+    /// A client that can only read the store passes a model file to publish. One descriptor comes with it.
+    Ingest {
+        /// The kind of manifest that the file gets.
+        kind: ManifestKind,
+    },
+    /// The client has attached the file that it passed, or no longer wants it.
+    IngestDone,
+    /// Other files are served first. Sent now and then.
+    IngestWaiting {
+        /// Number of these files.
+        ahead: u32,
+    },
+    /// The file is being read. Sent a few times per second at most.
+    IngestProgress {
+        /// Number of bytes read so far.
+        done: u64,
+        /// Length of the file in bytes.
+        total: u64,
+    },
+    /// The file is in the store, and stays there until the client is done.
+    Ingested {
+        /// Its manifest.
+        manifest: ManifestId,
+        /// Number of bytes that were read of the file; 0 for a known file.
+        bytes_read: u64,
+    },
+    /// The file is not in the store.
+    IngestRefused(IngestRefusal),
+    /// A message could not be understood or answered.
+    Error {
+        /// The reason, for programs.
+        code: ErrorCode,
+        /// The reason, for people; at most [`MAX_TEXT_BYTES`].
+        text: String,
+    },
+}
+
+/// Reason a message got no answer. Later daemons may know more reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ErrorCode(pub u16);
+
+impl ErrorCode {
+    /// The kind of message is unknown, or only the other side sends it.
+    pub const UNKNOWN_KIND: Self = Self(1);
+    /// The bytes are not a message.
+    pub const MALFORMED: Self = Self(2);
+    /// The message is not allowed at this point. The connection ends.
+    pub const OUT_OF_TURN: Self = Self(3);
+    /// The daemon ends, or took too long. The connection ends.
+    pub const UNAVAILABLE: Self = Self(4);
+}
+
+impl Message {
+    /// Kind of the message in its frame's header.
+    pub fn kind(&self) -> u8 {
+        match self {
+            Self::Hello { .. } => HELLO,
+            Self::HelloAck { .. } => HELLO_ACK,
+            Self::MakeRoom { .. } => MAKE_ROOM,
+            Self::RoomMade { .. } => ROOM_MADE,
+            Self::RoomRefused(_) => ROOM_REFUSED,
+            Self::Error { .. } => ERROR,
+            Self::Ingest { .. } => INGEST,
+            Self::IngestDone => INGEST_DONE,
+            Self::IngestWaiting { .. } => INGEST_WAITING,
+            Self::IngestProgress { .. } => INGEST_PROGRESS,
+            Self::Ingested { .. } => INGESTED,
+            Self::IngestRefused(_) => INGEST_REFUSED,
+        }
+    }
+
+    /// Encodes the message as a whole frame. Texts are cut to [`MAX_TEXT_BYTES`].
+    pub fn encode(&self) -> Vec<u8> {
+        let to = Writer::new(self.kind());
+        let to = match self {
+            Self::Hello { pid } => to.u32(*pid),
+            Self::HelloAck { daemon } => to.text(daemon, MAX_TEXT_BYTES),
+            Self::MakeRoom { bytes, inodes } => to.u64(*bytes).u32(*inodes),
+            Self::RoomMade {
+                free_bytes,
+                freed_bytes,
+            } => to.u64(*free_bytes).u64(*freed_bytes),
+            Self::RoomRefused(refusal) => refusal.encode(to),
+            Self::Error { code, text } => to.u16(code.0).text(text, MAX_TEXT_BYTES),
+            Self::Ingest { kind } => to.u8(ingest::kind_code(*kind)),
+            Self::IngestDone => to,
+            Self::IngestWaiting { ahead } => to.u32(*ahead),
+            Self::IngestProgress { done, total } => to.u64(*done).u64(*total),
+            Self::Ingested {
+                manifest,
+                bytes_read,
+            } => to.bytes(&manifest.0.0).u64(*bytes_read),
+            Self::IngestRefused(refusal) => refusal.encode(to),
+        };
+        to.end()
+    }
+
+    /// Decodes the payload of a frame.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError`] if it is not a message of this kind.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, ProtocolError> {
+        let reader = |expected| Reader::new(kind, payload, expected);
+        match kind {
+            HELLO => {
+                let mut from = reader("4");
+                let pid = from.u32()?;
+                from.end(Self::Hello { pid })
+            }
+            HELLO_ACK => {
+                let daemon = reader("at most 512").last_text()?;
+                Ok(Self::HelloAck { daemon })
+            }
+            MAKE_ROOM => {
+                let mut from = reader("12");
+                let (bytes, inodes) = (from.u64()?, from.u32()?);
+                from.end(Self::MakeRoom { bytes, inodes })
+            }
+            ROOM_MADE => {
+                let mut from = reader("16");
+                let (free_bytes, freed_bytes) = (from.u64()?, from.u64()?);
+                from.end(Self::RoomMade {
+                    free_bytes,
+                    freed_bytes,
+                })
+            }
+            ROOM_REFUSED => RoomRefusal::decode(reader("10 to 522")).map(Self::RoomRefused),
+            ERROR => {
+                let mut from = reader("2 to 514");
+                let (code, text) = (ErrorCode(from.u16()?), from.last_text()?);
+                Ok(Self::Error { code, text })
+            }
+            INGEST => {
+                let mut from = reader("1");
+                let kind = ingest::kind_of(&mut from)?;
+                from.end(Self::Ingest { kind })
+            }
+            INGEST_DONE => reader("0").end(Self::IngestDone),
+            INGEST_WAITING => {
+                let mut from = reader("4");
+                let ahead = from.u32()?;
+                from.end(Self::IngestWaiting { ahead })
+            }
+            INGEST_PROGRESS => {
+                let mut from = reader("16");
+                let (done, total) = (from.u64()?, from.u64()?);
+                from.end(Self::IngestProgress { done, total })
+            }
+            INGESTED => {
+                let mut from = reader("40");
+                let (manifest, bytes_read) = (ManifestId(Digest(from.bytes()?)), from.u64()?);
+                from.end(Self::Ingested {
+                    manifest,
+                    bytes_read,
+                })
+            }
+            INGEST_REFUSED => IngestRefusal::decode(reader("2 to 514")).map(Self::IngestRefused),
+            unknown => Err(ProtocolError::UnknownKind(unknown)),
+        }
+    }
+}

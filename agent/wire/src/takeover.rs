@@ -1,0 +1,235 @@
+//! Taking over the name of a socket whose owner is gone.
+//!
+//! # Flow
+//! The caller holds a lock that every owner of the name takes. A name is free if there is no file, or a dead
+//! socket of this user. The new socket listens under a second name, `<path>.new`, and is then renamed: a
+//! client finds the dead socket, none, or the new one (LAYOUT.md 11.1, steps D1 to D5).
+//!
+//! # Guarantees
+//! - The socket of a process that lives is never replaced.
+//! - A file that is not a socket of this user is left alone.
+//! - A name is removed only while device and inode are still this socket's.
+
+use std::fs::{self, Metadata, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use thiserror::Error;
+
+use crate::Address;
+
+/// Mode of a bound socket: every user may connect. The server decides by the peer's credentials.
+const MODE: u32 = 0o666;
+
+/// The reason a socket's name cannot be taken or removed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TakeoverError {
+    /// Another process listens there.
+    #[error("`{}` belongs to a daemon that is running; stop that one first", path.display())]
+    InUse {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// Another file has the socket's name.
+    #[error("`{}` is {found}, expected a socket of uid {expected_uid}; remove it if nothing needs it", path.display())]
+    NotOurs {
+        /// The path.
+        path: PathBuf,
+        /// The file found, in words.
+        found: String,
+        /// User id of this process.
+        expected_uid: u32,
+    },
+    /// A system call failed.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// The failed action, as a verb phrase.
+        action: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// The name of a socket that this process listens on.
+#[derive(Debug)]
+pub struct BoundSocket {
+    path: PathBuf,
+    /// Device and inode.
+    file: (u64, u64),
+}
+
+impl BoundSocket {
+    /// Listens at `path`, with mode 0666 and without blocking. The caller holds the lock of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`TakeoverError::InUse`] if a process listens there, [`TakeoverError::NotOurs`] if the file is not a
+    /// socket of this user, and [`TakeoverError::Io`].
+    pub fn bind(path: &Path) -> Result<(UnixListener, Self), TakeoverError> {
+        check_free(path)?;
+        listen(path)
+    }
+
+    /// Path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes the name if it is still this socket's. The caller holds the lock of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`TakeoverError::Io`] if the name cannot be removed.
+    pub fn remove(&self) -> Result<(), TakeoverError> {
+        let still_ours =
+            fs::symlink_metadata(&self.path).is_ok_and(|found| identity(&found) == self.file);
+        if still_ours {
+            fs::remove_file(&self.path).map_err(io_error("remove", &self.path))?;
+        }
+        Ok(())
+    }
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> TakeoverError {
+    move |source| TakeoverError::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn address(path: &Path) -> Result<Address, TakeoverError> {
+    Address::of(path).map_err(io_error("reach", path))
+}
+
+/// Checks that the file of this name may be replaced, if there is one.
+fn check_free(path: &Path) -> Result<(), TakeoverError> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(io_error("stat", path))?,
+    };
+    let expected_uid = rustix::process::geteuid().as_raw();
+    if !found.file_type().is_socket() || found.uid() != expected_uid {
+        let what = if found.file_type().is_socket() {
+            "a socket"
+        } else {
+            "no socket"
+        };
+        return Err(TakeoverError::NotOurs {
+            path: path.to_owned(),
+            found: format!("{what} of uid {}", found.uid()),
+            expected_uid,
+        });
+    }
+    if is_live(path)? {
+        let path = path.to_owned();
+        return Err(TakeoverError::InUse { path });
+    }
+    Ok(())
+}
+
+/// Returns true if a process listens, also one whose queue is full.
+fn is_live(path: &Path) -> Result<bool, TakeoverError> {
+    let failed = |error: Errno| io_error("connect to", path)(error.into());
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let probe = probe.map_err(failed)?;
+    match rustix::net::connect(&probe, address(path)?.socket_address()) {
+        Ok(()) | Err(Errno::AGAIN) => Ok(true),
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Listens under a second name and moves that over the first: a client finds the old socket or the new one.
+fn listen(path: &Path) -> Result<(UnixListener, BoundSocket), TakeoverError> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    // Left by a process that was killed between the two: a living one holds the lock.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(io_error("remove", &new)(error));
+        }
+        _ => {}
+    }
+    let address = address(&new)?;
+    let listener = UnixListener::bind(address.path())
+        .or_else(|error| {
+            // No further file can be made, and the dead socket is one.
+            if error.kind() != ErrorKind::StorageFull || fs::remove_file(path).is_err() {
+                return Err(error);
+            }
+            UnixListener::bind(address.path())
+        })
+        .map_err(io_error("bind", &new))?;
+    listener
+        .set_nonblocking(true)
+        .and_then(|()| fs::set_permissions(&new, Permissions::from_mode(MODE)))
+        .map_err(io_error("set up", &new))?;
+    let file = fs::symlink_metadata(&new).map_err(io_error("stat", &new))?;
+    fs::rename(&new, path).map_err(io_error("rename", &new))?;
+    let (path, file) = (path.to_owned(), identity(&file));
+    Ok((listener, BoundSocket { path, file }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_a_living_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        drop(UnixListener::bind(&path).unwrap());
+        drop(UnixListener::bind(dir.path().join("socket.new")).unwrap());
+        let (_listener, bound) = BoundSocket::bind(&path).unwrap();
+        UnixStream::connect(&path).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, MODE);
+        let second = BoundSocket::bind(&path);
+        assert!(
+            matches!(second, Err(TakeoverError::InUse { .. })),
+            "{second:?}"
+        );
+        bound.remove().unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        fs::write(&path, "someone's").unwrap();
+        let bound = BoundSocket::bind(&path);
+        assert!(
+            matches!(bound, Err(TakeoverError::NotOurs { .. })),
+            "{bound:?}"
+        );
+        assert_eq!(fs::read(&path).unwrap(), b"someone's");
+    }
+
+    #[test]
+    fn the_name_of_a_successor_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let (_first, old) = BoundSocket::bind(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let (_second, _new) = BoundSocket::bind(&path).unwrap();
+        old.remove().unwrap();
+        UnixStream::connect(&path).unwrap();
+    }
+}
