@@ -9,10 +9,13 @@ mod header;
 mod manifest;
 #[path = "../checks/manifest_repair.rs"]
 mod repair;
+#[path = "../seeds/wire.rs"]
+mod wire;
 
 fn main() -> io::Result<()> {
     write("safetensors_header", &header::seeds())?;
-    write("manifest", &manifest::seeds(repair::repaired))
+    write("manifest", &manifest::seeds(repair::repaired))?;
+    write("wire", &wire::seeds())
 }
 
 fn write(target: &str, seeds: &[(&str, Vec<u8>)]) -> io::Result<()> {

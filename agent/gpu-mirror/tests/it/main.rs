@@ -6,6 +6,7 @@ mod conformance;
 mod cuda;
 mod fake;
 mod fake_driver;
+mod fuzz_corpus;
 mod host;
 mod hostile;
 mod mirror;
@@ -15,3 +16,7 @@ mod refusals;
 mod server;
 mod support;
 mod waste;
+#[path = "../../../../fuzz/checks/wire.rs"]
+mod wire_check;
+#[path = "../../../../fuzz/seeds/wire.rs"]
+mod wire_seeds;
