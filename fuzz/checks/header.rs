@@ -65,7 +65,7 @@ fn agree(front: &[u8], file_len: u64) -> Result<Header, HeaderProblem> {
     ours
 }
 
-/// What we refuse and the reference accepts: everything else we refuse must be refused there too.
+/// Files that we refuse and the reference accepts. The reference must refuse everything else that we refuse.
 fn is_stricter(problem: &HeaderProblem) -> bool {
     matches!(
         problem,

@@ -57,7 +57,7 @@ pub fn check(input: &[u8]) -> Result<usize, String> {
     assert_eq!((preamble.as_slice(), at), (&stream[..at], PREAMBLE_BYTES));
     let checked = side.protocol.check_preamble(&preamble);
     assert_eq!(checked.is_ok(), preamble == side.protocol.preamble());
-    checked.map_err(text)?;
+    checked.map_err(|error| text(&error))?;
     let mut messages = 0;
     let mut decoder = FrameDecoder::new(side.carries);
     while at < stream.len() {
@@ -73,7 +73,7 @@ pub fn check(input: &[u8]) -> Result<usize, String> {
             (frame, expected) => panic!("{frame:?}, expected {expected:?}"),
         };
         assert_eq!(at - begin, FRAME_HEADER_BYTES + frame.payload.len());
-        let again = (side.again)(&frame).map_err(text)?;
+        let again = (side.again)(&frame).map_err(|error| text(&error))?;
         assert!(again == stream[begin..at], "a second encoding of {frame:?}");
         messages += 1;
     }
@@ -100,7 +100,7 @@ pub fn repaired(input: &[u8]) -> Vec<u8> {
 }
 
 /// The message of an error, which is short and printable.
-fn text(error: ProtocolError) -> String {
+fn text(error: &ProtocolError) -> String {
     let text = error.to_string();
     assert!((1..400).contains(&text.len()), "{text}");
     assert!(!text.contains(char::is_control), "{text:?}");
@@ -128,7 +128,7 @@ fn read<D: Decode>(
         let count = room.len().min(piece).min(stream.len() - *at);
         room[..count].copy_from_slice(&stream[*at..*at + count]);
         *at += count;
-        if let Some(item) = decoder.filled(count).map_err(text)? {
+        if let Some(item) = decoder.filled(count).map_err(|error| text(&error))? {
             return Ok(item);
         }
     }

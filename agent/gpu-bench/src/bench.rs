@@ -8,8 +8,9 @@ use tetris_store_layout::Store;
 
 use crate::BenchError;
 use crate::backend::{Backend, DeviceChoice};
-use crate::model::Model;
+use crate::model::BenchModel;
 use crate::process::{Launcher, Process};
+use crate::progress::say;
 use crate::report::Settings;
 use crate::role::serve::{ServeJob, Usage};
 use crate::role::{Job, Order};
@@ -27,7 +28,7 @@ pub struct Bench<D: Backend> {
     /// The store.
     pub store: Arc<Store>,
     /// The model, whose objects are in the store.
-    pub model: Model,
+    pub model: BenchModel,
     /// A directory on a tmpfs, removed at the end. It contains the store.
     pub folder: PathBuf,
     /// Settings of the run.
@@ -56,11 +57,12 @@ impl<D: Backend> Bench<D> {
     pub fn start(&self, job: Job) -> Result<Process, BenchError> {
         let device = self.choice;
         let parent = std::process::id();
-        self.launcher.start(&Order {
+        let order = Order {
             parent,
             device,
             job,
-        })
+        };
+        self.launcher.start(order.job.name(), &order)
     }
 
     /// Starts a server with a limit of `capacity_bytes` and an empty device, and waits until it
@@ -80,8 +82,8 @@ impl<D: Backend> Bench<D> {
     }
 
     /// Prints the current step to standard error.
-    pub fn progress(&self, what: &str) {
-        crate::run::say(what);
+    pub fn progress(&self, step: &str) {
+        say(step);
     }
 }
 

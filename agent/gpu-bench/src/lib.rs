@@ -5,10 +5,10 @@
 //! | [`args`] | the command line |
 //! | [`backend`] | a GPU, or host memory in its place |
 //! | [`bench`](mod@bench) | the environment that all measures share: store, model, device, settings, processes |
-//! | [`measure`] | the measures and their registry |
+//! | [`measure`] | measures, their names and needs |
 //! | [`overlap`] | first product and whole pass while the model is still being copied |
 //! | [`family`] | device memory of an extra function: a base with adapters, or a backbone with heads |
-//! | [`role`] | the code that the processes of a measure run |
+//! | [`role`] | the code of a measure's processes |
 //! | [`process`] | start, communication and end of processes |
 //! | [`model`] | a model in a store: generated, or from a file |
 //! | [`report`] | samples, figures and bars, as JSON and as text |
@@ -40,9 +40,12 @@ mod calibrate;
 mod error;
 mod machine;
 mod products;
+mod progress;
+mod registry;
 mod room;
 mod run;
 mod stats;
+mod timeout;
 mod units;
 
 pub use args::GpuBenchArgs;

@@ -1,18 +1,16 @@
 //! Overlap of a load with the computation on tensors that have arrived.
 
-pub mod consumer;
-
-use self::consumer::{OverlapJob, Round, Times};
 use crate::BenchError;
 use crate::backend::Backend;
 use crate::bench::{Bench, Serving, capacity_for};
 use crate::measure::{Measure, Needs};
-use crate::model::Model;
+use crate::model::BenchModel;
 use crate::process::Process;
 use crate::products::matrices;
 use crate::report::{Findings, Settings, Unit, middle, ratio};
 use crate::role::Job;
 use crate::role::attach::GRANULE_BYTES;
+use crate::role::overlap::{OverlapJob, Round, Times};
 
 /// Minimum length of a half in bytes: two granules, so that one and a half of them are less than
 /// both.
@@ -96,7 +94,7 @@ const WAYS: [Way; 3] = [
     ("resident", |round| round.resident),
 ];
 
-fn findings(model: &Model, rounds: &[Round]) -> Findings {
+fn findings(model: &BenchModel, rounds: &[Round]) -> Findings {
     let mut findings = Findings::default();
     let mut medians = Vec::new();
     for (way, of) in WAYS {

@@ -16,9 +16,14 @@ use crate::bench::{Bench, capacity_for};
 use crate::calibrate::group_bytes;
 use crate::machine::machine;
 use crate::measure::{Name, Needs};
-use crate::model::{Header, Model, import, make, shapes};
-use crate::process::{Janitor, Launcher, serve};
-use crate::report::{Device, Measured, ModelReport, Outcome, Report, SCHEMA, SIMULATED, Settings};
+use crate::model::{BenchModel, Header, import, make, shapes};
+use crate::process::Launcher;
+use crate::progress::say;
+use crate::registry::measure as measure_of;
+use crate::report::{
+    Device, MeasureOutcome, Measured, ModelReport, Report, SCHEMA, SIMULATED, Settings,
+};
+use crate::role::Janitor;
 use crate::{BenchError, GpuBenchArgs, role, room};
 
 /// Runs the measures, and removes all files. `leading` are the arguments of this program before
@@ -29,7 +34,7 @@ use crate::{BenchError, GpuBenchArgs, role, room};
 /// [`BenchError`] if the run cannot start. A failed measure is part of the report.
 pub fn run(args: &GpuBenchArgs, leading: &[&str]) -> Result<Option<Report>, BenchError> {
     if args.role {
-        serve(role::run)?;
+        role::serve()?;
         return Ok(None);
     }
     let source = Source::of(args)?;
@@ -69,7 +74,7 @@ impl Source {
         }
     }
 
-    fn publish(&self, store: &Store) -> Result<Model, BenchError> {
+    fn publish(&self, store: &Store) -> Result<BenchModel, BenchError> {
         let bar = ProgressBar::new(self.bytes());
         let template = "writing the model [{bar:30}] {bytes}/{total_bytes}, {bytes_per_sec}";
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -120,7 +125,7 @@ fn measure<D: Backend>(
     settings.group_bytes = group_bytes(&*device)?;
     let launcher = Launcher::new(leading);
     // Dropped after the processes of the run.
-    let janitor = Janitor::start(&launcher, &args.store_dir)?;
+    let janitor = Janitor::of(&launcher, &args.store_dir)?;
     let (store, model) = publish(source, &janitor.folder)?;
     let bench = Bench {
         device,
@@ -139,7 +144,7 @@ fn measure<D: Backend>(
     Ok(report)
 }
 
-fn publish(source: &Source, folder: &Path) -> Result<(Store, Model), BenchError> {
+fn publish(source: &Source, folder: &Path) -> Result<(Store, BenchModel), BenchError> {
     let store = Store::create(folder.join("store"), &CreateOptions::default())?;
     let model = source.publish(&store)?;
     Ok((store, model))
@@ -162,7 +167,7 @@ const CONTEXTS: u64 = 3;
 fn needs<D: Backend>(names: &[Name], model_bytes: u64, settings: &Settings) -> Needs {
     let each = names
         .iter()
-        .map(|name| name.measure::<D>().needs(model_bytes, settings));
+        .map(|name| measure_of::<D>(*name).needs(model_bytes, settings));
     each.fold(Needs::default(), |all, one| Needs {
         device_bytes: all
             .device_bytes
@@ -173,18 +178,18 @@ fn needs<D: Backend>(names: &[Name], model_bytes: u64, settings: &Settings) -> N
 }
 
 fn take<D: Backend>(name: Name, bench: &Bench<D>) -> Measured {
-    let measure = name.measure::<D>();
+    let measure = measure_of::<D>(name);
     say(&format!("measuring {}: {}", name.text(), measure.about()));
     let outcome = match measure.skip(bench) {
-        Some(reason) => Outcome::Skipped { reason },
+        Some(reason) => MeasureOutcome::Skipped { reason },
         None => match measure.take(bench) {
             Ok(mut findings) => {
                 if !D::SIMULATED {
                     findings.judge();
                 }
-                Outcome::Measured(findings)
+                MeasureOutcome::Measured(findings)
             }
-            Err(error) => Outcome::Failed {
+            Err(error) => MeasureOutcome::Failed {
                 reason: error.to_string(),
             },
         },
@@ -230,10 +235,4 @@ fn described<D: Backend>(info: &DeviceInfo) -> Device {
         total_bytes: info.total_bytes,
         driver: D::driver_version(),
     }
-}
-
-/// Prints the current step to standard error.
-#[expect(clippy::print_stderr, reason = "progress of a command")]
-pub(crate) fn say(what: &str) {
-    eprintln!("{what}");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tetris_gpu_mirror::client::{Model, Wanted};
+use tetris_gpu_mirror::client::{Wanted, WantedModel};
 use tetris_store_layout::{ObjectId, ObjectRef};
 
 use super::{DeviceError, DeviceOptions};
@@ -52,7 +52,7 @@ pub(super) fn wanted(
         }
         order.sort_unstable();
         Wanted {
-            model: Model::Objects(objects.to_vec()),
+            model: WantedModel::Objects(objects.to_vec()),
             order: order.into_iter().map(|(_, index)| index).collect(),
             wait: options.wait,
         }

@@ -5,7 +5,7 @@ use std::io;
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::MAX_FRAME_BYTES;
+use crate::limits::MAX_FRAME_BYTES;
 
 /// The reason bytes of the other side violate the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

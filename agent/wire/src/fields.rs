@@ -1,9 +1,6 @@
 //! Fields of payloads.
 
-use crate::{FRAME_HEADER_BYTES, ProtocolError};
-
-/// Maximum length of a message's text, in bytes.
-pub const MAX_TEXT_BYTES: usize = 512;
+use crate::{FRAME_HEADER_BYTES, MAX_TEXT_BYTES, ProtocolError};
 
 /// The unread rest of a payload. Integers are little-endian.
 #[derive(Debug)]

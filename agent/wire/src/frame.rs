@@ -1,11 +1,10 @@
 //! Frames: a length, a kind, a payload.
 
 use crate::ProtocolError;
+use crate::limits::MAX_FRAME_BYTES;
 
 /// Length of a frame's header in bytes: length of the payload and kind.
 pub const FRAME_HEADER_BYTES: usize = 5;
-/// Maximum length of a frame in bytes, with its header.
-pub const MAX_FRAME_BYTES: usize = 64 << 10;
 
 /// A whole frame.
 #[derive(Debug, Clone, PartialEq, Eq)]

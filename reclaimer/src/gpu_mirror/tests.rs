@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::{Client, ClientError, Model, Wanted};
+use tetris_gpu_mirror::client::{Client, ClientError, Wanted, WantedModel};
 use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::memory::{MemoryError, MemoryKind};
 use tetris_store_layout::{Access, CreateOptions, Store};
@@ -118,7 +118,7 @@ fn stores_that_are_open_are_served_and_no_others() {
         Err(ClientError::NoServer { .. })
     ));
     let object = one.publish(b"weights", Access::ReadOnly).unwrap().object;
-    let wanted = Wanted::new(Model::Objects(vec![object]));
+    let wanted = Wanted::new(WantedModel::Objects(vec![object]));
     let device = Arc::new(HostDevice::new(0));
     let model = connect(&first).unwrap();
     let model = model.acquire(device, &wanted, &mut |_| {}).unwrap();
@@ -185,7 +185,7 @@ fn quotas_and_limits_change_while_it_runs_and_the_rest_is_named() {
     let (one, first) = store(directory.path(), "one");
     mirror.serve(std::slice::from_ref(&first));
     let object = one.publish(&vec![1; 3 << 20], Access::ReadOnly).unwrap();
-    let wanted = Wanted::new(Model::Objects(vec![object.object]));
+    let wanted = Wanted::new(WantedModel::Objects(vec![object.object]));
     let connect = || Client::connect(&first.root.join("gpu"), MemoryKind::Host, LONG);
     let acquire = |client: Client| {
         let device = Arc::new(HostDevice::new(0));
@@ -216,7 +216,7 @@ fn quotas_and_limits_change_while_it_runs_and_the_rest_is_named() {
     });
     // The old model is evicted, and the quota is too small for it now.
     let other = one.publish(&vec![2; 3 << 20], Access::ReadOnly).unwrap();
-    let too_much = Wanted::new(Model::Objects(vec![other.object]));
+    let too_much = Wanted::new(WantedModel::Objects(vec![other.object]));
     let device = Arc::new(HostDevice::new(0));
     let refused = connect().unwrap().acquire(device, &too_much, &mut |_| {});
     assert!(
@@ -249,7 +249,7 @@ fn a_lost_device_is_told_and_the_mirror_goes_on() {
     let (one, first) = store(directory.path(), "one");
     mirror.serve(std::slice::from_ref(&first));
     let object = one.publish(b"weights", Access::ReadOnly).unwrap().object;
-    let wanted = Wanted::new(Model::Objects(vec![object]));
+    let wanted = Wanted::new(WantedModel::Objects(vec![object]));
     let acquire = || {
         let client = Client::connect(&first.root.join("gpu"), MemoryKind::Host, LONG);
         let device = Arc::new(HostDevice::new(0));

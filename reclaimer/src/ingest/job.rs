@@ -11,7 +11,7 @@ use super::descriptor::Checked;
 use super::read::Pulse;
 use super::schedule::Key;
 use super::{Stage, TargetStore};
-use crate::socket::Peer;
+use tetris_wire::Peer;
 
 /// An ingest job.
 pub(super) struct IngestJob {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tetris_wire::daemon::{IngestReason, IngestRefusal};
 use tetris_loader::ingest::IngestedFile;
+use tetris_wire::daemon::{IngestReason, IngestRefusal};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 

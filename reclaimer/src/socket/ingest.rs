@@ -111,7 +111,7 @@ impl Client {
     }
 }
 
-/// What to tell of a stage. Bytes that do not grow are no progress, and are not told twice.
+/// The message for a stage, if there is news. Bytes that do not grow are no progress.
 fn progress(stage: &Stage, told: &mut Option<u64>) -> Option<Message> {
     match *stage {
         Stage::Waiting(ahead) => Some(Message::IngestWaiting { ahead }),

@@ -39,7 +39,12 @@ const MAY: [(&str, &[&str]); 20] = [
     ("tetris-loader", &[]),
     (
         "tetris-agent",
-        &["tetris-gpu-bench", "tetris-gpu-mirror", "tetris-loader", "tetris-wire"],
+        &[
+            "tetris-gpu-bench",
+            "tetris-gpu-mirror",
+            "tetris-loader",
+            "tetris-wire",
+        ],
     ),
     ("tetris-python", &["tetris-agent"]),
     ("tetris-wire", &[]),

@@ -3,7 +3,7 @@
 use tetris_store_layout::{Access, Store};
 
 use crate::BenchError;
-use crate::model::Model;
+use crate::model::BenchModel;
 use crate::products::{ModelMatrix, matrices};
 
 /// Distance in bytes between changed elements of a head.
@@ -13,9 +13,9 @@ const STEP: usize = 64;
 /// first is `model`.
 pub(super) fn with_heads(
     store: &Store,
-    model: &Model,
+    model: &BenchModel,
     count: u32,
-) -> Result<(Vec<Model>, ModelMatrix), BenchError> {
+) -> Result<(Vec<BenchModel>, ModelMatrix), BenchError> {
     let head = matrices(model).pop();
     let head = head.ok_or_else(|| BenchError::Bug("expected matrices, found none".to_owned()))?;
     let mapping = store.map(&head.object, Access::ReadOnly)?;

@@ -1,21 +1,18 @@
 //! Functions of one family: a base with an adapter each, or a backbone with a head each.
 
-mod adapter;
 mod heads;
 mod memory;
 
-pub mod function;
-
-use self::function::{Base, FunctionJob, FunctionReport};
 use self::heads::with_heads;
 use self::memory::{Used, freed};
 use crate::BenchError;
 use crate::backend::Backend;
 use crate::bench::{Bench, Serving, capacity_for};
 use crate::measure::{Measure, Needs};
-use crate::model::Model;
+use crate::model::BenchModel;
 use crate::products::{ModelMatrix, matrices};
 use crate::report::{Findings, Settings, Unit, ratio};
+use crate::role::function::{Base, FunctionJob, FunctionReport};
 
 /// Rank of the adapters.
 const RANK: u32 = 16;
@@ -73,7 +70,7 @@ impl<D: Backend> Measure<D> for Family {
         let (heads, head_bytes) = heads(bench, &used, count.min(HEADS))?;
         Ok(findings(
             bench,
-            &Found {
+            &FamilyMemory {
                 context,
                 adapters,
                 own,
@@ -85,7 +82,7 @@ impl<D: Backend> Measure<D> for Family {
 }
 
 /// Device memory of all kinds of functions.
-struct Found {
+struct FamilyMemory {
     context: f64,
     adapters: Extra,
     own: Extra,
@@ -93,7 +90,7 @@ struct Found {
     head_bytes: u64,
 }
 
-fn findings<D: Backend>(bench: &Bench<D>, found: &Found) -> Findings {
+fn findings<D: Backend>(bench: &Bench<D>, found: &FamilyMemory) -> Findings {
     let mut findings = Findings::default();
     let mut count = |name, value| findings.figure(name, Unit::Count, value);
     count(
@@ -143,7 +140,7 @@ fn functions(settings: &Settings) -> u32 {
 
 /// Matrices with adapters: projections of queries and values by their usual names, or all matrices
 /// if none has such a name.
-fn adapted_matrices(model: &Model) -> Vec<ModelMatrix> {
+fn adapted_matrices(model: &BenchModel) -> Vec<ModelMatrix> {
     let all = matrices(model);
     let usual = |one: &&ModelMatrix| one.name.contains("q_proj") || one.name.contains("v_proj");
     let some: Vec<_> = all.iter().filter(usual).cloned().collect();
@@ -188,7 +185,7 @@ fn contexts<D: Backend>(
     let job = |number| FunctionJob {
         store: bench.store.root().to_owned(),
         base: Base::Nothing,
-        model: Model {
+        model: BenchModel {
             tensors: Vec::new(),
         },
         used: Vec::new(),

@@ -4,7 +4,7 @@ use super::{Measure, Needs};
 use crate::BenchError;
 use crate::backend::Backend;
 use crate::bench::{Bench, Serving, capacity_for};
-use crate::model::Model;
+use crate::model::BenchModel;
 use crate::report::{Findings, Settings, Unit};
 use crate::role::Job;
 use crate::role::attach::GRANULE_BYTES;
@@ -76,8 +76,8 @@ impl<D: Backend> Measure<D> for Eviction {
 fn turns<D: Backend>(
     bench: &Bench<D>,
     server: &Serving,
-    one: &Model,
-    other: &Model,
+    one: &BenchModel,
+    other: &BenchModel,
 ) -> Result<Vec<(u64, Turn)>, BenchError> {
     let mut client = bench.start(Job::Turns(TurnsJob {
         socket: server.socket.clone(),

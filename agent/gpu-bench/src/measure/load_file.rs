@@ -8,7 +8,7 @@ use super::{Measure, Needs};
 use crate::BenchError;
 use crate::backend::{Backend, DeviceChoice};
 use crate::bench::{Bench, capacity_for};
-use crate::model::{Model, write_file};
+use crate::model::{BenchModel, write_file};
 use crate::process::Process;
 use crate::report::{Findings, Limit, Settings, Unit, middle, ratio};
 use crate::role::Job;
@@ -140,7 +140,7 @@ fn start(
 ) -> Result<(Process, Hello), BenchError> {
     python.arg("-c").arg(SCRIPT).arg(file).arg(device);
     python.arg(std::process::id().to_string());
-    let mut process = Process::start(python, "python", None)?;
+    let mut process = Process::start(python, "python")?;
     let hello = process.hear()?;
     Ok((process, hello))
 }
@@ -155,7 +155,7 @@ fn from_store<D: Backend>(bench: &Bench<D>) -> Result<Turn, BenchError> {
         .tensors
         .iter()
         .min_by_key(|tensor| tensor.object.len);
-    let small = Model {
+    let small = BenchModel {
         tensors: smallest.cloned().into_iter().collect(),
     };
     let mut client = bench.start(Job::Turns(TurnsJob {

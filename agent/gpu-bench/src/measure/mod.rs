@@ -1,8 +1,4 @@
-//! The measures and their registry.
-//!
-//! To add a measure, add a variant to [`Name`] and a line to [`Name::measure`].
-//!
-//! A measure that is added is a variant of [`Name`] and its line in [`Name::measure`].
+//! Measures, their names and needs.
 
 mod attach;
 mod eviction;
@@ -11,6 +7,12 @@ mod processes;
 mod transfers;
 
 use clap::ValueEnum;
+
+pub use attach::Attach;
+pub use eviction::Eviction;
+pub use load_file::LoadFile;
+pub use processes::Processes;
+pub use transfers::Transfers;
 
 use crate::BenchError;
 use crate::backend::Backend;
@@ -65,19 +67,6 @@ pub trait Measure<D: Backend> {
 }
 
 impl Name {
-    /// Returns the measure of this name.
-    pub fn measure<D: Backend>(self) -> Box<dyn Measure<D>> {
-        match self {
-            Self::Attach => Box::new(attach::Attach),
-            Self::Transfers => Box::new(transfers::Transfers),
-            Self::LoadFile => Box::new(load_file::LoadFile),
-            Self::Processes => Box::new(processes::Processes),
-            Self::Eviction => Box::new(eviction::Eviction),
-            Self::Overlap => Box::new(crate::overlap::Overlap),
-            Self::Family => Box::new(crate::family::Family),
-        }
-    }
-
     /// The name, as on the command line.
     pub fn text(self) -> String {
         self.to_possible_value()

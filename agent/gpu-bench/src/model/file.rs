@@ -9,7 +9,7 @@ use safetensors::tensor::{Metadata, TensorInfo, View};
 use safetensors::{Dtype, serialize_to_file};
 use tetris_store_layout::{Access, Mapping, Store};
 
-use super::{Model, Tensor};
+use super::{BenchModel, Tensor};
 use crate::BenchError;
 
 /// Maximum length of a header in the format, in bytes.
@@ -119,7 +119,7 @@ impl View for Stored<'_> {
 }
 
 /// Writes a model as a safetensors file.
-pub(crate) fn write_file(store: &Store, model: &Model, path: &Path) -> Result<(), BenchError> {
+pub(crate) fn write_file(store: &Store, model: &BenchModel, path: &Path) -> Result<(), BenchError> {
     let views = model.tensors.iter().map(|tensor| stored(store, tensor));
     let views = views.collect::<Result<Vec<_>, _>>()?;
     let written = serialize_to_file(views, None, path);

@@ -7,7 +7,7 @@ mod publish;
 mod shapes;
 
 use serde::{Deserialize, Serialize};
-use tetris_gpu_mirror::client::Model as Wanted;
+use tetris_gpu_mirror::client::WantedModel;
 use tetris_store_layout::ObjectRef;
 
 pub(crate) use file::{Header, write_file};
@@ -30,20 +30,20 @@ pub struct Tensor {
 
 /// A model: its tensors in the order of the file, which is the order of their use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Model {
+pub struct BenchModel {
     /// Its tensors. None is empty, and none occurs twice.
     pub tensors: Vec<Tensor>,
 }
 
-impl Model {
+impl BenchModel {
     /// Length of all tensors, in bytes.
     pub fn bytes(&self) -> u64 {
         self.tensors.iter().map(|tensor| tensor.object.len).sum()
     }
 
     /// Its objects, as a client's request.
-    pub fn wanted(&self) -> Wanted {
-        Wanted::Objects(self.tensors.iter().map(|tensor| tensor.object).collect())
+    pub fn wanted(&self) -> WantedModel {
+        WantedModel::Objects(self.tensors.iter().map(|tensor| tensor.object).collect())
     }
 
     /// The first tensors that have at least `bytes` together, or all tensors if they have less.
@@ -83,7 +83,7 @@ impl Model {
 mod tests {
     use super::*;
 
-    fn model(lengths: &[usize]) -> Model {
+    fn model(lengths: &[usize]) -> BenchModel {
         let tensor = |(at, len): (usize, &usize)| Tensor {
             name: at.to_string(),
             dtype: "U8".to_owned(),
@@ -91,7 +91,7 @@ mod tests {
             object: ObjectRef::of(&vec![at as u8; *len]),
         };
         let tensors = lengths.iter().enumerate().map(tensor).collect();
-        Model { tensors }
+        BenchModel { tensors }
     }
 
     #[test]
@@ -126,6 +126,6 @@ mod tests {
     fn an_order_for_a_child_has_the_model_as_it_is() {
         let whole = model(&[5, 1]);
         let text = serde_json::to_string(&whole).unwrap();
-        assert_eq!(serde_json::from_str::<Model>(&text).unwrap(), whole);
+        assert_eq!(serde_json::from_str::<BenchModel>(&text).unwrap(), whole);
     }
 }

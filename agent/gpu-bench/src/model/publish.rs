@@ -9,7 +9,7 @@ use safetensors::tensor::TensorInfo;
 use tetris_store_layout::{Access, ObjectRef, SEGMENT_BYTES, Store, segment_count, segment_len};
 
 use super::content::fill;
-use super::{Header, Model, Tensor};
+use super::{BenchModel, Header, Tensor};
 use crate::BenchError;
 
 /// Fills a buffer with an object's bytes from an offset.
@@ -24,7 +24,7 @@ pub(crate) fn make(
     store: &Store,
     shapes: &[(String, Vec<usize>)],
     done: &(dyn Fn(u64) + Sync),
-) -> Result<Model, BenchError> {
+) -> Result<BenchModel, BenchError> {
     let publish = |number: usize, (name, shape): &(String, Vec<usize>)| {
         let len = shape.iter().product::<usize>() as u64 * 2;
         let object = publish_parts(store, len, &|part, at| {
@@ -40,7 +40,7 @@ pub(crate) fn make(
         })
     };
     let tensors = on_threads(shapes, &publish)?;
-    Ok(Model { tensors })
+    Ok(BenchModel { tensors })
 }
 
 /// Publishes the tensors of a safetensors file. Leaves out empty tensors and duplicates of earlier
@@ -49,7 +49,7 @@ pub(crate) fn import(
     store: &Store,
     header: &Header,
     done: &(dyn Fn(u64) + Sync),
-) -> Result<Model, BenchError> {
+) -> Result<BenchModel, BenchError> {
     let failed = |error| BenchError::io("read", &header.path)(error);
     let publish = |_: usize, (name, info): &(String, TensorInfo)| {
         let (start, end) = info.data_offsets;
@@ -70,7 +70,7 @@ pub(crate) fn import(
     let mut tensors = on_threads(&header.tensors, &publish)?;
     let mut seen = BTreeSet::new();
     tensors.retain(|tensor| seen.insert(tensor.object.id));
-    Ok(Model { tensors })
+    Ok(BenchModel { tensors })
 }
 
 /// Publishes an object of `len` bytes, which `read` provides part by part.

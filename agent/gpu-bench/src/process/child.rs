@@ -4,13 +4,13 @@ use std::io::{self, BufRead, Write};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::{Said, clean};
+use super::Said;
 use crate::BenchError;
-use crate::role::{Job, Order};
 
 /// The process that started this one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Parent(());
 
 impl Parent {
@@ -36,29 +36,31 @@ fn say(said: &Said) -> Result<(), BenchError> {
         .map_err(BenchError::io("write to", "the parent".as_ref()))
 }
 
-/// Executes the order on standard input. Sends an error on standard output.
-pub(crate) fn serve(
-    run: impl FnOnce(Order, &mut Parent) -> Result<(), BenchError>,
-) -> Result<(), BenchError> {
+/// Reads the order on standard input; `None` if the parent has ended.
+pub(crate) fn order<O: DeserializeOwned>() -> Result<Option<O>, BenchError> {
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
     if !matches!(read, Ok(bytes) if bytes > 0) {
-        return Ok(());
+        return Ok(None);
     }
-    let order: Order = serde_json::from_str(&line)
-        .map_err(|error| BenchError::Bug(format!("no order of a parent: {error}")))?;
-    if let Job::Janitor { folder } = &order.job {
-        return clean(folder, &mut Parent(()));
-    }
+    serde_json::from_str(&line)
+        .map(Some)
+        .map_err(|error| BenchError::Bug(format!("no order of a parent: {error}")))
+}
+
+/// Has this process killed when the process `parent` ends. Returns false if that has ended already.
+pub(crate) fn end_with(parent: u32) -> Result<bool, BenchError> {
     let killed = set_parent_process_death_signal(Some(Signal::KILL));
     killed.map_err(BenchError::io(
         "ask to be killed with",
         "the parent".as_ref(),
     ))?;
     // The parent may have ended before the call.
-    if getppid().map(|parent| parent.as_raw_nonzero().get().cast_unsigned()) != Some(order.parent) {
-        return Ok(());
-    }
-    let outcome = run(order, &mut Parent(()));
-    outcome.or_else(|error| say(&Said::Error(error.to_string())))
+    let found = getppid().map(|parent| parent.as_raw_nonzero().get().cast_unsigned());
+    Ok(found == Some(parent))
+}
+
+/// Sends an error as the result.
+pub(crate) fn tell_error(error: &BenchError) -> Result<(), BenchError> {
+    say(&Said::Error(error.to_string()))
 }

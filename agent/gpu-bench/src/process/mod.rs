@@ -1,24 +1,18 @@
 //! Processes of a measure, which run this program again.
 //!
-//! A child gets an [`Order`](crate::role::Order) as a line of JSON on standard input, and sends its
+//! A child gets an order as a line of JSON on standard input, and sends its
 //! results as lines of JSON on standard output (`Said`). After that every line on its input lets it
 //! continue. It ends when its input does. The kernel kills it when the thread that started it ends,
 //! so no child outlives its parent.
-//!
-//! The janitor is a child that the kernel does not kill: it removes the run's directory when its
-//! input ends.
 
 mod child;
-mod janitor;
 mod parent;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use child::Parent;
-pub(crate) use child::serve;
-pub(crate) use janitor::Janitor;
-pub(crate) use janitor::clean;
+pub(crate) use child::{end_with, order, tell_error};
 pub use parent::{Launcher, Process};
 
 /// A message of a child.

@@ -5,11 +5,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Said;
 use crate::BenchError;
-use crate::role::Order;
 
 /// This program, even if its file was replaced since its start.
 const SELF: &str = "/proc/self/exe";
@@ -28,12 +28,17 @@ impl Launcher {
         Self { leading }
     }
 
-    /// Starts a child.
-    pub fn start(&self, order: &Order) -> Result<Process, BenchError> {
-        Process::start(&mut self.command(), order.job.name(), Some(order))
+    /// Starts a child that executes `order`. `role` is its name, for messages.
+    pub fn start(&self, role: &str, order: &impl Serialize) -> Result<Process, BenchError> {
+        Process::start(&mut self.command(), role)?.ordered(order)
     }
 
-    pub(super) fn command(&self) -> Command {
+    /// Starts a child in another process group, which signals of the terminal do not reach.
+    pub fn start_apart(&self, role: &str, order: &impl Serialize) -> Result<Process, BenchError> {
+        Process::start(self.command().process_group(0), role)?.ordered(order)
+    }
+
+    fn command(&self) -> Command {
         let mut command = Command::new(SELF);
         if let Some(name) = std::env::args_os().next() {
             command.arg0(name);
@@ -54,11 +59,7 @@ pub struct Process {
 
 impl Process {
     /// Starts a process that communicates like a child.
-    pub(crate) fn start(
-        command: &mut Command,
-        role: &str,
-        order: Option<&Order>,
-    ) -> Result<Self, BenchError> {
+    pub(crate) fn start(command: &mut Command, role: &str) -> Result<Self, BenchError> {
         let failed = |reason: String| BenchError::Child {
             role: role.to_owned(),
             reason,
@@ -69,18 +70,19 @@ impl Process {
         let input = child.stdin.take();
         let output = child.stdout.take();
         let output = output.ok_or_else(|| failed("it has no output".to_owned()))?;
-        let mut process = Self {
+        Ok(Self {
             role: role.to_owned(),
             child,
             input,
             output: BufReader::new(output),
-        };
-        if let Some(order) = order {
-            let order = serde_json::to_string(order);
-            let order = order.map_err(|error| process.failed(error.to_string()))?;
-            process.say(&order)?;
-        }
-        Ok(process)
+        })
+    }
+
+    fn ordered(mut self, order: &impl Serialize) -> Result<Self, BenchError> {
+        let order = serde_json::to_string(order);
+        let order = order.map_err(|error| self.failed(error.to_string()))?;
+        self.say(&order)?;
+        Ok(self)
     }
 
     /// Its process id.

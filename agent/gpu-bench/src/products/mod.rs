@@ -7,7 +7,7 @@ mod weights;
 use tetris_gpu_mirror::compute::{Element, MAX_SIDE};
 use tetris_store_layout::ObjectRef;
 
-use crate::model::{Model, Tensor};
+use crate::model::{BenchModel, Tensor};
 
 pub(crate) use pass::{Pass, check};
 pub(crate) use reference::{Expected, Rows, numbers};
@@ -25,7 +25,7 @@ pub(crate) struct ModelMatrix {
 
 /// The matrices of a model in the order of its file: tensors of two dimensions with elements of
 /// BF16 or F32.
-pub(crate) fn matrices(model: &Model) -> Vec<ModelMatrix> {
+pub(crate) fn matrices(model: &BenchModel) -> Vec<ModelMatrix> {
     model.tensors.iter().filter_map(matrix).collect()
 }
 
@@ -80,7 +80,7 @@ mod tests {
             tensor("F32", &[5, 2]),
             tensor("BF16", &[2, 3, 2]),
         ];
-        let found = matrices(&Model {
+        let found = matrices(&BenchModel {
             tensors: tensors.to_vec(),
         });
         let found: Vec<_> = found

@@ -10,8 +10,8 @@ use tetris_store_layout::{Access, ObjectId, Store};
 use super::ModelMatrix;
 use crate::BenchError;
 use crate::backend::Backend;
-use crate::model::Model;
-use crate::role::turns::LONG;
+use crate::model::BenchModel;
+use crate::timeout::LONG;
 
 /// The weights of a model on the device.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) enum Weights<D: Backend> {
 
 impl<D: Backend> Weights<D> {
     /// Copies a model from the store into private device memory.
-    pub fn copy(device: Arc<D>, store: &Store, model: &Model) -> Result<Self, BenchError> {
+    pub fn copy(device: Arc<D>, store: &Store, model: &BenchModel) -> Result<Self, BenchError> {
         let rooms = model.tensors.iter().map(|tensor| tensor.object.len);
         let mut space = Workspace::new(device, rooms.map(Workspace::<D>::room_for).sum())?;
         let mut offsets = BTreeMap::new();

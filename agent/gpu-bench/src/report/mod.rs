@@ -101,13 +101,13 @@ pub struct Measured {
     pub about: &'static str,
     /// Its outcome.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: MeasureOutcome,
 }
 
 /// Outcome of a measure.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum MeasureOutcome {
     /// It was measured.
     Measured(Findings),
     /// It cannot be measured here.
@@ -287,7 +287,7 @@ impl Report {
     ///
     /// [`BenchError::Failed`] with the names of the failed measures.
     pub fn check(&self) -> Result<(), BenchError> {
-        let failed = |one: &&Measured| matches!(one.outcome, Outcome::Failed { .. });
+        let failed = |one: &&Measured| matches!(one.outcome, MeasureOutcome::Failed { .. });
         let names: Vec<_> = self
             .measures
             .iter()

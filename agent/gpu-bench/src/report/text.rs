@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Bar, Figure, Findings, Limit, Measured, Outcome, Report, SIMULATED, Series, Unit};
+use super::{
+    Bar, Figure, Findings, Limit, MeasureOutcome, Measured, Report, SIMULATED, Series, Unit,
+};
 use crate::units::{bytes, seconds, three_digits};
 
 impl Report {
@@ -51,9 +53,9 @@ impl Report {
 impl Measured {
     fn write(&self, out: &mut String) -> std::fmt::Result {
         match &self.outcome {
-            Outcome::Measured(findings) => findings.write(out),
-            Outcome::Skipped { reason } => writeln!(out, "  skipped: {reason}"),
-            Outcome::Failed { reason } => writeln!(out, "  FAILED: {reason}"),
+            MeasureOutcome::Measured(findings) => findings.write(out),
+            MeasureOutcome::Skipped { reason } => writeln!(out, "  skipped: {reason}"),
+            MeasureOutcome::Failed { reason } => writeln!(out, "  FAILED: {reason}"),
         }
     }
 }

@@ -9,11 +9,12 @@ use tetris_gpu_mirror::client::Acquired;
 use tetris_gpu_mirror::memory::{HostSlice, Protection};
 use tetris_store_layout::ObjectRef;
 
-use super::turns::{LONG, Turn, attach};
+use super::turns::{Turn, attach};
 use crate::BenchError;
 use crate::backend::{Backend, DeviceChoice};
-use crate::model::Model;
+use crate::model::BenchModel;
 use crate::process::Parent;
+use crate::timeout::LONG;
 
 /// Maximum length of the pinned buffer and its destination in bytes; a longer model reuses them.
 pub const BUFFER_BYTES: u64 = 1 << 30;
@@ -26,7 +27,7 @@ pub struct AttachJob {
     /// The server.
     pub socket: PathBuf,
     /// The model that it attaches.
-    pub model: Model,
+    pub model: BenchModel,
 }
 
 /// Times of such a process, in seconds.
@@ -74,7 +75,7 @@ pub fn run<D: Backend>(
 }
 
 /// Reads the smallest object back, to check that the mapping is the model.
-fn check<D: Backend>(held: &Acquired<D>, model: &Model) -> Result<(), BenchError> {
+fn check<D: Backend>(held: &Acquired<D>, model: &BenchModel) -> Result<(), BenchError> {
     let objects = model.tensors.iter().map(|tensor| tensor.object);
     let Some(smallest) = objects.min_by_key(|object| object.len) else {
         return Ok(());

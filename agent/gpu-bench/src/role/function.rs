@@ -8,12 +8,12 @@ use tetris_gpu_mirror::compute::{Element, Product, Vector, Workspace};
 use tetris_store_layout::{Access, Store};
 
 use super::adapter::{Adapter, Vectors, adapter_bytes, adapter_room, products};
+use super::turns::attach;
 use crate::BenchError;
 use crate::backend::{Backend, DeviceChoice};
-use crate::model::Model;
+use crate::model::BenchModel;
 use crate::process::Parent;
 use crate::products::{Expected, ModelMatrix, Rows, Weights, check, matrices, numbers};
-use crate::role::turns::attach;
 
 /// Memory of a function's base.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub struct FunctionJob {
     /// Memory of the base.
     pub base: Base,
     /// The base.
-    pub model: Model,
+    pub model: BenchModel,
     /// Names of the matrices for the products.
     pub used: Vec<String>,
     /// Rank of their adapters; 0: no adapters.

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::turns::attach;
 use crate::BenchError;
 use crate::backend::{Backend, DeviceChoice};
-use crate::model::Model;
+use crate::model::BenchModel;
 use crate::process::Parent;
 
 /// Parameters of such a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct HoldJob {
     /// The server and the model to acquire there; `None`: the process has only a context.
-    pub model: Option<(PathBuf, Model)>,
+    pub model: Option<(PathBuf, BenchModel)>,
 }
 
 /// Holds both until the parent ends this process.

@@ -1,18 +1,21 @@
 //! Removal of a run's files, in every case.
+//!
+//! The janitor is a child that the kernel does not kill: it removes the run's directory when its
+//! input ends.
 
 use std::fs;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{Launcher, Parent, Process};
-use crate::BenchError;
-use crate::backend::DeviceChoice;
-use crate::role::{Job, Order};
+use serde::Serialize;
 
+use crate::BenchError;
+use crate::process::{Launcher, Parent, Process};
+
+/// Name of the role.
+pub(super) const NAME: &str = "janitor";
 /// Time limit for the last writers to die.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -24,23 +27,18 @@ pub(crate) struct Janitor {
 }
 
 impl Janitor {
-    /// Creates a directory in `place`, and starts its janitor.
-    pub fn start(launcher: &Launcher, place: &Path) -> Result<Self, BenchError> {
+    /// Creates a directory in `place`, and starts its janitor with the order that `order` makes for it.
+    pub fn start<O: Serialize>(
+        launcher: &Launcher,
+        place: &Path,
+        order: impl FnOnce(PathBuf) -> O,
+    ) -> Result<Self, BenchError> {
         let folder = tempfile::Builder::new()
             .prefix("tetris-gpu-bench-")
             .tempdir_in(place);
         let folder = folder.map_err(BenchError::io("make a directory in", place))?;
-        let job = Job::Janitor {
-            folder: folder.path().to_owned(),
-        };
-        let device = DeviceChoice::Simulated { bytes: 0 };
-        let parent = std::process::id();
-        let order = Order {
-            parent,
-            device,
-            job,
-        };
-        let mut process = launcher.start_apart(&order)?;
+        let order = order(folder.path().to_owned());
+        let mut process = launcher.start_apart(NAME, &order)?;
         process.hear::<()>()?;
         // From here on the janitor removes it.
         let folder = folder.keep();
@@ -58,15 +56,6 @@ impl Drop for Janitor {
     fn drop(&mut self) {
         // After an error, which the caller already reports.
         let _removed = self.process.take().map(Process::end);
-    }
-}
-
-impl Launcher {
-    /// Starts a child in another process group, which signals of the terminal do not reach.
-    fn start_apart(&self, order: &Order) -> Result<Process, BenchError> {
-        let mut command: Command = self.command();
-        command.process_group(0);
-        Process::start(&mut command, order.job.name(), Some(order))
     }
 }
 

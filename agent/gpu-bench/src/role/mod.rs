@@ -1,15 +1,19 @@
 //! Roles: the code that the processes of a measure run.
 //!
-//! To add a role, add a variant to [`Job`] and an arm to `run`. Its code belongs in a module beside
-//! the measure's.
+//! To add a role, add a variant to [`Job`], an arm to `run_on`, and a module here.
+
+mod adapter;
+mod janitor;
 
 pub mod attach;
+pub mod function;
 pub mod hold;
+pub mod overlap;
 pub mod serve;
 pub mod transfers;
 pub mod turns;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tetris_gpu_mirror::memory::cuda::VmmDevice;
@@ -17,9 +21,9 @@ use tetris_gpu_mirror::memory::host::HostDevice;
 
 use crate::BenchError;
 use crate::backend::{Backend, DeviceChoice};
-use crate::family::function;
-use crate::overlap::consumer as overlap;
-use crate::process::Parent;
+use crate::process::{self, Launcher, Parent};
+
+pub(crate) use janitor::Janitor;
 
 /// An order for a child.
 #[derive(Debug, Serialize, Deserialize)]
@@ -61,7 +65,7 @@ impl Job {
     /// Its name, for messages.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Janitor { .. } => "janitor",
+            Self::Janitor { .. } => janitor::NAME,
             Self::Serve(_) => "server",
             Self::Turns(_) => "client",
             Self::Attach(_) => "attach",
@@ -73,18 +77,40 @@ impl Job {
     }
 }
 
-/// Executes an order on its device.
-pub(crate) fn run(order: Order, parent: &mut Parent) -> Result<(), BenchError> {
-    match order.device {
-        DeviceChoice::Cuda(_) => run_on::<VmmDevice>(order, parent),
-        DeviceChoice::Simulated { .. } => run_on::<HostDevice>(order, parent),
+impl Janitor {
+    /// Creates a directory in `place`, and starts its janitor.
+    pub fn of(launcher: &Launcher, place: &Path) -> Result<Self, BenchError> {
+        Self::start(launcher, place, |folder| Order {
+            parent: std::process::id(),
+            device: DeviceChoice::Simulated { bytes: 0 },
+            job: Job::Janitor { folder },
+        })
     }
+}
+
+/// Executes the order on standard input. Sends an error on standard output.
+pub(crate) fn serve() -> Result<(), BenchError> {
+    let Some(order) = process::order::<Order>()? else {
+        return Ok(());
+    };
+    let mut parent = Parent::default();
+    if let Job::Janitor { folder } = &order.job {
+        return janitor::clean(folder, &mut parent);
+    }
+    if !process::end_with(order.parent)? {
+        return Ok(());
+    }
+    let done = match order.device {
+        DeviceChoice::Cuda(_) => run_on::<VmmDevice>(order, &mut parent),
+        DeviceChoice::Simulated { .. } => run_on::<HostDevice>(order, &mut parent),
+    };
+    done.or_else(|error| process::tell_error(&error))
 }
 
 fn run_on<D: Backend>(order: Order, parent: &mut Parent) -> Result<(), BenchError> {
     let device = order.device;
     match order.job {
-        // The janitor has no device: see `process::serve`.
+        // The janitor has no device: see `serve`.
         Job::Janitor { .. } => Ok(()),
         Job::Serve(job) => serve::run::<D>(device, &job, parent),
         Job::Turns(job) => turns::run::<D>(device, &job, parent),

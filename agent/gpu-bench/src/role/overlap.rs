@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 use tetris_gpu_mirror::client::{Client, Wanted};
 use tetris_store_layout::Store;
 
+use super::turns::attach;
 use crate::BenchError;
 use crate::backend::{Backend, DeviceChoice};
-use crate::model::Model;
+use crate::model::BenchModel;
 use crate::process::Parent;
 use crate::products::{Pass, Weights, matrices};
-use crate::role::turns::{LONG, attach};
+use crate::timeout::LONG;
 
 /// Parameters of that process.
 #[derive(Debug, Serialize, Deserialize)]
@@ -23,9 +24,9 @@ pub struct OverlapJob {
     /// The server.
     pub socket: PathBuf,
     /// The model of the products.
-    pub measured: Model,
+    pub measured: BenchModel,
     /// The model that takes its room in between.
-    pub other: Model,
+    pub other: BenchModel,
 }
 
 /// Times in seconds since the request for the model.

@@ -2,18 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tetris_gpu_mirror::client::{Acquired, Client, Wanted};
 
 use crate::BenchError;
 use crate::backend::{Backend, DeviceChoice};
-use crate::model::Model;
+use crate::model::BenchModel;
 use crate::process::Parent;
-
-/// Longer than any copy takes: a timeout shows a fault.
-pub const LONG: Duration = Duration::from_mins(10);
+use crate::timeout::LONG;
 
 /// Parameters of such a client.
 #[derive(Debug, Serialize, Deserialize)]
@@ -21,7 +19,7 @@ pub struct TurnsJob {
     /// The server.
     pub socket: PathBuf,
     /// The models that it requests, in turn.
-    pub models: Vec<Model>,
+    pub models: Vec<BenchModel>,
 }
 
 /// Times of a turn, in seconds since its start.
@@ -41,7 +39,7 @@ pub struct Turn {
 pub fn attach<D: Backend>(
     device: &Arc<D>,
     socket: &std::path::Path,
-    model: &Model,
+    model: &BenchModel,
 ) -> Result<(Acquired<D>, Turn), BenchError> {
     let wanted = Wanted {
         wait: LONG,

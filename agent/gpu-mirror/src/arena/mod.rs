@@ -53,7 +53,7 @@ impl fmt::Debug for ChunkId {
 
 /// Position of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ObjectPlace {
     /// The chunk.
     pub chunk: ChunkId,
     /// Offset from the start of the chunk, in bytes.
@@ -67,7 +67,7 @@ pub struct Place {
 pub struct Arena {
     config: ArenaConfig,
     chunks: BTreeMap<ChunkId, Chunk>,
-    places: BTreeMap<ObjectId, Place>,
+    places: BTreeMap<ObjectId, ObjectPlace>,
     /// Every hole: length, chunk, offset.
     holes: BTreeSet<(u64, ChunkId, u64)>,
     next_chunk: u64,
@@ -79,7 +79,7 @@ pub struct Arena {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Removed {
     /// Former position of the object.
-    pub place: Place,
+    pub place: ObjectPlace,
     /// True if the caller must release the chunk.
     pub released: bool,
 }
@@ -99,7 +99,7 @@ impl Arena {
     }
 
     /// Returns the position of an object.
-    pub fn place_of(&self, object: &ObjectId) -> Option<Place> {
+    pub fn place_of(&self, object: &ObjectId) -> Option<ObjectPlace> {
         self.places.get(object).copied()
     }
 

@@ -4,7 +4,7 @@ use tetris_store_layout::ObjectId;
 use thiserror::Error;
 
 use super::chunk::Chunk;
-use super::{Arena, ChunkId, Place};
+use super::{Arena, ChunkId, ObjectPlace};
 
 /// A chunk that the caller must create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct NewChunk {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Placement {
     /// Positions, in the order of the request.
-    pub places: Vec<Place>,
+    pub places: Vec<ObjectPlace>,
     /// Chunks that the caller must create.
     pub created: Vec<NewChunk>,
 }
@@ -192,7 +192,7 @@ impl Arena {
 
     /// Puts an object at the start of a hole that the caller has removed from `holes`.
     fn put(&mut self, request: &Request, chunk: ChunkId, offset: u64) -> Result<(), PlaceError> {
-        let place = Place {
+        let place = ObjectPlace {
             chunk,
             offset,
             len: request.len,

@@ -40,7 +40,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Positions of the live objects and lengths of the chunks.
 #[derive(Default)]
 struct Reference {
-    live: BTreeMap<ObjectId, Place>,
+    live: BTreeMap<ObjectId, ObjectPlace>,
     chunks: BTreeMap<ChunkId, u64>,
 }
 

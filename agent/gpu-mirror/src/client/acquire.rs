@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tetris_store_layout::{ManifestId, ObjectRef};
 use tetris_wire::after;
 
+use super::error::unexpected;
 use super::events::Events;
 use super::{Acquired, Client, ClientError};
 use crate::memory::{DeviceMemory, DeviceUuid, Exported, MemoryError};
@@ -17,7 +18,7 @@ use crate::protocol::{
 
 /// A model, as the server's store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Model {
+pub enum WantedModel {
     /// Its objects, 1 to 16,384.
     Objects(Vec<ObjectRef>),
     /// The manifests of its files, 1 to 16.
@@ -28,7 +29,7 @@ pub enum Model {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The model.
-    pub model: Model,
+    pub model: WantedModel,
     /// Indexes of its objects, over all manifests, in the order of their first use. The server
     /// copies them in that order.
     pub order: Vec<u32>,
@@ -38,7 +39,7 @@ pub struct Wanted {
 
 impl Wanted {
     /// A model in the order of its file, without waiting for room.
-    pub fn new(model: Model) -> Self {
+    pub fn new(model: WantedModel) -> Self {
         Self {
             model,
             order: Vec::new(),
@@ -124,8 +125,8 @@ impl Client {
         deadline: Instant,
     ) -> Result<(), ClientError> {
         let model = match &wanted.model {
-            Model::Objects(objects) => ModelNamed::Objects(objects.len() as u32),
-            Model::Manifests(ids) => ModelNamed::Manifests(ids.clone()),
+            WantedModel::Objects(objects) => ModelNamed::Objects(objects.len() as u32),
+            WantedModel::Manifests(ids) => ModelNamed::Manifests(ids.clone()),
         };
         let acquire = Acquire {
             on,
@@ -134,7 +135,7 @@ impl Client {
             model,
         };
         self.send(&Request::Acquire(acquire), deadline)?;
-        if let Model::Objects(objects) = &wanted.model {
+        if let WantedModel::Objects(objects) = &wanted.model {
             for part in objects.chunks(MAX_OBJECTS_PER_MESSAGE) {
                 self.send(&Request::Objects(part.to_vec()), deadline)?;
             }
@@ -219,10 +220,6 @@ impl Client {
         }
         Ok(())
     }
-}
-
-pub(super) fn unexpected(expected: &'static str) -> ClientError {
-    ClientError::Unexpected { expected }
 }
 
 /// The chunks of a message, with their lengths in bytes.

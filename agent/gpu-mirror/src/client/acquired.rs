@@ -7,7 +7,7 @@ use std::time::Duration;
 use tetris_store_layout::ObjectId;
 
 use super::ClientError;
-use super::acquire::unexpected;
+use super::error::unexpected;
 use super::events::Events;
 use super::mapped::Mappings;
 use crate::memory::{DeviceMemory, Mapped};

@@ -94,3 +94,7 @@ impl ClientError {
         }
     }
 }
+
+pub(super) fn unexpected(expected: &'static str) -> ClientError {
+    ClientError::Unexpected { expected }
+}

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tetris_wire::{WireError, after};
 
-use super::acquire::unexpected;
+use super::error::unexpected;
 use super::{Client, ClientError};
 use crate::protocol::{Reason, Reply, Request};
 

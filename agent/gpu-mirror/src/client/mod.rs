@@ -2,12 +2,12 @@
 //!
 //! ```no_run
 //! # use std::{path::Path, sync::Arc, time::Duration};
-//! # use tetris_gpu_mirror::client::{Client, Model, Wanted};
+//! # use tetris_gpu_mirror::client::{Client, WantedModel, Wanted};
 //! # use tetris_gpu_mirror::memory::{DeviceMemory, cuda::VmmDevice};
 //! # fn example(manifest: tetris_store_layout::ManifestId) -> Result<(), Box<dyn std::error::Error>> {
 //! let device = Arc::new(VmmDevice::open(0)?);
 //! let client = Client::connect(Path::new("/run/tetris/gpu"), VmmDevice::KIND, Duration::from_secs(10))?;
-//! let wanted = Wanted::new(Model::Manifests(vec![manifest]));
+//! let wanted = Wanted::new(WantedModel::Manifests(vec![manifest]));
 //! let model = client.acquire(device, &wanted, &mut |_| {})?;
 //! for object in model.objects() {
 //!     model.wait(&object.id, Duration::from_secs(60))?;
@@ -35,7 +35,7 @@ mod error;
 mod events;
 mod mapped;
 
-pub use acquire::{Model, Waiting, Wanted};
+pub use acquire::{Waiting, Wanted, WantedModel};
 pub use acquired::{Acquired, OnDevice};
 pub use connect::{Client, HangUp};
 pub use error::ClientError;

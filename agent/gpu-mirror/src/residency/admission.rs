@@ -3,7 +3,7 @@
 use tetris_store_layout::ObjectId;
 
 use super::{ClientId, DeviceId, ModelKey, TenantId};
-use crate::arena::{ChunkId, NewChunk, Place};
+use crate::arena::{ChunkId, NewChunk, ObjectPlace};
 
 /// A chunk that the caller must release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +41,7 @@ pub struct Copy {
     /// The object.
     pub object: ObjectId,
     /// Destination of the copy.
-    pub place: Place,
+    pub place: ObjectPlace,
 }
 
 /// A model was admitted, and its client holds it from now on. The caller acts in the order of the
@@ -59,7 +59,7 @@ pub struct Admission {
     /// Objects that an earlier admission is still copying; the client waits for them.
     pub awaited: Vec<ObjectId>,
     /// Positions of all objects of the model, in order of access.
-    pub places: Vec<(ObjectId, Place)>,
+    pub places: Vec<(ObjectId, ObjectPlace)>,
 }
 
 /// Consequences of failed copies.

@@ -8,7 +8,7 @@ use tetris_store_layout::ObjectId;
 use super::{
     ClientId, Config, DeviceId, Failed, Freed, ModelKey, ModelSpec, Part, Released, TenantId, Usage,
 };
-use crate::arena::{Arena, Place};
+use crate::arena::{Arena, ObjectPlace};
 
 #[derive(Debug, Clone)]
 pub(super) struct Object {
@@ -28,7 +28,7 @@ impl Object {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Model {
+pub(super) struct ResidentModel {
     pub parts: Arc<[Part]>,
     pub bytes: u64,
     pub last_used_ms: u64,
@@ -43,7 +43,7 @@ pub(super) struct Device {
     pub config: Config,
     pub arenas: BTreeMap<TenantId, Arena>,
     pub objects: BTreeMap<(TenantId, ObjectId), Object>,
-    pub models: BTreeMap<(TenantId, ModelKey), Model>,
+    pub models: BTreeMap<(TenantId, ModelKey), ResidentModel>,
 }
 
 impl Device {
@@ -80,19 +80,22 @@ impl Device {
         spec.parts().iter().all(here)
     }
 
-    pub fn place_of(&self, tenant: TenantId, object: &ObjectId) -> Option<Place> {
+    pub fn place_of(&self, tenant: TenantId, object: &ObjectId) -> Option<ObjectPlace> {
         self.arenas.get(&tenant)?.place_of(object)
     }
 
     /// Records that `client` holds the model. Those of its objects that are here count as held.
     pub fn hold(&mut self, tenant: TenantId, client: ClientId, spec: &ModelSpec, now_ms: u64) {
         let key = spec.key();
-        let model = self.models.entry((tenant, key)).or_insert_with(|| Model {
-            parts: spec.shared_parts(),
-            bytes: spec.bytes(),
-            last_used_ms: now_ms,
-            clients: BTreeMap::new(),
-        });
+        let model = self
+            .models
+            .entry((tenant, key))
+            .or_insert_with(|| ResidentModel {
+                parts: spec.shared_parts(),
+                bytes: spec.bytes(),
+                last_used_ms: now_ms,
+                clients: BTreeMap::new(),
+            });
         let first = model.clients.is_empty();
         *model.clients.entry(client).or_default() += 1;
         model.last_used_ms = model.last_used_ms.max(now_ms);

@@ -11,7 +11,7 @@ use super::{
     Admission, ClientId, Config, DeviceId, Failed, Freed, ModelKey, ModelSpec, Part, Refusal,
     TenantId, Usage,
 };
-use crate::arena::{ChunkId, Place};
+use crate::arena::{ChunkId, ObjectPlace};
 
 /// Residency of models on the devices of a node.
 #[derive(Debug, Clone)]
@@ -235,7 +235,7 @@ impl Manager {
         device: DeviceId,
         tenant: TenantId,
         object: &ObjectId,
-    ) -> Option<Place> {
+    ) -> Option<ObjectPlace> {
         let device = self.devices.get(&device)?;
         let state = device.objects.get(&(tenant, *object))?;
         let place = device.place_of(tenant, object);

@@ -8,28 +8,28 @@ use tetris_store_layout::ObjectId;
 use tetris_wire::Closer;
 
 use super::connection_limit::ConnectionLimit;
+use super::jobs::Load;
 use super::metrics::Metrics;
 use super::pool::Pool;
 use super::state::{Ask, Held, State};
-use super::worker::Load;
 use super::{Limits, ServerConfig};
 use crate::memory::{DeviceMemory, DeviceUuid, HostSlice, MemoryError};
 use crate::protocol::Reason;
 use crate::residency::{ClientId, DeviceId, Refusal, TenantId};
 
-/// Threads that close what takes its time.
+/// Number of threads that close descriptors of clients.
 const CLOSING_THREADS: usize = 8;
 
-/// What all threads of a server share.
+/// State that all threads of a server share.
 #[derive(Debug)]
 pub(super) struct Core<D: DeviceMemory> {
     limits: RwLock<Limits>,
     writable_registration: bool,
     pub metrics: Metrics,
     pub connections: Arc<ConnectionLimit>,
-    /// Closes clients' streams, and what they passed.
+    /// Closes clients' streams, and the descriptors that they passed.
     pub closer: Closer,
-    /// Held while a manifest is read: at most one is in memory, however many clients ask.
+    /// Held while a manifest is read: at most one is in memory, regardless of the number of clients.
     pub manifests: Mutex<()>,
     state: Mutex<State<D>>,
     started: Instant,

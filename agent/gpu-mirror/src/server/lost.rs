@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use super::jobs::Job;
 use super::state::{Physical, State};
-use super::worker::Job;
 use crate::arena::ChunkId;
 use crate::memory::DeviceMemory;
 use crate::protocol::Reason;

@@ -7,11 +7,11 @@ use std::sync::mpsc::Sender;
 
 use tetris_store_layout::ObjectId;
 
+use super::jobs::{Job, Load};
 use super::mailbox::Mailbox;
 use super::metrics::Metrics;
 use super::source::Sources;
-use super::worker::{Job, Load};
-use crate::arena::{ChunkId, Place};
+use crate::arena::{ChunkId, ObjectPlace};
 use crate::copy::Registrar;
 use crate::memory::{DeviceMemory, DeviceUuid};
 use crate::protocol::Reason;
@@ -78,7 +78,7 @@ pub(super) struct Held {
     pub device: DeviceUuid,
     /// Chunks with the model's objects, in the order of first use.
     pub chunks: Vec<ChunkId>,
-    pub places: Vec<(ObjectId, Place)>,
+    pub places: Vec<(ObjectId, ObjectPlace)>,
     pub copy_bytes: u64,
 }
 

@@ -10,32 +10,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use super::core::Core;
-use super::source::Sources;
+use super::jobs::{Job, Load};
 use super::state::Physical;
 use crate::arena::ChunkId;
 use crate::copy::{CopyError, Executor, TransferPlan};
 use crate::memory::{DeviceMemory, MemoryError, Protection};
 use crate::protocol::Reason;
-use crate::residency::{Copy, DeviceId, Released, TenantId};
-
-/// A job of a worker.
-#[derive(Debug)]
-pub(super) enum Job {
-    /// Releases empty chunks.
-    Free(Vec<Released>),
-    /// Copies objects.
-    Load(Load),
-    /// Checks if the device still works.
-    Check,
-}
-
-/// Objects to copy.
-#[derive(Debug)]
-pub(super) struct Load {
-    pub tenant: TenantId,
-    pub copies: Vec<Copy>,
-    pub sources: Arc<Sources>,
-}
+use crate::residency::{DeviceId, Released};
 
 /// The thread of a device.
 pub(super) struct Worker<D: DeviceMemory> {

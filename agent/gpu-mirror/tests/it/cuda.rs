@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tetris_gpu_mirror::client::{Client, Model, Wanted};
+use tetris_gpu_mirror::client::{Client, Wanted, WantedModel};
 use tetris_gpu_mirror::conformance;
 use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice, device_count};
 use tetris_gpu_mirror::memory::host::HostDevice;
@@ -206,7 +206,7 @@ fn client_of_a_server<D: DeviceMemory>(device: D) {
         .collect();
     let start = Instant::now();
     let client = Client::connect(&socket, D::KIND, LONG).unwrap();
-    let wanted = Wanted::new(Model::Manifests(ids));
+    let wanted = Wanted::new(WantedModel::Manifests(ids));
     let model = client.acquire(Arc::new(device), &wanted, &mut |_| {});
     let model = model.unwrap();
     let mapped = start.elapsed();

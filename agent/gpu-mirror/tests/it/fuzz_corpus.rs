@@ -42,7 +42,7 @@ fn the_seeds_have_a_message_of_every_kind() {
     }
 }
 
-/// When this fails, `cargo run --example write_seeds` in `fuzz/` writes them again.
+/// After a change, `cargo run --example write_seeds` in `fuzz/` writes them again.
 #[test]
 fn every_wire_seed_in_the_source_is_committed_as_it_is() {
     for (name, bytes) in seeds::seeds() {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::inotify;
-use tetris_gpu_mirror::client::{Acquired, Client, ClientError, Model, Wanted};
+use tetris_gpu_mirror::client::{Acquired, Client, ClientError, Wanted, WantedModel};
 use tetris_gpu_mirror::memory::MemoryKind;
 use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::protocol::{Reply, Request};
@@ -52,7 +52,7 @@ fn acquire(socket: &std::path::Path, objects: &[ObjectRef]) -> Acquired<HostDevi
     let client = Client::connect(socket, MemoryKind::Host, LONG).unwrap();
     let wanted = Wanted {
         wait: LONG,
-        ..Wanted::new(Model::Objects(objects.to_vec()))
+        ..Wanted::new(WantedModel::Objects(objects.to_vec()))
     };
     let device = Arc::new(HostDevice::new(0));
     client.acquire(device, &wanted, &mut |_| {}).unwrap()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tetris_gpu_mirror::client::{ClientError, Model, Wanted};
+use tetris_gpu_mirror::client::{ClientError, Wanted, WantedModel};
 use tetris_gpu_mirror::memory::MemoryError;
 use tetris_gpu_mirror::memory::host::{Faults, HostDevice};
 use tetris_gpu_mirror::protocol::Reason;
@@ -23,7 +23,10 @@ fn what_the_store_lacks_is_said() {
         refused(mirror.acquire(&objects)),
         (Reason::MISSING, 20 * 1024, 2)
     );
-    let unknown = Wanted::new(Model::Manifests(vec![manifest(&other, &objects[3..4])]));
+    let unknown = Wanted::new(WantedModel::Manifests(vec![manifest(
+        &other,
+        &objects[3..4],
+    )]));
     let device = Arc::new(HostDevice::new(0));
     let result = mirror.connect().acquire(device, &unknown, &mut |_| {});
     assert_eq!(refused(result).0, Reason::MISSING);
@@ -118,7 +121,7 @@ fn a_refused_import_leaves_nothing_behind() {
         ..Faults::default()
     };
     let device = Arc::new(HostDevice::with_faults(0, faults));
-    let wanted = Wanted::new(Model::Objects(a));
+    let wanted = Wanted::new(WantedModel::Objects(a));
     let refused = mirror.connect().acquire(device, &wanted, &mut |_| {});
     assert!(
         matches!(

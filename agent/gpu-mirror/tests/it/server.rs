@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::{ClientError, Model, Wanted};
+use tetris_gpu_mirror::client::{ClientError, Wanted, WantedModel};
 use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::memory::{DeviceUuid, MemoryKind};
 use tetris_gpu_mirror::protocol::Reason;
@@ -103,7 +103,7 @@ fn objects_come_in_the_order_in_which_they_are_used() {
     let objects = mirror.model(&["a", "b", "c", "d"], 300);
     let wanted = Wanted {
         order: vec![2, 0],
-        ..Wanted::new(Model::Manifests(vec![
+        ..Wanted::new(WantedModel::Manifests(vec![
             manifest(&mirror.store, &objects[..1]),
             manifest(&mirror.store, &objects[1..2]),
             manifest(&mirror.store, &objects[2..3]),
@@ -154,7 +154,7 @@ fn a_model_that_waits_gets_the_room_that_another_leaves() {
         let second = scope.spawn(|| {
             let wanted = Wanted {
                 wait: LONG,
-                ..Wanted::new(Model::Objects(b.clone()))
+                ..Wanted::new(WantedModel::Objects(b.clone()))
             };
             let device = Arc::new(HostDevice::new(0));
             mirror.connect().acquire(device, &wanted, &mut |waiting| {
@@ -191,7 +191,7 @@ fn tenants_share_nothing() {
     ));
     let other = || {
         let client = tetris_gpu_mirror::client::Client::connect(&socket, MemoryKind::Host, LONG);
-        let wanted = Wanted::new(Model::Objects(objects.clone()));
+        let wanted = Wanted::new(WantedModel::Objects(objects.clone()));
         let device = Arc::new(HostDevice::new(0));
         client.unwrap().acquire(device, &wanted, &mut |_| {})
     };
@@ -230,7 +230,7 @@ fn the_longest_times_are_times() {
     let objects = mirror.model(&["a"], 1000);
     let wanted = Wanted {
         wait: Duration::MAX,
-        ..Wanted::new(Model::Objects(objects.clone()))
+        ..Wanted::new(WantedModel::Objects(objects.clone()))
     };
     let connect = tetris_gpu_mirror::client::Client::connect;
     let client = connect(&mirror.socket, MemoryKind::Host, Duration::MAX).unwrap();
@@ -262,7 +262,7 @@ fn devices_and_status_are_told() {
     );
     assert_eq!(status.devices[0].held_bytes, 1000 * 1024);
     let mut chosen = None;
-    let wanted = Wanted::new(Model::Objects(objects.clone()));
+    let wanted = Wanted::new(WantedModel::Objects(objects.clone()));
     let anywhere = client.acquire_anywhere(
         &mut |uuid: DeviceUuid| {
             chosen = Some(uuid);
@@ -311,7 +311,7 @@ fn what_is_registered_is_given_up_when_asked_when_a_tenant_leaves_and_at_the_end
     let bytes: u64 = objects.iter().map(|object| object.len).sum();
     let load = |socket: &std::path::Path| {
         let client = tetris_gpu_mirror::client::Client::connect(socket, MemoryKind::Host, LONG);
-        let wanted = Wanted::new(Model::Objects(objects.clone()));
+        let wanted = Wanted::new(WantedModel::Objects(objects.clone()));
         let device = Arc::new(HostDevice::new(0));
         let model = client.unwrap().acquire(device, &wanted, &mut |_| {});
         check(&model.unwrap(), &objects, &names, 1000);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use safetensors::tensor::TensorView;
 use tempfile::TempDir;
-use tetris_gpu_mirror::client::{ClientError, Model};
+use tetris_gpu_mirror::client::{ClientError, WantedModel};
 use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::protocol::Reason;
 use tetris_gpu_mirror::residency::{DeviceId, TenantId};
@@ -150,7 +150,7 @@ fn an_order_of_names_is_one_of_objects() {
     };
     let whole = split::wanted(&objects, &tensors, &options, 100);
     assert_eq!(whole.len(), 1);
-    assert_eq!(whole[0].model, Model::Objects(objects.clone()));
+    assert_eq!(whole[0].model, WantedModel::Objects(objects.clone()));
     assert_eq!(whole[0].order, [3, 1, 4].map(|number| place(number) as u32));
     assert_eq!(whole[0].wait, Duration::from_secs(3));
     // Each connection has the order of its own objects.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tetris_gpu_mirror::client::{Client, Model, Wanted};
+use tetris_gpu_mirror::client::{Client, Wanted, WantedModel};
 use tetris_gpu_mirror::memory::MemoryKind;
 use tetris_gpu_mirror::memory::host::HostDevice;
 use tetris_gpu_mirror::residency::{DeviceId, TenantId};
@@ -30,7 +30,7 @@ fn devices_and_what_is_held_on_them_are_shown() {
         .serve(TenantId(0), Arc::clone(&store), None, &socket)
         .unwrap();
     let client = Client::connect(&socket, MemoryKind::Host, LONG).unwrap();
-    let wanted = Wanted::new(Model::Objects(vec![object.object]));
+    let wanted = Wanted::new(WantedModel::Objects(vec![object.object]));
     let model = client.acquire(Arc::new(HostDevice::new(0)), &wanted, &mut |_| {});
     let model = model.unwrap();
     model.wait_all(LONG).unwrap();

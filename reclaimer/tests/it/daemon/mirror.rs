@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_gpu_mirror::client::{Client, Model, Wanted};
+use tetris_gpu_mirror::client::{Client, Wanted, WantedModel};
 use tetris_gpu_mirror::memory::MemoryKind;
 use tetris_gpu_mirror::memory::host::HostDevice;
 
@@ -133,7 +133,7 @@ fn a_full_store_gets_room_from_what_the_mirror_has_registered() {
     };
     let socket = store.root().join("gpu");
     let client = Client::connect(&socket, MemoryKind::Host, Duration::from_mins(1)).unwrap();
-    let wanted = Wanted::new(Model::Objects(objects.clone()));
+    let wanted = Wanted::new(WantedModel::Objects(objects.clone()));
     let device = Arc::new(HostDevice::new(0));
     let model = client.acquire(device, &wanted, &mut |_| {}).unwrap();
     model.wait_all(Duration::from_mins(1)).unwrap();

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use tetris_agent::{ManifestKind, Recognized};
 use tetris_node::ingest::{AskRoom, IngestConfig, IngestOptions};
-use tetris_wire::daemon::{IngestReason, Message};
 use tetris_node::room::{RoomNeed, RoomRefusal, RoomResult};
+use tetris_wire::daemon::{IngestReason, Message};
 
 use crate::ingest::ground::{of_tensors, tensor};
 use crate::ingest::harness::{Raw, Site, eventually, open, room, with_quota};

@@ -14,7 +14,7 @@ use self::target::Target;
 use super::serve::executor;
 use crate::BenchError;
 use crate::backend::{Backend, DeviceChoice};
-use crate::model::Model;
+use crate::model::BenchModel;
 use crate::process::Parent;
 
 /// Parameters of such a process.
@@ -23,7 +23,7 @@ pub struct TransfersJob {
     /// The store.
     pub store: PathBuf,
     /// The model to copy.
-    pub model: Model,
+    pub model: BenchModel,
     /// Length of chunks, in bytes.
     pub chunk_bytes: u64,
     /// Group size of copies, in bytes.

@@ -23,20 +23,20 @@ pub struct CudaStream {
     context: Arc<CudaContext>,
     handle: sys::CUstream,
     /// Memory of the copies queued after the last event.
-    open: Vec<Kept>,
+    open: Vec<CopiedMemory>,
     /// Memory of the copies queued before each event.
-    closed: VecDeque<(Arc<Inner>, Vec<Kept>)>,
+    closed: VecDeque<(Arc<Inner>, Vec<CopiedMemory>)>,
 }
 
 /// Host memory and mapping of one copy.
-struct Kept {
+struct CopiedMemory {
     _from: HostSlice,
     _to: Arc<dyn Any + Send + Sync>,
 }
 
-impl std::fmt::Debug for Kept {
+impl std::fmt::Debug for CopiedMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Kept")
+        f.write_str("CopiedMemory")
     }
 }
 
@@ -96,7 +96,7 @@ impl CudaStream {
         // place and unchanged, because the owner provides them for its whole life.
         let code = unsafe { (current.driver.copy_in)(address, source, bytes.len(), self.handle) };
         drop(current);
-        let kept = Kept {
+        let kept = CopiedMemory {
             _from: from,
             _to: to,
         };

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::chunk::HostMapping;
-use super::device::Shared;
+use super::faults::Allowances;
 use crate::memory::{HostSlice, MemoryError};
 
 /// A queue of copies. A copy runs when a caller waits for it or polls its event.
@@ -20,7 +20,7 @@ pub struct HostEvent {
 
 #[derive(Debug)]
 struct Queue {
-    device: Arc<Shared>,
+    allowances: Arc<Allowances>,
     waiting: VecDeque<Copy>,
     queued: u64,
     done: u64,
@@ -48,7 +48,7 @@ impl Queue {
         let Some(copy) = self.waiting.pop_front() else {
             return Ok(());
         };
-        if !self.device.allowances.copies.take() {
+        if !self.allowances.copies.take() {
             self.failed = true;
             return Err(failed());
         }
@@ -71,9 +71,9 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 }
 
 impl HostStream {
-    pub(super) fn new(device: Arc<Shared>) -> Self {
+    pub(super) fn new(allowances: Arc<Allowances>) -> Self {
         Self(Arc::new(Mutex::new(Queue {
-            device,
+            allowances,
             waiting: VecDeque::new(),
             queued: 0,
             done: 0,

@@ -19,10 +19,10 @@ const GRANULE_BYTES: u64 = 2 << 20;
 pub struct HostDevice(Arc<Shared>);
 
 #[derive(Debug)]
-pub(super) struct Shared {
+struct Shared {
     capacity_bytes: u64,
     used: Arc<AtomicU64>,
-    pub(super) allowances: Allowances,
+    allowances: Arc<Allowances>,
     lost: AtomicBool,
 }
 
@@ -47,7 +47,7 @@ impl HostDevice {
         Self(Arc::new(Shared {
             capacity_bytes,
             used: Arc::default(),
-            allowances: faults.into(),
+            allowances: Arc::new(faults.into()),
             lost: AtomicBool::new(false),
         }))
     }
@@ -182,7 +182,7 @@ impl DeviceMemory for HostDevice {
     }
 
     fn stream(&self) -> Result<HostStream, MemoryError> {
-        Ok(HostStream::new(Arc::clone(&self.0)))
+        Ok(HostStream::new(Arc::clone(&self.0.allowances)))
     }
 
     fn copy_in(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tetris_store_layout::ObjectId;
 
 use super::{CAPACITY, LIGHT, QUOTA, config};
-use crate::arena::{ChunkId, Place};
+use crate::arena::{ChunkId, ObjectPlace};
 use crate::residency::{
     Admission, ClientId, DeviceId, Freed, Manager, ModelKey, ModelSpec, TenantId,
 };
@@ -13,7 +13,7 @@ use crate::residency::{
 pub type Held = (DeviceId, TenantId, ModelKey);
 
 /// Number of holds, and the positions of the objects.
-type Holding = (u64, Vec<(ObjectId, Place)>);
+type Holding = (u64, Vec<(ObjectId, ObjectPlace)>);
 
 /// The state that follows from the manager's answers alone.
 #[derive(Default)]
@@ -128,7 +128,7 @@ impl Reference {
     /// Every held object lies in an existing chunk, in one position, and overlaps no other (B1,
     /// B3).
     fn places_are_whole(&self) {
-        let mut all: BTreeMap<(DeviceId, TenantId, ObjectId), Place> = BTreeMap::new();
+        let mut all: BTreeMap<(DeviceId, TenantId, ObjectId), ObjectPlace> = BTreeMap::new();
         for ((_, (device, tenant, _)), (_, places)) in &self.held {
             for (object, place) in places {
                 let chunk = self.chunks.get(&(*device, *tenant, place.chunk));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::lease::Lease;
-use super::model::{Model, refused};
+use super::model::{RequestedModel, refused};
 use super::{Ended, Session};
 use crate::memory::DeviceMemory;
 use crate::protocol::{Acquire, Reason, Refused, Reply, Request};
@@ -14,7 +14,7 @@ use crate::server::state::{Ask, Held};
 const NO_ROOM: [Reason; 3] = [Reason::TOO_LARGE, Reason::QUOTA, Reason::IN_USE];
 
 /// Outcome of a request.
-enum Outcome {
+enum AcquireOutcome {
     Admitted(Held),
     Refused(Refused),
     GivenUp,
@@ -39,28 +39,28 @@ impl<D: DeviceMemory> Session<D> {
         let _stale = self.mailbox.take();
         let outcome = match self.model(acquire)? {
             Ok(model) => self.admit(acquire, &model)?,
-            Err(refused) => Outcome::Refused(refused),
+            Err(refused) => AcquireOutcome::Refused(refused),
         };
         match outcome {
-            Outcome::Admitted(held) => self.serve(Lease::new(&self.core, held)),
-            Outcome::Refused(refused) => {
+            AcquireOutcome::Admitted(held) => self.serve(Lease::new(&self.core, held)),
+            AcquireOutcome::Refused(refused) => {
                 self.core.metrics.refused.one();
                 if NO_ROOM.contains(&refused.reason) {
                     self.core.metrics.refused_no_room.one();
                 }
                 self.reply(&Reply::Refused(refused))
             }
-            Outcome::GivenUp => self.reply(&Reply::Released),
+            AcquireOutcome::GivenUp => self.reply(&Reply::Released),
         }
     }
 
-    fn admit(&self, acquire: &Acquire, model: &Model) -> Result<Outcome, Ended> {
+    fn admit(&self, acquire: &Acquire, model: &RequestedModel) -> Result<AcquireOutcome, Ended> {
         let on = match acquire.on.map(|uuid| (uuid, self.core.device(uuid))) {
             None => None,
             Some((_, Some(id))) => Some(id),
             Some((uuid, None)) => {
                 let text = format!("expected a device of this server, found {uuid}; list them");
-                return Ok(Outcome::Refused(refused(Reason::NO_DEVICE, text)));
+                return Ok(AcquireOutcome::Refused(refused(Reason::NO_DEVICE, text)));
             }
         };
         let wait = Duration::from_millis(acquire.wait_ms.into());
@@ -72,7 +72,7 @@ impl<D: DeviceMemory> Session<D> {
                 Err(refusal) => refusal,
             };
             if !refusal.may_wait() || Instant::now() >= end {
-                return Ok(Outcome::Refused(tell(&refusal)));
+                return Ok(AcquireOutcome::Refused(tell(&refusal)));
             }
             let Some(_) = &waiting else {
                 // Retries once after this: room that became free before the registration rang no
@@ -86,20 +86,24 @@ impl<D: DeviceMemory> Session<D> {
                 continue;
             };
             if self.wait(&refusal, end)? {
-                return Ok(Outcome::GivenUp);
+                return Ok(AcquireOutcome::GivenUp);
             }
         }
     }
 
     /// Tries to admit the model.
-    fn attempt(&self, model: &Model, on: Option<DeviceId>) -> Result<Outcome, Refusal> {
+    fn attempt(
+        &self,
+        model: &RequestedModel,
+        on: Option<DeviceId>,
+    ) -> Result<AcquireOutcome, Refusal> {
         if let Some(text) = self.core.state().lost(on) {
-            return Ok(Outcome::Refused(refused(Reason::NO_DEVICE, text)));
+            return Ok(AcquireOutcome::Refused(refused(Reason::NO_DEVICE, text)));
         }
         let (tenant, spec) = (self.tenant.id, &model.spec);
         let missing = self.core.state().manager.missing(tenant, spec, on);
         if let Err(refused) = model.sources.map_all(&missing) {
-            return Ok(Outcome::Refused(refused));
+            return Ok(AcquireOutcome::Refused(refused));
         }
         let ask = Ask {
             tenant,
@@ -109,7 +113,7 @@ impl<D: DeviceMemory> Session<D> {
             mailbox: &self.mailbox,
             now_ms: self.core.now_ms(),
         };
-        self.core.admit(&ask).map(Outcome::Admitted)
+        self.core.admit(&ask).map(AcquireOutcome::Admitted)
     }
 
     /// Waits until there may be room. Returns true if the client no longer waits.

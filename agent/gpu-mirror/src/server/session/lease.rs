@@ -131,7 +131,7 @@ impl<D: DeviceMemory> Session<D> {
         let number = (0u32..).zip(&held.chunks).map(|(at, chunk)| (*chunk, at));
         let numbers: BTreeMap<_, _> = number.collect();
         for part in held.places.chunks(MAX_PLACES_PER_MESSAGE) {
-            let entry = |(object, place): &(_, crate::arena::Place)| {
+            let entry = |(object, place): &(_, crate::arena::ObjectPlace)| {
                 let chunk = numbers.get(&place.chunk).copied()?;
                 Some(PlaceEntry {
                     object: *object,

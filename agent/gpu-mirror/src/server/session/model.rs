@@ -12,14 +12,17 @@ use crate::residency::{ModelSpec, Part};
 use crate::server::source::Sources;
 
 /// A model, and the sources of its bytes.
-pub(super) struct Model {
+pub(super) struct RequestedModel {
     pub spec: ModelSpec,
     pub sources: Arc<Sources>,
 }
 
 impl<D: DeviceMemory> Session<D> {
     /// Reads the messages after an `Acquire`, all of them by one deadline, and looks up the model.
-    pub(super) fn model(&self, acquire: &Acquire) -> Result<Result<Model, Refused>, Ended> {
+    pub(super) fn model(
+        &self,
+        acquire: &Acquire,
+    ) -> Result<Result<RequestedModel, Refused>, Ended> {
         let deadline = self.deadline();
         let mut listed = Vec::new();
         if let ModelNamed::Objects(count) = acquire.model {
@@ -76,7 +79,7 @@ impl<D: DeviceMemory> Session<D> {
         }
     }
 
-    fn checked(&self, listed: &[ObjectRef], order: &[usize]) -> Result<Model, Refused> {
+    fn checked(&self, listed: &[ObjectRef], order: &[usize]) -> Result<RequestedModel, Refused> {
         let part = |object: &ObjectRef| Part {
             object: object.id,
             len: object.len,
@@ -87,7 +90,7 @@ impl<D: DeviceMemory> Session<D> {
         let objects: BTreeMap<_, _> = listed.iter().map(|object| (object.id, *object)).collect();
         let pool = Arc::clone(&self.tenant.pool);
         let sources = Arc::new(Sources::new(pool, objects));
-        Ok(Model { spec, sources })
+        Ok(RequestedModel { spec, sources })
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use tetris_gpu_mirror::client::{Acquired, Client, ClientError, Model, Wanted};
+use tetris_gpu_mirror::client::{Acquired, Client, ClientError, Wanted, WantedModel};
 use tetris_gpu_mirror::memory::cuda::{IpcDevice, VmmDevice};
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryError};
 use tetris_gpu_mirror::protocol::Reason;
@@ -124,7 +124,7 @@ fn acquire<D: DeviceMemory>(
     device: D,
 ) -> Result<Acquired<D>, ClientError> {
     let client = Client::connect(socket, D::KIND, LONG)?;
-    let wanted = Wanted::new(Model::Objects(objects.to_vec()));
+    let wanted = Wanted::new(WantedModel::Objects(objects.to_vec()));
     client.acquire(Arc::new(device), &wanted, &mut |_| {})
 }
 

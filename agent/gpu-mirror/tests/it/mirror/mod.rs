@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tetris_gpu_mirror::arena::ArenaConfig;
-use tetris_gpu_mirror::client::{Acquired, Client, ClientError, Model, Wanted};
+use tetris_gpu_mirror::client::{Acquired, Client, ClientError, Wanted, WantedModel};
 use tetris_gpu_mirror::copy::ExecutorConfig;
 use tetris_gpu_mirror::memory::host::{Faults, HostDevice};
 use tetris_gpu_mirror::memory::{DeviceMemory, MemoryKind};
@@ -106,7 +106,7 @@ impl Mirror {
     ) -> Result<Acquired<HostDevice>, ClientError> {
         let wanted = Wanted {
             wait,
-            ..Wanted::new(Model::Objects(objects.to_vec()))
+            ..Wanted::new(WantedModel::Objects(objects.to_vec()))
         };
         let device = Arc::new(HostDevice::new(0));
         self.connect().acquire(device, &wanted, &mut |_| {})
