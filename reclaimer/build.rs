@@ -1,5 +1,5 @@
-//! Makes the servers of the services that the kubelet calls, from their names alone: no protocol compiler is needed.
-//! The messages are in `src/csi/wire.rs`.
+//! Makes the servers of the services that the kubelet calls, from their names alone: no protocol
+//! compiler is needed. The messages are in `src/csi/wire.rs`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

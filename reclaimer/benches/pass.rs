@@ -1,11 +1,11 @@
-//! Time of a whole pass over 100,000 objects, 1,000 of them mapped, and processor time and memory of
-//! the idle daemon.
+//! Time of a whole pass over 100,000 objects, 1,000 of them mapped, and processor time and memory
+//! of the idle daemon.
 //!
-//! `cargo bench -p tetris-node`; `-- --rounds N` for more or fewer than 15, `-- --idle-secs N` for the
-//! time over which the idle daemon is watched (120; 0 leaves it out), `-- --json FILE` to write the
-//! results to a file too. The bars are 200 ms, 0.2 % of a core and 64 MB; the benchmark does not fail
-//! above them. The baseline is the least that a pass without a memory of earlier ones does: list the
-//! folder, `stat` every file, read `/proc/locks`.
+//! `cargo bench -p tetris-node`; `-- --rounds N` for more or fewer than 15, `-- --idle-secs N` for
+//! the time over which the idle daemon is watched (120; 0 leaves it out), `-- --json FILE` to write
+//! the results to a file too. The bars are 200 ms, 0.2 % of a core and 64 MB; the benchmark does
+//! not fail above them. The baseline is the least that a pass without a memory of earlier ones
+//! does: list the folder, `stat` every file, read `/proc/locks`.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::io::Write as _;
@@ -162,7 +162,8 @@ fn pass(reclaimer: &mut Reclaimer, at_ms: u64) -> Result<()> {
     Ok(())
 }
 
-/// Models of small tensors, each an object of its own, so that the number of objects is what counts.
+/// Models of small tensors, each an object of its own, so that the number of objects is what
+/// counts.
 fn fill(store: &Store) -> Result<Vec<Mapping>> {
     let mut held = Vec::new();
     for model in 0..MODELS {

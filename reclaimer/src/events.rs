@@ -1,4 +1,4 @@
-//! Tells the engine when something is published: the kernel says so (inotify(7)).
+//! Events of published objects, from the kernel (inotify(7)) to the engine.
 
 use std::sync::mpsc::Sender;
 
@@ -7,8 +7,8 @@ use notify::{Config, EventKindMask, RecommendedWatcher, RecursiveMode, Watcher};
 use crate::reclaimer::engine::Command;
 use crate::store::OpenStore;
 
-/// Watches the objects' folders. Only what is created counts: to be told of what is opened, as the default is, would
-/// make every load on the node pay for it.
+/// Watches the objects' folders for created files only. Events of opened files, as by default,
+/// would cost every load on the node.
 pub struct Events {
     watcher: Option<RecommendedWatcher>,
     watched: Vec<OpenStore>,
@@ -25,8 +25,8 @@ impl Events {
         }
     }
 
-    /// Watches these stores and no others. Without events, which can fail for want of inotify instances, the daemon
-    /// goes by its interval.
+    /// Watches these stores and no others. Without events, which can fail for want of inotify
+    /// instances, the daemon goes by its interval.
     pub fn watch(&mut self, stores: &[OpenStore]) {
         if stores == self.watched {
             return;

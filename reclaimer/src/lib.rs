@@ -1,4 +1,4 @@
-//! The node's daemon: frees tensors that nobody maps, under policy.
+//! The node daemon: frees unmapped tensors by policy, publishes files for pods, and serves devices.
 
 #![forbid(unsafe_code)]
 #![deny(

@@ -9,7 +9,8 @@ use tetris_store_layout::{
     IdentityId, ObjectRef, RecordEntry, RecordUse, Store, StoreError, TensorId,
 };
 
-/// Two changes of a folder within one tick of the kernel's clock have one time stamp. Far longer than any tick.
+/// Two changes of a folder within one tick of the kernel's clock have one time stamp. Far longer
+/// than any tick.
 const CLOCK_TICK: Duration = Duration::from_secs(1);
 
 /// A manifest or derived record.
@@ -29,9 +30,10 @@ pub(crate) struct Record {
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     known: BTreeMap<RecordId, Record>,
-    /// Records that name nothing that can be understood, so that each is told once.
+    /// Damaged records that were reported, so that each is reported once.
     damaged: BTreeSet<RecordId>,
-    /// Every manifest and derived record that was listed, damaged ones too: its memory, and when it was used last.
+    /// Every manifest and derived record that was listed, damaged ones too: its memory, and when it
+    /// was used last.
     listed: BTreeMap<RecordId, (u64, u64)>,
     identities: Vec<RecordEntry<IdentityId>>,
     /// The identities' folder's time stamp, where no later change can have the same one.
@@ -113,7 +115,8 @@ impl Records {
         })
     }
 
-    /// All of them, to choose from which go. `use_of` says whether a record is wanted, and when all it names was last seen held.
+    /// All of them, to choose from which go. `use_of` says whether a record is wanted, and when all
+    /// it names was last seen held.
     pub(crate) fn files(&self, use_of: impl Fn(&RecordId) -> (bool, u64)) -> Vec<RecordFile> {
         let listed = self.listed.iter().map(|(id, (bytes, last_use_ms))| {
             let (wanted, held_ms) = use_of(id);

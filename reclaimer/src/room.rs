@@ -21,8 +21,8 @@ pub struct RoomNeed {
 /// Answer to a [`RoomNeed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoomResult {
-    /// The reason for a lack of room; `None` when the requested room is free now. Other processes may
-    /// take it first.
+    /// The reason for a lack of room; `None` when the requested room is free now. Other processes
+    /// may take it first.
     pub refused: Option<RoomRefusal>,
     /// Free bytes on the mount.
     pub free_bytes: u64,

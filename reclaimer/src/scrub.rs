@@ -1,5 +1,5 @@
-//! A slow walk over all objects that checks their bytes. Memory has faults, and a writer may break the rules;
-//! tmpfs keeps no checksums of its own (LAYOUT.md 9).
+//! A slow walk over all objects that checks their bytes. Memory has faults, and a writer may break
+//! the rules; tmpfs keeps no checksums of its own (LAYOUT.md 9).
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -16,7 +16,7 @@ use crate::store::OpenStore;
 /// busy then.
 const MAX_LAG: Duration = Duration::from_secs(1);
 
-/// Checks of what lies in the stores.
+/// The table `[scrub]`: checks of the stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScrubConfig {
@@ -69,8 +69,8 @@ pub struct Scrubber {
 }
 
 impl Scrubber {
-    /// Starts to walk over `stores`, again and again. `report` is told of each object. Does nothing where the
-    /// configuration says so.
+    /// Starts to walk over `stores`, again and again. `report` is told of each object. Does nothing
+    /// where the configuration says so.
     pub fn start(
         stores: Vec<OpenStore>,
         config: ScrubConfig,
@@ -197,7 +197,7 @@ impl<R: Fn(Scrubbed)> Walk<R> {
             Ok(Verified::Stopped) => return ControlFlow::Break(()),
             Ok(Verified::Absent) => return ControlFlow::Continue(()),
             Ok(Verified::Sound) => ScrubResult::Sound,
-            Ok(Verified::Damaged(fault)) => set_aside(name, store, entry, &fault),
+            Ok(Verified::Damaged(fault)) => quarantine(name, store, entry, &fault),
             Err(error) => failed(name, &error),
         };
         (self.report)(Scrubbed {
@@ -209,15 +209,15 @@ impl<R: Fn(Scrubbed)> Walk<R> {
     }
 }
 
-/// Puts a damaged object where nobody maps it any more, and says who has it mapped: they compute with wrong bytes.
-fn set_aside(name: &str, store: &Store, entry: &ObjectEntry, fault: &Fault) -> ScrubResult {
+/// Quarantines a damaged object, and logs its holders: they compute with wrong bytes.
+fn quarantine(name: &str, store: &Store, entry: &ObjectEntry, fault: &Fault) -> ScrubResult {
     let holders = Holders::read().map_or(0, |holders| holders.of(entry));
     let processes = Holders::processes(entry);
     match store.quarantine(&entry.object) {
         Ok(_) => {
             tracing::error!(
                 store = name, object = %entry.object.id, bytes = entry.object.len, %fault, holders, ?processes,
-                "damaged object quarantined; the next load publishes it anew; restart its holders"
+                "damaged object quarantined; the next load publishes it anew, and processes that map it should be restarted"
             );
             ScrubResult::Quarantined
         }

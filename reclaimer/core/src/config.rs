@@ -40,7 +40,8 @@ pub struct StorePolicy {
     pub guaranteed_bytes: u64,
     /// Upper limit of this store in bytes, even if more memory is free.
     pub limit_bytes: Option<u64>,
-    /// Of these, bytes that its records are kept to; without it [`DEFAULT_RECORD_BYTES`], or a quarter of `limit_bytes` where that is less.
+    /// Of these, bytes that its records are kept to; without it [`DEFAULT_RECORD_BYTES`], or a
+    /// quarter of `limit_bytes` where that is less.
     pub record_bytes: Option<u64>,
     /// Records that it may have, each of which takes an inode.
     pub record_files: u64,

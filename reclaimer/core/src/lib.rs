@@ -10,13 +10,14 @@
 //! order of stores and objects in the snapshot. If one store requests room, carrying out a plan
 //! leaves nothing for the next one at the same moment, and a larger request frees a superset.
 //!
-//! Records count in what a store takes, and are kept within limits of their own ([`records_to_remove`]).
+//! Records count in what a store takes, and are kept within limits of their own
+//! ([`records_to_remove`]).
 //!
-//! **Caveats.** Bytes are counted as the file system does, in pages. A prefix of the policy's order is
-//! freed, so that more need frees a superset; another set with less excess may exist. If stores have
-//! limits, a larger request may spare another store's object, because the requesting store must give
-//! more itself. If several stores request more than there is, the room goes to the load that takes
-//! it first.
+//! **Caveats.** Bytes are counted as the file system does, in pages. A prefix of the policy's order
+//! is freed, so that more need frees a superset; another set with less excess may exist. If stores
+//! have limits, a larger request may spare another store's object, because the requesting store
+//! must give more itself. If several stores request more than there is, the room goes to the load
+//! that takes it first.
 //!
 //! ```
 //! use tetris_reclaimer_core::{MountSnapshot, ObjectSnapshot, Policy, Reason, RoomRequest, Snapshot, State, StoreSnapshot, plan};

@@ -127,8 +127,8 @@ pub enum Goal {
     LowWatermark,
 }
 
-/// Bytes of objects that stay, by the first reason that holds. When only held and protected objects are left, a
-/// bigger store, or fewer models declared warm, is what helps.
+/// Bytes of objects that stay, by the first reason that holds. When only held and protected objects
+/// are left, a bigger store, or fewer models declared warm, is what helps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeptBytes {
     /// Mapped by a process.

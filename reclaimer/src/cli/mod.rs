@@ -12,7 +12,7 @@ use tetris_service_kit::logs::LogArgs;
 use crate::config::ConfigFlags;
 use crate::daemon;
 
-/// Frees tensors of this node's stores that nobody maps, under policy
+/// Free unmapped tensors of this node's stores, by policy
 #[derive(Debug, Parser)]
 #[command(name = "tetris-node", version, max_term_width = 100)]
 pub struct Cli {
@@ -26,7 +26,7 @@ pub struct Cli {
 enum Command {
     /// Run until SIGTERM; SIGHUP reads the configuration again
     Run(Run),
-    /// Make one pass, say what it did, and end
+    /// Make one pass, print its results, and end
     Once(Once),
     /// Check the configuration and print it with all defaults
     Check(ConfigFlags),
@@ -36,7 +36,7 @@ enum Command {
 struct Run {
     #[command(flatten)]
     config: ConfigFlags,
-    /// Free nothing: only say what would be freed
+    /// Free nothing: only report the objects that a pass would free
     #[arg(long)]
     dry_run: bool,
 }
@@ -45,7 +45,7 @@ struct Run {
 struct Once {
     #[command(flatten)]
     config: ConfigFlags,
-    /// Free nothing: only say what would be freed
+    /// Free nothing: only report the objects that a pass would free
     #[arg(long)]
     dry_run: bool,
     /// Format of the result
@@ -59,13 +59,13 @@ enum Format {
     Json,
 }
 
-/// Runs what the process was started with.
+/// Runs the command line of this process.
 pub fn main() -> ExitCode {
     Cli::parse().run()
 }
 
 impl Cli {
-    /// Does what it says. Errors are logged.
+    /// Runs the command. Errors are logged.
     pub fn run(&self) -> ExitCode {
         command::run(&self.logs, || run(self))
     }

@@ -25,7 +25,7 @@ pub enum ConfigError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// Line, column and what is wrong.
+        /// Line, column and mistake.
         message: String,
     },
     /// A field is unknown, missing, or of another type.

@@ -31,7 +31,7 @@ pub struct ConfigFlags {
     /// Flags for the tables of a node of a cluster
     #[command(flatten)]
     pub tables: NodeFlags,
-    /// Watch the API server for what pods of this node declare
+    /// Watch the API server for declarations of this node's pods
     #[arg(long)]
     pub kubernetes: bool,
 }

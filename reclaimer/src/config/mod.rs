@@ -47,17 +47,17 @@ pub struct ConfigFile {
     pub policy: PolicyConfig,
     /// Cost of a reload, for policies that weigh it.
     pub reload_cost: ReloadCostConfig,
-    /// Checks of what lies in the stores.
+    /// Checks of the stored bytes.
     pub scrub: ScrubConfig,
     /// Files that clients pass, which can only read the store.
     pub ingest: IngestConfig,
     /// One copy of each tensor in device memory; without it no device is touched.
     pub gpu_mirror: Option<GpuMirrorConfig>,
-    /// Models that pods declare by name: what the name means.
+    /// Meanings of the names by which pods declare models.
     pub models: BTreeMap<String, Vec<String>>,
     /// The watch of pods' declarations.
     pub kubernetes: KubernetesConfig,
-    /// The tmpfs of the stores; without it, somebody else mounts it.
+    /// The tmpfs of the stores; without this table the daemon mounts none.
     #[cfg(feature = "node")]
     pub mount: Option<crate::mount::MountTable>,
     /// Volumes for pods.
@@ -124,7 +124,7 @@ impl Default for ConfigFile {
 }
 
 impl Default for ReloadCostConfig {
-    /// A first load as the density benchmark measures it, and what a framework takes to start one.
+    /// A first load in the density benchmark, and a framework's time to start one.
     fn default() -> Self {
         Self {
             fixed_ms: 100,

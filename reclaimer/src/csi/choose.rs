@@ -14,7 +14,8 @@ const EARLIER: &str = "earlier";
 pub enum Chosen {
     /// One of the configured stores.
     Fixed(StoreConfig),
-    /// The namespace's own, by the name that pods know it by. Which directory that is follows from the namespace's unique identifier.
+    /// The namespace's own, by the name that pods know it by. Which directory that is follows from
+    /// the namespace's unique identifier.
     Own(String),
 }
 
@@ -23,14 +24,16 @@ pub enum Chosen {
 pub struct OwnStore {
     /// The namespace's name.
     pub namespace: String,
-    /// Its unique identifier; none for a directory of an earlier version, which nobody gets any more.
+    /// Its unique identifier; none for a directory of an earlier version, which nobody gets any
+    /// more.
     pub uid: Option<String>,
     /// Its name and directory.
     pub config: StoreConfig,
 }
 
-/// The store for a pod of `namespace` that asks for `wanted`. Without a wish: a store that names the namespace, before the
-/// namespace's own, before one for all, in the order of the configuration.
+/// The store for a pod of `namespace` that asks for `wanted`. Without a wish: a store that names
+/// the namespace, before the namespace's own, before one for all, in the order of the
+/// configuration.
 pub fn choose(
     stores: &[StoreConfig],
     per_namespace: Option<&PerNamespace>,

@@ -15,21 +15,24 @@ pub const NAMESPACE: &str = "{namespace}";
 pub struct CsiConfig {
     /// Its name, that of the CSIDriver object.
     pub driver: String,
-    /// The kubelet's directory, which this process sees at the same path, with `mountPropagation: Bidirectional`.
+    /// The kubelet's directory, which this process sees at the same path, with `mountPropagation:
+    /// Bidirectional`.
     pub kubelet_dir: PathBuf,
     /// Stores that are made when the first pod of a namespace asks; none without it.
     pub per_namespace: Option<PerNamespace>,
 }
 
-/// One store for each namespace, made when its first pod asks, and removed when the namespace is gone and nobody maps it. Names and
-/// directories end with a dot and the namespace's unique identifier: a namespace that is made again gets another store.
+/// One store for each namespace, made for its first pod, and removed when the namespace is gone and
+/// the store is not mapped. Names and directories end with a dot and the namespace's unique
+/// identifier: a namespace that is made again gets another store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerNamespace {
     /// The names by which pods ask for the stores; `{namespace}` stands for the namespace.
     #[serde(default = "default_name")]
     pub name: String,
-    /// The stores' directories, without the identifier: directly in the tmpfs, with `{namespace}` in the last part.
+    /// The stores' directories, without the identifier: directly in the tmpfs, with `{namespace}`
+    /// in the last part.
     pub path: PathBuf,
     /// The namespaces that get one; all when empty.
     #[serde(default)]
@@ -69,9 +72,10 @@ impl CsiConfig {
 
     /// The socket on which the kubelet finds the driver.
     ///
-    /// The `@` is needed. The kubelet's plugin manager sends the socket's path as the HTTP/2 authority, with `/` as `%2F`, and
-    /// the server's library refuses a host with `%` in it before any of our code runs. With `@` the path is the user's part of the
-    /// authority, where `%` may be, and the host is what follows.
+    /// The `@` is needed. The kubelet's plugin manager sends the socket's path as the HTTP/2
+    /// authority, with `/` as `%2F`, and the server's library refuses a host with `%` in it before
+    /// any of our code runs. With `@` the path is the user's part of the authority, where `%` may
+    /// be, and the host is what follows.
     pub fn registration_socket(&self) -> PathBuf {
         let registry = self.kubelet_dir.join("plugins_registry");
         registry.join(format!("reg@{}.sock", self.driver))
@@ -161,7 +165,8 @@ fn is_plain(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.chars().all(plain))
 }
 
-/// As the CSI specification has it, and lower-case: it is the name of the CSIDriver object too, a DNS subdomain.
+/// As the CSI specification has it, and lower-case: it is the name of the CSIDriver object too, a
+/// DNS subdomain.
 fn is_driver_name(name: &str) -> bool {
     name.len() <= 63 && name.split('.').all(is_namespace)
 }

@@ -1,27 +1,33 @@
 //! The CSI driver of a node: pods get their store as an ephemeral inline volume, read-only.
 //!
 //! # Flow
-//! The kubelet finds the registration socket, asks what it is, and from then on calls the CSI services: a volume for a pod that
-//! starts, and its end. Which store a pod gets follows from its namespace ([`choose`]), and is mounted where the kubelet says. For a
-//! store of the namespace's own, the API server is asked which namespace that is ([`Namespaces`]): names are given anew.
+//! The kubelet finds the registration socket, asks for the plugin, and from then on calls the CSI
+//! services: a volume for a pod that starts, and its end. The pod's namespace decides its store
+//! ([`choose`]), which is mounted at the kubelet's target. For a namespace's own store the driver
+//! asks the API server for the namespace's identifier ([`Namespaces`]), because names can be given
+//! again.
 //!
 //! # Guarantees
-//! - Every call can be repeated, also after a restart of this process: what is mounted is the only state.
-//! - A namespace's own store is never given to a later namespace of that name, and goes when the namespace is gone and nobody uses it.
-//! - What pods get is read-only from the moment it can be seen, in every mount namespace that it appears in.
-//! - No symbolic link is followed in a pod's directory, and nothing outside the kubelet's directory is touched.
+//! - Every call can be repeated, also after a restart of this process: the mounts are the only
+//!   state.
+//! - A later namespace of the same name never gets a namespace's own store. The store goes when its
+//!   namespace is gone and no process uses it.
+//! - Pods' mounts are read-only from the moment they are visible, in every mount namespace.
+//! - No symbolic link is followed in a pod's directory, and nothing outside the kubelet's directory
+//!   is touched.
 //!
 //! # Assumptions
-//! The CSIDriver object says `podInfoOnMount: true`. Without it a pod could name another namespace itself. The kubelet's
-//! directory is at the same path here and on the host, with `mountPropagation: Bidirectional`. CAP_SYS_ADMIN, Linux 5.8.
-//! Kubernetes 1.29: earlier kubelets send authorities that the server's library refuses ([`CsiConfig::registration_socket`]).
+//! The CSIDriver object says `podInfoOnMount: true`. Without it a pod could name another namespace
+//! itself. The kubelet's directory is at the same path here and on the host, with
+//! `mountPropagation: Bidirectional`. CAP_SYS_ADMIN, Linux 5.8. Kubernetes 1.29: earlier kubelets
+//! send authorities that the server's library refuses ([`CsiConfig::registration_socket`]).
 //!
 //! # Caveats
-//! A volume must say `readOnly: true`. If it does not, container runtimes mount it with the option `rw`, and newer ones clear
-//! the read-only flag of the container's own mount.
+//! A volume must say `readOnly: true`. If it does not, container runtimes mount it with the option
+//! `rw`, and newer ones clear the read-only flag of the container's own mount.
 //!
-//! No capabilities are advertised. GET_VOLUME_STATS would have the kubelet count the store once for each pod that shares it; what is
-//! in it is told by `/metrics`.
+//! The driver advertises no capabilities. With GET_VOLUME_STATS the kubelet would count the store
+//! once for each pod that shares it; `/metrics` reports its contents.
 
 mod choose;
 mod config;
@@ -74,7 +80,7 @@ const LAST_CALLS: Duration = Duration::from_secs(5);
 #[non_exhaustive]
 pub enum CsiError {
     /// Another process serves this driver.
-    #[error("somebody listens on `{}`; does a second daemon run on this node?", path.display())]
+    #[error("another process listens on `{}`; does a second daemon run on this node?", path.display())]
     InUse {
         /// The socket.
         path: PathBuf,
@@ -96,7 +102,7 @@ pub enum CsiError {
     /// A server failed.
     #[error("the CSI services failed: {0}")]
     Server(#[from] tonic::transport::Error),
-    /// A server ended, though nobody stopped it.
+    /// A server ended without a signal to stop.
     #[error("the CSI services ended by themselves")]
     Ended,
     /// A system call failed.
@@ -111,13 +117,16 @@ pub enum CsiError {
     },
 }
 
-/// Serves the kubelet until `stop` is ready, then lets calls in progress end and removes the sockets. Mounts stay.
+/// Serves the kubelet until `stop` is ready, then lets calls in progress end and removes the
+/// sockets. Mounts stay.
 ///
-/// `node` is the node's name; `namespaces` says which namespaces there are. The configuration is one that [`CsiConfig::check`] accepts. `registered` becomes true once the kubelet
-/// has registered the driver; a new call is for who makes it false again.
+/// `node` is the node's name; `namespaces` says which namespaces there are. The configuration is
+/// one that [`CsiConfig::check`] accepts. `registered` becomes true once the kubelet has registered
+/// the driver; a new call is for who makes it false again.
 ///
 /// # Errors
-/// When a socket cannot be had, and when the kubelet refuses the driver: call it again after a while.
+/// When a socket cannot be had, and when the kubelet refuses the driver: call it again after a
+/// while.
 pub async fn serve_csi(
     config: CsiConfig,
     node: String,

@@ -1,4 +1,4 @@
-//! The namespaces of a cluster, as those know them who can ask its API server.
+//! Interface to the namespaces of a cluster, for the API server's clients to implement.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,9 +32,7 @@ pub enum NamespaceError {
         next_step: &'static str,
     },
     /// The API server knows no such object.
-    #[error(
-        "the API server has no {what}; the kubelet asks for something that is gone, or too early"
-    )]
+    #[error("the API server has no {what}; the object is gone, or not visible yet")]
     NotFound {
         /// The object.
         what: String,
@@ -57,7 +55,8 @@ pub enum NamespaceError {
     },
 }
 
-/// Somebody who knows the cluster's namespaces. A namespace that is made again has another unique identifier, and none comes twice.
+/// Source of the cluster's namespaces. A namespace that is made again has another unique
+/// identifier, and no identifier comes twice.
 #[tonic::async_trait]
 pub trait Namespaces: fmt::Debug + Send + Sync {
     /// The unique identifier of the namespace that `pod` is in.
@@ -66,12 +65,12 @@ pub trait Namespaces: fmt::Debug + Send + Sync {
     /// Returns true if the namespace with this former `name` and identifier no longer exists.
     async fn is_gone(&self, name: &str, uid: &str) -> Result<bool, NamespaceError>;
 
-    /// The identifiers of all namespaces as a watch tells them; none before the first complete list. It may lag behind, so
-    /// nothing is decided by it alone.
+    /// The identifiers of all namespaces as a watch tells them; none before the first complete
+    /// list. It may lag behind, so nothing is decided by it alone.
     fn living(&self) -> watch::Receiver<Option<BTreeSet<String>>>;
 }
 
-/// A cluster of which nothing is known: no namespace gets a store of its own, and none is taken for gone.
+/// An unknown cluster: no namespace gets a store of its own, and none counts as gone.
 #[derive(Debug)]
 pub struct NoCluster {
     problem: String,

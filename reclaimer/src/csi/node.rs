@@ -1,4 +1,4 @@
-//! The services: who the driver is, and volumes for pods.
+//! The CSI services: identity of the driver, and volumes for pods.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,7 +35,8 @@ struct Shared {
     stores: Arc<Stores>,
     namespaces: Arc<dyn Namespaces>,
     unpublished: Arc<Notify>,
-    /// One change at a time: each takes some milliseconds, and two at one target would mount on top of each other.
+    /// One change at a time: each takes some milliseconds, and two at one target would mount on top
+    /// of each other.
     changes: Mutex<()>,
 }
 

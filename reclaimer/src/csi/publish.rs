@@ -1,4 +1,4 @@
-//! Mounting a store at a target, and taking it away. What is mounted is the only state there is.
+//! Mounts of stores at targets, and their removal. The mounts are the only state.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -11,7 +11,8 @@ use super::read_only::read_only_mount;
 use super::target::Target;
 use crate::mount::MountEntry;
 
-/// Mounts that lie on top of each other at a target, at most: there is one, unless others mounted there too.
+/// Mounts that lie on top of each other at a target, at most: there is one, unless others mounted
+/// there too.
 const MOST_MOUNTS: usize = 16;
 
 /// State of a target.
@@ -41,7 +42,10 @@ pub(super) fn publish(target: &Target, store: &Path) -> Result<(), VolumeError> 
         store,
     ))?;
     let Some(dir) = target.dir()? else {
-        return Err(occupied(target, "someone who removes it".to_owned()));
+        return Err(occupied(
+            target,
+            "another process, which removes it".to_owned(),
+        ));
     };
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(&tree, "", &dir, "", flags)
@@ -54,7 +58,7 @@ pub(super) fn is_published(target: &Target, store: &Path) -> Result<bool, Volume
     Ok(matches!(there(target, store)?, There::Published))
 }
 
-/// Takes away whatever is mounted at `target`, and the directory.
+/// Removes all mounts at `target`, and the directory.
 pub(super) fn unpublish(target: &Target) -> Result<(), VolumeError> {
     for _ in 0..MOST_MOUNTS {
         match target.mounted()? {

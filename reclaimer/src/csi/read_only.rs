@@ -1,9 +1,11 @@
 //! A read-only mount of a directory that is attached nowhere yet.
 //!
-//! A bind mount that is made read-only after it was attached is not read-only for others: where it was attached below a shared
-//! mount, the copies that the kernel made in other namespaces keep their flags. mount_setattr(2) on a detached mount would do
-//! it, but has no safe binding. So a thread makes the mount in a mount namespace of its own, which shares nothing, and hands
-//! over a detached copy of it, which has its flags from the start. Nothing is left over, whenever the process is killed.
+//! A bind mount that is made read-only after it was attached is not read-only for others: where it
+//! was attached below a shared mount, the copies that the kernel made in other namespaces keep
+//! their flags. mount_setattr(2) on a detached mount would do it, but has no safe binding. So a
+//! thread makes the mount in a mount namespace of its own, which shares nothing, and hands over a
+//! detached copy of it, which has its flags from the start. Nothing is left over, whenever the
+//! process is killed.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,10 +1,12 @@
-//! Telling the kubelet that the driver is here: it finds the socket, asks what listens there, and says what came of it.
+//! Registration of the driver: the kubelet finds the socket, asks for the plugin, and reports the
+//! result.
 //!
-//! The kubelet (`pkg/kubelet/pluginmanager`) watches its registry for sockets whose names do not begin with a dot, also in folders.
-//! It gives [`Registration::get_info`] a second, then checks name, endpoint and versions, asks the endpoint for `NodeGetInfo`, and
-//! writes the CSINode object. A failure from then on is told once and not tried again until the socket is another one; so the service
-//! ends, and is to be started anew. A new socket under the old name is a new driver to the kubelet, and so is every one that it finds
-//! when it starts itself.
+//! The kubelet (`pkg/kubelet/pluginmanager`) watches its registry for sockets whose names do not
+//! begin with a dot, also in folders. It gives [`Registration::get_info`] a second, then checks
+//! name, endpoint and versions, asks the endpoint for `NodeGetInfo`, and writes the CSINode object.
+//! A failure from then on is told once and not tried again until the socket is another one; so the
+//! service ends, and is to be started anew. A new socket under the old name is a new driver to the
+//! kubelet, and so is every one that it finds when it starts itself.
 
 use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status};
@@ -27,7 +29,8 @@ pub(super) struct Registrar {
 }
 
 impl Registrar {
-    /// `refusals` gets what the kubelet says when it does not register the driver, `registered` is true once it did.
+    /// `refusals` gets what the kubelet says when it does not register the driver, `registered` is
+    /// true once it did.
     pub fn new(
         config: &CsiConfig,
         refusals: mpsc::Sender<String>,

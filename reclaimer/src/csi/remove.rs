@@ -1,8 +1,9 @@
-//! Removing the stores of namespaces that are gone.
+//! Removal of the stores of namespaces that are gone.
 //!
-//! A store is removed when all of these hold: the watch's complete list of namespaces does not have its identifier; the API server,
-//! asked for the namespace by name, has none or one with another identifier; no volume of the store is mounted; nobody maps an
-//! object of it. So neither a watch that lags nor an API server that is away removes anything. A directory of an earlier version,
+//! A store is removed when all of these hold: the watch's complete list of namespaces does not have
+//! its identifier; the API server, asked for the namespace by name, has none or one with another
+//! identifier; no volume of the store is mounted; nobody maps an object of it. So neither a watch
+//! that lags nor an API server that is away removes anything. A directory of an earlier version,
 //! which has no identifier in its name, is given to nobody; the last two hold for it.
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::stores::{Removal, Stores};
 /// signal.
 const EVERY: Duration = Duration::from_mins(1);
 
-/// Removes what is to be removed, whenever a namespace goes or a volume is taken away.
+/// Removes such stores whenever a namespace goes or a volume is unpublished.
 pub(super) async fn follow(
     rule: PerNamespace,
     stores: Arc<Stores>,

@@ -1,4 +1,4 @@
-//! The stores that pods can get, and making and removing those of namespaces.
+//! Stores for pods; creation and removal of the stores of namespaces.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,19 +19,19 @@ use crate::store::remove_leftovers;
 pub enum Removal {
     /// It is gone.
     Removed,
-    /// Somebody maps objects of it.
+    /// Its objects are mapped.
     InUse,
     /// It could not be removed now, for this reason.
     Failed(String),
 }
 
-/// Somebody who looks after the stores of namespaces. Called on threads that may block.
+/// Keeper of the stores of namespaces. Called on threads that may block.
 pub trait Keeper: Send + Sync {
-    /// Looks after a store from now on: one that is there when the service starts, or one that was just made. The pod that it was
-    /// made for gets it when this returns.
+    /// Looks after a store from now on: one that is there when the service starts, or one that was
+    /// just made. The pod that it was made for gets it when this returns.
     fn look_after(&self, store: &StoreConfig);
 
-    /// Removes a store with all that is in it, unless somebody maps some of it.
+    /// Removes a store with its contents, unless some of it is mapped.
     fn remove(&self, store: &StoreConfig) -> Removal;
 }
 
@@ -51,7 +51,8 @@ impl fmt::Debug for Stores {
 }
 
 impl Stores {
-    /// The configured stores, whose `namespaces` say who gets them, and those of namespaces in the care of `keeper`.
+    /// The configured stores, whose `namespaces` say who gets them, and those of namespaces in the
+    /// care of `keeper`.
     pub fn new(fixed: Vec<StoreConfig>, keeper: impl Keeper + 'static) -> Self {
         Self {
             fixed,
@@ -60,8 +61,8 @@ impl Stores {
         }
     }
 
-    /// Tells of the stores of namespaces that are there, after a restart. Those that nobody gets any more are among them: who has one
-    /// mapped keeps it, and its objects count.
+    /// Tells of the stores of namespaces that are there, after a restart. Those that nobody gets
+    /// any more are among them: who has one mapped keeps it, and its objects count.
     pub(super) fn tell_existing(&self, rule: &PerNamespace) {
         if let Err(error) = remove_leftovers(rule.parent()) {
             tracing::warn!(path = %rule.parent().display(), %error, "a store whose removal has begun was left behind");
@@ -98,7 +99,8 @@ impl Stores {
         }
     }
 
-    /// The store of the namespace with this identifier, made if need be. Not to be called twice at once.
+    /// The store of the namespace with this identifier, made if need be. Not to be called twice at
+    /// once.
     pub(super) fn own(
         &self,
         rule: &PerNamespace,
@@ -114,7 +116,8 @@ impl Stores {
 
     fn make(&self, rule: &PerNamespace, own: &OwnStore, uid: &str) -> Result<(), VolumeError> {
         let (parent, config) = (rule.parent(), &own.config);
-        // Without the mount, the store would lie on what is below it, and vanish from sight when it is mounted.
+        // Without the mount, the store would lie on what is below it, and vanish from sight when it
+        // is mounted.
         if !is_tmpfs_mount(parent).map_err(VolumeError::io("look at", parent))? {
             let path = parent.to_owned();
             return Err(VolumeError::NoMount { path });
@@ -153,7 +156,8 @@ impl Stores {
                     .ok()
                     .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))?;
                 let store = OwnStore::of_directory(rule, entry.file_name().to_str()?)?;
-                // A directory of somebody else can be called like a namespace. One with an identifier is ours, damaged or not.
+                // A directory of somebody else can be called like a namespace. One with an
+                // identifier is ours, damaged or not.
                 let ours = store.uid.is_some() || Store::open(&store.config.path).is_ok();
                 (ours && !configured(&store.config.path)).then_some(store)
             })
@@ -162,8 +166,8 @@ impl Stores {
         found
     }
 
-    /// Removes a store whose namespace is gone for certain, or that nobody gets any more: unless a volume of it is mounted, or
-    /// somebody maps it. Then it is to be tried again.
+    /// Removes a store whose namespace is gone for certain, or that nobody gets any more: unless a
+    /// volume of it is mounted, or somebody maps it. Then it is to be tried again.
     pub(super) fn remove(&self, store: &OwnStore) -> Removal {
         let config = &store.config;
         if let Some(uid) = &store.uid {

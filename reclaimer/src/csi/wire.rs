@@ -1,6 +1,7 @@
-//! The messages of the services that the kubelet calls, as far as this driver needs them: `csi.v1` of the Container Storage
-//! Interface (<https://github.com/container-storage-interface/spec>) and `pluginregistration` of the kubelet. Fields that are
-//! not here are skipped when they come, as in every protobuf message.
+//! The messages of the services that the kubelet calls, as far as this driver needs them: `csi.v1`
+//! of the Container Storage Interface (<https://github.com/container-storage-interface/spec>) and
+//! `pluginregistration` of the kubelet. Fields that are not here are skipped when they come, as in
+//! every protobuf message.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! From the watch of the API server to the engine.
+//! Declarations of pods on their way from the watch to the engine.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -13,7 +13,7 @@ use crate::reclaimer::Reclaimer;
 use crate::reclaimer::engine::Command;
 use tetris_service_kit::shutdown::until;
 
-/// Follows what pods of the node declare, where the configuration says so, until the daemon stops.
+/// Follows the declarations of this node's pods until the daemon stops, if it is configured.
 pub(super) fn follow(
     reclaimer: &Reclaimer,
     commands: &Sender<Command>,

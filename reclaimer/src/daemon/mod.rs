@@ -1,4 +1,4 @@
-//! The daemon put together: the engine in its thread, and around it what is asynchronous.
+//! The daemon put together: the engine in its thread, and the asynchronous parts around it.
 
 mod declarations;
 #[cfg_attr(not(feature = "node"), path = "no_node_role.rs")]
@@ -38,8 +38,12 @@ const SOCKETS_CLOSE: Duration = Duration::from_secs(10);
 /// A pass that takes longer hangs.
 const LONGEST_PASS: Duration = Duration::from_mins(2);
 
-/// Runs until SIGTERM or SIGINT, and ends in order: no new requests, the pass in progress ends, what is learned is kept.
-/// SIGHUP reads the configuration again; one that is wrong is told, and the one in force stays.
+/// Runs until SIGTERM or SIGINT, and ends in order: no new requests, the pass in progress ends, and
+/// learned state is persisted. SIGHUP reads the configuration again; a wrong one is logged and
+/// changes nothing.
+///
+/// # Errors
+/// When the configuration is wrong, the tmpfs or the HTTP address cannot be had, or a part fails.
 pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let config = flags.load()?;
     pods::raise_open_files();
@@ -116,7 +120,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     ended.context("the engine failed")
 }
 
-/// The GPU mirror, if there is to be one. Without it clients load into host memory.
+/// Starts the GPU mirror, if it is configured. Without it clients load into host memory.
 fn gpu_mirror(config: &Config, metrics: &Metrics) -> Option<GpuMirrorThread> {
     let table = config.file.gpu_mirror.clone()?;
     match GpuMirrorThread::start(table) {
@@ -149,7 +153,7 @@ async fn listen(
     Ok(Some(tokio::spawn(server)))
 }
 
-/// Takes the configuration anew, if it is right.
+/// Reads the configuration again; `None` if it is wrong.
 fn reload(flags: &ConfigFlags, old: &Config) -> Option<Config> {
     let config = match flags.load() {
         Ok(config) => config,

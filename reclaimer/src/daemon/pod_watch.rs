@@ -30,7 +30,7 @@ pub(super) async fn watch_pods(
             for error in errors.into_iter().flatten() {
                 tracing::error!(
                     error,
-                    "declarations of pods are not followed: reclaiming goes by locks and by what was known"
+                    "declarations of pods are not followed: the reclaimer goes by locks and the last known declarations"
                 );
                 metrics.error(ErrorClass::Kubernetes, None);
             }

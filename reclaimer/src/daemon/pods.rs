@@ -1,5 +1,5 @@
-//! The threads that talk with pods. Nobody else's work is done there: health, metrics, volumes and the watch have a runtime of their own, and go on
-//! whatever pods think of.
+//! Threads for the pods' sockets alone. Health, metrics, volumes and the watch have a runtime of
+//! their own, and go on whatever pods do.
 
 use std::io;
 
@@ -37,13 +37,14 @@ impl Pods {
 impl Drop for Pods {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Nobody waits for what is left: the sockets have lost their names.
+            // The remaining tasks need no wait: the sockets have lost their names.
             runtime.shutdown_background();
         }
     }
 }
 
-/// Raises the limit on open files as far as the hard one permits. What pods pass may be open for a moment, 253 descriptors with a message.
+/// Raises the limit on open files up to the hard limit. A message of a pod can carry 253
+/// descriptors, which are open for a moment.
 pub(super) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(FILES, |most| most.min(FILES));

@@ -1,4 +1,5 @@
-//! Hands on what the engine says: to metrics, status, logs, and to what depends on which stores are open.
+//! Distribution of the engine's reports: to metrics, status and logs, and to the parts that follow
+//! the set of open stores.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -17,7 +18,7 @@ use crate::report::{NodeStatus, PassReport};
 use crate::scrub::{ScrubConfig, Scrubber};
 use crate::store::OpenStore;
 
-/// Hands on what the engine says.
+/// Distributes the engine's reports.
 pub(super) struct Publisher {
     metrics: Arc<Metrics>,
     health: Arc<Health>,
@@ -57,7 +58,7 @@ impl Publisher {
         let same = |(_, stores, with): &(Scrubber, Vec<OpenStore>, ScrubConfig)| {
             stores == open && *with == config
         };
-        // A dry run changes nothing, and setting an object aside is a change.
+        // A dry run changes nothing, and quarantine is a change.
         if self.sockets.is_none() || self.scrub.as_ref().is_some_and(same) {
             return;
         }

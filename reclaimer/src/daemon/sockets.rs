@@ -1,4 +1,4 @@
-//! A socket in each store, through which agents ask for room and pass files.
+//! The sockets of the stores, for agents' requests for room and their files.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,9 +27,9 @@ pub(super) struct Sockets {
     metrics: Arc<Metrics>,
     broker: Broker,
     served: Vec<Served>,
-    /// Pods get the stores read-only, so nobody who asks for room could use it himself.
+    /// True if pods get the stores read-only: then no client could use room itself.
     readers_only: bool,
-    /// Stores without a socket, which were told of.
+    /// Stores without a socket whose failure was logged.
     told: Vec<OpenStore>,
 }
 
@@ -41,8 +41,8 @@ struct Served {
 }
 
 impl Sockets {
-    /// Requests for room go to `commands`. Clients are talked with on `runtime`. The task ends when the sockets are dropped
-    /// and the last of them has lost its name.
+    /// Requests for room go to `commands`. Clients are talked with on `runtime`. The task ends when
+    /// the sockets are dropped and the last of them has lost its name.
     pub(super) fn new(
         runtime: &Handle,
         commands: Sender<Command>,
@@ -183,11 +183,11 @@ fn answer_of(room: RoomResult) -> RoomAnswer {
         ),
         Some(RoomRefusal::InUse) => (
             RoomReason::IN_USE,
-            "what is left is mapped; a larger store or fewer models would help",
+            "the remaining objects are mapped; a larger store or fewer models would help",
         ),
         Some(RoomRefusal::Policy) => (
             RoomReason::POLICY,
-            "what is left is mapped, declared warm or guaranteed to other stores; /status says how much of each",
+            "the remaining objects are mapped, declared warm or guaranteed to other stores; /status gives the bytes of each",
         ),
     };
     RoomAnswer::Refused(protocol::RoomRefusal {

@@ -10,15 +10,17 @@ use tetris_gpu_mirror::memory::{DeviceMemory, HostSlice, MemoryError, Protection
 const LONGEST: Duration = Duration::from_secs(1);
 /// Of device memory and of pinned memory, while it lasts.
 const MOST_BYTES: u64 = 64 << 20;
-/// Each size is tried as often, if there is time: what disturbs a run makes it slower, and the fastest counts.
+/// Each size is tried as often, if there is time: what disturbs a run makes it slower, and the
+/// fastest counts.
 const ROUNDS: usize = 3;
-/// Sizes that may come of it. Sixteen buffers of the largest are 256 MiB, where pages cannot be registered.
+/// Sizes that may come of it. Sixteen buffers of the largest are 256 MiB, where pages cannot be
+/// registered.
 const SIZES: std::ops::RangeInclusive<u64> = 256 << 10..=16 << 20;
 /// Throughput that is given up for groups that are smaller, and so arrive earlier.
 const SLACK_PERCENT: u64 = 5;
 
-/// The size of groups for `device`: what was configured, else the elbow, else 2 MiB. At most a quarter of `device_bytes` is
-/// taken meanwhile.
+/// The size of groups for `device`: what was configured, else the elbow, else 2 MiB. At most a
+/// quarter of `device_bytes` is taken meanwhile.
 pub(super) fn group_bytes<D: DeviceMemory>(
     device: &D,
     number: u32,
@@ -124,7 +126,8 @@ mod tests {
             seconds += 1;
             Duration::from_secs(seconds)
         };
-        // A quarter of the device: sizes that fit into 4 MiB, and after the first of them there is no time left.
+        // A quarter of the device: sizes that fit into 4 MiB, and after the first of them there is
+        // no time left.
         let samples = samples(&device, 4 * MIB, &mut slow).unwrap();
         assert_eq!(samples.len(), 1);
         let mut fast = || Duration::ZERO;

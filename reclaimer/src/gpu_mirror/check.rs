@@ -7,9 +7,10 @@ use tetris_gpu_mirror::protocol::MAX_DEVICES;
 use super::{GpuMirrorConfig, Implementation};
 use crate::field_error::FieldError;
 
-/// As many buffers of a group's size are pinned where pages cannot be registered, so a group has bounds.
+/// As many buffers of a group's size are pinned where pages cannot be registered, so a group has
+/// bounds.
 const GROUP_BYTES: std::ops::RangeInclusive<u64> = 65_536..=67_108_864;
-/// At most a day: what a store does not have for so long it should not hold.
+/// At most a day: longer references would only keep room from the store.
 const PINNED_SECONDS: std::ops::RangeInclusive<u64> = 0..=86_400;
 const STREAMS: std::ops::RangeInclusive<usize> = 1..=16;
 const CONNECTIONS: std::ops::RangeInclusive<usize> = 1..=65_536;

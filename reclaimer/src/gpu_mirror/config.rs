@@ -15,7 +15,7 @@ pub enum Implementation {
     /// The devices of NVIDIA's driver.
     #[default]
     Cuda,
-    /// One device of host memory, for tests and for trying the mirror out where there is no GPU: copies of what lies in the store.
+    /// One simulated device in host memory, for tests and trials without a GPU.
     Simulated,
 }
 
@@ -48,17 +48,19 @@ pub struct GpuMirrorConfig {
     /// The length that chunks of device memory are made up to, in bytes: a multiple of 2 MiB.
     #[serde(default = "default_chunk_bytes")]
     pub chunk_bytes: u64,
-    /// The folder of the sockets, each of which has its store's name; without it a store's socket is `gpu` in the store.
+    /// The folder of the sockets, each of which has its store's name; without it a store's socket
+    /// is `gpu` in the store.
     #[serde(default)]
     pub socket_dir: Option<PathBuf>,
-    /// The size of groups of copies, in bytes; without it, what a calibration run finds on each device when the daemon starts.
+    /// Size of groups of copies, in bytes; by default calibrated on each device at the start.
     #[serde(default)]
     pub group_bytes: Option<u64>,
-    /// Bytes of the stores' pages that are registered with the driver at a time, for each device. With 0, and beyond it, copies go through
-    /// pinned buffers.
+    /// Bytes of the stores' pages that are registered with the driver at a time, for each device.
+    /// With 0, and beyond it, copies go through pinned buffers.
     #[serde(default = "default_pinned_bytes")]
     pub pinned_bytes: u64,
-    /// Seconds that pages stay registered after their last use, and cannot be freed unless the store needs the room; 0: until a load ends.
+    /// Seconds that pages stay registered after their last use, and cannot be freed unless the
+    /// store needs the room; 0: until a load ends.
     #[serde(default = "default_pinned_seconds")]
     pub pinned_seconds: u64,
     /// True if pages of the stores become writable for the moment of their registration, for
@@ -69,7 +71,8 @@ pub struct GpuMirrorConfig {
     /// Streams that copy to a device.
     #[serde(default = "default_streams")]
     pub streams: usize,
-    /// Connections of clients, over all stores. A process has one for each 16 files of a model that it holds.
+    /// Connections of clients, over all stores. A process has one for each 16 files of a model that
+    /// it holds.
     #[serde(default = "default_connections")]
     pub connections: usize,
     /// Those of one user to one store.
@@ -77,8 +80,9 @@ pub struct GpuMirrorConfig {
     pub connections_per_user: usize,
 }
 
-/// Whole models of the sizes that devices have. The pages are those of the store, so it costs no memory: pages that
-/// are registered cannot be freed meanwhile, and are given up when the store needs the room.
+/// Whole models of the sizes that devices have. The pages are those of the store, so it costs no
+/// memory: pages that are registered cannot be freed meanwhile, and are given up when the store
+/// needs the room.
 const DEFAULT_PINNED_BYTES: u64 = 16 << 30;
 /// One copy engine is kept busy by one stream while the other one's next copy is prepared.
 const DEFAULT_STREAMS: usize = 2;
@@ -141,8 +145,8 @@ impl GpuMirrorConfig {
         }
     }
 
-    /// Fields in which `new` differs and that a running mirror cannot change. `store_bytes`, `connections` and `connections_per_user` are
-    /// none of them.
+    /// Fields in which `new` differs and that a running mirror cannot change. `store_bytes`,
+    /// `connections` and `connections_per_user` are none of them.
     fn fixed(&self, new: &Self) -> Vec<&'static str> {
         let fields = [
             ("implementation", self.implementation == new.implementation),

@@ -8,7 +8,8 @@ const PER_CONNECTION: u64 = 3;
 /// simulated device.
 const OTHERS: u64 = 2048;
 
-/// Raises the limit on open files, as far as the hard one permits, so that as many connections can be served.
+/// Raises the limit on open files, as far as the hard one permits, so that as many connections can
+/// be served.
 pub(super) fn make_room(connections: usize) {
     let wanted = PER_CONNECTION * connections as u64 + OTHERS;
     let limit = getrlimit(Resource::Nofile);

@@ -16,11 +16,11 @@ use super::{GpuMirrorConfig, Implementation, Serves};
 /// Pinned buffers of a group's size for each device, made when pages cannot be registered.
 const BUFFERS: usize = 16;
 
-/// A server, and what it does without.
+/// A server, and its number of missing devices.
 pub struct Opened {
     /// The server.
     pub server: Arc<dyn Serves>,
-    /// Devices that were asked for and cannot be used.
+    /// Number of configured devices that cannot be used.
     pub missing: usize,
 }
 

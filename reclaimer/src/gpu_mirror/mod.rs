@@ -1,6 +1,7 @@
-//! The GPU mirror of the node: a server for each store that is open, over the devices of this machine.
+//! The GPU mirror of the node: a server for each open store, over the devices of this machine.
 //!
-//! The daemon goes on without it where there is no driver; clients find no socket then, and load into host memory.
+//! The daemon goes on without it where there is no driver; clients find no socket then, and load
+//! into host memory.
 
 mod calibrate;
 mod check;

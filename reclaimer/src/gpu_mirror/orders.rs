@@ -13,7 +13,7 @@ pub(super) type Wanted = (Vec<OpenStore>, GpuMirrorConfig);
 pub(super) enum Order {
     /// Serve these stores and no others.
     Serve(Wanted, SyncSender<()>),
-    /// Give up what of these stores is registered, and say how many bytes that were.
+    /// Release registered pages of these stores, and answer with their bytes.
     Unpin(Vec<String>, SyncSender<u64>),
 }
 

@@ -12,7 +12,8 @@ use crate::room::DaemonReferences;
 /// second.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Has the mirror's thread give up what it has registered of stores. Does nothing where no mirror runs.
+/// Has the GPU mirror's thread release registered pages of stores. Does nothing without a GPU
+/// mirror.
 #[derive(Debug)]
 pub struct GpuMirrorReferences {
     orders: Orders,
@@ -51,7 +52,7 @@ impl DaemonReferences for GpuMirrorReferences {
             Ok(bytes) => bytes,
             Err(RecvTimeoutError::Disconnected) => 0,
             Err(RecvTimeoutError::Timeout) => {
-                tracing::warn!("the GPU mirror is slow to give up pages: a later pass frees them");
+                tracing::warn!("the GPU mirror is slow to release pages: a later pass frees them");
                 *late = Some(answer);
                 0
             }

@@ -8,19 +8,20 @@ use tetris_store_layout::Store;
 use super::{GpuMirrorConfig, GpuMirrorView, Opened, Serves};
 use crate::store::OpenStore;
 
-/// The mirror of the node. Dropping it ends its sockets and hangs up on its clients, whose mappings stay.
+/// The GPU mirror of the node. Dropping it ends its sockets and hangs up on its clients, whose
+/// mappings stay.
 pub struct GpuMirror {
     server: Arc<dyn Serves>,
     config: GpuMirrorConfig,
     view: Arc<GpuMirrorView>,
     served: Vec<(OpenStore, TenantId)>,
-    /// Stores without a socket, which were told of.
+    /// Stores without a socket whose failure was logged.
     told: Vec<OpenStore>,
     next: u32,
 }
 
 impl GpuMirror {
-    /// A mirror that serves no store yet, and leaves how it is in `view`.
+    /// A GPU mirror that serves no store yet, and shows its state in `view`.
     pub fn new(opened: Opened, config: GpuMirrorConfig, view: Arc<GpuMirrorView>) -> Self {
         view.open(&opened.server, opened.missing);
         Self {
@@ -33,7 +34,7 @@ impl GpuMirror {
         }
     }
 
-    /// Takes over what of a new table can change while the mirror runs: quotas and limits.
+    /// Takes over the fields of a new table that can change while it runs: quotas and limits.
     pub fn configure(&mut self, new: &GpuMirrorConfig) {
         if self.config.store_bytes != new.store_bytes {
             self.config.store_bytes = new.store_bytes;
@@ -91,7 +92,7 @@ impl GpuMirror {
         self.server.check();
     }
 
-    /// Gives up what of these stores is registered for copies. Returns how many bytes that were.
+    /// Releases pages of these stores that are registered for copies. Returns their bytes.
     pub fn unpin(&self, stores: &[String]) -> u64 {
         let served = self.served.iter();
         let named = served.filter(|(store, _)| stores.contains(&store.name));

@@ -8,7 +8,7 @@ use tetris_gpu_mirror::residency::TenantId;
 use tetris_gpu_mirror::server::{Limits, Report, Server, ServerError};
 use tetris_store_layout::Store;
 
-/// A server, whatever its devices are.
+/// A server over any kind of devices.
 pub trait Serves: Send + Sync {
     /// [`Server::serve`].
     fn serve(

@@ -22,7 +22,8 @@ pub struct GpuMirrorThread {
 }
 
 impl GpuMirrorThread {
-    /// Opens the devices that `config` names, in the thread. If that fails the log says so, and the daemon goes on without.
+    /// Opens the devices that `config` names, in the thread. If that fails the log says so, and the
+    /// daemon goes on without.
     pub fn start(config: GpuMirrorConfig) -> std::io::Result<Self> {
         let view = GpuMirrorView::new(config.implementation);
         let (orders, received) = channel();
@@ -47,12 +48,13 @@ impl GpuMirrorThread {
         &self.view
     }
 
-    /// A way to have it give up what it has registered.
+    /// A handle to release its registered pages.
     pub fn references(&self) -> GpuMirrorReferences {
         GpuMirrorReferences::new(Arc::clone(&self.orders), Arc::clone(&self.view))
     }
 
-    /// Serves these stores and no others, with what of `config` can change; and has devices asked whether they work.
+    /// Serves these stores and no others, with the changeable fields of `config`, and checks the
+    /// devices.
     pub fn serve(&mut self, open: &[OpenStore], config: &GpuMirrorConfig) {
         let wanted = (open.to_vec(), config.clone());
         let (done, served) = sync_channel(1);

@@ -59,7 +59,7 @@ impl GpuMirrorView {
 
     /// State of the GPU mirror now. No driver is asked.
     pub fn status(&self) -> GpuMirrorStatus {
-        // The lock is held, so that whoever closes the view has the server for himself then.
+        // Under the lock, so that no report uses the server after `close`.
         let inside = self.lock();
         let report = inside.server.as_ref().map(|server| server.report());
         GpuMirrorStatus {

@@ -28,7 +28,8 @@ pub enum Driver {
 }
 
 impl Health {
-    /// The loop must report within `limit`, from now on. Leave room for the longest pass: a loop in one reports nothing.
+    /// The loop must report within `limit`, from now on. Leave room for the longest pass: a loop in
+    /// one reports nothing.
     pub fn new(limit: Duration) -> Self {
         Self {
             limit,

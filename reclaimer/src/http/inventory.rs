@@ -7,11 +7,11 @@
 //!      "last_use_ms":1700000000000,"warm":false}]}]}
 //! ```
 //!
-//! Pods ask for a store by its `name`. After a namespace was made again, two stores can have the same
-//! name for a while. `node` and a store's `id` are null when not known. A store is `usable` when it has
-//! no error; the entry of an unusable one may be old or empty. A model's `id` is `manifest-<id>` or
-//! `derived-<id>`, as in `LAYOUT.md` 3.2 and 3.4. Lengths are in bytes; `last_use_ms` is in milliseconds
-//! since the epoch. Fields may be added within a version.
+//! Pods ask for a store by its `name`. After a namespace was made again, two stores can have the
+//! same name for a while. `node` and a store's `id` are null when not known. A store is `usable`
+//! when it has no error; the entry of an unusable one may be old or empty. A model's `id` is
+//! `manifest-<id>` or `derived-<id>`, as in `LAYOUT.md` 3.2 and 3.4. Lengths are in bytes;
+//! `last_use_ms` is in milliseconds since the epoch. Fields may be added within a version.
 
 use serde::Serialize;
 

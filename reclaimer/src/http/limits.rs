@@ -1,8 +1,9 @@
 //! Bounds against clients that are many, slow or hostile.
 //!
-//! A connection is for one request. It has [`Limits::request`] to send all of it, and [`Limits::answer`] to take the answer;
-//! then it is cut, wherever it is. Both count from one event, so trickling bytes gains nothing. hyper bounds the
-//! head of a request by itself (400 KiB, 100 fields), and no page reads a body.
+//! A connection is for one request. It has [`Limits::request`] to send all of it, and
+//! [`Limits::answer`] to take the answer; then it is cut, wherever it is. Both count from one
+//! event, so trickling bytes gains nothing. hyper bounds the head of a request by itself (400 KiB,
+//! 100 fields), and no page reads a body.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use tetris_service_kit::http::{ConnectionLimits, OneRequest};
 pub struct Limits {
     /// Connections at once. More wait in the listener's backlog.
     pub connections: usize,
-    /// Connections at once of one address. More are closed at once, so that no single client keeps the kubelet out.
+    /// Connections at once of one address. More are closed at once, so that no single client keeps
+    /// the kubelet out.
     pub per_address: usize,
     /// Time for a request to arrive, from the connection on.
     pub request: Duration,

@@ -10,13 +10,13 @@
 //! | `/inventory` | models by store, and how much of each is here, as JSON; its shape is in [`inventory`] |
 //! | `/inventory/objects` | the objects of each store, and its room, as JSON; its shape is in [`objects`] |
 //!
-//! The daemon renders `/status` and the pages below `/inventory` once per pass and encoding, at the first
-//! request, and drops them after the next pass. Each has an ETag over its content: pollers send
-//! `If-None-Match` and get 304 while nothing changed. The end of the pass is not part of the content; every
-//! answer has it in the header [`OBSERVED_HEADER`], 304 too.
+//! The daemon renders `/status` and the pages below `/inventory` once per pass and encoding, at the
+//! first request, and drops them after the next pass. Each has an ETag over its content: pollers
+//! send `If-None-Match` and get 304 while nothing changed. The end of the pass is not part of the
+//! content; every answer has it in the header [`OBSERVED_HEADER`], 304 too.
 //!
-//! Every answer ends its connection: pollers are many, and connections that wait for the next poll would fill the
-//! [`Limits`].
+//! Every answer ends its connection: pollers are many, and connections that wait for the next poll
+//! would fill the [`Limits`].
 
 use std::future::Future;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub struct Shared {
 
 /// Serves until `stop` is done, within [`Limits::default`].
 ///
-/// Then answers what was asked already, for at most [`Limits::stop`].
+/// Then it answers earlier requests, for at most [`Limits::stop`].
 pub async fn serve(listener: TcpListener, shared: Shared, stop: impl Future<Output = ()>) {
     serve_within(Limits::default(), listener, shared, stop).await;
 }
@@ -99,7 +99,7 @@ pub fn router(shared: Shared) -> Router {
     routes(shared).0
 }
 
-/// The pages, and what they are kept in.
+/// The pages and their caches.
 fn routes(shared: Shared) -> (Router, Vec<Arc<pages::Cache>>) {
     let gzip = CompressionLayer::new().quality(CompressionLevel::Fastest);
     let mut caches = Vec::new();

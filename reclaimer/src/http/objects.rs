@@ -1,4 +1,5 @@
-//! Objects on this node, and the room for more: inputs for the placement of models that never ran here.
+//! Objects on this node, and the room for more: inputs for the placement of models that never ran
+//! here.
 //!
 //! ```json
 //! {"version":1,"node":"node-a","stores":[
@@ -6,15 +7,17 @@
 //!    "free_bytes":1048576,"reclaimable_bytes":4096,"truncated":false,"objects":["00c1...","77aa..."]}]}
 //! ```
 //!
-//! `node` and a store's `id` are null when not known; `name` and `usable` are as in [`inventory`](super::inventory).
+//! `node` and a store's `id` are null when not known; `name` and `usable` are as in
+//! [`inventory`](super::inventory).
 //!
-//! `capacity_bytes` and `free_bytes` are the store's limit and its unused part, or those of its mount
-//! where they are less. `reclaimable_bytes` counts its objects without a reference that no declared model
-//! contains; a load that needs the room may have them freed. Stores with one `mount` share its room. The
-//! field is null, with no room, when the store cannot be used.
+//! `capacity_bytes` and `free_bytes` are the store's limit and its unused part, or those of its
+//! mount where they are less. `reclaimable_bytes` counts its objects without a reference that no
+//! declared model contains; a load that needs the room may have them freed. Stores with one `mount`
+//! share its room. The field is null, with no room, when the store cannot be used.
 //!
-//! `objects` has the identifiers (`LAYOUT.md` 3.1) of the objects that can be mapped, in order, at most
-//! [`MAX_OBJECTS`]; `truncated` is true if there are more. Fields may be added within a version.
+//! `objects` has the identifiers (`LAYOUT.md` 3.1) of the objects that can be mapped, in order, at
+//! most [`MAX_OBJECTS`]; `truncated` is true if there are more. Fields may be added within a
+//! version.
 
 use serde::{Serialize, Serializer};
 use tetris_store_layout::ObjectId;
@@ -26,7 +29,8 @@ pub const VERSION: u32 = 1;
 
 /// Most identifiers that the page has for one store: 18 MB of text.
 pub const MAX_OBJECTS: usize = 262_144;
-/// Most that it has for all stores together. Stores that come later in the configuration go short first.
+/// Most that it has for all stores together. Stores that come later in the configuration go short
+/// first.
 pub const MAX_OBJECTS_OF_NODE: usize = 2 * MAX_OBJECTS;
 
 /// The page.

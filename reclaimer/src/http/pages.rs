@@ -1,4 +1,5 @@
-//! Pages that are made once per status and encoding, and answered from memory: 304 while they did not change.
+//! Cached pages: made once per status and encoding, and answered from memory, with 304 while
+//! unchanged.
 
 use std::collections::BTreeMap;
 use std::hash::RandomState;
@@ -40,8 +41,8 @@ struct StatusQuery {
     models: bool,
 }
 
-/// A page as it is answered, and the status that it tells of. Weak, so that an old status is not kept for nobody;
-/// yet its address is not used again while this is here.
+/// A page as it is answered, and the status that it tells of. Weak, so that an old status is not
+/// kept for nobody; yet its address is not used again while this is here.
 #[derive(Debug)]
 struct Entry {
     status: Weak<NodeStatus>,
@@ -55,7 +56,8 @@ pub(super) struct Cache {
     endpoint: Endpoint,
     status: watch::Receiver<Option<Arc<NodeStatus>>>,
     entries: BTreeMap<(Page, bool), Mutex<Option<Entry>>>,
-    /// Keys the tags' hash, so that nobody can make two contents with one tag. Tags change when the daemon restarts.
+    /// Keys the tags' hash, so that nobody can make two contents with one tag. Tags change when the
+    /// daemon restarts.
     tags: RandomState,
 }
 
@@ -110,8 +112,8 @@ impl Cache {
     }
 }
 
-/// Drops pages whose status is no longer the latest, after every pass: nobody would be answered with them, and those of
-/// a full node are of many megabytes. Ends when there are no more passes.
+/// Drops pages whose status is no longer the latest, after every pass: nobody would be answered
+/// with them, and those of a full node are of many megabytes. Ends when there are no more passes.
 pub(super) async fn sweep(
     caches: Vec<Arc<Cache>>,
     mut status: watch::Receiver<Option<Arc<NodeStatus>>>,
@@ -123,7 +125,7 @@ pub(super) async fn sweep(
     }
 }
 
-/// Answers from memory. Whoever asks first for a page has it made; others that ask meanwhile wait for that one.
+/// Answers from memory. The first request for a page has it made; concurrent ones wait for it.
 pub(super) async fn cached(
     State(cache): State<Arc<Cache>>,
     mut request: Request,

@@ -1,4 +1,4 @@
-//! Pages from a status: bytes, and a tag over what matters of them.
+//! Pages from a status: bytes, and a tag over their content.
 
 use std::hash::{BuildHasher as _, DefaultHasher, Hasher as _, RandomState};
 use std::io::{self, BufWriter};
@@ -46,7 +46,8 @@ pub(super) struct Job {
     pub(super) tags: RandomState,
 }
 
-/// Makes the page that [`cached`](super::pages::cached) asks for, on a thread that may take its time.
+/// Makes the page that [`cached`](super::pages::cached) asks for, on a thread that may take its
+/// time.
 pub(super) async fn render(Extension(job): Extension<Job>) -> Response {
     let observed = HeaderValue::from(job.status.observed_ms);
     let encoded = job
@@ -93,7 +94,8 @@ impl Job {
         }
     }
 
-    /// A page whose tag is that of its content. Weak: with another encoding, or observed later, other bytes have the same tag.
+    /// A page whose tag is that of its content. Weak: with another encoding, or observed later,
+    /// other bytes have the same tag.
     fn document(&self, content: &impl Serialize, page: &impl Serialize) -> io::Result<Made> {
         let mut hash = HashWriter(self.tags.build_hasher());
         serde_json::to_writer(&mut hash, content)?;

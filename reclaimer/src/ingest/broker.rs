@@ -36,12 +36,12 @@ impl std::fmt::Debug for Broker {
 }
 
 impl Broker {
-    /// A broker that asks `room` for room, and tells nobody what it does.
+    /// A broker that asks `room` for room, without an observer.
     pub fn new(options: IngestOptions, room: Arc<AskRoom>) -> Self {
         Self::observed(options, room, Arc::new(()))
     }
 
-    /// A broker that tells `observer` what it does.
+    /// A broker that reports to `observer`.
     pub fn observed(
         options: IngestOptions,
         room: Arc<AskRoom>,
@@ -56,7 +56,7 @@ impl Broker {
         }))
     }
 
-    /// Takes other options into force, for what begins from now on.
+    /// Applies other options, for jobs that begin from now on.
     pub fn configure(&self, options: IngestOptions) {
         *locked(&self.0.options) = options;
         self.0.changes.send_replace(());
@@ -153,7 +153,8 @@ impl Broker {
     }
 }
 
-/// Looks at a descriptor in a thread that may hang, and waits for that no longer than for a file that stalls.
+/// Looks at a descriptor in a thread that may hang, and waits for that no longer than for a file
+/// that stalls.
 async fn inspected(
     passed: PassedFile,
     target: &TargetStore,

@@ -11,9 +11,10 @@ use tetris_wire::daemon::{IngestReason, IngestRefusal};
 use super::options::IngestOptions;
 use super::{PassedFile, TargetStore, refusal};
 
-/// File systems of the kernel's own state (statfs(2), linux/magic.h): what their files say can depend on who reads them, and here
-/// that is the daemon. proc, sysfs, debugfs, tracefs, securityfs, configfs, cgroup 1 and 2, bpf, pstore, efivarfs, selinuxfs, devpts,
-/// binfmt_misc, nsfs.
+/// File systems of the kernel's own state (statfs(2), linux/magic.h): what their files say can
+/// depend on who reads them, and here that is the daemon. proc, sysfs, debugfs, tracefs,
+/// securityfs, configfs, cgroup 1 and 2, bpf, pstore, efivarfs, selinuxfs, devpts, binfmt_misc,
+/// nsfs.
 const PSEUDO: [u32; 15] = [
     0x9fa0,
     0x6265_6572,

@@ -61,13 +61,15 @@ pub struct TargetStore {
     pub store: Arc<Store>,
 }
 
-/// A descriptor that a client passed, and what counts it as that client's until it is closed. Wherever it is dropped, nobody waits for that.
+/// A descriptor that a client passed, with its place among that client's until it is closed.
+/// Dropping it never blocks.
 pub struct PassedFile {
     file: Aside<File>,
 }
 
 impl PassedFile {
-    /// A descriptor that `closer` closes, and what is kept until then, which may be long after the client has gone.
+    /// A descriptor that `closer` closes, and the place that it takes until then, which may be long
+    /// after the client has gone.
     pub fn new(descriptor: OwnedFd, place: Arc<dyn Any + Send + Sync>, closer: &Closer) -> Self {
         let mut file = Aside::new(File::from(descriptor), closer);
         file.keep(place);
@@ -84,7 +86,7 @@ impl std::fmt::Debug for PassedFile {
 /// Progress of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
-    /// Others are served first, so many.
+    /// This number of others is served first.
     Waiting(u32),
     /// It is being read.
     Reading {

@@ -68,7 +68,7 @@ pub struct EndedIngest<'a> {
     pub took: Duration,
 }
 
-/// Is told of passed files, on the runtime's threads, and should return soon.
+/// Receives reports on passed files, on the runtime's threads, and should return soon.
 pub trait IngestObserver: Send + Sync {
     /// Number of files of this store that wait, are read or are kept for clients.
     fn active_files(&self, store: &str, files: usize);
@@ -77,7 +77,7 @@ pub trait IngestObserver: Send + Sync {
     fn ended(&self, ended: EndedIngest<'_>);
 }
 
-/// Nobody.
+/// No observer.
 impl IngestObserver for () {
     fn active_files(&self, _: &str, _: usize) {}
 

@@ -24,9 +24,10 @@ pub struct IngestConfig {
     pub queue: u32,
     /// Of these, files of one user.
     pub queue_per_user: u32,
-    /// Longest wait for a turn, in seconds; a client is told then that the daemon is busy.
+    /// Longest wait for a turn, in seconds; then the client gets the answer that the daemon is
+    /// busy.
     pub wait_secs: u64,
-    /// A file of which nothing could be read for so many seconds is given up.
+    /// Seconds without progress after which a file is given up.
     pub stall_secs: u64,
     /// The longest file in bytes; the store is a limit in any case.
     pub max_file_bytes: Option<u64>,
@@ -89,7 +90,8 @@ impl IngestConfig {
 pub struct IngestOptions {
     /// The table.
     pub config: IngestConfig,
-    /// Limits of stores in bytes, by name (`policy.stores.NAME.limit_bytes`); none for a store that has a policy without one.
+    /// Limits of stores in bytes, by name (`policy.stores.NAME.limit_bytes`); none for a store that
+    /// has a policy without one.
     pub quotas: BTreeMap<String, Option<u64>>,
     /// The limit of each other store (`policy.store.limit_bytes`).
     pub quota_of_others: Option<u64>,

@@ -33,7 +33,7 @@ pub(super) struct Work {
     pub(super) max_tensors: usize,
     /// Limits of the store's records.
     pub(super) record_limits: RecordUse,
-    /// Reserves bytes of a store's limit; gives what there has to be room for, if there is a limit.
+    /// Reserves bytes of a store's limit; returns the room that the store needs, if it has a limit.
     pub(super) reserve: Box<dyn Fn(u64) -> Option<u64> + Send + Sync>,
     pub(super) monitor: Arc<ReadMonitor>,
     pub(super) pulse: Arc<Pulse>,
@@ -45,7 +45,7 @@ pub(super) struct Work {
 pub(super) struct Pulse {
     /// Grows while room is made, which is no standstill.
     beats: AtomicU64,
-    /// The file is read twice: to know what is missing, and to publish it.
+    /// True if the file is read twice: to find the missing objects, and to publish them.
     twice: AtomicBool,
 }
 
@@ -102,8 +102,9 @@ impl Work {
         }
     }
 
-    /// Has room for the whole file in a store with a limit. If there is none, the file is read for what of it is missing: it may be a
-    /// copy of one that is there, or share most of its tensors with one.
+    /// Has room for the whole file in a store with a limit. If there is none, the file is read for
+    /// what of it is missing: it may be a copy of one that is there, or share most of its tensors
+    /// with one.
     fn have_room_within_limit(&self) -> Result<(), IngestRefusal> {
         // Nearly always the file's header and two pages hold what its records take.
         let size = self.checked.identity.size.saturating_add(RECORD_PAGES);
@@ -135,12 +136,13 @@ impl Work {
         cores.min(NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// Has place for a file's records among those of the store. Objects are there already, and stay whether or not there is.
+    /// Has place for a file's records among those of the store. Objects are there already, and stay
+    /// whether or not there is.
     fn have_room_for_records(&self, records: RecordUse) -> Result<(), IngestRefusal> {
         let limits = self.record_limits;
         if !records.is_within(limits) {
             let text = format!(
-                "what describes the file takes {} bytes, more than the {} that all records of the store may have (record_bytes)",
+                "the records of the file take {} bytes, more than the {} of all records of the store (record_bytes)",
                 records.bytes, limits.bytes
             );
             return Err(refusal(IngestReason::TOO_LARGE, text));
@@ -149,8 +151,9 @@ impl Work {
             let text = format!("the daemon cannot look at the store's records: {error}");
             refusal(IngestReason::UNAVAILABLE, text)
         })?;
-        // What was read is published, and the store counts it: the rest is for the records. Of a file that was read twice room was had for
-        // exactly what is missing, its records among that.
+        // What was read is published, and the store counts it: the rest is for the records. Of a
+        // file that was read twice room was had for exactly what is missing, its records among
+        // that.
         let left = self.checked.identity.size.saturating_add(RECORD_PAGES);
         let left = left.saturating_sub(self.monitor.bytes_read());
         let counted = self.pulse.passes() > 1 || records.bytes <= left;
@@ -205,8 +208,10 @@ fn judged(room: RoomResult) -> Result<(), IngestRefusal> {
     let why = match room.refused {
         None => return Ok(()),
         Some(RoomRefusal::TooLarge) => "the store, or its limit, is smaller than that",
-        Some(RoomRefusal::InUse) => "what is left is mapped",
-        Some(RoomRefusal::Policy) => "what is left is mapped, declared warm or guaranteed",
+        Some(RoomRefusal::InUse) => "the remaining objects are mapped",
+        Some(RoomRefusal::Policy) => {
+            "the remaining objects are mapped, declared warm or guaranteed"
+        }
         Some(RoomRefusal::Unavailable) => "the daemon cannot use the store now",
     };
     let missing = room.missing_bytes;

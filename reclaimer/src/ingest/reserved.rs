@@ -28,7 +28,8 @@ impl Reservation {
 }
 
 impl Reserved {
-    /// Reserves bytes for what a job reads from now on, instead of what it had. Returns what the store has to have room for.
+    /// Replaces a job's reservation by bytes that it reads from now on. Returns the room that the
+    /// store needs.
     pub(super) fn set(
         &mut self,
         job: u64,

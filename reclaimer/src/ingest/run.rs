@@ -70,7 +70,7 @@ impl IngestJob {
         loop {
             changes.mark_unchanged();
             if self.monitor.is_cancelled() {
-                let text = "nobody waits for the file any more";
+                let text = "no client waits for the file any more";
                 return Err(refusal(IngestReason::UNAVAILABLE, text));
             }
             let Err(ahead) = shared.try_start(self.id) else {
@@ -87,12 +87,12 @@ impl IngestJob {
         }
     }
 
-    /// Reads the file in a thread of its own, and keeps what came of it.
+    /// Reads the file in a thread of its own, and keeps the result.
     async fn read(self: &Arc<Self>, shared: &Arc<BrokerState>, passed: PassedFile) {
         let (reply, mut answer) = oneshot::channel();
         let work = self.work(shared, passed);
         let read = move || {
-            // When nobody waits any more, what was published is released here.
+            // Without a receiver the published objects are released here.
             let _gone = reply.send(work.run());
         };
         let thread = std::thread::Builder::new().name("ingest".to_owned());
@@ -179,7 +179,7 @@ impl IngestJob {
         self.conclude(shared, done);
         let released =
             async { while !self.monitor.is_cancelled() && changes.changed().await.is_ok() {} };
-        // Whoever is slower may find objects reclaimed, and asks again.
+        // A slower client may find objects reclaimed, and asks again.
         let _done = timeout(HOLD, released).await;
         // Up to 16,384 mappings.
         let _released = tokio::task::spawn_blocking(move || drop(published)).await;

@@ -7,7 +7,8 @@ use tetris_store_layout::{FileIdentity, ManifestKind};
 
 use super::options::IngestConfig;
 
-/// Files that are given up but whose reader still hangs, before files of file systems that can hang are refused: of one store, and in all.
+/// Files that are given up but whose reader still hangs, before files of file systems that can hang
+/// are refused: of one store, and in all.
 const MAX_HANGING_OF_STORE: usize = 4;
 const MAX_HANGING: usize = 64;
 
@@ -41,7 +42,7 @@ struct Entry {
 enum Phase {
     Waiting,
     Running(u32),
-    /// Nobody waits for it any more, and its thread has not come back.
+    /// It was given up, and its thread has not come back.
     Hanging(u32),
 }
 
@@ -49,7 +50,7 @@ enum Phase {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// Flights that start as soon as they look: their place among the entries, and who pays.
+/// Jobs that start as soon as they look: their place among the entries, and the user who pays.
 type Starting = Vec<(usize, u32)>;
 
 impl Schedule {

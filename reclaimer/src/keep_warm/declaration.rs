@@ -1,4 +1,4 @@
-//! A model as a pod names it, and how that is written.
+//! A pod's name for a model, and its text form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,8 @@ const DIGEST_DIGITS: usize = 64;
 /// Number of characters of an input that an error repeats: a bit more than the longest valid one.
 const SHOWN_CHARS: usize = 80;
 
-/// A model as a pod names it. Its text form has neither commas nor white space, so a list can be made of it.
+/// A model as a pod names it. Its text form has neither commas nor white space, so a list can be
+/// made of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Declaration {
@@ -41,7 +42,7 @@ pub enum DeclarationError {
     Digest {
         /// `manifest:` or `sha256:`.
         kind: &'static str,
-        /// The beginning of what follows, escaped.
+        /// The beginning of the digest, escaped.
         found: String,
     },
     /// The name is too long.
@@ -118,8 +119,9 @@ fn name(text: &str) -> Result<String, DeclarationError> {
     }
 }
 
-/// Names end up in logs and are compared by people, so nothing invisible is in them: no controls, marks that turn the
-/// direction of text, or blanks without width. Letters and digits may be of any script.
+/// Names end up in logs and are compared by people, so nothing invisible is in them: no controls,
+/// marks that turn the direction of text, or blanks without width. Letters and digits may be of any
+/// script.
 fn printable(character: char) -> bool {
     (character.is_ascii_graphic() && character != ',')
         || (!character.is_ascii() && character.is_alphanumeric())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::declaration::Declaration;
 
-/// A pod, by what never changes of it.
+/// Identity of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Pod {
     /// Its namespace.
@@ -22,7 +22,7 @@ pub struct Pod {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum Freshness {
-    /// Nobody declares anything here: there is no cluster.
+    /// There is no cluster, and so no declarations.
     NoCluster,
     /// The API server was not reached since the daemon started.
     Unknown,

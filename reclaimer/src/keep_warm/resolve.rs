@@ -8,7 +8,7 @@ use tetris_store_layout::{Digest, IdentityBy, ManifestId, Store, StoreError, Ten
 use super::{Declaration, Freshness};
 use crate::records::Records;
 
-/// While nobody knows what is declared, models that were used so recently count as declared.
+/// While declarations are unknown, models that were used within this time count as declared.
 const UNKNOWN_GRACE_MS: u64 = 10 * 60 * 1000;
 
 /// Declarations that count for one store.
@@ -27,7 +27,7 @@ pub(crate) struct WarmResolver {
 }
 
 impl WarmResolver {
-    /// The records that are warm: declared manifests, and what is derived from their tensors.
+    /// The warm records: declared manifests, and tensors derived from theirs.
     pub(crate) fn of(
         &mut self,
         store: &Store,
@@ -58,8 +58,8 @@ impl WarmResolver {
         Ok(warm)
     }
 
-    /// Reads the manifests that are newly declared and forgets those that no longer are. One that cannot be read
-    /// has no tensors to protect.
+    /// Reads the manifests that are newly declared and forgets those that no longer are. One that
+    /// cannot be read has no tensors to protect.
     fn remember(&mut self, store: &Store, manifests: &BTreeSet<ManifestId>) {
         self.tensors.retain(|id, _| manifests.contains(id));
         for id in manifests {

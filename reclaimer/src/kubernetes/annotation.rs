@@ -54,7 +54,8 @@ impl Declared {
     }
 }
 
-/// Reads a list: items separated by commas, white space or both. What is wrong is left out, the rest counts.
+/// Reads a list: items separated by commas, white space or both. Wrong items are left out, the
+/// others count.
 pub fn parse_annotation(list: &str) -> Declared {
     let mut declared = Declared::default();
     let separator = |character: char| character == ',' || character.is_whitespace();

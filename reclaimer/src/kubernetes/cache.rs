@@ -14,7 +14,8 @@ use super::options::WatchOptions;
 use super::pod::{self, BoundPod, Seen};
 use crate::keep_warm::{Declaration, Freshness, Pod, WarmSet};
 
-/// Keeps the set in the channel true. The set lives there alone: it is changed in place, and only real changes are told.
+/// Keeps the set in the channel current. The set lives there alone: it is changed in place, and
+/// receivers see only real changes.
 pub(super) struct DeclarationCache<F> {
     options: WatchOptions,
     warm: Sender<WarmSet>,
@@ -162,7 +163,7 @@ impl<F: Fn(Fault)> DeclarationCache<F> {
         (self.faults)(Fault::Declarations(declared.left_out));
     }
 
-    /// The watch broke. What is known stays in force.
+    /// Handles a break of the watch. The known declarations stay in force.
     pub(super) fn broke(&mut self, error: &watcher::Error) {
         self.warm.send_if_modified(|set| {
             let current = set.freshness == Freshness::Current;
@@ -184,7 +185,7 @@ impl<F: Fn(Fault)> DeclarationCache<F> {
             }
             Health::Failing | Health::Good => {
                 let next_step = next_step(error);
-                warn!(%error, %cause, next_step, "cannot watch the API server: what pods declared last stays in force");
+                warn!(%error, %cause, next_step, "cannot watch the API server: the last declarations stay in force");
             }
         }
         (self.faults)(Fault::Watch);

@@ -48,8 +48,8 @@ pub enum ClientError {
     },
 }
 
-/// A client by `kubeconfig`; where none is named, by `KUBECONFIG`, `~/.kube/config` or the pod's service account, the first
-/// that is there. Makes no request.
+/// A client by `kubeconfig`; where none is named, by `KUBECONFIG`, `~/.kube/config` or the pod's
+/// service account, the first that is there. Makes no request.
 pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
     let mut config = match kubeconfig {
         Some(path) => from_file(path).await?,
@@ -59,7 +59,8 @@ pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
     };
     config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
-    // Kube's own retries would hide for minutes that the watch is down; `watch` backs off by itself.
+    // Kube's own retries would hide for minutes that the watch is down; `watch` backs off by
+    // itself.
     config.default_retry = false;
     let url = config.cluster_url.to_string();
     // A kubeconfig may name none, for a server that the system's certificates sign.

@@ -67,8 +67,9 @@ pub enum Fault {
 
 /// Keeps the set in `warm` true until `stop` is done. Returns then; errors do not end it.
 ///
-/// The set that the channel holds at the start stays in force until the first complete list: make the channel with
-/// [`WarmSet::before_first_sync`]. `faults` is called for each fault and must not block.
+/// The set that the channel holds at the start stays in force until the first complete list: make
+/// the channel with [`WarmSet::before_first_sync`]. `faults` is called for each fault and must not
+/// block.
 pub async fn watch(
     client: Client,
     options: WatchOptions,
@@ -85,8 +86,9 @@ pub async fn watch(
     }
 }
 
-/// Starts over with a list after any error. Kube could resume a broken watch, but does not tell when it has; and after a
-/// message that it could not read, or an answer of 410 to the watch, only a list is right again.
+/// Starts over with a list after any error. Kube could resume a broken watch, but does not tell
+/// when it has; and after a message that it could not read, or an answer of 410 to the watch, only
+/// a list is right again.
 async fn follow(pods: &Api<BoundPod>, cache: &mut DeclarationCache<impl Fn(Fault)>) {
     let mut backoff = DefaultBackoff::default();
     loop {

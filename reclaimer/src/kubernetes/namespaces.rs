@@ -1,10 +1,13 @@
-//! Namespaces by their unique identifiers: a watch of their metadata, and single questions where it is not enough.
+//! Namespaces by their unique identifiers: a watch of their metadata, and single questions where it
+//! is not enough.
 //!
 //! Guarantees:
-//! - The answer about a pod is right for that pod, however late the watch is. The namespace is asked for first, then the pod, each
-//!   from the API server's own store. A pod that was there before the first question and is there at the second was there in between,
-//!   in the namespace that was found: namespaces end after their pods.
-//! - A namespace is gone when the API server says so by name: with the status `NotFound`, or with another identifier.
+//! - The answer about a pod is right for that pod, however late the watch is. The namespace is
+//!   asked for first, then the pod, each from the API server's own store. A pod that was there
+//!   before the first question and is there at the second was there in between, in the namespace
+//!   that was found: namespaces end after their pods.
+//! - A namespace is gone when the API server says so by name: with the status `NotFound`, or with
+//!   another identifier.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -28,7 +31,8 @@ use crate::uuid::is_uuid;
 const ANSWER: Duration = Duration::from_secs(10);
 /// Namespaces per page of a list.
 const PAGE: u32 = 500;
-/// By which a kubelet marks the object that stands for a static pod, with the identifier that the pod itself has.
+/// By which a kubelet marks the object that stands for a static pod, with the identifier that the
+/// pod itself has.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 const NAMESPACES: &str =
@@ -143,8 +147,8 @@ fn chain(error: &kube::Error) -> String {
     }
 }
 
-/// Keeps the set in `living` true until `stop` is done. Errors do not end it, and take nothing out of the set. `faults` is called for each
-/// and must not block.
+/// Keeps the set in `living` true until `stop` is done. Errors do not end it, and take nothing out
+/// of the set. `faults` is called for each and must not block.
 pub async fn watch_namespaces(
     client: Client,
     living: watch::Sender<Option<BTreeSet<String>>>,
@@ -208,7 +212,8 @@ async fn session(
                 }
                 living.send_if_modified(|set| set.replace(listed) != *set);
             }
-            // Only real changes are told: a namespace is written to more often than it comes or goes.
+            // Only real changes are told: a namespace is written to more often than it comes or
+            // goes.
             Event::Apply(namespace) => {
                 if let Some(uid) = uid(namespace) {
                     living.send_if_modified(|set| set.as_mut().is_some_and(|set| set.insert(uid)));

@@ -1,5 +1,5 @@
-//! The few fields of a pod that matter here. Everything else is skipped while it is read: that saves memory, and a field
-//! of a newer Kubernetes cannot make a pod unreadable.
+//! The few fields of a pod that matter here. Everything else is skipped while it is read: that
+//! saves memory, and a field of a newer Kubernetes cannot make a pod unreadable.
 
 use kube::api::{ApiResource, Object, ObjectMeta};
 use serde::Deserialize;

@@ -10,8 +10,8 @@ use super::{Labels, RoomOutcome};
 use crate::ingest::IngestOutcome;
 use crate::report::{ErrorClass, ScrubResult, Trigger};
 
-/// Upper bounds of pass durations in seconds. A plan over 100,000 objects takes 1 to 25 ms, listing them some
-/// hundred; a pass of more than some seconds frees much or has a store that hangs.
+/// Upper bounds of pass durations in seconds. A plan over 100,000 objects takes 1 to 25 ms, listing
+/// them some hundred; a pass of more than some seconds frees much or has a store that hangs.
 const PASS_SECONDS: [f64; 12] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
 ];
@@ -29,14 +29,14 @@ const DESCRIBED: [Described; 15] = [
     ("reclaimed_objects", false, "Objects freed; in a dry run, that would have been", |c| &c.reclaimed_objects),
     ("reclaimed", true, "Bytes freed; in a dry run, that would have been", |c| &c.reclaimed_bytes),
     ("kept_by_lock_objects", false, "Objects planned to be freed that turned out to be mapped", |c| &c.kept_by_lock),
-    ("records_removed", false, "Records removed because nothing is left of what they name, or because they were more than the store may have", |c| &c.records_removed),
+    ("records_removed", false, "Records removed because their objects are gone, or to stay within the store's limits", |c| &c.records_removed),
     ("scrubbed_objects", false, "Objects checked, by result", |c| &c.scrubbed_objects),
     ("scrubbed", true, "Bytes read to check objects, by result", |c| &c.scrubbed_bytes),
     ("room_requests", false, "Loads that asked for room, by outcome", |c| &c.room_requests),
     ("room_requested", true, "Bytes that loads asked for, by outcome", |c| &c.room_bytes),
     ("ingest_files", false, "Files that agents passed, by outcome; one that several wait for counts once", |c| &c.ingest_files),
     ("ingest_read", true, "Bytes read of files that agents passed, by outcome", |c| &c.ingest_bytes),
-    ("errors", false, "What went wrong, by class", |c| &c.errors),
+    ("errors", false, "Errors, by class", |c| &c.errors),
 ];
 
 /// A counter per store, and per value of one more label if it has one.
@@ -133,7 +133,7 @@ impl Counters {
         }
         registry.register_with_unit(
             "pass_duration",
-            "How long passes took, by what triggered them",
+            "Duration of passes, by trigger",
             Unit::Seconds,
             counters.pass_seconds.clone(),
         );

@@ -59,16 +59,16 @@ type OfDevice = (&'static str, bool, &'static str, fn(&DeviceReport) -> u64);
 #[rustfmt::skip]
 const OF_DEVICES: [OfDevice; 11] = [
     ("gpu_device_up", false, "0 when the device was lost: nothing is copied to it until the daemon is restarted", |d| u64::from(d.lost.is_none())),
-    ("gpu_capacity", true, "Device memory that the mirror may take", |d| d.usage.capacity_bytes),
-    ("gpu_chunks", true, "Device memory that the mirror has taken", |d| d.usage.created_bytes),
-    ("gpu_objects", true, "Of that, what objects lie in", |d| d.usage.live_bytes),
-    ("gpu_waste", true, "Of that, what no object lies in", |d| d.usage.created_bytes.saturating_sub(d.usage.live_bytes)),
+    ("gpu_capacity", true, "Device memory that the GPU mirror may take", |d| d.usage.capacity_bytes),
+    ("gpu_chunks", true, "Device memory that the GPU mirror has taken", |d| d.usage.created_bytes),
+    ("gpu_objects", true, "Of that, memory of objects", |d| d.usage.live_bytes),
+    ("gpu_waste", true, "Of that, memory without an object", |d| d.usage.created_bytes.saturating_sub(d.usage.live_bytes)),
     ("gpu_held", true, "Objects that clients hold or that are being copied", |d| d.usage.held_bytes),
-    ("gpu_models", false, "Models of which something is on the device", |d| d.usage.models as u64),
+    ("gpu_models", false, "Models with objects on the device", |d| d.usage.models as u64),
     ("gpu_held_models", false, "Models on the device that clients hold", |d| d.usage.held_models as u64),
     ("gpu_leases", false, "Connections that hold a model on the device", |d| d.leases as u64),
     ("gpu_group", true, "Size of groups of copies to the device, configured or calibrated", |d| d.group_bytes),
-    ("gpu_pinned", true, "Of the stores, what is registered with the driver for copies to the device, and counts as referenced", |d| d.pinned_bytes),
+    ("gpu_pinned", true, "Pages of the stores that are registered with the driver for copies to the device; they count as referenced", |d| d.pinned_bytes),
 ];
 
 fn devices(out: &mut Families<'_>, devices: &[DeviceReport]) -> fmt::Result {
@@ -141,7 +141,7 @@ fn connections(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
     plain(out, counters, &[
         ("gpu_accepted_connections", "Connections that were served", |c| c.connections_accepted),
         ("gpu_refused_connections", "Connections that were closed at once, because there were too many", |c| c.connections_refused),
-        ("gpu_broken_connections", "Connections that ended because of what the client sent, or because it stalled", |c| c.connections_broken),
+        ("gpu_broken_connections", "Connections that ended because the client broke the protocol or stalled", |c| c.connections_broken),
     ])
 }
 
@@ -156,7 +156,7 @@ fn transfers(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
         ("gpu_registrations", "Mappings of stores that were registered with the driver", |c| c.registrations),
         ("gpu_reused_registrations", "Mappings that a transfer used and an earlier one had registered", |c| c.reused_registrations),
         ("gpu_failed_transfers", "Transfers that failed", |c| c.failed_transfers),
-        ("gpu_skipped_transfers", "Transfers that nobody wanted any more when their turn came", |c| c.skipped_transfers),
+        ("gpu_skipped_transfers", "Transfers that no client wanted any more at their turn", |c| c.skipped_transfers),
         ("gpu_created_chunks", "Pieces of device memory that were created", |c| c.chunks_created),
         ("gpu_exported_chunks", "Pieces of device memory that were handed to clients", |c| c.chunks_exported),
     ])

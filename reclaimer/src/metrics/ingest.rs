@@ -10,7 +10,8 @@ use prometheus_client::registry::{Registry, Unit};
 use super::{Labels, Metrics};
 use crate::ingest::{EndedIngest, IngestObserver, IngestOutcome};
 
-/// Upper bounds in seconds. Known files take milliseconds, others from some megabytes to a terabyte at 300 MB to 10 GB per second.
+/// Upper bounds in seconds. Known files take milliseconds, others from some megabytes to a terabyte
+/// at 300 MB to 10 GB per second.
 const SECONDS: [f64; 12] = [
     0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0,
 ];

@@ -114,7 +114,8 @@ impl Metrics {
         *known = stores;
     }
 
-    /// Shows a GPU mirror from now on: `status` is called at each scrape. Without this there is no series of it.
+    /// Shows a GPU mirror from now on: `status` is called at each scrape. Without this there is no
+    /// series of it.
     pub fn show_gpu_mirror(&self, status: impl Fn() -> GpuMirrorStatus + Send + Sync + 'static) {
         let first = self.gpu_mirror.set(GpuMirrorSource(Box::new(status)));
         debug_assert!(first.is_ok(), "a daemon has one mirror");
@@ -174,8 +175,9 @@ impl Metrics {
         });
     }
 
-    /// Counts under the store's name, or under an empty one where it is not configured: a name that somebody else
-    /// chose makes no series. The lock is held meanwhile, so that no series comes back after its store is gone.
+    /// Counts under the store's name, or under an empty one where it is not configured: a name that
+    /// somebody else chose makes no series. The lock is held meanwhile, so that no series comes
+    /// back after its store is gone.
     fn with_store(&self, store: Option<&str>, count: impl FnOnce(&str)) {
         let known = self.stores.read().unwrap_or_else(PoisonError::into_inner);
         count(
@@ -185,7 +187,9 @@ impl Metrics {
         );
     }
 
-    /// All metrics as OpenMetrics text, of [`CONTENT_TYPE`](tetris_service_kit::metrics::CONTENT_TYPE). Gauges come from `status`, and are left out without one.
+    /// All metrics as OpenMetrics text, of
+    /// [`CONTENT_TYPE`](tetris_service_kit::metrics::CONTENT_TYPE). Gauges come from `status`, and
+    /// are left out without one.
     pub fn encode(&self, status: Option<Arc<NodeStatus>>) -> Result<String, std::fmt::Error> {
         let node = status.map(|status| {
             let mut gauges = Registry::with_prefix(PREFIX);

@@ -44,13 +44,13 @@ fn node(out: &mut Families<'_>, status: &NodeStatus) -> fmt::Result {
     out.one(
         "last_pass_timestamp",
         Some(&Unit::Seconds),
-        "When the last pass ended, in seconds since the epoch.",
+        "End of the last pass, in seconds since the epoch.",
         seconds,
     )?;
     out.one(
         "dry_run",
         None,
-        "1 when nothing is freed, only planned.",
+        "1 in a dry run, which only plans.",
         u64::from(status.dry_run),
     )
 }
@@ -67,7 +67,7 @@ fn declarations(out: &mut Families<'_>, status: &NodeStatus) -> fmt::Result {
     out.family(
         "declarations",
         None,
-        "How far the declarations of pods can be trusted: 1 for what holds.",
+        "Trust in the declarations of pods: 1 for the current state.",
         states,
     )
 }
@@ -130,7 +130,7 @@ fn stores(out: &mut Families<'_>, stores: &[StoreStatus]) -> fmt::Result {
     out.family(
         "store_record_limit",
         Some(&Unit::Bytes),
-        "Memory that records are kept to.",
+        "Limit of the records' memory.",
         by_store(stores, |s| s.records.limit_bytes),
     )?;
     out.family(
@@ -142,19 +142,19 @@ fn stores(out: &mut Families<'_>, stores: &[StoreStatus]) -> fmt::Result {
     out.family(
         "store_saved",
         Some(&Unit::Bytes),
-        "Memory that private copies would occupy beyond what the store does.",
+        "Memory that private copies would occupy beyond the store's.",
         by_store(stores, |s| s.saved_bytes),
     )?;
     out.family(
         "store_sharing_factor",
         None,
-        "How often each byte in use is shared; 1 when nobody shares.",
+        "Mappings of each byte in use, on average; 1 without sharing.",
         by_store(stores, |s| s.sharing_factor),
     )?;
     out.family(
         "store_foreign_entries",
         None,
-        "Entries of the folder that are not the store's.",
+        "Foreign entries in the store's folder.",
         by_store(stores, |s| s.foreign.len() as u64),
     )
 }
@@ -179,7 +179,7 @@ fn models(out: &mut Families<'_>, stores: &[StoreStatus]) -> fmt::Result {
     out.family(
         "store_held_models",
         None,
-        "Manifests and derived records that somebody maps something of.",
+        "Manifests and derived records with a mapped object.",
         by_store(stores, held),
     )?;
     let warm = |s: &StoreStatus| count(s, |model| model.warm);
@@ -229,19 +229,19 @@ fn mounts(out: &mut Families<'_>, mounts: &[MountStatus]) -> fmt::Result {
     out.family(
         "mount_free",
         Some(&Unit::Bytes),
-        "What can still be allocated.",
+        "Free memory.",
         by_mount(|m| m.free_bytes),
     )?;
     out.family(
         "mount_inodes",
         None,
-        "Files that it can hold; 0 when there is no limit.",
+        "Number of files that it can hold; 0 without a limit.",
         by_mount(|m| m.inodes),
     )?;
     out.family(
         "mount_free_inodes",
         None,
-        "Files that it can hold beyond those it does.",
+        "Free inodes.",
         by_mount(|m| m.inodes_free),
     )?;
     let seen = || {
@@ -251,7 +251,7 @@ fn mounts(out: &mut Families<'_>, mounts: &[MountStatus]) -> fmt::Result {
     out.family(
         "mount_large_pages_ratio",
         None,
-        "Which part of files is mapped by 2 MiB pages, as a file written to see it shows.",
+        "Share of files' bytes that 2 MiB pages map, measured with a probe file.",
         seen().map(|(name, pages)| (vec![("stores", name)], pages.large_ratio())),
     )?;
     let small = seen().filter_map(|(name, pages)| {
@@ -277,7 +277,7 @@ fn shortfalls(out: &mut Families<'_>, status: &NodeStatus) -> fmt::Result {
     out.family(
         "shortfall",
         Some(&Unit::Bytes),
-        "By how much the last pass missed a goal.",
+        "Bytes by which the last pass missed a goal.",
         missing,
     )?;
     let blocked = all.iter().flat_map(|((stores, goal), blocked)| {
@@ -294,7 +294,7 @@ fn shortfalls(out: &mut Families<'_>, status: &NodeStatus) -> fmt::Result {
     out.family(
         "shortfall_blocked",
         Some(&Unit::Bytes),
-        "Bytes that stay although a goal is missed, by what keeps them.",
+        "Bytes that stay although a goal is missed, by reason.",
         blocked,
     )
 }

@@ -8,7 +8,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-/// Ticks per second in `/proc`: USER_HZ, which is 100 in the ABI of every architecture that the store runs on.
+/// Ticks per second in `/proc`: USER_HZ, which is 100 in the ABI of every architecture that the
+/// store runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Reads `/proc/self` at each scrape. What cannot be read is left out.
@@ -66,8 +67,8 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// A field of `/proc/<pid>/stat`, by its number in proc_pid_stat(5). Those up to the command, which may hold blanks and
-/// parentheses, cannot be asked for.
+/// A field of `/proc/<pid>/stat`, by its number in proc_pid_stat(5). Those up to the command, which
+/// may hold blanks and parentheses, cannot be asked for.
 fn stat_field(stat: &str, number: usize) -> Option<u64> {
     let (_, after_command) = stat.rsplit_once(") ")?;
     let index = number.checked_sub(3)?;

@@ -25,7 +25,8 @@ pub(super) fn joined(stores: &[String]) -> String {
     names.join(",")
 }
 
-/// By stores and goal. Every goal that a store or mount can miss is there, with 0 when it was not missed.
+/// By stores and goal. Every goal that a store or mount can miss is there, with 0 when it was not
+/// missed.
 pub(super) fn by_goal(status: &NodeStatus) -> BTreeMap<(String, &'static str), Blocked> {
     let mut all = BTreeMap::new();
     for store in &status.stores {
@@ -43,7 +44,8 @@ pub(super) fn by_goal(status: &NodeStatus) -> BTreeMap<(String, &'static str), B
         let known = all
             .entry((joined(&shortfall.stores), shortfall.goal))
             .or_default();
-        // A mount with one store has the same name as its store. Both speak of the same bytes, so the larger counts.
+        // A mount with one store has the same name as its store. Both speak of the same bytes, so
+        // the larger counts.
         if found.missing > known.missing {
             *known = found;
         }

@@ -15,7 +15,8 @@ pub struct MountTable {
     /// Its size in bytes. Without it, what `memory_limit_bytes` leaves beside `reserve_bytes`.
     #[serde(default)]
     pub size_bytes: Option<u64>,
-    /// The memory limit of the container that the daemon runs in; the flag `--memory-limit` goes before it.
+    /// The memory limit of the container that the daemon runs in; the flag `--memory-limit` goes
+    /// before it.
     #[serde(default)]
     pub memory_limit_bytes: Option<u64>,
     /// Part of that limit that is not for the tmpfs: the daemon itself, pieces of models that it
@@ -32,7 +33,8 @@ pub struct MountTable {
     /// True if its pages stay in memory, where the kernel can do that (Linux 6.4).
     #[serde(default = "default_noswap")]
     pub noswap: bool,
-    /// The SELinux context of all its files, on nodes where SELinux is on: one that every container may read.
+    /// The SELinux context of all its files, on nodes where SELinux is on: one that every container
+    /// may read.
     #[serde(default)]
     pub selinux_context: Option<String>,
 }
@@ -84,7 +86,8 @@ const fn default_noswap() -> bool {
     true
 }
 
-/// The daemon over 100,000 objects takes 50 MB, its reads some 100 MB, the files of as many objects 100 MB.
+/// The daemon over 100,000 objects takes 50 MB, its reads some 100 MB, the files of as many objects
+/// 100 MB.
 const fn default_reserve() -> u64 {
     512 << 20
 }

@@ -24,7 +24,7 @@ pub enum Action {
     Adopt,
     /// Mount it.
     Create,
-    /// Change what differs, under everyone who uses it.
+    /// Change the differing options while it is in use.
     Remount(Changes),
 }
 
@@ -71,9 +71,9 @@ pub enum Refusal {
         /// Kind of the file.
         what: &'static str,
     },
-    /// A mount would hide what is there.
+    /// A mount would hide the contents.
     #[error(
-        "the directory is not empty, and a mount would hide what is in it; empty it or set another `mount.path`"
+        "the directory is not empty, and a mount would hide its contents; empty it or set another `mount.path`"
     )]
     NotEmpty,
     /// Something else is mounted there.
@@ -200,7 +200,7 @@ fn differences(
         if !entry.has(flag) {
             notes.push(Note::new(
                 flag,
-                "is not set; what pods get has it all the same",
+                "is not set; pods' mounts have it all the same",
             ));
         }
     }

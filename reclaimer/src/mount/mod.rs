@@ -1,15 +1,17 @@
-//! The tmpfs that the stores lie on: mounted when it is missing, adopted when it is there, never unmounted.
+//! The tmpfs that the stores lie on: mounted when it is missing, adopted when it is there, never
+//! unmounted.
 //!
 //! # Flow
 //! [`look`] at the path, [`decide`] what to do, do it, and look again.
 //!
 //! # Guarantees
-//! What uses the tmpfs notices nothing: a mount that is there is only ever changed in place, and the mount outlives this
-//! process. Two processes that do the same at once make one mount. A mount appears with all its options, or not at all.
+//! What uses the tmpfs notices nothing: a mount that is there is only ever changed in place, and
+//! the mount outlives this process. Two processes that do the same at once make one mount. A mount
+//! appears with all its options, or not at all.
 //!
 //! # Caveats
-//! `noswap`, the SELinux context and an unlimited size cannot be changed while mounted: they are told, or refused.
-//! The call needs CAP_SYS_ADMIN and Linux 5.8.
+//! `noswap`, the SELinux context and an unlimited size cannot be changed while mounted: they are
+//! told, or refused. The call needs CAP_SYS_ADMIN and Linux 5.8.
 
 mod config;
 mod decide;
@@ -72,7 +74,7 @@ pub enum MountError {
         /// The directory above the mount.
         path: PathBuf,
     },
-    /// It was mounted and is not there.
+    /// The new mount is not there.
     #[error("mounted a tmpfs at `{}`, and found {found} there; does something else mount there?", path.display())]
     Lost {
         /// The path.
@@ -100,7 +102,8 @@ pub enum MountError {
     },
 }
 
-/// Makes sure that the tmpfs of `config` is mounted. Blocks for as long as another process does the same, 10 s at most.
+/// Makes sure that the tmpfs of `config` is mounted. Blocks for as long as another process does the
+/// same, 10 s at most.
 ///
 /// # Errors
 /// [`MountError::Refused`] when something else is there, or it cannot be as small as configured.
@@ -189,8 +192,8 @@ fn make_dirs(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
-/// The directory above the mount, which stays the same one when something is mounted: two that start at once would else mount
-/// one tmpfs over the other.
+/// The directory above the mount, which stays the same one when something is mounted: two that
+/// start at once would else mount one tmpfs over the other.
 fn lock(parent: &Path) -> Result<File, MountError> {
     let dir = File::open(parent).map_err(io_error("open", parent))?;
     let deadline = Instant::now() + LOCK_WAIT;

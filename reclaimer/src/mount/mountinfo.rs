@@ -90,7 +90,8 @@ pub fn is_mount_root(file: impl AsFd) -> io::Result<bool> {
     Ok(stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// The mount that `file` was opened through. Paths do not tell: mounts can lie on top of each other.
+/// The mount that `file` was opened through. Paths do not tell: mounts can lie on top of each
+/// other.
 pub fn mount_of(file: impl AsFd) -> io::Result<MountEntry> {
     let stat = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     if stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 {

@@ -1,5 +1,6 @@
-//! Mounting a tmpfs and changing one, through file system contexts (fsopen(2)): every option by itself, so that one that the
-//! kernel does not know is left out alone, and a mount that appears with all its flags or not at all.
+//! Mounting a tmpfs and changing one, through file system contexts (fsopen(2)): every option by
+//! itself, so that one that the kernel does not know is left out alone, and a mount that appears
+//! with all its flags or not at all.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -76,7 +77,8 @@ impl Context {
             .map_err(|error| self.explained(&format!("set `{option}={value}`"), error))
     }
 
-    /// Sets an option that older kernels, or kernels that were built without it, do not know; the note says that it is left out.
+    /// Sets an option that older kernels, or kernels that were built without it, do not know; the
+    /// note says that it is left out.
     fn set_if_known(&self, option: &'static str, value: Option<&str>) -> io::Result<Option<Note>> {
         let set = match value {
             Some(value) => fsconfig_set_string(self.0.as_fd(), option, value),

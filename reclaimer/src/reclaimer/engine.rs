@@ -1,5 +1,5 @@
-//! The loop that decides when a pass is made. It runs in a thread of its own: a pass blocks, and everything
-//! asynchronous only sends it commands.
+//! The loop that decides when a pass is made. It runs in a thread of its own: a pass blocks, and
+//! everything asynchronous only sends it commands.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime};
@@ -14,26 +14,27 @@ use crate::store::{OpenStore, StoreConfig, remove_directory};
 
 /// Least time between two passes for events: a load publishes many objects.
 const EVENT_GAP: Duration = Duration::from_secs(2);
-/// Time between two writes of what is learned.
+/// Time between two writes of learned state.
 const KEEP_EVERY: Duration = Duration::from_mins(1);
-/// Longest time between two passes while a mount stays over its high watermark because nothing may go.
+/// Longest time between two passes while a mount stays over its high watermark because nothing may
+/// go.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 /// Commands to the engine.
 pub enum Command {
     /// A load waits for room; the answer goes to the function.
     Room(RoomNeed, Box<dyn FnOnce(RoomResult) + Send>),
-    /// Something was published.
+    /// An object was published.
     Event,
-    /// Pods declare something else.
+    /// The declarations of pods changed.
     Declared(WarmSet),
     /// Another configuration is in force.
     Reload(Box<Config>),
-    /// A store that was made while the daemon runs; answered once it is looked after.
+    /// Adds a store that was made while the daemon runs; answered once the engine has it.
     Store(StoreConfig, SyncSender<()>),
-    /// A store whose namespace is gone, to be removed with all that is in it; answered with what became of it.
+    /// Removes a store whose namespace is gone, with its contents; answered with the result.
     Remove(StoreConfig, SyncSender<Removed>),
-    /// End, after what is learned was kept.
+    /// Ends the engine, after it persisted learned state.
     Stop,
 }
 
@@ -56,7 +57,7 @@ impl std::fmt::Debug for Command {
 pub enum Removed {
     /// It is gone.
     Done,
-    /// Somebody maps objects of it.
+    /// Its objects are mapped.
     InUse,
     /// It could not be removed.
     Failed(String),
@@ -68,8 +69,8 @@ pub trait Observer {
     fn passed(&mut self, passed: Passed);
     /// The engine is alive.
     fn alive(&mut self);
-    /// These stores are open, under this configuration. Called before each pass is reported, whether or not
-    /// anything has changed.
+    /// These stores are open, under this configuration. Called before each pass is reported,
+    /// whether or not anything has changed.
     fn stores(&mut self, open: &[OpenStore], config: &Config);
 }
 
@@ -126,7 +127,8 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Runs until it is told to stop, or nobody can tell it any more. What is learned is kept then.
+    /// Runs until a command to stop, or until all senders of commands are gone. Then it persists
+    /// learned state.
     pub fn run(mut self) {
         self.pass(Trigger::Start, Inbox::default());
         loop {
@@ -150,7 +152,7 @@ impl<O: Observer> Engine<O> {
         self.reclaimer.keep(now_ms());
     }
 
-    /// Waits for commands or for what is next, and takes everything that is there.
+    /// Waits for a command or the next due event, and takes all waiting commands.
     fn wait(&mut self) -> Inbox {
         let mut inbox = Inbox::default();
         let times = [
@@ -194,7 +196,7 @@ impl<O: Observer> Engine<O> {
             }
             Command::Remove(store, done) => {
                 let removed = self.remove(&store);
-                // What is told of stores is told anew.
+                // The observer gets the new list of stores.
                 inbox.changed |= matches!(removed, Removed::Done);
                 let _gone = done.try_send(removed);
             }
@@ -202,7 +204,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Removes a store: what is in it, then its sockets and series, and the directory last.
+    /// Removes a store: its contents, then its sockets and series, and the directory last.
     fn remove(&mut self, store: &StoreConfig) -> Removed {
         match self.reclaimer.leave(store) {
             Ok(Leave::InUse) => return Removed::InUse,

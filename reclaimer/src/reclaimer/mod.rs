@@ -1,5 +1,5 @@
-//! All stores of a node and what is known about them. Blocking and without threads: time, requests and
-//! declarations are arguments.
+//! The reclaimer: frees objects of a node's stores by policy. Blocking and without threads: time,
+//! requests and declarations are arguments.
 
 pub mod engine;
 
@@ -31,11 +31,11 @@ use tenant::Tenant;
 
 pub use remove::Leave;
 
-/// All stores of a node.
+/// All stores of a node and their state.
 #[derive(Debug)]
 pub struct Reclaimer {
     config: Config,
-    /// Nothing is freed, only planned.
+    /// True if it plans but frees nothing.
     dry_run: bool,
     tenants: Vec<Tenant>,
     /// Stores that cannot be used now, and why.
@@ -69,7 +69,8 @@ pub struct Passed {
 }
 
 impl Reclaimer {
-    /// Opens the stores of a configuration. Those that cannot be opened are tried again at every pass.
+    /// Opens the stores of a configuration. Those that cannot be opened are tried again at every
+    /// pass.
     pub fn new(config: Config, dry_run: bool, now_ms: u64) -> Self {
         let warm = if config.file.kubernetes.enabled {
             WarmSet::before_first_sync(None, std::time::SystemTime::UNIX_EPOCH)
@@ -96,7 +97,7 @@ impl Reclaimer {
         reclaimer
     }
 
-    /// Looks after another store from now on, and after every change of the configuration. Whether it did not before.
+    /// Adds a store that stays over changes of the configuration. Returns true if it is new.
     pub fn add_store(&mut self, store: StoreConfig) -> bool {
         let taken = |other: &StoreConfig| other.path == store.path || other.name == store.name;
         if self.config.file.stores.iter().any(taken) {
@@ -109,7 +110,7 @@ impl Reclaimer {
         true
     }
 
-    /// Takes another configuration into force. Stores that stay keep what is known about them.
+    /// Applies another configuration. Stores that stay keep their state.
     pub fn reconfigure(&mut self, mut config: Config) {
         for store in &self.added {
             let taken = |other: &StoreConfig| other.path == store.path || other.name == store.name;
@@ -136,7 +137,7 @@ impl Reclaimer {
         self.open_missing();
     }
 
-    /// Takes notice of what pods declare.
+    /// Takes over the declarations of pods.
     pub fn declare(&mut self, warm: WarmSet) {
         self.warm = warm;
     }

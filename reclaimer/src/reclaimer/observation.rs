@@ -1,4 +1,4 @@
-//! All stores at one moment.
+//! Observation of all stores at one moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Observation {
         let device = tenant.device();
         let mount = self.mounts.iter().position(|(found, _)| *found == device);
         look.snapshot.mount = mount.unwrap_or_else(|| {
-            // Without it nothing is known to be full, and nothing is freed for that.
+            // Without the usage no mount counts as full, and no watermark frees anything.
             let usage = tenant.store.usage().unwrap_or_default();
             self.mounts.push((device, usage));
             self.snapshot.mounts.push(MountSnapshot {
@@ -51,7 +51,8 @@ impl Observation {
 }
 
 impl Reclaimer {
-    /// Looks at all stores. Of one that cannot be looked at nothing is seen, and what is not seen is not freed.
+    /// Observes all stores. The observation of a store that cannot be listed is empty, so the plan
+    /// frees nothing there.
     pub(super) fn observe(
         &mut self,
         how: Refresh,

@@ -1,4 +1,4 @@
-//! Opening stores, keeping what is known about them, and noticing that one was replaced.
+//! Opening of stores, persistence of their state, and detection of a replaced store.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use crate::keep_warm::WarmSet;
 use crate::report::ErrorClass;
 use crate::store::StoreConfig;
 
-/// Models without an event for so long are forgotten, so that what is learned stays bounded.
+/// Time without an event after which a model is forgotten, so that learned state stays bounded.
 const FORGET_MS: u64 = 90 * 24 * 3600 * 1000;
 
 impl Reclaimer {
@@ -95,7 +95,7 @@ impl Reclaimer {
         }
     }
 
-    /// Keeps what is known, so that a later daemon starts with it.
+    /// Persists the state, so that a later daemon starts with it.
     pub fn keep(&mut self, now_ms: u64) {
         if self.dry_run {
             return;

@@ -1,4 +1,4 @@
-//! The pages that files of the stores get, by file system: measured, and told when that changes.
+//! Page sizes of each file system: measured, and logged when they change.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use super::Reclaimer;
 use super::tenant::Tenant;
 
 impl Reclaimer {
-    /// Looks at file systems that were not looked at yet, or `again` at all: memory that was unbroken at the start may be in
-    /// pieces later.
+    /// Measures file systems without a measurement, or all of them `again`: memory may fragment
+    /// with time.
     pub(super) fn see_pages(&mut self, again: bool) {
         let devices: BTreeSet<_> = self.tenants.iter().map(Tenant::device).collect();
         self.pages.retain(|device, _| devices.contains(device));
@@ -21,7 +21,7 @@ impl Reclaimer {
             let Some(tenant) = self.tenants.iter().find(on_it) else {
                 continue;
             };
-            // What was seen earlier stays true of what was published then.
+            // An earlier measurement stays true of the objects published then.
             if let Some(pages) = look(tenant, self.dry_run) {
                 if self.pages.get(&device) != Some(&pages) {
                     tell(tenant, &pages);
@@ -32,7 +32,8 @@ impl Reclaimer {
     }
 }
 
-/// A dry run writes nothing, and a full store has no room: then objects that are there are looked at.
+/// Measures a probe file, or the present objects: a dry run writes nothing, and a full store has no
+/// room.
 fn look(tenant: &Tenant, dry_run: bool) -> Option<Pages> {
     let objects = || {
         let objects = &tenant.catalog.listing().objects;
@@ -46,7 +47,7 @@ fn look(tenant: &Tenant, dry_run: bool) -> Option<Pages> {
         Ok(None) => objects(),
         Err(error) => {
             let store = tenant.config.name.as_str();
-            tracing::debug!(store, %error, "pages cannot be looked at");
+            tracing::debug!(store, %error, "pages cannot be measured");
             objects()
         }
     }

@@ -12,9 +12,9 @@ use super::{Passed, Reclaimer};
 use crate::report::{ErrorClass, PassReport, Trigger};
 use crate::room::RoomNeed;
 
-/// Everything is looked at anew after so long, whatever has changed: the safety net.
+/// Time after which a pass lists everything, whatever the time stamps say: the safety net.
 const FULL_MS: u64 = 10 * 60 * 1000;
-/// Objects that are freed before the next look, so that a load that began meanwhile is noticed.
+/// Most objects freed before the next observation, so that a load that began meanwhile is noticed.
 const MAX_ACTIONS: usize = 10_000;
 /// Most rounds of a pass. Another round follows when an object of the plan was mapped meanwhile, or
 /// when the plan was cut short.
@@ -32,7 +32,7 @@ impl Reclaimer {
             how = Refresh::Everything;
         }
         let mut progress = Progress::new(&self.tenants);
-        // A load that waits is not kept waiting for what is only told.
+        // A waiting load does not wait for a mere report.
         if needs.is_empty() {
             self.see_pages(full);
         }
@@ -128,7 +128,7 @@ impl Reclaimer {
         Round::Done
     }
 
-    /// Frees what the plan says. Returns how many objects somebody maps after all.
+    /// Carries the plan out. Returns the number of objects that turned out to be mapped.
     fn carry_out(&mut self, plan: &Plan, seen: &Observation, progress: &mut Progress) -> u64 {
         let mut spared = 0;
         let mut stays: BTreeSet<(usize, ObjectId)> = BTreeSet::new();
@@ -216,8 +216,8 @@ impl Reclaimer {
         }
     }
 
-    /// A plan that was cut short on the way down to a low watermark leaves a mount between the two, where the next plan
-    /// would stop.
+    /// A plan that was cut short on the way down to a low watermark leaves a mount between the two,
+    /// where the next plan would stop.
     fn note_draining(&mut self, plan: &Plan, seen: &Observation) {
         for (mount, (device, _)) in seen.mounts.iter().enumerate() {
             let on_the_way = plan.actions.iter().any(|action| {

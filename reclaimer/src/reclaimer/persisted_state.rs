@@ -62,7 +62,7 @@ pub(crate) fn path(state_dir: Option<&Path>, name: &str, root: &Path) -> PathBuf
     }
 }
 
-/// Removes what was kept about a store that is gone.
+/// Removes the persisted state of a store that is gone.
 pub(crate) fn forget(path: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -81,7 +81,7 @@ impl PersistedState {
         for (id, at_ms) in last_held {
             by_moment.entry(*at_ms).or_default().push(id.to_string());
         }
-        // The same knowledge gives the same file.
+        // The same state gives the same file.
         for ids in by_moment.values_mut() {
             ids.sort_unstable();
         }
@@ -106,7 +106,7 @@ impl PersistedState {
             .collect()
     }
 
-    /// Reads what was kept; `None` when nothing was.
+    /// Reads the state; `None` if there is none.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, PersistedStateError> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
@@ -117,7 +117,7 @@ impl PersistedState {
             path: path.to_owned(),
             source,
         };
-        // First the version alone: what follows may mean something else in another one.
+        // First the version alone: other fields may differ between versions.
         let VersionOnly { version: found } = serde_json::from_slice(&bytes).map_err(damaged)?;
         if found != VERSION {
             let path = path.to_owned();
@@ -126,7 +126,7 @@ impl PersistedState {
         serde_json::from_slice(&bytes).map_err(damaged).map(Some)
     }
 
-    /// Puts this in the place of what was kept before, so that a crash leaves one or the other.
+    /// Replaces the state in the file. A crash leaves the old one or the new one.
     pub(crate) fn write(&self, path: &Path) -> Result<(), PersistedStateError> {
         let bytes = serde_json::to_vec(self).map_err(|source| PersistedStateError::Damaged {
             path: path.to_owned(),

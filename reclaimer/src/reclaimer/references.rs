@@ -1,4 +1,4 @@
-//! Objects that the daemon itself keeps referenced, and lets go of when a store needs the room.
+//! Release of references that the daemon itself holds, when a store needs the room.
 
 use super::Reclaimer;
 use super::observation::Observation;
@@ -6,15 +6,15 @@ use super::progress::Progress;
 use crate::room::DaemonReferences;
 
 impl Reclaimer {
-    /// Asks `references` before it says that there is too little that may be freed.
+    /// Uses `references`: the reclaimer releases them before it refuses a load.
     #[must_use]
     pub fn with_references(mut self, references: Option<impl DaemonReferences + 'static>) -> Self {
         self.references = references.map(|references| Box::new(references) as _);
         self
     }
 
-    /// Has the stores given up in which the last plan found too little that may be freed, because objects are referenced. Whether that
-    /// makes another plan worth while.
+    /// Releases references in stores where the last plan fell short because of referenced objects.
+    /// Returns true if another plan can free more.
     pub(super) fn release_references(&self, seen: &Observation, progress: &Progress) -> bool {
         let Some(references) = self.references.as_ref().filter(|_| !self.dry_run) else {
             return false;
@@ -32,7 +32,7 @@ impl Reclaimer {
         }
         let bytes = references.release(&names);
         if bytes > 0 {
-            tracing::info!(bytes, stores = ?names, "the GPU mirror gave up pages, for room");
+            tracing::info!(bytes, stores = ?names, "the GPU mirror released pages, for room");
         }
         bytes > 0
     }

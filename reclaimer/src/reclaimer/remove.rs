@@ -1,4 +1,4 @@
-//! Removing a store that nobody needs any more: steps X1 to X4 of LAYOUT.md 5.6.
+//! Removal of a store that is no longer needed: steps X1 and X2 of LAYOUT.md 5.6.
 
 use tetris_store_layout::{Holders, Reclaimed, Store, StoreError};
 
@@ -11,13 +11,13 @@ use crate::store::StoreConfig;
 pub enum Leave {
     /// Nothing of it is referenced, its objects are gone, and it is not looked after any more.
     Left,
-    /// Somebody maps objects of it; it is looked after as before.
+    /// Its objects are mapped; nothing else changes for it.
     InUse,
 }
 
 impl Reclaimer {
-    /// Frees all objects of a store that no file configures, and leaves it. An object that is referenced keeps the store; those that are
-    /// not may be gone then, as after any pass.
+    /// Frees all objects of a store that no file configures, and leaves it. An object that is
+    /// referenced keeps the store; those that are not may be gone then, as after any pass.
     pub fn leave(&mut self, config: &StoreConfig) -> Result<Leave, StoreError> {
         if self.dry_run {
             return Ok(Leave::InUse);
@@ -30,7 +30,8 @@ impl Reclaimer {
         let store = open.into_iter().find(|store| store.root() == config.path);
         let left = match store {
             Some(store) => free_all(store)?,
-            // A directory that is no store, or only part of one, has nothing that anybody could map.
+            // A directory that is no store, or only part of one, has nothing that anybody could
+            // map.
             None => Store::open(&config.path).map_or(Ok(true), |store| free_all(&store))?,
         };
         if !left {
@@ -51,17 +52,17 @@ impl Reclaimer {
     }
 }
 
-/// Frees every object of a store that nobody references. Whether none is left.
+/// Frees every unreferenced object of a store. Returns true if none is left.
 fn free_all(store: &Store) -> Result<bool, StoreError> {
     let mut left = true;
     for entry in store.objects()?.objects {
         left &= store.reclaim(&entry.object)? != Reclaimed::Referenced;
     }
-    let set_aside = store.quarantined()?.objects;
+    let quarantined = store.quarantined()?.objects;
     // Nearly always there is nothing, and nobody's locks to read for it.
-    if !set_aside.is_empty() {
+    if !quarantined.is_empty() {
         let holders = Holders::read()?;
-        left &= set_aside.iter().all(|entry| holders.of(entry) == 0);
+        left &= quarantined.iter().all(|entry| holders.of(entry) == 0);
     }
     Ok(left)
 }

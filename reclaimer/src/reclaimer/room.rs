@@ -84,7 +84,7 @@ impl Reclaimer {
             .limit_bytes
             .unwrap_or(u64::MAX);
         let record_limits = self.config.policy.of(&need.store).record_limits();
-        // What this pass freed is out of the catalog already.
+        // Objects that this pass freed are out of the catalog already.
         let tenant = self.tenants.get(index);
         let used = tenant.map_or(0, Tenant::used_bytes);
         let records = tenant
@@ -113,7 +113,7 @@ impl Reclaimer {
     }
 }
 
-/// Other users of the mount may have what no store gives back; that is in use as well.
+/// Memory of other users of the mount counts as in use.
 fn why_refused(shortfalls: &[Shortfall]) -> RoomRefusal {
     let mut requests = shortfalls
         .iter()

@@ -1,4 +1,4 @@
-//! One store that the daemon looks after: what is in it, who uses it, and since when.
+//! One open store: its objects and records, their holders, and the times of use.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -25,13 +25,13 @@ pub(crate) struct Tenant {
     resolver: WarmResolver,
     /// Place of each object in the catalog.
     index: Index,
-    /// The objects in the catalog, for whoever is told of them; none when it has changed since.
+    /// The objects in the catalog, for reports; `None` when it has changed since.
     ids: Option<Arc<[ObjectId]>>,
     /// Time at which each object was last seen held, in milliseconds since the epoch.
     pub(crate) last_held: HashMap<ObjectId, u64>,
     /// Records all of whose objects in the store are held.
     in_use: BTreeSet<RecordId>,
-    /// The first look finds what was there before: no loads to count.
+    /// False before the first observation, whose objects are no loads to count.
     looked_at: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct ObservationContext<'a> {
     pub(crate) now_ms: u64,
 }
 
-/// A store at one moment.
+/// One store at one moment.
 #[derive(Debug)]
 pub(crate) struct StoreObservation {
     pub(crate) snapshot: StoreSnapshot,
@@ -58,7 +58,7 @@ pub(crate) struct StoreObservation {
 }
 
 impl StoreObservation {
-    /// Of a store that cannot be looked at.
+    /// Observation of a store that cannot be listed: nothing.
     pub(crate) fn nothing(name: String) -> Self {
         Self {
             snapshot: StoreSnapshot {
@@ -74,7 +74,7 @@ impl StoreObservation {
 }
 
 impl Tenant {
-    /// Opens the store. `last_held` is what an earlier daemon saw of it.
+    /// Opens the store. `last_held` gives the times of use that an earlier daemon persisted.
     pub(crate) fn open(
         config: StoreConfig,
         last_held: impl FnOnce(&Store) -> HashMap<ObjectId, u64>,
@@ -101,7 +101,7 @@ impl Tenant {
         Ok(now.id() == self.store.id())
     }
 
-    /// Looks at the store, and tells `state` what happened since the last look.
+    /// Observes the store, and reports the events since the last observation to `state`.
     pub(crate) fn observe(
         &mut self,
         how: Refresh,
@@ -196,7 +196,8 @@ impl Tenant {
         }
     }
 
-    /// A load shows in its record's time where it may set it, and otherwise in that all of the model is held.
+    /// Infers loads: from a newer time of the record, or because all of a model's objects are
+    /// mapped.
     fn notice(
         &mut self,
         snapshot: &StoreSnapshot,
@@ -266,7 +267,8 @@ impl Tenant {
             .files(|id| uses.get(id).copied().unwrap_or_default())
     }
 
-    /// Removes records, and those of which nothing is left then. Returns how many. What they take is known at the next look.
+    /// Removes records, and those of which nothing is left then. Returns how many. What they take
+    /// is known at the next look.
     pub(crate) fn remove_records(&mut self, names: &[RecordName]) -> Result<u64, StoreError> {
         let mut removed = 0;
         for name in names {
@@ -284,7 +286,8 @@ impl Tenant {
         self.catalog.listing().objects.get(object as usize)
     }
 
-    /// Takes out objects that were freed or quarantined, so that they are not counted until the next look.
+    /// Takes freed objects out of the catalog, so that nothing counts them until the next
+    /// observation.
     pub(crate) fn forget(&mut self, gone: &BTreeSet<ObjectId>) {
         if gone.is_empty() {
             return;
@@ -299,7 +302,8 @@ impl Tenant {
 /// Place of each object in the catalog.
 type Index = HashMap<ObjectId, u32, BuildHasherDefault<FirstBytes>>;
 
-/// Identifiers are hashes: their first bytes are as good as a hash of them, and a pass looks up 100,000.
+/// Identifiers are hashes: their first bytes are as good as a hash of them, and a pass looks up
+/// 100,000.
 #[derive(Default)]
 struct FirstBytes(u64);
 

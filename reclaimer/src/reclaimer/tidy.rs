@@ -11,8 +11,8 @@ use crate::report::ErrorClass;
 use crate::room::RoomNeed;
 
 impl Reclaimer {
-    /// Removes records of which nothing is left, from `all` stores or from those that something was freed from: a
-    /// load that waits for room in one need not wait for the records of the others.
+    /// Removes records of which nothing is left, from `all` stores or from those that something was
+    /// freed from: a load that waits for room in one need not wait for the records of the others.
     pub(super) fn collect_records(&mut self, all: bool, progress: &mut Progress) {
         for (tenant, pass) in self.tenants.iter().zip(&mut progress.stores) {
             if !all && pass.freed.is_empty() {
@@ -29,7 +29,8 @@ impl Reclaimer {
         }
     }
 
-    /// Keeps the records of each store within what they may take, with those that loads are about to write. Whether some were removed.
+    /// Keeps the records of each store, with those that loads are about to write, within their
+    /// limits. Returns true if it removed some.
     pub(super) fn trim_records(
         &mut self,
         seen: &Observation,
@@ -44,7 +45,7 @@ impl Reclaimer {
         for (tenant, (snapshot, pass)) in self.tenants.iter_mut().zip(stores) {
             let limits = self.config.policy.of(&snapshot.name).record_limits();
             let own = needs.iter().filter(|need| need.store == snapshot.name);
-            // What cannot be in any case is refused, and nothing goes for it.
+            // A request beyond the limits is refused, and no record goes for it.
             let own = own
                 .map(|need| need.records)
                 .filter(|more| more.is_within(limits));
@@ -73,21 +74,21 @@ impl Reclaimer {
         trimmed
     }
 
-    /// Deletes objects that were quarantined long enough ago, or at once when a load waits for room. What somebody still maps
-    /// stays: deleting it would free nothing.
+    /// Deletes quarantined objects after their time for inspection, or at once when a load waits
+    /// for room. Mapped ones stay: deleting them would free nothing.
     pub(super) fn free_quarantined(&mut self, pressed: bool, now_ms: u64) {
         if self.dry_run {
             return;
         }
         let keep_ms = self.config.quarantine().as_millis() as u64;
         for tenant in &self.tenants {
-            let set_aside = tenant.store.quarantined().unwrap_or_default().objects;
+            let quarantined = tenant.store.quarantined().unwrap_or_default().objects;
             // Nearly always there is nothing, and nobody's locks to read for it.
-            if set_aside.is_empty() {
+            if quarantined.is_empty() {
                 continue;
             }
             let Ok(holders) = Holders::read() else { return };
-            for entry in set_aside {
+            for entry in quarantined {
                 let age_ms = now_ms.saturating_sub(millis(entry.changed));
                 if holders.of(&entry) > 0 || !(pressed || age_ms >= keep_ms) {
                     continue;

@@ -22,13 +22,13 @@ pub use self::scrubbed::{ScrubResult, Scrubbed};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ObjectState {
-    /// Somebody maps it.
+    /// It is mapped.
     Held,
-    /// Nobody maps it; a model that is declared warm wants it.
+    /// It is not mapped, and a model declared warm contains it.
     Warm,
-    /// Nobody maps it, and it may be freed.
+    /// It is not mapped, and may be freed.
     Idle,
-    /// It failed verification and is in quarantine.
+    /// It failed verification and is quarantined.
     Quarantined,
 }
 
@@ -69,7 +69,8 @@ pub struct MountStatus {
     pub inodes: u64,
     /// Number of further files that it can hold.
     pub inodes_free: u64,
-    /// The pages that files get on it; none as long as nothing was there to be looked at, and nothing could be written.
+    /// The pages that files get on it; none as long as nothing was there to be looked at, and
+    /// nothing could be written.
     pub pages: Option<PagesStatus>,
 }
 
@@ -82,7 +83,7 @@ pub struct ModelStatus {
     pub total_bytes: u64,
     /// Length of those that are in the store.
     pub resident_bytes: u64,
-    /// Length of those that somebody maps.
+    /// Length of the mapped ones.
     pub held_bytes: u64,
     /// Time of the last use by a load, in milliseconds since the epoch.
     pub last_use_ms: u64,
@@ -102,7 +103,7 @@ pub struct ForeignStatus {
 /// A store's records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct RecordStatus {
-    /// Memory that they occupy, in bytes. It counts in what the store takes.
+    /// Memory that they occupy, in bytes. It counts in the store's usage.
     pub bytes: u64,
     /// Number of records.
     pub files: u64,
@@ -115,7 +116,8 @@ pub struct RecordStatus {
 /// One store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StoreStatus {
-    /// Its name in the configuration; the name and the unique identifier of the namespace whose own it is.
+    /// Its name in the configuration; the name and the unique identifier of the namespace whose own
+    /// it is.
     pub name: String,
     /// Its directory.
     pub path: PathBuf,
@@ -129,15 +131,17 @@ pub struct StoreStatus {
     pub records: RecordStatus,
     /// Objects by state.
     pub states: BTreeMap<ObjectState, Amount>,
-    /// All of them but those in quarantine, in any order. Shared by the statuses of passes that found the same.
+    /// Its objects without quarantined ones, in any order. Statuses of passes without a change
+    /// share the list.
     #[serde(skip)]
     pub objects: Arc<[ObjectId]>,
     /// Locks that mappings hold, over all objects.
     pub holders: u64,
-    /// Memory that private copies would occupy beyond what the store does, in bytes: for each held object, its
-    /// memory times the holders beyond the first.
+    /// Memory that private copies would occupy beyond what the store does, in bytes: for each held
+    /// object, its memory times the holders beyond the first.
     pub saved_bytes: u64,
-    /// Holders per held object, weighted by memory: how often each byte in use is shared; 1 when nobody shares.
+    /// Holders per held object, weighted by memory: how often each byte in use is shared; 1 when
+    /// nobody shares.
     pub sharing_factor: f64,
     /// Manifests and derived records.
     pub models: Vec<ModelStatus>,
@@ -146,7 +150,8 @@ pub struct StoreStatus {
 }
 
 impl StoreStatus {
-    /// The name by which pods ask for the store: without the unique identifier of the namespace whose own it is.
+    /// The name by which pods ask for the store: without the unique identifier of the namespace
+    /// whose own it is.
     pub fn asked_for_as(&self) -> &str {
         split_uuid(&self.name).0
     }
@@ -254,7 +259,7 @@ pub enum ErrorClass {
     State,
     /// An object could not be checked.
     Scrub,
-    /// A request for room was malformed, or came from one who may not ask.
+    /// A request for room was malformed, or its client had no permission.
     Request,
     /// The API server could not be watched.
     Kubernetes,
@@ -330,7 +335,7 @@ pub struct StorePass {
     pub freed: BTreeMap<Reason, Amount>,
     /// Objects that were planned to be freed and turned out to be mapped: the protocol kept them.
     pub kept_by_lock: u64,
-    /// Records removed because nothing is left of what they name, or because they were more than the store may have.
+    /// Records removed because their objects are gone, or to stay within the store's limits.
     pub records_removed: u64,
     /// Loads seen.
     pub loads: Loads,

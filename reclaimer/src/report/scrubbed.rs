@@ -5,7 +5,7 @@
 pub enum ScrubResult {
     /// It is sound.
     Sound,
-    /// It was damaged, and is in quarantine.
+    /// It was damaged, and quarantined.
     Quarantined,
     /// It could not be checked.
     Failed,

@@ -31,8 +31,8 @@ impl Admission {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Admits a connection of `uid`; `None` when it is one too many. A stranger may not ask for room: the many
-    /// user ids that one person can have do not keep out those who may.
+    /// Admits a connection of `uid`; `None` when it is one too many. A stranger may not ask for
+    /// room: the many user ids that one person can have do not keep out those who may.
     pub(super) fn admit(
         self: &Arc<Self>,
         uid: u32,

@@ -6,8 +6,8 @@ use std::path::Path;
 /// Prefix of a directory's name during its removal. No namespace begins with it.
 const REMOVED: &str = ".removed-";
 
-/// Removes the directory of a store. The first step takes its name away, so that no process finds it
-/// any more. Leftovers of an earlier attempt go as well.
+/// Removes the directory of a store. The first step takes its name away, so that no process finds
+/// it any more. Leftovers of an earlier attempt go as well.
 ///
 /// # Errors
 /// When the kernel refuses to rename or remove. A missing directory is no error.

@@ -16,7 +16,8 @@ use tokio::sync::watch;
 /// The identifier of every pod that no test has given another one.
 pub const POD_UID: &str = "1a2b";
 
-/// The API server. A namespace is there once somebody asks for it, until it is removed. Clones share it.
+/// The API server. A namespace is there once somebody asks for it, until it is removed. Clones
+/// share it.
 #[derive(Clone)]
 pub struct Api {
     state: Arc<Mutex<Objects>>,

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-/// Says on stderr that the running test is left out and why. Not through `eprintln!`, which the test
-/// harness swallows when a test passes.
+/// Says on stderr that the running test is left out and why. Not through `eprintln!`, which the
+/// test harness swallows when a test passes.
 pub fn skipped(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("test");

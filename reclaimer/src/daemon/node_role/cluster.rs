@@ -1,4 +1,5 @@
-//! The cluster's namespaces for the CSI driver: asked for when the first configuration has stores for them.
+//! The cluster's namespaces for the CSI driver: asked for when the first configuration has stores
+//! for them.
 
 use std::sync::Arc;
 
@@ -8,17 +9,18 @@ use super::namespace_watch::watched_namespaces;
 use crate::csi::{Namespaces, NoCluster};
 use crate::metrics::Metrics;
 
-/// The cluster's namespaces, once somebody needs them.
+/// The cluster's namespaces, once they are needed.
 #[derive(Default)]
 pub(super) struct Cluster(Option<Arc<dyn Namespaces>>);
 
 impl Cluster {
-    /// No cluster, for who needs none.
+    /// Namespaces of no cluster, for a configuration that needs none.
     pub(super) fn none() -> Arc<dyn Namespaces> {
         Arc::new(NoCluster::new("no store is a namespace's own"))
     }
 
-    /// The namespaces, which are watched until `stopped`. A client that cannot be made is tried again at the next call.
+    /// The namespaces, which are watched until `stopped`. A client that cannot be made is tried
+    /// again at the next call.
     pub(super) async fn namespaces(
         &mut self,
         enabled: bool,

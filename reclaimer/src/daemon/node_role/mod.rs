@@ -72,7 +72,8 @@ impl NodeRole {
         }
     }
 
-    /// Takes another configuration into force: the tmpfs is changed in place, and the driver is started again if it differs.
+    /// Takes another configuration into force: the tmpfs is changed in place, and the driver is
+    /// started again if it differs.
     pub(super) fn reload(&self, config: &Config) {
         let Some((wanted, _)) = &self.volumes else {
             return;
@@ -89,7 +90,7 @@ impl NodeRole {
         });
     }
 
-    /// Waits for the driver's end, after the daemon was told to stop.
+    /// Waits for the driver's end, after the signal to stop.
     pub(super) async fn end(self) -> Result<()> {
         match self.volumes {
             Some((_, served)) => served.await.context("the CSI services failed"),

@@ -1,4 +1,4 @@
-//! The tmpfs of the stores, when it is the daemon's to mount.
+//! The tmpfs of the stores, if the daemon mounts it.
 
 use anyhow::{Context, Result};
 
@@ -7,8 +7,9 @@ use crate::metrics::Metrics;
 use crate::mount::{Action, Ensured, MountError, ensure_mount, is_tmpfs_mount};
 use crate::report::ErrorClass;
 
-/// Mounts the tmpfs or adopts the one that is there, and makes the stores that are configured on it. One that cannot be made as
-/// configured is used as it is: pods go on as before, and the log and the metrics say what is wrong.
+/// Mounts the tmpfs or adopts the one that is there, and makes the stores that are configured on
+/// it. One that cannot be made as configured is used as it is: pods go on as before, and the log
+/// and the metrics say what is wrong.
 ///
 /// # Errors
 /// When there is none afterwards.
@@ -32,7 +33,7 @@ pub(super) fn prepare(config: &Config, metrics: &Metrics) -> Result<()> {
     }
 }
 
-/// The same with a daemon that runs: whatever goes wrong, it goes on.
+/// The same in a running daemon, which goes on after errors.
 pub(super) fn prepare_again(config: &Config, metrics: &Metrics) {
     if let Err(error) = prepare(config, metrics) {
         tracing::error!("{error:#}");
@@ -41,7 +42,7 @@ pub(super) fn prepare_again(config: &Config, metrics: &Metrics) {
 }
 
 fn complain(error: &MountError, metrics: &Metrics) {
-    tracing::error!(%error, "going on with what is mounted");
+    tracing::error!(%error, "the present tmpfs stays in use");
     metrics.error(ErrorClass::Mount, None);
 }
 
@@ -52,7 +53,7 @@ fn tell(ensured: &Ensured) {
         Action::Create => "tmpfs mounted",
         Action::Adopt => "tmpfs adopted",
         Action::Remount(changes) => {
-            tracing::info!(%path, ?changes, "tmpfs changed under those who use it");
+            tracing::info!(%path, ?changes, "tmpfs changed while in use");
             "tmpfs adopted"
         }
     };

@@ -10,7 +10,8 @@ use crate::kubernetes::{KnownNamespaces, client, watch_namespaces};
 use crate::metrics::Metrics;
 use crate::report::ErrorClass;
 
-/// Watches the namespaces until `stopped`. Returns an error if there is no client for the API server.
+/// Watches the namespaces until `stopped`. Returns an error if there is no client for the API
+/// server.
 pub(super) async fn watched_namespaces(
     metrics: &Arc<Metrics>,
     stopped: watch::Receiver<bool>,

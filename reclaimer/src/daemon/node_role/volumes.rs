@@ -1,4 +1,5 @@
-//! The CSI services around the daemon: started with it, started again when they fail or their configuration changes.
+//! The CSI services around the daemon: started with it, started again when they fail or their
+//! configuration changes.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +49,7 @@ impl Wanted {
     }
 }
 
-/// Serves the kubelet what is wanted, until the daemon stops.
+/// Serves the kubelet until the daemon stops, by the latest configuration.
 pub(super) fn serve(
     wanted: watch::Receiver<Wanted>,
     commands: Sender<Command>,
@@ -114,7 +115,7 @@ async fn follow(
         tokio::select! {
             () = tokio::time::sleep(wait) => wait = (wait * 2).min(LONGEST_WAIT),
             () = until(stopped.clone()) => return,
-            // Whatever was wrong may be right now.
+            // The change may have corrected the mistake.
             () = changes_of(&mut wanted) => wait = FIRST_WAIT,
         }
     }
@@ -126,8 +127,8 @@ async fn changes_of(wanted: &mut watch::Receiver<Wanted>) {
     }
 }
 
-/// The engine as the keeper of stores of namespaces. A sender of the standard library is not shared between threads; calls come one at
-/// a time.
+/// The engine as the keeper of stores of namespaces. A sender of the standard library is not shared
+/// between threads; calls come one at a time.
 struct Engine(Mutex<Sender<Command>>);
 
 impl Engine {
@@ -138,7 +139,8 @@ impl Engine {
 }
 
 impl Keeper for Engine {
-    /// Waits until the engine looks after it: the pod that is about to start finds the store's socket there.
+    /// Waits until the engine looks after it: the pod that is about to start finds the store's
+    /// socket there.
     fn look_after(&self, store: &StoreConfig) {
         let (done, looked_after): (SyncSender<()>, _) = sync_channel(1);
         let sent = self.send(Command::Store(store.clone(), done));

@@ -1,5 +1,5 @@
-//! The server takes a request with the authority that the kubelet's plugin manager sends, byte for byte: HTTP/2 by hand, because
-//! clients in Rust refuse to send what the server might refuse.
+//! The server takes a request with the authority that the kubelet's plugin manager sends, byte for
+//! byte: HTTP/2 by hand, because clients in Rust refuse to send what the server might refuse.
 
 #![expect(clippy::big_endian_bytes, reason = "HTTP/2 is")]
 
@@ -27,7 +27,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&head, payload].concat()
 }
 
-/// A field without indexing or Huffman code (RFC 7541, section 6.2.2). Lengths have 7 bits, and more if they are all set.
+/// A field without indexing or Huffman code (RFC 7541, section 6.2.2). Lengths have 7 bits, and
+/// more if they are all set.
 fn field(name: &str, value: &str) -> Vec<u8> {
     let text = |text: &str| {
         let length = match u8::try_from(text.len()).unwrap() {
@@ -53,7 +54,8 @@ fn encoded(path: &Path) -> String {
     path.to_str().unwrap().chars().map(encode).collect()
 }
 
-/// Asks for the driver's information under this authority; returns the type of the frame that answers.
+/// Asks for the driver's information under this authority; returns the type of the frame that
+/// answers.
 fn answer(socket: &Path, authority: &str) -> u8 {
     let fields = [
         field(":method", "POST"),

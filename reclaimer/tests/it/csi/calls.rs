@@ -1,4 +1,5 @@
-//! Volumes over their lives: published, published again, taken away, and what else is at the target.
+//! Volumes over their lives: published, published again, taken away, and what else is at the
+//! target.
 
 use std::fs;
 use std::os::unix::net::{UnixListener, UnixStream};

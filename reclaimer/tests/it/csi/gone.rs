@@ -41,7 +41,8 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Has the driver look for what is to be removed, and waits until it has: it removes the store of a namespace that was made for that.
+/// Has the driver look for what is to be removed, and waits until it has: it removes the store of a
+/// namespace that was made for that.
 fn swept(host: &Host, driver: &Driver, api: &Api) {
     let namespace = "swept";
     let times = 1 + fs::read_dir(host.tmpfs().join("../swept")).map_or(0, Iterator::count) as u64;
@@ -241,7 +242,8 @@ fn a_daemon_that_starts_removes_what_went_meanwhile_and_nothing_that_is_mounted(
     let driver = Driver::start_with(&config, Vec::new(), &api);
     eventually("nobody has it", || !directory(&host, "red", 1).exists());
     assert_eq!(driver.told.lock().unwrap().len(), 2);
-    // The kubelet asks for all volumes again after it was restarted, also for those of pods that are about to end.
+    // The kubelet asks for all volumes again after it was restarted, also for those of pods that
+    // are about to end.
     driver.publish(request(&old, "blue")).unwrap();
     assert_eq!(id(&old), before);
     let new = host.target("new");

@@ -1,4 +1,5 @@
-//! Pods that pass sockets whose last close waits (SO_LINGER with a full send buffer): whoever closes one stands still.
+//! Pods that pass sockets whose last close waits (SO_LINGER with a full send buffer): whoever
+//! closes one stands still.
 
 use std::io::{ErrorKind, IoSlice, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -88,7 +89,8 @@ fn pass(to: &UnixStream, bytes: &[u8], fds: &[RawFd]) {
     );
 }
 
-/// A connection that passes descriptors in one of the ways in which a server can come to close them.
+/// A connection that passes descriptors in one of the ways in which a server can come to close
+/// them.
 fn attack(socket: &Path, sink: &mut Sink, way: usize) -> Option<UnixStream> {
     let own = sink.lingering();
     let to = UnixStream::connect(socket).unwrap();
@@ -178,7 +180,8 @@ fn worst(done: &AtomicBool, mut ask: impl FnMut() -> Duration) -> Duration {
     worst
 }
 
-/// The longest waits for `/healthz`, a CSI probe and another pod's socket while `attack` is under way, and for some answers after it.
+/// The longest waits for `/healthz`, a CSI probe and another pod's socket while `attack` is under
+/// way, and for some answers after it.
 fn longest(
     host: &Host,
     address: &str,

@@ -1,4 +1,5 @@
-//! The command `tetris-node run` as the DaemonSet runs it: it mounts, makes stores for namespaces, and serves the kubelet.
+//! The command `tetris-node run` as the DaemonSet runs it: it mounts, makes stores for namespaces,
+//! and serves the kubelet.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -108,7 +109,8 @@ impl Daemon {
         answer
     }
 
-    /// Waits for an answer: at first no pass has ended, and a registration takes effect after it was acknowledged.
+    /// Waits for an answer: at first no pass has ended, and a registration takes effect after it
+    /// was acknowledged.
     pub fn answers_readyz(&self, expected: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {

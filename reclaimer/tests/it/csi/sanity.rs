@@ -1,5 +1,5 @@
-//! Checks of the CSI sanity suite (kubernetes-csi/csi-test, `pkg/sanity`) on Identity and Node, over
-//! the real socket.
+//! Checks of the CSI sanity suite (kubernetes-csi/csi-test, `pkg/sanity`) on Identity and Node,
+//! over the real socket.
 //!
 //! | check of the suite | test |
 //! |---|---|
@@ -13,10 +13,11 @@
 //! | NodeUnpublishVolume: removes the target path | [`unpublishing_removes_the_target_path`] |
 //! | "should work", "should be idempotent" | [`every_call_can_be_made_many_times`] |
 //!
-//! Not applicable, because the driver lacks the capability: all of Controller and GroupController, NodeStageVolume and
-//! NodeUnstageVolume (STAGE_UNSTAGE_VOLUME), NodeGetVolumeStats (GET_VOLUME_STATS), NodeExpandVolume (EXPAND_VOLUME). The suite skips
-//! them; [`what_is_not_offered_is_unimplemented`]. It makes its volumes by CreateVolume, and here they are inline ones, which have no
-//! such call.
+//! Not applicable, because the driver lacks the capability: all of Controller and GroupController,
+//! NodeStageVolume and NodeUnstageVolume (STAGE_UNSTAGE_VOLUME), NodeGetVolumeStats
+//! (GET_VOLUME_STATS), NodeExpandVolume (EXPAND_VOLUME). The suite skips them;
+//! [`what_is_not_offered_is_unimplemented`]. It makes its volumes by CreateVolume, and here they
+//! are inline ones, which have no such call.
 
 use std::fs;
 use std::path::Path;

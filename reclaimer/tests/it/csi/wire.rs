@@ -1,4 +1,5 @@
-//! The bytes of messages, by the field numbers of csi.proto and of the kubelet's registration api.proto: tag = number * 8 + type.
+//! The bytes of messages, by the field numbers of csi.proto and of the kubelet's registration
+//! api.proto: tag = number * 8 + type.
 
 use prost::Message;
 use tetris_node::csi::wire::*;

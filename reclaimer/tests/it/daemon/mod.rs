@@ -1,8 +1,8 @@
 //! The command `tetris-node`, as an administrator runs it.
 
+mod gpu_mirror;
 mod harness;
 mod image;
-mod mirror;
 mod once;
 mod run;
 mod scrub;

@@ -208,7 +208,8 @@ async fn promtool_finds_no_fault() {
         "",
     );
     promtool(&["check", "metrics"], None, &scrape().await.classic());
-    // The panels' expressions too, as rules: Grafana's variables stand for a duration and for regular expressions.
+    // The panels' expressions too, as rules: Grafana's variables stand for a duration and for
+    // regular expressions.
     let mut rules = "groups:\n- name: panels\n  rules:\n".to_owned();
     for (number, expression) in panel_expressions(&dashboard()).into_iter().enumerate() {
         let expression = expression.replace("$__rate_interval", "5m");

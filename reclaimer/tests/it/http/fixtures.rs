@@ -138,7 +138,8 @@ pub fn node() -> NodeStatus {
     }
 }
 
-/// A mirror of the stores `a`, which has a quota, and `b`, on a device that works and one that does not.
+/// A mirror of the stores `a`, which has a quota, and `b`, on a device that works and one that does
+/// not.
 pub fn mirror() -> GpuMirrorStatus {
     let device = |number: u8, lost: Option<&str>| DeviceReport {
         id: DeviceId(number.into()),

@@ -84,8 +84,8 @@ impl Scrape {
         labels
     }
 
-    /// The same as Prometheus' older text format, which `promtool check metrics` reads: there `_total` is part
-    /// of a family's name.
+    /// The same as Prometheus' older text format, which `promtool check metrics` reads: there
+    /// `_total` is part of a family's name.
     pub fn classic(&self) -> String {
         let mut out = String::new();
         for line in self.text.lines() {

@@ -1,4 +1,5 @@
-//! Files that have the identity of others: neither client nor daemon takes one for the other (INV-11).
+//! Files that have the identity of others: neither client nor daemon takes one for the other
+//! (INV-11).
 
 use std::io::Write;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Files of which the records are large, or many: these are kept within limits, whatever clients pass.
+//! Files of which the records are large, or many: these are kept within limits, whatever clients
+//! pass.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};

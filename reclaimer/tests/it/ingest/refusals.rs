@@ -100,7 +100,8 @@ fn a_descriptor_in_the_wrong_place_is_dropped() {
     let file = open(&site.model("m", 1 << 20, 1));
     let before = descriptors();
     let mut raw = Raw::greeted(&site.view());
-    // With the header, where none is looked for; with another kind; and as descriptors alone, which a stream does not carry.
+    // With the header, where none is looked for; with another kind; and as descriptors alone, which
+    // a stream does not carry.
     let frame = Message::Ingest { kind: WHOLE }.encode();
     raw.send_with(&frame[..5], &[file.as_fd()]);
     raw.send(&frame[5..]);

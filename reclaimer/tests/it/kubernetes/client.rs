@@ -35,7 +35,8 @@ async fn a_kubeconfig_that_is_not_usable_is_named() {
     }
 }
 
-/// The environment decides, and tests must not change their own: so this test runs itself in another one.
+/// The environment decides, and tests must not change their own: so this test runs itself in
+/// another one.
 #[test]
 fn where_there_is_no_cluster_the_error_says_what_to_do() {
     const CHILD: &str = "TETRIS_TEST_NO_CLUSTER";

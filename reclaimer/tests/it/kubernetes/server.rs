@@ -135,7 +135,8 @@ pub fn status(code: u16) -> Value {
     })
 }
 
-/// A running pod of the namespace `blue` on this node that declares `models`, with fields that do not matter.
+/// A running pod of the namespace `blue` on this node that declares `models`, with fields that do
+/// not matter.
 pub fn pod(name: &str, models: &str) -> Value {
     json!({
         "apiVersion": "v1",

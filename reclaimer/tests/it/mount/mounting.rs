@@ -26,7 +26,8 @@ fn config(path: PathBuf) -> MountConfig {
     }
 }
 
-/// A place in a namespace of its own, below a shared mount as in a cluster; `None` where there can be none.
+/// A place in a namespace of its own, below a shared mount as in a cluster; `None` where there can
+/// be none.
 fn place() -> Option<(Place, MountConfig)> {
     namespace::enter().then(|| {
         let dir = Place::new();

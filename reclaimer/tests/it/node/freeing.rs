@@ -104,7 +104,8 @@ fn what_models_share_goes_when_the_last_of_them_does() {
     let store = fixture.store("a");
     let config = fixture.config(&["a"], expire_after_a_minute);
     let mut reclaimer = Reclaimer::new(config, false, now_ms());
-    // Two files with one content have one manifest; a copy of the object is published under another model.
+    // Two files with one content have one manifest; a copy of the object is published under another
+    // model.
     let one = fixture.load("a", "one", 7);
     let two = fixture.load("a", "two", 7);
     assert_eq!(store.objects().unwrap().objects.len(), 1);

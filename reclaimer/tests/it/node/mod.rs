@@ -5,7 +5,7 @@ mod fixture;
 mod freeing;
 mod keeping;
 mod pages;
-mod pins;
+mod references;
 mod room;
 mod tenants;
 mod warm;

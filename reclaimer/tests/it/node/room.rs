@@ -17,7 +17,8 @@ fn need(store: &str, bytes: u64) -> RoomNeed {
     }
 }
 
-/// More than the free bytes, by half of the six idle objects: other tests use and free `/dev/shm` at the same time.
+/// More than the free bytes, by half of the six idle objects: other tests use and free `/dev/shm`
+/// at the same time.
 fn some_objects_more(store: &tetris_store_layout::Store) -> u64 {
     store.usage().unwrap().free + 300_000
 }
