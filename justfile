@@ -1,0 +1,39 @@
+# Names for the project's scripts. Nobody needs just: each recipe is one command.
+
+# Formatting, lints, documentation, dependencies, spelling, features
+check:
+    tests/check
+
+# Every test in Rust
+test *ARGS:
+    tests/rust {{ARGS}}
+
+# The Python packages: formatting, lints, types, tests
+test-python *ARGS:
+    tests/python {{ARGS}}
+
+# As nodes have it: containers, and the kernels 6.1 and 6.12 in emulated machines. Needs root
+test-node:
+    tests/docker.sh
+    tests/rust -E 'package(tetris-container-tests) + test(/(^|::)image::/)'
+    tests/vm
+
+# The install on the cluster that KUBECONFIG names
+test-cluster:
+    cargo test --locked -p tetris-deploy-tests --test it cluster:: -- --nocapture
+
+# All that needs a GPU
+test-gpu *ARGS:
+    tests/gpu {{ARGS}}
+
+# Benchmarks, which leave their figures in docs/benchmarks
+bench *ARGS:
+    tests/bench {{ARGS}}
+
+# Images of the daemon, the agent, the scaler and the webhook
+images:
+    deploy/images/build tetris-node tetris-agent tetris-scaler tetris-webhook
+
+# What CI runs
+ci:
+    .ci/run
