@@ -5,9 +5,9 @@
 FROM rust:1.95-slim-trixie AS build
 WORKDIR /src
 COPY . .
-RUN RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" cargo build --locked --release \
+RUN RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile image \
         --target "$(rustc -vV | sed -n 's/host: //p')" --package tetris-agent --bin tetris \
-    && cp target/*/release/tetris /tetris
+    && cp target/*/image/tetris /tetris
 
 FROM build AS wheel
 RUN apt-get update && apt-get install --yes --no-install-recommends python3-venv \

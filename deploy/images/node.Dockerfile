@@ -4,16 +4,16 @@
 FROM rust:1.95-slim-trixie AS build
 WORKDIR /src
 COPY . .
-RUN RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" cargo build --locked --release \
+RUN RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile image \
         --target "$(rustc -vV | sed -n 's/host: //p')" --package tetris-node --bin tetris-node \
-    && cp target/*/release/tetris-node /tetris-node
+    && cp target/*/image/tetris-node /tetris-node
 
 # A static program can load no driver. This one finds it where NVIDIA's runtime mounts it.
 FROM build AS build-gpu
-RUN RUSTFLAGS="-C strip=debuginfo" cargo build --locked --release --target-dir /dynamic --package tetris-node --bin tetris-node
+RUN cargo build --locked --profile image --target-dir /dynamic --package tetris-node --bin tetris-node
 
 FROM debian:trixie-slim AS gpu
-COPY --from=build-gpu /dynamic/release/tetris-node /usr/local/bin/tetris-node
+COPY --from=build-gpu /dynamic/image/tetris-node /usr/local/bin/tetris-node
 USER 0:0
 ENTRYPOINT ["/usr/local/bin/tetris-node"]
 

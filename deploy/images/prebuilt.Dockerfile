@@ -1,7 +1,7 @@
 # An image of one statically linked binary, made without a network. deploy/images/build builds binaries and images; by hand, with
 # the binary in FOLDER:
 #     docker build -f deploy/images/prebuilt.Dockerfile --build-arg BINARY=tetris-node --build-arg USER=0:0 -t tetris-node FOLDER
-# There is no entry point, which could not have the binary's name in it: manifests say the command, and by hand it is
+# deploy/images/build appends the entry point, which cannot have an argument in it. Without it the command is
 #     docker run tetris-agent tetris --version
 FROM scratch
 ARG BINARY

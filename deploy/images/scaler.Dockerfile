@@ -3,9 +3,9 @@
 FROM rust:1.95-slim-trixie AS build
 WORKDIR /src
 COPY . .
-RUN RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" cargo build --locked --release \
+RUN RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile image \
         --target "$(rustc -vV | sed -n 's/host: //p')" --package tetris-scaler --bin tetris-scaler \
-    && cp target/*/release/tetris-scaler /tetris-scaler
+    && cp target/*/image/tetris-scaler /tetris-scaler
 
 FROM scratch
 COPY --from=build /tetris-scaler /usr/local/bin/tetris-scaler

@@ -3,9 +3,9 @@
 FROM rust:1.95-slim-trixie AS build
 WORKDIR /src
 COPY . .
-RUN RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" cargo build --locked --release \
+RUN RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile image \
         --target "$(rustc -vV | sed -n 's/host: //p')" --package tetris-webhook --bin tetris-webhook \
-    && cp target/*/release/tetris-webhook /tetris-webhook
+    && cp target/*/image/tetris-webhook /tetris-webhook
 
 FROM scratch
 COPY --from=build /tetris-webhook /usr/local/bin/tetris-webhook
