@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use crate::config::ConfigFlags;
 use crate::reclaimer::engine::now_ms;
-use crate::reclaimer::{Passed, Reclaimer};
+use crate::reclaimer::{PassResult, Reclaimer};
 use crate::report::{Amount, StorePass, StoreStatus, Trigger};
 use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
@@ -37,7 +37,7 @@ pub(super) fn check(flags: &ConfigFlags) -> Result<()> {
     Ok(())
 }
 
-fn as_json(passed: &Passed) -> Value {
+fn as_json(passed: &PassResult) -> Value {
     let stores = passed.report.stores.iter().map(|pass| {
         let freed: Map<String, Value> = pass
             .freed
@@ -61,7 +61,7 @@ fn as_json(passed: &Passed) -> Value {
     })
 }
 
-fn as_text(passed: &Passed) -> String {
+fn as_text(passed: &PassResult) -> String {
     let mut lines = Vec::new();
     for store in &passed.status.stores {
         let mut passes = passed.report.stores.iter();

@@ -66,7 +66,7 @@ pub use namespaces::{NamespaceError, Namespaces, NoCluster, PodName};
 pub use request::{Publish, unpublish};
 pub use stores::{Keeper, Removal, Stores};
 
-use node::Driver;
+use node::CsiDriver;
 use registration::Registrar;
 use services::identity_server::IdentityServer;
 use services::node_server::NodeServer;
@@ -136,7 +136,7 @@ pub async fn serve_csi(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), CsiError> {
     let driver_name = config.driver.clone();
-    let driver = Driver::new(config.clone(), node, stores, namespaces);
+    let driver = CsiDriver::new(config.clone(), node, stores, namespaces);
     // First, since stores are to be looked after whether or not the kubelet can be served.
     let telling = driver.clone();
     let told = tokio::task::spawn_blocking(move || telling.tell_existing()).await;

@@ -15,7 +15,7 @@ use super::request::{self, Publish};
 use super::services::identity_server::Identity;
 use super::services::node_server::Node;
 use super::stores::Stores;
-use super::target::Target;
+use super::target::TargetDirectory;
 use super::wire::{
     GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
     GetPluginInfoResponse, NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse,
@@ -26,10 +26,10 @@ use crate::store::StoreConfig;
 
 /// Both services.
 #[derive(Debug, Clone)]
-pub(super) struct Driver(Arc<Shared>);
+pub(super) struct CsiDriver(Arc<DriverParts>);
 
 #[derive(Debug)]
-struct Shared {
+struct DriverParts {
     config: CsiConfig,
     node: String,
     stores: Arc<Stores>,
@@ -40,14 +40,14 @@ struct Shared {
     changes: Mutex<()>,
 }
 
-impl Driver {
+impl CsiDriver {
     pub fn new(
         config: CsiConfig,
         node: String,
         stores: Stores,
         namespaces: Arc<dyn Namespaces>,
     ) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(DriverParts {
             config,
             node,
             stores: Arc::new(stores),
@@ -78,7 +78,7 @@ impl Driver {
     /// Does it where blocking is allowed. It runs to its end even when the kubelet hangs up.
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Shared) -> Result<T, VolumeError> + Send + 'static,
+        work: impl FnOnce(&DriverParts) -> Result<T, VolumeError> + Send + 'static,
     ) -> Result<T, Status> {
         let shared = Arc::clone(&self.0);
         let done = tokio::task::spawn_blocking(move || work(&shared)).await;
@@ -135,7 +135,7 @@ impl Driver {
 
 const PUBLISH: &str = "NodePublishVolume";
 
-impl Shared {
+impl DriverParts {
     fn publish(
         &self,
         wish: &Publish,
@@ -143,7 +143,7 @@ impl Shared {
     ) -> Result<(), VolumeError> {
         let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let store = store(&self.stores)?;
-        let target = Target::open(&self.config.kubelet_dir, &wish.target)?;
+        let target = TargetDirectory::open(&self.config.kubelet_dir, &wish.target)?;
         let target = target.ok_or_else(|| {
             let expected = "a path whose directory the kubelet has made";
             let found = self.config.kubelet_dir.join(&wish.target);
@@ -165,7 +165,7 @@ impl Shared {
     /// belongs to one pod alone, and a pod stays in one namespace.
     fn is_given(&self, wish: &Publish, rule: &PerNamespace) -> Result<bool, VolumeError> {
         let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(target) = Target::open(&self.config.kubelet_dir, &wish.target)? else {
+        let Some(target) = TargetDirectory::open(&self.config.kubelet_dir, &wish.target)? else {
             return Ok(false);
         };
         if target.mounted()?.is_none() {
@@ -189,7 +189,7 @@ impl Shared {
     fn unpublish(&self, request: &NodeUnpublishVolumeRequest) -> Result<(), VolumeError> {
         let relative = request::unpublish(request, &self.config.kubelet_dir)?;
         let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(target) = Target::open(&self.config.kubelet_dir, &relative)? {
+        if let Some(target) = TargetDirectory::open(&self.config.kubelet_dir, &relative)? {
             publish::unpublish(&target)?;
         }
         tracing::info!(volume = request.volume_id, "volume unpublished");
@@ -203,7 +203,7 @@ fn logged<T>(call: &str, outcome: Result<T, VolumeError>) -> Result<T, VolumeErr
 }
 
 #[tonic::async_trait]
-impl Identity for Driver {
+impl Identity for CsiDriver {
     async fn get_plugin_info(
         &self,
         _request: Request<GetPluginInfoRequest>,
@@ -232,7 +232,7 @@ impl Identity for Driver {
 }
 
 #[tonic::async_trait]
-impl Node for Driver {
+impl Node for CsiDriver {
     async fn node_publish_volume(
         &self,
         request: Request<NodePublishVolumeRequest>,

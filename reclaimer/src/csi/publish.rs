@@ -8,7 +8,7 @@ use rustix::mount::{MoveMountFlags, move_mount};
 
 use super::error::VolumeError;
 use super::read_only::read_only_mount;
-use super::target::Target;
+use super::target::TargetDirectory;
 use crate::mount::MountEntry;
 
 /// Mounts that lie on top of each other at a target, at most: there is one, unless others mounted
@@ -26,7 +26,7 @@ enum There {
 }
 
 /// Mounts `store` at `target`, read-only, unless it is there already.
-pub(super) fn publish(target: &Target, store: &Path) -> Result<(), VolumeError> {
+pub(super) fn publish(target: &TargetDirectory, store: &Path) -> Result<(), VolumeError> {
     target.make()?;
     match there(target, store)? {
         There::Published => return Ok(()),
@@ -54,12 +54,12 @@ pub(super) fn publish(target: &Target, store: &Path) -> Result<(), VolumeError> 
 }
 
 /// Returns true if the store is mounted at `target`, read-only.
-pub(super) fn is_published(target: &Target, store: &Path) -> Result<bool, VolumeError> {
+pub(super) fn is_published(target: &TargetDirectory, store: &Path) -> Result<bool, VolumeError> {
     Ok(matches!(there(target, store)?, There::Published))
 }
 
 /// Removes all mounts at `target`, and the directory.
-pub(super) fn unpublish(target: &Target) -> Result<(), VolumeError> {
+pub(super) fn unpublish(target: &TargetDirectory) -> Result<(), VolumeError> {
     for _ in 0..MOST_MOUNTS {
         match target.mounted()? {
             Some((_, mounted)) => target.unmount(&mounted)?,
@@ -69,7 +69,7 @@ pub(super) fn unpublish(target: &Target) -> Result<(), VolumeError> {
     Err(occupied(target, format!("over {MOST_MOUNTS} mounts")))
 }
 
-fn there(target: &Target, store: &Path) -> Result<There, VolumeError> {
+fn there(target: &TargetDirectory, store: &Path) -> Result<There, VolumeError> {
     let Some((entry, dir)) = target.mounted()? else {
         return Ok(There::Nothing);
     };
@@ -83,7 +83,11 @@ fn there(target: &Target, store: &Path) -> Result<There, VolumeError> {
     })
 }
 
-fn same_directory(target: &Target, dir: &OwnedFd, store: &Path) -> Result<bool, VolumeError> {
+fn same_directory(
+    target: &TargetDirectory,
+    dir: &OwnedFd,
+    store: &Path,
+) -> Result<bool, VolumeError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let store_dir =
         openat(CWD, store, flags, Mode::empty()).map_err(VolumeError::io("open", store))?;
@@ -93,7 +97,7 @@ fn same_directory(target: &Target, dir: &OwnedFd, store: &Path) -> Result<bool, 
 }
 
 /// After the fact, as mountinfo has it.
-fn verify(target: &Target, store: &Path) -> Result<(), VolumeError> {
+fn verify(target: &TargetDirectory, store: &Path) -> Result<(), VolumeError> {
     let not_read_only = |found: String| VolumeError::NotReadOnly {
         target: target.path().to_owned(),
         found,
@@ -123,7 +127,7 @@ fn describe(entry: &MountEntry) -> String {
     )
 }
 
-fn occupied(target: &Target, found: String) -> VolumeError {
+fn occupied(target: &TargetDirectory, found: String) -> VolumeError {
     VolumeError::Occupied {
         target: target.path().to_owned(),
         found,

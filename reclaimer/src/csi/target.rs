@@ -16,13 +16,13 @@ const MODE: u32 = 0o750;
 
 /// Directory of a volume.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct TargetDirectory {
     parent: OwnedFd,
     name: OsString,
     path: PathBuf,
 }
 
-impl Target {
+impl TargetDirectory {
     /// The directory `relative` to the kubelet's; `None` when the one above it is not there.
     pub fn open(kubelet_dir: &Path, relative: &Path) -> Result<Option<Self>, VolumeError> {
         let path = kubelet_dir.join(relative);

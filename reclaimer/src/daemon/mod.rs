@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::{Config, ConfigFlags};
 use crate::gpu_mirror::{GpuMirrorThread, needs_restart};
-use crate::http::{self, Health, Shared};
+use crate::http::{self, Health, HttpState};
 use crate::metrics::Metrics;
 use crate::reclaimer::Reclaimer;
 use crate::reclaimer::engine::{Command, Engine, now_ms};
@@ -60,7 +60,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let (status, latest) = watch::channel(None);
     NodeRole::prepare(&config, dry_run, &metrics)?;
     let reclaimer = Reclaimer::new(config.clone(), dry_run, now_ms());
-    let shared = Shared {
+    let shared = HttpState {
         metrics: Arc::clone(&metrics),
         status: latest,
         health: Arc::clone(&health),
@@ -139,7 +139,7 @@ fn gpu_mirror(config: &Config, metrics: &Metrics) -> Option<GpuMirrorThread> {
 /// Serves metrics, health, status and inventory where the configuration says so.
 async fn listen(
     config: &Config,
-    shared: Shared,
+    shared: HttpState,
     stopped: watch::Receiver<bool>,
 ) -> Result<Option<JoinHandle<()>>> {
     let Some(address) = config.file.listen else {

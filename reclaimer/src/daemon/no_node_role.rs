@@ -7,7 +7,7 @@ use anyhow::Result;
 use tokio::sync::watch;
 
 use crate::config::Config;
-use crate::http::Driver;
+use crate::http::DriverState;
 use crate::metrics::Metrics;
 use crate::reclaimer::engine::Command;
 
@@ -16,8 +16,8 @@ pub(super) struct NodeRole;
 
 impl NodeRole {
     /// State of the driver: there is none.
-    pub(super) fn driver_at_start(_: &Config, _: bool) -> Driver {
-        Driver::Absent
+    pub(super) fn driver_at_start(_: &Config, _: bool) -> DriverState {
+        DriverState::Absent
     }
 
     /// Mounts nothing.
@@ -32,7 +32,7 @@ impl NodeRole {
         _: bool,
         _: &Sender<Command>,
         _: &Arc<Metrics>,
-        _: watch::Sender<Driver>,
+        _: watch::Sender<DriverState>,
         _: watch::Receiver<bool>,
     ) -> Self {
         Self

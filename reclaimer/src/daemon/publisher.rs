@@ -12,7 +12,7 @@ use crate::events::Events;
 use crate::gpu_mirror::GpuMirrorThread;
 use crate::http::Health;
 use crate::metrics::Metrics;
-use crate::reclaimer::Passed;
+use crate::reclaimer::PassResult;
 use crate::reclaimer::engine::{Command, Observer};
 use crate::report::{NodeStatus, PassReport};
 use crate::scrub::{ScrubConfig, Scrubber};
@@ -74,7 +74,7 @@ impl Publisher {
 }
 
 impl Observer for Publisher {
-    fn passed(&mut self, passed: Passed) {
+    fn passed(&mut self, passed: PassResult) {
         log(&passed.report, passed.status.dry_run);
         self.metrics.pass(&passed.report);
         self.status.send_replace(Some(Arc::new(passed.status)));

@@ -13,12 +13,12 @@ use crate::report::NodeStatus;
 pub struct Health {
     limit: Duration,
     last: Mutex<Instant>,
-    driver: Option<watch::Receiver<Driver>>,
+    driver: Option<watch::Receiver<DriverState>>,
 }
 
 /// Registration of the CSI driver with the kubelet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Driver {
+pub enum DriverState {
     /// There is no driver for it.
     Absent,
     /// The driver is not registered yet, or no longer.
@@ -40,7 +40,7 @@ impl Health {
 
     /// The daemon is ready only when this is not [`Driver::Waiting`].
     #[must_use]
-    pub fn with_driver(mut self, driver: watch::Receiver<Driver>) -> Self {
+    pub fn with_driver(mut self, driver: watch::Receiver<DriverState>) -> Self {
         self.driver = Some(driver);
         self
     }
@@ -79,7 +79,7 @@ pub(super) fn ready(health: &Health, status: Option<&NodeStatus>) -> Result<(), 
         .filter_map(|store| Some(format!("store {}: {}", store.name, store.error.as_ref()?)))
         .collect();
     let driver = health.driver.as_ref().map(|driver| *driver.borrow());
-    if driver == Some(Driver::Waiting) {
+    if driver == Some(DriverState::Waiting) {
         missing.push("the kubelet has not registered the CSI driver; the log says more".to_owned());
     }
     if missing.is_empty() {

@@ -25,11 +25,11 @@ pub const VERSION: u32 = 1;
 pub(super) struct Inventory<'a> {
     version: u32,
     node: Option<&'a str>,
-    stores: Vec<Store<'a>>,
+    stores: Vec<StoreEntry<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct Store<'a> {
+struct StoreEntry<'a> {
     name: &'a str,
     id: Option<&'a str>,
     usable: bool,
@@ -46,8 +46,8 @@ impl<'a> Inventory<'a> {
     }
 }
 
-fn store(store: &StoreStatus) -> Store<'_> {
-    Store {
+fn store(store: &StoreStatus) -> StoreEntry<'_> {
+    StoreEntry {
         name: store.asked_for_as(),
         id: store.id.as_deref(),
         usable: store.error.is_none(),

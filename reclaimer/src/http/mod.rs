@@ -37,7 +37,7 @@ use tower_http::compression::CompressionLayer;
 use crate::metrics::Metrics;
 use crate::report::NodeStatus;
 
-pub use self::health::{Driver, Health};
+pub use self::health::{DriverState, Health};
 pub use self::limits::Limits;
 pub use self::pages::OBSERVED_HEADER;
 
@@ -52,7 +52,7 @@ mod status;
 
 /// Sources of the pages.
 #[derive(Debug, Clone)]
-pub struct Shared {
+pub struct HttpState {
     /// The daemon's metrics.
     pub metrics: Arc<Metrics>,
     /// The node at the end of the last pass; none before the first one ended.
@@ -64,7 +64,7 @@ pub struct Shared {
 /// Serves until `stop` is done, within [`Limits::default`].
 ///
 /// Then it answers earlier requests, for at most [`Limits::stop`].
-pub async fn serve(listener: TcpListener, shared: Shared, stop: impl Future<Output = ()>) {
+pub async fn serve(listener: TcpListener, shared: HttpState, stop: impl Future<Output = ()>) {
     serve_within(Limits::default(), listener, shared, stop).await;
 }
 
@@ -72,7 +72,7 @@ pub async fn serve(listener: TcpListener, shared: Shared, stop: impl Future<Outp
 pub async fn serve_within(
     limits: Limits,
     listener: TcpListener,
-    shared: Shared,
+    shared: HttpState,
     stop: impl Future<Output = ()>,
 ) {
     let passes = shared.status.clone();
@@ -95,12 +95,12 @@ pub async fn serve_within(
 }
 
 /// The pages. For a server of one's own, and for tests.
-pub fn router(shared: Shared) -> Router {
+pub fn router(shared: HttpState) -> Router {
     routes(shared).0
 }
 
 /// The pages and their caches.
-fn routes(shared: Shared) -> (Router, Vec<Arc<pages::Cache>>) {
+fn routes(shared: HttpState) -> (Router, Vec<Arc<pages::Cache>>) {
     let gzip = CompressionLayer::new().quality(CompressionLevel::Fastest);
     let mut caches = Vec::new();
     let mut page = |page: pages::Endpoint| {
@@ -122,16 +122,16 @@ fn routes(shared: Shared) -> (Router, Vec<Arc<pages::Cache>>) {
     (router, caches)
 }
 
-async fn healthz(State(shared): State<Shared>) -> Response {
+async fn healthz(State(shared): State<HttpState>) -> Response {
     probe(shared.health.check())
 }
 
-async fn readyz(State(shared): State<Shared>) -> Response {
+async fn readyz(State(shared): State<HttpState>) -> Response {
     let status = shared.status.borrow().clone();
     probe(health::ready(&shared.health, status.as_deref()))
 }
 
-async fn metrics(State(shared): State<Shared>) -> Response {
+async fn metrics(State(shared): State<HttpState>) -> Response {
     let status = shared.status.borrow().clone();
     metrics_page(shared.metrics.encode(status))
 }

@@ -38,24 +38,24 @@ pub const MAX_OBJECTS_OF_NODE: usize = 2 * MAX_OBJECTS;
 pub(super) struct Objects<'a> {
     version: u32,
     node: Option<&'a str>,
-    stores: Vec<Store<'a>>,
+    stores: Vec<StoreEntry<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct Store<'a> {
+struct StoreEntry<'a> {
     name: &'a str,
     id: Option<&'a str>,
     usable: bool,
     mount: Option<usize>,
     #[serde(flatten)]
-    room: Room,
+    room: StoreRoom,
     truncated: bool,
     #[serde(serialize_with = "in_hexadecimal")]
     objects: Vec<&'a ObjectId>,
 }
 
 #[derive(Debug, Default, Serialize)]
-struct Room {
+struct StoreRoom {
     capacity_bytes: u64,
     free_bytes: u64,
     reclaimable_bytes: u64,
@@ -77,27 +77,27 @@ impl<'a> Objects<'a> {
     }
 }
 
-fn store<'a>(store: &'a StoreStatus, mounts: &[MountStatus], most: usize) -> Store<'a> {
+fn store<'a>(store: &'a StoreStatus, mounts: &[MountStatus], most: usize) -> StoreEntry<'a> {
     let on = |mount: &MountStatus| mount.stores.contains(&store.name);
     let mount = mounts.iter().position(on);
     let mut objects: Vec<&ObjectId> = store.objects.iter().collect();
     objects.sort_unstable();
     let truncated = objects.len() > most;
     objects.truncate(most);
-    Store {
+    StoreEntry {
         name: store.asked_for_as(),
         id: store.id.as_deref(),
         usable: store.error.is_none(),
         mount,
         room: mount
             .and_then(|mount| mounts.get(mount))
-            .map_or_else(Room::default, |mount| room(store, mount)),
+            .map_or_else(StoreRoom::default, |mount| room(store, mount)),
         truncated,
         objects,
     }
 }
 
-fn room(store: &StoreStatus, mount: &MountStatus) -> Room {
+fn room(store: &StoreStatus, mount: &MountStatus) -> StoreRoom {
     let bytes = |state| store.states.get(&state).map_or(0, |a: &Amount| a.bytes);
     let used: u64 = [ObjectState::Held, ObjectState::Warm, ObjectState::Idle]
         .map(bytes)
@@ -105,7 +105,7 @@ fn room(store: &StoreStatus, mount: &MountStatus) -> Room {
         .sum();
     let used = used.saturating_add(store.records.bytes);
     let limit = store.limit_bytes.unwrap_or(u64::MAX);
-    Room {
+    StoreRoom {
         capacity_bytes: mount.capacity_bytes.min(limit),
         free_bytes: mount.free_bytes.min(limit.saturating_sub(used)),
         reclaimable_bytes: bytes(ObjectState::Idle),

@@ -24,12 +24,12 @@ pub(super) struct Status<'a> {
     declarations: Freshness,
     declaring_pods: u64,
     mounts: &'a [MountStatus],
-    stores: Vec<Store<'a>>,
+    stores: Vec<StoreEntry<'a>>,
     shortfalls: &'a [ShortfallStatus],
 }
 
 #[derive(Debug, Serialize)]
-struct Store<'a> {
+struct StoreEntry<'a> {
     name: &'a str,
     /// Bytes that are not UTF-8 are replaced: no path of a store may keep the page from being made.
     path: std::borrow::Cow<'a, str>,
@@ -72,8 +72,8 @@ impl<'a> Status<'a> {
     }
 }
 
-fn store(store: &StoreStatus, with_models: bool) -> Store<'_> {
-    Store {
+fn store(store: &StoreStatus, with_models: bool) -> StoreEntry<'_> {
+    StoreEntry {
         name: &store.name,
         path: Path::to_string_lossy(&store.path),
         id: store.id.as_deref(),

@@ -14,7 +14,7 @@ pub const MAX_MODELS: usize = 1024;
 
 /// Contents of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Declared {
+pub struct DeclaredModels {
     /// The models that it declares.
     pub models: BTreeSet<Declaration>,
     /// Number of items left out.
@@ -39,7 +39,7 @@ pub enum ItemError {
     },
 }
 
-impl Declared {
+impl DeclaredModels {
     fn leave_out(&mut self, error: ItemError) {
         self.left_out += 1;
         self.first_error.get_or_insert(error);
@@ -56,8 +56,8 @@ impl Declared {
 
 /// Reads a list: items separated by commas, white space or both. Wrong items are left out, the
 /// others count.
-pub fn parse_annotation(list: &str) -> Declared {
-    let mut declared = Declared::default();
+pub fn parse_annotation(list: &str) -> DeclaredModels {
+    let mut declared = DeclaredModels::default();
     let separator = |character: char| character == ',' || character.is_whitespace();
     for item in list.split(separator).filter(|item| !item.is_empty()) {
         match item.parse() {

@@ -8,8 +8,8 @@ use tokio::sync::watch::Sender;
 use tracing::{debug, info, warn};
 
 use super::Fault;
-use super::annotation::Declared;
-use super::failure::{Health, next_step, root_cause};
+use super::annotation::DeclaredModels;
+use super::failure::{WatchHealth, next_step, root_cause};
 use super::options::WatchOptions;
 use super::pod::{self, BoundPod, Seen};
 use crate::keep_warm::{Declaration, Freshness, Pod, WarmSet};
@@ -23,7 +23,7 @@ pub(super) struct DeclarationCache<F> {
     relist: Relist,
     /// Pods whose malformed items were reported.
     reported: BTreeSet<Pod>,
-    health: Health,
+    health: WatchHealth,
 }
 
 /// Contents of a list that is not complete yet.
@@ -41,7 +41,7 @@ impl<F: Fn(Fault)> DeclarationCache<F> {
             faults,
             relist: Relist::default(),
             reported: BTreeSet::new(),
-            health: Health::Good,
+            health: WatchHealth::Good,
         };
         cache.begin();
         cache
@@ -90,7 +90,7 @@ impl<F: Fn(Fault)> DeclarationCache<F> {
     fn synced(&mut self) {
         let Relist { pods, malformed } = std::mem::take(&mut self.relist);
         self.reported = malformed;
-        if std::mem::replace(&mut self.health, Health::Good) == Health::Failing {
+        if std::mem::replace(&mut self.health, WatchHealth::Good) == WatchHealth::Failing {
             info!(
                 node = self.options.node(),
                 pods = pods.len(),
@@ -143,7 +143,7 @@ impl<F: Fn(Fault)> DeclarationCache<F> {
     }
 
     /// Once per pod, not with each event of it; again if it was right in between.
-    fn report(&mut self, pod: &Pod, declared: &Declared) {
+    fn report(&mut self, pod: &Pod, declared: &DeclaredModels) {
         let Some(error) = &declared.first_error else {
             self.reported.remove(pod);
             return;
@@ -176,14 +176,14 @@ impl<F: Fn(Fault)> DeclarationCache<F> {
         let before = self.health;
         self.health = before.after(error);
         match self.health {
-            Health::PutOff(_) => {
+            WatchHealth::PutOff(_) => {
                 debug!(%error, %cause, "the API server asks to be watched later");
                 return;
             }
-            Health::Failing if before == Health::Failing => {
+            WatchHealth::Failing if before == WatchHealth::Failing => {
                 debug!(%error, %cause, "the API server still cannot be watched");
             }
-            Health::Failing | Health::Good => {
+            WatchHealth::Failing | WatchHealth::Good => {
                 let next_step = next_step(error);
                 warn!(%error, %cause, next_step, "cannot watch the API server: the last declarations stay in force");
             }

@@ -15,7 +15,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// State of the watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Health {
+pub(super) enum WatchHealth {
     /// It works, or was not tried yet.
     Good,
     /// The server puts requests off, from this moment on.
@@ -24,7 +24,7 @@ pub(super) enum Health {
     Failing,
 }
 
-impl Health {
+impl WatchHealth {
     /// State after `error`. A server that starts, or has a new kind of resource, puts requests off
     /// until its storage is initialized. That is a failure only if it lasts.
     pub(super) fn after(self, error: &watcher::Error) -> Self {

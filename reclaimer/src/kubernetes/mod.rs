@@ -36,7 +36,7 @@ mod namespaces;
 mod options;
 mod pod;
 
-pub use annotation::{DEFAULT_ANNOTATION, Declared, ItemError, MAX_MODELS, parse_annotation};
+pub use annotation::{DEFAULT_ANNOTATION, DeclaredModels, ItemError, MAX_MODELS, parse_annotation};
 pub use client::{ClientError, client};
 #[cfg(feature = "node")]
 pub use namespaces::{KnownNamespaces, watch_namespaces};

@@ -4,7 +4,7 @@
 use kube::api::{ApiResource, Object, ObjectMeta};
 use serde::Deserialize;
 
-use super::annotation::{Declared, parse_annotation};
+use super::annotation::{DeclaredModels, parse_annotation};
 use super::options::WatchOptions;
 use crate::keep_warm::Pod;
 
@@ -29,7 +29,7 @@ pub(super) enum Seen {
     /// It will not run (any more).
     Ended(Pod),
     /// It runs or is about to, and declares this.
-    Runs(Pod, Declared),
+    Runs(Pod, DeclaredModels),
 }
 
 /// The resource to ask for.

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Leave, Passed, Reclaimer};
+use super::{Leave, PassResult, Reclaimer};
 use crate::config::Config;
 use crate::keep_warm::WarmSet;
 use crate::records::millis;
@@ -33,7 +33,7 @@ pub enum Command {
     /// Adds a store that was made while the daemon runs; answered once the engine has it.
     Store(StoreConfig, SyncSender<()>),
     /// Removes a store whose namespace is gone, with its contents; answered with the result.
-    Remove(StoreConfig, SyncSender<Removed>),
+    Remove(StoreConfig, SyncSender<StoreRemoval>),
     /// Ends the engine, after it persisted learned state.
     Stop,
 }
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Command {
 
 /// Result of a store's removal.
 #[derive(Debug)]
-pub enum Removed {
+pub enum StoreRemoval {
     /// It is gone.
     Done,
     /// Its objects are mapped.
@@ -66,7 +66,7 @@ pub enum Removed {
 /// Receives the engine's reports.
 pub trait Observer {
     /// A pass ended.
-    fn passed(&mut self, passed: Passed);
+    fn passed(&mut self, passed: PassResult);
     /// The engine is alive.
     fn alive(&mut self);
     /// These stores are open, under this configuration. Called before each pass is reported,
@@ -197,7 +197,7 @@ impl<O: Observer> Engine<O> {
             Command::Remove(store, done) => {
                 let removed = self.remove(&store);
                 // The observer gets the new list of stores.
-                inbox.changed |= matches!(removed, Removed::Done);
+                inbox.changed |= matches!(removed, StoreRemoval::Done);
                 let _gone = done.try_send(removed);
             }
             Command::Stop => inbox.stop = true,
@@ -205,17 +205,17 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Removes a store: its contents, then its sockets and series, and the directory last.
-    fn remove(&mut self, store: &StoreConfig) -> Removed {
+    fn remove(&mut self, store: &StoreConfig) -> StoreRemoval {
         match self.reclaimer.leave(store) {
-            Ok(Leave::InUse) => return Removed::InUse,
+            Ok(Leave::InUse) => return StoreRemoval::InUse,
             Ok(Leave::Left) => {}
-            Err(error) => return Removed::Failed(error.to_string()),
+            Err(error) => return StoreRemoval::Failed(error.to_string()),
         }
         self.observer
             .stores(&self.reclaimer.stores(), self.reclaimer.config());
         match remove_directory(&store.path) {
-            Ok(()) => Removed::Done,
-            Err(error) => Removed::Failed(format!("{}: {error}", store.path.display())),
+            Ok(()) => StoreRemoval::Done,
+            Err(error) => StoreRemoval::Failed(format!("{}: {error}", store.path.display())),
         }
     }
 

@@ -59,7 +59,7 @@ pub struct Reclaimer {
 
 /// Result of a pass.
 #[derive(Debug)]
-pub struct Passed {
+pub struct PassResult {
     /// Counts of the pass.
     pub report: PassReport,
     /// State of the stores after it.

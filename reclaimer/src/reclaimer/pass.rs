@@ -8,7 +8,7 @@ use tetris_store_layout::{ObjectId, Reclaimed, Refresh};
 
 use super::observation::Observation;
 use super::progress::Progress;
-use super::{Passed, Reclaimer};
+use super::{PassResult, Reclaimer};
 use crate::report::{ErrorClass, PassReport, Trigger};
 use crate::room::RoomNeed;
 
@@ -22,7 +22,7 @@ const MAX_ROUNDS: u32 = 64;
 
 impl Reclaimer {
     /// Makes a pass. `needs` are served before anything else.
-    pub fn pass(&mut self, trigger: Trigger, needs: &[RoomNeed], now_ms: u64) -> Passed {
+    pub fn pass(&mut self, trigger: Trigger, needs: &[RoomNeed], now_ms: u64) -> PassResult {
         let began = Instant::now();
         self.open_missing();
         let full = now_ms.saturating_sub(self.full_ms) >= FULL_MS;
@@ -54,7 +54,7 @@ impl Reclaimer {
             seen = self.observe(Refresh::Changes, now_ms, &mut progress);
         }
         let rooms = needs.iter().map(|need| self.answer(need, &seen, &progress));
-        Passed {
+        PassResult {
             rooms: rooms.collect(),
             status: self.status(&seen, &progress.shortfalls, now_ms),
             report: PassReport {

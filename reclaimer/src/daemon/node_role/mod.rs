@@ -13,10 +13,10 @@ use anyhow::{Context, Result};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use volumes::Wanted;
+use volumes::WantedVolumes;
 
 use crate::config::Config;
-use crate::http::Driver;
+use crate::http::DriverState;
 use crate::metrics::Metrics;
 use crate::reclaimer::engine::Command;
 
@@ -26,7 +26,7 @@ pub(super) struct NodeRole {
     /// Configuration at the start, with the mount point of the tmpfs if the daemon owns it.
     config: Config,
     /// None in a dry run, which changes nothing.
-    volumes: Option<(watch::Sender<Wanted>, JoinHandle<()>)>,
+    volumes: Option<(watch::Sender<WantedVolumes>, JoinHandle<()>)>,
 }
 
 impl NodeRole {
@@ -42,11 +42,11 @@ impl NodeRole {
     }
 
     /// State of the driver before it runs.
-    pub(super) fn driver_at_start(config: &Config, dry_run: bool) -> Driver {
+    pub(super) fn driver_at_start(config: &Config, dry_run: bool) -> DriverState {
         if config.file.csi.is_some() && !dry_run {
-            Driver::Waiting
+            DriverState::Waiting
         } else {
-            Driver::Absent
+            DriverState::Absent
         }
     }
 
@@ -56,11 +56,11 @@ impl NodeRole {
         dry_run: bool,
         commands: &Sender<Command>,
         metrics: &Arc<Metrics>,
-        driver: watch::Sender<Driver>,
+        driver: watch::Sender<DriverState>,
         stopped: watch::Receiver<bool>,
     ) -> Self {
         let volumes = (!dry_run).then(|| {
-            let (wanted, follows) = watch::channel(Wanted::of(&config.file));
+            let (wanted, follows) = watch::channel(WantedVolumes::of(&config.file));
             let metrics = Arc::clone(metrics);
             let served = volumes::serve(follows, commands.clone(), metrics, driver, stopped);
             (wanted, served)
@@ -82,7 +82,7 @@ impl NodeRole {
             // Another daemon that starts can hold the lock of the mount for a while.
             tokio::task::block_in_place(|| mounts::prepare_again(config, &self.metrics));
         }
-        let new = Wanted::of(&config.file);
+        let new = WantedVolumes::of(&config.file);
         wanted.send_if_modified(|old| {
             let differs = *old != new;
             *old = new;

@@ -11,9 +11,9 @@ use tokio::task::JoinHandle;
 use super::cluster::Cluster;
 use crate::config::ConfigFile;
 use crate::csi::{CsiConfig, Keeper, Removal, Stores, serve_csi};
-use crate::http::Driver;
+use crate::http::DriverState;
 use crate::metrics::Metrics;
-use crate::reclaimer::engine::{Command, Removed};
+use crate::reclaimer::engine::{Command, StoreRemoval};
 use crate::report::ErrorClass;
 use crate::store::StoreConfig;
 use tetris_service_kit::shutdown::until;
@@ -30,7 +30,7 @@ const REMOVAL_WAIT: Duration = Duration::from_mins(2);
 
 /// Configuration of the services.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct WantedVolumes {
     csi: Option<CsiConfig>,
     node: String,
     stores: Vec<StoreConfig>,
@@ -38,7 +38,7 @@ pub(super) struct Wanted {
     kubernetes: bool,
 }
 
-impl Wanted {
+impl WantedVolumes {
     pub(super) fn of(config: &ConfigFile) -> Self {
         Self {
             csi: config.csi.clone(),
@@ -51,20 +51,20 @@ impl Wanted {
 
 /// Serves the kubelet until the daemon stops, by the latest configuration.
 pub(super) fn serve(
-    wanted: watch::Receiver<Wanted>,
+    wanted: watch::Receiver<WantedVolumes>,
     commands: Sender<Command>,
     metrics: Arc<Metrics>,
-    state: watch::Sender<Driver>,
+    state: watch::Sender<DriverState>,
     stopped: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
     tokio::spawn(follow(wanted, commands, metrics, state, stopped))
 }
 
 async fn follow(
-    mut wanted: watch::Receiver<Wanted>,
+    mut wanted: watch::Receiver<WantedVolumes>,
     commands: Sender<Command>,
     metrics: Arc<Metrics>,
-    state: watch::Sender<Driver>,
+    state: watch::Sender<DriverState>,
     stopped: watch::Receiver<bool>,
 ) {
     let mut wait = FIRST_WAIT;
@@ -72,7 +72,7 @@ async fn follow(
     while !*stopped.borrow() {
         let now = wanted.borrow_and_update().clone();
         let Some(csi) = now.csi else {
-            state.send_replace(Driver::Absent);
+            state.send_replace(DriverState::Absent);
             tokio::select! {
                 changed = wanted.changed() => if changed.is_err() { return },
                 () = until(stopped.clone()) => return,
@@ -83,7 +83,7 @@ async fn follow(
             Some(_) => cluster.namespaces(now.kubernetes, &metrics, &stopped).await,
             None => Cluster::none(),
         };
-        let stores = Stores::new(now.stores, Engine(Mutex::new(commands.clone())));
+        let stores = Stores::new(now.stores, EngineKeeper(Mutex::new(commands.clone())));
         let mut changes = wanted.clone();
         let stop = async {
             tokio::select! {
@@ -92,18 +92,18 @@ async fn follow(
                 () = until(stopped.clone()) => {}
             }
         };
-        state.send_replace(Driver::Waiting);
+        state.send_replace(DriverState::Waiting);
         let (registered, mut told) = watch::channel(false);
         let served = serve_csi(csi, now.node, stores, namespaces, registered, stop);
         let registration = async {
             if told.wait_for(|registered| *registered).await.is_ok() {
-                state.send_replace(Driver::Registered);
+                state.send_replace(DriverState::Registered);
             }
         };
         let began = tokio::time::Instant::now();
         // The sender goes with the services, so both end.
         let (served, ()) = tokio::join!(served, registration);
-        state.send_replace(Driver::Waiting);
+        state.send_replace(DriverState::Waiting);
         let Err(error) = served else {
             continue;
         };
@@ -121,7 +121,7 @@ async fn follow(
     }
 }
 
-async fn changes_of(wanted: &mut watch::Receiver<Wanted>) {
+async fn changes_of(wanted: &mut watch::Receiver<WantedVolumes>) {
     if wanted.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
@@ -129,16 +129,16 @@ async fn changes_of(wanted: &mut watch::Receiver<Wanted>) {
 
 /// The engine as the keeper of stores of namespaces. A sender of the standard library is not shared
 /// between threads; calls come one at a time.
-struct Engine(Mutex<Sender<Command>>);
+struct EngineKeeper(Mutex<Sender<Command>>);
 
-impl Engine {
+impl EngineKeeper {
     fn send(&self, command: Command) -> bool {
         let commands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         commands.send(command).is_ok()
     }
 }
 
-impl Keeper for Engine {
+impl Keeper for EngineKeeper {
     /// Waits until the engine looks after it: the pod that is about to start finds the store's
     /// socket there.
     fn look_after(&self, store: &StoreConfig) {
@@ -158,9 +158,9 @@ impl Keeper for Engine {
             return Removal::Failed("the daemon stops".to_owned());
         }
         match removed.recv_timeout(REMOVAL_WAIT) {
-            Ok(Removed::Done) => Removal::Removed,
-            Ok(Removed::InUse) => Removal::InUse,
-            Ok(Removed::Failed(problem)) => Removal::Failed(problem),
+            Ok(StoreRemoval::Done) => Removal::Removed,
+            Ok(StoreRemoval::InUse) => Removal::InUse,
+            Ok(StoreRemoval::Failed(problem)) => Removal::Failed(problem),
             Err(RecvTimeoutError::Timeout) => Removal::Failed("the daemon is busy".to_owned()),
             Err(RecvTimeoutError::Disconnected) => Removal::Failed("the daemon stops".to_owned()),
         }

@@ -12,7 +12,7 @@ use tetris_gpu_mirror::memory::DeviceUuid;
 use tetris_gpu_mirror::residency::{DeviceId, TenantId, Usage};
 use tetris_gpu_mirror::server::{Counters, DeviceReport, Report, TenantReport};
 use tetris_node::gpu_mirror::{GpuMirrorStatus, Implementation};
-use tetris_node::http::{Health, Shared, router};
+use tetris_node::http::{Health, HttpState, router};
 use tetris_node::keep_warm::Freshness;
 use tetris_node::metrics::Metrics;
 use tetris_node::report::{
@@ -26,7 +26,7 @@ use tower::ServiceExt as _;
 
 /// A daemon with the stores `a` and `b`.
 pub struct Daemon {
-    pub shared: Shared,
+    pub shared: HttpState,
     pub passes: watch::Sender<Option<Arc<NodeStatus>>>,
     pub router: Router,
 }
@@ -34,7 +34,7 @@ pub struct Daemon {
 impl Daemon {
     pub fn new() -> Self {
         let (passes, status) = watch::channel(None);
-        let shared = Shared {
+        let shared = HttpState {
             metrics: Arc::new(Metrics::new(["a", "b"].map(str::to_owned))),
             status,
             health: Arc::new(Health::new(Duration::from_mins(1))),

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tetris_agent::{Agent, Model};
 use tetris_node::config::{Config, ConfigFile};
 use tetris_node::reclaimer::engine::now_ms;
-use tetris_node::reclaimer::{Passed, Reclaimer};
+use tetris_node::reclaimer::{PassResult, Reclaimer};
 use tetris_node::report::{ObjectState, StoreStatus, Trigger};
 use tetris_node::store::StoreConfig;
 use tetris_store_layout::{CreateOptions, Store};
@@ -80,7 +80,7 @@ pub fn expire_after_a_minute(file: &mut ConfigFile) {
 }
 
 /// A pass at the interval.
-pub fn pass(reclaimer: &mut Reclaimer, at_ms: u64) -> Passed {
+pub fn pass(reclaimer: &mut Reclaimer, at_ms: u64) -> PassResult {
     reclaimer.pass(Trigger::Interval, &[], at_ms)
 }
 
