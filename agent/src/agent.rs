@@ -42,11 +42,11 @@ pub struct Agent {
 #[derive(Debug)]
 struct Inner {
     store: Option<Store>,
-    /// Why there is no store, if there should be one.
+    /// The reason that the configured store cannot be used.
     unavailable: Option<String>,
-    /// Whether the node's daemon is worth asking for room.
+    /// Tells if the node daemon is worth asking for room.
     patience: Patience,
-    /// Whether it is worth passing files to.
+    /// Tells if the node daemon is worth passing files to.
     broker_patience: Patience,
     brokered_files: AtomicU64,
     loads: AtomicU64,
@@ -127,7 +127,7 @@ impl Agent {
         self.inner.store.as_ref()
     }
 
-    /// Why there is no store, if there should be one.
+    /// The reason that the configured store cannot be used, if it cannot.
     pub fn unavailable(&self) -> Option<&str> {
         self.inner.unavailable.as_deref()
     }
@@ -196,7 +196,8 @@ impl Agent {
         Ok(Some(self.loaded(model, begun)))
     }
 
-    /// Why sharing a safetensors file costs more than it saves; `None` when it is worth it, or there is no store.
+    /// The reason that sharing a safetensors file costs more than it saves; `None` when it is worth
+    /// it, or there is no store.
     pub(crate) fn not_worth_sharing(
         &self,
         source: &Source,
@@ -243,8 +244,8 @@ impl Agent {
         Ok(SharedFile::new(part, path))
     }
 
-    /// What a model's files consist of, without publishing anything: from the store where they are
-    /// known, by hashing otherwise.
+    /// The manifests of a model's files, without publishing anything: from the store for known
+    /// files, by hashing otherwise.
     pub fn manifests(
         &self,
         path: impl AsRef<Path>,

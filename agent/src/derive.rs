@@ -87,7 +87,7 @@ impl Derived {
         }
     }
 
-    /// Where the bytes are.
+    /// Origin of the bytes.
     pub fn origin(&self) -> Origin {
         match &self.memory {
             Memory::Store(published) => published.outcome.into(),
@@ -95,7 +95,7 @@ impl Derived {
         }
     }
 
-    /// Why the bytes are private, if they are.
+    /// The reason that the bytes are private, if they are.
     pub fn private_reason(&self) -> Option<&str> {
         self.private_reason.as_deref()
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use tetris_store_layout::{Holders, ObjectEntry, ObjectRef, Reclaimed, Store, StoreError};
 
-/// Which unreferenced objects to reclaim.
+/// The choice of unreferenced objects to reclaim.
 #[derive(Debug, Clone, Default)]
 pub struct GcOptions {
     /// Only objects last used at least so long ago: loaded, or published.
@@ -16,7 +16,7 @@ pub struct GcOptions {
     pub dry_run: bool,
 }
 
-/// What a pass did.
+/// The report of a pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GcReport {
     /// Objects freed, or that would be.
@@ -92,7 +92,7 @@ pub fn collect(store: &Store, options: &GcOptions) -> Result<GcReport, StoreErro
     Ok(report)
 }
 
-/// When each object was last used, by the records that name it. Damaged records name nothing.
+/// Time of each object's last use, by the records that name it. Damaged records name nothing.
 fn last_used(store: &Store) -> Result<HashMap<ObjectRef, SystemTime>, StoreError> {
     let mut uses: HashMap<ObjectRef, SystemTime> = HashMap::new();
     let mut note = |object: ObjectRef, at: SystemTime| {

@@ -151,7 +151,7 @@ impl Model {
         (tensors.collect(), self.report)
     }
 
-    /// What the load did.
+    /// The report of the load.
     pub fn report(&self) -> &LoadReport {
         &self.report
     }
@@ -242,7 +242,7 @@ impl<'model> Tensor<'model> {
         self.entry.id
     }
 
-    /// Where the bytes are.
+    /// Origin of the bytes.
     pub fn origin(&self) -> Origin {
         self.origin
     }
@@ -260,8 +260,8 @@ impl SharedFile {
         Self { part, store_path }
     }
 
-    /// Where the content can be mapped by path while this value lives: in the store, or the original
-    /// file where the store could not take it.
+    /// Path to map the content by while this value lives: in the store, or of the original file if
+    /// the store could not take it.
     pub fn path(&self) -> &Path {
         self.store_path.as_deref().unwrap_or(&self.part.path)
     }
@@ -272,7 +272,7 @@ impl SharedFile {
         (regions.next().map(|(region, _)| region), self.part.report)
     }
 
-    /// Whether [`SharedFile::path`] is in the store.
+    /// Returns true if [`SharedFile::path`] is in the store.
     pub fn is_shared(&self) -> bool {
         self.store_path.is_some()
     }
@@ -287,7 +287,7 @@ impl SharedFile {
         self.part.manifest
     }
 
-    /// What the load did.
+    /// The report of the load.
     pub fn report(&self) -> &LoadReport {
         &self.part.report
     }

@@ -44,13 +44,14 @@ impl ModelFile {
         self.source.file().as_fd()
     }
 
-    /// What the file says about itself.
+    /// The file's header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Why the file is better left to callers that map files by other means, as of [`Agent::load_unless_new`]: it counts as
-    /// unshared then. `None` when it is to be loaded here.
+    /// The reason to leave the file to callers that map files by other means, as of
+    /// [`Agent::load_unless_new`]: it counts as unshared then. `None` when it should be loaded
+    /// here.
     pub fn leave(&self, options: &LoadOptions) -> Option<String> {
         let reason = self.agent.not_worth_sharing(&self.source, options)?;
         if !matches!(reason, NotWorthSharing::New(_)) {

@@ -1,4 +1,4 @@
-//! How a model is to be loaded.
+//! Options of a load.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -6,19 +6,16 @@ use std::time::Duration;
 use tetris_loader::ProgressFn;
 use tetris_store_layout::Access;
 
-/// How long to wait, at most, for another process that reads the same file just now.
-///
-/// A 100 GB model needs about half a minute; whoever waits in vain merely hashes the file as well.
+/// Longest wait for another process that reads the same file at the same time. A 100 GB model needs
+/// about half a minute; after the wait, this process hashes the file as well.
 pub const DEFAULT_WAIT: Duration = Duration::from_mins(1);
 
-/// How long to wait, at most, for the node's daemon to make room in a full store.
-///
-/// Long for a daemon that works, short beside the load of a model. Whoever waits in vain reclaims by itself.
+/// Longest wait for the node daemon to make room in a full store. Long for a daemon that works,
+/// short beside the load of a model. After it, this process reclaims by itself.
 pub const DEFAULT_ROOM_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long to wait, at most, for each message of the node's daemon while it publishes a file for this process.
-///
-/// It sends several per second while it reads.
+/// Longest wait for each message of the node daemon while it publishes a file for this process. It
+/// sends several per second while it reads.
 pub const DEFAULT_BROKER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Smallest file in bytes that is loaded through the store by default: from here on, a tensor is an object of its own
@@ -27,10 +24,10 @@ pub const DEFAULT_BROKER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Below, attaching a file takes longer than reading it, and a page for it and one for its records is what it saves.
 pub const DEFAULT_MIN_SHARED_BYTES: u64 = tetris_store_layout::SMALL_TENSOR;
 
-/// How a model is to be loaded. The default is what a server wants.
+/// Options of a load. The default suits a server.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
-    /// How tensors are mapped; read-only by default.
+    /// Access of the mappings of tensors; read-only by default.
     pub access: Access,
     /// Fill the page tables at once, so that the first pass does not fault. Off by default: a server
     /// that touches everything pays the same later, one that does not saves it.

@@ -84,7 +84,7 @@ pub fn content_id(
     Ok(TensorId(object.id.0))
 }
 
-/// Which object the bytes are.
+/// The object's name, from its bytes.
 fn digest(len: u64, read_at: ReadAt<'_>, threads: usize) -> Result<ObjectRef, PublishError> {
     let hash = |index| Sink::Hash(SegmentHasher::new(len, index));
     let segments = each_segment(len, read_at, threads, hash)?;

@@ -17,7 +17,7 @@ const MAX_LEN: u64 = 400_001_000;
 const BLOCKS: u64 = 64;
 const BLOCK_LEN: u64 = 4096;
 
-/// Where the sidecar of the model file `path` is.
+/// Path of the sidecar of the model file `path`.
 pub fn path_of(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".tetris");
@@ -96,7 +96,7 @@ pub(crate) fn of(source: &Source) -> Result<Option<Manifest>, LoadFailure> {
     }
 }
 
-/// Whether what `writer` says of a file of `owner` counts (LAYOUT.md 3.5).
+/// Returns true if a sidecar by `writer` counts for a file of `owner` (LAYOUT.md 3.5).
 fn may_speak_for(writer: u32, owner: u32) -> bool {
     /// In a user namespace, the number of all users who have none there.
     const NOBODY: u32 = 65534;

@@ -1,4 +1,4 @@
-//! How much of a model is in another (Tetris, section 3.2).
+//! The share of a model that is in another (Tetris, section 3.2).
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ pub struct TensorSet {
     bytes: HashMap<TensorId, u64>,
 }
 
-/// What two models have in common.
+/// The common part of two models.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Similarity {
     /// Bytes of the first model's distinct tensors.

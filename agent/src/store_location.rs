@@ -1,4 +1,4 @@
-//! Which store a process uses when nobody passes one: the rule of every way into Tetris.
+//! The store that a process uses when nobody passes one: the rule of every way into Tetris.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -8,9 +8,9 @@ use nix::unistd::geteuid;
 use tetris_store_layout::{Store, StoreError};
 use thiserror::Error;
 
-/// Where root mounts a store.
+/// Directory at which root mounts a store.
 pub const MOUNT_POINT: &str = "/run/tetris/store";
-/// Where everybody else keeps one.
+/// Directory of a store for other users.
 pub const SHM_DIR: &str = "/dev/shm/tetris";
 /// Names the store's directory, to the command `tetris` and to programs that load models.
 pub const STORE_ENV: &str = "TETRIS_STORE";
@@ -20,7 +20,7 @@ pub const STORE_ENV: &str = "TETRIS_STORE";
 pub struct StoreLocation {
     /// The directory.
     pub dir: PathBuf,
-    /// Whether the user named it.
+    /// True if the user named it.
     pub named: bool,
 }
 

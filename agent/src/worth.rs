@@ -1,4 +1,4 @@
-//! Which files are worth sharing.
+//! The decision to share a file.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use tetris_loader::Source;
 
 use crate::options::LoadOptions;
 
-/// How many times [`LoadOptions::min_shared_bytes`] a file must have that is too new to be bound (LAYOUT.md 8).
-///
-/// Publishing it saves no later load anything: 4 MiB by default are read in a millisecond, and hashed and written in several.
+/// Least length of a file that is too new to be bound (LAYOUT.md 8), as a multiple of
+/// [`LoadOptions::min_shared_bytes`]. Publishing it saves no later load anything: 4 MiB by default
+/// are read in a millisecond, and hashed and written in several.
 const NEW_FILE_FACTOR: u64 = 64;
 
-/// Why sharing a file costs more than it saves.
+/// The reason that sharing a file costs more than it saves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotWorthSharing {
     /// It has less than so many bytes.

@@ -15,7 +15,7 @@ use crate::store::Store;
 /// tick.
 const CLOCK_TICK: Duration = Duration::from_secs(1);
 
-/// How many objects that have gone one after the other are skipped.
+/// Most vanished objects in a row that a listing skips.
 const MAX_GAP: usize = 4;
 
 /// The objects of a store as of the last [`Store::refresh`]. Objects never change, so what was looked at once need not be
@@ -27,7 +27,7 @@ pub struct Catalog {
     stamp: Option<SystemTime>,
 }
 
-/// How much of a store to look at again.
+/// The part of a store to look at again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refresh {
     /// Nothing where the folder has not changed, and what is new where it has.
@@ -89,10 +89,10 @@ impl Store {
     }
 }
 
-/// What was looked at before.
+/// The objects of the last look.
 struct Known {
     objects: Vec<ObjectEntry>,
-    /// Where the next one is expected: a folder is listed in the same order each time.
+    /// Index at which the next one is expected: a folder is listed in the same order each time.
     next: usize,
     /// By inode; made when the order turns out to be another.
     by_inode: Option<HashMap<u64, usize>>,

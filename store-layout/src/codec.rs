@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How many bytes are left.
+    /// Number of bytes that are left.
     pub(crate) fn remaining(&self) -> usize {
         self.rest.len()
     }

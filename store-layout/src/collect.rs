@@ -7,8 +7,9 @@ use crate::error::StoreError;
 use crate::scan::RecordEntry;
 use crate::store::Store;
 
-/// How many identities of one manifest are kept: each pod that downloads a model of its own leaves one, and nobody
-/// tells when that file has gone. The latest are kept; whoever has an older file hashes it again.
+/// Most identities of one manifest that are kept. Each pod that downloads a model of its own leaves
+/// one, and nothing tells when that file has gone. The latest are kept; a process with an older
+/// file hashes it again.
 pub const MAX_IDENTITIES: usize = 256;
 
 impl Store {

@@ -18,7 +18,7 @@ const MAGIC: &[u8; 8] = b"TETRDERV";
 const FIXED_LEN: usize = 8 + 4 + 4 + 32 + 32 + 8 + 4 + 4 + 4;
 const MAX_RECORD_LEN: u64 = (FIXED_LEN + MAX_TRANSFORM_NAME) as u64;
 
-/// What a derived object is made from, and how.
+/// The source of a derived object, and the transform that makes it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DerivedKey {
     source: TensorId,
@@ -29,14 +29,14 @@ pub struct DerivedKey {
 /// Says which object a transform gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DerivedRecord {
-    /// What was asked for.
+    /// The source and the transform.
     pub key: DerivedKey,
     /// The object that answers it.
     pub object: ObjectRef,
 }
 
 impl DerivedKey {
-    /// What `transform` in its `version` makes of the tensor whose bytes are `source`.
+    /// The result of `transform` in its `version` on the tensor whose bytes are `source`.
     ///
     /// `transform` names the operation with its parameters, such as `cast f32->bf16`, and dtype and
     /// shape where they matter to it. Raise `version` when the implementation gives other bytes.
@@ -91,7 +91,7 @@ impl DerivedKey {
     }
 }
 
-/// Why there is no derived object.
+/// The reason that there is no derived object.
 #[derive(Debug)]
 pub enum DeriveError<E> {
     /// The transform failed.

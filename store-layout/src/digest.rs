@@ -60,8 +60,8 @@ impl fmt::Debug for Digest {
 
 /// Marks what is no lowercase hexadecimal digit in [`NIBBLES`].
 const NO_NIBBLE: u8 = 0x80;
-/// What each byte stands for. Digits of digests are random: branches on them would be guessed wrong, and a pass
-/// reads the names of 100,000 objects.
+/// Value of each byte as a hexadecimal digit. Digits of digests are random: the processor would
+/// mispredict branches on them, and a pass reads the names of 100,000 objects.
 #[expect(
     clippy::indexing_slicing,
     reason = "the compiler evaluates this, and refuses what is out of bounds"

@@ -13,11 +13,11 @@ use crate::version::FORMAT_VERSION;
 #[derive(Debug, Error)]
 #[error("cannot {action} `{}`: {source}", path.display())]
 pub struct IoError {
-    /// What was being done, as a verb phrase: "open", "map".
+    /// The action, as a verb phrase: "open", "map".
     pub action: &'static str,
     /// The path that it was done to.
     pub path: PathBuf,
-    /// What the kernel said.
+    /// The kernel's error.
     #[source]
     pub source: io::Error,
 }
@@ -71,7 +71,7 @@ pub enum StoreError {
     Header {
         /// The header's path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         source: DecodeError,
     },
     /// The directory is not on a tmpfs.
@@ -93,7 +93,7 @@ pub enum StoreError {
     Record {
         /// The record's path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         source: DecodeError,
     },
 }
@@ -145,14 +145,14 @@ pub enum MapError {
     /// A system call failed.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// What has the object's name is not the object.
+    /// Something else has the object's name.
     #[error("object `{}` is damaged: expected a regular file of {expected} bytes, found {found}; run `tetris verify --quarantine`", path.display())]
     Damaged {
         /// The object's path.
         path: PathBuf,
         /// Expected length.
         expected: u64,
-        /// What was found.
+        /// The thing found, in words.
         found: String,
     },
 }
@@ -188,7 +188,7 @@ pub enum DecodeError {
     /// A checksum or digest does not match.
     #[error("checksum of {field} is {found}, expected {expected}")]
     Checksum {
-        /// What is protected.
+        /// The protected structure.
         field: &'static str,
         /// The value stated.
         expected: String,
@@ -206,9 +206,9 @@ pub enum DecodeError {
     Field {
         /// The field.
         field: &'static str,
-        /// What it may be.
+        /// Values that it may have.
         expected: String,
-        /// What it is.
+        /// The value that it has.
         found: String,
     },
 }

@@ -19,7 +19,7 @@ pub const SEGMENT_BYTES: u64 = 4 << 20;
 
 const _: () = assert!(SEGMENT_BYTES.is_power_of_two() && SEGMENT_BYTES >= 1024);
 
-/// How many segments an object of `object_len` bytes has; an empty object has one, of length 0.
+/// Number of segments of an object of `object_len` bytes; an empty object has one, of length 0.
 pub const fn segment_count(object_len: u64) -> u64 {
     if object_len == 0 {
         1
@@ -39,7 +39,7 @@ pub const fn segment_len(object_len: u64, index: u64) -> u64 {
     }
 }
 
-/// What hashing one segment gave.
+/// The hashes of one segment.
 #[derive(Debug, Clone)]
 pub struct SegmentDigest {
     node: Node,

@@ -9,7 +9,7 @@ use crate::scan::ObjectEntry;
 
 const PROC_LOCKS: &str = "/proc/locks";
 
-/// How many holders each file of the node had at one moment.
+/// Number of holders of each file of the node at one moment.
 #[derive(Debug, Default)]
 pub struct Holders {
     by_file: HashMap<FileKey, u64>,

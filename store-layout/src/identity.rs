@@ -18,11 +18,11 @@ const KEY_LEN: usize = 64;
 pub struct IdentityKey {
     /// The same file can be kept as tensors and as a whole.
     pub kind: ManifestKind,
-    /// What tells it from other files.
+    /// The property that tells it from other files.
     pub by: IdentityBy,
 }
 
-/// What tells a file from others.
+/// A property that tells a file from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IdentityBy {
     /// This very file was read before on this node.

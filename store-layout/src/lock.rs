@@ -17,7 +17,7 @@ use nix::libc;
 
 use crate::digest::Digest;
 
-/// What a lock excludes.
+/// Kind of a lock, by the locks that it excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockKind {
     /// Excludes writers.
@@ -54,7 +54,8 @@ fn try_lock_range(file: impl AsFd, kind: LockKind, start: i64, len: i64) -> Resu
     }
 }
 
-/// Whether a read lock keeps this byte from being locked for writing; then nobody has it locked for writing.
+/// Returns true if a read lock keeps this byte from being locked for writing; then no process has
+/// it locked for writing.
 fn is_read_locked(file: impl AsFd, offset: i64) -> bool {
     let mut found = request(LockKind::Write, offset, 1);
     fcntl(&file, FcntlArg::F_OFD_GETLK(&mut found)).is_ok()
@@ -113,7 +114,7 @@ fn offset(key: &Digest) -> i64 {
     (key.prefix_u64() >> 1).cast_signed()
 }
 
-/// Whether someone who can only read keeps the lock for `key` from being taken.
+/// Returns true if a process that can only read keeps the lock for `key` from being taken.
 pub(crate) fn is_obstructed(file: &File, key: &Digest) -> bool {
     is_read_locked(file, offset(key))
 }

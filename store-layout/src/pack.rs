@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// What a pack's bytes depend on: contents and places.
+    /// The contents and places that a pack's bytes depend on.
     fn fingerprints(items: &[PackItem], packs: &[PackPlan]) -> Vec<Vec<(TensorId, u64)>> {
         let fingerprint = |pack: &PackPlan| {
             pack.items

@@ -51,9 +51,9 @@ impl PagesOf {
 /// The pages that some bytes of a store have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pages {
-    /// What was looked at.
+    /// The file that was looked at.
     pub of: PagesOf,
-    /// How many bytes of it, in blocks of 2 MiB.
+    /// Bytes of it that were looked at, in blocks of 2 MiB.
     pub looked_at: u64,
     /// Bytes of these that are mapped by 2 MiB pages.
     pub large: u64,

@@ -19,10 +19,10 @@ use crate::mapping::Mapping;
 use crate::store::{ObjectRef, Store};
 use crate::unnamed_file::{link, seal, unnamed};
 
-/// How often an object is linked because someone removed the one that was there first.
+/// Most times that an object is linked because the one that was there first was removed.
 const ATTEMPTS: u32 = 16;
 
-/// Who put an object into the store.
+/// The origin of an object in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// This process did.
@@ -36,7 +36,7 @@ pub enum Outcome {
 pub struct Published {
     /// The object.
     pub object: ObjectRef,
-    /// Who published it.
+    /// Tells if this process published it.
     pub outcome: Outcome,
     /// The object's bytes; dropping this drops the reference.
     pub mapping: Mapping,

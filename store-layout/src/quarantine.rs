@@ -16,12 +16,12 @@ use crate::store::{ObjectRef, Store};
 
 /// Longest wait for another process that quarantines the same object: it needs five system calls.
 const WAIT: Duration = Duration::from_secs(5);
-/// How often Q2 is tried again because a reclaimer was at work on the object.
+/// Most attempts at Q2 because a reclaimer was at work on the object.
 const ATTEMPTS: u32 = 50;
 /// A reclaimer holds its lock for three system calls.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// What has the object's name.
+/// The thing that has the object's name.
 enum Found {
     /// Nothing, or by now something else.
     Gone,

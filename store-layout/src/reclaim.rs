@@ -16,10 +16,10 @@ use crate::lock::{LockKind, try_lock};
 use crate::object_file::open_object;
 use crate::store::{ObjectRef, Store};
 
-/// How often R1 is tried. Whoever interferes is between two system calls.
+/// Most attempts at R1. A process that interferes is between two system calls.
 const ATTEMPTS: u32 = 1_000;
 
-/// What became of an object that was to be reclaimed.
+/// The result of an attempt to reclaim an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reclaimed {
     /// It is gone.

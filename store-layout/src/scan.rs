@@ -33,9 +33,10 @@ pub struct ObjectEntry {
     pub device: (u64, u64),
     /// its inode number: by these locks name it.
     pub inode: u64,
-    /// When it was published.
+    /// Time of its publication.
     pub published: SystemTime,
-    /// When it was last linked, renamed or given a mode: in the quarantine, the time of its arrival there.
+    /// Time of the last link, rename or change of mode: in the quarantine, the time of its
+    /// quarantine.
     pub changed: SystemTime,
 }
 
@@ -44,7 +45,7 @@ pub struct ObjectEntry {
 pub struct ForeignEntry {
     /// Its file name.
     pub name: OsString,
-    /// Why it is no object.
+    /// The reason that it is no object.
     pub reason: String,
 }
 
@@ -53,7 +54,7 @@ pub struct ForeignEntry {
 pub struct ObjectListing {
     /// The objects, in no order.
     pub objects: Vec<ObjectEntry>,
-    /// What else lies there.
+    /// Other entries of the folder.
     pub foreign: Vec<ForeignEntry>,
 }
 
@@ -62,7 +63,7 @@ pub struct ObjectListing {
 pub struct RecordEntry<Id> {
     /// The record's name.
     pub id: Id,
-    /// When a load used it last, as far as that load was allowed to say so.
+    /// Time of the last load that used it, if that load was allowed to note it.
     pub last_used: SystemTime,
     /// Length in bytes.
     pub len: u64,
@@ -152,7 +153,7 @@ impl Store {
         self.records(Folder::Identities)
     }
 
-    /// When an identity record was last added or removed.
+    /// Time of the last addition or removal of an identity record.
     pub fn identities_changed(&self) -> Result<SystemTime, IoError> {
         let folder = fstat(self.folder(Folder::Identities)).map_err(|error| {
             let path = self.root().join(Folder::Identities.name());
@@ -161,7 +162,7 @@ impl Store {
         Ok(time(folder.st_mtime, folder.st_mtime_nsec))
     }
 
-    /// What all records together take.
+    /// The room that all records together take.
     pub fn record_use(&self) -> Result<RecordUse, StoreError> {
         let mut used = RecordUse::default();
         for folder in [Folder::Manifests, Folder::Derived, Folder::Identities] {
@@ -173,7 +174,7 @@ impl Store {
         Ok(used)
     }
 
-    /// What an identity record says; `None` when it has vanished.
+    /// The content of an identity record; `None` when it has vanished.
     pub(crate) fn bound_identity(
         &self,
         record: &RecordEntry<IdentityId>,
@@ -271,7 +272,7 @@ impl Listed<'_> {
         self.entry.ino()
     }
 
-    /// What it is, where the file system says so in the list.
+    /// The type of the entry, where the file system tells it in the list.
     pub(crate) fn kind(&self) -> Option<Type> {
         self.entry.file_type()
     }
@@ -303,7 +304,7 @@ impl ObjectListing {
     }
 }
 
-/// What an identity record says, if it is undamaged.
+/// The content of an identity record, if it is undamaged.
 pub type BoundIdentity = Result<(IdentityKey, ManifestId), DecodeError>;
 
 /// Reads an object's file name.
@@ -315,8 +316,8 @@ pub(crate) fn parse_object_name(name: &str) -> Option<(ObjectId, u32)> {
     Some((id, u32::from_str_radix(crc, 16).ok()?))
 }
 
-/// What is listed as an object: a regular file with an object's name, which the store's owner or root has made
-/// and nobody else can write to.
+/// The entry of an object: a regular file with an object's name, made by the store's owner or root,
+/// that nobody else can write to.
 pub(crate) fn object_entry(
     owner: u32,
     name: &OsString,

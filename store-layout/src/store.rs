@@ -66,7 +66,7 @@ impl ObjectRef {
     }
 }
 
-/// How to create a store.
+/// Options for the creation of a store.
 #[derive(Debug, Clone, Default)]
 pub struct CreateOptions {
     /// Accept a file system other than tmpfs. The protocols hold on any local file system with
@@ -179,12 +179,12 @@ impl Store {
         self.header.id
     }
 
-    /// When the store was created.
+    /// Time of the store's creation.
     pub fn created(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(self.header.created_s)
     }
 
-    /// Whether this process may publish and reclaim; otherwise it can only map.
+    /// Returns true if this process may publish and reclaim; otherwise it can only map.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
@@ -205,13 +205,14 @@ impl Store {
         Ok(stat.st_uid)
     }
 
-    /// Where an object lies, for programs that map it by path. The path is valid while the object
-    /// is referenced.
+    /// Path of an object, for programs that map it by path. The path is valid while the object is
+    /// referenced.
     pub fn object_path(&self, object: &ObjectRef) -> PathBuf {
         self.path(Folder::Objects, &object.file_name())
     }
 
-    /// Where the node daemon listens, if one looks after this store (LAYOUT.md 11).
+    /// Path of the socket of the node daemon that looks after this store, if one does (LAYOUT.md
+    /// 11).
     pub fn daemon_socket(&self) -> PathBuf {
         self.root.join(DAEMON[0])
     }
@@ -227,7 +228,8 @@ impl Store {
         self.lock_key(key, wait, give_up).ok().flatten()
     }
 
-    /// Whether a process that has no use for the creation lock of `key` keeps others from taking it, by a read lock or a lease.
+    /// Returns true if a process that has no use for the creation lock of `key` keeps others from
+    /// taking it, by a read lock or a lease.
     pub fn is_obstructed(&self, key: &Digest) -> bool {
         match self.open_locks() {
             Ok(file) => is_obstructed(&file, key),
@@ -297,7 +299,7 @@ fn open_dir(path: &Path) -> Result<OwnedFd, IoError> {
         .map_err(|error| IoError::new("open directory", path, error))
 }
 
-/// Whether something in a store's root has a name of LAYOUT.md 1.
+/// Returns true if `name`, in a store's root, is a name of LAYOUT.md 1.
 pub(crate) fn is_part_of_store(name: &OsStr) -> bool {
     name == LOCKS
         || name == HEADER
@@ -316,7 +318,7 @@ fn require_empty(root: &Path) -> Result<(), StoreError> {
     Err(StoreError::NotEmpty { path: root.into() })
 }
 
-/// What lies in a directory, without `.` and `..`.
+/// Names of a directory's entries, without `.` and `..`.
 pub(crate) fn names_in(path: &Path) -> Result<Vec<OsString>, IoError> {
     let failed = |error| IoError::new("list", path, error);
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;

@@ -1,4 +1,4 @@
-//! How much room a store has.
+//! The room of a store, and its use.
 
 use nix::sys::statvfs::fstatvfs;
 
@@ -23,17 +23,17 @@ pub struct Usage {
 /// A record on a tmpfs takes whole pages of this length, in bytes.
 const PAGE: u64 = 4096;
 
-/// What records take, or may take: manifests, identities and derived records.
+/// The room that records take, or may take: manifests, identities and derived records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecordUse {
     /// Memory that they occupy, in bytes.
     pub bytes: u64,
-    /// How many they are, each of which takes an inode.
+    /// Number of records, each of which takes an inode.
     pub files: u64,
 }
 
 impl RecordUse {
-    /// What a manifest of `len` bytes takes, together with one identity.
+    /// The room for a manifest of `len` bytes, together with one identity.
     pub fn of_manifest(len: u64) -> Self {
         let pages = len.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
         Self {
@@ -51,7 +51,7 @@ impl RecordUse {
         }
     }
 
-    /// Whether there is no more of anything than in `limits`.
+    /// Returns true if neither number is above that of `limits`.
     pub fn is_within(self, limits: Self) -> bool {
         self.bytes <= limits.bytes && self.files <= limits.files
     }

@@ -17,7 +17,7 @@ use crate::store::{ObjectRef, Store};
 /// Read at once: small enough to stay in the core's cache until it is hashed.
 const BLOCK_BYTES: usize = 256 * 1024;
 
-/// How thoroughly to check.
+/// Depth of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerifyDepth {
     /// CRC-32 only, which finds any accidental damage to within one in 2^32.
@@ -26,13 +26,13 @@ pub enum VerifyDepth {
     Full,
 }
 
-/// What is wrong with an object.
+/// The damage of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// What has the name is not a regular file of the expected length.
+    /// The name belongs to something else than a regular file of the expected length.
     Shape {
-        /// What was found, in words.
+        /// The thing found, in words.
         found: String,
     },
     /// The CRC-32 differs.
@@ -47,7 +47,7 @@ pub enum Fault {
     },
 }
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verified {
     /// The object is what its name says.
@@ -126,7 +126,7 @@ impl Store {
     }
 }
 
-/// Why a check has no result.
+/// The reason that a check has no result.
 enum Interrupted {
     Stopped,
     Io(io::Error),

@@ -15,11 +15,11 @@ pub enum LoadError {
     /// The model file could not be opened or read.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The action.
         action: &'static str,
         /// The model file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -40,7 +40,7 @@ pub enum LoadError {
     Changed {
         /// The model file.
         path: PathBuf,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
     },
     /// A tensor is in two files, and no index says which one counts.
@@ -76,7 +76,7 @@ pub enum LoadError {
     OutOfMemory {
         /// The model file.
         path: PathBuf,
-        /// What was asked for.
+        /// Number of bytes asked for.
         bytes: u64,
     },
 }

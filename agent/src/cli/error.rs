@@ -1,4 +1,4 @@
-//! What can end a command early: a message for people and an exit code for scripts.
+//! The early end of a command: a message for people and an exit code for scripts.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::exit::Code;
 /// The result of a command or of a step of it.
 pub(crate) type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// Why a command ends early.
+/// The reason that a command ends early.
 #[derive(Debug)]
 pub(crate) struct Error {
     /// The exit code.

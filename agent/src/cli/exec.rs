@@ -137,7 +137,7 @@ fn start_holder(
         .map_err(|_| "the process that holds the models ended early".to_owned())
 }
 
-/// What the holder checks by loading: that there is a model.
+/// Checks that there is a model, as the holder does by loading it.
 fn require_model(model: &Path, whole_file: bool) -> Result {
     if kind_of(model, whole_file) == ManifestKind::Safetensors {
         let resolved = hub::resolve(model);
@@ -185,8 +185,8 @@ fn become_command(args: &ExecArgs, paths: &[PathBuf], location: &StoreLocation) 
     )
 }
 
-/// Whether there is such a program. To the kernel's "permission denied" it is enough that one directory
-/// in PATH cannot be searched.
+/// Returns true if there is such a program. The kernel answers "permission denied" even if only one
+/// directory in PATH cannot be searched.
 fn is_there(program: &OsStr) -> bool {
     if program.as_bytes().contains(&b'/') {
         return true;

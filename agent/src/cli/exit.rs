@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// What the command's exit code says.
+/// Meaning of the command's exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     /// The operation failed: input and output, permissions, memory.

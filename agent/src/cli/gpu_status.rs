@@ -36,7 +36,7 @@ pub(crate) struct GpuStatusArgs {
     socket: Option<PathBuf>,
 }
 
-/// What a mirror says of itself.
+/// The status of a mirror, as it reports it.
 struct Mirror {
     kind: MemoryKind,
     devices: Vec<(DeviceEntry, DeviceStatus)>,

@@ -47,7 +47,7 @@ pub(crate) struct HoldArgs {
     models: Vec<PathBuf>,
 }
 
-/// What the holder says, in one line of JSON.
+/// The holder's message, in one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// The references are held.
@@ -57,12 +57,12 @@ pub(crate) enum Report {
     },
     /// A model is missing or invalid.
     NoModel {
-        /// Which, and why.
+        /// The models, and the reason.
         message: String,
     },
     /// There is no store to hold anything in.
     NoStore {
-        /// Why.
+        /// The reason.
         message: String,
     },
 }

@@ -162,7 +162,7 @@ fn table(loaded: &[(&Path, Loaded)]) -> Table {
     table
 }
 
-/// How the files of a model were recognized: `stat`, or `stat (3), hashing (1)`.
+/// The ways that the files of a model were recognized: `stat`, or `stat (3), hashing (1)`.
 fn recognized(report: &LoadReport) -> String {
     let mut counts: Vec<(Recognized, usize)> = Vec::new();
     for &how in &report.recognized {

@@ -13,7 +13,7 @@ use tetris_store_layout::{ManifestId, ObjectRef};
 
 use super::error::Result;
 
-/// What keeps a model's objects in the store while it lives.
+/// References that keep a model's objects in the store while they live.
 pub(crate) type References = Box<dyn Any + Send>;
 
 /// A model in memory, as tensors or as a file.
@@ -50,7 +50,7 @@ fn has_header(path: &Path) -> bool {
     header.unwrap_or(true)
 }
 
-/// What a kind is called.
+/// Name of a kind.
 pub(crate) const fn kind_name(kind: ManifestKind) -> &'static str {
     match kind {
         ManifestKind::Safetensors => "safetensors",
@@ -72,7 +72,7 @@ impl Loaded {
         }
     }
 
-    /// What the load did.
+    /// The report of the load.
     pub(crate) fn report(&self) -> &LoadReport {
         match self {
             Self::Model(model) => model.report(),
@@ -80,7 +80,7 @@ impl Loaded {
         }
     }
 
-    /// Where a file that is kept whole lies in the store.
+    /// Path in the store of a file that is kept whole.
     pub(crate) fn stored_path(&self) -> Option<&Path> {
         match self {
             Self::File(file) if file.is_shared() => Some(file.path()),

@@ -47,7 +47,7 @@ pub(crate) fn short(id: impl Display) -> String {
     id
 }
 
-/// Whether `text` can be the beginning of an id, or the name of an object's file.
+/// Returns true if `text` can be the beginning of an id, or the name of an object's file.
 pub(crate) fn is_prefix(text: &str) -> bool {
     let digits = digits_of(text);
     (MIN_DIGITS..=64).contains(&digits.len())
@@ -61,7 +61,7 @@ fn digits_of(text: &str) -> &str {
     text.split_once('-').map_or(text, |(id, _)| id)
 }
 
-/// What in `store` has an id that begins with `text`.
+/// The object or record in `store` whose id begins with `text`.
 ///
 /// # Errors
 /// When nothing has, or more than one; then with a list.
@@ -121,7 +121,7 @@ fn not_an_id(text: &str) -> Error {
     )
 }
 
-/// What the model at `path`, or the manifest whose id begins with it, consists of.
+/// The manifests of the model at `path`, or the manifest whose id begins with it.
 pub(crate) fn manifests(text: &Path, location: &StoreLocation) -> Result<Vec<(PathBuf, Manifest)>> {
     if text.exists() {
         let agent = match location.open() {

@@ -26,7 +26,7 @@ pub(crate) struct LsArgs {
     what: What,
 }
 
-/// What to list; models by default.
+/// Things to list; models by default.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 struct What {

@@ -41,8 +41,8 @@ use tetris_agent::store_location::{STORE_ENV, StoreLocation};
 
 /// Level of the log on stderr.
 const LOG_ENV: &str = "TETRIS_LOG";
-/// What is logged by default. The agent's own warning is left out: what it says, this command says with
-/// the model's name.
+/// Default filter of the log. It leaves out the agent's own warning: this command gives the same
+/// reason with the model's name.
 const LOG_DEFAULT: &str = "warn,tetris_agent::agent=error";
 /// Help lists the options of every subcommand below its own.
 const GLOBAL: &str = "Global options";
@@ -74,7 +74,7 @@ struct Global {
         help_heading = GLOBAL,
     )]
     store: Option<OsString>,
-    /// How to print results: text or json
+    /// Format of results: text or json
     #[arg(
         long,
         global = true,

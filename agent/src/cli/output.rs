@@ -17,7 +17,7 @@ const BAD: Style = AnsiColor::Red.on_default().bold();
 const WARN: Style = AnsiColor::Yellow.on_default().bold();
 const NOTE: Style = AnsiColor::Cyan.on_default().bold();
 
-/// How results are printed.
+/// Format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub(crate) enum Format {
     /// Tables for people.
@@ -52,7 +52,7 @@ impl Output {
         }
     }
 
-    /// Whether JSON is asked for.
+    /// Returns true for JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.format == Format::Json
     }

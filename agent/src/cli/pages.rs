@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tetris_agent::Store;
 use tetris_store_layout::{ObjectEntry, Pages};
 
-/// What is known of a store's pages.
+/// Knowledge of a store's pages.
 #[derive(Debug, Clone)]
 pub(super) struct SeenPages {
     pages: Result<Pages, String>,

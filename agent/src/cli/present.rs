@@ -1,4 +1,4 @@
-//! What is in a store, and who holds it.
+//! The contents of a store, and their holders.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(crate) struct Present {
 }
 
 impl Present {
-    /// What is in `store` at this moment.
+    /// The contents of `store` at this moment.
     pub(crate) fn of(store: &Store) -> Result<Self> {
         let objects = store.objects()?.objects.into_iter();
         Ok(Self {
@@ -28,7 +28,7 @@ impl Present {
         self.objects.get(object)
     }
 
-    /// How many hold the object.
+    /// Number of holders of the object.
     pub(crate) fn holders(&self, object: &ObjectRef) -> u64 {
         self.get(object).map_or(0, |entry| self.holders.of(entry))
     }
@@ -47,8 +47,8 @@ impl Present {
             .sum()
     }
 
-    /// How many hold the model: whoever does holds each of its objects, so the object with the fewest
-    /// holders tells. Others may share all the rest.
+    /// Number of holders of the model. Each of them holds all its objects, so the object with the
+    /// fewest holders tells. Other models may share all the rest.
     pub(crate) fn model_holders(&self, manifest: &Manifest) -> u64 {
         let objects = manifest.objects.iter().map(|entry| &entry.object);
         let present = objects.filter(|object| self.get(object).is_some());

@@ -40,7 +40,7 @@ impl Bar {
         self.bar.0.inc(bytes);
     }
 
-    /// What a load reports to; the bar shows one file of the model at a time.
+    /// The callback for the progress of a load; the bar shows one file of the model at a time.
     pub(crate) fn of_load(what: &str, path: &Path) -> ProgressFn {
         let name = path.file_name().unwrap_or(path.as_os_str()).display();
         let bar = Self::new(&format!("{what} {name}"), 0);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long ago `at` was, to the second: `3m 2s ago`.
+/// Age of `at`, to the second: `3m 2s ago`.
 pub(crate) fn ago(at: SystemTime) -> String {
     let age = SystemTime::now().duration_since(at).unwrap_or_default();
     if age < Duration::from_secs(1) {
@@ -14,7 +14,7 @@ pub(crate) fn ago(at: SystemTime) -> String {
     format!("{} ago", units.join(" "))
 }
 
-/// How long something took, in the unit that leaves few digits.
+/// A duration in the unit that leaves few digits.
 pub(crate) fn took(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds < 0.001 {

@@ -45,7 +45,7 @@ struct Damage {
     action: &'static str,
 }
 
-/// What a run found.
+/// The findings of a run.
 #[derive(Debug, Default)]
 struct Findings {
     objects: u64,
@@ -240,7 +240,7 @@ fn remove_if(remove: bool, removal: impl FnOnce() -> Result<bool, StoreError>) -
     Ok(remove && removal()?)
 }
 
-/// What is wrong with a record, if it is that and not the reading that failed.
+/// The damage of a record, if that and not the reading failed.
 fn fault_of<T>(record: Result<T, StoreError>) -> Result<Option<String>> {
     match record {
         Ok(_) => Ok(None),

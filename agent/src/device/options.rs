@@ -28,7 +28,8 @@ pub struct DeviceOptions {
     /// Set to true to cancel the load. It then ends with [`DeviceError::Cancelled`], within a
     /// second while it waits for room.
     pub cancelled: Arc<AtomicBool>,
-    /// How it is loaded into the store, where it goes whatever its size: `min_shared_bytes` has no effect.
+    /// Options of the load into the store, where it goes in any size: `min_shared_bytes` has no
+    /// effect.
     pub host: LoadOptions,
 }
 

@@ -22,7 +22,7 @@ fn write_new(path: &Path, seed: u64, len: usize) {
     write_f32(path, &[("w".to_owned(), bytes(seed, len))]);
 }
 
-/// What `act` makes of a file that was written so short a time before that it was new all the while.
+/// The result of `act` on a file that was new all the while, having been written just before.
 fn while_new<T>(fixture: &Fixture, len: usize, mut act: impl FnMut(&Path) -> T) -> (PathBuf, T) {
     for attempt in 0..100 {
         let path = fixture.dir().join(format!("new-{attempt}.safetensors"));

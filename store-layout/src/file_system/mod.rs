@@ -13,7 +13,7 @@ use nix::sys::statfs::fstatfs;
 use crate::file_identity::FileIdentity;
 use crate::interrupted::retried;
 
-/// What is known of a type of file system.
+/// Knowledge of a type of file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     /// The kernel keeps a ctime that no process can set.
@@ -70,7 +70,8 @@ impl FileSystemType {
         self.magic
     }
 
-    /// Whether it answers without a network or a process. True for overlayfs, whatever its layers are.
+    /// Returns true if it answers without a network or a process. True for overlayfs, independent
+    /// of its layers.
     pub fn is_local(self) -> bool {
         self.known().is_some()
     }
@@ -88,8 +89,8 @@ pub struct FileSystem {
     pub magic: u32,
     /// `f_fsid` of statfs(2), its first number in the low half.
     pub id: u64,
-    /// What tells it from another one with the same device number: `diskseq` of the block device, a digest of the layers of an
-    /// overlay, or 0.
+    /// Number that tells it from another one with the same device number: `diskseq` of the block
+    /// device, a digest of the layers of an overlay, or 0.
     pub instance: u64,
 }
 

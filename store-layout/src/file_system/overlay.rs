@@ -111,7 +111,7 @@ fn listed(value: &[u8]) -> Option<Vec<Vec<u8>>> {
 /// A byte of an option's value.
 struct Byte {
     value: u8,
-    /// Whether the kernel wrote it in digits; some write a colon of a directory's name so.
+    /// True if the kernel wrote it in digits; some kernels write a colon of a directory's name so.
     escaped: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What must hold between the fields of a manifest.
+//! Conditions between the fields of a manifest.
 
 use std::collections::HashSet;
 

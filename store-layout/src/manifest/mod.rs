@@ -29,7 +29,7 @@ const METADATA_LEN: usize = 8;
 /// Object index of a tensor that needs no object because it has no bytes.
 const NO_OBJECT: u32 = u32::MAX;
 
-/// What kind of file a manifest describes.
+/// Kind of the file that a manifest describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ManifestKind {
     /// A safetensors file: tensors in objects and packs.
@@ -38,7 +38,7 @@ pub enum ManifestKind {
     File,
 }
 
-/// What an object holds.
+/// Kind of an object's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectKind {
     /// One tensor.
@@ -80,13 +80,13 @@ impl ObjectKind {
 /// An object of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ManifestObject {
-    /// Where its bytes are.
+    /// The object's name.
     pub object: ObjectRef,
-    /// What they are.
+    /// Kind of its content.
     pub kind: ObjectKind,
 }
 
-/// Where in the model's objects a tensor lies.
+/// Place of a tensor in the model's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Index into [`Manifest::objects`].
@@ -108,20 +108,20 @@ pub struct ManifestTensor {
     pub id: TensorId,
     /// Length in bytes.
     pub len: u64,
-    /// Where the bytes lie in the model file, relative to [`Manifest::data_start`].
+    /// Offset of the bytes in the model file, relative to [`Manifest::data_start`].
     pub source_offset: u64,
-    /// Where the bytes lie in the store; `None` for a tensor of length 0.
+    /// Place of the bytes in the store; `None` for a tensor of length 0.
     pub place: Option<Place>,
 }
 
-/// What a model file consists of, as far as the store is concerned.
+/// The objects and tensors of a model file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// What kind of file it is.
+    /// Kind of the file.
     pub kind: ManifestKind,
     /// Length of the model file in bytes.
     pub source_size: u64,
-    /// Where tensor data begins in the model file, in bytes.
+    /// Offset of the tensor data in the model file, in bytes.
     pub data_start: u64,
     /// BLAKE3-256 of the model file's first `data_start` bytes.
     pub header_digest: Digest,

@@ -35,7 +35,7 @@ fn registrable(store: &Store, object: &ObjectRef) -> Option<Mapping> {
     can.then_some(mapping)
 }
 
-/// What the kernel lets this process do to pages, as in `r--s`.
+/// Access of this process to pages, as in `r--s`.
 fn mode(bytes: &[u8]) -> String {
     let address = bytes.as_ptr() as usize;
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -49,7 +49,7 @@ fn mode(bytes: &[u8]) -> String {
     line.split(' ').nth(1).unwrap().to_owned()
 }
 
-/// What the kernel does when it pins pages for writing: looks each of them up as a write would.
+/// Looks each page up as a write would: the kernel does the same when it pins pages for writing.
 fn look_up_for_writing(bytes: &[u8]) -> nix::Result<()> {
     let start = NonNull::from(bytes).cast();
     // SAFETY: the pages are mapped, and looking them up changes none of their bytes.

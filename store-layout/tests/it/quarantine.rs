@@ -15,7 +15,7 @@ fn new_store() -> (TempDir, Store) {
     (dir, store)
 }
 
-/// What a reclaimer has after R2.
+/// The lock that a reclaimer has after R2.
 fn lock_as_a_reclaimer(path: &Path) -> File {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
     let file = OpenOptions::new()

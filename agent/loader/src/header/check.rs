@@ -1,4 +1,5 @@
-//! What the JSON cannot say by its form: names are unique, lengths follow from dtype and shape, ranges cover the data exactly.
+//! Conditions beyond the form of the JSON: names are unique, lengths follow from dtype and shape,
+//! ranges cover the data exactly.
 
 use std::collections::HashSet;
 

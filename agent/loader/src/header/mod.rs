@@ -63,14 +63,14 @@ pub const MAX_NAME_LEN: usize = 4096;
 /// The shortest entry has seven bytes and costs 48 bytes here, so without a limit [`MAX_HEADER_LEN`] would become 700 MB.
 pub const MAX_METADATA_ENTRIES: usize = 1_000_000;
 
-/// What a safetensors file says about itself.
+/// The header of a safetensors file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// The strings under `__metadata__`; empty if there are none.
     pub metadata: BTreeMap<String, String>,
     /// The tensors in file order: by begin, then by end, then by name, so that tensors without bytes have a stable place too.
     pub tensors: Vec<TensorInfo>,
-    /// Where the tensors' bytes begin, in bytes from the start of the file.
+    /// Offset of the tensors' bytes from the start of the file.
     pub data_start: u64,
 }
 
@@ -160,7 +160,7 @@ impl Header {
     }
 }
 
-/// Where the data begins according to the length field; nothing is allocated before this has agreed.
+/// Offset of the data according to the length field; nothing is allocated before this has agreed.
 fn data_start(length_field: [u8; 8], file_len: u64) -> Result<u64, HeaderProblem> {
     let json_len = u64::from_le_bytes(length_field);
     if json_len > MAX_HEADER_LEN {

@@ -1,11 +1,11 @@
-//! What can be wrong with a header, and what to do about it.
+//! Problems of a header, each with its next step.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
 
-/// Why the header of a file could not be had.
+/// The reason that the header of a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
@@ -14,7 +14,8 @@ pub enum HeaderError {
     Read {
         /// The file as the caller named it.
         path: PathBuf,
-        /// What the system said; [`io::ErrorKind::UnexpectedEof`] if the file is shorter than the caller said.
+        /// The system's error; [`io::ErrorKind::UnexpectedEof`] if the file is shorter than the
+        /// caller said.
         source: io::Error,
     },
     /// The file was read, but its header is not valid.
@@ -22,7 +23,7 @@ pub enum HeaderError {
     Invalid {
         /// The file as the caller named it.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         source: HeaderProblem,
     },
 }
@@ -36,7 +37,8 @@ impl HeaderError {
     }
 }
 
-/// What is wrong with a header. Offsets and lengths are in bytes; names come from the file and are quoted and cut when shown.
+/// A problem of a header. Offsets and lengths are in bytes; names come from the file and are quoted
+/// and cut when shown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderProblem {
@@ -75,7 +77,7 @@ pub enum HeaderProblem {
     Json {
         /// The tensor (or `__metadata__`) whose entry is wrong, where it is known.
         entry: Option<String>,
-        /// What was expected and found, with line and column.
+        /// The expected and the found, with line and column.
         detail: String,
     },
     /// Two entries have one name; a reader that keeps the last and one that keeps the first see different weights.
@@ -150,7 +152,7 @@ pub enum HeaderProblem {
     Offsets {
         /// The tensor.
         name: String,
-        /// Where the tensor before it ends, or zero.
+        /// End of the tensor before it, or zero.
         expected_begin: u64,
         /// Its first offset.
         found_begin: u64,
@@ -220,7 +222,7 @@ pub enum HeaderProblem {
 }
 
 impl HeaderProblem {
-    /// What to do about it, as half a sentence.
+    /// The next step, as half a sentence.
     pub fn next_step(&self) -> &'static str {
         match self {
             Self::TooShort { .. }
@@ -245,7 +247,7 @@ impl HeaderProblem {
     }
 }
 
-/// How much of a string from a file is shown, in characters.
+/// Most characters of a string from a file that are shown.
 const SHOWN_CHARS: usize = 200;
 
 /// `text` in quotes, control characters escaped, cut after [`SHOWN_CHARS`]: it goes to terminals and logs, and a stranger wrote it.

@@ -1,4 +1,5 @@
-//! What the reader accepts, and files as they come from a disk. Hostile bytes are in `tests/hostile_headers.rs`.
+//! Headers that the reader accepts, and files as they come from a disk. Hostile bytes are in
+//! `tests/hostile_headers.rs`.
 
 use std::fs::File;
 use std::io::Write;

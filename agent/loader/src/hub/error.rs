@@ -1,4 +1,4 @@
-//! Why a path does not lead to a model.
+//! Errors of the way from a path to a model.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,16 +11,16 @@ const SHOWN_NAMES: usize = 8;
 const FILE_STEP: &str = "name the file to load";
 const PIPELINE_STEP: &str = "this is a diffusers pipeline, which is not supported as a whole: name the directory or the file of one component";
 
-/// Why a path does not lead to a model.
+/// The reason that a path does not lead to a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
     /// Something could not be read.
     #[error("cannot read `{}`", path.display())]
     Io {
-        /// What could not be read.
+        /// The file or directory that cannot be read.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The path is a socket, a pipe or a device.
@@ -42,7 +42,7 @@ pub enum HubError {
     IndexJson {
         /// The index.
         path: PathBuf,
-        /// What was found instead.
+        /// The parser's error.
         source: serde_json::Error,
     },
     /// The index names no tensor.
@@ -80,7 +80,7 @@ pub enum HubError {
         dir: PathBuf,
         /// The names of the safetensors files in it, sorted.
         found: Vec<String>,
-        /// Whether it is a diffusers pipeline.
+        /// True for a diffusers pipeline.
         pipeline: bool,
     },
     /// The directory has more entries than [`MAX_DIR_ENTRIES`](super::MAX_DIR_ENTRIES).

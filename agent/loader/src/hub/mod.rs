@@ -211,7 +211,8 @@ fn safetensors_files(dir: &Path) -> Result<Vec<PathBuf>, HubError> {
     Ok(files)
 }
 
-/// Whether `path` leads to a file. A link into nowhere does not: the cache has such links to blobs that were deleted.
+/// Returns true if `path` leads to a file. A link into nowhere does not: the cache has such links
+/// to blobs that were deleted.
 fn is_file(path: &Path) -> Result<bool, HubError> {
     match fs::metadata(path) {
         Ok(metadata) => Ok(metadata.is_file()),

@@ -46,7 +46,7 @@ fn manifest_seeds_are_judged_as_their_names_say() {
     judged_as_named("manifest", |bytes| manifest_check::check(bytes).is_ok());
 }
 
-/// When this fails, `cargo run --example write_seeds` in `fuzz/` writes them again.
+/// After a failure, `cargo run --example write_seeds` in `fuzz/` writes them again.
 #[test]
 fn every_header_seed_in_the_source_is_committed_as_it_is() {
     let committed = committed("safetensors_header");

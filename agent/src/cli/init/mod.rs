@@ -23,9 +23,9 @@ use super::output::{self, Output};
 use super::size::Bytes;
 use tetris_agent::store_location::{MOUNT_POINT, SHM_DIR, StoreLocation};
 
-/// Who may enter by default: everybody reads, the owner publishes.
+/// Default mode: everybody reads, the owner publishes.
 const DEFAULT_MODE: u32 = 0o755;
-/// What was done to come to a store.
+/// The way to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
     Mounted,
@@ -165,7 +165,7 @@ fn not_permitted(args: &InitArgs, location: &StoreLocation, dir: &Path) -> Resul
     directory_store(args, dir, true)
 }
 
-/// Why nothing was mounted.
+/// The reason that nothing was mounted.
 enum Failure {
     NotPermitted,
     Other(Error),

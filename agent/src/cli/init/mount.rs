@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use tetris_store_layout::IoError;
 
-/// Where the kernel lists what is mounted.
+/// The kernel's list of mounts.
 const TABLE: &str = "/proc/self/mountinfo";
 /// Flags of every mount that this command makes: a store holds data, nothing else. A load notes when it
 /// used a record by setting its access time; to list records must not count as that.
@@ -22,7 +22,7 @@ const BYTES_PER_INODE: u64 = 16 << 10;
 /// Inodes of the smallest store: an inode costs memory only when it is used.
 const MIN_INODES: u64 = 65_536;
 
-/// Which pages a tmpfs gives its files.
+/// Size of the pages that a tmpfs gives its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Huge {
     /// 2 MiB pages wherever they lie inside the file, 4 KiB pages for the rest
@@ -47,7 +47,7 @@ impl Huge {
 /// A mounted file system, as /proc/self/mountinfo lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// Where it is mounted.
+    /// The mount point.
     pub(crate) point: PathBuf,
     /// Its type.
     pub(crate) kind: String,
@@ -68,12 +68,12 @@ impl Mount {
         Ok(below.max_by_key(|mount| mount.point.components().count()))
     }
 
-    /// Whether it is a tmpfs.
+    /// Returns true for a tmpfs.
     pub(crate) fn is_tmpfs(&self) -> bool {
         self.kind == "tmpfs"
     }
 
-    /// Whether its pages are never swapped out.
+    /// Returns true if its pages are never swapped out.
     pub(crate) fn noswap(&self) -> bool {
         self.options.iter().any(|option| option == "noswap")
     }

@@ -1,4 +1,4 @@
-//! What `init` says.
+//! The report of `init`.
 
 use serde_json::json;
 
@@ -95,7 +95,7 @@ fn explain(ready: &Ready, args: &InitArgs, pages: &SeenPages, noswap: bool) {
     }
 }
 
-/// What a directory costs in comparison with a mount.
+/// The cost of a directory in comparison with a mount.
 fn cost_of_directory(small_because: Option<&str>) -> String {
     let pages = small_because.map_or(String::new(), |reason| {
         format!(

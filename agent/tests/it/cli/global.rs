@@ -1,4 +1,4 @@
-//! What all subcommands have in common: options, exit codes, output.
+//! Common behavior of all subcommands: options, exit codes, output.
 
 use std::fs;
 use std::process::Stdio;

@@ -18,7 +18,7 @@ pub struct Site {
     pub fixture: Fixture,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug)]
 pub struct Run {
     pub code: Option<i32>,

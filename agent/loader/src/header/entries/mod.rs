@@ -26,7 +26,7 @@ pub(super) fn read(text: &str) -> Result<Entries, HeaderProblem> {
         .map_err(|error| notes.into_problem(&error))
 }
 
-/// What a parser error does not carry: which entry it was in, or the problem of our own that it stands for.
+/// Notes beside a parser error: the entry it was in, or the problem of our own that it stands for.
 #[derive(Default)]
 struct Notes {
     entry: Option<String>,
