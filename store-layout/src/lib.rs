@@ -1,4 +1,4 @@
-//! The tensor store: what lies where in a tmpfs directory, and the protocols that keep it true.
+//! The tensor store: the layout of a tmpfs directory, and the protocols that keep it true.
 //!
 //! `LAYOUT.md` in the repository's root is the contract. This crate implements it: it publishes,
 //! maps, lists, verifies and reclaims content-addressed objects, and reads and writes the records

@@ -1,4 +1,4 @@
-//! Setting a damaged object aside: steps Q1 to Q6 of LAYOUT.md 5.5.
+//! Quarantine of a damaged object: steps Q1 to Q6 of LAYOUT.md 5.5.
 
 use std::fs::File;
 use std::time::Duration;
@@ -32,10 +32,10 @@ enum Found {
 }
 
 impl Store {
-    /// Moves what has the object's name out of reach, so that it is never mapped again and the next
-    /// load publishes it anew. `false` when there was nothing, or a reclaimer was faster.
+    /// Moves the file with the object's name to the quarantine, so that it is never mapped again and the
+    /// next load publishes the object anew. False when there was none, or a reclaimer was faster.
     ///
-    /// Whoever has mapped it already keeps its pages.
+    /// A process that has mapped it already keeps its pages.
     pub fn quarantine(&self, object: &ObjectRef) -> Result<bool, IoError> {
         let name = object.file_name();
         let failed = |error| IoError::new("quarantine", self.path(Folder::Objects, &name), error);

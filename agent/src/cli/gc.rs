@@ -16,13 +16,13 @@ use tetris_agent::store_location::StoreLocation;
 /// Arguments of `gc`.
 #[derive(Debug, Args)]
 pub(crate) struct GcArgs {
-    /// Only objects last used at least so long ago: 10m, 1h 30m, 2days
+    /// Free only objects unused for at least DURATION: 10m, 1h 30m, 2days
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     older_than: Option<Duration>,
-    /// Stop when so much is freed: 8GiB, 512M
+    /// Stop when SIZE is freed: 8GiB, 512M
     #[arg(long, value_name = "SIZE")]
     free: Option<Bytes>,
-    /// Only say what would be freed
+    /// Only report the objects that would be freed
     #[arg(long)]
     dry_run: bool,
 }

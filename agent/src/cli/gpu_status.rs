@@ -1,4 +1,4 @@
-//! `tetris gpu-status`: what the node's GPU mirror keeps in device memory.
+//! `tetris gpu-status`: the contents of device memory in the node's GPU mirror.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

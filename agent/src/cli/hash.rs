@@ -20,10 +20,10 @@ pub(crate) struct HashArgs {
     /// Safetensors files, or directories as Hugging Face lays them out
     #[arg(required = true, value_name = "MODEL")]
     models: Vec<PathBuf>,
-    /// Take from the store what it knows of a file, instead of reading the file
+    /// Take the manifest of a known file from the store, instead of reading the file
     #[arg(long)]
     trust_store: bool,
-    /// Only say what the sidecars would hold
+    /// Only report the contents of the sidecars
     #[arg(long)]
     dry_run: bool,
 }

@@ -208,7 +208,7 @@ fn load_all(
     let (mut paths, mut references) = (Vec::new(), Vec::new());
     for (index, model) in models.iter().enumerate() {
         let options = LoadOptions {
-            // Who names a model here wants it in the store.
+            // A model named here should be in the store.
             min_shared_bytes: 0,
             progress: Some(Bar::of_load("loading", model)),
             ..LoadOptions::default()

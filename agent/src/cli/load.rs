@@ -1,4 +1,4 @@
-//! `tetris load`: publish models and say what that took.
+//! `tetris load`: publish models and report the work.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub(crate) struct LoadArgs {
     /// Threads that read and hash [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
-    /// Keep the references until SIGINT or SIGTERM, so that nobody reclaims the models
+    /// Keep the references until SIGINT or SIGTERM, so that the models are not reclaimed
     #[arg(long)]
     hold: bool,
 }
@@ -77,7 +77,7 @@ fn load(args: &LoadArgs, agent: &Agent, path: &Path) -> Result<Loaded> {
         prefault: args.prefault,
         ignore_identity: args.rehash,
         threads: args.threads,
-        // Who names a model here wants it in the store.
+        // A model named here should be in the store.
         min_shared_bytes: 0,
         progress: Some(Bar::of_load("loading", path)),
         ..LoadOptions::default()

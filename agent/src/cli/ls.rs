@@ -1,4 +1,4 @@
-//! `tetris ls`: what is in the store.
+//! `tetris ls`: the contents of the store.
 
 use std::time::SystemTime;
 
@@ -39,7 +39,7 @@ struct What {
     /// List results of transforms of tensors
     #[arg(long)]
     derived: bool,
-    /// List by what files are recognized without being read
+    /// List identities, by which files are recognized without being read
     #[arg(long)]
     identities: bool,
 }

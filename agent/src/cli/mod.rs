@@ -1,4 +1,4 @@
-//! The command line: what can be said, and what is done then.
+//! The command line: subcommands and their dispatch.
 
 mod error;
 mod exec;
@@ -50,7 +50,7 @@ const GLOBAL: &str = "Global options";
 /// One copy of every model tensor per node.
 ///
 /// A tensor store is a tmpfs directory of objects that are named by their content. Processes that load
-/// models through it share their memory, and a model that is known is attached without being read.
+/// models through it share their memory. A known model is attached without being read.
 #[derive(Debug, Parser)]
 #[command(name = "tetris", version, max_term_width = 100, after_help = exit::HELP)]
 struct Cli {
@@ -91,70 +91,69 @@ struct Global {
 enum Command {
     /// Prepare a store
     ///
-    /// Root mounts a tmpfs with 2 MiB pages and a size of its own. Others, and root where mounting is not
-    /// permitted, prepare a directory on /dev/shm; what that costs is said. A store that is there
-    /// already is left as it is, but for --size and --huge, which change its mount.
+    /// Root mounts a tmpfs with 2 MiB pages and a size of its own. Other users, and root where mounting
+    /// is not permitted, prepare a directory on /dev/shm; the command reports the cost of that. An
+    /// existing store stays as it is, except that --size and --huge change its mount.
     #[command(long_about)]
     Init(init::InitArgs),
     /// Publish models in the store and report
     ///
-    /// A file that is known is not read again. What a full store cannot take is loaded into private memory
-    /// and reported as such: that is no error.
+    /// A known file is not read again. Tensors that a full store cannot take are loaded into private
+    /// memory and reported as such: that is no error.
     Load(load::LoadArgs),
     /// Run a program while models stay in the store
     ///
-    /// The references live exactly as long as CMD, whatever it does. Signals, terminal and exit code are
-    /// CMD's own. CMD finds the store in TETRIS_STORE, and Python programs load safetensors files through
+    /// The references live exactly as long as CMD. Signals, terminal and exit code are CMD's own. CMD finds the store in TETRIS_STORE, and Python programs load safetensors files through
     /// it where the package tetris-store is installed (TETRIS_PATCH=1).
     ///
-    /// In CMD's arguments `{}` stands for the path of the first model, `{1}`, `{2}` and so on for each. A
-    /// file that is kept whole is then read from the store, under its own name; safetensors files and
-    /// directories, which are kept as tensors, are where they are.
+    /// In CMD's arguments `{}` stands for the path of the first model, `{1}`, `{2}` and so on for each.
+    /// For a file that is kept whole it is a path in the store, under the file's own name; for
+    /// safetensors files and directories, which are kept as tensors, it is their own path.
     ///
-    /// When there is no usable store, CMD runs all the same, after a warning.
+    /// Without a usable store CMD runs even so, after a warning.
     #[command(after_help = "\
 Examples:
   tetris exec -- python serve.py
   tetris exec --model model.gguf -- llama-server -m {}
   tetris exec --model ./Llama-3.1-8B -- python serve.py ./Llama-3.1-8B")]
     Exec(exec::ExecArgs),
-    /// Write a sidecar beside model files, by which other nodes recognize them
+    /// Write a sidecar beside model files, so that other nodes recognize them
     ///
     /// Each safetensors file FILE gets FILE.tetris, which lists its tensors and their digests. A node whose
     /// store has those tensors then attaches the file after reading 64 blocks of it.
     Hash(hash::HashArgs),
     /// List models, objects or records
     ///
-    /// HOLDERS counts the mappings that keep something in the store. For a model it is the smallest count
-    /// of its objects, as other models may share the rest.
+    /// HOLDERS is the number of mappings that keep an entry in the store. For a model it is the smallest
+    /// number of its objects, since other models may share the rest.
     Ls(ls::LsArgs),
     /// Show one object, manifest, derived record or model in full
     Show(show::ShowArgs),
-    /// Show how full the store is and what sharing saves
+    /// Show the use of the store and the savings of sharing
     ///
-    /// The shared factor is how many copies there would be, on average over the referenced bytes, if every
-    /// holder had its own.
+    /// The shared factor is the number of copies, on average over the referenced bytes, that would exist
+    /// if every holder had its own.
     Stat(stat::StatArgs),
-    /// Check that the bytes in the store are what their names say
+    /// Check that the bytes in the store match their names
     ///
-    /// Uses all cores. Ends with code 5 when something is damaged.
+    /// Uses all cores. Ends with code 5 if anything is damaged.
     Verify(verify::VerifyArgs),
-    /// Free what nobody references, the least recently used first
+    /// Free unreferenced objects, the least recently used first
     Gc(gc::GcArgs),
-    /// Tell how much of one model is in another
+    /// Show the share of one model that is in another
     ///
     /// theta(A, B) is the share of A's distinct tensor bytes that B has as well.
     Similarity(similarity::SimilarityArgs),
-    /// Measure what the GPU mirror costs and saves on this machine's device
+    /// Measure the costs and savings of the GPU mirror on this machine's device
     ///
-    /// Makes a model up in a store of its own, serves it, and measures attaching, copying, device memory, eviction and start
-    /// in processes of this program. Needs as much host and device memory as the model has (--bytes), and removes
-    /// what it writes. Ends with code 0 when it has measured, whatever the figures are.
+    /// Generates a model in a store of its own and serves it. Measures attaching, copying, device memory,
+    /// eviction and start in processes of this program. Needs as much host and device memory as the model
+    /// has (--bytes), and removes its files. Ends with code 0 for any figures.
     GpuBench(tetris_gpu_bench::GpuBenchArgs),
-    /// Show what the node's GPU mirror keeps in device memory
+    /// Show the contents of device memory in the node's GPU mirror
     ///
-    /// TAKEN is device memory in which models lie, HELD what of it processes use. The daemon frees what is
-    /// not held when others need the room; the store has it still.
+    /// TAKEN is the device memory of all models, HELD the part that processes use. The daemon frees models
+    /// that are not held when others need the room; the store still has them.
     #[cfg(feature = "gpu")]
     GpuStatus(gpu_status::GpuStatusArgs),
     /// Hold references for `exec`
@@ -162,7 +161,7 @@ Examples:
     Hold(hold::HoldArgs),
 }
 
-/// Runs the command and says how it ended.
+/// Runs the command and returns its exit code.
 pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

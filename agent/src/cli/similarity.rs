@@ -1,4 +1,4 @@
-//! `tetris similarity`: how much of one model is in another.
+//! `tetris similarity`: the share of one model that is in another.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `tetris stat`: how full the store is, and what sharing saves.
+//! `tetris stat`: the use of the store, and the savings of sharing.
 
 use clap::Args;
 use serde_json::{Value, json};

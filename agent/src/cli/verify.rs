@@ -1,4 +1,4 @@
-//! `tetris verify`: are the bytes in the store what their names say?
+//! `tetris verify`: checks that the bytes in the store match their names.
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
@@ -23,13 +23,13 @@ use tetris_agent::store_location::StoreLocation;
 /// Arguments of `verify`.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// First digits of ids of objects, or of manifests, whose objects are meant [default: everything]
+    /// First digits of ids of objects, or of manifests for all their objects [default: everything]
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// Compare CRC-32 only: about twice as fast, misses one damage in 4 billion
     #[arg(long)]
     quick: bool,
-    /// Set damaged objects aside, so that the next load publishes them anew, and remove damaged
+    /// Quarantine damaged objects, so that the next load publishes them anew, and remove damaged
     /// records, which only cost a reading of the model
     #[arg(long)]
     quarantine: bool,
