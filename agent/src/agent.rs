@@ -14,6 +14,7 @@ use crate::model::{Model, SharedFile};
 use crate::model_file::ModelFile;
 use crate::options::LoadOptions;
 use crate::report::LoadReport;
+use crate::store_location::StoreLocation;
 use crate::worth::NotWorthSharing;
 
 /// Loads models through a tensor store, or without one.
@@ -27,7 +28,7 @@ use crate::worth::NotWorthSharing;
 /// # tetris_store_layout::Store::create(&store, &Default::default())?;
 /// use tetris_agent::Agent;
 ///
-/// let agent = Agent::open(&store)?;
+/// let agent = Agent::open_store(&store)?;
 /// let model = agent.load(&model)?;
 /// let weight = model.tensor("weight").ok_or("no such tensor")?;
 /// assert_eq!(weight.shape(), [2]);
@@ -58,6 +59,7 @@ struct Inner {
 
 /// Counts of an agent since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AgentCounters {
     /// Model files loaded.
     pub loads: u64,
@@ -75,22 +77,30 @@ pub struct AgentCounters {
 }
 
 impl Agent {
-    /// Opens the store in `root`.
+    /// An agent of the store in `root`.
     ///
     /// # Errors
-    /// When there is no usable store. A server that is to run all the same uses [`Agent::connect`].
-    pub fn open(root: impl AsRef<Path>) -> Result<Self, StoreError> {
+    /// The store cannot be used. A server that must run even so uses [`Agent::from_env`].
+    pub fn open_store(root: impl AsRef<Path>) -> Result<Self, StoreError> {
         Ok(Self::with_store(Store::open(root)?))
     }
 
-    /// Opens the store in `root` if that is possible, and otherwise loads into private memory, having
-    /// said so once in the log.
-    pub fn connect(root: impl AsRef<Path>) -> Self {
-        match Store::open(&root) {
+    /// An agent of the store that [`STORE_ENV`](crate::store_location::STORE_ENV) names, or of the
+    /// default one; see [`Agent::at`].
+    pub fn from_env() -> Self {
+        Self::at(&StoreLocation::from_env())
+    }
+
+    /// An agent of the store at `location`. If that store cannot be used, the agent loads into private
+    /// memory: it warns once in the log, and [`Agent::unavailable`] gives the reason.
+    ///
+    /// A store that the user did not name must belong to this user or to root.
+    pub fn at(location: &StoreLocation) -> Self {
+        match location.open() {
             Ok(store) => Self::with_store(store),
             Err(error) => {
                 tracing::warn!(%error, "no tensor store; models are loaded into private memory");
-                Self::new(None, Some(error.to_string()))
+                Self::without_store_because(error.to_string())
             }
         }
     }
@@ -103,6 +113,12 @@ impl Agent {
     /// An agent that loads into private memory.
     pub fn without_store() -> Self {
         Self::new(None, None)
+    }
+
+    /// An agent that loads into private memory, because the configured store cannot be used for the
+    /// given reason.
+    pub fn without_store_because(reason: String) -> Self {
+        Self::new(None, Some(reason))
     }
 
     fn new(store: Option<Store>, unavailable: Option<String>) -> Self {
@@ -222,11 +238,11 @@ impl Agent {
         model
     }
 
-    /// Keeps a whole file in the store, of whatever format, for programs that map it by path.
+    /// Keeps a whole file of any format in the store, for programs that map it by path.
     ///
     /// Where the store cannot take it, [`SharedFile::path`] is the original file. Small files are kept as
-    /// well: whoever calls this wants the file in the store.
-    pub fn load_file(
+    /// well: the caller wants the file in the store.
+    pub fn share_file(
         &self,
         path: impl AsRef<Path>,
         options: &LoadOptions,
@@ -266,7 +282,7 @@ impl Agent {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn file_digest(&self, path: impl AsRef<Path>) -> Result<TensorId, LoadError> {
+    pub fn file_id(&self, path: impl AsRef<Path>) -> Result<TensorId, LoadError> {
         let options = LoadOptions::default();
         let context = self.load_context(&options);
         let manifest = context.manifest(path.as_ref(), ManifestKind::File, true)?;

@@ -1,4 +1,4 @@
-//! One reclaim pass: free what nobody references.
+//! One reclaim pass: free unreferenced objects.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -7,23 +7,45 @@ use tetris_store_layout::{Holders, ObjectEntry, ObjectRef, Reclaimed, Store, Sto
 
 /// The choice of unreferenced objects to reclaim.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct GcOptions {
-    /// Only objects last used at least so long ago: loaded, or published.
+    /// Least time since the last use, a load or the publication, of the objects that are freed.
     pub older_than: Duration,
-    /// Stop when so many bytes are freed; otherwise free all.
+    /// Number of freed bytes that ends the pass; without it, all are freed.
     pub enough_bytes: Option<u64>,
-    /// Only say what would be done.
+    /// Only report, and free nothing.
     pub dry_run: bool,
+}
+
+impl GcOptions {
+    /// Sets [`GcOptions::older_than`].
+    pub fn with_older_than(mut self, older_than: Duration) -> Self {
+        self.older_than = older_than;
+        self
+    }
+
+    /// Sets [`GcOptions::enough_bytes`].
+    pub fn with_enough_bytes(mut self, enough_bytes: Option<u64>) -> Self {
+        self.enough_bytes = enough_bytes;
+        self
+    }
+
+    /// Sets [`GcOptions::dry_run`].
+    pub fn with_dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
 }
 
 /// The report of a pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GcReport {
     /// Objects freed, or that would be.
     pub freed_objects: u64,
     /// Their bytes.
     pub freed_bytes: u64,
-    /// Objects that stay because someone references them.
+    /// Objects that stay because they are referenced.
     pub referenced_objects: u64,
     /// Their bytes.
     pub referenced_bytes: u64,
@@ -33,7 +55,7 @@ pub struct GcReport {
     pub kept_bytes: u64,
     /// Objects that could not be reclaimed, for reasons that the log tells.
     pub failed_objects: u64,
-    /// Manifests, derived records and identities removed because nothing is left of what they name.
+    /// Manifests, derived records and identities removed because all that they name is gone.
     pub freed_records: u64,
 }
 

@@ -26,6 +26,7 @@ pub const DEFAULT_MIN_SHARED_BYTES: u64 = tetris_store_layout::SMALL_TENSOR;
 
 /// Options of a load. The default suits a server.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct LoadOptions {
     /// Access of the mappings of tensors; read-only by default.
     pub access: Access,
@@ -81,6 +82,78 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
+    /// Sets [`LoadOptions::access`].
+    pub fn with_access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// Sets [`LoadOptions::prefault`].
+    pub fn with_prefault(mut self, prefault: bool) -> Self {
+        self.prefault = prefault;
+        self
+    }
+
+    /// Sets [`LoadOptions::ignore_identity`].
+    pub fn with_ignore_identity(mut self, ignore_identity: bool) -> Self {
+        self.ignore_identity = ignore_identity;
+        self
+    }
+
+    /// Sets [`LoadOptions::threads`].
+    pub fn with_threads(mut self, threads: Option<NonZeroUsize>) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Sets [`LoadOptions::wait`].
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Sets [`LoadOptions::bind_blob_name`].
+    pub fn with_bind_blob_name(mut self, bind_blob_name: bool) -> Self {
+        self.bind_blob_name = bind_blob_name;
+        self
+    }
+
+    /// Sets [`LoadOptions::reclaim_when_full`].
+    pub fn with_reclaim_when_full(mut self, reclaim_when_full: bool) -> Self {
+        self.reclaim_when_full = reclaim_when_full;
+        self
+    }
+
+    /// Sets [`LoadOptions::room_timeout`].
+    pub fn with_room_timeout(mut self, room_timeout: Duration) -> Self {
+        self.room_timeout = room_timeout;
+        self
+    }
+
+    /// Sets [`LoadOptions::broker`].
+    pub fn with_broker(mut self, broker: bool) -> Self {
+        self.broker = broker;
+        self
+    }
+
+    /// Sets [`LoadOptions::broker_timeout`].
+    pub fn with_broker_timeout(mut self, broker_timeout: Duration) -> Self {
+        self.broker_timeout = broker_timeout;
+        self
+    }
+
+    /// Sets [`LoadOptions::min_shared_bytes`].
+    pub fn with_min_shared_bytes(mut self, min_shared_bytes: u64) -> Self {
+        self.min_shared_bytes = min_shared_bytes;
+        self
+    }
+
+    /// Sets [`LoadOptions::progress`].
+    pub fn with_progress(mut self, progress: impl Into<Option<ProgressFn>>) -> Self {
+        self.progress = progress.into();
+        self
+    }
+
     pub(crate) fn thread_count(&self) -> usize {
         /// More threads than this only contend: memory bandwidth is the limit by then.
         const MAX_THREADS: usize = 32;

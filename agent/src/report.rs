@@ -6,6 +6,7 @@ use tetris_loader::Recognized;
 
 /// The report of a load.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LoadReport {
     /// The way that each file was recognized, in the order of the files.
     pub recognized: Vec<Recognized>,

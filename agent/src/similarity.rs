@@ -12,6 +12,7 @@ pub struct TensorSet {
 
 /// The common part of two models.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Similarity {
     /// Bytes of the first model's distinct tensors.
     pub a_bytes: u64,

@@ -17,6 +17,7 @@ pub const STORE_ENV: &str = "TETRIS_STORE";
 
 /// A store's directory as the user named it, or as it is by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoreLocation {
     /// The directory.
     pub dir: PathBuf,
@@ -24,7 +25,7 @@ pub struct StoreLocation {
     pub named: bool,
 }
 
-/// There is no store that can be used at a place.
+/// The reason that the store of a location cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreLocationError {
@@ -63,10 +64,23 @@ impl StoreLocation {
         }
     }
 
-    /// Opens the store.
+    /// The directory `dir`, which the user named.
+    pub fn named(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            named: true,
+        }
+    }
+
+    /// The directory that [`STORE_ENV`] names, or else the default.
+    pub fn from_env() -> Self {
+        Self::new(std::env::var_os(STORE_ENV))
+    }
+
+    /// Opens the store. Its owner must be this user or root, unless the user named the directory.
     ///
     /// # Errors
-    /// Whatever is wrong with it.
+    /// The reason that it cannot be used.
     pub fn open(&self) -> Result<Store, StoreLocationError> {
         if !self.dir.exists() {
             let dir = self.dir.clone();
@@ -76,8 +90,8 @@ impl StoreLocation {
         Ok(Store::open(&self.dir)?)
     }
 
-    /// Anybody may make a directory in /dev/shm, and a store's owner answers for what is in it. So
-    /// a stranger's store is used only by who names it.
+    /// Anybody may make a directory in /dev/shm, and a store's owner decides its content. So a
+    /// stranger's store is used only by its name.
     fn require_trusted(&self) -> Result<(), StoreLocationError> {
         let owner = std::fs::metadata(&self.dir).map_or(0, |metadata| metadata.uid());
         if self.named || owner == 0 || owner == geteuid().as_raw() {

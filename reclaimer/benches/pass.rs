@@ -78,10 +78,7 @@ fn main() -> Result<()> {
     })?;
     line("pass, all looked at anew (every 10 minutes)", &full, &walk);
     let gc = measure(rounds.min(5), || {
-        let options = GcOptions {
-            dry_run: true,
-            ..GcOptions::default()
-        };
+        let options = GcOptions::default().with_dry_run(true);
         collect(&store, &options)?;
         Ok(())
     })?;

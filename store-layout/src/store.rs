@@ -68,10 +68,19 @@ impl ObjectRef {
 
 /// Options for the creation of a store.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct CreateOptions {
     /// Accept a file system other than tmpfs. The protocols hold on any local file system with
-    /// `O_TMPFILE`; what is lost is memory speed and huge pages.
+    /// `O_TMPFILE`; memory speed and huge pages are lost.
     pub allow_other_file_systems: bool,
+}
+
+impl CreateOptions {
+    /// Sets [`CreateOptions::allow_other_file_systems`].
+    pub fn with_allow_other_file_systems(mut self, allow: bool) -> Self {
+        self.allow_other_file_systems = allow;
+        self
+    }
 }
 
 /// An open tensor store.

@@ -94,7 +94,7 @@ impl Scratch {
 
     /// A new agent that uses the store.
     pub fn agent(&self) -> anyhow::Result<Agent> {
-        Ok(Agent::open(self.root())?)
+        Ok(Agent::open_store(self.root())?)
     }
 
     /// The directory for models.

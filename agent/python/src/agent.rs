@@ -7,7 +7,7 @@ use std::str::FromStr;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tetris_agent::store_location::{STORE_ENV, StoreLocation};
+use tetris_agent::store_location::StoreLocation;
 use tetris_agent::{CreateOptions, LoadOptions, Store};
 use tetris_store_layout::TensorId;
 
@@ -22,7 +22,6 @@ use crate::options;
 #[pyclass(frozen, module = "tetris")]
 pub(crate) struct Agent {
     agent: tetris_agent::Agent,
-    unavailable: Option<String>,
     /// The smallest file that is shared, where a load does not say.
     min_shared_bytes: u64,
 }
@@ -40,14 +39,13 @@ impl Agent {
         let agent = match store {
             None => tetris_agent::Agent::without_store(),
             Some(dir) => {
-                let location = StoreLocation { dir, named: true };
-                let store = py.detach(|| location.open()).map_err(errors::place)?;
+                let location = StoreLocation::named(dir);
+                let store = py.detach(|| location.open()).map_err(errors::location)?;
                 tetris_agent::Agent::with_store(store)
             }
         };
         Ok(Self {
             agent,
-            unavailable: None,
             min_shared_bytes: min_shared_bytes.unwrap_or_else(options::min_shared_bytes),
         })
     }
@@ -55,18 +53,14 @@ impl Agent {
     /// An agent of the store that `TETRIS_STORE` names, or of the default one; without a store if there is
     /// none that can be used.
     #[staticmethod]
-    fn from_environment(py: Python<'_>) -> Self {
-        let location = StoreLocation::new(std::env::var_os(STORE_ENV));
-        let (agent, unavailable) = match py.detach(|| location.open()) {
-            Ok(store) => (tetris_agent::Agent::with_store(store), None),
-            Err(error) => (
-                tetris_agent::Agent::without_store(),
-                Some(error.to_string()),
-            ),
+    fn from_env(py: Python<'_>) -> Self {
+        // The caller warns in the log `tetris`, so not [`tetris_agent::Agent::from_env`], which does too.
+        let agent = match py.detach(|| StoreLocation::from_env().open()) {
+            Ok(store) => tetris_agent::Agent::with_store(store),
+            Err(error) => tetris_agent::Agent::without_store_because(error.to_string()),
         };
         Self {
             agent,
-            unavailable,
             min_shared_bytes: options::min_shared_bytes(),
         }
     }
@@ -83,18 +77,20 @@ impl Agent {
         Some(self.agent.store()?.objects_dir().into())
     }
 
-    /// Why there is no store, if there should be one.
+    /// The reason that the configured store cannot be used, if it cannot.
     #[getter]
     fn unavailable(&self) -> Option<&str> {
-        self.unavailable.as_deref()
+        self.agent.unavailable()
     }
 
-    /// Counts of loads, of those with private parts, of private bytes, and of files not worth sharing.
+    /// Counts of loads, of those with private parts, of brokered files, of private bytes, and of files not worth
+    /// sharing.
     #[getter]
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counters = self.agent.counters();
         let dict = PyDict::new(py);
         dict.set_item("loads", counters.loads)?;
+        dict.set_item("brokered_files", counters.brokered_files)?;
         dict.set_item("private_loads", counters.private_loads)?;
         dict.set_item("private_bytes", counters.private_bytes)?;
         dict.set_item("unshared_files", counters.unshared_files)?;
@@ -135,7 +131,7 @@ impl Agent {
     }
 
     /// Open a safetensors file and read its header. Raises LoadError.
-    fn open(&self, py: Python<'_>, path: PathBuf) -> PyResult<File> {
+    fn open_file(&self, py: Python<'_>, path: PathBuf) -> PyResult<File> {
         let file = py.detach(|| self.agent.open_file(path));
         Ok(File::new(file.map_err(errors::load)?, self.options()))
     }
@@ -151,13 +147,13 @@ impl Agent {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<SharedFile> {
         let options = options::load(false, threads, wait, progress)?;
-        let file = py.detach(|| self.agent.load_file(path, &options));
+        let file = py.detach(|| self.agent.share_file(path, &options));
         Ok(SharedFile::new(file.map_err(errors::load)?))
     }
 
     /// Return the BLAKE3-256 of a whole file as 64 hexadecimal digits; a store remembers it. Raises LoadError.
     fn file_id(&self, py: Python<'_>, path: PathBuf) -> PyResult<String> {
-        let id = py.detach(|| self.agent.file_digest(path));
+        let id = py.detach(|| self.agent.file_id(path));
         Ok(id.map_err(errors::load)?.to_string())
     }
 
@@ -226,9 +222,9 @@ impl Agent {
 }
 
 impl Agent {
-    /// Why there is no store, if there should be one.
+    /// The reason that the configured store cannot be used, if it cannot.
     pub(crate) fn reason(&self) -> Option<&str> {
-        self.unavailable.as_deref()
+        self.agent.unavailable()
     }
 
     pub(crate) fn agent(&self) -> &tetris_agent::Agent {
@@ -237,10 +233,7 @@ impl Agent {
 
     /// Options without arguments.
     fn options(&self) -> LoadOptions {
-        LoadOptions {
-            min_shared_bytes: self.min_shared_bytes,
-            ..options::default()
-        }
+        options::default().with_min_shared_bytes(self.min_shared_bytes)
     }
 }
 
@@ -252,9 +245,7 @@ pub(crate) fn create_store(
     path: PathBuf,
     allow_other_file_systems: bool,
 ) -> PyResult<()> {
-    let options = CreateOptions {
-        allow_other_file_systems,
-    };
+    let options = CreateOptions::default().with_allow_other_file_systems(allow_other_file_systems);
     let created = py.detach(|| Store::create(path, &options));
     created.map(drop).map_err(errors::store)
 }

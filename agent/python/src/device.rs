@@ -32,7 +32,7 @@ impl DeviceRegistry {
         }
     }
 
-    /// Map a model in the device memory that the node's mirror holds. Raises LoadError and GpuUnavailable.
+    /// Map a model in the device memory that the node's mirror holds. Raises LoadError and GpuUnavailableError.
     #[pyo3(signature = (agent, path, device, *, order=None, wait=None, timeout=None, keep=false))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn load(
@@ -49,13 +49,11 @@ impl DeviceRegistry {
         let target = device.parse::<Target>();
         let target = target.map_err(|error| PyValueError::new_err(error.to_string()))?;
         let wait = wait.map(|seconds| options::time("wait", seconds));
-        let options = DeviceOptions {
-            order: order.unwrap_or_default(),
-            wait: wait.transpose()?.unwrap_or_default(),
-            timeout: answer_within(timeout)?,
-            keep,
-            ..DeviceOptions::new(target)
-        };
+        let options = DeviceOptions::new(target)
+            .with_order(order.unwrap_or_default())
+            .with_wait(wait.transpose()?.unwrap_or_default())
+            .with_timeout(answer_within(timeout)?)
+            .with_keep(keep);
         self.loaded(py, agent, path, options).map(DeviceModel::new)
     }
 
@@ -64,7 +62,7 @@ impl DeviceRegistry {
         py.detach(|| self.registry.release())
     }
 
-    /// Return the mirror's devices. Raises GpuUnavailable.
+    /// Return the mirror's devices. Raises GpuUnavailableError.
     #[pyo3(signature = (agent, timeout=None))]
     #[expect(clippy::unused_self, reason = "a method in Python")]
     fn devices<'py>(
@@ -89,7 +87,7 @@ impl DeviceRegistry {
         Ok(list)
     }
 
-    /// Return what the mirror is doing. Raises GpuUnavailable.
+    /// Return what the mirror is doing. Raises GpuUnavailableError.
     #[pyo3(signature = (agent, timeout=None))]
     #[expect(clippy::unused_self, reason = "a method in Python")]
     fn status<'py>(

@@ -35,7 +35,7 @@ mod python {
     import_exception!(tetris.errors, MissingTensorError);
     import_exception!(tetris.errors, DtypeError);
     import_exception!(tetris.errors, OutOfMemoryError);
-    import_exception!(tetris.errors, GpuUnavailable);
+    import_exception!(tetris.errors, GpuUnavailableError);
 }
 
 pub(crate) fn load(error: LoadError) -> PyErr {
@@ -60,7 +60,7 @@ pub(crate) fn load(error: LoadError) -> PyErr {
 pub(crate) fn device(error: DeviceError) -> PyErr {
     match error {
         DeviceError::Load(error) => load(error),
-        error => python::GpuUnavailable::new_err(error.to_string()),
+        error => python::GpuUnavailableError::new_err(error.to_string()),
     }
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn device_of(error: DeviceError, unavailable: Option<&str>) -> PyErr 
     }
 }
 
-pub(crate) fn place(error: StoreLocationError) -> PyErr {
+pub(crate) fn location(error: StoreLocationError) -> PyErr {
     let text = error.to_string();
     match error {
         StoreLocationError::Missing { .. } => python::NoStoreError::new_err(text),

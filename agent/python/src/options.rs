@@ -58,13 +58,11 @@ pub(crate) fn load(
         None => DEFAULT_WAIT,
         Some(seconds) => time("wait", seconds)?,
     };
-    Ok(LoadOptions {
-        prefault,
-        threads,
-        wait,
-        progress: progress.map(report_to),
-        ..default()
-    })
+    Ok(default()
+        .with_prefault(prefault)
+        .with_threads(threads)
+        .with_wait(wait)
+        .with_progress(progress.map(report_to)))
 }
 
 /// A time in seconds.
@@ -78,10 +76,7 @@ pub(crate) fn time(name: &str, seconds: f64) -> PyResult<Duration> {
 
 /// Options without arguments.
 pub(crate) fn default() -> LoadOptions {
-    LoadOptions {
-        access: Access::CopyOnWrite,
-        ..LoadOptions::default()
-    }
+    LoadOptions::default().with_access(Access::CopyOnWrite)
 }
 
 fn report_to(callback: Py<PyAny>) -> ProgressFn {

@@ -18,7 +18,7 @@ import tetris.gpu
 from gpu_mirror import LONG_S, MIB, Mirror, chunks, eventually, held_bytes
 from model_files import BITS, Stored, floats, stored, write
 from process import Helper, held, python, run
-from tetris import GpuUnavailable
+from tetris import GpuUnavailableError
 
 torch = pytest.importorskip("torch")
 
@@ -326,7 +326,7 @@ def test_a_tensor_that_does_not_come_in_time(store: Path, tmp_path: Path) -> Non
 
 def test_a_mirror_that_says_nothing(mirror: Mirror, model: Path) -> None:
     stopped(mirror)
-    with pytest.raises(GpuUnavailable, match="expected the mirror's greeting within 200ms"):
+    with pytest.raises(GpuUnavailableError, match="expected the mirror's greeting within 200ms"):
         load(model, timeout=0.2)
     stopped(mirror, False)
     assert load(model).is_ready() in (True, False)
@@ -342,10 +342,10 @@ def test_a_copy_that_never_ends_is_said(store: Path, tmp_path: Path) -> None:
             try:
                 model.wait(name)
                 assert len(model[name].tobytes()) == 16 * MIB
-            except GpuUnavailable as error:
+            except GpuUnavailableError as error:
                 gone += 1
                 assert "hung up" in str(error)
-                with pytest.raises(GpuUnavailable):
+                with pytest.raises(GpuUnavailableError):
                     torch.from_dlpack(model[name])
         eventually("the store's objects are not held", lambda: held(store) == [])
         mirror.restart()
@@ -360,20 +360,20 @@ def test_a_copy_that_never_ends_is_said(store: Path, tmp_path: Path) -> None:
 
 def test_without_a_mirror(store: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for ask in (lambda: load(model), tetris.gpu.devices, tetris.gpu.status):
-        with pytest.raises(GpuUnavailable, match=rf"expected a mirror at `{store}/gpu`, found none"):
+        with pytest.raises(GpuUnavailableError, match=rf"expected a mirror at `{store}/gpu`, found none"):
             ask()
     assert held(store) == []
     monkeypatch.setenv("TETRIS_STORE", str(store / "none"))
-    with pytest.raises(GpuUnavailable, match=f"and there is none: .*`{store}/none`"):
+    with pytest.raises(GpuUnavailableError, match=f"and there is none: .*`{store}/none`"):
         load(model)
-    assert issubclass(GpuUnavailable, tetris.Error)
+    assert issubclass(GpuUnavailableError, tetris.Error)
     assert tetris.gpu.release() == 0
 
 
 def test_the_socket_can_be_named(store: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     socket = tmp_path / "elsewhere"
     with Mirror(store, socket=socket):
-        with pytest.raises(GpuUnavailable):
+        with pytest.raises(GpuUnavailableError):
             load(model)
         monkeypatch.setenv("TETRIS_GPU_SOCKET", str(socket))
         assert load(model)["layer.0"].nbytes == MIB
@@ -394,25 +394,25 @@ def test_a_socket_of_something_else(store: Path, model: Path) -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(GpuUnavailable, match="mirror"):
+        with pytest.raises(GpuUnavailableError, match="mirror"):
             load(model)
         thread.join()
     (store / "gpu").unlink()
     (store / "gpu").write_text("")
-    with pytest.raises(GpuUnavailable, match=f"{store}/gpu"):
+    with pytest.raises(GpuUnavailableError, match=f"{store}/gpu"):
         load(model)
 
 
 def test_a_model_larger_than_the_device(store: Path, model: Path) -> None:
     with Mirror(store, 4 * MIB):
-        with pytest.raises(GpuUnavailable, match=r"larger than the device.* at least \d+ bytes, found at most 4194304"):
+        with pytest.raises(GpuUnavailableError, match=r"larger than the device.* at least \d+ bytes, found at most 4194304"):
             load(model)
         nothing_held()
         assert held(store) == []
 
 
 def test_a_quota(store: Path, model: Path) -> None:
-    refused = pytest.raises(GpuUnavailable, match=r"quota.*may hold 4194304 bytes.*needs \d+ more")
+    refused = pytest.raises(GpuUnavailableError, match=r"quota.*may hold 4194304 bytes.*needs \d+ more")
     with Mirror(store, 64 * MIB, store_bytes=4 * MIB), refused:
         load(model)
 
@@ -421,7 +421,7 @@ def test_room_can_be_waited_for(store: Path, model: Path, tmp_path: Path) -> Non
     other = write(tmp_path / "other.safetensors", {"other": stored("U8", [6 * MIB])})
     with Mirror(store, 8 * MIB):
         first = load(model)
-        with pytest.raises(GpuUnavailable, match=r"in use.*needs \d+ bytes.*\d+ are available"):
+        with pytest.raises(GpuUnavailableError, match=r"in use.*needs \d+ bytes.*\d+ are available"):
             load(other)
         loaded: list[tetris.gpu.DeviceModel] = []
         thread = threading.Thread(target=lambda: loaded.append(load(other, wait=LONG_S)))
@@ -440,7 +440,7 @@ def test_what_the_store_cannot_hold(store: Path, mirror: Mirror) -> None:
         os.setuid(65534)
         try:
             tetris.gpu.load(sys.argv[1], "simulated")
-        except tetris.GpuUnavailable as error:
+        except tetris.GpuUnavailableError as error:
             print(json.dumps(str(error)))
     """
     path = write(store.parent / "m.safetensors", big(1))
@@ -478,7 +478,7 @@ def test_wrong_arguments(mirror: Mirror, model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", 0, 7])
 def test_a_gpu_of_a_mirror_that_has_none(mirror: Mirror, model: Path, device: str | int) -> None:
-    with pytest.raises(GpuUnavailable, match=r"expected a mirror of cuda.*found one of host memory"):
+    with pytest.raises(GpuUnavailableError, match=r"expected a mirror of cuda.*found one of host memory"):
         tetris.gpu.load(model, device)
 
 
@@ -588,7 +588,7 @@ FORK_BEFORE_ARRIVAL = """
     if pid == 0:
         try:
             model.wait()
-        except tetris.GpuUnavailable as error:
+        except tetris.GpuUnavailableError as error:
             assert "forked" in str(error)
             os._exit(3)
         os._exit(0)

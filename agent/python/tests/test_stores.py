@@ -395,6 +395,7 @@ def test_reports_say_what_was_new_shared_and_read(store: Path, path: Path, tmp_p
     assert tetris.agent().counters == {
         "loads": 4,
         "private_loads": 0,
+        "brokered_files": 0,
         "private_bytes": 0,
         "unshared_files": 0,
         "unshared_bytes": 0,

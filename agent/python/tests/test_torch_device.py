@@ -436,7 +436,7 @@ def test_everything_can_be_waited_for(mirror: Mirror, net: Net, saved: Path, slo
     wait(torch.nn.Linear(2, 2))
 
 
-@pytest.mark.parametrize("error", [tetris.errors.GpuUnavailable("the copy failed"), TimeoutError("too long")])
+@pytest.mark.parametrize("error", [tetris.errors.GpuUnavailableError("the copy failed"), TimeoutError("too long")])
 def test_weights_that_do_not_arrive_are_copied(
     mirror: Mirror, net: Net, saved: Path, slow: list[Slow], error: Exception
 ) -> None:

@@ -33,11 +33,10 @@ pub(crate) fn run(args: &GcArgs, location: &StoreLocation, out: &mut Output) -> 
     if !args.dry_run {
         require_writable(&store)?;
     }
-    let options = GcOptions {
-        older_than: args.older_than.unwrap_or_default(),
-        enough_bytes: args.free.map(|bytes| bytes.0),
-        dry_run: args.dry_run,
-    };
+    let options = GcOptions::default()
+        .with_older_than(args.older_than.unwrap_or_default())
+        .with_enough_bytes(args.free.map(|bytes| bytes.0))
+        .with_dry_run(args.dry_run);
     let report = collect(&store, &options)?;
     if out.is_json() {
         out.json(&json!({

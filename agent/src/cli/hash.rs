@@ -58,11 +58,9 @@ pub(crate) fn run(args: &HashArgs, location: &StoreLocation, out: &mut Output) -
 }
 
 fn hash(args: &HashArgs, agent: &Agent, model: &Path, hashed: &mut Vec<Hashed>) -> Result {
-    let options = LoadOptions {
-        ignore_identity: !args.trust_store,
-        progress: Some(Bar::of_load("hashing", model)),
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::default()
+        .with_ignore_identity(!args.trust_store)
+        .with_progress(Bar::of_load("hashing", model));
     for (file, manifest) in agent.manifests(model, ManifestKind::Safetensors, &options)? {
         let sidecar = if args.dry_run {
             None

@@ -207,12 +207,10 @@ fn load_all(
     let agent = Agent::with_store(location.open()?);
     let (mut paths, mut references) = (Vec::new(), Vec::new());
     for (index, model) in models.iter().enumerate() {
-        let options = LoadOptions {
+        let options = LoadOptions::default()
             // A model named here should be in the store.
-            min_shared_bytes: 0,
-            progress: Some(Bar::of_load("loading", model)),
-            ..LoadOptions::default()
-        };
+            .with_min_shared_bytes(0)
+            .with_progress(Bar::of_load("loading", model));
         let loaded = Loaded::load(&agent, model, kind_of(model, whole_file), &options)?;
         if let Some(reason) = loaded.not_in_store() {
             output::warning(format_args!(

@@ -73,15 +73,13 @@ pub(crate) fn run(args: &LoadArgs, location: &StoreLocation, out: &mut Output) -
 }
 
 fn load(args: &LoadArgs, agent: &Agent, path: &Path) -> Result<Loaded> {
-    let options = LoadOptions {
-        prefault: args.prefault,
-        ignore_identity: args.rehash,
-        threads: args.threads,
+    let options = LoadOptions::default()
+        .with_prefault(args.prefault)
+        .with_ignore_identity(args.rehash)
+        .with_threads(args.threads)
         // A model named here should be in the store.
-        min_shared_bytes: 0,
-        progress: Some(Bar::of_load("loading", path)),
-        ..LoadOptions::default()
-    };
+        .with_min_shared_bytes(0)
+        .with_progress(Bar::of_load("loading", path));
     let kind = kind_of(path, args.whole_file);
     Ok(Loaded::load(agent, path, kind, &options)?)
 }

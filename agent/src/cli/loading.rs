@@ -68,7 +68,7 @@ impl Loaded {
     ) -> Result<Self, LoadError> {
         match kind {
             ManifestKind::Safetensors => agent.load_with(path, options).map(Self::Model),
-            ManifestKind::File => agent.load_file(path, options).map(Self::File),
+            ManifestKind::File => agent.share_file(path, options).map(Self::File),
         }
     }
 

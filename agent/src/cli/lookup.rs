@@ -129,10 +129,7 @@ pub(crate) fn manifests(text: &Path, location: &StoreLocation) -> Result<Vec<(Pa
             // A file can be hashed without a store.
             Err(_unusable) => Agent::without_store(),
         };
-        let options = LoadOptions {
-            progress: Some(Bar::of_load("hashing", text)),
-            ..LoadOptions::default()
-        };
+        let options = LoadOptions::default().with_progress(Bar::of_load("hashing", text));
         return Ok(agent.manifests(text, kind_of(text, false), &options)?);
     }
     let prefix = text.to_string_lossy();

@@ -18,7 +18,6 @@ use super::{
 };
 use crate::Agent;
 use crate::detached::DetachedTensor;
-use crate::options::LoadOptions;
 
 /// Maximum number of objects that one connection requests.
 const MOST: usize = MAX_MODEL_OBJECTS as usize;
@@ -54,10 +53,7 @@ impl Registry {
         drop(connect(&socket, options.target, options.timeout)?);
         options.check_wanted()?;
         // The mirror takes objects, of however small a file.
-        let through_store = LoadOptions {
-            min_shared_bytes: 0,
-            ..options.host.clone()
-        };
+        let through_store = options.host.clone().with_min_shared_bytes(0);
         let host = agent.load_with(path, &through_store)?;
         let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let metadata = host.metadata().map(own).collect();

@@ -12,6 +12,7 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Options of a load into device memory.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct DeviceOptions {
     /// The requested device.
     pub target: Target,
@@ -45,6 +46,30 @@ impl DeviceOptions {
             cancelled: Arc::default(),
             host: LoadOptions::default(),
         }
+    }
+
+    /// Sets [`DeviceOptions::order`].
+    pub fn with_order(mut self, order: Vec<String>) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// Sets [`DeviceOptions::wait`].
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Sets [`DeviceOptions::timeout`].
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets [`DeviceOptions::keep`].
+    pub fn with_keep(mut self, keep: bool) -> Self {
+        self.keep = keep;
+        self
     }
 
     pub(super) fn check_wanted(&self) -> Result<(), DeviceError> {

@@ -29,10 +29,8 @@ impl LoadContext<'_> {
         if let Some(made) = self.ask(store, bytes, u32::from(no_inode)) {
             return made;
         }
-        let options = GcOptions {
-            enough_bytes: Some(bytes.saturating_sub(usage.free).max(1)),
-            ..GcOptions::default()
-        };
+        let options =
+            GcOptions::default().with_enough_bytes(Some(bytes.saturating_sub(usage.free).max(1)));
         gc::collect(store, &options).is_ok_and(|report| report.freed_bytes > 0)
     }
 

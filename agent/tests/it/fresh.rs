@@ -50,10 +50,7 @@ fn settled(fixture: &Fixture, name: &str, seed: u64, len: usize) -> PathBuf {
 }
 
 fn sharing_all() -> LoadOptions {
-    LoadOptions {
-        min_shared_bytes: 0,
-        ..LoadOptions::default()
-    }
+    LoadOptions::default().with_min_shared_bytes(0)
 }
 
 fn is_private_by_choice(model: &Model, len: usize, why: &str) {
@@ -92,10 +89,8 @@ fn a_file_that_grows_old_while_it_is_read_is_bound() {
     let path = fixture.dir().join("model.safetensors");
     // From a few ms after the write on, at the first progress of the load, the file is old.
     let reader = path.clone();
-    let options = LoadOptions {
-        progress: Some(tetris_agent::ProgressFn::new(move |_| settle(&reader))),
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::default()
+        .with_progress(tetris_agent::ProgressFn::new(move |_| settle(&reader)));
     write_new(&path, 1, LARGE);
     let model = fixture.agent.load_with(&path, &options).unwrap();
     assert_eq!(model.report().recognized, [Recognized::ByHashing]);
@@ -181,7 +176,7 @@ fn a_small_file_is_shared_by_those_who_ask_for_that() {
     }
     assert_eq!(ways, [Recognized::ByHashing, Recognized::ByStat]);
     // A file is kept whole only for who wants it in the store.
-    let whole = fixture.agent.load_file(&path, &LoadOptions::default());
+    let whole = fixture.agent.share_file(&path, &LoadOptions::default());
     assert!(whole.unwrap().is_shared());
 }
 

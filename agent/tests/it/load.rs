@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tetris_agent::gc::{GcOptions, collect};
+use tetris_agent::store_location::StoreLocation;
 use tetris_agent::{
     Access, Agent, LoadError, LoadOptions, ManifestKind, Origin, ProgressFn, Recognized, TensorSet,
     sidecar,
@@ -22,7 +23,7 @@ fn the_first_load_publishes_and_the_second_reads_nothing() {
     assert_eq!((report.bytes_shared, report.bytes_private), (0, 0));
     assert_eq!(report.bytes_read, report.bytes_new);
 
-    let second = Agent::open(fixture.store_dir())
+    let second = Agent::open_store(fixture.store_dir())
         .unwrap()
         .load(&path)
         .unwrap();
@@ -127,10 +128,7 @@ fn reclaimed_objects_of_a_known_file_are_published_again() {
 fn copy_on_write_changes_are_seen_by_their_writer_alone() {
     let fixture = Fixture::new();
     let path = fixture.model("model.safetensors", 1);
-    let options = LoadOptions {
-        access: Access::CopyOnWrite,
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::default().with_access(Access::CopyOnWrite);
     let mut mine = fixture.agent.load_with(&path, &options).unwrap();
     mine.tensor_mut("head.weight").unwrap()[0] ^= 0xff;
     let theirs = fixture.agent.load(&path).unwrap();
@@ -145,10 +143,32 @@ fn copy_on_write_changes_are_seen_by_their_writer_alone() {
 }
 
 #[test]
+fn a_strangers_store_is_used_only_by_its_name() {
+    let fixture = Fixture::new();
+    if std::os::unix::fs::chown(fixture.store_dir(), Some(65_534), None).is_err() {
+        eprintln!("SKIPPED: a_strangers_store_is_used_only_by_its_name: needs root");
+        return;
+    }
+    let named = StoreLocation::named(fixture.store_dir());
+    assert!(Agent::at(&named).store().is_some());
+    let mut default = named;
+    default.named = false;
+    let agent = Agent::at(&default);
+    assert!(agent.store().is_none());
+    let reason = agent.unavailable().unwrap();
+    assert!(reason.contains("belongs to user 65534"), "{reason}");
+    let private = agent.load(fixture.model("model.safetensors", 1)).unwrap();
+    assert_eq!(private.report().private_reason.as_deref(), Some(reason));
+}
+
+#[test]
 fn without_a_store_models_load_into_private_memory() {
     let fixture = Fixture::new();
     let path = fixture.model("model.safetensors", 1);
-    for agent in [Agent::without_store(), Agent::connect("/nonexistent/store")] {
+    for agent in [
+        Agent::without_store(),
+        Agent::at(&StoreLocation::named("/nonexistent/store")),
+    ] {
         let model = agent.load(&path).unwrap();
         assert_same(&model, &path);
         assert_eq!(model.report().bytes_private, model.report().bytes_total());
@@ -340,13 +360,13 @@ fn a_whole_file_is_shared_by_path() {
     std::fs::write(&path, vec![7; 9_000_000]).unwrap();
     common::settle(&path);
     let options = LoadOptions::default();
-    let file = fixture.agent.load_file(&path, &options).unwrap();
+    let file = fixture.agent.share_file(&path, &options).unwrap();
     assert!(file.is_shared());
     assert_eq!(std::fs::read(file.path()).unwrap(), vec![7; 9_000_000]);
-    let again = fixture.agent.load_file(&path, &options).unwrap();
+    let again = fixture.agent.share_file(&path, &options).unwrap();
     assert_eq!(again.report().recognized, [Recognized::ByStat]);
     assert_eq!(again.path(), file.path());
-    let private = Agent::without_store().load_file(&path, &options).unwrap();
+    let private = Agent::without_store().share_file(&path, &options).unwrap();
     assert_eq!(
         (private.path(), private.is_shared()),
         (path.as_path(), false)
@@ -359,7 +379,7 @@ fn the_same_file_can_be_tensors_and_a_whole() {
     let path = fixture.model("model.safetensors", 1);
     let options = LoadOptions::default();
     let model = fixture.agent.load(&path).unwrap();
-    let file = fixture.agent.load_file(&path, &options).unwrap();
+    let file = fixture.agent.share_file(&path, &options).unwrap();
     assert_eq!(file.bytes().unwrap(), std::fs::read(&path).unwrap());
     assert_same(&model, &path);
     assert_eq!(
@@ -379,10 +399,7 @@ fn progress_ends_at_the_total() {
         seen.fetch_max(progress.done, Ordering::Relaxed);
         all.store(progress.total, Ordering::Relaxed);
     });
-    let options = LoadOptions {
-        progress: Some(progress),
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::default().with_progress(progress);
     let model = fixture.agent.load_with(&path, &options).unwrap();
     assert_eq!(most.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
     assert_eq!(total.load(Ordering::Relaxed), model.report().bytes_total());
@@ -440,7 +457,7 @@ fn a_derived_tensor_is_made_once_per_node_and_shared() {
     };
     let first = derive(&fixture.agent, || vec![7; 200_000]);
     assert_eq!((first.origin(), first.len()), (Origin::New, 200_000));
-    let other = Agent::open(fixture.store_dir()).unwrap();
+    let other = Agent::open_store(fixture.store_dir()).unwrap();
     let second = derive(&other, || unreachable!("it is in the store"));
     assert_eq!(second.origin(), Origin::Shared);
     assert_eq!(first[..], second[..]);
@@ -472,10 +489,7 @@ fn an_error_of_a_transform_is_the_callers_and_nothing_is_recorded() {
 fn detached_tensors_outlive_their_model_and_hold_their_own_object_alone() {
     let fixture = Fixture::new();
     let path = fixture.model("model.safetensors", 1);
-    let options = LoadOptions {
-        access: Access::CopyOnWrite,
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::default().with_access(Access::CopyOnWrite);
     let model = fixture.agent.load_with(&path, &options).unwrap();
     let expected: Vec<_> = model
         .tensors()
@@ -552,13 +566,13 @@ fn an_opened_file_stays_the_one_that_was_opened() {
 fn a_files_digest_is_remembered_without_its_content() {
     let fixture = Fixture::new();
     let path = fixture.model("model.safetensors", 1);
-    let digest = fixture.agent.file_digest(&path).unwrap();
+    let digest = fixture.agent.file_id(&path).unwrap();
     let content = std::fs::read(&path).unwrap();
     assert_eq!(digest, tetris_store_layout::TensorId::of(&content));
     assert!(fixture.store().objects().unwrap().objects.is_empty());
     assert_eq!(fixture.store().identities().unwrap().len(), 1);
     // Loading the file whole goes on from there.
-    let whole = fixture.agent.load_file(&path, &LoadOptions::default());
+    let whole = fixture.agent.share_file(&path, &LoadOptions::default());
     assert_eq!(whole.unwrap().bytes().unwrap(), content);
-    assert_eq!(fixture.agent.file_digest(&path).unwrap(), digest);
+    assert_eq!(fixture.agent.file_id(&path).unwrap(), digest);
 }

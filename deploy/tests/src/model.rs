@@ -49,6 +49,7 @@ fn contents(tensor: usize) -> Vec<u8> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use tetris_agent::store_location::StoreLocation;
     use tetris_agent::{Agent, LoadOptions};
     use tetris_store_layout::{CreateOptions, Store};
 
@@ -62,7 +63,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.safetensors");
         std::fs::write(&path, bytes).unwrap();
-        let model = Agent::connect(dir.path().join("no-store"))
+        let model = Agent::at(&StoreLocation::named(dir.path().join("no-store")))
             .load(&path)
             .unwrap();
         let tensors: Vec<_> = model
@@ -82,11 +83,8 @@ mod tests {
         let place = dir.path().join("store");
         let store = Store::create(&place, &CreateOptions::default()).unwrap();
         // The file is new, and is shared all the same.
-        let options = LoadOptions {
-            min_shared_bytes: 0,
-            ..LoadOptions::default()
-        };
-        let agent = Agent::open(&place).unwrap();
+        let options = LoadOptions::default().with_min_shared_bytes(0);
+        let agent = Agent::open_store(&place).unwrap();
         let _held = agent.load_with(&path, &options).unwrap();
         let listed = store.objects().unwrap().objects;
         let listed = listed

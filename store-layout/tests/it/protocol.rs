@@ -309,9 +309,7 @@ fn a_directory_outside_tmpfs_is_refused_unless_allowed() {
         Err(StoreError::NotTmpfs { .. }) => {}
         other => panic!("expected NotTmpfs, found {other:?}"),
     }
-    let options = CreateOptions {
-        allow_other_file_systems: true,
-    };
+    let options = CreateOptions::default().with_allow_other_file_systems(true);
     let store = Store::create(dir.path(), &options).unwrap();
     let published = store.publish(b"on disk", Access::ReadOnly).unwrap();
     assert_eq!(&published.mapping[..], b"on disk");

@@ -71,7 +71,7 @@ impl Check {
             }
         }
         require_tidy(&store, None)?;
-        let agent = Agent::open(root)?;
+        let agent = Agent::open_store(root)?;
         let model = agent.load(&run.job.model)?;
         ensure!(fingerprint(&model)? == self.fingerprint, "wrong bytes");
         ensure!(model.report().bytes_private == 0, "{:?}", model.report());

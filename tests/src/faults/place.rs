@@ -95,7 +95,7 @@ fn prepare(root: &Path, model: &Path, scenario: Scenario) -> anyhow::Result<()> 
     for seed in [THERE, ALSO_THERE] {
         store.publish(&bytes(seed, LEN), Access::ReadOnly)?;
     }
-    let agent = Agent::open(root)?;
+    let agent = Agent::open_store(root)?;
     let known = [
         Scenario::KnownLoad,
         Scenario::Reload,

@@ -229,13 +229,10 @@ fn records(store: &Store) -> anyhow::Result<Done> {
 }
 
 fn load(job: &Job) -> anyhow::Result<Done> {
-    let options = LoadOptions {
-        threads: NonZeroUsize::new(1),
-        ..LoadOptions::default()
-    };
-    let agent = Agent::open(&job.store)?;
+    let options = LoadOptions::default().with_threads(NonZeroUsize::new(1));
+    let agent = Agent::open_store(&job.store)?;
     if job.scenario == Scenario::WholeFile {
-        let shared = marked(|| agent.load_file(&job.model, &options))?;
+        let shared = marked(|| agent.share_file(&job.model, &options))?;
         let right = std::fs::read(shared.path())? == std::fs::read(&job.model)?;
         return Ok((
             format!("right {right}"),

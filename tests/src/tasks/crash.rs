@@ -167,11 +167,8 @@ pub(super) fn shared_records(store: &Store, seed: u64) -> anyhow::Result<()> {
 
 fn load(task: &CrashTask) -> anyhow::Result<()> {
     let path = task.models.join(format!("cold-{}.safetensors", task.seed));
-    let options = LoadOptions {
-        threads: std::num::NonZeroUsize::new(1),
-        ..LoadOptions::default()
-    };
-    let model = Agent::open(&task.store)?.load_with(&path, &options)?;
+    let options = LoadOptions::default().with_threads(std::num::NonZeroUsize::new(1));
+    let model = Agent::open_store(&task.store)?.load_with(&path, &options)?;
     ensure!(
         fingerprint(&model)? == fingerprint_of_file(&path)?,
         "wrong bytes"

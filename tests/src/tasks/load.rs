@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tetris_agent::store_location::StoreLocation;
 use tetris_agent::{Agent, LoadOptions, LoadReport};
 
 use super::{answer, limit};
@@ -18,13 +19,10 @@ pub(super) fn run(task: &LoadTask) -> anyhow::Result<()> {
         signal_hook::flag::register_usize(SIGUSR1, counter, 1)?;
     }
     let agent = match &task.store {
-        Some(store) => Agent::connect(store),
+        Some(store) => Agent::at(&StoreLocation::named(store)),
         None => Agent::without_store(),
     };
-    let options = LoadOptions {
-        threads: task.threads.and_then(NonZeroUsize::new),
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::default().with_threads(task.threads.and_then(NonZeroUsize::new));
     ready_and_wait()?;
     let limits = limit::set(&task.limits)?;
     let mut holder = Holder::default();
@@ -78,7 +76,7 @@ fn load_file(
     options: &LoadOptions,
     holder: &mut Holder,
 ) -> anyhow::Result<Loaded> {
-    match agent.load_file(&task.model, options) {
+    match agent.share_file(&task.model, options) {
         Err(error) => Ok(failed(&error)),
         Ok(file) => {
             let content = std::fs::read(file.path())?;

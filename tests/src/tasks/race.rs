@@ -54,7 +54,7 @@ impl Racer {
             (ObjectRef::of(&bytes), bytes)
         });
         Ok(Self {
-            agent: Agent::open(&task.store)?,
+            agent: Agent::open_store(&task.store)?,
             random: StdRng::seed_from_u64(task.seed),
             pool: pool.collect(),
             models: ["known", "variant"]
@@ -130,11 +130,9 @@ impl Racer {
     fn load(&mut self) -> anyhow::Result<()> {
         let index = self.random.random_range(0..self.models.len());
         let (path, expected) = self.models[index].clone();
-        let options = LoadOptions {
-            access: self.access(),
-            ignore_identity: self.random.random_ratio(1, 3),
-            ..LoadOptions::default()
-        };
+        let options = LoadOptions::default()
+            .with_access(self.access())
+            .with_ignore_identity(self.random.random_ratio(1, 3));
         let model = self.agent.load_with(&path, &options).context("load")?;
         self.report.loads += 1;
         if model.report().bytes_private > 0 {

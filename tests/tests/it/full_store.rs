@@ -71,7 +71,7 @@ fn a_store_full_of_referenced_objects_leaves_the_rest_private_and_says_why() {
     let reason = report.private_reason.as_deref().unwrap();
     assert!(reason.contains("No space left"), "{reason}");
     assert_eq!(kept.report().bytes_private, 0);
-    let file = agent.load_file(&path, &LoadOptions::default()).unwrap();
+    let file = agent.share_file(&path, &LoadOptions::default()).unwrap();
     assert!(!file.is_shared());
     assert!(
         file.report().private_reason.is_some(),
@@ -96,7 +96,7 @@ fn a_known_whole_file_that_does_not_fit_any_more_stays_where_it_is_and_says_why(
     let agent = scratch.agent().unwrap();
     let path = model(&scratch, "file", 1, 10);
     let options = LoadOptions::default();
-    let first = agent.load_file(&path, &options).unwrap();
+    let first = agent.share_file(&path, &options).unwrap();
     assert!(first.is_shared());
     let objects = scratch.store().objects().unwrap().objects;
     drop(first);
@@ -105,7 +105,7 @@ fn a_known_whole_file_that_does_not_fit_any_more_stays_where_it_is_and_says_why(
         .store()
         .publish(&bytes(7, 12 << 20), Access::ReadOnly)
         .unwrap();
-    let again = agent.load_file(&path, &options).unwrap();
+    let again = agent.share_file(&path, &options).unwrap();
     assert_eq!((again.is_shared(), again.path()), (false, path.as_path()));
     assert!(
         again.report().private_reason.is_some(),

@@ -45,10 +45,7 @@ fn key(path: &Path, kind: ManifestKind) -> IdentityKey {
 
 /// Options under which small and new files are shared as large ones are.
 fn sharing_all() -> LoadOptions {
-    LoadOptions {
-        min_shared_bytes: 0,
-        ..LoadOptions::default()
-    }
+    LoadOptions::default().with_min_shared_bytes(0)
 }
 
 /// Loads the file, and makes sure that its own tensors came of it.
@@ -100,7 +97,7 @@ impl Mistaken {
                 model.manifests().next().unwrap().1
             }
             ManifestKind::File => {
-                let file = agent.load_file(&other_path, &sharing_all());
+                let file = agent.share_file(&other_path, &sharing_all());
                 file.unwrap().manifest()
             }
         };
@@ -152,7 +149,7 @@ fn a_file_that_is_opened_first_and_loaded_later_is_compared() {
 fn a_whole_file_is_compared() {
     let mistaken = Mistaken::of_seeds(ManifestKind::File);
     let agent = mistaken.scratch.agent().unwrap();
-    let file = agent.load_file(&mistaken.path, &sharing_all());
+    let file = agent.share_file(&mistaken.path, &sharing_all());
     let file = file.unwrap();
     assert_eq!(file.report().recognized, [Recognized::ByHashing]);
     assert_eq!(file.bytes().unwrap(), content(1));
@@ -237,10 +234,7 @@ fn a_sidecar_of_other_content_is_noticed_at_random_places() {
     // The header is the same: it says nothing of values.
     write(&other, 2);
     let agent = scratch.agent().unwrap();
-    let options = LoadOptions {
-        ignore_identity: true,
-        ..sharing_all()
-    };
+    let options = sharing_all().with_ignore_identity(true);
     load(&agent, &other);
     let manifests = agent.manifests(&other, ManifestKind::Safetensors, &options);
     let (_, manifest) = manifests.unwrap().pop().unwrap();

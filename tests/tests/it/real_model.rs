@@ -86,10 +86,10 @@ fn real_weights_are_shared_as_a_whole_file_and_as_tensors() {
     let scratch = Scratch::new().unwrap();
     let agent = scratch.agent().unwrap();
     let options = LoadOptions::default();
-    let file = agent.load_file(&path, &options).unwrap();
+    let file = agent.share_file(&path, &options).unwrap();
     assert!(file.is_shared());
     assert!(std::fs::read(file.path()).unwrap() == std::fs::read(&path).unwrap());
-    let again = agent.load_file(&path, &options).unwrap();
+    let again = agent.share_file(&path, &options).unwrap();
     assert_eq!((again.path(), again.report().bytes_read), (file.path(), 0));
     // The file in the store is a model as well.
     let model = agent.load(file.path()).unwrap();

@@ -38,10 +38,7 @@ fn changing(change: impl FnOnce() + Send + 'static) -> LoadOptions {
             change();
         }
     });
-    LoadOptions {
-        progress: Some(progress),
-        ..LoadOptions::default()
-    }
+    LoadOptions::default().with_progress(progress)
 }
 
 /// A load that is right: what it gave is the file as it is now.
@@ -144,10 +141,7 @@ fn a_file_that_never_stops_changing_is_an_error() {
         file.write_all_at(&progress.done.to_le_bytes(), last)
             .unwrap();
     });
-    let options = LoadOptions {
-        progress: Some(progress),
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::default().with_progress(progress);
     let error = agent.load_with(&path, &options).unwrap_err();
     assert!(matches!(error, LoadError::Changed { .. }), "{error}");
     assert_next_load_is_right(&agent, &path);

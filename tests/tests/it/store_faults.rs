@@ -4,6 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use tetris_agent::store_location::StoreLocation;
 use tetris_agent::{Agent, LoadOptions, Model};
 use tetris_tests::model::{fingerprint, fingerprint_of_file, settle, small_specs, write};
 use tetris_tests::mount::Mount;
@@ -34,7 +35,7 @@ fn assert_private(agent: &Agent, path: &Path) {
     let report = model.report();
     assert_eq!(report.bytes_private, report.bytes_total(), "{report:?}");
     assert!(report.private_reason.is_some(), "{report:?}");
-    let file = agent.load_file(path, &LoadOptions::default()).unwrap();
+    let file = agent.share_file(path, &LoadOptions::default()).unwrap();
     assert_eq!((file.is_shared(), file.path()), (false, path));
 }
 
@@ -57,7 +58,7 @@ fn a_missing_store_does_not_keep_a_model_from_loading() {
         PathBuf::from("/dev/null"),
     ];
     for place in places {
-        assert_private(&Agent::connect(place), &path);
+        assert_private(&Agent::at(&StoreLocation::named(place)), &path);
     }
 }
 
@@ -77,11 +78,11 @@ fn a_store_of_another_version_or_with_a_damaged_header_is_left_alone() {
     damaged[20] ^= 1;
     for bytes in [later, damaged, good[..40].to_vec(), Vec::new()] {
         std::fs::write(&header, &bytes).unwrap();
-        assert_private(&Agent::connect(scratch.root()), &path);
+        assert_private(&Agent::at(&StoreLocation::named(scratch.root())), &path);
         assert_eq!(files(), before);
     }
     std::fs::write(&header, &good).unwrap();
-    assert_shared(&Agent::connect(scratch.root()), &path);
+    assert_shared(&Agent::at(&StoreLocation::named(scratch.root())), &path);
 }
 
 #[test]
@@ -91,7 +92,7 @@ fn a_store_whose_folders_are_missing_does_not_keep_a_model_from_loading() {
         let path = model(&scratch, "model", 1);
         let connected = scratch.agent().unwrap();
         std::fs::rename(scratch.root().join(folder), scratch.root().join("gone")).unwrap();
-        for agent in [connected, Agent::connect(scratch.root())] {
+        for agent in [connected, Agent::at(&StoreLocation::named(scratch.root()))] {
             assert_right(&agent.load(&path).unwrap(), &path);
         }
     }
@@ -124,7 +125,7 @@ fn a_read_only_store_shares_what_it_has() {
     let (known, unknown) = (model(&scratch, "known", 1), model(&scratch, "unknown", 2));
     let _kept = scratch.agent().unwrap().load(&known).unwrap();
     let mount = Mount::read_only(scratch.root()).unwrap();
-    let agent = Agent::connect(mount.path());
+    let agent = Agent::at(&StoreLocation::named(mount.path()));
     assert!(!agent.store().unwrap().is_writable());
     assert_shared(&agent, &known);
     assert_private(&agent, &unknown);

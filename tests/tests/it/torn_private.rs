@@ -106,7 +106,7 @@ fn a_private_copy_of_a_known_model_is_never_torn() {
     let scratch = Scratch::new().unwrap();
     let path = scratch.model("model");
     let read_only = Mount::read_only(scratch.root()).unwrap();
-    let agent = Agent::open(read_only.path()).unwrap();
+    let agent = Agent::open_store(read_only.path()).unwrap();
     for _ in 0..ROUNDS {
         write(&path, &specs()).unwrap();
         let known = scratch.agent().unwrap().load(&path).unwrap();

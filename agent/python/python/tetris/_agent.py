@@ -48,7 +48,7 @@ def agent() -> _native.Agent:
     named = (environment.get("TETRIS_STORE"), environment.get("TETRIS_MIN_SHARED_BYTES"))
     with _lock:
         if _agent is None or _agent[0] != named:
-            made = _native.Agent.from_environment()
+            made = _native.Agent.from_env()
             if made.unavailable is not None:
                 logger.warning("no tensor store is used, nothing is shared: %s", made.unavailable)
             _agent = (named, made)

@@ -13,7 +13,7 @@ from tetris import _native
 from tetris._agent import agent, logger
 from tetris._order import Order, order_for
 from tetris._safe_open import may_be_file
-from tetris.errors import GpuUnavailable, LoadError
+from tetris.errors import GpuUnavailableError, LoadError
 
 #: The device whose memory is the host's, of a mirror that runs without a GPU.
 SIMULATED = "simulated"
@@ -112,12 +112,12 @@ def open_mirrored(path: Any, device: str, order: Order = None) -> _native.Device
     try:
         from tetris import gpu
 
-        model = gpu.load(path, device, order=order_for(path, lambda: agent().open(path).tensors(), order))
+        model = gpu.load(path, device, order=order_for(path, lambda: agent().open_file(path).tensors(), order))
     except (LoadError, TypeError, ValueError) as error:
         # Whoever loads it otherwise says what is wrong.
         logger.debug("%s does not come from the GPU mirror: %s", path, error)
         return None
-    except (GpuUnavailable, OSError, RuntimeError, ImportError, AttributeError) as error:
+    except (GpuUnavailableError, OSError, RuntimeError, ImportError, AttributeError) as error:
         count_copied(path, device, error)
         return None
     with _lock:

@@ -14,7 +14,7 @@ from tetris._agent import Mode
 from tetris._device import count_copied, mirror_device, mirror_for, open_mirrored, torch_device
 from tetris._device_tensor import as_device_torch
 from tetris._order import Order
-from tetris.errors import GpuUnavailable
+from tetris.errors import GpuUnavailableError
 
 _files: weakref.WeakSet[MirroredFile] = weakref.WeakSet()
 
@@ -67,7 +67,7 @@ class MirroredFile:
             return None
         try:
             return as_device_torch(tensor, mode)
-        except (GpuUnavailable, TimeoutError) as error:
+        except (GpuUnavailableError, TimeoutError) as error:
             count_copied(filename, self._device, error)
             with self._lock:
                 self._model = None

@@ -12,7 +12,7 @@ from tetris._device import count_copied, mirror_for, open_mirrored, torch_device
 from tetris._device_module import Arriving, named_tensors, place
 from tetris._device_tensor import WAIT_S, Private, as_device_torch, is_private
 from tetris._order import Order
-from tetris.errors import GpuUnavailable
+from tetris.errors import GpuUnavailableError
 
 
 def load_mirrored(
@@ -33,7 +33,7 @@ def load_mirrored(
                 return None
             # A copy is for being written to.
             tensors[key] = _copy(found) if is_private(key, private) else found
-    except (GpuUnavailable, TimeoutError) as error:
+    except (GpuUnavailableError, TimeoutError) as error:
         count_copied(filename, name, error)
         return None
     return tensors
@@ -69,7 +69,7 @@ def load_model_mirrored(
         if len(tensors) < len(found):
             return None
         result = _place(module, filename, model, tensors, private, overlap)
-    except (GpuUnavailable, TimeoutError) as error:
+    except (GpuUnavailableError, TimeoutError) as error:
         count_copied(filename, name, error)
         return None
     require_names(module, strict, *result)

@@ -13,7 +13,7 @@ from tetris import _native
 from tetris._device import count_copied, torch_device
 from tetris._device_tensor import WAIT_S, is_mirrored
 from tetris._first_use import FirstUse
-from tetris.errors import GpuUnavailable
+from tetris.errors import GpuUnavailableError
 
 #: What is still to come, by module.
 _arriving: weakref.WeakKeyDictionary[torch.nn.Module, Arriving] = weakref.WeakKeyDictionary()
@@ -57,7 +57,7 @@ class Arriving:
         """Wait for what has not been used yet."""
         try:
             self._model.wait(timeout=timeout)
-        except GpuUnavailable as error:
+        except GpuUnavailableError as error:
             self._copy(error)
         self._stop()
 
@@ -66,7 +66,7 @@ class Arriving:
             for name in names:
                 self._model.wait(name, timeout=WAIT_S)
             complete = self._model.is_ready()
-        except (GpuUnavailable, TimeoutError) as error:
+        except (GpuUnavailableError, TimeoutError) as error:
             self._copy(error)
             complete = True
         if complete:

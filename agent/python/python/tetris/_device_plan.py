@@ -66,7 +66,7 @@ def _plan_of(files: Sequence[str], load_config: Any) -> dict[str, MirroredFile]:
         if not path.endswith(".safetensors") or is_adapter(path):
             return {}
         try:
-            file = agent().open(path)
+            file = agent().open_file(path)
         except (LoadError, ValueError):
             return {}
         if not _is_kept(file, load_config):

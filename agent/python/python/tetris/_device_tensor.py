@@ -28,7 +28,7 @@ def as_device_torch(tensor: _native.DeviceTensor, mode: Mode, *, wait: bool = Tr
     Without `wait` the bytes may still be on their way: nothing may use the tensor before ``tensor.wait()``.
 
     Raises:
-        GpuUnavailable: The bytes will not arrive.
+        GpuUnavailableError: The bytes will not arrive.
         TimeoutError: They have not arrived within 600 seconds.
     """
     dtype = DTYPES.get(tensor.dtype)

@@ -30,7 +30,7 @@ class Agent:
         """
 
     @staticmethod
-    def from_environment() -> Agent:
+    def from_env() -> Agent:
         """Return an agent of the store that ``TETRIS_STORE`` names, or the default; without one if there is none."""
 
     @property
@@ -43,7 +43,7 @@ class Agent:
 
     @property
     def unavailable(self) -> str | None:
-        """Why there is no store, if there should be one."""
+        """The reason that the configured store cannot be used, if it cannot."""
 
     @property
     def counters(self) -> Counters:
@@ -75,7 +75,7 @@ class Agent:
             LoadError: The file is missing or invalid.
         """
 
-    def open(self, path: _Path) -> File:
+    def open_file(self, path: _Path) -> File:
         """Open a safetensors file and read its header.
 
         Raises:
@@ -309,7 +309,7 @@ class DeviceRegistry:
         Raises:
             ValueError: `device` is none that there can be, or a time is negative.
             LoadError: The model's files are missing or invalid.
-            GpuUnavailable: The mirror does not give the memory.
+            GpuUnavailableError: The mirror does not give the memory.
         """
 
     def release(self) -> int:
@@ -319,14 +319,14 @@ class DeviceRegistry:
         """Return the mirror's devices.
 
         Raises:
-            GpuUnavailable: There is no mirror.
+            GpuUnavailableError: There is no mirror.
         """
 
     def status(self, agent: Agent, timeout: float | None = None) -> GpuStatus:
         """Return what the mirror is doing.
 
         Raises:
-            GpuUnavailable: There is no mirror.
+            GpuUnavailableError: There is no mirror.
         """
 
 @final
@@ -367,7 +367,7 @@ class DeviceModel:
         Raises:
             KeyError: There is no such tensor.
             TimeoutError: It has not arrived within `timeout` seconds.
-            GpuUnavailable: It will not arrive.
+            GpuUnavailableError: It will not arrive.
         """
 
     def is_ready(self, name: str | None = None) -> bool:
@@ -375,7 +375,7 @@ class DeviceModel:
 
         Raises:
             KeyError: There is no such tensor.
-            GpuUnavailable: It will not arrive.
+            GpuUnavailableError: It will not arrive.
         """
 
     def release(self) -> None:
@@ -427,14 +427,14 @@ class DeviceTensor:
 
         Raises:
             TimeoutError: They have not arrived within `timeout` seconds.
-            GpuUnavailable: They will not arrive.
+            GpuUnavailableError: They will not arrive.
         """
 
     def is_ready(self) -> bool:
         """Return whether the bytes have arrived. Does not wait.
 
         Raises:
-            GpuUnavailable: They will not arrive.
+            GpuUnavailableError: They will not arrive.
         """
 
     def unwaited_bytes(self) -> DeviceBytes:
@@ -444,7 +444,7 @@ class DeviceTensor:
         """Wait for the bytes, and return a copy of them in host memory: for checks.
 
         Raises:
-            GpuUnavailable: They will not arrive, or cannot be read.
+            GpuUnavailableError: They will not arrive, or cannot be read.
         """
 
     def __len__(self) -> int: ...
@@ -463,7 +463,7 @@ class DeviceTensor:
 
         Raises:
             BufferError: The consumer asks for another device, or for a copy on the device, or DLPack has no such type.
-            GpuUnavailable: The bytes will not arrive.
+            GpuUnavailableError: The bytes will not arrive.
         """
 
     def __dlpack_device__(self) -> tuple[int, int]: ...

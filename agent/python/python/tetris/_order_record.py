@@ -72,7 +72,7 @@ def _names_in(path: str | os.PathLike[str]) -> Collection[str] | None:
     if os.path.isdir(path):
         return None
     try:
-        return agent().open(path).tensors()
+        return agent().open_file(path).tensors()
     except (LoadError, TypeError, ValueError) as error:
         logger.debug("names of the module are taken for those of %s: %s", path, error)
         return None

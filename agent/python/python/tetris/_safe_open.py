@@ -164,7 +164,7 @@ class safe_open:
         if opener.store is None and not self._without_store:
             return None
         try:
-            file = opener.open(self._filename)
+            file = opener.open_file(self._filename)
         except (LoadError, TypeError, ValueError):
             return None
         # What differs from safetensors, such as tensors that cannot be written to, is to be had here alone.

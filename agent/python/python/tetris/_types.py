@@ -35,6 +35,8 @@ class Counters(TypedDict):
     loads: int
     #: Loads of which some part is in private memory because the store could not take it.
     private_loads: int
+    #: Files that the node daemon published for this process.
+    brokered_files: int
     private_bytes: int
     #: Files whose sharing costs more than it saves, and their bytes.
     unshared_files: int

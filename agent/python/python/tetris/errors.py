@@ -101,7 +101,7 @@ class OutOfMemoryError(LoadError, MemoryError):
     """There is no memory for a private copy of what the store cannot hold."""
 
 
-class GpuUnavailable(Error, RuntimeError):
+class GpuUnavailableError(Error, RuntimeError):
     """The node's GPU mirror gives no device memory; the message says why. The weights can be loaded as without it."""
 
 

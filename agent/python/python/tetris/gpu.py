@@ -21,9 +21,9 @@ from tetris._agent import agent
 from tetris._native import DeviceModel as DeviceModel
 from tetris._native import DeviceTensor as DeviceTensor
 from tetris._types import GpuDevice, GpuStatus
-from tetris.errors import GpuUnavailable as GpuUnavailable
+from tetris.errors import GpuUnavailableError as GpuUnavailableError
 
-__all__ = ["DeviceModel", "DeviceTensor", "GpuUnavailable", "devices", "load", "release", "status"]
+__all__ = ["DeviceModel", "DeviceTensor", "GpuUnavailableError", "devices", "load", "release", "status"]
 
 _registry = _native.DeviceRegistry()
 
@@ -65,7 +65,7 @@ def load(
     Raises:
         ValueError: `device` is none that there can be, or a time is negative.
         LoadError: The model's files are missing or invalid.
-        GpuUnavailable: There is no mirror, or no room, or the store cannot hold the model. Load it as without a mirror.
+        GpuUnavailableError: There is no mirror, or no room, or the store cannot hold the model. Load it as without a mirror.
     """
     return _registry.load(agent(), path, _name(device), order=order, wait=wait, timeout=timeout, keep=keep)
 
@@ -74,7 +74,7 @@ def devices() -> list[GpuDevice]:
     """Return the mirror's devices.
 
     Raises:
-        GpuUnavailable: There is no mirror.
+        GpuUnavailableError: There is no mirror.
     """
     return _registry.devices(agent())
 
@@ -83,7 +83,7 @@ def status() -> GpuStatus:
     """Return what the mirror is doing, for all processes of the node.
 
     Raises:
-        GpuUnavailable: There is no mirror.
+        GpuUnavailableError: There is no mirror.
     """
     return _registry.status(agent())
 

@@ -45,7 +45,7 @@ impl World {
         let socket = root.join("gpu");
         server.serve(TenantId(0), store, None, &socket).unwrap();
         Self {
-            agent: Agent::open(&root).unwrap(),
+            agent: Agent::open_store(&root).unwrap(),
             directory,
             server,
             registry: Registry::default(),

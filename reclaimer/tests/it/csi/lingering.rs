@@ -245,7 +245,7 @@ fn sockets_whose_last_close_waits_hold_up_nobody_but_who_passes_them() {
     // The attacked store itself serves on.
     let file = model_file(host.kubelet().parent().unwrap());
     let deadline = Instant::now() + PATIENCE;
-    while Agent::open(&blue)
+    while Agent::open_store(&blue)
         .unwrap()
         .load(&file)
         .unwrap()

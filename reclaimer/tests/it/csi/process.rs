@@ -222,7 +222,7 @@ fn pods_share_through_the_volume_and_a_restart_disturbs_nobody() {
     };
     assert_eq!(refusal.reason, RoomReason::NOT_ALLOWED);
     let file = model_file(host.kubelet().parent().unwrap());
-    let agent = Agent::open(&pod).unwrap();
+    let agent = Agent::open_store(&pod).unwrap();
     let model = agent.load(&file).unwrap();
     let store = Store::open(stores.join(format!("blue.{}", uid_of("blue", 1)))).unwrap();
     assert_eq!(store.usage().unwrap().capacity, 64 * MIB);
@@ -237,7 +237,7 @@ fn pods_share_through_the_volume_and_a_restart_disturbs_nobody() {
         log.contains("store opened") && log.contains("tmpfs adopted")
     });
     publish(&host, &other, "blue").unwrap();
-    let again = Agent::open(&other).unwrap().load(&file).unwrap();
+    let again = Agent::open_store(&other).unwrap().load(&file).unwrap();
     let bytes = |model: &tetris_agent::Model| model.tensor("w").unwrap().bytes().to_vec();
     assert!(bytes(&model) == bytes(&again) && objects() == 1);
 
@@ -269,7 +269,7 @@ fn with_its_namespace_a_store_goes_and_its_sockets_and_series_and_a_pod_keeps_wh
     let target = host.target("pod");
     publish(&host, &target, "blue").unwrap();
     let file = model_file(host.kubelet().parent().unwrap());
-    let model = Agent::open(&target).unwrap().load(&file).unwrap();
+    let model = Agent::open_store(&target).unwrap().load(&file).unwrap();
     let weights = model.tensor("w").unwrap().bytes().to_vec();
     let uid = uid_of("blue", 1);
     let (name, own) = (format!("blue.{uid}"), stores.join(format!("blue.{uid}")));

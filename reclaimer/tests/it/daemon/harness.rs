@@ -100,11 +100,8 @@ impl Place {
 
     /// Publishes a model file, however small.
     pub fn load(&self, len: usize, seed: u8) -> Model {
-        let agent = Agent::open(self.path("store")).unwrap();
-        let options = LoadOptions {
-            min_shared_bytes: 0,
-            ..LoadOptions::default()
-        };
+        let agent = Agent::open_store(self.path("store")).unwrap();
+        let options = LoadOptions::default().with_min_shared_bytes(0);
         let file = self.model_file(len, seed);
         agent.load_with(file, &options).unwrap()
     }

@@ -43,7 +43,7 @@ fn a_load_into_a_full_store_gets_room_from_the_daemon() {
     let freed = "tetris_reclaimed_objects_total{store=\"a\",reason=\"pressure\"}";
     assert!(daemon.metric(freed) >= 1.0);
     // Now all is mapped: the load is private, right, and says why.
-    let agent = Agent::open(place.path("store")).unwrap();
+    let agent = Agent::open_store(place.path("store")).unwrap();
     let private = agent.load(place.model_file(1_500_000, 4)).unwrap();
     let why = private.report().private_reason.clone().unwrap();
     assert!(why.contains("mapped"), "{why}");

@@ -112,7 +112,7 @@ impl Site {
     }
 
     pub fn agent(&self) -> Agent {
-        Agent::open(self.view()).unwrap()
+        Agent::open_store(self.view()).unwrap()
     }
 
     pub fn stop(&mut self) {

@@ -60,7 +60,7 @@ fn the_daemon_compares_what_it_is_passed_and_reads_it_again() {
     };
     assert_ne!(Some(manifest), wrong);
     assert_eq!(bytes_read, path.metadata().unwrap().len());
-    let whole = site.agent().load_file(&path, &LoadOptions::default());
+    let whole = site.agent().share_file(&path, &LoadOptions::default());
     assert_eq!(whole.unwrap().bytes().unwrap(), safetensors(LEN, 3));
 }
 

@@ -167,7 +167,7 @@ fn as_a_client() {
     let view = Path::new(&root).join("view");
     let refused = std::fs::write(view.join("new"), "x").unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(Errno::EROFS as i32));
-    let agent = Agent::open(&view).unwrap();
+    let agent = Agent::open_store(&view).unwrap();
     assert!(!agent.store().unwrap().is_writable());
     let model = agent.load(Path::new(&root).join(variable(FILE))).unwrap();
     let seed = variable(SEED).parse().unwrap();

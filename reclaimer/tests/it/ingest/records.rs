@@ -38,10 +38,7 @@ fn file(ground: &Ground, name: &str, metadata: usize, weights: Option<&[u8]>) ->
 
 /// Loads a file through the store, however small or new it is.
 fn shared(agent: &Agent, path: &Path) -> Model {
-    let options = LoadOptions {
-        min_shared_bytes: 0,
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::default().with_min_shared_bytes(0);
     agent.load_with(path, &options).unwrap()
 }
 
@@ -70,7 +67,7 @@ fn of_a_file_without_tensor_bytes_nothing_is_published_and_its_reader_loads_it()
     for path in [path, of_empty_tensors] {
         // Whether the store can be written or only read.
         for root in [site.store(), site.view()] {
-            let model = shared(&Agent::open(root).unwrap(), &path);
+            let model = shared(&Agent::open_store(root).unwrap(), &path);
             assert_eq!(model.report().bytes_private, 0);
             assert!(model.report().private_reason.is_none());
             assert_eq!(used(&site), nothing);
@@ -84,7 +81,7 @@ fn records_stay_within_their_limits_and_room_is_found_again() {
         return;
     };
     let daemon = Daemon::configured(&ground, CONFIG);
-    let agent = Agent::open(ground.view()).unwrap();
+    let agent = Agent::open_store(ground.view()).unwrap();
     let load = |path: &PathBuf| {
         let model = shared(&agent, path);
         std::fs::remove_file(path).unwrap();

@@ -34,10 +34,7 @@ fn a_read_only_client_has_nothing_private_and_the_next_one_asks_nobody() {
     let again = site.agent().load(&path).unwrap();
     assert_eq!(again.report().recognized, [Recognized::ByStat]);
     assert_eq!(site.broker.counts().served, 1);
-    let other = LoadOptions {
-        broker: false,
-        ..LoadOptions::default()
-    };
+    let other = LoadOptions::default().with_broker(false);
     let unknown = site.model("other.safetensors", MIB, 4);
     let private = site.agent().load_with(unknown, &other).unwrap();
     assert_eq!(private.report().bytes_private, MIB as u64);
@@ -48,7 +45,7 @@ fn a_whole_file_is_kept_for_programs_that_map_it_by_path() {
     let Some(site) = Site::plain() else { return };
     let path = site.model("m.bin", 3 * MIB, 3);
     let agent = site.agent();
-    let file = agent.load_file(&path, &LoadOptions::default()).unwrap();
+    let file = agent.share_file(&path, &LoadOptions::default()).unwrap();
     assert!(file.is_shared());
     assert_eq!(file.report().recognized, [Recognized::Brokered]);
     assert_eq!(
@@ -80,7 +77,7 @@ fn a_file_that_many_ask_for_at_once_is_read_once() {
     std::thread::scope(|scope| {
         for _ in 0..12 {
             scope.spawn(|| {
-                let agent = Agent::open(&view).unwrap();
+                let agent = Agent::open_store(&view).unwrap();
                 start.wait();
                 let model = agent.load(&path).unwrap();
                 assert_eq!(model.report().bytes_private, 0, "{:?}", model.report());
@@ -97,7 +94,7 @@ const ROOT: &str = "TETRIS_TEST_INGEST";
 fn as_another_user() {
     let root = std::env::var_os(ROOT).unwrap();
     let root = Path::new(&root);
-    let agent = Agent::open(root.join("store")).unwrap();
+    let agent = Agent::open_store(root.join("store")).unwrap();
     assert!(!agent.store().unwrap().is_writable());
     let model = agent.load(root.join("m.safetensors")).unwrap();
     assert_eq!(model.report().recognized, [Recognized::Brokered]);

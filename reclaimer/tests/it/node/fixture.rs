@@ -53,7 +53,7 @@ impl Fixture {
     /// Loads a model through a store, as a process would.
     pub fn load(&self, store: &str, name: &str, seed: u8) -> Model {
         let path = self.model_file(name, seed);
-        let agent = Agent::open(self.path(store)).unwrap();
+        let agent = Agent::open_store(self.path(store)).unwrap();
         agent.load(path).unwrap()
     }
 

@@ -39,7 +39,7 @@ fn a_declared_model_stays_through_expiry_and_pressure() {
     drop(fixture.load("a", "bert", 1));
     drop(fixture.load("a", "other", 2));
     let (bert, _) = {
-        let agent = tetris_agent::Agent::open(fixture.path("a")).unwrap();
+        let agent = tetris_agent::Agent::open_store(fixture.path("a")).unwrap();
         let model = agent.load(fixture.path("bert.safetensors")).unwrap();
         let manifests = store.manifests().unwrap();
         let held = tetris_store_layout::Holders::read().unwrap();

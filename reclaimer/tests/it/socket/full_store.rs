@@ -86,7 +86,7 @@ impl Fixture {
 }
 
 fn load(root: &Path, path: &Path, options: &LoadOptions) -> (Agent, Model) {
-    let agent = Agent::open(root).unwrap();
+    let agent = Agent::open_store(root).unwrap();
     let model = agent.load_with(path, options).unwrap();
     (agent, model)
 }
@@ -183,10 +183,7 @@ fn a_daemon_that_hangs_is_asked_once_and_the_agent_makes_room_itself() {
     };
     fixture.fill(14);
     let listener = UnixListener::bind(fixture.store.daemon_socket()).unwrap();
-    let options = LoadOptions {
-        room_timeout: Duration::from_millis(200),
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::default().with_room_timeout(Duration::from_millis(200));
     let path = fixture.model("one.safetensors", 100, 8);
     let (agent, model) = load(fixture.root(), &path, &options);
     assert_eq!(model.report().bytes_private, 0, "{:?}", model.report());
@@ -214,10 +211,7 @@ fn without_a_daemon_or_time_for_it_the_agent_makes_room_itself() {
     drop(model);
     std::fs::remove_file(fixture.store.daemon_socket()).unwrap();
     let _daemon = Daemon::answering(fixture.root(), Limits::default(), |_| refusal());
-    let options = LoadOptions {
-        room_timeout: Duration::ZERO,
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::default().with_room_timeout(Duration::ZERO);
     let path = fixture.model("two.safetensors", 150, 14);
     let (_agent, model) = load(fixture.root(), &path, &options);
     assert_eq!(model.report().bytes_private, 0, "{:?}", model.report());

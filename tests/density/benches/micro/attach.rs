@@ -115,10 +115,7 @@ fn attach_copy_on_write_and_touch(fixture: &Fixture) -> Result<f64> {
 }
 
 fn attach_as(fixture: &Fixture, access: Access) -> Result<f64> {
-    let options = LoadOptions {
-        access,
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::default().with_access(access);
     seconds(|| {
         let model = fixture.agent.load_with(&fixture.file, &options)?;
         model.tensors().for_each(|tensor| touch(tensor.bytes()));

@@ -70,7 +70,7 @@ fn through_daemon(
 ) -> Result<f64> {
     let program = Path::new(env!("CARGO_BIN_EXE_density"));
     let broker = Broker::start(program, root, fixture.work().join("view"))?;
-    let agent = Agent::open(broker.view())?;
+    let agent = Agent::open_store(broker.view())?;
     let taken = seconds(|| load(&agent))?;
     Ok(taken / (fixture.bytes as f64 / 1e9))
 }

@@ -22,10 +22,7 @@ pub fn benches() -> Vec<Bench> {
 }
 
 fn hashing_pass(fixture: &Fixture) -> Result<f64> {
-    let options = LoadOptions {
-        ignore_identity: true,
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::default().with_ignore_identity(true);
     let taken = seconds(|| {
         let model = fixture.agent.load_with(&fixture.file, &options)?;
         ensure!(model.report().bytes_new == 0, "the model was not known");

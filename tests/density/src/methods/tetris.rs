@@ -36,11 +36,8 @@ pub fn write_sidecar(file: &Path) -> Result<PathBuf> {
 /// Loads the files of one instance through the store, with the agent's defaults but one: small files go through it as well.
 pub fn load(files: &[PathBuf], store: Option<&Path>) -> Result<Box<dyn Loaded>> {
     let root = store.unwrap_or(Path::new("(none)"));
-    let agent = Agent::open(root).map_err(|error| refused(root, &error))?;
-    let options = LoadOptions {
-        min_shared_bytes: 0,
-        ..LoadOptions::default()
-    };
+    let agent = Agent::open_store(root).map_err(|error| refused(root, &error))?;
+    let options = LoadOptions::default().with_min_shared_bytes(0);
     let load = |file| agent.load_with(file, &options);
     let models = files
         .iter()

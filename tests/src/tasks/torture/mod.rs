@@ -50,7 +50,7 @@ impl Worker {
     fn new(task: &TortureTask, log: EventLog) -> anyhow::Result<Self> {
         let models = std::fs::read(&task.models)?;
         Ok(Self {
-            agent: Agent::open(&task.store)?,
+            agent: Agent::open_store(&task.store)?,
             store: Store::open(&task.store)?,
             random: StdRng::seed_from_u64(task.seed),
             models: serde_json::from_slice(&models)?,
@@ -91,7 +91,7 @@ impl Worker {
                 self.log.append(What::Collected, report.freed_bytes)?;
             }
             // One that had no answer from the daemon leaves it alone for a minute.
-            _ => self.agent = Agent::open(self.store.root())?,
+            _ => self.agent = Agent::open_store(self.store.root())?,
         }
         let pause = self.random.random_range(0..4);
         std::thread::sleep(Duration::from_millis(pause));
@@ -99,17 +99,15 @@ impl Worker {
     }
 
     fn options(&mut self) -> LoadOptions {
-        LoadOptions {
-            access: if self.random.random() {
+        LoadOptions::default()
+            .with_access(if self.random.random() {
                 Access::ReadOnly
             } else {
                 Access::CopyOnWrite
-            },
-            ignore_identity: self.random.random_ratio(1, 4),
-            threads: std::num::NonZeroUsize::new(self.random.random_range(1..3)),
-            wait: Duration::from_secs(5),
-            ..LoadOptions::default()
-        }
+            })
+            .with_ignore_identity(self.random.random_ratio(1, 4))
+            .with_threads(std::num::NonZeroUsize::new(self.random.random_range(1..3)))
+            .with_wait(Duration::from_secs(5))
     }
 
     fn load(&mut self) -> anyhow::Result<()> {
@@ -125,7 +123,7 @@ impl Worker {
         );
         let known = &self.models[one.min(other)];
         let held = if known.whole {
-            let file = self.agent.load_file(&known.path, &options)?;
+            let file = self.agent.share_file(&known.path, &options)?;
             Held::file(file, known)
         } else {
             let model = self.agent.load_with(&known.path, &options)?;
@@ -169,10 +167,7 @@ impl Worker {
 
     /// Writes over every tensor of a model: nobody else may ever see it (INV-2).
     fn scribble(&mut self) -> anyhow::Result<()> {
-        let options = LoadOptions {
-            access: Access::CopyOnWrite,
-            ..self.options()
-        };
+        let options = self.options().with_access(Access::CopyOnWrite);
         let known = &self.models[self.random.random_range(0..self.models.len())];
         if known.whole {
             return Ok(());

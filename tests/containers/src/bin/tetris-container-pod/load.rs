@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use nix::sys::signal::{SigSet, Signal};
+use tetris_agent::store_location::StoreLocation;
 use tetris_agent::{Agent, LoadReport};
 use tetris_container_tests::model::Spec;
 use tetris_container_tests::report::{Line, Loaded};
@@ -39,7 +40,7 @@ pub fn run(args: &Args) -> Result<()> {
         tensors: args.tensors,
         tensor_bytes: args.tensor_bytes,
     };
-    let agent = Agent::connect(&args.store);
+    let agent = Agent::at(&StoreLocation::named(&args.store));
     let model = agent.load(&args.path)?;
     spec.verify(&model)?;
     Line::Loaded(loaded(model.report())).say()?;
