@@ -69,8 +69,6 @@ mod records;
 mod snapshot;
 mod state;
 
-pub mod replay;
-
 pub use config::{
     DEFAULT_RECORD_BYTES, Expiry, LearnedKeepAlive, Order, Policy, PolicyConfig, PolicyError,
     StorePolicy,

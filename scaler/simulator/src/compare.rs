@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use tetris_scaler_core::Rate;
+use tetris_simulation::TraceKind;
 
 use crate::catalog::{Application, MODELS, Model};
 use crate::engine::simulate;
@@ -10,7 +11,6 @@ use crate::outcome::Outcome;
 use crate::paper::{Checked, check};
 use crate::policy::Policy;
 use crate::scenario::{Platform, Scenario};
-use crate::trace::Kind;
 
 /// Parameters of all runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,7 +20,7 @@ pub struct Grid {
     /// Number of copies of each that also run together, each with its own requests.
     pub together: usize,
     /// Kinds of traces.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<TraceKind>,
     /// Policies.
     pub policies: Vec<Policy>,
     /// Mean load of each application, times its [`load_factor`](Application::load_factor).
@@ -44,7 +44,7 @@ impl Default for Grid {
         Self {
             applications: Application::ALL.to_vec(),
             together: 1,
-            kinds: Kind::ALL.to_vec(),
+            kinds: TraceKind::ALL.to_vec(),
             policies: Policy::ALL.to_vec(),
             mean: Rate::from_rps(20),
             seconds: 1_800,
@@ -65,7 +65,7 @@ pub struct Run {
     /// Name of the application, or "all" for all of them together.
     pub cell: &'static str,
     /// Kind of the trace.
-    pub kind: Kind,
+    pub kind: TraceKind,
     /// Scaling policy.
     pub policy: Policy,
     /// Result of the run.
@@ -94,7 +94,7 @@ impl Grid {
         each.chain(together).collect()
     }
 
-    fn scenario(&self, applications: &[Application], kind: Kind) -> Scenario {
+    fn scenario(&self, applications: &[Application], kind: TraceKind) -> Scenario {
         Scenario {
             applications: applications.to_vec(),
             kind,

@@ -26,7 +26,6 @@ mod error;
 mod outcome;
 pub mod paper;
 pub mod policy;
-mod rng;
 mod scenario;
 pub mod trace;
 

@@ -2,11 +2,11 @@
 //! numbers.
 
 use serde::Serialize;
+use tetris_simulation::TraceKind;
 
 use crate::catalog::Application;
 use crate::compare::Run;
 use crate::policy::Policy;
-use crate::trace::Kind;
 
 /// A compared quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -51,7 +51,7 @@ pub struct Claim {
     /// Application.
     pub application: Application,
     /// Kind of the trace; all kinds if `None`.
-    pub kind: Option<Kind>,
+    pub kind: Option<TraceKind>,
     /// Reduction, in percent.
     pub percent: u32,
 }
@@ -85,7 +85,7 @@ pub fn claims() -> Vec<Claim> {
                 against,
                 measure,
                 application,
-                kind: Some(Kind::Stable),
+                kind: Some(TraceKind::Stable),
                 percent,
             })
     });
@@ -144,7 +144,7 @@ fn less_permille(one: u64, other: u64) -> Option<i64> {
 pub fn saved_bytes_per_100_rps(runs: &[Run], against: Policy, mean_micro_rps: u64) -> Option<i128> {
     let mean = |policy: Policy, application: Application| {
         let mut own = runs.iter().filter(|run| {
-            run.cell == application.name() && run.kind == Kind::Stable && run.policy == policy
+            run.cell == application.name() && run.kind == TraceKind::Stable && run.policy == policy
         });
         own.next()
             .map(|run| i128::from(run.outcome.memory_bytes.mean))
@@ -171,7 +171,7 @@ mod tests {
         };
         Run {
             cell: application.name(),
-            kind: Kind::Stable,
+            kind: TraceKind::Stable,
             policy,
             outcome: Outcome {
                 memory_bytes,

@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 use tetris_scaler_core::{FieldError, Rate, ScaleInConfig};
+use tetris_simulation::TraceKind;
 
 use crate::catalog::Application;
 use crate::cluster::MAX_NODES;
 use crate::error::SimulationError;
-use crate::trace::{Kind, MAX_RPS};
+use crate::trace::MAX_RPS;
 
 /// Applications, requests and a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -14,7 +15,7 @@ pub struct Scenario {
     /// Applications that run together.
     pub applications: Vec<Application>,
     /// Kind of the trace.
-    pub kind: Kind,
+    pub kind: TraceKind,
     /// Mean load of each application, times its [`load_factor`](Application::load_factor).
     pub mean: Rate,
     /// Length of the trace, in seconds.

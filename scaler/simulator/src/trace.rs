@@ -5,13 +5,15 @@
 //! scaled to a given mean. Each slot of 100 us has a trial that decides if a request arrives, which
 //! is a Poisson process for loads well below 10,000 requests/s. All arithmetic is in integers and
 //! follows from a seed.
+//!
+//! - Stable: a constant rate, plus or minus 5 %.
+//! - Periodic: from a night at a fifth of the day's peak to that peak and back, plus or minus 5 %.
+//! - Bursty: a quiet level with bursts, each second with a probability of 1/180. A burst's goal is 3
+//!   to 7 times the quiet level above it and loses a 32nd per second. Each second the rate approaches
+//!   the goal by an eighth of the distance.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
 use tetris_scaler_core::Rate;
-
-use crate::rng::Rng;
+use tetris_simulation::{Rng, TraceKind};
 
 /// Length of a day in the periodic trace, in seconds.
 pub const PERIOD_S: u64 = 600;
@@ -23,45 +25,16 @@ const SLOT_US: u64 = 1_000_000 / SLOTS_PER_S;
 /// Level of a second with the mean rate, before scaling.
 const UNIT: u64 = 1_000;
 
-/// Kind of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// A constant rate, plus or minus 5 %.
-    Stable,
-    /// From a night at a fifth of the day's peak to that peak and back, plus or minus 5 %.
-    Periodic,
-    /// A quiet level with bursts, each second with a probability of 1/180. A burst's goal is 3 to 7
-    /// times the quiet level above it and loses a 32nd per second. Each second the rate approaches
-    /// the goal by an eighth of the distance.
-    Bursty,
-}
-
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Stable, Self::Periodic, Self::Bursty];
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Stable => "stable",
-            Self::Periodic => "periodic",
-            Self::Bursty => "bursty",
-        })
-    }
-}
-
 /// Returns the rate of each of `seconds` seconds. Their mean is `mean`, up to rounding, and no rate
 /// exceeds [`MAX_RPS`].
-pub fn rates(kind: Kind, seconds: u64, mean: Rate, seed: u64) -> Vec<Rate> {
+pub fn rates(kind: TraceKind, seconds: u64, mean: Rate, seed: u64) -> Vec<Rate> {
     let mut rng = Rng::new(seed, 1 + kind as u64);
     let (mut goal, mut burst) = (0, 0);
     let levels: Vec<u64> = (0..seconds)
         .map(|second| match kind {
-            Kind::Stable => noisy(UNIT, &mut rng),
-            Kind::Periodic => noisy(diurnal(second % PERIOD_S), &mut rng),
-            Kind::Bursty => {
+            TraceKind::Stable => noisy(UNIT, &mut rng),
+            TraceKind::Periodic => noisy(diurnal(second % PERIOD_S), &mut rng),
+            TraceKind::Bursty => {
                 goal -= goal / 32;
                 if rng.below(180) == 0 {
                     goal = rng.between(3 * UNIT, 7 * UNIT).max(goal);
@@ -144,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_trace_follows_from_its_seed_and_has_the_mean() {
-        for kind in Kind::ALL {
+        for kind in TraceKind::ALL {
             let trace = rates(kind, 1_200, Rate::from_rps(50), 7);
             assert_eq!(trace, rates(kind, 1_200, Rate::from_rps(50), 7));
             assert_ne!(trace, rates(kind, 1_200, Rate::from_rps(50), 8));
@@ -162,11 +135,11 @@ mod tests {
             let ends = trace.iter().min().zip(trace.iter().max());
             ends.map(|(low, high)| (low.micro_rps() / 1_000_000, high.micro_rps() / 1_000_000))
         };
-        let (low, high) = range(Kind::Stable).unwrap();
+        let (low, high) = range(TraceKind::Stable).unwrap();
         assert!(low >= 94 && high <= 106, "{low} {high}");
-        let (low, high) = range(Kind::Periodic).unwrap();
+        let (low, high) = range(TraceKind::Periodic).unwrap();
         assert!(low < 40 && (150..180).contains(&high), "{low} {high}");
-        let (low, high) = range(Kind::Bursty).unwrap();
+        let (low, high) = range(TraceKind::Bursty).unwrap();
         assert!(low < 90 && high > 250, "{low} {high}");
     }
 

@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Who may depend directly on which packages of this workspace, besides the store's layout.
-const MAY: [(&str, &[&str]); 20] = [
+const MAY: [(&str, &[&str]); 22] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (
@@ -51,6 +51,10 @@ const MAY: [(&str, &[&str]); 20] = [
     ("tetris-gpu-mirror", &["tetris-wire"]),
     ("tetris-gpu-bench", &["tetris-gpu-mirror"]),
     ("tetris-reclaimer-core", &[]),
+    (
+        "tetris-reclaimer-replay",
+        &["tetris-reclaimer-core", "tetris-simulation"],
+    ),
     (
         "tetris-node",
         &[
@@ -72,7 +76,11 @@ const MAY: [(&str, &[&str]); 20] = [
         ],
     ),
     ("tetris-scaler-profiler", &["tetris-scaler-core"]),
-    ("tetris-scaler-simulator", &["tetris-scaler-core"]),
+    ("tetris-simulation", &[]),
+    (
+        "tetris-scaler-simulator",
+        &["tetris-scaler-core", "tetris-simulation"],
+    ),
     ("tetris-density", &["tetris-agent", "tetris-node"]),
     ("tetris-protocol-model", &[]),
     ("tetris-service-kit", &[]),

@@ -1,6 +1,3 @@
-//! Plans of the policies, their replay and the command `reclaimer-replay`.
+//! Plans of the policies.
 
-#[cfg(feature = "cli")]
-mod cli;
-mod default_policy;
 mod plan;

@@ -1,15 +1,14 @@
-//! Report as one self-contained page: no scripts, no fonts, plots as inline SVG.
+//! Report as a page.
 
 use std::fmt::Write;
 
 use tetris_scaler_simulator::catalog::Model;
-use tetris_scaler_simulator::trace::Kind;
 use tetris_scaler_simulator::{Comparison, Outcome, Run};
+use tetris_simulation::TraceKind;
+use tetris_simulation::page::{self, BarGroup, bars, key, over_time, table};
 
-use super::plot::{Group, bars, over_time};
 use super::text::{percent, simulated};
 
-const STYLE: &str = include_str!("style.css");
 const GB: f64 = 1e9;
 
 /// Name and value of a quantity that is plotted for every policy.
@@ -31,42 +30,40 @@ const MEASURES: [Measure; 6] = [
 /// Returns the whole page. It contains no outside text, so it needs no escaping.
 pub fn page(comparison: &Comparison) -> String {
     let grid = &comparison.grid;
-    let mut sections = String::new();
-    for kind in &grid.kinds {
+    let lead = format!(
+        "The four applications of the Tetris paper on {} nodes, {} on average for SVT and QA-Audio, 10 times that \
+         for SS and 25 times for QA-Text, for {} s, seed {}. Simulated; latencies, objectives and traces are assumed, \
+         see below.",
+        grid.nodes, grid.mean, grid.seconds, grid.seed
+    );
+    let mut body = format!("<section>{}</section>", legend(comparison));
+    for &kind in &grid.kinds {
         let bars = MEASURES
             .iter()
-            .map(|measure| plot(comparison, *kind, measure));
-        let lines = std::iter::once(memory_over_time(comparison, *kind));
+            .map(|measure| plot(comparison, kind, measure));
+        let lines = std::iter::once(memory_over_time(comparison, kind));
         let plots: String = bars.chain(lines).collect();
-        let _infallible = write!(
-            sections,
-            "<section><h2>{kind} requests</h2><div class=\"plots\">{plots}</div></section>"
-        );
+        body.push_str(&page::plots(&format!("{kind} requests"), &plots));
     }
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <meta name=\"color-scheme\" content=\"light dark\">\
-         <title>Tetris scaling policies</title><style>{STYLE}</style></head><body><main>\
-         <header><h1>Scaling and placement</h1><p class=\"lead\">The four applications of the Tetris paper on \
-         {nodes} nodes, {mean} on average for SVT and QA-Audio, 10 times that for SS and 25 times for QA-Text, for {seconds} s, seed {seed}. Simulated; latencies, objectives and \
-         traces are assumed, see below.</p></header>\
-         <section>{legend}</section>{sections}<section><h2>Beside the paper</h2>{paper}</section>\
-         <section><h2>All runs</h2>{runs}</section><section><h2>Models</h2>{models}</section></main></body></html>\n",
-        nodes = grid.nodes,
-        mean = grid.mean,
-        seconds = grid.seconds,
-        seed = grid.seed,
-        legend = legend(comparison),
-        paper = paper(comparison),
-        runs = runs(comparison),
-        models = models(&comparison.models),
+    let tables = [
+        ("Beside the paper", paper(comparison)),
+        ("All runs", runs(comparison)),
+        ("Models", models(&comparison.models)),
+    ];
+    for (heading, table) in tables {
+        let _infallible = write!(body, "<section><h2>{heading}</h2>{table}</section>");
+    }
+    page::page(
+        "Tetris scaling policies",
+        "Scaling and placement",
+        &lead,
+        &body,
     )
 }
 
-fn plot(comparison: &Comparison, kind: Kind, (name, of): &Measure) -> String {
+fn plot(comparison: &Comparison, kind: TraceKind, (name, of): &Measure) -> String {
     let cells = comparison.grid.cells().into_iter();
-    let groups: Vec<Group> = cells
+    let groups: Vec<BarGroup> = cells
         .map(|(cell, _)| {
             let runs = comparison.runs.iter();
             let runs = runs.filter(|run| run.cell == cell && run.kind == kind);
@@ -78,7 +75,7 @@ fn plot(comparison: &Comparison, kind: Kind, (name, of): &Measure) -> String {
 }
 
 /// Plots the last cell: all applications together, if they ran together.
-fn memory_over_time(comparison: &Comparison, kind: Kind) -> String {
+fn memory_over_time(comparison: &Comparison, kind: TraceKind) -> String {
     let last = comparison.grid.cells().pop();
     let cell = last.map_or("", |(cell, _)| cell);
     let runs = comparison.runs.iter();
@@ -99,12 +96,8 @@ fn memory_over_time(comparison: &Comparison, kind: Kind) -> String {
 
 fn legend(comparison: &Comparison) -> String {
     let policies = comparison.grid.policies.iter().enumerate();
-    let rows = policies.map(|(index, policy)| {
-        vec![
-            format!("<span class=\"key k{index}\"></span>{policy}"),
-            policy.about().to_owned(),
-        ]
-    });
+    let rows =
+        policies.map(|(index, policy)| vec![key(index, policy.name()), policy.about().to_owned()]);
     table(&["policy", ""], 2, rows)
 }
 
@@ -188,29 +181,4 @@ fn models(models: &[Model]) -> String {
         "objective ms",
     ];
     table(&heads, 2, rows)
-}
-
-/// Formats a table with numbers in the columns from `numbers` on.
-fn table(heads: &[&str], numbers: usize, rows: impl Iterator<Item = Vec<String>>) -> String {
-    let class = |at: usize| {
-        if at < numbers {
-            ""
-        } else {
-            " class=\"number\""
-        }
-    };
-    let mut text = String::from("<div class=\"scroll\"><table><thead><tr>");
-    for (at, head) in heads.iter().enumerate() {
-        let _infallible = write!(text, "<th{}>{head}</th>", class(at));
-    }
-    text.push_str("</tr></thead><tbody>");
-    for row in rows {
-        text.push_str("<tr>");
-        for (at, cell) in row.iter().enumerate() {
-            let _infallible = write!(text, "<td{}>{cell}</td>", class(at));
-        }
-        text.push_str("</tr>");
-    }
-    text.push_str("</tbody></table></div>");
-    text
 }

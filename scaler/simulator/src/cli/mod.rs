@@ -1,16 +1,13 @@
 //! Arguments and reports of `scaler-simulate`.
 
 pub mod html;
-mod plot;
 pub mod text;
 
-use std::path::PathBuf;
-
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use tetris_scaler_core::Rate;
 use tetris_scaler_simulator::cluster::MAX_NODES;
-use tetris_scaler_simulator::trace::Kind;
 use tetris_scaler_simulator::{Grid, MAX_SECONDS, Policy};
+use tetris_simulation::{ReportArgs, TraceKind};
 
 /// Simulates policies that scale the four applications of the Tetris paper, on generated request
 /// traces.
@@ -27,8 +24,8 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=100))]
     copies: u64,
     /// Kinds of requests: stable, periodic, bursty
-    #[arg(long, value_delimiter = ',', default_values_t = Kind::ALL, value_parser = kind)]
-    kinds: Vec<Kind>,
+    #[arg(long, value_delimiter = ',', default_values_t = TraceKind::ALL, value_parser = kind)]
+    kinds: Vec<TraceKind>,
     /// Policies, named as in reports
     #[arg(long, value_delimiter = ',', default_values_t = Policy::ALL, value_parser = policy)]
     policies: Vec<Policy>,
@@ -38,21 +35,9 @@ pub struct Args {
     /// Seed of traces, branches and latencies
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Format of the report
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-    /// Also write a page with plots to FILE
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-}
-
-/// Format of the report.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Format {
-    /// Tables.
-    Text,
-    /// The complete data as JSON.
-    Json,
+    /// Arguments for the form of the report.
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 impl Args {
@@ -73,8 +58,8 @@ impl Args {
     }
 }
 
-fn kind(name: &str) -> Result<Kind, String> {
-    named(&Kind::ALL, name)
+fn kind(name: &str) -> Result<TraceKind, String> {
+    named(&TraceKind::ALL, name)
 }
 
 fn policy(name: &str) -> Result<Policy, String> {

@@ -7,13 +7,13 @@ mod scale;
 mod together;
 
 use tetris_scaler_core::ScaleInPolicy;
+use tetris_simulation::Rng;
 
 use crate::catalog::{Application, Function};
 use crate::cluster::Cluster;
 use crate::error::SimulationError;
 use crate::outcome::{Outcome, Samples, Series};
 use crate::policy::Policy;
-use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::trace::{Arrivals, rates};
 

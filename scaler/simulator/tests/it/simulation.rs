@@ -2,10 +2,11 @@
 
 use tetris_scaler_core::Rate;
 use tetris_scaler_simulator::catalog::Application;
-use tetris_scaler_simulator::trace::{Arrivals, Kind, rates};
+use tetris_scaler_simulator::trace::{Arrivals, rates};
 use tetris_scaler_simulator::{Outcome, Platform, Policy, Scenario, SimulationError, simulate};
+use tetris_simulation::TraceKind;
 
-fn scenario(applications: &[Application], kind: Kind) -> Scenario {
+fn scenario(applications: &[Application], kind: TraceKind) -> Scenario {
     Scenario {
         applications: applications.to_vec(),
         kind,
@@ -25,7 +26,7 @@ fn run(scenario: &Scenario, policy: Policy) -> Outcome {
 #[test]
 fn a_run_follows_from_its_seed() {
     for policy in Policy::ALL {
-        let scenario = scenario(&Application::ALL, Kind::Bursty);
+        let scenario = scenario(&Application::ALL, TraceKind::Bursty);
         let outcome = run(&scenario, policy);
         assert_eq!(outcome, run(&scenario, policy), "{policy}");
         let other = Scenario {
@@ -38,8 +39,8 @@ fn a_run_follows_from_its_seed() {
 
 #[test]
 fn every_request_is_counted_once_under_every_policy() {
-    let scenario = scenario(&[Application::QaAudio], Kind::Periodic);
-    let trace = rates(Kind::Periodic, 200, scenario.mean, 3);
+    let scenario = scenario(&[Application::QaAudio], TraceKind::Periodic);
+    let trace = rates(TraceKind::Periodic, 200, scenario.mean, 3);
     let expected = Arrivals::new(trace, 3, 0)
         .filter(|&at_us| at_us >= 20_000_000)
         .count();
@@ -54,7 +55,7 @@ fn every_request_is_counted_once_under_every_policy() {
 fn a_stable_load_is_served_in_time() {
     for application in Application::ALL {
         for policy in Policy::ALL {
-            let outcome = run(&scenario(&[application], Kind::Stable), policy);
+            let outcome = run(&scenario(&[application], TraceKind::Stable), policy);
             let permille = outcome.violations_permille();
             // With one thread per instance, simultaneous requests queue.
             let most = if policy == Policy::Infless { 150 } else { 60 };
@@ -71,7 +72,7 @@ fn a_stable_load_is_served_in_time() {
 #[test]
 fn sharing_takes_less_memory_than_the_same_without() {
     for application in [Application::Svt, Application::Ss] {
-        let scenario = scenario(&[application], Kind::Stable);
+        let scenario = scenario(&[application], TraceKind::Stable);
         let own = run(&scenario, Policy::TetrisRo).memory_bytes.mean;
         let shared = run(&scenario, Policy::Tetris).memory_bytes.mean;
         let infless = run(&scenario, Policy::Infless).memory_bytes.mean;
@@ -81,7 +82,7 @@ fn sharing_takes_less_memory_than_the_same_without() {
 
 #[test]
 fn ten_thousand_nodes_change_nothing_for_those_that_share_nothing() {
-    let mut scenario = scenario(&[Application::Svt], Kind::Bursty);
+    let mut scenario = scenario(&[Application::Svt], TraceKind::Bursty);
     scenario.seconds = 100;
     let small = run(&scenario, Policy::TetrisRo);
     scenario.nodes = 10_000;
@@ -95,7 +96,7 @@ fn ten_thousand_nodes_change_nothing_for_those_that_share_nothing() {
 
 #[test]
 fn a_cluster_that_is_too_small_is_said_to_be() {
-    let mut scenario = scenario(&[Application::Svt], Kind::Stable);
+    let mut scenario = scenario(&[Application::Svt], TraceKind::Stable);
     scenario.nodes = 1;
     scenario.mean = Rate::from_rps(200);
     for policy in Policy::ALL {
@@ -108,7 +109,7 @@ fn a_cluster_that_is_too_small_is_said_to_be() {
 
 #[test]
 fn nonsense_is_refused_by_name() {
-    let mut scenario = scenario(&[], Kind::Stable);
+    let mut scenario = scenario(&[], TraceKind::Stable);
     for field in ["applications", "nodes", "seconds"] {
         let Err(SimulationError::Field(error)) = simulate(&scenario, Policy::Tetris, &mut || 0)
         else {

@@ -7,12 +7,14 @@
 //! GiB-hours) wins.
 
 use serde::Serialize;
+use tetris_reclaimer_core::{
+    Expiry, Order, Policy, PolicyConfig, PolicyError, SnapshotError, StorePolicy,
+};
+use tetris_simulation::TraceKind;
 
-use super::catalog::Catalog;
-use super::simulate::{Outcome, simulate};
-use super::trace::{Kind, generate};
-use crate::config::{Expiry, Order, Policy, PolicyConfig, PolicyError, StorePolicy};
-use crate::snapshot::SnapshotError;
+use crate::catalog::Catalog;
+use crate::simulate::{ReplayOutcome, simulate};
+use crate::trace::generate;
 
 /// Difference to the lowest slowdown below which a policy is equally good, in percent.
 pub const TIE_PERCENT: f64 = 2.0;
@@ -101,7 +103,7 @@ pub fn candidates() -> Vec<Candidate> {
 #[derive(Debug, Clone, Serialize)]
 pub struct Grid {
     /// Kinds of traces.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<TraceKind>,
     /// Sizes of the store, in percent of all distinct bytes.
     pub sizes_percent: Vec<u64>,
     /// Seeds.
@@ -113,7 +115,7 @@ pub struct Grid {
 impl Default for Grid {
     fn default() -> Self {
         Self {
-            kinds: Kind::ALL.to_vec(),
+            kinds: TraceKind::ALL.to_vec(),
             sizes_percent: SIZES_PERCENT.to_vec(),
             seeds: SEEDS.to_vec(),
             hours: HOURS,
@@ -127,14 +129,14 @@ pub struct Run {
     /// The policy's name.
     pub policy: &'static str,
     /// The kind of trace.
-    pub kind: Kind,
+    pub kind: TraceKind,
     /// Size of the store, in percent of all distinct bytes.
     pub size_percent: u64,
     /// The seed.
     pub seed: u64,
     /// Its outcome.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: ReplayOutcome,
 }
 
 /// Scores of a policy over all cells.
@@ -225,7 +227,8 @@ pub fn compare(grid: Grid) -> Result<Comparison, CompareError> {
 pub fn score(policy: &'static str, runs: &[Run]) -> Score {
     let own = || runs.iter().filter(|run| run.policy == policy);
     let cells = own().count().max(1) as f64;
-    let mean = |of: fn(&Outcome) -> f64| own().map(|run| of(&run.outcome)).sum::<f64>() / cells;
+    let mean =
+        |of: fn(&ReplayOutcome) -> f64| own().map(|run| of(&run.outcome)).sum::<f64>() / cells;
     let slowdown = |run: &Run| {
         let same = runs.iter().filter(|other| {
             (other.kind, other.size_percent, other.seed) == (run.kind, run.size_percent, run.seed)
@@ -240,7 +243,7 @@ pub fn score(policy: &'static str, runs: &[Run]) -> Score {
     Score {
         policy,
         slowdown: (logs / cells).exp(),
-        hit_ratio: mean(Outcome::hit_ratio),
+        hit_ratio: mean(ReplayOutcome::hit_ratio),
         reload_secs: mean(|outcome| outcome.reload_secs),
         gib_hours: mean(|outcome| outcome.gib_hours),
     }

@@ -1,7 +1,7 @@
 //! The default configuration is the winner of the replay.
 
 use tetris_reclaimer_core::StorePolicy;
-use tetris_reclaimer_core::replay::compare::{Comparison, Grid, candidates, compare};
+use tetris_reclaimer_replay::compare::{Comparison, Grid, candidates, compare};
 
 fn run(grid: Grid) -> Comparison {
     compare(grid).unwrap()

@@ -8,11 +8,11 @@ const LEFT: f64 = 48.0;
 const BOTTOM: f64 = 194.0;
 const TOP: f64 = 12.0;
 
-/// Name of a group, and name and value of each bar.
-pub type Group = (String, Vec<(String, f64)>);
+/// Name of a group of bars, and name and value of each bar.
+pub type BarGroup = (String, Vec<(String, f64)>);
 
 /// Returns a bar chart with the caption `name`.
-pub fn bars(name: &str, groups: &[Group]) -> String {
+pub fn bars(name: &str, groups: &[BarGroup]) -> String {
     let values = groups.iter().flat_map(|(_, bars)| bars);
     let most = values.map(|(_, value)| *value).fold(0.0, f64::max);
     let (step, ticks) = ticks(most);
@@ -46,9 +46,11 @@ pub fn bars(name: &str, groups: &[Group]) -> String {
     )
 }
 
-/// Returns a line chart with the caption `name`. Each line has a name, its start and the interval
-/// between points, both in seconds, and its values.
-pub fn over_time(name: &str, lines: &[(String, u64, u64, Vec<f64>)]) -> String {
+/// Name of a line, its start and the interval between points, both in seconds, and its values.
+pub type Line = (String, u64, u64, Vec<f64>);
+
+/// Returns a line chart with the caption `name`.
+pub fn over_time(name: &str, lines: &[Line]) -> String {
     let values = lines.iter().flat_map(|(.., values)| values);
     let (step, ticks) = ticks(values.copied().fold(0.0, f64::max));
     let top = step * f64::from(ticks);

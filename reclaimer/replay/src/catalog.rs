@@ -1,9 +1,8 @@
 //! Models in families: variants share the tensors of a base and have some of their own.
 
+use tetris_reclaimer_core::RecordId;
+use tetris_simulation::Rng;
 use tetris_store_layout::{ManifestId, ObjectId};
-
-use super::rng::Rng;
-use crate::RecordId;
 
 /// Number of families in a catalog.
 pub const FAMILIES: usize = 16;
@@ -51,17 +50,17 @@ impl Catalog {
             models: Vec::new(),
         };
         for _ in 0..FAMILIES {
-            let bytes = rng.log_between(BASE_BYTES.0, BASE_BYTES.1);
+            let bytes = rng.log_uniform(BASE_BYTES.0, BASE_BYTES.1);
             let base = catalog.add_objects(OBJECTS_OF_A_BASE, bytes);
-            for _ in 0..=rng.below(MOST_VARIANTS) {
-                let share = OWN_SHARES.get(rng.below(OWN_SHARES.len()));
+            for _ in 0..=rng.index(MOST_VARIANTS) {
+                let share = OWN_SHARES.get(rng.index(OWN_SHARES.len()));
                 let own = bytes * share.copied().unwrap_or(1.0);
                 let own = catalog.add_objects(OBJECTS_OF_A_VARIANT, own);
                 catalog.add_model(base.clone().chain(own).collect());
             }
         }
         for at in (1..catalog.models.len()).rev() {
-            catalog.models.swap(at, rng.below(at + 1));
+            catalog.models.swap(at, rng.index(at + 1));
         }
         catalog
     }

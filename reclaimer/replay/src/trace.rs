@@ -1,11 +1,13 @@
 //! Requests over a day, of the three kinds in the literature on serverless inference (Shahrad et
 //! al., ATC 2020, section 3: steady, timer-driven and bursty functions).
+//!
+//! - Stable: each model at a constant rate (Poisson): 300 requests an hour in total, distributed by
+//!   Zipf's law with exponent 0.9.
+//! - Periodic: each model by a timer of 5 minutes to 4 hours with 5 % jitter.
+//! - Bursty: each model silent for 30 minutes to 8 hours on average, then 20 requests on average, 30
+//!   seconds apart.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
-use super::rng::Rng;
+use tetris_simulation::{Rng, TraceKind};
 
 const SECOND_MS: f64 = 1000.0;
 const MINUTE_MS: f64 = 60.0 * SECOND_MS;
@@ -14,35 +16,6 @@ const HOUR_MS: f64 = 60.0 * MINUTE_MS;
 /// Mean time in milliseconds that an instance holds its model after the load: it answers and
 /// releases it.
 const HOLD_MS: f64 = 60.0 * SECOND_MS;
-
-/// Distribution of requests over time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Each model at a constant rate (Poisson): 300 requests an hour in total, distributed by
-    /// Zipf's law with exponent 0.9.
-    Stable,
-    /// Each model by a timer of 5 minutes to 4 hours with 5 % jitter.
-    Periodic,
-    /// Each model silent for 30 minutes to 8 hours on average, then 20 requests on average, 30
-    /// seconds apart.
-    Bursty,
-}
-
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Stable, Self::Periodic, Self::Bursty];
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Stable => "stable",
-            Self::Periodic => "periodic",
-            Self::Bursty => "bursty",
-        })
-    }
-}
 
 /// An instance that needs a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +29,7 @@ pub struct Request {
 }
 
 /// Generates requests for `models` models over `hours` hours, in order.
-pub fn generate(kind: Kind, models: usize, hours: u64, seed: u64) -> Vec<Request> {
+pub fn generate(kind: TraceKind, models: usize, hours: u64, seed: u64) -> Vec<Request> {
     let mut rng = Rng::new(seed, 2 + kind as u64);
     let end_ms = hours as f64 * HOUR_MS;
     let weight = |model: usize| (model as f64 + 1.0).powf(-0.9);
@@ -64,13 +37,13 @@ pub fn generate(kind: Kind, models: usize, hours: u64, seed: u64) -> Vec<Request
     let mut requests = Vec::new();
     for model in 0..models {
         let gap_ms = match kind {
-            Kind::Stable => HOUR_MS / (300.0 * weight(model) / weights),
-            Kind::Periodic => rng.log_between(5.0 * MINUTE_MS, 4.0 * HOUR_MS),
-            Kind::Bursty => rng.log_between(0.5 * HOUR_MS, 8.0 * HOUR_MS),
+            TraceKind::Stable => HOUR_MS / (300.0 * weight(model) / weights),
+            TraceKind::Periodic => rng.log_uniform(5.0 * MINUTE_MS, 4.0 * HOUR_MS),
+            TraceKind::Bursty => rng.log_uniform(0.5 * HOUR_MS, 8.0 * HOUR_MS),
         };
         let mut at_ms = match kind {
-            Kind::Periodic => rng.between(0.0, gap_ms),
-            Kind::Stable | Kind::Bursty => rng.exponential(gap_ms),
+            TraceKind::Periodic => rng.uniform(0.0, gap_ms),
+            TraceKind::Stable | TraceKind::Bursty => rng.exponential(gap_ms),
         };
         while at_ms < end_ms {
             requests.push(Request {
@@ -79,10 +52,10 @@ pub fn generate(kind: Kind, models: usize, hours: u64, seed: u64) -> Vec<Request
                 hold_ms: rng.exponential(HOLD_MS) as u64,
             });
             at_ms += match kind {
-                Kind::Periodic => gap_ms * rng.between(0.95, 1.05),
+                TraceKind::Periodic => gap_ms * rng.uniform(0.95, 1.05),
                 // The burst continues with 19 of 20 requests.
-                Kind::Bursty if rng.unit() < 0.95 => rng.exponential(30.0 * SECOND_MS),
-                Kind::Stable | Kind::Bursty => rng.exponential(gap_ms),
+                TraceKind::Bursty if rng.unit() < 0.95 => rng.exponential(30.0 * SECOND_MS),
+                TraceKind::Stable | TraceKind::Bursty => rng.exponential(gap_ms),
             };
         }
     }
@@ -96,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_trace_follows_from_its_seed_and_is_in_order() {
-        for kind in Kind::ALL {
+        for kind in TraceKind::ALL {
             let trace = generate(kind, 50, 24, 7);
             assert_eq!(trace, generate(kind, 50, 24, 7));
             assert_ne!(trace, generate(kind, 50, 24, 8));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tetris_reclaimer_core::replay::compare::{Comparison, Score, TIE_PERCENT, score};
+use tetris_reclaimer_replay::compare::{Comparison, Score, TIE_PERCENT, score};
 
 /// Formats the report.
 pub fn report(comparison: &Comparison) -> String {

@@ -4,16 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use serde::{Deserialize, Serialize};
-
-use super::catalog::Catalog;
-use super::trace::Request;
-use crate::config::Policy;
-use crate::planner::plan;
-use crate::snapshot::{
-    ModelSnapshot, MountSnapshot, ObjectSnapshot, ReloadCost, RoomRequest, Snapshot, SnapshotError,
-    StoreSnapshot,
+use tetris_reclaimer_core::{
+    Event, ModelSnapshot, MountSnapshot, ObjectSnapshot, Policy, ReloadCost, RoomRequest, Snapshot,
+    SnapshotError, State, StoreSnapshot, plan,
 };
-use crate::state::{Event, State};
+
+use crate::catalog::Catalog;
+use crate::trace::Request;
 
 /// Cost of a load: two seconds to start, then the rate of reading, hashing and publishing on two
 /// cores.
@@ -27,7 +24,7 @@ const PASS_MS: u64 = 60_000;
 
 /// Outcome of a policy on a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct ReplayOutcome {
     /// Number of requests.
     pub requests: u64,
     /// Number of requests whose whole model was in the store.
@@ -46,7 +43,7 @@ pub struct Outcome {
     pub freed_objects: u64,
 }
 
-impl Outcome {
+impl ReplayOutcome {
     /// Share of the needed bytes that were in the store.
     pub fn hit_ratio(&self) -> f64 {
         self.hit_bytes as f64 / self.wanted_bytes.max(1) as f64
@@ -66,7 +63,7 @@ pub fn simulate(
     trace: &[Request],
     policy: &Policy,
     capacity_bytes: u64,
-) -> Result<Outcome, SnapshotError> {
+) -> Result<ReplayOutcome, SnapshotError> {
     let mut node = Node::new(catalog, policy, capacity_bytes);
     let mut releases: BinaryHeap<Reverse<Release>> = BinaryHeap::new();
     let mut next_pass_ms = PASS_MS;
@@ -135,7 +132,7 @@ struct Node<'a> {
     models: Vec<Use>,
     state: State,
     byte_ms: f64,
-    outcome: Outcome,
+    outcome: ReplayOutcome,
 }
 
 impl<'a> Node<'a> {
@@ -151,7 +148,7 @@ impl<'a> Node<'a> {
             models: vec![Use::default(); catalog.models.len()],
             state: State::default(),
             byte_ms: 0.0,
-            outcome: Outcome::default(),
+            outcome: ReplayOutcome::default(),
         }
     }
 
@@ -329,12 +326,13 @@ impl<'a> Node<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::trace::{Kind, generate};
+    use crate::trace::generate;
+    use tetris_simulation::TraceKind;
 
     #[test]
     fn a_store_for_everything_loads_everything_once() {
         let catalog = Catalog::generate(1);
-        let trace = generate(Kind::Stable, catalog.models.len(), 24, 1);
+        let trace = generate(TraceKind::Stable, catalog.models.len(), 24, 1);
         let plenty = catalog.distinct_bytes() * 2;
         let outcome = simulate(&catalog, &trace, &Policy::default(), plenty).unwrap();
         assert_eq!(outcome.freed_objects, 0);
@@ -350,7 +348,7 @@ mod tests {
     #[test]
     fn a_store_for_nothing_keeps_everything_private() {
         let catalog = Catalog::generate(1);
-        let trace = generate(Kind::Bursty, catalog.models.len(), 6, 1);
+        let trace = generate(TraceKind::Bursty, catalog.models.len(), 6, 1);
         let outcome = simulate(&catalog, &trace, &Policy::default(), 0).unwrap();
         assert_eq!(outcome.private_bytes, outcome.wanted_bytes);
         assert_eq!(outcome.hit_bytes, 0);

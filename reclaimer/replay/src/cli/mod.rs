@@ -3,11 +3,9 @@
 pub mod html;
 pub mod text;
 
-use std::path::PathBuf;
-
-use clap::{Parser, ValueEnum};
-
-use tetris_reclaimer_core::replay::compare::{Grid, HOURS, SEEDS, SIZES_PERCENT};
+use clap::Parser;
+use tetris_reclaimer_replay::compare::{Grid, HOURS, SEEDS, SIZES_PERCENT};
+use tetris_simulation::ReportArgs;
 
 /// Replay generated request traces against reclaim policies and find the right default
 ///
@@ -24,21 +22,9 @@ pub struct Args {
     /// Length of a trace in hours
     #[arg(long, default_value_t = HOURS, value_parser = clap::value_parser!(u64).range(1..=24 * 366))]
     hours: u64,
-    /// Form of the report
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-    /// Also write a page with plots to this file
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-}
-
-/// Form of the report.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Format {
-    /// A table
-    Text,
-    /// All results, for programs
-    Json,
+    /// Arguments for the form of the report.
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 impl Args {

@@ -1,0 +1,4 @@
+//! Tests of the comparison of reclaim policies.
+
+mod cli;
+mod default_policy;

@@ -1,0 +1,21 @@
+//! Common parts of `reclaimer-replay` and `scaler-simulate`, which compare policies on generated traces.
+//!
+//! Results follow from seeds ([`Rng`]) and from nothing else. [`page`] formats a report as one page with plots,
+//! and [`ReportArgs`] writes it.
+
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+pub mod page;
+mod report;
+mod rng;
+mod trace_kind;
+
+pub use report::{ReportArgs, ReportFormat};
+pub use rng::Rng;
+pub use trace_kind::TraceKind;
