@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use tetris_scaler_core::{FunctionDecision, Inventory, Model, NodeView, Rate};
+use tetris_scaler_core::{
+    FunctionDecision, FunctionModel, FunctionOutcome, Inventory, NodeView, Rate,
+};
 use tokio::sync::watch;
 
 use crate::resources::CheckedFunction;
@@ -34,13 +36,26 @@ impl fmt::Display for Key {
     }
 }
 
+/// Returns the reason the load cannot be carried, if there is one.
+pub(crate) fn infeasible(outcome: &FunctionOutcome) -> Option<&'static str> {
+    Some(match outcome {
+        FunctionOutcome::AtMaximum { .. } => "AtMaximum",
+        FunctionOutcome::NoConfiguration => "NoConfiguration",
+        FunctionOutcome::SloTooTight(_) => "SloTooTight",
+        FunctionOutcome::NoNodeLargeEnough { .. } => "NoNodeLargeEnough",
+        FunctionOutcome::OutOfRoom { .. } => "OutOfRoom",
+        FunctionOutcome::Unplanned { .. } => "Unplanned",
+        _ => return None,
+    })
+}
+
 /// A function and the decision for it.
 #[derive(Debug, Clone)]
 pub struct FunctionState {
     /// The validated resource.
     pub function: Arc<CheckedFunction>,
     /// The core's model of it: profile, objective and tensors.
-    pub model: Arc<Model>,
+    pub model: Arc<FunctionModel>,
     /// Names of the profile's configurations. `decision` refers to them by index.
     pub configurations: Arc<[String]>,
     /// Load, if known.

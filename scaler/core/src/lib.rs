@@ -84,8 +84,8 @@ pub use configuration::{
 };
 pub use cost::{MAX_ALPHA, MemoryTerm, Weights};
 pub use decision::{
-    Decision, FunctionDecision, FunctionView, InstanceView, Model, NodeView, Outcome, Phase,
-    Preference, Settings, Totals, View, decide,
+    Decision, FunctionDecision, FunctionModel, FunctionOutcome, FunctionView, InstanceView,
+    NodeView, Phase, Preference, Settings, Totals, View, decide,
 };
 pub use dts::dts;
 pub use error::FieldError;

@@ -87,10 +87,10 @@ impl Rate {
         Self(self.0.saturating_mul(count))
     }
 
-    /// Returns `(1000 + permille) / 1000` times the rate, rounded up; saturates.
-    pub fn with_headroom(self, permille: u32) -> Self {
-        let scaled = u128::from(self.0) * (1_000 + u128::from(permille));
-        Self(u64::try_from(scaled.div_ceil(1_000)).unwrap_or(u64::MAX))
+    /// Returns `(100 + percent) / 100` times the rate, rounded up; saturates.
+    pub fn with_headroom(self, percent: u32) -> Self {
+        let scaled = u128::from(self.0) * (100 + u128::from(percent));
+        Self(u64::try_from(scaled.div_ceil(100)).unwrap_or(u64::MAX))
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(most.plus(most), most);
         assert_eq!(most.with_headroom(u32::MAX), most);
         assert_eq!(Rate::from_micro_rps(1).with_headroom(1).micro_rps(), 2);
-        assert_eq!(Rate::from_rps(10).with_headroom(100), Rate::from_rps(11));
+        assert_eq!(Rate::from_rps(10).with_headroom(10), Rate::from_rps(11));
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub use model_profile::{
 };
 pub use oip::OipError;
 pub use plan::{RuledOut, SloBound, TOLERANCE_PERCENT, ruled_out};
-pub use session::{Event, Fate, Listener, Outcome, ProfileError, ProfileRequest, profile, stored};
+pub use session::{
+    Event, Fate, Listener, ProfileError, ProfileRequest, SessionOutcome, profile, stored,
+};
 pub use setting::{GridError, MAX_CLIENTS, MAX_SETTINGS, Setting, grid, parse_cpus};
 pub use shared::SharedPart;

@@ -4,12 +4,12 @@ use serde::Serialize;
 use tetris_scaler_core::Rate;
 use tetris_simulation::TraceKind;
 
-use crate::catalog::{Application, MODELS, Model};
+use crate::catalog::{Application, MODELS, PaperModel};
 use crate::engine::simulate;
 use crate::error::SimulationError;
-use crate::outcome::Outcome;
 use crate::paper::{Checked, check};
 use crate::policy::Policy;
+use crate::policy_run::PolicyRun;
 use crate::scenario::{Platform, Scenario};
 
 /// Parameters of all runs.
@@ -59,28 +59,15 @@ impl Default for Grid {
 /// Name of the cell in which all applications run together.
 pub const TOGETHER: &str = "all";
 
-/// One policy on one trace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Run {
-    /// Name of the application, or "all" for all of them together.
-    pub cell: &'static str,
-    /// Kind of the trace.
-    pub kind: TraceKind,
-    /// Scaling policy.
-    pub policy: Policy,
-    /// Result of the run.
-    pub outcome: Outcome,
-}
-
 /// All runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Comparison {
     /// Parameters of the runs.
     pub grid: Grid,
     /// Models, with the assumptions about them.
-    pub models: Vec<Model>,
+    pub models: Vec<PaperModel>,
     /// Runs by cell, kind and policy.
-    pub runs: Vec<Run>,
+    pub runs: Vec<PolicyRun>,
     /// Numbers of the paper beside the simulated ones.
     pub claims: Vec<Checked>,
 }
@@ -120,7 +107,7 @@ pub fn compare(grid: Grid, clock: &mut dyn FnMut() -> u64) -> Result<Comparison,
             let scenario = grid.scenario(&applications, kind);
             for &policy in &grid.policies {
                 let outcome = simulate(&scenario, policy, clock)?;
-                runs.push(Run {
+                runs.push(PolicyRun {
                     cell,
                     kind,
                     policy,

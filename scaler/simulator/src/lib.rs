@@ -26,12 +26,14 @@ mod error;
 mod outcome;
 pub mod paper;
 pub mod policy;
+mod policy_run;
 mod scenario;
 pub mod trace;
 
-pub use compare::{Comparison, Grid, Run, compare};
+pub use compare::{Comparison, Grid, compare};
 pub use engine::simulate;
 pub use error::SimulationError;
-pub use outcome::{Outcome, Samples, Series};
+pub use outcome::{RunOutcome, Samples, Series};
 pub use policy::Policy;
+pub use policy_run::PolicyRun;
 pub use scenario::{MAX_SECONDS, Platform, Scenario};

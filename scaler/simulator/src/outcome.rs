@@ -68,7 +68,7 @@ impl Series {
 
 /// Results of a policy on a scenario. All but the times of decisions follow from the seed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Number of requests to applications.
     pub requests: u64,
     /// Number of requests that took longer than the sum of their functions' objectives, or were not
@@ -99,7 +99,7 @@ pub struct Outcome {
     pub decisions: u64,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Number of violations per thousand requests.
     pub const fn violations_permille(&self) -> u64 {
         match (self.violations * 1_000).checked_div(self.requests) {

@@ -5,8 +5,8 @@ use serde::Serialize;
 use tetris_simulation::TraceKind;
 
 use crate::catalog::Application;
-use crate::compare::Run;
 use crate::policy::Policy;
+use crate::policy_run::PolicyRun;
 
 /// A compared quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -30,7 +30,7 @@ impl Measure {
         }
     }
 
-    fn of(self, run: &Run) -> u64 {
+    fn of(self, run: &PolicyRun) -> u64 {
         match self {
             Self::MeanMemory => run.outcome.memory_bytes.mean,
             Self::PeakMemory => run.outcome.memory_bytes.peak,
@@ -81,7 +81,7 @@ pub fn claims() -> Vec<Claim> {
             .into_iter()
             .zip(percents)
             .map(move |(application, percent)| Claim {
-                policy: Policy::Tetris,
+                policy: Policy::Dts,
                 against,
                 measure,
                 application,
@@ -89,7 +89,7 @@ pub fn claims() -> Vec<Claim> {
                 percent,
             })
     });
-    let cpu = [(Policy::TetrisRo, 42), (Policy::Infless, 39)].map(|(policy, percent)| Claim {
+    let cpu = [(Policy::DtsRo, 42), (Policy::Infless, 39)].map(|(policy, percent)| Claim {
         policy,
         against: Policy::Photons,
         measure: Measure::MeanCpu,
@@ -100,15 +100,15 @@ pub fn claims() -> Vec<Claim> {
     memory.chain(cpu).collect()
 }
 
-/// Upper bound of the violations of Tetris and INFless, in percent (figure 14a).
+/// Upper bound of the violations of DTS and INFless, in percent (figure 14a).
 pub const MOST_VIOLATIONS_PERCENT: u32 = 4;
 
-/// Memory that Tetris saves per 100 requests per second, in tenths of a gigabyte, against INFless
+/// Memory that DTS saves per 100 requests per second, in tenths of a gigabyte, against INFless
 /// and Photons (figure 14b).
 pub const SAVED_TENTHS_GB: [(Policy, u64); 2] = [(Policy::Infless, 615), (Policy::Photons, 202)];
 
 /// Returns all claims with the values of `runs`.
-pub fn check(runs: &[Run]) -> Vec<Checked> {
+pub fn check(runs: &[PolicyRun]) -> Vec<Checked> {
     let checked = |claim: Claim| Checked {
         claim,
         simulated_permille: claim.simulated_permille(runs),
@@ -117,7 +117,7 @@ pub fn check(runs: &[Run]) -> Vec<Checked> {
 }
 
 impl Claim {
-    fn simulated_permille(&self, runs: &[Run]) -> Option<i64> {
+    fn simulated_permille(&self, runs: &[PolicyRun]) -> Option<i64> {
         let sum = |policy: Policy| -> u64 {
             let own = runs.iter().filter(|run| {
                 run.cell == self.application.name()
@@ -138,10 +138,14 @@ fn less_permille(one: u64, other: u64) -> Option<i64> {
         .map(|permille| 1_000 - permille)
 }
 
-/// Memory that Tetris saves against another policy, in bytes per 100 requests per second, for the
+/// Memory that DTS saves against another policy, in bytes per 100 requests per second, for the
 /// four applications under stable requests. Negative if it takes more; `None` if the runs are
 /// missing.
-pub fn saved_bytes_per_100_rps(runs: &[Run], against: Policy, mean_micro_rps: u64) -> Option<i128> {
+pub fn saved_bytes_per_100_rps(
+    runs: &[PolicyRun],
+    against: Policy,
+    mean_micro_rps: u64,
+) -> Option<i128> {
     let mean = |policy: Policy, application: Application| {
         let mut own = runs.iter().filter(|run| {
             run.cell == application.name() && run.kind == TraceKind::Stable && run.policy == policy
@@ -151,7 +155,7 @@ pub fn saved_bytes_per_100_rps(runs: &[Run], against: Policy, mean_micro_rps: u6
     };
     let mut saved = 0;
     for application in Application::ALL {
-        saved += mean(against, application)? - mean(Policy::Tetris, application)?;
+        saved += mean(against, application)? - mean(Policy::Dts, application)?;
     }
     let factors: u64 = Application::ALL.map(Application::load_factor).iter().sum();
     let all_micro_rps = i128::from(mean_micro_rps) * i128::from(factors);
@@ -161,21 +165,21 @@ pub fn saved_bytes_per_100_rps(runs: &[Run], against: Policy, mean_micro_rps: u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Outcome, Samples};
+    use crate::outcome::{RunOutcome, Samples};
 
-    fn run(policy: Policy, application: Application, mean: u64) -> Run {
+    fn run(policy: Policy, application: Application, mean: u64) -> PolicyRun {
         let memory_bytes = Samples {
             mean,
             median: 0,
             peak: 2 * mean,
         };
-        Run {
+        PolicyRun {
             cell: application.name(),
             kind: TraceKind::Stable,
             policy,
-            outcome: Outcome {
+            outcome: RunOutcome {
                 memory_bytes,
-                ..Outcome::default()
+                ..RunOutcome::default()
             },
         }
     }
@@ -183,7 +187,7 @@ mod tests {
     #[test]
     fn claims_are_put_beside_what_was_run() {
         let runs = [
-            run(Policy::Tetris, Application::Svt, 200),
+            run(Policy::Dts, Application::Svt, 200),
             run(Policy::Infless, Application::Svt, 1_000),
         ];
         let checked = check(&runs);
@@ -197,7 +201,7 @@ mod tests {
     fn savings_are_per_hundred_requests_of_all_applications() {
         let mut runs = Vec::new();
         for application in Application::ALL {
-            runs.push(run(Policy::Tetris, application, 100));
+            runs.push(run(Policy::Dts, application, 100));
             runs.push(run(Policy::Photons, application, 700));
         }
         let saved = |rps: u64| saved_bytes_per_100_rps(&runs, Policy::Photons, rps * 1_000_000);

@@ -59,8 +59,8 @@ impl Default for Platform {
             load_bytes_per_s: 3_500_000_000 * 10 / 51,
             least_latency_permille: 800,
             scale_in: ScaleInConfig {
-                keep_permille: 350,
-                scale_out_permille: 200,
+                keep_percent: 35,
+                scale_out_percent: 20,
                 ..ScaleInConfig::default()
             },
         }

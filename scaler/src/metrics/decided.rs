@@ -9,8 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::sync::watch;
 
-use crate::operator::infeasible;
-use crate::state::Snapshot;
+use crate::state::{Snapshot, infeasible};
 
 /// Collector that reads the last snapshot.
 #[derive(Debug)]

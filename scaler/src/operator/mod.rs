@@ -3,7 +3,7 @@
 //! **Flow.** Watches keep [`cache::Cache`]s of functions, profiles, Deployments, pods and nodes. A
 //! poller reads the nodes' tensors from their daemons, and [`loads`] reads the loads from
 //! Prometheus. A pass combines these in one [`observed::Observed`]. The pure function
-//! [`plan::reconcile`] plans the actions, and [`act::Actor`] executes them if this replica leads.
+//! [`plan::reconcile`] plans the actions, and [`apply::Applier`] executes them if this replica leads.
 //! Every replica plans, so that each can serve the decisions.
 //!
 //! **Guarantees.** All state is in the cluster: resources, Deployments, and marks of pods. The
@@ -19,11 +19,11 @@
 //! **Caveats.** The scheduler places pods: preferences are not binding. The operator ignores the
 //! pods' tolerations and node selectors.
 
-pub mod act;
+pub mod apply;
 pub mod cache;
 mod deployment;
+pub mod history;
 pub mod loads;
-pub mod memory;
 mod names;
 pub mod observed;
 pub mod outage;
@@ -37,4 +37,3 @@ mod view;
 pub mod watches;
 
 pub use names::deployment_name;
-pub(crate) use report::infeasible;

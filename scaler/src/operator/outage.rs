@@ -9,13 +9,13 @@ use tokio::time::Instant;
 
 use crate::metrics::Metrics;
 
-/// How long a server may put requests off before that is worth a warning.
+/// Time for which a server may put requests off before the operator warns.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The longest wait that a server may ask for. One that asks for more is asked again all the same.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
-/// How the watch of one kind of object is doing.
+/// State of the watch of one kind of object.
 #[derive(Debug)]
 pub struct Outage {
     kind: &'static str,
@@ -58,7 +58,7 @@ impl Outage {
     }
 }
 
-/// What the status of an answer says. Kube does not hand out the header `Retry-After`; an answer that has it alone is met
+/// Returns the wait that the status of an answer names. Kube does not hand out the header `Retry-After`; an answer that has it alone is met
 /// by the backoff.
 fn retry_after(status: Option<&Status>) -> Duration {
     let details = status.and_then(|status| status.details.as_ref());

@@ -16,7 +16,7 @@ pub struct Prepared {
     /// The validated function.
     pub function: Arc<CheckedFunction>,
     /// Input of the core.
-    pub model: Arc<Model>,
+    pub model: Arc<FunctionModel>,
     /// Configurations of the profile, by index.
     pub measured: Vec<MeasuredConfiguration>,
     /// Names of the configurations, by index.
@@ -69,7 +69,7 @@ pub fn prepare(
     let allowed = indices
         .filter(|(_, name)| wanted(name))
         .map(|(index, _)| index);
-    let model = Model {
+    let model = FunctionModel {
         name: Key::new(function.namespace.clone(), function.name.clone()).to_string(),
         profile: selected.profile,
         slo: function.slo,

@@ -11,9 +11,9 @@ use tetris_scaler_core::Settings;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::act::Actor;
+use super::apply::Applier;
+use super::history::History;
 use super::loads::Loads;
-use super::memory::Memory;
 use super::observed::{FunctionInput, Observed};
 use super::plan::reconcile;
 use super::prepare::{Preparations, Prepared, Unprepared};
@@ -192,13 +192,14 @@ impl Operator {
     async fn passes(&self, shared: &Shared, stopping: &AtomicBool) {
         let after = self.options.consolidate_after;
         let after = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-        let mut memory = Memory::new(after);
+        let mut history = History::new(after);
         let mut preparations = Preparations::default();
         let leadership = self.leadership.clone();
-        let mut actor = Actor::new(self.client.clone(), leadership, Arc::clone(&self.metrics));
+        let mut applier = Applier::new(self.client.clone(), leadership, Arc::clone(&self.metrics));
         while !stopping.load(Ordering::Relaxed) {
-            if let Some(observed) = self.observe(shared, &memory, &mut preparations) {
-                self.pass(shared, &observed, &mut memory, &mut actor).await;
+            if let Some(observed) = self.observe(shared, &history, &mut preparations) {
+                self.pass(shared, &observed, &mut history, &mut applier)
+                    .await;
             }
             if !stopping.load(Ordering::Relaxed) {
                 sleep(LEAST).await;
@@ -212,8 +213,8 @@ impl Operator {
         &self,
         shared: &Shared,
         observed: &Observed,
-        memory: &mut Memory,
-        actor: &mut Actor,
+        history: &mut History,
+        applier: &mut Applier,
     ) {
         let began = Instant::now();
         let plan = reconcile(observed, &self.options.settings, epoch_ms());
@@ -221,11 +222,11 @@ impl Operator {
         let leads = self.leadership.leads();
         let nodes = observed.inventory.nodes().count();
         self.metrics.state(leads, nodes);
-        memory.planned(&plan.functions, shared.clock());
+        history.planned(&plan.functions, shared.clock());
         self.published.send_replace(Arc::new(plan.snapshot.clone()));
         self.ready.store(true, Ordering::Relaxed);
         if leads {
-            actor.carry_out(&plan).await;
+            applier.carry_out(&plan).await;
         }
     }
 
@@ -233,7 +234,7 @@ impl Operator {
     fn observe(
         &self,
         shared: &Shared,
-        memory: &Memory,
+        history: &History,
         preparations: &mut Preparations,
     ) -> Option<Observed> {
         if !shared.may_begin() {
@@ -245,7 +246,7 @@ impl Operator {
         preparations.keep(&functions);
         let inputs = functions.values().map(|record| {
             let prepared = preparations.get(record, &profiles);
-            self.input(shared, memory, record, prepared)
+            self.input(shared, history, record, prepared)
         });
         let functions: Vec<FunctionInput> = inputs.collect();
         let inventories = shared.inventories.lock();
@@ -264,7 +265,7 @@ impl Operator {
     fn input(
         &self,
         shared: &Shared,
-        memory: &Memory,
+        history: &History,
         record: &Arc<FunctionRecord>,
         prepared: Result<Arc<Prepared>, Unprepared>,
     ) -> FunctionInput {
@@ -280,9 +281,9 @@ impl Operator {
             load: reading.load,
             pod_loads: reading.pods,
             peak: reading.peak,
-            consolidate: memory.may_consolidate(&record.key, now),
-            give_up_retiring: memory.gives_up(&record.key, now),
-            refresh_status: memory.may_report(&record.key, now),
+            consolidate: history.may_consolidate(&record.key, now),
+            give_up_retiring: history.gives_up(&record.key, now),
+            refresh_status: history.may_report(&record.key, now),
             record: Arc::clone(record),
         }
     }

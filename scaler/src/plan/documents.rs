@@ -20,7 +20,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 
 /// A checked object and its source.
 #[derive(Debug)]
-pub(super) struct Found<T> {
+pub(super) struct FoundDocument<T> {
     pub(super) at: String,
     pub(super) object: T,
 }
@@ -28,10 +28,10 @@ pub(super) struct Found<T> {
 /// Documents by kind.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
-    pub(super) profiles: BTreeMap<Key, Found<CheckedProfile>>,
-    pub(super) functions: BTreeMap<Key, Found<CheckedFunction>>,
-    pub(super) nodes: Vec<Found<Node>>,
-    pub(super) plan_nodes: Vec<Found<PlanNodes>>,
+    pub(super) profiles: BTreeMap<Key, FoundDocument<CheckedProfile>>,
+    pub(super) functions: BTreeMap<Key, FoundDocument<CheckedFunction>>,
+    pub(super) nodes: Vec<FoundDocument<Node>>,
+    pub(super) plan_nodes: Vec<FoundDocument<PlanNodes>>,
     pub(super) pods: Vec<Pod>,
     pub(super) stored: Vec<Stored>,
     /// Numbers of ignored documents, by kind.
@@ -97,12 +97,12 @@ impl Documents {
             }
             "Node" => {
                 let (at, object) = read(document)?;
-                self.nodes.push(Found { at, object });
+                self.nodes.push(FoundDocument { at, object });
                 Ok(())
             }
             "PlanNodes" => {
                 let (at, object) = read(document)?;
-                self.plan_nodes.push(Found { at, object });
+                self.plan_nodes.push(FoundDocument { at, object });
                 Ok(())
             }
             "Pod" => {
@@ -156,7 +156,7 @@ fn field(at: &str) -> impl FnOnce(FieldProblem) -> PlanError {
 }
 
 fn add_once<T>(
-    all: &mut BTreeMap<Key, Found<T>>,
+    all: &mut BTreeMap<Key, FoundDocument<T>>,
     key: Key,
     at: String,
     object: T,
@@ -165,6 +165,6 @@ fn add_once<T>(
         let problem = format!("{key} is in {} already; leave one out", other.at);
         return Err(PlanError::Document { at, problem });
     }
-    all.insert(key, Found { at, object });
+    all.insert(key, FoundDocument { at, object });
     Ok(())
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tetris_scaler_core::{FunctionView, Model, Profile, Rate};
+use tetris_scaler_core::{FunctionModel, FunctionView, Profile, Rate};
 use tetris_store_layout::ObjectId;
 
 use super::args::LoadOverride;
-use super::documents::{Documents, Found};
+use super::documents::{Documents, FoundDocument};
 use super::error::PlanError;
 use crate::resources::{CheckedFunction, CheckedProfile, LoadSource, stored_object};
 use crate::state::Key;
@@ -17,7 +17,7 @@ use crate::state::Key;
 pub(super) struct Function {
     pub(super) key: Key,
     pub(super) checked: CheckedFunction,
-    pub(super) model: Arc<Model>,
+    pub(super) model: Arc<FunctionModel>,
     /// Names of all configurations of the profile, by index.
     pub(super) names: Vec<String>,
     /// The allowed configurations.
@@ -48,7 +48,7 @@ pub(super) fn functions(
 
 fn overrides(
     loads: &[LoadOverride],
-    functions: &BTreeMap<Key, Found<CheckedFunction>>,
+    functions: &BTreeMap<Key, FoundDocument<CheckedFunction>>,
 ) -> Result<BTreeMap<Key, Rate>, PlanError> {
     let mut by_key = BTreeMap::new();
     for LoadOverride { function, load } in loads {
@@ -70,11 +70,11 @@ fn overrides(
 
 fn function(
     key: Key,
-    found: Found<CheckedFunction>,
+    found: FoundDocument<CheckedFunction>,
     load: Option<Rate>,
-    profiles: &BTreeMap<Key, Found<CheckedProfile>>,
+    profiles: &BTreeMap<Key, FoundDocument<CheckedProfile>>,
 ) -> Result<Function, PlanError> {
-    let Found {
+    let FoundDocument {
         at,
         object: checked,
     } = found;
@@ -100,7 +100,7 @@ fn function(
     let objects = measured.object.objects.iter();
     let listed = objects.map(|(id, _)| stored_object(&checked.store, id));
     let listed = listed.collect();
-    let model = Model {
+    let model = FunctionModel {
         name: key.to_string(),
         profile: all.profile,
         slo: checked.slo,

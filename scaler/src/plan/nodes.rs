@@ -9,7 +9,7 @@ use tetris_scaler_core::{
 };
 use tetris_store_layout::ObjectId;
 
-use super::documents::{Documents, Found, PlanNode};
+use super::documents::{Documents, FoundDocument, PlanNode};
 use super::error::PlanError;
 use super::functions::Function;
 use super::page::Stored;
@@ -36,10 +36,10 @@ impl Nodes {
             inventory: Inventory::new(limits),
             notes: Vec::new(),
         };
-        for Found { at, object } in &documents.nodes {
+        for FoundDocument { at, object } in &documents.nodes {
             all.nodes.push(node(at, object)?);
         }
-        for Found { at, object } in &documents.plan_nodes {
+        for FoundDocument { at, object } in &documents.plan_nodes {
             for (index, planned) in object.nodes.iter().enumerate() {
                 let field = |name: &str| format!("nodes[{index}].{name}");
                 let group = group(planned, functions).map_err(|(name, problem)| {

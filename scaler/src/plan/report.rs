@@ -1,7 +1,7 @@
 //! The plan as JSON, as `--format json` prints it. The README describes the format.
 
 use serde::Serialize;
-use tetris_scaler_core::{Configuration, FunctionDecision, FunctionView, Outcome, Rate};
+use tetris_scaler_core::{Configuration, FunctionDecision, FunctionOutcome, FunctionView, Rate};
 
 use super::candidates::{Candidate, candidates};
 use super::compare::{published, unshared};
@@ -39,7 +39,7 @@ pub(super) struct FunctionReport {
     /// headroom of scaling in, if there is room.
     pub(super) planned_micro_rps: Rate,
     pub(super) carried_micro_rps: Rate,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: FunctionOutcome,
     pub(super) message: String,
     pub(super) configurations: Vec<ConfigurationReport>,
     /// Set with `--explain`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use tetris_scaler_core::{Decision, FunctionDecision, Outcome, Placed, Settings, decide};
+use tetris_scaler_core::{Decision, FunctionDecision, FunctionOutcome, Placed, Settings, decide};
 
 use super::problem::Problem;
 
@@ -118,11 +118,11 @@ impl Solved {
 fn fine(decided: &FunctionDecision) -> bool {
     matches!(
         decided.outcome,
-        Outcome::Steady
-            | Outcome::ScaledOut { .. }
-            | Outcome::ScaledIn { .. }
-            | Outcome::Consolidating { .. }
-            | Outcome::Renewing { .. }
-            | Outcome::MakingRoom { .. }
+        FunctionOutcome::Steady
+            | FunctionOutcome::ScaledOut { .. }
+            | FunctionOutcome::ScaledIn { .. }
+            | FunctionOutcome::Consolidating { .. }
+            | FunctionOutcome::Renewing { .. }
+            | FunctionOutcome::MakingRoom { .. }
     )
 }

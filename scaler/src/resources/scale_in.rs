@@ -9,21 +9,21 @@ use super::problem::FieldProblem;
 /// Limits on releases of instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[x_kube(validation = Rule::new("self.keepPermille > self.scaleOutPermille").message("keepPermille must exceed scaleOutPermille, or instances come and go").field_path(".keepPermille"))]
+#[x_kube(validation = Rule::new("self.keepPercent > self.scaleOutPercent").message("keepPercent must exceed scaleOutPercent, or instances come and go").field_path(".keepPercent"))]
 pub struct ScaleInSpec {
     /// Time for which the load must stay low before instances are released, in seconds.
     #[serde(default = "window_seconds")]
     #[schemars(range(min = 1, max = 604_800))]
     pub window_seconds: u64,
-    /// Spare capacity that the remaining instances must have after a release, in thousandths of the
+    /// Spare capacity that the remaining instances must have after a release, in percent of the
     /// load.
-    #[serde(default = "keep_permille")]
-    #[schemars(range(min = 1, max = 9_000))]
-    pub keep_permille: u32,
-    /// Spare capacity below which instances are started, in thousandths of the load.
-    #[serde(default = "scale_out_permille")]
-    #[schemars(range(min = 0, max = 9_000))]
-    pub scale_out_permille: u32,
+    #[serde(default = "keep_percent")]
+    #[schemars(range(min = 1, max = 900))]
+    pub keep_percent: u32,
+    /// Spare capacity below which instances are started, in percent of the load.
+    #[serde(default = "scale_out_percent")]
+    #[schemars(range(min = 0, max = 900))]
+    pub scale_out_percent: u32,
     /// Maximum number of instances released at once.
     #[serde(default = "max_releases")]
     #[schemars(range(min = 1, max = 20_000))]
@@ -35,8 +35,8 @@ impl Default for ScaleInSpec {
     fn default() -> Self {
         Self {
             window_seconds: window_seconds(),
-            keep_permille: keep_permille(),
-            scale_out_permille: scale_out_permille(),
+            keep_percent: keep_percent(),
+            scale_out_percent: scale_out_percent(),
             max_releases: max_releases(),
         }
     }
@@ -46,12 +46,12 @@ const fn window_seconds() -> u64 {
     300
 }
 
-fn keep_permille() -> u32 {
-    ScaleInConfig::default().keep_permille
+fn keep_percent() -> u32 {
+    ScaleInConfig::default().keep_percent
 }
 
-fn scale_out_permille() -> u32 {
-    ScaleInConfig::default().scale_out_permille
+fn scale_out_percent() -> u32 {
+    ScaleInConfig::default().scale_out_percent
 }
 
 fn max_releases() -> u32 {
@@ -67,8 +67,8 @@ impl ScaleInSpec {
         LoadPeak::try_new(window_ms)
             .map_err(|error| FieldProblem::new(window, error.to_string()))?;
         let policy = ScaleInPolicy::try_new(ScaleInConfig {
-            keep_permille: self.keep_permille,
-            scale_out_permille: self.scale_out_permille,
+            keep_percent: self.keep_percent,
+            scale_out_percent: self.scale_out_percent,
             min_instances,
             max_releases: self.max_releases,
         });
@@ -80,11 +80,11 @@ impl ScaleInSpec {
 fn problem(error: &ScaleInError) -> FieldProblem {
     let field = match error {
         ScaleInError::Field(field) => match field.field {
-            "scale_out_permille" => "scaleOutPermille",
+            "scale_out_percent" => "scaleOutPercent",
             "max_releases" => "maxReleases",
-            _ => "keepPermille",
+            _ => "keepPercent",
         },
-        _ => "keepPermille",
+        _ => "keepPercent",
     };
     FieldProblem::new(format!("spec.scaleIn.{field}"), error.to_string())
 }

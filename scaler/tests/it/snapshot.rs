@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tetris_scaler::resources::{InferenceFunction, ModelProfile, Percentile, parse};
 use tetris_scaler::state::{FunctionState, Key, Snapshot};
-use tetris_scaler_core::{FunctionDecision, Model, Outcome, Rate};
+use tetris_scaler_core::{FunctionDecision, FunctionModel, FunctionOutcome, Rate};
 use tetris_store_layout::ObjectId;
 
 /// Namespace of all functions, and name of their store.
@@ -62,7 +62,7 @@ pub fn snapshot(functions: &[(&str, &str)]) -> Snapshot {
 pub fn state(profile: &ModelProfile, function: &InferenceFunction) -> FunctionState {
     let (profile, function) = (profile.checked().unwrap(), function.checked().unwrap());
     let selected = profile.select(Percentile::P95, &[]).unwrap();
-    let model = Model {
+    let model = FunctionModel {
         name: function.name.clone(),
         profile: selected.profile,
         slo: function.slo,
@@ -85,7 +85,7 @@ pub fn state(profile: &ModelProfile, function: &InferenceFunction) -> FunctionSt
             capacity: Rate::ZERO,
             ready: Rate::ZERO,
             needed: Rate::ZERO,
-            outcome: Outcome::Steady,
+            outcome: FunctionOutcome::Steady,
         },
     }
 }

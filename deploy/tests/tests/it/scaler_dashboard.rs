@@ -19,14 +19,14 @@ use tetris_deploy_tests::skipped::skipped;
 use tetris_scaler::metrics::Metrics;
 use tetris_scaler::resources::{InferenceFunction, ModelProfile, Percentile, parse};
 use tetris_scaler::state::{FunctionState, Key, Snapshot, published};
-use tetris_scaler_core::{FunctionDecision, Model, Outcome, Rate};
+use tetris_scaler_core::{FunctionDecision, FunctionModel, FunctionOutcome, Rate};
 
 const DASHBOARD: &str = "dashboards/tetris-scaler.json";
 const RULES: &str = "dashboards/tetris-scaler.rules.yaml";
 /// Labels that the Prometheus operator adds to every series that it scrapes.
 const OF_TARGET: [&str; 3] = ["instance", "job", "pod"];
 
-/// What a scaler with one function exposes.
+/// Metrics of a scaler with one function.
 fn scrape() -> Scrape {
     let (snapshots, watched) = published();
     let metrics = Metrics::new(watched);
@@ -52,7 +52,7 @@ fn function() -> FunctionState {
     let profile = profile.checked().unwrap();
     let selected = profile.select(Percentile::default(), &[]).unwrap();
     FunctionState {
-        model: Arc::new(Model {
+        model: Arc::new(FunctionModel {
             name: function.name.clone(),
             profile: selected.profile,
             slo: function.slo,
@@ -73,7 +73,7 @@ fn function() -> FunctionState {
             capacity: Rate::from_rps(40),
             ready: Rate::from_rps(40),
             needed: Rate::from_rps(33),
-            outcome: Outcome::AtMaximum {
+            outcome: FunctionOutcome::AtMaximum {
                 max_instances: 2,
                 uncovered: Rate::from_rps(3),
             },

@@ -8,8 +8,8 @@ use super::grow::Started;
 use super::prefer::prefer;
 use super::state::{State, count};
 use super::step::{Growth, Step};
-use super::trouble::Trouble;
-use super::{FunctionDecision, Outcome, Settings};
+use super::unplaced::Unplaced;
+use super::{FunctionDecision, FunctionOutcome, Settings};
 use crate::rate::Rate;
 
 /// All changes to a function.
@@ -69,9 +69,9 @@ impl Change {
         }
     }
 
-    fn outcome(&self, state: &State<'_>) -> Outcome {
+    fn outcome(&self, state: &State<'_>) -> FunctionOutcome {
         if let Some(moved) = &self.moved {
-            return Outcome::Consolidating {
+            return FunctionOutcome::Consolidating {
                 starting: moved.started.counts.values().sum(),
                 retiring: count(moved.retiring.len()),
             };
@@ -82,29 +82,29 @@ impl Change {
         }
     }
 
-    fn grown(&self, state: &State<'_>, growth: &Growth) -> Outcome {
+    fn grown(&self, state: &State<'_>, growth: &Growth) -> FunctionOutcome {
         let started = self.started.counts.values().sum();
-        match &self.started.trouble {
-            Some(Trouble::TooSmall(node, missing)) => Outcome::NoNodeLargeEnough {
+        match &self.started.unplaced {
+            Some(Unplaced::TooSmall(node, missing)) => FunctionOutcome::NoNodeLargeEnough {
                 node: node.clone(),
                 missing: *missing,
                 started,
             },
-            Some(Trouble::Full(node, missing)) => Outcome::OutOfRoom {
+            Some(Unplaced::Full(node, missing)) => FunctionOutcome::OutOfRoom {
                 node: node.clone(),
                 missing: *missing,
                 started,
             },
-            Some(Trouble::Other(error)) => Outcome::Unplanned {
+            Some(Unplaced::Other(error)) => FunctionOutcome::Unplanned {
                 error: error.clone(),
                 started,
             },
-            None if self.started.capped => Outcome::AtMaximum {
+            None if self.started.capped => FunctionOutcome::AtMaximum {
                 max_instances: state.view.max_instances,
                 uncovered: growth.least.minus(rate(state, &self.started.counts)),
             },
-            None if state.view.load.is_none() => Outcome::LoadUnknown { started },
-            None => Outcome::ScaledOut { started },
+            None if state.view.load.is_none() => FunctionOutcome::LoadUnknown { started },
+            None => FunctionOutcome::ScaledOut { started },
         }
     }
 }

@@ -7,7 +7,7 @@ use super::grow::{Started, room};
 use super::state::State;
 use super::step::Step;
 use super::totals::{Group, Groups, group, running, totals};
-use super::{Outcome, Phase, Settings, View};
+use super::{FunctionOutcome, Phase, Settings, View};
 use crate::inventory::{Inventory, ModelTensors};
 use crate::placement::{Demand, Hosted, Node, Placed, PlacementProblem, place};
 use crate::rate::Rate;
@@ -61,7 +61,7 @@ pub(super) fn consolidate(site: &Site<'_>, steps: &[Step]) -> BTreeMap<usize, Mo
 fn may_move(state: &State<'_>, step: &Step) -> bool {
     let others = [&state.starting, &state.retiring, &state.outdated];
     let placed = |&at: &usize| state.instance(at).is_some_and(|one| one.node.is_some());
-    *step == Step::Keep(Outcome::Steady)
+    *step == Step::Keep(FunctionOutcome::Steady)
         && state.view.consolidate
         && others.iter().all(|list| list.is_empty())
         && !state.ready.is_empty()

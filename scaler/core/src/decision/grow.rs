@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::cluster::{Cluster, positions};
 use super::state::State;
 use super::step::Growth;
-use super::trouble::Trouble;
+use super::unplaced::Unplaced;
 use super::usable::Usable;
 use super::{Settings, View};
 use crate::inventory::Similarity;
@@ -20,7 +20,7 @@ pub(super) struct Started {
     /// Number of instances by configuration, then by node as an index in the view.
     pub(super) nodes: BTreeMap<usize, BTreeMap<usize, u32>>,
     /// The reason the function was left out of the plan.
-    pub(super) trouble: Option<Trouble>,
+    pub(super) unplaced: Option<Unplaced>,
     /// True if the maximum prevented a start.
     pub(super) capped: bool,
 }
@@ -30,7 +30,7 @@ pub(super) struct Started {
 pub(super) struct Member {
     pub(super) usable: Usable,
     pub(super) load: Rate,
-    /// What will do where there is not enough room, or the maximum allows no more.
+    /// Least rate that will do if there is not enough room, or if the maximum allows no more.
     pub(super) least: Rate,
 }
 

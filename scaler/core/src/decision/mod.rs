@@ -12,16 +12,16 @@ mod single;
 mod state;
 mod step;
 mod totals;
-mod trouble;
+mod unplaced;
 mod usable;
 mod view;
 
 use std::collections::BTreeMap;
 
-pub use outcome::Outcome;
+pub use outcome::FunctionOutcome;
 pub use output::{Decision, FunctionDecision, Preference, Totals};
 pub use settings::Settings;
-pub use view::{FunctionView, InstanceView, Model, NodeView, Phase, View};
+pub use view::{FunctionModel, FunctionView, InstanceView, NodeView, Phase, View};
 
 use change::Change;
 use cluster::Cluster;
@@ -57,7 +57,7 @@ use step::{Growth, Step};
 /// nodes. Once the caller has executed it, the same load gives the same decision.
 ///
 /// **Isolation.** A function without a configuration or without room does not stop others; its
-/// [`Outcome`] describes the necessary change.
+/// [`FunctionOutcome`] describes the necessary change.
 pub fn decide(view: &View<'_>, settings: &Settings) -> Decision {
     let mut states = State::of(view);
     let steps: Vec<Step> = states.iter_mut().map(step::step).collect();

@@ -12,7 +12,7 @@ use crate::selection::SloTooTight;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "reason")]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum FunctionOutcome {
     /// The running instances carry the load, and none is known to be superfluous.
     Steady,
     /// Instances start.
@@ -86,7 +86,7 @@ pub enum Outcome {
     },
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for FunctionOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Steady => write!(f, "the running instances carry the load"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Outcome;
+use super::FunctionOutcome;
 use crate::rate::Rate;
 
 /// Decisions for all functions.
@@ -42,7 +42,7 @@ pub struct FunctionDecision {
     /// Rate without which instances are started: the load with the headroom of scaling out.
     pub needed: Rate,
     /// The reason for the decision.
-    pub outcome: Outcome,
+    pub outcome: FunctionOutcome,
 }
 
 /// A node with its score for a new instance.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::cluster::Cluster;
-use super::{Model, Preference, Settings};
+use super::{FunctionModel, Preference, Settings};
 use crate::configuration::Configuration;
 use crate::inventory::Similarity;
 use crate::placement::Node;
@@ -14,7 +14,7 @@ use crate::score::Resources;
 /// other nodes with room for one instance, by [`Spread::score`](crate::Spread::score).
 pub(super) fn prefer(
     cluster: &Cluster<'_>,
-    model: &Model,
+    model: &FunctionModel,
     start: &BTreeMap<usize, u32>,
     planned: &BTreeMap<usize, BTreeMap<usize, u32>>,
     settings: &Settings,

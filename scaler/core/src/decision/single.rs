@@ -12,7 +12,7 @@ use crate::selection::Selection;
 
 /// The cheapest instances, at most `most`: for all of the member's load, or else for the least that will do; where that
 /// would be too many as well, instances of the fastest configuration.
-pub(super) fn choose(model: &Model, member: &Member, most: u32) -> BTreeMap<usize, u32> {
+pub(super) fn choose(model: &FunctionModel, member: &Member, most: u32) -> BTreeMap<usize, u32> {
     let usable = &member.usable;
     let loads = [member.load, member.least];
     let mut each = loads.iter().map(|&load| cheapest(model, usable, load));
@@ -27,7 +27,7 @@ pub(super) fn choose(model: &Model, member: &Member, most: u32) -> BTreeMap<usiz
     counts.collect()
 }
 
-fn cheapest(model: &Model, usable: &Usable, load: Rate) -> Selection {
+fn cheapest(model: &FunctionModel, usable: &Usable, load: Rate) -> Selection {
     let alpha = model.alpha_bytes_per_millicore;
     let weights = Weights::try_new(alpha, MemoryTerm::Own).unwrap_or_default();
     let solution = usable

@@ -1,7 +1,7 @@
 //! Instances of a function by state.
 
 use super::usable::Usable;
-use super::{FunctionView, InstanceView, Outcome, Phase, View};
+use super::{FunctionOutcome, FunctionView, InstanceView, Phase, View};
 use crate::rate::Rate;
 
 /// A function as a decision sees it. Instances are indices in the view, sorted by name.
@@ -9,7 +9,7 @@ use crate::rate::Rate;
 pub(super) struct State<'a> {
     pub(super) view: &'a FunctionView,
     /// Its usable configurations, or the reason there are none.
-    pub(super) usable: Result<Usable, Outcome>,
+    pub(super) usable: Result<Usable, FunctionOutcome>,
     pub(super) ready: Vec<usize>,
     pub(super) starting: Vec<usize>,
     /// Instances that stop once their replacements are ready; they may be ready or not.

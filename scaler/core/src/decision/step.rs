@@ -1,6 +1,6 @@
 //! Step of a single function, before the plan.
 
-use super::Outcome;
+use super::FunctionOutcome;
 use super::state::{State, count};
 use crate::rate::Rate;
 use crate::scale_in::{Running, ScaleInConfig, ScaleInPolicy, scale_in};
@@ -9,9 +9,9 @@ use crate::scale_in::{Running, ScaleInConfig, ScaleInPolicy, scale_in};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing starts and nothing stops.
-    Keep(Outcome),
+    Keep(FunctionOutcome),
     /// These instances are released, in this order.
-    Release(Vec<usize>, Outcome),
+    Release(Vec<usize>, FunctionOutcome),
     /// Instances start.
     Grow(Growth),
 }
@@ -49,7 +49,7 @@ pub(super) fn step(state: &mut State<'_>) -> Step {
         if lacks(state) {
             return grow(state);
         }
-        return Step::Keep(Outcome::Steady);
+        return Step::Keep(FunctionOutcome::Steady);
     }
     if !state.retiring.is_empty() {
         return replace(state);
@@ -81,11 +81,11 @@ fn above_maximum(state: &mut State<'_>, surplus: usize) -> Step {
         .plus(state.rate(&stay(&state.starting)));
     let uncovered = state.needed().minus(carried);
     let outcome = if uncovered.is_zero() {
-        Outcome::ScaledIn {
+        FunctionOutcome::ScaledIn {
             released: count(release.len()),
         }
     } else {
-        Outcome::AtMaximum {
+        FunctionOutcome::AtMaximum {
             max_instances: state.view.max_instances,
             uncovered,
         }
@@ -95,7 +95,7 @@ fn above_maximum(state: &mut State<'_>, surplus: usize) -> Step {
 
 /// Decides without a usable configuration: starts nothing, and releases instances after a window
 /// without load.
-fn without_configuration(state: &State<'_>, outcome: Outcome) -> Step {
+fn without_configuration(state: &State<'_>, outcome: FunctionOutcome) -> Step {
     if state.peak() == Some(Rate::ZERO) && state.min() == 0 && !state.outdated.is_empty() {
         return Step::Release(bounded(state, state.outdated.clone()), outcome);
     }
@@ -105,7 +105,7 @@ fn without_configuration(state: &State<'_>, outcome: Outcome) -> Step {
 fn blind(state: &State<'_>) -> Step {
     let instances = state.min().saturating_sub(state.live());
     if instances == 0 {
-        return Step::Keep(Outcome::LoadUnknown { started: 0 });
+        return Step::Keep(FunctionOutcome::LoadUnknown { started: 0 });
     }
     Step::Grow(Growth {
         instances,
@@ -133,7 +133,7 @@ fn grow(state: &State<'_>) -> Step {
         return Step::Grow(growth);
     }
     if state.outdated.is_empty() {
-        return Step::Keep(Outcome::AtMaximum {
+        return Step::Keep(FunctionOutcome::AtMaximum {
             max_instances: state.view.max_instances,
             uncovered: residual,
         });
@@ -145,7 +145,7 @@ fn grow(state: &State<'_>) -> Step {
     let part = state.outdated.len().div_ceil(PARTS);
     let order = state.least_loaded_first(&state.outdated);
     let release: Vec<usize> = order.into_iter().take(part).collect();
-    let outcome = Outcome::MakingRoom {
+    let outcome = FunctionOutcome::MakingRoom {
         released: count(release.len()),
     };
     Step::Release(release, outcome)
@@ -153,7 +153,7 @@ fn grow(state: &State<'_>) -> Step {
 
 /// Releases retiring instances once the others are ready and carry the peak.
 fn replace(state: &mut State<'_>) -> Step {
-    let waiting = Outcome::Consolidating {
+    let waiting = FunctionOutcome::Consolidating {
         starting: count(state.starting.len()),
         retiring: count(state.retiring.len()),
     };
@@ -163,13 +163,13 @@ fn replace(state: &mut State<'_>) -> Step {
     let kept = state.view.scale_in.needed(peak);
     if state.capacity() < kept {
         state.keep_retiring();
-        return Step::Keep(Outcome::Steady);
+        return Step::Keep(FunctionOutcome::Steady);
     }
     if !state.starting.is_empty() {
         return Step::Keep(waiting);
     }
     let release = bounded(state, state.least_loaded_first(&state.retiring));
-    let outcome = Outcome::ScaledIn {
+    let outcome = FunctionOutcome::ScaledIn {
         released: count(release.len()),
     };
     Step::Release(release, outcome)
@@ -183,12 +183,12 @@ fn renew(state: &State<'_>) -> Step {
     let needed = state.view.scale_in.residual(peak, Rate::ZERO);
     let ready = count(state.ready.len());
     if state.rate(&state.ready) < needed || ready < state.min() {
-        return Step::Keep(Outcome::Renewing {
+        return Step::Keep(FunctionOutcome::Renewing {
             outdated: count(state.outdated.len()),
         });
     }
     let release = bounded(state, state.least_loaded_first(&state.outdated));
-    let outcome = Outcome::ScaledIn {
+    let outcome = FunctionOutcome::ScaledIn {
         released: count(release.len()),
     };
     Step::Release(release, outcome)
@@ -197,7 +197,7 @@ fn renew(state: &State<'_>) -> Step {
 /// Releases instances that are not ready if the ready ones carry the load, then the least loaded
 /// ones.
 fn shrink(state: &State<'_>) -> Step {
-    let steady = Step::Keep(Outcome::Steady);
+    let steady = Step::Keep(FunctionOutcome::Steady);
     let Some(peak) = state.peak() else {
         return steady;
     };
@@ -214,7 +214,7 @@ fn shrink(state: &State<'_>) -> Step {
     if release.is_empty() {
         return steady;
     }
-    let outcome = Outcome::ScaledIn {
+    let outcome = FunctionOutcome::ScaledIn {
         released: count(release.len()),
     };
     Step::Release(release, outcome)

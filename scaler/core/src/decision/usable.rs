@@ -1,6 +1,6 @@
 //! Usable configurations of a function.
 
-use super::{Model, Outcome};
+use super::{FunctionModel, FunctionOutcome};
 use crate::configuration::Configuration;
 use crate::profile::Profile;
 use crate::rate::Rate;
@@ -14,15 +14,15 @@ pub(super) struct Usable {
 }
 
 impl Usable {
-    pub(super) fn of(model: &Model) -> Result<Self, Outcome> {
+    pub(super) fn of(model: &FunctionModel) -> Result<Self, FunctionOutcome> {
         let allowed = |at: &usize| model.allowed.is_empty() || model.allowed.contains(at);
         let all = model.profile.configurations().iter().copied().enumerate();
         let all: Vec<(usize, Configuration)> = all.filter(|(at, _)| allowed(at)).collect();
         let least = all.iter().map(|(_, one)| one.least_slo_us()).min();
-        let least_slo_us = least.ok_or(Outcome::NoConfiguration)?;
+        let least_slo_us = least.ok_or(FunctionOutcome::NoConfiguration)?;
         let slo_us = model.slo.us();
         if least_slo_us > slo_us {
-            return Err(Outcome::SloTooTight(SloTooTight {
+            return Err(FunctionOutcome::SloTooTight(SloTooTight {
                 slo_us,
                 least_slo_us,
             }));

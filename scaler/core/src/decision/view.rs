@@ -12,7 +12,7 @@ use crate::score::Resources;
 
 /// Constant properties of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Model {
+pub struct FunctionModel {
     /// Name of the function, for messages.
     pub name: String,
     /// Measured configurations. The shared bytes are those of `tensors`, not of the profile.
@@ -31,7 +31,7 @@ pub struct Model {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionView {
     /// Constant properties of the function.
-    pub model: Arc<Model>,
+    pub model: Arc<FunctionModel>,
     /// Current load; `None` if unknown. Then nothing is released, and only the minimum is started.
     pub load: Option<Rate>,
     /// Largest load of a whole window, from [`LoadPeak::at`](crate::LoadPeak::at); `None` before a

@@ -8,7 +8,7 @@ use super::frontier::Frontier;
 
 /// Result of a search.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct Incumbent {
     pub(super) base_count: u64,
     /// Indices of the problem's other items, one for each instance.
     pub(super) others: Vec<usize>,
@@ -21,7 +21,7 @@ pub(super) struct Found {
 type Entry = Reverse<(u128, Reverse<u128>, u32)>;
 
 /// Finds the cheapest way to carry `load`, which is positive.
-pub(super) fn search(problem: &Problem, load: u128, max_steps: usize) -> Found {
+pub(super) fn search(problem: &Problem, load: u128, max_steps: usize) -> Incumbent {
     let mut search = Search {
         problem,
         load,
@@ -46,7 +46,7 @@ pub(super) fn search(problem: &Problem, load: u128, max_steps: usize) -> Found {
         }
         search.visit(rate, cost, node);
     }
-    Found {
+    Incumbent {
         base_count: search.best.base_count,
         others: search.path(search.best.node),
         lower_bound: lower_bound.unwrap_or(search.best.cost),

@@ -1,7 +1,7 @@
 //! The paper's algorithm: DTS, then the most similar node.
 
-use super::ground::{Ground, Slot};
 use super::input::MAX_INSTANCES;
+use super::instance::{ProblemInstance, Slot};
 use super::layout::Layout;
 use crate::cost::MemoryTerm;
 use crate::dts::dts;
@@ -12,9 +12,11 @@ use crate::dts::dts;
 ///
 /// A node's theta counts its own tensors and those that earlier placed instances bring. Running
 /// instances stay as far as DTS selects them.
-pub(super) fn published<'a>(ground: &'a Ground<'a>) -> Result<Layout<'a>, Box<Layout<'a>>> {
-    let mut layout = Layout::new(ground);
-    for model in 0..ground.choices.len() {
+pub(super) fn published<'a>(
+    instance: &'a ProblemInstance<'a>,
+) -> Result<Layout<'a>, Box<Layout<'a>>> {
+    let mut layout = Layout::new(instance);
+    for model in 0..instance.choices.len() {
         if place_all(&mut layout, model).is_none() {
             return Err(Box::new(layout));
         }
@@ -23,12 +25,12 @@ pub(super) fn published<'a>(ground: &'a Ground<'a>) -> Result<Layout<'a>, Box<La
 }
 
 fn place_all(layout: &mut Layout<'_>, model: usize) -> Option<()> {
-    let ground = layout.ground();
-    let demand = ground.problem.demands.get(model)?;
-    let whole = ground.weights(model).counting(MemoryTerm::Whole);
+    let instance = layout.instance();
+    let demand = instance.problem.demands.get(model)?;
+    let whole = instance.weights(model).counting(MemoryTerm::Whole);
     let selection = dts(&demand.profile, demand.slo, demand.load, whole).ok()?;
     for chosen in selection.choices {
-        let mut choices = ground.choices.get(model)?.iter();
+        let mut choices = instance.choices.get(model)?.iter();
         let choice = choices.position(|one| one.configuration == chosen.configuration)?;
         for _ in 0..chosen.count {
             let slot = most_similar(layout, model, choice)?;

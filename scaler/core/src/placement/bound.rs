@@ -1,17 +1,24 @@
 //! Lower bound of the cost of any placement.
 
 use super::atoms::Atom;
-use super::ground::{Choice, Ground};
+use super::instance::{Choice, ProblemInstance};
 use super::room::Room as Free;
 use crate::score::Resources;
 
 /// Sum of the optima for private memory, and each needed tensor on as many nodes as its models
 /// take.
-pub(super) fn lower_bound(ground: &Ground<'_>) -> u128 {
-    let own = ground.cheapest.iter().map(|solution| solution.lower_bound);
-    let cpu = Room::new(ground, |free| free.cpu_millis, |needs| needs.cpu_millis);
-    let memory = Room::new(ground, |free| free.memory_bytes, |needs| needs.memory_bytes);
-    let tensors = ground.atoms.iter().filter_map(|atom| {
+pub(super) fn lower_bound(instance: &ProblemInstance<'_>) -> u128 {
+    let own = instance
+        .cheapest
+        .iter()
+        .map(|solution| solution.lower_bound);
+    let cpu = Room::new(instance, |free| free.cpu_millis, |needs| needs.cpu_millis);
+    let memory = Room::new(
+        instance,
+        |free| free.memory_bytes,
+        |needs| needs.memory_bytes,
+    );
+    let tensors = instance.atoms.iter().filter_map(|atom| {
         let nodes = cpu.nodes_needed(atom).max(memory.nodes_needed(atom));
         let mut missing = atom.missing.clone();
         missing.sort_unstable();
@@ -31,15 +38,15 @@ struct Room {
 
 impl Room {
     fn new(
-        ground: &Ground<'_>,
+        instance: &ProblemInstance<'_>,
         of_node: fn(&Free) -> u64,
         of_instance: fn(&Resources) -> u64,
     ) -> Self {
-        let mut free: Vec<u64> = ground.free.iter().map(of_node).collect();
+        let mut free: Vec<u64> = instance.free.iter().map(of_node).collect();
         free.sort_unstable();
-        let models = 0..ground.choices.len();
+        let models = 0..instance.choices.len();
         let taken = models
-            .map(|model| least(ground, model, of_instance))
+            .map(|model| least(instance, model, of_instance))
             .collect();
         Self { free, taken }
     }
@@ -63,9 +70,9 @@ impl Room {
 }
 
 /// Least amount of `resource` that carries the model's load, if instances were divisible.
-fn least(ground: &Ground<'_>, model: usize, resource: fn(&Resources) -> u64) -> u128 {
-    let load = u128::from(ground.load(model));
-    let choices = ground.choices.get(model).into_iter().flatten();
+fn least(instance: &ProblemInstance<'_>, model: usize, resource: fn(&Resources) -> u64) -> u128 {
+    let load = u128::from(instance.load(model));
+    let choices = instance.choices.get(model).into_iter().flatten();
     let each = choices.map(|choice: &Choice| {
         let amount = u128::from(resource(&choice.needs)).saturating_mul(load);
         amount.div_ceil(u128::from(choice.rate))

@@ -2,8 +2,8 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use super::ground::Slot;
 use super::input::MAX_INSTANCES;
+use super::instance::Slot;
 use super::layout::Layout;
 use crate::exact::solve_within;
 use crate::rate::Rate;
@@ -51,12 +51,12 @@ impl Layout<'_> {
     pub(super) fn trim(&mut self, model: usize) {
         let mut slots = self.slots(|slot| slot.model == model);
         slots.sort_by_key(|&(slot, _)| {
-            Reverse(self.ground().choice(slot).map_or(0, |one| one.price))
+            Reverse(self.instance().choice(slot).map_or(0, |one| one.price))
         });
         for (slot, count) in slots {
-            let rate = self.ground().choice(slot).map_or(0, |choice| choice.rate);
+            let rate = self.instance().choice(slot).map_or(0, |choice| choice.rate);
             for _ in 0..count {
-                let load = u128::from(self.ground().load(model));
+                let load = u128::from(self.instance().load(model));
                 if self.rate(model).saturating_sub(rate.into()) < load {
                     break;
                 }
@@ -75,7 +75,7 @@ impl Layout<'_> {
     /// Returns the slot to add next, or `None` if none fits.
     fn best_slot(&self, model: usize, method: Method) -> Option<Slot> {
         let uncovered = self.uncovered(model);
-        let choices = self.ground().choices.get(model)?;
+        let choices = self.instance().choices.get(model)?;
         let mut best: Option<(u128, u128, u64, Slot)> = None;
         for node in self.nodes() {
             let missing = self.missing(model, node);
@@ -116,7 +116,7 @@ impl Layout<'_> {
     /// millionths.
     fn strain(&self, slot: Slot, missing: u64) -> u128 {
         let needs = self
-            .ground()
+            .instance()
             .choice(slot)
             .map(|choice| choice.needs)
             .unwrap_or_default();
@@ -126,8 +126,8 @@ impl Layout<'_> {
     /// Adds the optimal configurations for the uncovered load, each on the node where it costs
     /// least; skips instances without room.
     fn fill_exact(&mut self, model: usize) {
-        let ground = self.ground();
-        let Some(demand) = ground.problem.demands.get(model) else {
+        let instance = self.instance();
+        let Some(demand) = instance.problem.demands.get(model) else {
             return;
         };
         let rest = Rate::from_micro_rps(self.uncovered(model));
@@ -135,13 +135,13 @@ impl Layout<'_> {
             &demand.profile,
             demand.slo,
             rest,
-            ground.weights(model),
+            instance.weights(model),
             REFILL_STEPS,
         );
         let Ok(solution) = solved else {
             return;
         };
-        let choices = ground.choices.get(model).map_or(&[][..], Vec::as_slice);
+        let choices = instance.choices.get(model).map_or(&[][..], Vec::as_slice);
         let mut wanted: Vec<(usize, u64)> = Vec::new();
         for chosen in &solution.selection.choices {
             let mut configurations = choices.iter().map(|one| one.configuration);

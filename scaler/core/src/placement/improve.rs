@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::construct::Method;
-use super::ground::Slot;
+use super::instance::Slot;
 use super::layout::Layout;
 
 /// Part of a placement to remove for one trial.
@@ -48,7 +48,7 @@ fn ruins(layout: &Layout<'_>) -> Vec<Ruin> {
     let models: BTreeSet<_> = slots.iter().map(|slot| slot.model).collect();
     let nodes: BTreeSet<_> = slots.iter().map(|slot| slot.node).collect();
     let mut pairs = BTreeSet::new();
-    for atom in &layout.ground().atoms {
+    for atom in &layout.instance().atoms {
         // In a large family only neighbors form pairs, as there would be too many.
         let with_next = atom.models.iter().zip(atom.models.iter().skip(1));
         pairs.extend(with_next.map(|(&a, &b)| (a, b)));

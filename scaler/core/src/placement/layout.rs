@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ground::{Ground, Slot};
+use super::instance::{ProblemInstance, Slot};
 use super::room::Room;
 use super::shortage::Shortage;
 
 /// Instances by slot, and quantities derived from them, kept up to date.
 #[derive(Clone, Debug)]
 pub(super) struct Layout<'a> {
-    ground: &'a Ground<'a>,
+    instance: &'a ProblemInstance<'a>,
     counts: BTreeMap<Slot, u32>,
     /// Number of instances of a model on a node.
     hosted: BTreeMap<(usize, usize), u32>,
@@ -31,25 +31,25 @@ pub(super) struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    pub(super) fn new(ground: &'a Ground<'a>) -> Self {
-        let nodes = &ground.problem.nodes;
+    pub(super) fn new(instance: &'a ProblemInstance<'a>) -> Self {
+        let nodes = &instance.problem.nodes;
         Self {
-            ground,
+            instance,
             counts: BTreeMap::new(),
             hosted: BTreeMap::new(),
             uses: vec![Vec::new(); nodes.len()],
             busy: BTreeMap::new(),
-            idle: ground.kinds.clone(),
-            free: ground.free.clone(),
-            rates: vec![0; ground.choices.len()],
+            idle: instance.kinds.clone(),
+            free: instance.free.clone(),
+            rates: vec![0; instance.choices.len()],
             instances: 0,
             cost: 0,
             log: Vec::new(),
         }
     }
 
-    pub(super) const fn ground(&self) -> &'a Ground<'a> {
-        self.ground
+    pub(super) const fn instance(&self) -> &'a ProblemInstance<'a> {
+        self.instance
     }
 
     pub(super) const fn cost(&self) -> u128 {
@@ -74,7 +74,7 @@ impl<'a> Layout<'a> {
 
     /// Load without capacity so far, in millionths of a request per second.
     pub(super) fn uncovered(&self, model: usize) -> u64 {
-        let rest = u128::from(self.ground.load(model)).saturating_sub(self.rate(model));
+        let rest = u128::from(self.instance.load(model)).saturating_sub(self.rate(model));
         u64::try_from(rest).unwrap_or(u64::MAX)
     }
 
@@ -95,9 +95,9 @@ impl<'a> Layout<'a> {
             uses.and_then(|uses| uses.get(atom))
                 .is_some_and(|&count| count > 0)
         };
-        let atoms = self.ground.atoms_of.get(model).into_iter().flatten();
+        let atoms = self.instance.atoms_of.get(model).into_iter().flatten();
         let absent = atoms.filter(|&&atom| !used(atom));
-        let bytes = absent.filter_map(|&atom| self.ground.atoms.get(atom)?.missing.get(node));
+        let bytes = absent.filter_map(|&atom| self.instance.atoms.get(atom)?.missing.get(node));
         // The sum is a part of the model's total, which fits.
         bytes.fold(0, |sum, &bytes| bytes.saturating_add(sum))
     }
@@ -105,17 +105,17 @@ impl<'a> Layout<'a> {
     /// Returns the node's shortage for one more instance, given the `missing` bytes of the model's
     /// tensors. `None` if the node takes no instance beyond the running ones.
     pub(super) fn lacks(&self, slot: Slot, missing: u64) -> Option<Shortage> {
-        let running = self.ground.current.get(&slot).copied().unwrap_or(0);
-        if !self.ground.problem.nodes.get(slot.node)?.accepts_new && self.count(slot) >= running {
+        let running = self.instance.current.get(&slot).copied().unwrap_or(0);
+        if !self.instance.problem.nodes.get(slot.node)?.accepts_new && self.count(slot) >= running {
             return None;
         }
-        let needs = self.ground.choice(slot)?.needs;
+        let needs = self.instance.choice(slot)?.needs;
         Some(self.free(slot.node).lacks(needs, missing))
     }
 
     /// Cost of one more instance, given the `missing` bytes of the model's tensors.
     pub(super) fn price(&self, slot: Slot, missing: u64) -> u128 {
-        let price = self.ground.choice(slot).map_or(0, |choice| choice.price);
+        let price = self.instance.choice(slot).map_or(0, |choice| choice.price);
         u128::from(price) + u128::from(missing) + self.start_cost(slot, self.count(slot))
     }
 
@@ -125,11 +125,11 @@ impl<'a> Layout<'a> {
 
     /// Start cost of an instance beyond `count` others in its slot.
     fn start_cost(&self, slot: Slot, count: u32) -> u128 {
-        let running = self.ground.current.get(&slot).copied().unwrap_or(0);
+        let running = self.instance.current.get(&slot).copied().unwrap_or(0);
         if count < running {
             0
         } else {
-            self.ground.problem.start_cost_bytes.into()
+            self.instance.problem.start_cost_bytes.into()
         }
     }
 
@@ -179,8 +179,8 @@ impl<'a> Layout<'a> {
         let Some(uses) = self.uses.get_mut(slot.node) else {
             return;
         };
-        uses.resize(self.ground.atoms.len(), 0);
-        for &atom in self.ground.atoms_of.get(slot.model).into_iter().flatten() {
+        uses.resize(self.instance.atoms.len(), 0);
+        for &atom in self.instance.atoms_of.get(slot.model).into_iter().flatten() {
             if let Some(count) = uses.get_mut(atom) {
                 *count = count.saturating_add_signed(by);
             }
@@ -188,7 +188,7 @@ impl<'a> Layout<'a> {
     }
 
     fn account(&mut self, slot: Slot, missing: u64, added: bool) {
-        let Some(choice) = self.ground.choice(slot) else {
+        let Some(choice) = self.instance.choice(slot) else {
             return;
         };
         let (free, rate) = (self.free.get_mut(slot.node), self.rates.get_mut(slot.model));
@@ -213,7 +213,7 @@ impl<'a> Layout<'a> {
 
     /// Moves a node into or out of the idle ones, according to its instances.
     fn sort_in(&mut self, node: usize) {
-        let kind = self.ground.kind_of.get(node);
+        let kind = self.instance.kind_of.get(node);
         let Some(idle) = kind.and_then(|&kind| self.idle.get_mut(kind)) else {
             return;
         };

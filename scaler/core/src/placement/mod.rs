@@ -5,9 +5,9 @@ mod baseline;
 mod bound;
 mod construct;
 mod explain;
-mod ground;
 mod improve;
 mod input;
+mod instance;
 mod layout;
 mod outcome;
 mod room;
@@ -20,7 +20,7 @@ pub use outcome::{Placement, PlacementError};
 pub use shortage::Shortage;
 
 use construct::Method;
-use ground::{Ground, Slot};
+use instance::{ProblemInstance, Slot};
 use layout::Layout;
 
 /// Places instances of all models. Each load is carried within its objective, no node gives more
@@ -55,24 +55,24 @@ use layout::Layout;
 ///
 /// Fails if the input is invalid, no configuration meets an objective, or there is no room.
 pub fn place(problem: &PlacementProblem<'_>) -> Result<Placement, PlacementError> {
-    let ground = Ground::new(problem)?;
-    explain::check_sizes(&ground)?;
+    let instance = ProblemInstance::new(problem)?;
+    explain::check_sizes(&instance)?;
     let mut starts: Vec<Layout<'_>> = Vec::new();
     let mut failed = None;
     for keep in [true, false] {
         for method in Method::ALL {
-            match construct_all(&ground, keep, method) {
+            match construct_all(&instance, keep, method) {
                 Ok(layout) => starts.push(layout),
                 Err(layout) => failed = Some(failed.unwrap_or(layout)),
             }
         }
     }
-    starts.extend(baseline::published(&ground));
+    starts.extend(baseline::published(&instance));
     // The best start after improvement cannot be predicted, so the first few are improved.
     starts.sort_by_key(Layout::cost);
     starts.dedup_by(|a, b| a.counts() == b.counts());
     starts.truncate(STARTS);
-    let bound = bound::lower_bound(&ground);
+    let bound = bound::lower_bound(&instance);
     let share = problem.max_trials / starts.len().max(1);
     for layout in &mut starts {
         improve::improve(layout, share, bound);
@@ -82,7 +82,7 @@ pub fn place(problem: &PlacementProblem<'_>) -> Result<Placement, PlacementError
     }
     match starts.into_iter().min_by_key(Layout::cost) {
         Some(best) => Ok(best.outcome(bound)),
-        None => Err(explain::out_of_room(&ground, failed.as_deref())),
+        None => Err(explain::out_of_room(&instance, failed.as_deref())),
     }
 }
 
@@ -96,30 +96,30 @@ const STARTS: usize = 3;
 ///
 /// As for [`place`].
 pub fn place_as_published(problem: &PlacementProblem<'_>) -> Result<Placement, PlacementError> {
-    let ground = Ground::new(problem)?;
-    explain::check_sizes(&ground)?;
-    match baseline::published(&ground) {
-        Ok(layout) => Ok(layout.outcome(bound::lower_bound(&ground))),
-        Err(layout) => Err(explain::out_of_room(&ground, Some(&layout))),
+    let instance = ProblemInstance::new(problem)?;
+    explain::check_sizes(&instance)?;
+    match baseline::published(&instance) {
+        Ok(layout) => Ok(layout.outcome(bound::lower_bound(&instance))),
+        Err(layout) => Err(explain::out_of_room(&instance, Some(&layout))),
     }
 }
 
 /// Constructs all models, from an empty layout or from the running instances. A model without room
 /// goes first in the next attempt.
 fn construct_all<'a>(
-    ground: &'a Ground<'a>,
+    instance: &'a ProblemInstance<'a>,
     keep: bool,
     method: Method,
 ) -> Result<Layout<'a>, Box<Layout<'a>>> {
-    let mut order: Vec<usize> = (0..ground.choices.len()).collect();
+    let mut order: Vec<usize> = (0..instance.choices.len()).collect();
     // Large models go first, as small ones fit into gaps.
     order.sort_by_key(|&model| {
-        let solution = ground.cheapest.get(model);
+        let solution = instance.cheapest.get(model);
         std::cmp::Reverse(solution.map_or(0, |solution| solution.selection.cost))
     });
     let mut best: Option<Layout<'a>> = None;
     for _ in 0..=order.len().min(MOST_ATTEMPTS) {
-        let mut layout = Layout::new(ground);
+        let mut layout = Layout::new(instance);
         if keep {
             layout.keep_running();
         }
@@ -132,7 +132,7 @@ fn construct_all<'a>(
             first.rotate_right(1);
         }
     }
-    Err(Box::new(best.unwrap_or_else(|| Layout::new(ground))))
+    Err(Box::new(best.unwrap_or_else(|| Layout::new(instance))))
 }
 
 const MOST_ATTEMPTS: usize = 16;
@@ -140,7 +140,7 @@ const MOST_ATTEMPTS: usize = 16;
 impl Layout<'_> {
     /// Adds running instances that are needed and fit.
     fn keep_running(&mut self) {
-        for (&slot, &count) in &self.ground().current {
+        for (&slot, &count) in &self.instance().current {
             for _ in 0..count {
                 let enough = self.uncovered(slot.model) == 0 || self.instances() >= MAX_INSTANCES;
                 if enough || !self.add(slot) {
@@ -151,14 +151,14 @@ impl Layout<'_> {
     }
 
     fn outcome(&self, bound: u128) -> Placement {
-        let ground = self.ground();
+        let instance = self.instance();
         let mut sum = Placement {
             placed: Vec::new(),
             rates: Vec::new(),
             memory_bytes: self.cost(),
             cpu_millis: 0,
             started: 0,
-            stopped: ground
+            stopped: instance
                 .problem
                 .current
                 .iter()
@@ -170,9 +170,9 @@ impl Layout<'_> {
         for (&slot, &count) in self.counts() {
             self.sum_up(&mut sum, slot, count);
         }
-        let starts = u128::from(ground.problem.start_cost_bytes) * u128::from(sum.started);
+        let starts = u128::from(instance.problem.start_cost_bytes) * u128::from(sum.started);
         sum.memory_bytes = sum.memory_bytes.saturating_sub(starts);
-        let models = 0..ground.choices.len();
+        let models = 0..instance.choices.len();
         let rate = |model| u64::try_from(self.rate(model)).unwrap_or(u64::MAX);
         sum.rates = models
             .map(|model| crate::rate::Rate::from_micro_rps(rate(model)))
@@ -181,10 +181,10 @@ impl Layout<'_> {
     }
 
     fn sum_up(&self, sum: &mut Placement, slot: Slot, count: u32) {
-        let Some(choice) = self.ground().choice(slot) else {
+        let Some(choice) = self.instance().choice(slot) else {
             return;
         };
-        let running = self.ground().current.get(&slot).copied().unwrap_or(0);
+        let running = self.instance().current.get(&slot).copied().unwrap_or(0);
         sum.placed.push(Placed {
             model: slot.model,
             node: slot.node,
@@ -194,7 +194,7 @@ impl Layout<'_> {
         let cpu = u128::from(choice.needs.cpu_millis) * u128::from(count);
         sum.cpu_millis += cpu;
         let alpha = self
-            .ground()
+            .instance()
             .weights(slot.model)
             .alpha_bytes_per_millicore();
         sum.memory_bytes = sum.memory_bytes.saturating_sub(u128::from(alpha) * cpu);

@@ -67,13 +67,13 @@ pub enum ScaleInError {
     Field(#[from] FieldError),
     /// A policy in which scaling in would trigger scaling out.
     #[error(
-        "`keep_permille` is {keep_permille}, expected more than `scale_out_permille`, {scale_out_permille}, or instances come and go"
+        "`keep_percent` is {keep_percent}, expected more than `scale_out_percent`, {scale_out_percent}, or instances come and go"
     )]
     NoHysteresis {
         /// Headroom that must remain after a release, in thousandths.
-        keep_permille: u32,
+        keep_percent: u32,
         /// Headroom below which the scaler starts instances, in thousandths.
-        scale_out_permille: u32,
+        scale_out_percent: u32,
     },
 }
 

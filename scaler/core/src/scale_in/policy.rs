@@ -6,18 +6,18 @@ use super::ScaleInError;
 use crate::error::FieldError;
 use crate::rate::Rate;
 
-/// Maximum headroom in thousandths: nine times the load.
-const MAX_PERMILLE: u32 = 9_000;
+/// Maximum headroom in percent: nine times the load.
+const MAX_PERCENT: u32 = 900;
 
 /// Fields of a policy, before they are checked. Missing fields have their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScaleInConfig {
-    /// Headroom that remaining instances must have after a release, in thousandths of the load.
-    pub keep_permille: u32,
-    /// Headroom below which instances are started, in thousandths of the load; less than
-    /// `keep_permille`.
-    pub scale_out_permille: u32,
+    /// Headroom that remaining instances must have after a release, in percent of the load.
+    pub keep_percent: u32,
+    /// Headroom below which instances are started, in percent of the load; less than
+    /// `keep_percent`.
+    pub scale_out_percent: u32,
     /// Minimum number of instances.
     pub min_instances: u32,
     /// Maximum number of instances released at once; at least 1.
@@ -27,8 +27,8 @@ pub struct ScaleInConfig {
 impl Default for ScaleInConfig {
     fn default() -> Self {
         Self {
-            keep_permille: 200,
-            scale_out_permille: 50,
+            keep_percent: 20,
+            scale_out_percent: 5,
             min_instances: 0,
             max_releases: 100,
         }
@@ -44,13 +44,13 @@ impl ScaleInPolicy {
     ///
     /// # Errors
     ///
-    /// Fails if a field is out of range, or if `keep_permille` does not exceed
-    /// `scale_out_permille`.
+    /// Fails if a field is out of range, or if `keep_percent` does not exceed
+    /// `scale_out_percent`.
     pub fn try_new(config: ScaleInConfig) -> Result<Self, ScaleInError> {
-        let (keep, out) = (config.keep_permille, config.scale_out_permille);
-        let most = MAX_PERMILLE.into();
-        FieldError::check("keep_permille", keep.into(), 0, most)?;
-        FieldError::check("scale_out_permille", out.into(), 0, most)?;
+        let (keep, out) = (config.keep_percent, config.scale_out_percent);
+        let most = MAX_PERCENT.into();
+        FieldError::check("keep_percent", keep.into(), 0, most)?;
+        FieldError::check("scale_out_percent", out.into(), 0, most)?;
         FieldError::check(
             "max_releases",
             config.max_releases.into(),
@@ -59,8 +59,8 @@ impl ScaleInPolicy {
         )?;
         if keep <= out {
             return Err(ScaleInError::NoHysteresis {
-                keep_permille: keep,
-                scale_out_permille: out,
+                keep_percent: keep,
+                scale_out_percent: out,
             });
         }
         Ok(Self(config))
@@ -73,13 +73,12 @@ impl ScaleInPolicy {
 
     /// Returns the rate that must remain after a release for `load`.
     pub fn needed(&self, load: Rate) -> Rate {
-        load.with_headroom(self.0.keep_permille)
+        load.with_headroom(self.0.keep_percent)
     }
 
     /// Returns the rate to start so that `capacity` carries `load` with the headroom of scaling
     /// out; zero if it does already.
     pub fn residual(&self, load: Rate, capacity: Rate) -> Rate {
-        load.with_headroom(self.0.scale_out_permille)
-            .minus(capacity)
+        load.with_headroom(self.0.scale_out_percent).minus(capacity)
     }
 }

@@ -14,7 +14,7 @@ use progress::Progress;
 use crate::database::ProfileDatabase;
 use crate::model_profile::{is_resource_name, resource_name};
 use crate::plan::SloBound;
-use crate::session::{Outcome, ProfileRequest, profile, stored};
+use crate::session::{ProfileRequest, SessionOutcome, profile, stored};
 use crate::setting::grid;
 
 /// Maximum size of a request file, in bytes.
@@ -131,7 +131,7 @@ impl ProfileArgs {
     }
 }
 
-async fn measure(request: &ProfileRequest, database: &ProfileDatabase) -> Result<Outcome> {
+async fn measure(request: &ProfileRequest, database: &ProfileDatabase) -> Result<SessionOutcome> {
     let mut progress = Progress::new(request.settings.len() as u64);
     let mut tell = |event| progress.tell(&event);
     tokio::select! {

@@ -8,10 +8,10 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::args::{Format, ProfileArgs};
 use crate::database::StoredProfile;
 use crate::measurement::Measurement;
-use crate::session::{Fate, Outcome};
+use crate::session::{Fate, SessionOutcome};
 
 /// Writes a profile to the outputs that the arguments name.
-pub(super) fn write(args: &ProfileArgs, outcome: &Outcome) -> Result<()> {
+pub(super) fn write(args: &ProfileArgs, outcome: &SessionOutcome) -> Result<()> {
     let manifest = outcome.manifest();
     let text = |format| match format {
         Format::Table => Ok(table(outcome)),
@@ -56,7 +56,7 @@ pub(super) fn list(profiles: &[(String, StoredProfile, usize)]) -> Result<()> {
     print(&format!("{}\n", table.trim_fmt()))
 }
 
-fn table(outcome: &Outcome) -> String {
+fn table(outcome: &SessionOutcome) -> String {
     let mut table = plain(&[
         "configuration",
         "CPUs",
@@ -88,7 +88,7 @@ fn table(outcome: &Outcome) -> String {
     text
 }
 
-fn shared_line(outcome: &Outcome) -> String {
+fn shared_line(outcome: &SessionOutcome) -> String {
     let (profile, shared) = (&outcome.profile, &outcome.profile.shared);
     let unverified = outcome.measured().any(|one| !one.verified);
     let note = if unverified {

@@ -36,7 +36,7 @@ const DEAD_WITHIN: Duration = Duration::from_secs(10);
 
 /// Placement of an instance.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Confinement {
     /// In its own cgroup, with limits.
     Cgroup(Hierarchy, Limits),
     /// Bound to CPUs, without a cgroup.
@@ -45,7 +45,7 @@ pub(crate) enum Place {
     Free,
 }
 
-impl Place {
+impl Confinement {
     fn cgroup(&self) -> Result<Option<Cgroup>, InstanceError> {
         match self {
             Self::Cgroup(hierarchy, limits) => Ok(Some(Cgroup::create(hierarchy, limits)?)),
@@ -71,7 +71,7 @@ impl Instance {
     pub(crate) async fn start(
         command: &[String],
         setting: Setting,
-        place: &Place,
+        place: &Confinement,
     ) -> Result<Self, InstanceError> {
         let placement = Placement {
             setting,
@@ -104,15 +104,15 @@ impl Instance {
         instance.go().await.map_err(failed)
     }
 
-    fn confine(&self, process: u32, place: &Place) -> Result<(), InstanceError> {
+    fn confine(&self, process: u32, place: &Confinement) -> Result<(), InstanceError> {
         match (&self.cgroup, place) {
-            (Some(cgroup), Place::Cgroup(_, limits)) => {
+            (Some(cgroup), Confinement::Cgroup(_, limits)) => {
                 cgroup.add(process)?;
                 if !cgroup.has_cpuset() {
                     limits.cpus.bind(process)?;
                 }
             }
-            (_, Place::Bound(cpus)) => cpus.bind(process)?,
+            (_, Confinement::Bound(cpus)) => cpus.bind(process)?,
             _ => {}
         }
         Ok(())

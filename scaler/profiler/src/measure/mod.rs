@@ -15,7 +15,7 @@ use limit::limits;
 
 use crate::cgroup::{Hierarchy, Limits};
 use crate::cpus::CpuList;
-use crate::instance::{Instance, InstanceError, MemoryProbe, Place};
+use crate::instance::{Confinement, Instance, InstanceError, MemoryProbe};
 use crate::load::{Amount, LoadError, Seen, drive};
 use crate::measurement::Measurement;
 use crate::oip::{OipClient, OipError, RequestShape, bodies};
@@ -74,7 +74,7 @@ impl Bench {
         setting: Setting,
         source: &RequestSource,
     ) -> Result<(), MeasureError> {
-        let mut instance = Instance::start(&self.command, setting, &Place::Free).await?;
+        let mut instance = Instance::start(&self.command, setting, &Confinement::Free).await?;
         let client = self.client(&instance)?;
         instance.ready(&client, self.ready_within).await?;
         let asked = async {
@@ -212,11 +212,15 @@ impl Bench {
         OipClient::new(instance.port(), &self.model, self.amount.patience)
     }
 
-    fn place(&self, setting: Setting, memory_bytes: Option<u64>) -> Result<Place, InstanceError> {
+    fn place(
+        &self,
+        setting: Setting,
+        memory_bytes: Option<u64>,
+    ) -> Result<Confinement, InstanceError> {
         let cpus = self.cpus.take(setting.whole_cpus())?;
         Ok(match &self.hierarchy {
-            None => Place::Bound(cpus),
-            Some(hierarchy) => Place::Cgroup(
+            None => Confinement::Bound(cpus),
+            Some(hierarchy) => Confinement::Cgroup(
                 hierarchy.clone(),
                 Limits {
                     cpu_millis: setting.cpu_millis,

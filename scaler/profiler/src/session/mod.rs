@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 pub use error::ProfileError;
 pub use event::Event;
-pub use outcome::{Fate, Outcome};
+pub use outcome::{Fate, SessionOutcome};
 pub use request::ProfileRequest;
 
 use crate::cgroup::{Cgroup, CgroupError, Hierarchy, Limits, sweep};
@@ -40,7 +40,7 @@ pub async fn profile(
     request: &ProfileRequest,
     database: &ProfileDatabase,
     tell: Listener<'_>,
-) -> Result<Outcome, ProfileError> {
+) -> Result<SessionOutcome, ProfileError> {
     let machine = Machine::this();
     let identity = request.identity(&machine)?;
     if request.fresh {
@@ -63,7 +63,7 @@ pub async fn profile(
         }),
     };
     let fates = session.settings(tell).await?;
-    let outcome = Outcome {
+    let outcome = SessionOutcome {
         name: request.name.clone(),
         profile: session.profile,
         fates,
@@ -76,7 +76,10 @@ pub async fn profile(
 /// # Errors
 ///
 /// Fails if the database cannot be read.
-pub fn stored(name: &str, database: &ProfileDatabase) -> Result<Option<Outcome>, ProfileError> {
+pub fn stored(
+    name: &str,
+    database: &ProfileDatabase,
+) -> Result<Option<SessionOutcome>, ProfileError> {
     let Some(profile) = database.profile(name)? else {
         return Ok(None);
     };
@@ -84,7 +87,7 @@ pub fn stored(name: &str, database: &ProfileDatabase) -> Result<Option<Outcome>,
     let fates = measured
         .into_iter()
         .map(|one| (one.setting, Fate::Measured(one)));
-    Ok(Some(Outcome {
+    Ok(Some(SessionOutcome {
         name: name.to_owned(),
         fates: fates.collect(),
         profile,
@@ -252,7 +255,7 @@ fn usable(request: &ProfileRequest, cpus: &CpuList) -> Result<Hierarchy, CgroupE
 }
 
 /// Returns an error if no configuration was measured and at least one failed.
-fn nothing(outcome: &Outcome) -> Option<ProfileError> {
+fn nothing(outcome: &SessionOutcome) -> Option<ProfileError> {
     if outcome.measured().next().is_some() {
         return None;
     }

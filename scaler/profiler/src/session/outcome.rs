@@ -21,7 +21,7 @@ pub enum Fate {
 
 /// A profile, with an outcome for each requested setting.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct SessionOutcome {
     /// Name of the profile.
     pub name: String,
     /// The profile without its configurations.
@@ -30,7 +30,7 @@ pub struct Outcome {
     pub fates: Vec<(Setting, Fate)>,
 }
 
-impl Outcome {
+impl SessionOutcome {
     /// Returns the measured configurations.
     pub fn measured(&self) -> impl Iterator<Item = &Measurement> {
         self.fates.iter().filter_map(|(_, fate)| match fate {

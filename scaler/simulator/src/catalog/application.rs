@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::model::{DSSM, FASTSPEECH2, LSTM, Model, RESNET152, SSD, STT, TEXTCNN, USE, USE_QA};
+use super::model::{
+    DSSM, FASTSPEECH2, LSTM, PaperModel, RESNET152, SSD, STT, TEXTCNN, USE, USE_QA,
+};
 
 /// The four applications of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -23,7 +25,7 @@ pub enum Application {
 }
 
 /// A model, and the name of its variant, or an empty string.
-pub(super) type Part = (Model, &'static str);
+pub(super) type Part = (PaperModel, &'static str);
 
 impl Application {
     /// All applications.

@@ -8,7 +8,7 @@
 //! 1,161 more instances of Dssm and 1,720 more of Textcnn69 with shared tensors.
 //!
 //! **Assumed:** everything marked as assumed below: work per request, objectives, memory per
-//! request, other private memory, and the law of latency ([`Model::latency_us`]). With the assumed
+//! request, other private memory, and the law of latency ([`PaperModel::latency_us`]). With the assumed
 //! objectives of Resnet152 and QA-Audio, concurrency alone reaches the two and four threads of 5.3.
 
 mod application;
@@ -20,7 +20,7 @@ use tetris_store_layout::ObjectId;
 use crate::error::SimulationError;
 
 pub use application::Application;
-pub use model::{BATCHES, CPU_MILLIS, MB, MODELS, Model, THREADS};
+pub use model::{BATCHES, CPU_MILLIS, MB, MODELS, PaperModel, THREADS};
 
 /// Megabytes of Resnet152 that both variants share: all but the dense layer, 2,048 x 1,000 weights
 /// of four bytes.
@@ -32,7 +32,7 @@ pub struct Function {
     /// Name of model and variant, for messages.
     pub name: String,
     /// Model of the function.
-    pub model: Model,
+    pub model: PaperModel,
     /// All configurations of the model.
     pub profile: Profile,
     /// Latency objective.
@@ -47,7 +47,7 @@ impl Function {
     /// # Errors
     ///
     /// Fails if a value is out of the core's range.
-    pub fn try_new(model: Model, variant: &str) -> Result<Self, SimulationError> {
+    pub fn try_new(model: PaperModel, variant: &str) -> Result<Self, SimulationError> {
         let object = |part: &str| ObjectId::of(format!("{}/{part}", model.name).as_bytes());
         let own_mb = model.tensor_mb.saturating_sub(RESNET152_SHARED_MB);
         let tensors = if variant.is_empty() {

@@ -17,7 +17,7 @@ pub const THREADS: [u32; 4] = [1, 2, 3, 4];
 
 /// Properties of a model, from the paper or assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Model {
+pub struct PaperModel {
     /// Name as in table 4.
     pub name: &'static str,
     /// Size of the tensors in memory, in megabytes: table 4, except for Use, which takes more than
@@ -40,7 +40,7 @@ pub struct Model {
 }
 
 /// Defaults of the assumed properties.
-const ASSUMED: Model = Model {
+const ASSUMED: PaperModel = PaperModel {
     name: "",
     tensor_mb: 0,
     own_mb: 95,
@@ -52,14 +52,14 @@ const ASSUMED: Model = Model {
     slo_us: 0,
 };
 
-pub(super) const SSD: Model = Model {
+pub(super) const SSD: PaperModel = PaperModel {
     name: "SSD",
     tensor_mb: 29,
     work_us: 150_000,
     slo_us: 200_000,
     ..ASSUMED
 };
-pub(super) const RESNET152: Model = Model {
+pub(super) const RESNET152: PaperModel = PaperModel {
     name: "Resnet152",
     tensor_mb: 231,
     request_mb: 20,
@@ -67,21 +67,21 @@ pub(super) const RESNET152: Model = Model {
     slo_us: 350_000,
     ..ASSUMED
 };
-pub(super) const STT: Model = Model {
+pub(super) const STT: PaperModel = PaperModel {
     name: "Stt",
     tensor_mb: 176,
     work_us: 500_000,
     slo_us: 400_000,
     ..ASSUMED
 };
-pub(super) const USE_QA: Model = Model {
+pub(super) const USE_QA: PaperModel = PaperModel {
     name: "Use-qa",
     tensor_mb: 568,
     work_us: 120_000,
     slo_us: 200_000,
     ..ASSUMED
 };
-pub(super) const FASTSPEECH2: Model = Model {
+pub(super) const FASTSPEECH2: PaperModel = PaperModel {
     name: "Fastspeech2",
     tensor_mb: 119,
     work_us: 300_000,
@@ -89,7 +89,7 @@ pub(super) const FASTSPEECH2: Model = Model {
     slo_us: 300_000,
     ..ASSUMED
 };
-pub(super) const USE: Model = Model {
+pub(super) const USE: PaperModel = PaperModel {
     name: "Use",
     tensor_mb: 1_651,
     own_mb: 69,
@@ -99,7 +99,7 @@ pub(super) const USE: Model = Model {
     slo_us: 100_000,
     ..ASSUMED
 };
-pub(super) const TEXTCNN: Model = Model {
+pub(super) const TEXTCNN: PaperModel = PaperModel {
     name: "Textcnn69",
     tensor_mb: 11,
     own_mb: 35,
@@ -110,14 +110,14 @@ pub(super) const TEXTCNN: Model = Model {
     slo_us: 30_000,
     ..ASSUMED
 };
-pub(super) const LSTM: Model = Model {
+pub(super) const LSTM: PaperModel = PaperModel {
     name: "Lstm",
     tensor_mb: 23,
     own_mb: 238,
     work_us: 12_000,
     ..TEXTCNN
 };
-pub(super) const DSSM: Model = Model {
+pub(super) const DSSM: PaperModel = PaperModel {
     name: "Dssm",
     tensor_mb: 25,
     own_mb: 63,
@@ -126,7 +126,7 @@ pub(super) const DSSM: Model = Model {
 };
 
 /// All models, for reports that list the assumptions.
-pub const MODELS: [Model; 9] = [
+pub const MODELS: [PaperModel; 9] = [
     SSD,
     RESNET152,
     STT,
@@ -138,7 +138,7 @@ pub const MODELS: [Model; 9] = [
     DSSM,
 ];
 
-impl Model {
+impl PaperModel {
     /// Latency of a batch, in microseconds. Assumed: a thread has an equal share of the cores, and
     /// nine tenths of its work are parallel (Amdahl). With less than one core all of the work slows
     /// down. Each further thread costs 5 %, and a batch does `once_permille` of the work once.
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn own_memory_is_what_the_papers_numbers_leave() {
         // Reduction by sharing: 1 - (t + i o) / (i (t + o)), in thousandths.
-        let saved = |model: &Model, instances: u64| {
+        let saved = |model: &PaperModel, instances: u64| {
             let (t, o) = (model.tensor_mb, model.own_mb);
             1_000 - (t + instances * o) * 1_000 / (instances * (t + o))
         };
@@ -206,7 +206,7 @@ mod tests {
             saved(&USE, 32)
         );
         assert!((43..=45).contains(&saved(&LSTM, 2)), "{}", saved(&LSTM, 2));
-        let denser = |model: &Model| {
+        let denser = |model: &PaperModel| {
             let (t, o) = (model.tensor_mb, model.own_mb);
             (256_000 - t) / o - 256_000 / (t + o)
         };

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use tetris_scaler_simulator::catalog::Model;
-use tetris_scaler_simulator::{Comparison, Outcome, Run};
+use tetris_scaler_simulator::catalog::PaperModel;
+use tetris_scaler_simulator::{Comparison, PolicyRun, RunOutcome};
 use tetris_simulation::TraceKind;
 use tetris_simulation::page::{self, BarGroup, bars, key, over_time, table};
 
@@ -12,7 +12,7 @@ use super::text::{percent, simulated};
 const GB: f64 = 1e9;
 
 /// Name and value of a quantity that is plotted for every policy.
-type Measure = (&'static str, fn(&Outcome) -> f64);
+type Measure = (&'static str, fn(&RunOutcome) -> f64);
 
 const MEASURES: [Measure; 6] = [
     ("mean memory, GB", |one| one.memory_bytes.mean as f64 / GB),
@@ -136,7 +136,7 @@ fn runs(comparison: &Comparison) -> String {
     table(&heads, 3, comparison.runs.iter().map(cells))
 }
 
-fn cells(run: &Run) -> Vec<String> {
+fn cells(run: &PolicyRun) -> Vec<String> {
     let one = &run.outcome;
     let gb = |bytes: u64| format!("{:.1}", bytes as f64 / GB);
     vec![
@@ -156,7 +156,7 @@ fn cells(run: &Run) -> Vec<String> {
     ]
 }
 
-fn models(models: &[Model]) -> String {
+fn models(models: &[PaperModel]) -> String {
     let rows = models.iter().map(|model| {
         let source = if model.own_from_paper {
             "paper"

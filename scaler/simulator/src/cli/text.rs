@@ -6,7 +6,7 @@ use tetris_scaler_simulator::catalog::MODELS;
 use tetris_scaler_simulator::paper::{
     Checked, MOST_VIOLATIONS_PERCENT, SAVED_TENTHS_GB, saved_bytes_per_100_rps,
 };
-use tetris_scaler_simulator::{Comparison, Run};
+use tetris_scaler_simulator::{Comparison, PolicyRun};
 
 const GB: f64 = 1e9;
 
@@ -52,7 +52,7 @@ fn header() -> String {
     )
 }
 
-fn row(run: &Run) -> String {
+fn row(run: &PolicyRun) -> String {
     let one = &run.outcome;
     let memory = one.memory_bytes;
     let memory = [memory.mean, memory.median, memory.peak].map(|bytes| bytes as f64 / GB);
@@ -92,13 +92,13 @@ fn paper(comparison: &Comparison) -> String {
         });
         let _infallible = writeln!(
             text,
-            "Tetris against {against}: GB less per 100 requests/s, all applications, stable: paper {}, here {saved}",
+            "DTS against {against}: GB less per 100 requests/s, all applications, stable: paper {}, here {saved}",
             tenths as f64 / 10.0
         );
     }
     let _infallible = writeln!(
         text,
-        "Requests beyond the objective, Tetris and INFless: paper below {MOST_VIOLATIONS_PERCENT} %, here see above"
+        "Requests beyond the objective, DTS and INFless: paper below {MOST_VIOLATIONS_PERCENT} %, here see above"
     );
     text
 }

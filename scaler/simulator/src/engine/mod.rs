@@ -3,8 +3,8 @@
 mod event;
 mod function;
 mod instance;
+mod joint;
 mod scale;
-mod together;
 
 use tetris_scaler_core::ScaleInPolicy;
 use tetris_simulation::Rng;
@@ -12,7 +12,7 @@ use tetris_simulation::Rng;
 use crate::catalog::{Application, Function};
 use crate::cluster::Cluster;
 use crate::error::SimulationError;
-use crate::outcome::{Outcome, Samples, Series};
+use crate::outcome::{RunOutcome, Samples, Series};
 use crate::policy::Policy;
 use crate::scenario::Scenario;
 use crate::trace::{Arrivals, rates};
@@ -20,7 +20,7 @@ use crate::trace::{Arrivals, rates};
 use event::{Events, What};
 use function::State;
 use instance::{Instance, Job, Next, Phase};
-use together::Deciding;
+use joint::Deciding;
 
 /// Runs `policy` on `scenario`.
 ///
@@ -31,7 +31,7 @@ use together::Deciding;
 /// whole window does not need. An instance is ready once its container is up and it has loaded the
 /// tensors missing on its node. At the start of the simulation it is ready at once.
 ///
-/// `clock` returns microseconds. Only [`Outcome::decision_us`] depends on it.
+/// `clock` returns microseconds. Only [`RunOutcome::decision_us`] depends on it.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub fn simulate(
     scenario: &Scenario,
     policy: Policy,
     clock: &mut dyn FnMut() -> u64,
-) -> Result<Outcome, SimulationError> {
+) -> Result<RunOutcome, SimulationError> {
     scenario.check()?;
     let mut simulation = Simulation::new(scenario, policy)?;
     while let Some((now_us, what)) = simulation.events.pop() {
@@ -70,7 +70,7 @@ struct Simulation<'a> {
     rng: Rng,
     now_us: u64,
     deciding: Deciding,
-    counts: Outcome,
+    counts: RunOutcome,
     served: u64,
     memory_bytes: Vec<u64>,
     cpu_millis: Vec<u64>,
@@ -100,7 +100,7 @@ impl<'a> Simulation<'a> {
             events: Events::default(),
             rng: Rng::new(scenario.seed, 0),
             now_us: 0,
-            counts: Outcome::default(),
+            counts: RunOutcome::default(),
             served: 0,
             memory_bytes: Vec::new(),
             cpu_millis: Vec::new(),
@@ -265,11 +265,11 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn outcome(self) -> Outcome {
+    fn outcome(self) -> RunOutcome {
         let unserved = self.counts.requests.saturating_sub(self.served);
         let tick_s = self.scenario.platform.tick_s;
         let first_s = self.scenario.warm_up_s.next_multiple_of(tick_s);
-        Outcome {
+        RunOutcome {
             series: Series::of(first_s, tick_s, &self.memory_bytes, &self.cpu_millis),
             violations: self.counts.violations + unserved,
             memory_bytes: Samples::of(self.memory_bytes),

@@ -23,10 +23,10 @@ pub enum Policy {
     Infless,
     /// Concurrency only, as much as the objective allows, with CPU in proportion (Tetris 5.1, 5.3).
     Photons,
-    /// DTS without sharing of tensors (Tetris 5.1).
-    TetrisRo,
-    /// DTS, then the most similar node (Tetris 3.2).
-    Tetris,
+    /// DTS without sharing of tensors, the paper's Tetris-RO (5.1).
+    DtsRo,
+    /// DTS, then the most similar node: the paper's Tetris (3.2).
+    Dts,
     /// The exact solution of the integer program, then the most similar node.
     Exact,
     /// Configurations and nodes of all functions at once.
@@ -38,8 +38,8 @@ impl Policy {
     pub const ALL: [Self; 6] = [
         Self::Infless,
         Self::Photons,
-        Self::TetrisRo,
-        Self::Tetris,
+        Self::DtsRo,
+        Self::Dts,
         Self::Exact,
         Self::SharingAware,
     ];
@@ -49,8 +49,8 @@ impl Policy {
         match self {
             Self::Infless => "INFless",
             Self::Photons => "Photons",
-            Self::TetrisRo => "Tetris-RO",
-            Self::Tetris => "Tetris",
+            Self::DtsRo => "DTS-RO",
+            Self::Dts => "DTS",
             Self::Exact => "exact",
             Self::SharingAware => "sharing-aware",
         }
@@ -65,8 +65,8 @@ impl Policy {
             Self::Photons => {
                 "concurrency only: as many threads as the objective allows, two cores each, emptiest node"
             }
-            Self::TetrisRo => "DTS (Algorithm 1), no sharing of tensors, emptiest node",
-            Self::Tetris => "DTS (Algorithm 1), tensors shared, most similar node",
+            Self::DtsRo => "DTS (Algorithm 1), no sharing of tensors, emptiest node",
+            Self::Dts => "DTS (Algorithm 1), tensors shared, most similar node",
             Self::Exact => "exact integer program, tensors shared, most similar node with a spread",
             Self::SharingAware => {
                 "configurations and nodes of all functions at once, a tensor paid once per node"
@@ -76,7 +76,7 @@ impl Policy {
 
     /// Returns true if instances of a node share tensors.
     pub const fn shares(self) -> bool {
-        matches!(self, Self::Tetris | Self::Exact | Self::SharingAware)
+        matches!(self, Self::Dts | Self::Exact | Self::SharingAware)
     }
 }
 
@@ -124,7 +124,7 @@ pub fn scale_out(
     let selection = match policy {
         Policy::Infless => return infless::scale_out(function, residual, cluster),
         Policy::Photons => photons::select(function, residual),
-        Policy::TetrisRo | Policy::Tetris => dts(profile, slo, residual, weights),
+        Policy::DtsRo | Policy::Dts => dts(profile, slo, residual, weights),
         Policy::Exact | Policy::SharingAware => {
             solve(profile, slo, residual, weights).map(|solution| solution.selection)
         }
@@ -153,10 +153,10 @@ fn place_each(
         };
         for done in 0..choice.count {
             let node = match policy {
-                Policy::Infless | Policy::Photons | Policy::TetrisRo => {
+                Policy::Infless | Policy::Photons | Policy::DtsRo => {
                     nodes::emptiest(cluster, function, one)
                 }
-                Policy::Tetris => nodes::most_similar(cluster, function, one),
+                Policy::Dts => nodes::most_similar(cluster, function, one),
                 Policy::Exact | Policy::SharingAware => best_score(cluster, function, one),
             };
             let Some(node) = node else {

@@ -21,7 +21,7 @@ fn the_tables_name_every_policy_and_what_is_assumed() {
     for name in [
         "INFless",
         "Photons",
-        "Tetris-RO",
+        "DTS-RO",
         "exact",
         "sharing-aware",
         "QA-Audio",
@@ -86,7 +86,7 @@ fn kinds_and_policies_can_be_chosen() {
         "--kinds",
         "bursty",
         "--policies",
-        "tetris,Photons",
+        "dts,Photons",
         "--copies",
         "0",
     ]);
@@ -96,5 +96,5 @@ fn kinds_and_policies_can_be_chosen() {
             .filter(|line| line.contains("bursty") && line.contains(policy))
             .count()
     };
-    assert_eq!((rows("Tetris"), rows("Photons"), rows("exact")), (4, 4, 0));
+    assert_eq!((rows("DTS"), rows("Photons"), rows("exact")), (4, 4, 0));
 }

@@ -42,7 +42,7 @@ fn photons_runs_two_requests_of_resnet_and_four_of_qa_audio_at_once() {
 #[test]
 fn dts_gets_three_threads_of_resnet_where_photons_gets_two() {
     let resnet = &functions(Application::Svt)[1];
-    assert_eq!(shapes(Policy::TetrisRo, resnet, 20), [(1, 3), (1, 3)]);
+    assert_eq!(shapes(Policy::DtsRo, resnet, 20), [(1, 3), (1, 3)]);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn infless_fills_nodes_and_others_that_share_nothing_spread() {
 #[test]
 fn those_that_share_go_where_the_tensors_are() {
     let function = &functions(Application::Ss)[0];
-    for policy in [Policy::Tetris, Policy::Exact] {
+    for policy in [Policy::Dts, Policy::Exact] {
         let mut cluster = Cluster::try_new(8, true).unwrap();
         let one = &function.profile.configurations()[0];
         cluster.start(5, &function.tensors, one).unwrap();

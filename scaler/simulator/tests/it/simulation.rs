@@ -3,7 +3,7 @@
 use tetris_scaler_core::Rate;
 use tetris_scaler_simulator::catalog::Application;
 use tetris_scaler_simulator::trace::{Arrivals, rates};
-use tetris_scaler_simulator::{Outcome, Platform, Policy, Scenario, SimulationError, simulate};
+use tetris_scaler_simulator::{Platform, Policy, RunOutcome, Scenario, SimulationError, simulate};
 use tetris_simulation::TraceKind;
 
 fn scenario(applications: &[Application], kind: TraceKind) -> Scenario {
@@ -19,7 +19,7 @@ fn scenario(applications: &[Application], kind: TraceKind) -> Scenario {
     }
 }
 
-fn run(scenario: &Scenario, policy: Policy) -> Outcome {
+fn run(scenario: &Scenario, policy: Policy) -> RunOutcome {
     simulate(scenario, policy, &mut || 0).unwrap()
 }
 
@@ -73,8 +73,8 @@ fn a_stable_load_is_served_in_time() {
 fn sharing_takes_less_memory_than_the_same_without() {
     for application in [Application::Svt, Application::Ss] {
         let scenario = scenario(&[application], TraceKind::Stable);
-        let own = run(&scenario, Policy::TetrisRo).memory_bytes.mean;
-        let shared = run(&scenario, Policy::Tetris).memory_bytes.mean;
+        let own = run(&scenario, Policy::DtsRo).memory_bytes.mean;
+        let shared = run(&scenario, Policy::Dts).memory_bytes.mean;
         let infless = run(&scenario, Policy::Infless).memory_bytes.mean;
         assert!(shared < own && own <= infless, "{shared} {own} {infless}");
     }
@@ -84,10 +84,10 @@ fn sharing_takes_less_memory_than_the_same_without() {
 fn ten_thousand_nodes_change_nothing_for_those_that_share_nothing() {
     let mut scenario = scenario(&[Application::Svt], TraceKind::Bursty);
     scenario.seconds = 100;
-    let small = run(&scenario, Policy::TetrisRo);
+    let small = run(&scenario, Policy::DtsRo);
     scenario.nodes = 10_000;
-    assert_eq!(run(&scenario, Policy::TetrisRo), small);
-    for policy in [Policy::Tetris, Policy::Exact, Policy::SharingAware] {
+    assert_eq!(run(&scenario, Policy::DtsRo), small);
+    for policy in [Policy::Dts, Policy::Exact, Policy::SharingAware] {
         let shared = run(&scenario, policy);
         let (a, b) = (shared.memory_bytes.mean, small.memory_bytes.mean);
         assert!(a < b && shared.unplaced == 0, "{policy}: {a}, {b}");
@@ -111,8 +111,7 @@ fn a_cluster_that_is_too_small_is_said_to_be() {
 fn nonsense_is_refused_by_name() {
     let mut scenario = scenario(&[], TraceKind::Stable);
     for field in ["applications", "nodes", "seconds"] {
-        let Err(SimulationError::Field(error)) = simulate(&scenario, Policy::Tetris, &mut || 0)
-        else {
+        let Err(SimulationError::Field(error)) = simulate(&scenario, Policy::Dts, &mut || 0) else {
             panic!("{field} was taken");
         };
         assert_eq!(error.field, field);

@@ -1,11 +1,12 @@
 //! Conditions of a function.
 
-use tetris_scaler_core::{FunctionDecision, Outcome, Rate};
+use tetris_scaler_core::{FunctionDecision, FunctionOutcome, Rate};
 
 use super::Facts;
 use crate::load::LoadError;
 use crate::operator::prepare::Unprepared;
 use crate::resources::LoadSource;
+use crate::state::infeasible;
 
 /// A condition without its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,30 +134,17 @@ fn feasible(decision: &FunctionDecision) -> Said {
     )
 }
 
-/// Returns the reason the load cannot be carried, if there is one.
-pub(crate) fn infeasible(outcome: &Outcome) -> Option<&'static str> {
-    Some(match outcome {
-        Outcome::AtMaximum { .. } => "AtMaximum",
-        Outcome::NoConfiguration => "NoConfiguration",
-        Outcome::SloTooTight(_) => "SloTooTight",
-        Outcome::NoNodeLargeEnough { .. } => "NoNodeLargeEnough",
-        Outcome::OutOfRoom { .. } => "OutOfRoom",
-        Outcome::Unplanned { .. } => "Unplanned",
-        _ => return None,
-    })
-}
-
 fn progressing(facts: &Facts<'_>, decision: &FunctionDecision) -> Said {
     let message = outcome(facts, decision);
     let reason = match &decision.outcome {
         _ if facts.problem.is_some() => {
             return said("Progressing", "False", "InvalidField", "");
         }
-        Outcome::ScaledOut { .. } => "ScaledOut",
-        Outcome::ScaledIn { .. } => "ScaledIn",
-        Outcome::Consolidating { .. } => "Consolidating",
-        Outcome::Renewing { .. } => "Renewing",
-        Outcome::MakingRoom { .. } => "MakingRoom",
+        FunctionOutcome::ScaledOut { .. } => "ScaledOut",
+        FunctionOutcome::ScaledIn { .. } => "ScaledIn",
+        FunctionOutcome::Consolidating { .. } => "Consolidating",
+        FunctionOutcome::Renewing { .. } => "Renewing",
+        FunctionOutcome::MakingRoom { .. } => "MakingRoom",
         _ if !decision.start.is_empty() => "Starting",
         _ if decision.ready < decision.capacity => "Starting",
         _ => return said("Progressing", "False", "Steady", ""),

@@ -1,6 +1,6 @@
 //! Events, one for each change.
 
-use tetris_scaler_core::Outcome;
+use tetris_scaler_core::FunctionOutcome;
 
 use super::Facts;
 use super::infeasible;
@@ -26,7 +26,9 @@ pub(super) fn events(
                 let note = format!("{numbers}: {}", decision.outcome);
                 events.push(event(false, "ScaledIn", &note));
             }
-            Outcome::Consolidating { .. } if !says(before, "Progressing", "Consolidating") => {
+            FunctionOutcome::Consolidating { .. }
+                if !says(before, "Progressing", "Consolidating") =>
+            {
                 let note = decision.outcome.to_string();
                 events.push(event(false, "Consolidating", &note));
             }

@@ -11,7 +11,6 @@ use tetris_scaler_core::{FunctionDecision, Rate};
 use super::observed::FunctionInput;
 use super::plan::Action;
 use crate::resources::{Condition, ConfigurationStatus, FieldProblem, InferenceFunctionStatus};
-pub(crate) use conditions::infeasible;
 use conditions::{Said, conditions};
 
 /// Input of a report.

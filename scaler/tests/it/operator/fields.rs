@@ -17,7 +17,8 @@ fn full_function() -> Value {
     full["spec"]["alphaBytesPerMillicore"] = json!(10);
     full["spec"]["load"]["prometheus"]["perPodQuery"] = json!("rate(requests[1m])");
     full["spec"]["slo"]["percentile"] = json!(99);
-    full["spec"]["scaleIn"] = json!({"windowSeconds": 60, "keepPermille": 300, "scaleOutPermille": 100, "maxReleases": 3});
+    full["spec"]["scaleIn"] =
+        json!({"windowSeconds": 60, "keepPercent": 30, "scaleOutPercent": 10, "maxReleases": 3});
     full
 }
 
@@ -147,19 +148,19 @@ fn every_field_of_a_function() {
             "spec.scaleIn.windowSeconds",
         ),
         (
-            "/spec/scaleIn/keepPermille",
-            json!(100),
-            "spec.scaleIn.keepPermille",
+            "/spec/scaleIn/keepPercent",
+            json!(10),
+            "spec.scaleIn.keepPercent",
         ),
         (
-            "/spec/scaleIn/keepPermille",
-            json!(9_001),
-            "spec.scaleIn.keepPermille",
+            "/spec/scaleIn/keepPercent",
+            json!(901),
+            "spec.scaleIn.keepPercent",
         ),
         (
-            "/spec/scaleIn/scaleOutPermille",
-            json!(9_001),
-            "spec.scaleIn.scaleOutPermille",
+            "/spec/scaleIn/scaleOutPercent",
+            json!(901),
+            "spec.scaleIn.scaleOutPercent",
         ),
         (
             "/spec/scaleIn/maxReleases",

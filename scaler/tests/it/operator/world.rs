@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tetris_scaler::load::LoadError;
-use tetris_scaler::operator::memory::Memory;
+use tetris_scaler::operator::history::History;
 use tetris_scaler::operator::observed::{FunctionInput, Observed};
 use tetris_scaler::operator::plan::{Action, Plan, reconcile};
 use tetris_scaler::operator::prepare::Preparations;
@@ -37,8 +37,8 @@ pub struct World {
     pub seen: Objects,
     pub loads: BTreeMap<Key, u64>,
     pub load_unknown: bool,
-    /// The operator's memory.
-    pub memory: Memory,
+    /// The operator's history.
+    pub history: History,
     consolidate_after_ms: Option<u64>,
     pub time_ms: u64,
     /// Number of pods ever created.
@@ -78,7 +78,7 @@ impl World {
             now,
             loads: BTreeMap::new(),
             load_unknown: false,
-            memory: Memory::new(None),
+            history: History::new(None),
             consolidate_after_ms: None,
             time_ms: 1_700_000_000_000,
             started: 0,
@@ -93,14 +93,14 @@ impl World {
     pub fn restart(&mut self) {
         self.peaks.clear();
         self.preparations = Preparations::default();
-        self.memory = Memory::new(self.consolidate_after_ms);
+        self.history = History::new(self.consolidate_after_ms);
         self.see();
     }
 
     /// Lets functions that are steady for `ms` milliseconds replace instances.
     pub fn consolidate_after(&mut self, ms: u64) {
         self.consolidate_after_ms = Some(ms);
-        self.memory = Memory::new(self.consolidate_after_ms);
+        self.history = History::new(self.consolidate_after_ms);
     }
 
     /// Delivers all events.
@@ -134,8 +134,8 @@ impl World {
                 },
                 pod_loads: Arc::default(),
                 peak: peak.at(self.time_ms),
-                consolidate: self.memory.may_consolidate(&record.key, self.time_ms),
-                give_up_retiring: self.memory.gives_up(&record.key, self.time_ms),
+                consolidate: self.history.may_consolidate(&record.key, self.time_ms),
+                give_up_retiring: self.history.gives_up(&record.key, self.time_ms),
                 refresh_status: false,
             });
         }
@@ -151,7 +151,7 @@ impl World {
     /// Makes one pass. A write from an old view is refused, and ends the actions of its function.
     pub fn pass(&mut self) -> Plan {
         let plan = self.plan();
-        self.memory.planned(&plan.functions, self.time_ms);
+        self.history.planned(&plan.functions, self.time_ms);
         for function in &plan.functions {
             for action in &function.actions {
                 if !self.act(&function.record.key, action) {

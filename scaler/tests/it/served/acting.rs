@@ -7,7 +7,7 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tetris_scaler::lease::Leadership;
 use tetris_scaler::metrics::Metrics;
-use tetris_scaler::operator::act::Actor;
+use tetris_scaler::operator::apply::Applier;
 use tetris_scaler::operator::plan::{Action, FunctionPlan, Plan};
 use tetris_scaler::operator::records::FunctionRecord;
 use tetris_scaler::resources::{Condition, InferenceFunctionStatus};
@@ -39,9 +39,9 @@ fn plan(actions: Vec<Action>) -> Plan {
     }
 }
 
-fn actor(api: &Api, leadership: Leadership) -> Actor {
+fn applier(api: &Api, leadership: Leadership) -> Applier {
     let (_, snapshots) = published();
-    Actor::new(api.client(), leadership, Arc::new(Metrics::new(snapshots)))
+    Applier::new(api.client(), leadership, Arc::new(Metrics::new(snapshots)))
 }
 
 fn key() -> Key {
@@ -90,7 +90,7 @@ async fn everything_is_done_in_order_as_planned() {
         Action::Status(Box::new(status)),
     ];
     assert_eq!(
-        actor(&api, Leadership::alone())
+        applier(&api, Leadership::alone())
             .carry_out(&plan(actions))
             .await,
         0
@@ -121,8 +121,8 @@ async fn everything_is_done_in_order_as_planned() {
 #[tokio::test]
 async fn who_does_not_lead_writes_nothing() {
     let api = Api::default();
-    let mut actor = actor(&api, Leadership::default());
-    assert_eq!(actor.carry_out(&plan(vec![apply(false, None)])).await, 0);
+    let mut applier = applier(&api, Leadership::default());
+    assert_eq!(applier.carry_out(&plan(vec![apply(false, None)])).await, 0);
     api.with(|state| assert!(state.asked.is_empty()));
 }
 
@@ -131,22 +131,22 @@ async fn what_was_written_meanwhile_is_not_overwritten() {
     let api = Api::default();
     let theirs = json!({"metadata": {"name": "f-c1-b1-p1"}, "spec": {"replicas": 7}});
     api.with(|state| state.store(DEPLOYMENT, theirs));
-    let mut actor = actor(&api, Leadership::alone());
+    let mut applier = applier(&api, Leadership::alone());
     let old = |action| plan(vec![action]);
-    assert_eq!(actor.carry_out(&old(apply(true, Some("0")))).await, 0);
+    assert_eq!(applier.carry_out(&old(apply(true, Some("0")))).await, 0);
     let scale = Action::Scale {
         key: key(),
         version: "0".to_owned(),
         replicas: 1,
     };
-    assert_eq!(actor.carry_out(&old(scale)).await, 0);
+    assert_eq!(applier.carry_out(&old(scale)).await, 0);
     api.with(|state| assert_eq!(state.objects[DEPLOYMENT]["spec"]["replicas"], 7));
     let delete = Action::Delete {
         key: key(),
         uid: "uid".to_owned(),
         version: "5".to_owned(),
     };
-    assert_eq!(actor.carry_out(&old(delete)).await, 0);
+    assert_eq!(applier.carry_out(&old(delete)).await, 0);
     let body = api.with(|state| state.asked.last().unwrap().2.clone());
     assert_eq!(
         body["preconditions"],
@@ -160,8 +160,8 @@ async fn a_deployment_of_somebody_else_is_left_alone_and_reported() {
     let theirs = json!({"metadata": {"name": "f-c1-b1-p1", "labels": {"app": "x"}}});
     api.with(|state| state.store(DEPLOYMENT, theirs.clone()));
     api.with(|state| state.store(STATUS, json!({"metadata": {"name": "f"}})));
-    let mut actor = actor(&api, Leadership::alone());
-    assert_eq!(actor.carry_out(&plan(vec![apply(false, None)])).await, 1);
+    let mut applier = applier(&api, Leadership::alone());
+    assert_eq!(applier.carry_out(&plan(vec![apply(false, None)])).await, 1);
     api.with(|state| {
         assert_eq!(
             state.objects[DEPLOYMENT]["metadata"]["labels"],
@@ -178,7 +178,7 @@ async fn a_deployment_of_somebody_else_is_left_alone_and_reported() {
         state.asked.clear();
     });
     // It waits before the next attempt.
-    assert_eq!(actor.carry_out(&plan(vec![apply(false, None)])).await, 0);
+    assert_eq!(applier.carry_out(&plan(vec![apply(false, None)])).await, 0);
     api.with(|state| assert!(state.asked.is_empty()));
 }
 
@@ -186,9 +186,9 @@ async fn a_deployment_of_somebody_else_is_left_alone_and_reported() {
 async fn an_error_ends_what_follows_it() {
     let api = Api::default();
     api.with(|state| state.fails_with = Some(403));
-    let mut actor = actor(&api, Leadership::alone());
+    let mut applier = applier(&api, Leadership::alone());
     let actions = vec![apply(true, Some("1")), apply(true, Some("1"))];
-    assert_eq!(actor.carry_out(&plan(actions)).await, 1);
+    assert_eq!(applier.carry_out(&plan(actions)).await, 1);
     let applies = api.with(|state| {
         state
             .asked

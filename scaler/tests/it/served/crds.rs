@@ -88,7 +88,7 @@ fn rules_and_defaults_are_in_the_schema() {
     );
     assert_eq!(
         rule(&properties["scaleIn"]),
-        "self.keepPermille > self.scaleOutPermille"
+        "self.keepPercent > self.scaleOutPercent"
     );
     assert_eq!(rule(&properties["scaling"]), "self == oldSelf");
     assert_eq!(properties["slo"]["properties"]["percentile"]["default"], 95);

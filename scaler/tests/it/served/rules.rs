@@ -22,8 +22,8 @@ const FUNCTION: [(&str, Spoil); 6] = [
     ("exactly one of prometheus and static", |it| {
         it["spec"]["load"] = json!({});
     }),
-    ("keepPermille must exceed scaleOutPermille", |it| {
-        it["spec"]["scaleIn"]["keepPermille"] = 50.into();
+    ("keepPercent must exceed scaleOutPercent", |it| {
+        it["spec"]["scaleIn"]["keepPercent"] = 5.into();
     }),
     ("scaling cannot be changed", |it| {
         it["spec"]["scaling"] = "External".into();
@@ -52,7 +52,7 @@ fn function() -> Value {
             "load": {"static": {"requestsPerSecond": 1.0}},
             "minInstances": 7, "maxInstances": 7,
             "scaling": "Operator",
-            "scaleIn": {"windowSeconds": 300, "keepPermille": 51, "scaleOutPermille": 50, "maxReleases": 100},
+            "scaleIn": {"windowSeconds": 300, "keepPercent": 6, "scaleOutPercent": 5, "maxReleases": 100},
             "alphaBytesPerMillicore": 0,
         },
     })

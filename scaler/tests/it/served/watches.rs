@@ -22,7 +22,7 @@ const RETRY_AFTER: u32 = 17;
 /// Answers each list with 429 until `Self::ready`, then with an empty one; leaves watches open.
 struct Starting {
     ready: Instant,
-    /// When each path was listed.
+    /// Times at which each path was listed.
     asked: Arc<Mutex<BTreeMap<String, Vec<Instant>>>>,
 }
 
@@ -59,7 +59,7 @@ impl Starting {
     }
 }
 
-/// What an API server answers while its storage is not initialized.
+/// Returns the answer of an API server while its storage is not initialized.
 fn put_off() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
@@ -89,7 +89,7 @@ impl MakeWriter<'_> for Log {
     }
 }
 
-/// When each path was listed, warnings, and metrics, once all lists are there.
+/// Returns the times at which each path was listed, warnings, and metrics, once all lists are there.
 async fn watched(starts_for: Duration) -> (BTreeMap<String, Vec<Instant>>, String, String) {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()

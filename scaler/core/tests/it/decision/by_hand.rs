@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tetris_scaler_core::{
-    Decision, FunctionView, InstanceView, Inventory, NodeView, Outcome, Phase, Rate, ScaleInPolicy,
-    Settings, Slo, View, decide,
+    Decision, FunctionOutcome, FunctionView, InstanceView, Inventory, NodeView, Phase, Rate,
+    ScaleInPolicy, Settings, Slo, View, decide,
 };
 
 use crate::decision::cases::{function, model, node, ready, tensor};
@@ -67,7 +67,7 @@ fn a_load_above_zero_starts_what_carries_it_with_headroom_and_only_once() {
     let decision = on_empty(&[one(25)], &[], &two_nodes());
     let first = &decision.functions[0];
     assert_eq!(first.start, BTreeMap::from([(0, 3)]));
-    assert_eq!(first.outcome, Outcome::ScaledOut { started: 3 });
+    assert_eq!(first.outcome, FunctionOutcome::ScaledOut { started: 3 });
     let planned: u32 = first.preferred[&0].iter().map(|one| one.planned).sum();
     assert_eq!(
         (planned, first.preferred[&0][0].planned),
@@ -80,7 +80,7 @@ fn a_load_above_zero_starts_what_carries_it_with_headroom_and_only_once() {
         (&again.start, &again.replicas),
         (&BTreeMap::new(), &first.replicas)
     );
-    assert_eq!(again.outcome, Outcome::Steady);
+    assert_eq!(again.outcome, FunctionOutcome::Steady);
 }
 
 #[test]
@@ -143,12 +143,12 @@ fn an_unknown_load_changes_nothing_but_for_the_minimum() {
     };
     let all = [ready("x", 0, 0, 0)];
     let first = &on_empty(std::slice::from_ref(&blind), &all, &two_nodes()).functions[0];
-    assert_eq!(first.outcome, Outcome::LoadUnknown { started: 1 });
+    assert_eq!(first.outcome, FunctionOutcome::LoadUnknown { started: 1 });
     let all: Vec<_> = ["x", "y", "z"].map(|name| ready(name, 0, 0, 0)).into();
     let first = &on_empty(&[blind], &all, &two_nodes()).functions[0];
     assert_eq!(
         (first.outcome.clone(), first.replicas[&0]),
-        (Outcome::LoadUnknown { started: 0 }, 3)
+        (FunctionOutcome::LoadUnknown { started: 0 }, 3)
     );
 }
 
@@ -176,7 +176,7 @@ fn four_small_ones_give_way_to_a_large_one_when_that_is_ready() {
     assert_eq!((wait.retiring.len(), &wait.replicas), (4, &first.replicas));
     assert_eq!(
         wait.outcome,
-        Outcome::Consolidating {
+        FunctionOutcome::Consolidating {
             starting: 1,
             retiring: 4
         }
@@ -202,7 +202,7 @@ fn a_saving_below_the_threshold_is_left_alone() {
     let nodes = [node("a", 10_000, 9_000_000)];
     assert_eq!(
         on_empty(&[view], &all, &nodes).functions[0].outcome,
-        Outcome::Steady
+        FunctionOutcome::Steady
     );
 }
 
@@ -218,7 +218,7 @@ fn a_maximum_gets_the_fastest_configurations_and_says_so() {
     let uncovered = Rate::from_rps(30);
     assert_eq!(
         first.outcome,
-        Outcome::AtMaximum {
+        FunctionOutcome::AtMaximum {
             max_instances: 2,
             uncovered
         }
@@ -247,12 +247,12 @@ fn headroom_alone_is_no_reason_for_dearer_instances_under_a_maximum() {
     let two = [ready("x", 0, 0, 30), ready("y", 0, 0, 30)];
     let grown = &on_empty(&[held(70)], &two, &nodes).functions[0];
     assert_eq!(grown.replicas, BTreeMap::from([(0, 4)]));
-    assert_eq!(grown.outcome, Outcome::ScaledOut { started: 2 });
+    assert_eq!(grown.outcome, FunctionOutcome::ScaledOut { started: 2 });
     let four = ["v", "w", "x", "y"].map(|name| ready(name, 0, 0, 17));
     let rest = &on_empty(&[held(70)], &four, &nodes).functions[0];
     assert_eq!(
         (&rest.replicas, &rest.outcome),
-        (&grown.replicas, &Outcome::Steady)
+        (&grown.replicas, &FunctionOutcome::Steady)
     );
     // The same without a plan, as there is no node to plan with.
     let alone = &on_empty(&[held(70)], &two_elsewhere(), &[]).functions[0];
@@ -311,7 +311,7 @@ fn one_functions_trouble_does_not_stop_another() {
 fn a_full_cluster_is_told_from_small_nodes() {
     let nodes = [node("a", 2_500, 1_000)];
     let first = &on_empty(&[one(50)], &[], &nodes).functions[0];
-    let Outcome::OutOfRoom { node, started, .. } = &first.outcome else {
+    let FunctionOutcome::OutOfRoom { node, started, .. } = &first.outcome else {
         panic!("{:?}", first.outcome);
     };
     assert_eq!((node.as_str(), *started, first.start[&0]), ("a", 6, 6));
@@ -328,7 +328,7 @@ fn headroom_alone_is_no_reason_to_wait_for_room() {
     // 27 plus a tenth is 29.7: three. Plus a fifth is 32.4: four, for which there is no room.
     let nodes = [node("a", 3_500, 1_000)];
     let first = &on_empty(&[one(27)], &[], &nodes).functions[0];
-    assert_eq!(first.outcome, Outcome::ScaledOut { started: 3 });
+    assert_eq!(first.outcome, FunctionOutcome::ScaledOut { started: 3 });
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn cordoned_nodes_get_nothing_and_tensors_may_have_room_of_their_own() {
     nodes[1].tensor_bytes = Some(100);
     nodes[1].free.memory_bytes = 10;
     let first = &on_empty(&[one(5)], &[], &nodes).functions[0];
-    assert_eq!(first.outcome, Outcome::ScaledOut { started: 1 });
+    assert_eq!(first.outcome, FunctionOutcome::ScaledOut { started: 1 });
 }
 
 #[test]
@@ -361,14 +361,14 @@ fn what_is_out_of_date_goes_when_others_carry_the_load() {
     let first = &on_empty(&[one(5)], &[old("x")], &two_nodes()).functions[0];
     assert_eq!((first.start[&0], first.release.len()), (1, 0));
     let wait = &on_empty(&[one(5)], &[old("x"), starting("y", 0)], &two_nodes()).functions[0];
-    assert_eq!(wait.outcome, Outcome::Renewing { outdated: 1 });
+    assert_eq!(wait.outcome, FunctionOutcome::Renewing { outdated: 1 });
     let done = &on_empty(&[one(5)], &[old("x"), ready("y", 0, 0, 0)], &two_nodes()).functions[0];
     assert_eq!(done.release, [0]);
     // If the maximum leaves no room beside it, it goes first.
     let mut narrow = one(5);
     narrow.max_instances = 1;
     let first = &on_empty(&[narrow], &[old("x")], &two_nodes()).functions[0];
-    assert_eq!(first.outcome, Outcome::MakingRoom { released: 1 });
+    assert_eq!(first.outcome, FunctionOutcome::MakingRoom { released: 1 });
     assert_eq!(first.release, [0]);
 }
 

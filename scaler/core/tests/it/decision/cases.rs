@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tetris_scaler_core::{
-    Configuration, ConfigurationSpec, FunctionView, InstanceView, Model, ModelTensors, NodeView,
-    Phase, Profile, Rate, Resources, ScaleInConfig, ScaleInPolicy, Slo,
+    Configuration, ConfigurationSpec, FunctionModel, FunctionView, InstanceView, ModelTensors,
+    NodeView, Phase, Profile, Rate, Resources, ScaleInConfig, ScaleInPolicy, Slo,
 };
 use tetris_store_layout::ObjectId;
 
@@ -16,7 +16,7 @@ pub fn tensor(name: u8) -> ObjectId {
 }
 
 /// Creates a model with an objective of a second.
-pub fn model(name: &str, rows: &[Row], tensors: &[(u8, u64)]) -> Model {
+pub fn model(name: &str, rows: &[Row], tensors: &[(u8, u64)]) -> FunctionModel {
     let shared_bytes = tensors.iter().map(|(_, bytes)| bytes).sum();
     let each = rows
         .iter()
@@ -32,7 +32,7 @@ pub fn model(name: &str, rows: &[Row], tensors: &[(u8, u64)]) -> Model {
             Configuration::try_new(spec).unwrap()
         });
     let objects = tensors.iter().map(|&(name, bytes)| (tensor(name), bytes));
-    Model {
+    FunctionModel {
         name: name.to_owned(),
         profile: Profile::try_new(each.collect()).unwrap(),
         slo: Slo::try_from_us(1_000_000).unwrap(),
@@ -45,15 +45,15 @@ pub fn model(name: &str, rows: &[Row], tensors: &[(u8, u64)]) -> Model {
 /// Creates a policy with 10 % headroom of scaling out and 20 % of scaling in.
 pub fn policy() -> ScaleInPolicy {
     ScaleInPolicy::try_new(ScaleInConfig {
-        keep_permille: 200,
-        scale_out_permille: 100,
+        keep_percent: 20,
+        scale_out_percent: 10,
         ..ScaleInConfig::default()
     })
     .unwrap()
 }
 
 /// Creates a function of up to 20 instances, with `rps` requests per second for a whole window.
-pub fn function(model: Model, rps: u64) -> FunctionView {
+pub fn function(model: FunctionModel, rps: u64) -> FunctionView {
     FunctionView {
         model: Arc::new(model),
         load: Some(Rate::from_rps(rps)),

@@ -1,7 +1,7 @@
 //! Invariants of every decision, and of sequences of decisions.
 
 use proptest::prelude::*;
-use tetris_scaler_core::{Decision, FunctionView, InstanceView, Outcome, Rate, Settings};
+use tetris_scaler_core::{Decision, FunctionOutcome, FunctionView, InstanceView, Rate, Settings};
 
 use crate::decision::cases::{Row, function, model, node};
 use crate::decision::world::World;
@@ -129,13 +129,14 @@ impl World {
                 "{wanted} are more than the maximum: {one:?}"
             );
             assert_eq!(wanted, live + started - one.release.len() as u32, "{one:?}");
-            if live >= function.min_instances && !matches!(one.outcome, Outcome::MakingRoom { .. })
+            if live >= function.min_instances
+                && !matches!(one.outcome, FunctionOutcome::MakingRoom { .. })
             {
                 assert!(wanted >= function.min_instances, "{one:?}");
             }
             assert!(one.start.is_empty() || one.release.is_empty(), "{one:?}");
-            let forced =
-                live > function.max_instances || matches!(one.outcome, Outcome::MakingRoom { .. });
+            let forced = live > function.max_instances
+                || matches!(one.outcome, FunctionOutcome::MakingRoom { .. });
             if !one.release.is_empty() && !forced && one.capacity > Rate::ZERO {
                 let load = function
                     .load
@@ -216,8 +217,8 @@ proptest! {
         for (at, one) in decision.functions.iter().enumerate() {
             let waits = world.pods.iter().any(|pod| pod.function == at && pod.node.is_none());
             let function = &world.functions[at];
-            let usable = !matches!(one.outcome, Outcome::SloTooTight(_) | Outcome::NoConfiguration);
-            if usable && !waits && !matches!(one.outcome, Outcome::AtMaximum { .. }) {
+            let usable = !matches!(one.outcome, FunctionOutcome::SloTooTight(_) | FunctionOutcome::NoConfiguration);
+            if usable && !waits && !matches!(one.outcome, FunctionOutcome::AtMaximum { .. }) {
                 prop_assert!(world.ready_rate(at) >= one.needed, "{:?}", one);
                 prop_assert!(one.replicas.values().sum::<u32>() >= function.min_instances);
             }

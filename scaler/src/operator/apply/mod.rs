@@ -17,7 +17,7 @@ use crate::labels;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::state::Key;
-pub use error::ActError;
+pub use error::ApplyError;
 
 /// Timeout of one write. No write begins with less of the lease left.
 const REQUEST: Duration = Duration::from_secs(5);
@@ -29,7 +29,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 const MOST_WAIT: Duration = Duration::from_mins(2);
 
 /// Writes to the API server.
-pub struct Actor {
+pub struct Applier {
     client: Client,
     recorder: Recorder,
     leadership: Leadership,
@@ -43,8 +43,8 @@ struct Waiting {
     until: Instant,
 }
 
-impl Actor {
-    /// Creates an actor that writes with `client` while `leadership` lasts.
+impl Applier {
+    /// Creates an applier that writes with `client` while `leadership` lasts.
     pub fn new(client: Client, leadership: Leadership, metrics: Arc<Metrics>) -> Self {
         let reporter = Reporter::from(labels::MANAGER);
         Self {
@@ -91,7 +91,7 @@ impl Actor {
     }
 
     /// Executes the actions in order, as later ones rely on earlier ones.
-    async fn function(&self, plan: &FunctionPlan) -> Result<(), ActError> {
+    async fn function(&self, plan: &FunctionPlan) -> Result<(), ApplyError> {
         for action in &plan.actions {
             let done = self.within(self.act(plan, action)).await;
             if let Err(error) = done {
@@ -107,20 +107,20 @@ impl Actor {
     /// Runs a write that ends before another replica may lead.
     async fn within<T>(
         &self,
-        write: impl Future<Output = Result<T, ActError>>,
-    ) -> Result<T, ActError> {
+        write: impl Future<Output = Result<T, ApplyError>>,
+    ) -> Result<T, ApplyError> {
         if self
             .leadership
             .remaining()
             .is_none_or(|left| left < REQUEST)
         {
-            return Err(ActError::NotLeading);
+            return Err(ApplyError::NotLeading);
         }
         let written = tokio::time::timeout(REQUEST, write).await;
-        written.unwrap_or(Err(ActError::Timeout { limit: REQUEST }))
+        written.unwrap_or(Err(ApplyError::Timeout { limit: REQUEST }))
     }
 
-    async fn report_failure(&self, plan: &FunctionPlan, error: &ActError) {
+    async fn report_failure(&self, plan: &FunctionPlan, error: &ApplyError) {
         let Some(status) = error::failed_status(plan, error) else {
             return;
         };

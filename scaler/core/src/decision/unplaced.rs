@@ -8,7 +8,7 @@ use crate::placement::{PlacementError, Shortage};
 
 /// The reason a function is not in the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum Unplaced {
     TooSmall(String, Shortage),
     Full(String, Shortage),
     Other(String),
@@ -28,7 +28,7 @@ impl Planner<'_> {
     /// Removes the member that the error names from the plan, or all if it names none, and selects
     /// their instances individually.
     pub(super) fn leave_out(&mut self, error: PlacementError) {
-        let (model, trouble) = self.trouble(error);
+        let (model, unplaced) = self.unplaced(error);
         let named = model.and_then(|model| model.parse().ok());
         let named = named.filter(|function| self.members.contains_key(function));
         let out: Vec<usize> = match named {
@@ -40,48 +40,48 @@ impl Planner<'_> {
                 continue;
             };
             let counts = self.alone(function, &member);
-            let trouble = Some(trouble.clone());
+            let unplaced = Some(unplaced.clone());
             self.started.insert(
                 function,
                 Started {
                     counts,
-                    trouble,
+                    unplaced,
                     ..Started::default()
                 },
             );
         }
     }
 
-    /// Returns the trouble, and the member that the error names.
-    fn trouble(&self, error: PlacementError) -> (Option<String>, Trouble) {
+    /// Returns the unplaced, and the member that the error names.
+    fn unplaced(&self, error: PlacementError) -> (Option<String>, Unplaced) {
         match error {
             PlacementError::NoNodeLargeEnough {
                 model,
                 node,
                 missing,
-            } => (Some(model), Trouble::TooSmall(node, missing)),
+            } => (Some(model), Unplaced::TooSmall(node, missing)),
             PlacementError::OutOfRoom {
                 model,
                 node,
                 missing,
                 ..
-            } => (Some(model), Trouble::Full(node, missing)),
+            } => (Some(model), Unplaced::Full(node, missing)),
             PlacementError::NoNodes => (None, self.no_nodes()),
             PlacementError::TwoSizes { model, object } => {
                 let says = format!("object {object} has another size than in another function");
-                (Some(model), Trouble::Other(says))
+                (Some(model), Unplaced::Other(says))
             }
             PlacementError::TooManyInstances { model } => {
                 let says = "the load takes too many instances for one plan".to_owned();
-                (Some(model), Trouble::Other(says))
+                (Some(model), Unplaced::Other(says))
             }
-            other => (None, Trouble::Other(other.to_string())),
+            other => (None, Unplaced::Other(other.to_string())),
         }
     }
 
     /// Reports the needs of the first function's cheapest instance as the shortage, as there is no
     /// node.
-    fn no_nodes(&self) -> Trouble {
+    fn no_nodes(&self) -> Unplaced {
         let member = self.members.iter().next();
         let least = member.and_then(|(_, member)| member.usable.cheapest(0));
         let missing = least.map(|(_, one)| Shortage {
@@ -89,7 +89,7 @@ impl Planner<'_> {
             memory_bytes: one.own_bytes(),
             tensor_bytes: 0,
         });
-        Trouble::TooSmall(String::new(), missing.unwrap_or_default())
+        Unplaced::TooSmall(String::new(), missing.unwrap_or_default())
     }
 
     fn alone(&self, function: usize, member: &Member) -> BTreeMap<usize, u32> {

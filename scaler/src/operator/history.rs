@@ -1,8 +1,8 @@
-//! Memory between passes: steady times of functions, and times of their reports.
+//! History between passes: steady times of functions, and times of their reports.
 
 use std::collections::BTreeMap;
 
-use tetris_scaler_core::{FunctionDecision, Outcome, Rate};
+use tetris_scaler_core::{FunctionDecision, FunctionOutcome, Rate};
 
 use super::plan::{Action, FunctionPlan};
 use crate::state::Key;
@@ -15,15 +15,15 @@ const MOST_TRIES: u32 = 3;
 /// Time that replacements have to become ready.
 const PATIENCE_MS: u64 = 15 * 60_000;
 
-/// Memory of all functions. It is lost with the process, and then starts over.
+/// History of all functions. It is lost with the process, and then starts over.
 #[derive(Debug, Clone)]
-pub struct Memory {
+pub struct History {
     consolidate_after_ms: Option<u64>,
-    functions: BTreeMap<Key, Remembered>,
+    functions: BTreeMap<Key, FunctionHistory>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Remembered {
+struct FunctionHistory {
     steady_since_ms: Option<u64>,
     retiring_since_ms: Option<u64>,
     not_before_ms: u64,
@@ -33,8 +33,8 @@ struct Remembered {
     reported_ms: Option<u64>,
 }
 
-impl Memory {
-    /// Creates an empty memory. Functions that were steady for `consolidate_after_ms` may replace
+impl History {
+    /// Creates an empty history. Functions that were steady for `consolidate_after_ms` may replace
     /// instances to save memory; without it, none may.
     pub const fn new(consolidate_after_ms: Option<u64>) -> Self {
         Self {
@@ -89,14 +89,14 @@ impl Memory {
         }
     }
 
-    fn update(&self, one: &mut Remembered, decision: Option<&FunctionDecision>, now_ms: u64) {
+    fn update(&self, one: &mut FunctionHistory, decision: Option<&FunctionDecision>, now_ms: u64) {
         if let (Some(tried), Some(decision)) = (one.tried_for, decision)
             && differs(tried, decision.needed)
         {
             (one.tries, one.tried_for) = (0, None);
         }
         match decision.map(|decision| (&decision.outcome, decision.needed)) {
-            Some((Outcome::Consolidating { .. }, needed)) => {
+            Some((FunctionOutcome::Consolidating { .. }, needed)) => {
                 if one.retiring_since_ms.is_none() {
                     one.retiring_since_ms = Some(now_ms);
                     let times = 1_u64.checked_shl(one.tries).unwrap_or(u64::MAX);
@@ -107,7 +107,7 @@ impl Memory {
                 }
                 one.steady_since_ms = None;
             }
-            Some((Outcome::Steady, _)) => {
+            Some((FunctionOutcome::Steady, _)) => {
                 one.retiring_since_ms = None;
                 one.steady_since_ms.get_or_insert(now_ms);
             }
@@ -129,12 +129,12 @@ fn differs(before: Rate, now: Rate) -> bool {
 mod tests {
     use super::*;
 
-    const SAVING: Outcome = Outcome::Consolidating {
+    const SAVING: FunctionOutcome = FunctionOutcome::Consolidating {
         starting: 1,
         retiring: 1,
     };
 
-    fn decision(outcome: &Outcome, rps: u64) -> FunctionDecision {
+    fn decision(outcome: &FunctionOutcome, rps: u64) -> FunctionDecision {
         FunctionDecision {
             replicas: BTreeMap::new(),
             start: BTreeMap::new(),
@@ -151,36 +151,36 @@ mod tests {
 
     #[test]
     fn replacing_waits_for_steadiness_backs_off_and_ends() {
-        let (mut memory, key) = (Memory::new(Some(1_000)), Key::new("blue", "f"));
-        let mut one = Remembered::default();
-        let mut see = |memory: &mut Memory, outcome: &Outcome, rps, now| {
-            memory.update(&mut one, Some(&decision(outcome, rps)), now);
-            memory.functions.insert(Key::new("blue", "f"), one.clone());
+        let (mut history, key) = (History::new(Some(1_000)), Key::new("blue", "f"));
+        let mut one = FunctionHistory::default();
+        let mut see = |history: &mut History, outcome: &FunctionOutcome, rps, now| {
+            history.update(&mut one, Some(&decision(outcome, rps)), now);
+            history.functions.insert(Key::new("blue", "f"), one.clone());
         };
-        see(&mut memory, &Outcome::Steady, 100, 0);
-        assert!(!memory.may_consolidate(&key, 999));
-        assert!(memory.may_consolidate(&key, 1_000));
-        see(&mut memory, &SAVING, 100, 1_000);
-        assert!(memory.may_consolidate(&key, 1_500), "it is underway");
-        assert!(!memory.gives_up(&key, 1_500));
-        assert!(memory.gives_up(&key, 1_000 + PATIENCE_MS));
-        see(&mut memory, &Outcome::Steady, 100, 2_000);
-        assert!(memory.may_consolidate(&key, 3_000));
-        see(&mut memory, &SAVING, 100, 3_000);
-        see(&mut memory, &Outcome::Steady, 100, 3_001);
+        see(&mut history, &FunctionOutcome::Steady, 100, 0);
+        assert!(!history.may_consolidate(&key, 999));
+        assert!(history.may_consolidate(&key, 1_000));
+        see(&mut history, &SAVING, 100, 1_000);
+        assert!(history.may_consolidate(&key, 1_500), "it is underway");
+        assert!(!history.gives_up(&key, 1_500));
+        assert!(history.gives_up(&key, 1_000 + PATIENCE_MS));
+        see(&mut history, &FunctionOutcome::Steady, 100, 2_000);
+        assert!(history.may_consolidate(&key, 3_000));
+        see(&mut history, &SAVING, 100, 3_000);
+        see(&mut history, &FunctionOutcome::Steady, 100, 3_001);
         assert!(
-            !memory.may_consolidate(&key, 4_500),
+            !history.may_consolidate(&key, 4_500),
             "it waits twice as long"
         );
-        assert!(memory.may_consolidate(&key, 5_000));
-        see(&mut memory, &SAVING, 100, 5_000);
-        see(&mut memory, &Outcome::Steady, 120, 5_001);
-        assert!(!memory.may_consolidate(&key, u64::MAX), "often enough");
-        see(&mut memory, &Outcome::Steady, 126, 5_002);
+        assert!(history.may_consolidate(&key, 5_000));
+        see(&mut history, &SAVING, 100, 5_000);
+        see(&mut history, &FunctionOutcome::Steady, 120, 5_001);
+        assert!(!history.may_consolidate(&key, u64::MAX), "often enough");
+        see(&mut history, &FunctionOutcome::Steady, 126, 5_002);
         assert!(
-            memory.may_consolidate(&key, u64::MAX),
+            history.may_consolidate(&key, u64::MAX),
             "the load is another"
         );
-        assert!(!Memory::new(None).may_consolidate(&key, u64::MAX));
+        assert!(!History::new(None).may_consolidate(&key, u64::MAX));
     }
 }

@@ -8,15 +8,15 @@ use kube::runtime::events::{Event, EventType};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
-use super::{ActError, Action, Actor};
+use super::{Action, Applier, ApplyError};
 use crate::labels;
 use crate::operator::plan::FunctionPlan;
 use crate::resources::{InferenceFunction, InferenceFunctionSpec, InferenceFunctionStatus};
 use crate::state::Key;
 
-impl Actor {
+impl Applier {
     /// Executes one action.
-    pub(super) async fn act(&self, plan: &FunctionPlan, action: &Action) -> Result<(), ActError> {
+    pub(super) async fn act(&self, plan: &FunctionPlan, action: &Action) -> Result<(), ApplyError> {
         match action {
             Action::Mark {
                 pod,
@@ -56,7 +56,7 @@ impl Actor {
         pod: &Key,
         retiring: Option<bool>,
         cost: Option<i32>,
-    ) -> Result<(), ActError> {
+    ) -> Result<(), ApplyError> {
         let mut annotations = Map::new();
         if let Some(retiring) = retiring {
             let value = if retiring { json!("true") } else { Value::Null };
@@ -77,12 +77,12 @@ impl Actor {
             Ok(_) => self.metrics.wrote("mark"),
             // The pod is gone already.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(ActError::of(format!("pod {pod}"), error)),
+            Err(error) => return Err(ApplyError::of(format!("pod {pod}"), error)),
         }
         Ok(())
     }
 
-    async fn apply(&self, key: &Key, object: &Value) -> Result<(), ActError> {
+    async fn apply(&self, key: &Key, object: &Value) -> Result<(), ApplyError> {
         let api = self.deployments(key);
         let applied = api
             .patch(&key.name, &by_us().force(), &Patch::Apply(object))
@@ -90,7 +90,7 @@ impl Actor {
         self.written(applied, key, "apply")
     }
 
-    async fn scale(&self, key: &Key, version: &str, replicas: u32) -> Result<(), ActError> {
+    async fn scale(&self, key: &Key, version: &str, replicas: u32) -> Result<(), ApplyError> {
         let patch = json!({
             "metadata": {"resourceVersion": version},
             "spec": {"replicas": replicas},
@@ -100,7 +100,7 @@ impl Actor {
         self.written(scaled, key, "scale")
     }
 
-    async fn delete(&self, key: &Key, uid: &str, version: &str) -> Result<(), ActError> {
+    async fn delete(&self, key: &Key, uid: &str, version: &str) -> Result<(), ApplyError> {
         let parameters = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Background),
             preconditions: Some(Preconditions {
@@ -116,17 +116,17 @@ impl Actor {
     }
 
     /// Checks that no Deployment of that name exists, unseen by the caches or of another owner.
-    async fn check_absent(&self, key: &Key, function: &Key) -> Result<(), ActError> {
+    async fn check_absent(&self, key: &Key, function: &Key) -> Result<(), ApplyError> {
         let found = self.deployments(key).get_metadata_opt(&key.name).await;
-        let found = found.map_err(|error| ActError::of(format!("Deployment {key}"), error))?;
+        let found = found.map_err(|error| ApplyError::of(format!("Deployment {key}"), error))?;
         let Some(found) = found else {
             return Ok(());
         };
         match found.labels().get(labels::FUNCTION) {
             Some(name) if *name == function.name => {
-                Err(ActError::Outdated(format!("Deployment {key}")))
+                Err(ApplyError::Outdated(format!("Deployment {key}")))
             }
-            _ => Err(ActError::Foreign(key.clone())),
+            _ => Err(ApplyError::Foreign(key.clone())),
         }
     }
 
@@ -157,7 +157,7 @@ impl Actor {
         }
     }
 
-    async fn status(&self, key: &Key, status: &InferenceFunctionStatus) -> Result<(), ActError> {
+    async fn status(&self, key: &Key, status: &InferenceFunctionStatus) -> Result<(), ApplyError> {
         let kind = InferenceFunction::kind(&());
         let object = json!({
             "apiVersion": InferenceFunction::api_version(&()),
@@ -173,7 +173,7 @@ impl Actor {
             Ok(_) => self.metrics.wrote("status"),
             // The function was deleted.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(ActError::of(format!("status of {key}"), error)),
+            Err(error) => return Err(ApplyError::of(format!("status of {key}"), error)),
         }
         Ok(())
     }
@@ -187,13 +187,13 @@ impl Actor {
         result: Result<T, kube::Error>,
         key: &Key,
         kind: &'static str,
-    ) -> Result<(), ActError> {
+    ) -> Result<(), ApplyError> {
         match result {
             Ok(_) => {
                 self.metrics.wrote(kind);
                 Ok(())
             }
-            Err(error) => Err(ActError::of(format!("Deployment {key}"), error)),
+            Err(error) => Err(ApplyError::of(format!("Deployment {key}"), error)),
         }
     }
 }

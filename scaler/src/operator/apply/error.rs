@@ -12,7 +12,7 @@ use crate::state::Key;
 /// The reason a write did not happen.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum ActError {
+pub enum ApplyError {
     /// Another replica leads, or soon may.
     #[error("this replica does not lead for long enough")]
     NotLeading,
@@ -40,7 +40,7 @@ pub enum ActError {
     },
 }
 
-impl ActError {
+impl ApplyError {
     /// Returns true if the next pass needs no wait.
     pub const fn is_harmless(&self) -> bool {
         matches!(self, Self::NotLeading | Self::Outdated(_))
@@ -78,7 +78,7 @@ impl ActError {
 /// status already says so, or if neither has conditions.
 pub(super) fn failed_status(
     plan: &FunctionPlan,
-    error: &ActError,
+    error: &ApplyError,
 ) -> Option<InferenceFunctionStatus> {
     let mut planned = plan.actions.iter().filter_map(|action| match action {
         Action::Status(status) => Some(status.as_ref()),

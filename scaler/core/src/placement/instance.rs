@@ -34,7 +34,7 @@ pub(super) struct Slot {
 
 /// The constant data of a placement.
 #[derive(Debug)]
-pub(super) struct Ground<'a> {
+pub(super) struct ProblemInstance<'a> {
     pub(super) problem: &'a PlacementProblem<'a>,
     weights: Vec<Weights>,
     /// Free resources by node.
@@ -55,7 +55,7 @@ pub(super) struct Ground<'a> {
     pub(super) cheapest: Vec<Solution>,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> ProblemInstance<'a> {
     pub(super) fn new(problem: &'a PlacementProblem<'a>) -> Result<Self, PlacementError> {
         check(problem)?;
         let alphas = problem.demands.iter();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tetris_scaler_core::{
-    Decision, FunctionDecision, FunctionView, InstanceView, Model, NodeView, Rate, Resources,
-    Settings, View, decide,
+    Decision, FunctionDecision, FunctionModel, FunctionView, InstanceView, NodeView, Rate,
+    Resources, Settings, View, decide,
 };
 
 use super::instance::Phase;
@@ -22,7 +22,7 @@ const STEADY_US: u64 = 60 * SECOND_US;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deciding {
     /// Models by function.
-    models: Vec<Arc<Model>>,
+    models: Vec<Arc<FunctionModel>>,
     /// Time of the last start or stop of each function, in microseconds.
     changed_us: Vec<u64>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Deciding {
 impl Deciding {
     pub(super) fn new(functions: &[Function]) -> Self {
         let models = functions.iter().map(|function| {
-            Arc::new(Model {
+            Arc::new(FunctionModel {
                 name: function.name.clone(),
                 profile: function.profile.clone(),
                 slo: function.slo,
