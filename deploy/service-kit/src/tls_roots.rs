@@ -48,7 +48,7 @@ pub fn roots_for(url: &str) -> Result<Vec<Vec<u8>>, RootsError> {
     choose(&load_native_certs(), &variables)
 }
 
-/// What was `found`, or the compiled-in certificates where nothing was and no variable asked for anything else.
+/// Returns the certificates in `found`, or the compiled-in ones if there are none and no variable names any.
 fn choose(found: &CertificateResult, variables: &[&str]) -> Result<Vec<Vec<u8>>, RootsError> {
     let mut store = RootCertStore::empty();
     let usable = found

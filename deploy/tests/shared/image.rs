@@ -11,9 +11,9 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long a program may take to connect.
+/// Longest time for a program to connect.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// What a TLS client says first: a record of the handshake.
+/// First byte that a TLS client sends: a record of the handshake.
 const HANDSHAKE: u8 = 22;
 
 /// An image, and the program that its containers start.
@@ -23,7 +23,7 @@ pub struct Image {
     is_ours: bool,
 }
 
-/// Why no image can be run here, if none can.
+/// The reason no image can be run here, if none can.
 pub fn missing() -> Option<String> {
     let answer = Command::new("docker").arg("version").output();
     match answer {
@@ -153,7 +153,7 @@ impl Drop for Image {
 pub struct Container(String);
 
 impl Container {
-    /// What it said.
+    /// Returns the log of the container.
     pub fn log(&self) -> String {
         let output = Command::new("docker").args(["logs", &self.0]).output();
         let output = output.unwrap();
@@ -162,7 +162,7 @@ impl Container {
             .concat()
     }
 
-    /// Whether it runs.
+    /// Returns true if the container runs.
     pub fn is_running(&self) -> bool {
         let format = ["inspect", "--format", "{{.State.Running}}", &self.0];
         let output = Command::new("docker").args(format).output().unwrap();

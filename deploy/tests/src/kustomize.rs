@@ -1,4 +1,4 @@
-//! What is rendered, and how.
+//! Manifests as kustomize renders them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -50,13 +50,13 @@ pub const RESTRICTED: [&str; 6] = [
     "cluster-function",
 ];
 
-/// Where the golden file of this name is.
+/// Returns the path of the golden file `name`.
 pub fn golden(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
     folder.join(format!("{name}.yaml"))
 }
 
-/// Whether there is a `kubectl`.
+/// Returns true if there is a `kubectl`.
 pub fn is_there() -> bool {
     let mut command = Command::new("kubectl");
     command.args(["version", "--client"]);
@@ -64,7 +64,7 @@ pub fn is_there() -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// What `kubectl kustomize` makes of a folder of `deploy/`.
+/// Renders a folder of `deploy/` by `kubectl kustomize`.
 ///
 /// # Errors
 /// What kubectl says.

@@ -1,4 +1,4 @@
-//! What the tests of `deploy/` have in common: manifests as kustomize renders them, and a cluster to try them on.
+//! Common parts of the tests of `deploy/`: manifests as kustomize renders them, and a cluster to try them on.
 
 pub mod cluster;
 pub mod files;

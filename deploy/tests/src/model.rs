@@ -24,7 +24,7 @@ pub fn bytes() -> anyhow::Result<Vec<u8>> {
     Ok(serialize(views, None)?)
 }
 
-/// What a store has of it: the identifier and the length of each tensor.
+/// Returns the identifier and the length of each of its tensors, as a store has them.
 ///
 /// # Errors
 /// As [`bytes`].

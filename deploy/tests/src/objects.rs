@@ -15,7 +15,7 @@ pub struct Objects(pub Vec<Value>);
 pub struct Pods<'a> {
     /// The object.
     pub object: &'a Value,
-    /// What its pods have as `metadata`.
+    /// Metadata of its pods.
     pub metadata: &'a Value,
     /// Their `spec`.
     pub spec: &'a Value,
@@ -74,7 +74,7 @@ impl Objects {
 }
 
 impl Pods<'_> {
-    /// Whether the scaler makes them, and adds what it says it adds.
+    /// Returns true if the scaler makes the pods, and adds its own fields.
     pub fn are_of_a_function(&self) -> bool {
         self.object["kind"] == "InferenceFunction"
     }

@@ -12,7 +12,7 @@ use crate::inject::{DEFAULT_DRIVER, DEFAULT_MOUNT_PATH, Options, OptionsError};
 #[derive(Debug, Parser)]
 #[command(name = "tetris-webhook", version, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
     /// Arguments of logs.
@@ -20,37 +20,37 @@ pub struct Cli {
     pub logs: LogArgs,
 }
 
-/// What to do.
+/// Subcommands of `tetris-webhook`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve the API server's requests until SIGTERM, and keep the certificates
     Run(Run),
-    /// Print a pod, or an object with a template of pods, as it would be with the store; needs no cluster
+    /// Print a pod, or an object with a pod template, with the store injected; needs no cluster
     Patch(Patch),
 }
 
 /// Arguments of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct Run {
-    /// Where the API server's requests are served, over HTTPS
+    /// Address of the server for the API server's requests, over HTTPS
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
     pub listen: SocketAddr,
-    /// Where /metrics, /healthz and /readyz are served, over HTTP
+    /// Address of the server of /metrics, /healthz and /readyz, over HTTP
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9461")]
     pub metrics: SocketAddr,
-    /// The namespace of the service and of the secret
+    /// Namespace of the Service and the Secret
     #[arg(long, env = "POD_NAMESPACE")]
     pub namespace: String,
-    /// The Service by which the API server comes here
+    /// Name of the Service by which the API server reaches the webhook
     #[arg(long, default_value = "tetris-webhook")]
     pub service: String,
-    /// The Secret with the certificates; made when missing
+    /// Name of the Secret with the certificates; created if it is missing
     #[arg(long, default_value = "tetris-webhook-tls")]
     pub secret: String,
-    /// The MutatingWebhookConfiguration that is told the certificate authority
+    /// Name of the MutatingWebhookConfiguration that gets the certificate authority
     #[arg(long, default_value = "tetris-webhook")]
     pub configuration: String,
-    /// What is injected.
+    /// Arguments for the injected parts.
     #[command(flatten)]
     pub injected: Injected,
 }
@@ -58,23 +58,23 @@ pub struct Run {
 /// Arguments of `patch`.
 #[derive(Debug, Args)]
 pub struct Patch {
-    /// The object in JSON, such as `kubectl get -o json` prints; standard input without it
+    /// File with the object in JSON, as `kubectl get -o json` prints it; standard input by default
     pub file: Option<PathBuf>,
-    /// As in a namespace with the label `tetris.dev/inject: "true"`
+    /// Treat the namespace as labeled `tetris.dev/inject: "true"`
     #[arg(long)]
     pub labeled_namespace: bool,
-    /// What is injected.
+    /// Arguments for the injected parts.
     #[command(flatten)]
     pub injected: Injected,
 }
 
-/// What is injected.
+/// Arguments for the injected parts.
 #[derive(Debug, Clone, Args)]
 pub struct Injected {
     /// The name of the CSI driver
     #[arg(long, default_value = DEFAULT_DRIVER)]
     pub driver: String,
-    /// Where containers find the store; the agent looks there by default
+    /// Path of the store in containers; the agent looks there by default
     #[arg(long, value_name = "PATH", default_value = DEFAULT_MOUNT_PATH)]
     pub mount_path: String,
 }

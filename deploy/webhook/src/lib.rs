@@ -17,6 +17,7 @@ pub mod cli;
 pub mod http;
 pub mod inject;
 pub mod metrics;
+pub mod readiness;
 pub mod review;
 pub mod run;
 pub mod sync;

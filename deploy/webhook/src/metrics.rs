@@ -1,4 +1,4 @@
-//! What Prometheus reads. Labels have values that are known in advance, so the number of series is bounded.
+//! Metrics for Prometheus. Labels have values that are known in advance, so the number of series is bounded.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -7,11 +7,43 @@ use prometheus_client::registry::{Registry, Unit};
 use tetris_service_kit::metrics::{ByLabel, encode};
 
 use crate::certificates::Action;
-use crate::inject::Outcome;
-use crate::sync::ErrorClass;
+use crate::inject::InjectionOutcome;
 
 /// Upper bounds of answers' durations, in seconds. A pod of 100 KiB takes about a millisecond.
 const SECONDS: [f64; 8] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0];
+
+/// Class of an error while the objects in the cluster are kept true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SyncErrorClass {
+    /// The API server cannot be reached, or refuses.
+    Api,
+    /// Another replica was faster.
+    Conflict,
+    /// An administrator has to correct an object.
+    Configuration,
+    /// Certificates cannot be made.
+    Certificate,
+}
+
+impl SyncErrorClass {
+    /// All classes.
+    pub const ALL: [Self; 4] = [
+        Self::Api,
+        Self::Conflict,
+        Self::Configuration,
+        Self::Certificate,
+    ];
+
+    /// Value of the label `class`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::Conflict => "conflict",
+            Self::Configuration => "configuration",
+            Self::Certificate => "certificate",
+        }
+    }
+}
 
 /// The webhook's metrics.
 #[derive(Debug)]
@@ -64,7 +96,7 @@ impl Metrics {
     }
 
     fn start_at_zero(&self) {
-        for outcome in Outcome::ALL {
+        for outcome in InjectionOutcome::ALL {
             drop(self.reviews.get_or_create(&[("outcome", outcome.name())]));
         }
         for result in ["ok", "failed"] {
@@ -73,13 +105,13 @@ impl Metrics {
         for action in Action::ISSUING {
             drop(self.certificates.get_or_create(&[("kind", action.name())]));
         }
-        for class in ErrorClass::ALL {
+        for class in SyncErrorClass::ALL {
             drop(self.errors.get_or_create(&[("class", class.name())]));
         }
     }
 
     /// A request was answered, after this time and with so many warnings.
-    pub fn reviewed(&self, outcome: Outcome, warnings: usize, seconds: f64) {
+    pub fn reviewed(&self, outcome: InjectionOutcome, warnings: usize, seconds: f64) {
         self.reviews
             .get_or_create(&[("outcome", outcome.name())])
             .inc();
@@ -108,11 +140,11 @@ impl Metrics {
     }
 
     /// The objects in the cluster could not be kept true.
-    pub fn failed(&self, class: ErrorClass) {
+    pub fn failed(&self, class: SyncErrorClass) {
         self.errors.get_or_create(&[("class", class.name())]).inc();
     }
 
-    /// When certificates expire, in seconds since 1970.
+    /// Sets the times at which certificates expire, in seconds since 1970.
     pub fn expires(&self, serving: i64, ca: i64) {
         self.serving_expires.set(serving);
         self.ca_expires.set(ca);

@@ -9,20 +9,20 @@ use kube::core::admission::{
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::inject::{Injection, Options, Outcome, Scope, inject};
+use crate::inject::{Injection, InjectionOutcome, Options, Scope, inject};
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Review {
     /// An AdmissionReview with a response.
     pub body: Value,
-    /// What became of the pod.
-    pub outcome: Outcome,
-    /// How many warnings its author gets.
+    /// Outcome for the pod.
+    pub outcome: InjectionOutcome,
+    /// Number of warnings for its author.
     pub warnings: usize,
 }
 
-/// Why a request cannot be answered.
+/// The reason a request cannot be answered.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReviewError {
@@ -33,7 +33,7 @@ pub enum ReviewError {
     Unreadable {
         /// The field.
         path: String,
-        /// What is wrong with it.
+        /// Cause.
         source: serde_json::Error,
     },
     /// It is another version, or another object.
@@ -117,12 +117,12 @@ fn decide(request: &AdmissionRequest<DynamicObject>, scope: Scope, options: &Opt
         .is_some_and(|part| !part.is_empty());
     if !is_pod || is_part || request.operation != Operation::Create {
         let warning = "the configuration of the webhook tetris-webhook sends more than the creation of pods; correct its rules";
-        return untouched(Outcome::Refused, Some(warning));
+        return untouched(InjectionOutcome::Refused, Some(warning));
     }
     match request.object.as_ref().map(serde_json::to_value) {
         Some(Ok(Value::Object(pod))) => inject(&Value::Object(pod), scope, options),
         _ => untouched(
-            Outcome::Refused,
+            InjectionOutcome::Refused,
             Some("nothing injected: the request has no pod"),
         ),
     }

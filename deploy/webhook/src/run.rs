@@ -10,11 +10,12 @@ use tokio::sync::watch;
 
 use crate::certificates::{Clock, Serving, system_clock};
 use crate::cli::Run;
-use crate::http::{self, Limits, Readiness, Shared, Tls};
+use crate::http::{self, Limits, Shared, Tls};
 use crate::inject::OptionsError;
+use crate::readiness::Readiness;
 use crate::sync::{self, Names, Sync};
 
-/// Why the webhook cannot run.
+/// The reason the webhook cannot run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -35,7 +36,7 @@ pub enum RunError {
     Signals(std::io::Error),
 }
 
-/// Where the webhook listens and what it serves with.
+/// Listeners, client and settings of the webhook.
 pub struct Webhook {
     /// For reviews.
     pub https: TcpListener,
@@ -43,13 +44,13 @@ pub struct Webhook {
     pub http: TcpListener,
     /// For the API server.
     pub client: kube::Client,
-    /// What the objects are called.
+    /// Names of the objects in the cluster.
     pub names: Names,
-    /// What is injected.
+    /// Settings of the injection.
     pub options: crate::inject::Options,
     /// Bounds of clients.
     pub limits: Limits,
-    /// What tells the time.
+    /// Clock for the validity of certificates.
     pub clock: Clock,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tetris_scaler_core::Model;
+use tetris_scaler_core::FunctionModel;
 use thiserror::Error;
 
 use super::records::{FunctionRecord, ProfileRecord};

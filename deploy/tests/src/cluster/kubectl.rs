@@ -29,7 +29,7 @@ impl Kubectl {
         self.command(args).output().context("cannot run kubectl")
     }
 
-    /// What it prints.
+    /// Runs it and returns its output.
     ///
     /// # Errors
     /// When it fails, with what it says.
@@ -40,7 +40,7 @@ impl Kubectl {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// What it prints with `-o json`.
+    /// Runs it with `-o json` and returns the object.
     ///
     /// # Errors
     /// When it fails, or prints something else.

@@ -1,9 +1,9 @@
-//! What the daemon's `/status` says of one store.
+//! One store in the daemon's `/status`.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// Who uses a store.
+/// Users of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreUse {
     /// Objects that somebody maps.

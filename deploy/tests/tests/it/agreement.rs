@@ -1,4 +1,4 @@
-//! What the manifests name in several places is the same in all of them, and in the programs.
+//! Names that stand in several manifests are the same in all of them, and in the programs.
 
 use std::collections::BTreeSet;
 use std::path::Path;

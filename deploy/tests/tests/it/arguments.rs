@@ -10,9 +10,9 @@ use tetris_deploy_tests::objects::{Objects, Pods, list, text, texts};
 
 use crate::daemon::Daemon;
 
-/// What `tetris` ends with when it does not understand its arguments.
+/// Exit code of `tetris` after arguments that it does not understand.
 const USAGE: i32 = 2;
-/// What `cargo run` ends with when there is no program to run.
+/// Exit code of `cargo run` without a program to run.
 const CARGO_FAILED: i32 = 101;
 
 #[test]

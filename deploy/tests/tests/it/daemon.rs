@@ -42,7 +42,7 @@ impl<'a> Daemon<'a> {
         all
     }
 
-    /// What the kubelet makes of a variable.
+    /// Returns the value that the kubelet gives a variable.
     fn value(&self, variable: &Value) -> String {
         let from = &variable["valueFrom"];
         if from["fieldRef"]["fieldPath"] == "spec.nodeName" {

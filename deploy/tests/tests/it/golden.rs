@@ -1,4 +1,4 @@
-//! What kustomize makes of the folders is what was looked at and committed.
+//! Golden files: kustomize renders each folder as somebody looked at it and committed it.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What components may ask of the API server is exactly what they need.
+//! Rights of components at the API server: exactly those that they need.
 
 use serde_json::{Value, json};
 use tetris_deploy_tests::kustomize::{INSTALLS, RENDERED, WITH_SCALER};
@@ -24,7 +24,7 @@ fn roles(objects: &Objects) -> Vec<(&str, &str, &Value)> {
     all
 }
 
-/// What the daemon may do.
+/// Rights of the daemon.
 fn node() -> Value {
     json!([{"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get", "list", "watch"]}])
 }

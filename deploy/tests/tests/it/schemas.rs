@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use tetris_deploy_tests::kustomize::{self, RENDERED};
 use tetris_deploy_tests::skipped::skipped;
 
-/// What the script ends with when it has no Python, or cannot fetch the schemas.
+/// Exit code of the script without Python, or if it cannot fetch the schemas.
 const CANNOT: i32 = 77;
 
 fn validate(files: &[&Path]) -> Output {

@@ -19,7 +19,7 @@ fn the_tmpfs_is_the_memory_limit_less_the_reserve() {
     }
 }
 
-/// What the scheduler reserves is the limit, since a request that is not there is the limit.
+/// The scheduler reserves the limit, which stands in for a request that is missing.
 #[test]
 fn nothing_else_says_a_size() {
     for name in INSTALLS {

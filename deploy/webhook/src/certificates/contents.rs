@@ -1,4 +1,4 @@
-//! What is in the secret. Anyone who may write it may have written anything.
+//! Contents of the secret. Anyone who may write it may have written anything.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub mod fields {
 /// More authorities than ever are in force at once.
 const MAX_AUTHORITIES: usize = 8;
 
-/// What is in the secret, as far as it can be used.
+/// Usable contents of the secret.
 #[derive(Debug)]
 pub struct Contents {
     /// The certificate authorities.

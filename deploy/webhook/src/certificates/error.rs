@@ -1,10 +1,10 @@
-//! What is wrong with certificates.
+//! Errors with certificates.
 
 use std::fmt::Display;
 
 use thiserror::Error;
 
-/// What is wrong with what is in the secret. New certificates mend it.
+/// A flaw of the secret's contents. New certificates mend it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Flaw {
@@ -19,7 +19,7 @@ pub enum Flaw {
     Invalid {
         /// The field.
         field: &'static str,
-        /// What is wrong with it.
+        /// Description of the flaw.
         reason: String,
     },
     /// A certificate is not valid now.
@@ -44,7 +44,7 @@ impl Flaw {
     }
 }
 
-/// Why a certificate could not be made.
+/// The reason a certificate could not be made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum IssueError {
@@ -54,10 +54,10 @@ pub enum IssueError {
     /// The clock is out of range.
     #[error("cannot make a certificate for the time {now} (seconds since 1970); correct the clock")]
     Time {
-        /// What the clock says.
+        /// Time of the clock, in seconds since 1970.
         now: i64,
     },
-    /// What is there cannot be used to sign with.
+    /// An authority that cannot sign.
     #[error("cannot sign: {0}")]
     Flaw(#[from] Flaw),
 }

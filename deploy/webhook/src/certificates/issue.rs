@@ -21,7 +21,7 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 /// A secret's data.
 type Data = BTreeMap<String, ByteString>;
 
-/// What `action` makes of `contents` at `now`, for a server called `name`: all four fields. None for [`Action::Keep`].
+/// Returns the secret's data after `action` on `contents` at `now`, for a server called `name`: all four fields. None for [`Action::Keep`].
 pub fn apply(
     action: Action,
     now: i64,

@@ -30,14 +30,14 @@ pub use plan::{Action, Plan, plan};
 pub use serving::{Served, Serving};
 pub use validity::Validity;
 
-/// How long a certificate authority is valid, in days.
+/// Validity of a certificate authority, in days.
 pub const CA_DAYS: u64 = 365;
-/// How long a serving certificate is valid, in days.
+/// Validity of a serving certificate, in days.
 pub const SERVING_DAYS: u64 = 90;
-/// How long before they are made certificates are valid, for clocks that are behind.
+/// Time before their creation at which certificates become valid, for clocks that are behind.
 pub const BACKDATED: Duration = Duration::from_hours(1);
 
-/// What tells the time, in seconds since 1970.
+/// Source of the time, in seconds since 1970.
 pub type Clock = std::sync::Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// The authorities' certificates in PEM, as the API server is told them.

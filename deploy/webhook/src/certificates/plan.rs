@@ -1,4 +1,4 @@
-//! What is to be done about certificates, purely.
+//! Plan for certificates, purely.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use rustls::pki_types::{ServerName, UnixTime};
 use super::contents::{Authorities, Contents, Leaf, fields};
 use super::error::Flaw;
 
-/// What is to be done.
+/// An action on certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Nothing.
@@ -40,16 +40,16 @@ impl Action {
     }
 }
 
-/// What is to be done, and why.
+/// An action, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// What.
+    /// The action.
     pub action: Action,
-    /// Why; none for [`Action::Keep`].
+    /// The reason; none for [`Action::Keep`].
     pub reason: Option<Flaw>,
 }
 
-/// What is to be done at `now` (seconds since 1970) about certificates for a server called `name`.
+/// Plans the action at `now` (seconds since 1970) about certificates for a server called `name`.
 pub fn plan(now: i64, contents: &Contents, name: &str) -> Plan {
     let because = |action, reason: Flaw| Plan {
         action,
@@ -81,7 +81,7 @@ pub fn plan(now: i64, contents: &Contents, name: &str) -> Plan {
     }
 }
 
-/// What a client that trusts the authorities would say.
+/// Verifies `leaf` as a client that trusts the authorities does.
 fn verify(now: i64, authorities: &Authorities, leaf: &Leaf, name: &str) -> Result<(), Flaw> {
     let field = fields::CERTIFICATE;
     let mut roots = RootCertStore::empty();

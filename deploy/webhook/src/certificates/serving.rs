@@ -34,7 +34,7 @@ impl Serving {
         changed
     }
 
-    /// What is served.
+    /// Returns the served certificate.
     pub fn served(&self) -> Option<Served> {
         self.0
             .read()

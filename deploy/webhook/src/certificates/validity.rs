@@ -14,7 +14,7 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// What a certificate says of itself.
+    /// Reads the validity of a certificate.
     pub fn of(certificate: &CertificateDer<'_>, field: &'static str) -> Result<Self, Flaw> {
         let (_, parsed) = x509_parser::parse_x509_certificate(certificate)
             .map_err(|error| Flaw::invalid(field, error))?;
@@ -24,12 +24,12 @@ impl Validity {
         })
     }
 
-    /// Whether it is valid at `now`.
+    /// Returns true if the certificate is valid at `now`.
     pub fn contains(&self, now: i64) -> bool {
         (self.not_before..=self.not_after).contains(&now)
     }
 
-    /// When it is to be renewed: after two thirds.
+    /// Time of the renewal: after two thirds.
     pub fn renewal(&self) -> i64 {
         let life = self.not_after.saturating_sub(self.not_before).max(0);
         self.not_before.saturating_add(life / 3 * 2)

@@ -18,7 +18,7 @@ use super::Shared;
 /// some 10 KiB.
 const SMALL_BYTES: u64 = 64 * 1024;
 
-/// How much of the webhook clients can have.
+/// Limits on the webhook's clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at once. More wait in the listener's backlog.
@@ -28,18 +28,18 @@ pub struct Limits {
     pub per_address: usize,
     /// The longest request: an API server takes objects of at most 3 MiB.
     pub body_bytes: usize,
-    /// How many requests of more than 64 KiB, or of a size not told, are read at once. More wait.
+    /// Maximum number of requests of more than 64 KiB, or of unknown size, that are read at once. More wait.
     pub large_bodies: usize,
-    /// How long a handshake may take.
+    /// Longest time for a handshake.
     pub handshake: Duration,
-    /// How long a request may take to arrive after its head, and to be answered.
+    /// Longest time for a request to arrive after its head, and to be answered.
     pub request: Duration,
-    /// How long a connection may wait for a request's head. Longer than the 90 s after which API servers end connections
+    /// Longest time that a connection may wait for a request's head. Longer than the 90 s after which API servers end connections
     /// that they do not use: a request that meets a closed connection would be lost.
     pub idle: Duration,
-    /// How long requests are served after the order to stop, while the API server is told to come here no more.
+    /// Time for which requests are served after the order to stop, while the API server is told to come here no more.
     pub farewell: Duration,
-    /// How long answers may take to be read after that.
+    /// Longest time for answers to be read after that.
     pub stop: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What is served.
+//! Servers of reviews and pages.
 //!
 //! | path | what |
 //! |---|---|
@@ -21,33 +21,32 @@ use tetris_service_kit::http::{metrics_page, probe, text};
 
 use crate::inject::{Options, Scope};
 use crate::metrics::Metrics;
+use crate::readiness::Readiness;
 
 mod limits;
 mod mutate;
-mod readiness;
 mod tls;
 
 pub use limits::Limits;
-pub use readiness::Readiness;
 pub use tls::Tls;
 
-/// Where pods that are labeled themselves are reviewed.
+/// Path of reviews of pods that are labeled themselves.
 pub const POD_PATH: &str = "/mutate";
-/// Where pods of labeled namespaces are reviewed.
+/// Path of reviews of pods of labeled namespaces.
 pub const NAMESPACE_PATH: &str = "/mutate/namespace";
 
-/// What answers are made of.
+/// State that answers are made from.
 #[derive(Debug, Clone)]
 pub struct Shared {
-    /// What is injected.
+    /// Settings of the injection.
     pub options: Arc<Options>,
     /// The webhook's metrics.
     pub metrics: Arc<Metrics>,
-    /// Whether the API server can use this replica.
+    /// Readiness of this replica.
     pub readiness: Arc<Readiness>,
 }
 
-/// What is served over HTTPS.
+/// Returns the router of reviews and probes, for HTTPS.
 pub fn reviews(shared: Shared, limits: Limits) -> Router {
     let review = |scope| post(async move |state, body| mutate::mutate(state, scope, body));
     let router = Router::new()
@@ -56,7 +55,7 @@ pub fn reviews(shared: Shared, limits: Limits) -> Router {
     finish(probes(router), shared, limits)
 }
 
-/// What is served over HTTP.
+/// Returns the router of metrics and probes, for HTTP.
 pub fn pages(shared: Shared, limits: Limits) -> Router {
     let router = Router::new().route("/metrics", get(metrics));
     finish(probes(router), shared, limits)

@@ -1,4 +1,4 @@
-//! What a pod's annotations wish for.
+//! Wishes in a pod's annotations.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::{CONTAINERS_ANNOTATION, PATCH_ANNOTATION, STORE_ANNOTATION};
 /// The longest name of a store that is passed on. The node says which names there are.
 const STORE_CHARS: usize = 63;
 
-/// What a pod wishes for.
+/// Wishes of a pod.
 #[derive(Debug)]
 pub(super) struct Wishes<'a> {
     /// The value of the variable that patches Python programs; none to leave it out.

@@ -17,7 +17,7 @@ const LISTS: [&str; 2] = ["initContainers", "containers"];
 /// Sources of volumes in which no directory can be made for a mount below.
 const READ_ONLY_SOURCES: [&str; 5] = ["configMap", "downwardAPI", "image", "projected", "secret"];
 
-/// What is to be done to containers.
+/// Operations on containers.
 #[derive(Debug, Default)]
 pub(super) struct Containers {
     operations: Vec<PatchOperation>,
@@ -25,7 +25,7 @@ pub(super) struct Containers {
     with_store: usize,
 }
 
-/// What containers are given, and in which pod.
+/// Parts that containers get, and their pod.
 struct Plan<'a> {
     spec: &'a Value,
     volume: &'a Volume<'a>,
@@ -110,7 +110,7 @@ fn warn_of_unknown(wishes: &Wishes<'_>, seen: &[&str], warnings: &mut Warnings) 
 }
 
 impl Plan<'_> {
-    /// What one container is given, or why it gets nothing.
+    /// Returns the operations on one container, or the reason it gets nothing.
     fn container(
         &self,
         container: &Value,
@@ -137,7 +137,7 @@ impl Plan<'_> {
         Ok(operations)
     }
 
-    /// Where the container has mounted the store, the whole of it, already.
+    /// Returns the path at which the container mounts the whole store already.
     fn mounted<'m>(&self, mounts: &'m [Value]) -> Option<&'m str> {
         let part = |mount: &Value| {
             let set = |field| text(mount, field).is_some_and(|path| !path.is_empty());
@@ -150,7 +150,7 @@ impl Plan<'_> {
         text(mounts.iter().find(ours)?, "mountPath")
     }
 
-    /// Whether the store can be mounted: the API server refuses a path that is taken, and the container runtime makes a
+    /// Checks that the store can be mounted: the API server refuses a path that is taken, and the container runtime makes a
     /// directory for each mount in what is mounted above it.
     fn check_free(&self, container: &Value, mounts: &[Value]) -> Result<(), String> {
         let ours = self.mount_path;

@@ -1,11 +1,11 @@
-//! Whether a pod is to get the store at all.
+//! Decision if a pod gets the store at all.
 
 use serde_json::Value;
 
 use super::LABEL;
 use super::warnings::{Warnings, shown};
 
-/// Which of the two webhooks is asked. The API server selects pods for each; a request does not tell a namespace's labels.
+/// The webhook that is asked, of two. The API server selects pods for each; a request does not tell a namespace's labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The one for labeled pods: only the pod's own label counts.
@@ -14,7 +14,7 @@ pub enum Scope {
     Namespace,
 }
 
-/// Whether the labels ask for the store. The pod's own is looked at again, so that a wrong selector harms nothing.
+/// Returns true if the labels ask for the store. The pod's own is looked at again, so that a wrong selector harms nothing.
 pub(super) fn wanted(pod: &Value, scope: Scope, warnings: &mut Warnings) -> bool {
     let label = pod
         .get("metadata")
@@ -34,7 +34,7 @@ pub(super) fn wanted(pod: &Value, scope: Scope, warnings: &mut Warnings) -> bool
     }
 }
 
-/// Why a pod that asks for the store cannot have it.
+/// Returns the reason a pod that asks for the store cannot have it.
 pub(super) fn unsupported(pod: &Value, spec: &Value) -> Option<&'static str> {
     let text = |pointer: &str| spec.pointer(pointer).and_then(Value::as_str);
     let windows = text("/os/name") == Some("windows")

@@ -1,4 +1,4 @@
-//! What a pod gets: the volume, a mount of it in each container, and the variables that programs look at. Purely.
+//! Injection into a pod: the volume, a mount of it in each container, and the variables that programs look at. Purely.
 //!
 //! Guarantees:
 //! - What the user has is never changed: operations only add, and none adds a name or a path that is taken.
@@ -33,7 +33,7 @@ use warnings::Warnings;
 
 /// The label of pods and of namespaces: `true`, or on a pod `false`.
 pub const LABEL: &str = "tetris.dev/inject";
-/// Whether Python programs are patched: `true` (default), `files` or `false`.
+/// Annotation for the patch of Python programs: `true` (default), `files` or `false`.
 pub const PATCH_ANNOTATION: &str = "tetris.dev/patch";
 /// The containers that get the store, by name and separated by commas; all of them without it.
 pub const CONTAINERS_ANNOTATION: &str = "tetris.dev/containers";
@@ -48,9 +48,9 @@ pub const STORE_ENV: &str = "TETRIS_STORE";
 /// Tells Python programs to load through the store.
 pub const PATCH_ENV: &str = "TETRIS_PATCH";
 
-/// What became of a pod.
+/// Outcome for a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum InjectionOutcome {
     /// There is something to add.
     Injected,
     /// It has all of it already.
@@ -61,7 +61,7 @@ pub enum Outcome {
     Refused,
 }
 
-impl Outcome {
+impl InjectionOutcome {
     /// All outcomes.
     pub const ALL: [Self; 4] = [
         Self::Injected,
@@ -81,26 +81,26 @@ impl Outcome {
     }
 }
 
-/// What is to be done to a pod.
+/// Changes of a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Injection {
-    /// What to add; empty unless the outcome is [`Outcome::Injected`].
+    /// Operations that add; empty unless the outcome is [`InjectionOutcome::Injected`].
     pub patch: Patch,
-    /// What its author should know, each at most [`WARNING_CHARS`] characters.
+    /// Warnings for its author, each of at most [`WARNING_CHARS`] characters.
     pub warnings: Vec<String>,
-    /// What became of it.
-    pub outcome: Outcome,
+    /// Outcome for the pod.
+    pub outcome: InjectionOutcome,
 }
 
-/// What `pod`, an object with `metadata` and `spec`, is given when a webhook for `scope` is asked.
+/// Returns the changes of `pod`, an object with `metadata` and `spec`, by the webhook for `scope`.
 pub fn inject(pod: &Value, scope: Scope, options: &Options) -> Injection {
     let mut warnings = Warnings::default();
     let (patch, outcome) = if decision::wanted(pod, scope, &mut warnings) {
         additions(pod, options, &mut warnings)
     } else if warnings.is_empty() {
-        (Patch::default(), Outcome::NotAsked)
+        (Patch::default(), InjectionOutcome::NotAsked)
     } else {
-        (Patch::default(), Outcome::Refused)
+        (Patch::default(), InjectionOutcome::Refused)
     };
     Injection {
         patch,
@@ -109,8 +109,8 @@ pub fn inject(pod: &Value, scope: Scope, options: &Options) -> Injection {
     }
 }
 
-fn additions(pod: &Value, options: &Options, warnings: &mut Warnings) -> (Patch, Outcome) {
-    let refused = (Patch::default(), Outcome::Refused);
+fn additions(pod: &Value, options: &Options, warnings: &mut Warnings) -> (Patch, InjectionOutcome) {
+    let refused = (Patch::default(), InjectionOutcome::Refused);
     let Some(spec) = pod.get("spec").filter(|spec| spec.is_object()) else {
         warnings.push("nothing injected: spec: expected an object");
         return refused;
@@ -130,9 +130,9 @@ fn additions(pod: &Value, options: &Options, warnings: &mut Warnings) -> (Patch,
     let mut patch = volume.operations(spec);
     patch.extend(containers.into_operations());
     let outcome = if patch.is_empty() {
-        Outcome::Complete
+        InjectionOutcome::Complete
     } else {
-        Outcome::Injected
+        InjectionOutcome::Injected
     };
     (Patch(patch), outcome)
 }

@@ -1,4 +1,4 @@
-//! What is injected everywhere, checked.
+//! Settings of the injection, checked.
 
 use thiserror::Error;
 
@@ -11,14 +11,14 @@ pub const DEFAULT_MOUNT_PATH: &str = "/run/tetris/store";
 
 const DRIVER_CHARS: usize = 63;
 
-/// What is injected everywhere.
+/// Settings of the injection that hold for all pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     driver: String,
     mount_path: String,
 }
 
-/// Why options are none.
+/// The reason settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OptionsError {
@@ -28,7 +28,7 @@ pub enum OptionsError {
          at most {DRIVER_CHARS} letters, digits, '-' and '.'"
     )]
     Driver {
-        /// What was given.
+        /// The given value.
         found: String,
     },
     /// The path cannot be one of a mount.
@@ -36,7 +36,7 @@ pub enum OptionsError {
         "--mount-path {found:?}: expected an absolute path without `..` and ':', such as `{DEFAULT_MOUNT_PATH}`"
     )]
     MountPath {
-        /// What was given.
+        /// The given value.
         found: String,
     },
 }
@@ -70,7 +70,7 @@ impl Options {
         &self.driver
     }
 
-    /// Where containers find the store.
+    /// Path of the store in containers.
     pub fn mount_path(&self) -> &str {
         &self.mount_path
     }

@@ -13,7 +13,7 @@ pub(super) fn parts(path: &str) -> Vec<&str> {
     parts
 }
 
-/// Where one path is, as seen from another.
+/// Position of one path relative to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Relation {
     Same,
@@ -22,7 +22,7 @@ pub(super) enum Relation {
     Apart,
 }
 
-/// Where `path` is, as seen from `from`.
+/// Returns the position of `path` relative to `from`.
 pub(super) fn relation(path: &str, from: &str) -> Relation {
     let (path, from) = (parts(path), parts(from));
     match (path.starts_with(&from), from.starts_with(&path)) {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Injection, Options, Scope, inject};
 
-/// Where objects have a pod or a template of pods: itself, Deployments and Jobs, CronJobs, PodTemplates.
+/// Paths of a pod or a pod template in objects: itself, Deployments and Jobs, CronJobs, PodTemplates.
 const PLACES: [&str; 4] = [
     "",
     "/spec/template",
@@ -17,7 +17,7 @@ const PLACES: [&str; 4] = [
 pub struct Templates {
     /// The object.
     pub object: Value,
-    /// What was done to each pod or template: the object's kind and name, and the injection.
+    /// Injections into each pod or template: the object's kind and name, and the injection.
     pub injections: Vec<(String, Injection)>,
 }
 

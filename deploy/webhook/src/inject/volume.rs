@@ -16,7 +16,7 @@ pub(super) struct Volume<'a> {
     pub(super) name: &'a str,
     /// All volumes of the driver, this one too, by name.
     pub(super) of_driver: Vec<&'a str>,
-    /// What is to be added; none when the pod has it.
+    /// The volume to add; none if the pod has it.
     addition: Option<Value>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Volume<'a> {
         })
     }
 
-    /// What adds the volume.
+    /// Operations that add the volume.
     pub(super) fn operations(&self, spec: &Value) -> Vec<PatchOperation> {
         append(
             spec,
@@ -104,7 +104,7 @@ fn preferred<'a>(
         .copied()
 }
 
-/// What is wrong with a volume that the pod has. It is the user's, and stays as it is.
+/// Warns of flaws of a volume that the pod has. It is the user's, and stays as it is.
 fn check(name: &str, volume: &Value, wishes: &Wishes<'_>, warnings: &mut Warnings) {
     let name = shown(name);
     if !volume.get("csi").is_some_and(|csi| flag(csi, "readOnly")) {

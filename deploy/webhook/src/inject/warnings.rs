@@ -4,10 +4,10 @@
 pub const WARNING_CHARS: usize = 256;
 /// The most warnings about one pod: the API server drops them all when they come to more than 4 KiB.
 pub const MAX_WARNINGS: usize = 12;
-/// How much of a user's text a warning shows.
+/// Maximum length of a user's text in a warning, in characters.
 const SHOWN_CHARS: usize = 40;
 
-/// What a pod's author is told.
+/// Warnings for a pod's author.
 #[derive(Debug, Default)]
 pub(super) struct Warnings(Vec<String>);
 

@@ -7,10 +7,10 @@ use kube::{Client, Config};
 use tetris_service_kit::tls_roots::{RootsError, roots_for};
 use thiserror::Error;
 
-/// How long the API server may take for one of the small objects here.
+/// Timeout of a request for one of the small objects here.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Why there is no client.
+/// The reason there is no client.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -27,9 +27,9 @@ pub enum ClientError {
         "API server {url}: cannot make a client: {source}; check its certificates and credentials"
     )]
     Client {
-        /// Where it is.
+        /// URL of the API server.
         url: String,
-        /// What is wrong.
+        /// Cause.
         source: Box<kube::Error>,
     },
 }

@@ -1,25 +1,26 @@
-//! What went wrong, and what to do.
+//! Errors of a pass, with the next step.
 
 use thiserror::Error;
 
 use crate::certificates::{Flaw, IssueError};
+use crate::metrics::SyncErrorClass;
 
-/// Why a pass did not end well.
+/// The reason a pass failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SyncError {
     /// The API server did not do as asked.
     #[error("cannot {doing}: {source}; {}", next_step(source))]
     Api {
-        /// What was asked.
+        /// The request.
         doing: String,
-        /// Why not.
+        /// Cause.
         source: Box<kube::Error>,
     },
     /// Another replica was faster.
     #[error("another replica wrote {object} meanwhile; reading again")]
     Raced {
-        /// What it wrote.
+        /// The object that it wrote.
         object: String,
     },
     /// There is no webhook configuration.
@@ -58,54 +59,21 @@ pub enum SyncError {
     Flaw(#[from] Flaw),
 }
 
-/// Kinds of errors, for counting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ErrorClass {
-    /// The API server cannot be reached, or refuses.
-    Api,
-    /// Another replica was faster.
-    Conflict,
-    /// An administrator has to correct an object.
-    Configuration,
-    /// Certificates cannot be made.
-    Certificate,
-}
-
-impl ErrorClass {
-    /// All of them.
-    pub const ALL: [Self; 4] = [
-        Self::Api,
-        Self::Conflict,
-        Self::Configuration,
-        Self::Certificate,
-    ];
-
-    /// Its name in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Api => "api",
-            Self::Conflict => "conflict",
-            Self::Configuration => "configuration",
-            Self::Certificate => "certificate",
-        }
-    }
-}
-
 impl SyncError {
     pub(super) fn api(doing: String, source: kube::Error) -> Self {
         let source = Box::new(source);
         Self::Api { doing, source }
     }
 
-    /// What kind of error it is.
-    pub fn class(&self) -> ErrorClass {
+    /// Class of the error.
+    pub fn class(&self) -> SyncErrorClass {
         match self {
-            Self::Api { .. } => ErrorClass::Api,
-            Self::Raced { .. } => ErrorClass::Conflict,
+            Self::Api { .. } => SyncErrorClass::Api,
+            Self::Raced { .. } => SyncErrorClass::Conflict,
             Self::NoConfiguration { .. } | Self::NoWebhook { .. } | Self::NotOurs { .. } => {
-                ErrorClass::Configuration
+                SyncErrorClass::Configuration
             }
-            Self::Issue(_) | Self::Flaw(_) => ErrorClass::Certificate,
+            Self::Issue(_) | Self::Flaw(_) => SyncErrorClass::Certificate,
         }
     }
 }

@@ -23,8 +23,8 @@ use kube::runtime::watcher::DefaultBackoff;
 use kube::{Api, Client};
 
 use crate::certificates::{self, Action, Clock, Contents, Serving};
-use crate::http::Readiness;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, SyncErrorClass};
+use crate::readiness::Readiness;
 
 mod client;
 mod configuration;
@@ -32,7 +32,7 @@ mod error;
 mod secret;
 
 pub use client::{ClientError, client};
-pub use error::{ErrorClass, SyncError};
+pub use error::SyncError;
 pub use secret::{OWNER_LABEL, OWNER_VALUE};
 
 /// Between two looks when all is well.
@@ -40,7 +40,7 @@ pub const INTERVAL: Duration = Duration::from_mins(1);
 /// The longest wait between attempts, if kube's backoff should end: it does not.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// What the objects are called.
+/// Names of the objects in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
     /// The namespace of service and secret.
@@ -54,7 +54,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// What the API server calls the server.
+    /// Returns the host name by which the API server reaches the webhook.
     pub fn server(&self) -> String {
         format!("{}.{}.svc", self.service, self.namespace)
     }
@@ -136,7 +136,7 @@ impl Sync {
         Ok(())
     }
 
-    /// What is in the secret, after what had to be done about it.
+    /// Returns the contents of the secret, after the necessary action on it.
     async fn contents(&self) -> Result<Contents, SyncError> {
         let found = secret::read(&self.secrets, &self.names).await?;
         let contents = Contents::read(secret::data(found.as_ref()));
@@ -159,7 +159,7 @@ impl Sync {
     fn report(&self, error: &SyncError) {
         self.metrics.failed(error.class());
         self.readiness.failed(error.to_string());
-        if error.class() == ErrorClass::Conflict {
+        if error.class() == SyncErrorClass::Conflict {
             tracing::info!("{error}");
         } else {
             tracing::warn!("{error}");

@@ -26,7 +26,7 @@ pub(super) async fn read(
     read.map_err(|source| SyncError::api(format!("get {}", called(names)), source))
 }
 
-/// What is in it.
+/// Returns the data of the secret.
 pub(super) fn data(secret: Option<&Secret>) -> &Data {
     static NONE: Data = Data::new();
     secret

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Model;
+use super::FunctionModel;
 use super::grow::Member;
 use super::usable::Usable;
 use crate::cost::{MemoryTerm, Weights};

@@ -3,9 +3,9 @@
 use tetris_scaler_core::FunctionOutcome;
 
 use super::Facts;
-use super::infeasible;
 use crate::operator::plan::Action;
 use crate::resources::InferenceFunctionStatus;
+use crate::state::infeasible;
 
 /// Returns the events about changes between two statuses.
 pub(super) fn events(

@@ -1,4 +1,4 @@
-//! What the tests on a cluster have in common.
+//! Common parts of the tests on a cluster.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -40,7 +40,7 @@ pub fn require_absent(names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What was applied, removed at the end however the test ends.
+/// Objects that a test applied. They are removed at its end, even if it fails.
 pub struct Applied {
     pub what: &'static str,
     pub objects: Objects,
@@ -94,7 +94,7 @@ pub fn config_map(namespace: &str) -> Result<Value> {
     Kubectl.json(&[&args[..], &["--dry-run=client"]].concat())
 }
 
-/// What an engineer would look at first.
+/// Output of the commands that an engineer would look at first.
 pub fn look_at(commands: &[&[&str]]) -> String {
     let looked = commands.iter().map(|args| {
         Kubectl

@@ -1,7 +1,7 @@
-//! What annotations change.
+//! Annotations of a pod.
 
 use serde_json::{Value, json};
-use tetris_webhook::inject::Outcome;
+use tetris_webhook::inject::InjectionOutcome;
 
 use crate::inject::fixtures::{clean, injected, of_container, patched, pod, refused, with};
 
@@ -34,7 +34,7 @@ fn python_programs_are_patched_unless_told_otherwise() {
 fn a_value_that_is_not_known_patches_nothing_and_is_told_of() {
     let before = annotated("minimal", "tetris.dev/patch", "off");
     let injection = injected(&before);
-    assert_eq!(injection.outcome, Outcome::Injected);
+    assert_eq!(injection.outcome, InjectionOutcome::Injected);
     assert!(injection.warnings[0].contains("found \"off\""));
     assert_eq!(variable(&patched(&before, &injection)), None);
 }
@@ -56,7 +56,7 @@ fn containers_can_be_chosen() {
 fn containers_that_are_not_there_are_told_of() {
     let before = annotated("minimal", "tetris.dev/containers", "server,sever");
     let injection = injected(&before);
-    assert_eq!(injection.outcome, Outcome::Injected);
+    assert_eq!(injection.outcome, InjectionOutcome::Injected);
     assert!(injection.warnings[0].contains("no container \"sever\""));
     assert!(refused(&annotated("minimal", "tetris.dev/containers", "sever")).contains("sever"));
     assert!(refused(&annotated("minimal", "tetris.dev/containers", " , ")).contains("found none"));
@@ -68,7 +68,7 @@ fn a_store_is_asked_for_by_the_attribute_of_the_volume() {
     let csi = json!({"driver": "csi.tetris.dev", "readOnly": true, "volumeAttributes": {"store": "team-a"}});
     assert_eq!(after["spec"]["volumes"][0]["csi"], csi);
     // And found again when the pod comes a second time.
-    assert_eq!(injected(&after).outcome, Outcome::Complete);
+    assert_eq!(injected(&after).outcome, InjectionOutcome::Complete);
 }
 
 #[test]

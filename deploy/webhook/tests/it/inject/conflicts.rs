@@ -1,7 +1,7 @@
-//! What is in the way: the pod stays as it is in that respect, and its author is told.
+//! Conflicts: the pod stays as it is in that respect, and its author gets a warning.
 
 use serde_json::{Value, json};
-use tetris_webhook::inject::{MAX_WARNINGS, Outcome};
+use tetris_webhook::inject::{InjectionOutcome, MAX_WARNINGS};
 
 use crate::inject::fixtures::{injected, of_container, patched, pod, refused, with};
 
@@ -47,7 +47,7 @@ fn another_volume_of_the_name_does_not_matter_when_there_is_one_of_the_driver() 
 fn a_container_with_another_mount_there_is_left_alone_and_others_are_not() {
     let before = pod("path-taken");
     let injection = injected(&before);
-    assert_eq!(injection.outcome, Outcome::Injected);
+    assert_eq!(injection.outcome, InjectionOutcome::Injected);
     let [warning] = &injection.warnings[..] else {
         panic!("{:?}", injection.warnings);
     };
@@ -99,7 +99,7 @@ fn mounts_above_the_path_are_in_the_way_when_they_are_read_only() {
     let writable = injected(&mounting(&json!({"mountPath": "/run"}), "emptyDir"));
     assert_eq!(
         (writable.outcome, writable.warnings.len()),
-        (Outcome::Injected, 0)
+        (InjectionOutcome::Injected, 0)
     );
     let beside = injected(&mounting(
         &json!({"mountPath": "/run/tetris/stores"}),
@@ -107,7 +107,7 @@ fn mounts_above_the_path_are_in_the_way_when_they_are_read_only() {
     ));
     assert_eq!(
         (beside.outcome, beside.warnings.len()),
-        (Outcome::Injected, 0)
+        (InjectionOutcome::Injected, 0)
     );
 }
 
@@ -115,7 +115,7 @@ fn mounts_above_the_path_are_in_the_way_when_they_are_read_only() {
 fn a_volume_of_the_driver_that_is_not_read_only_is_told_of() {
     let volumes = json!([{"name": "tetris-store", "csi": {"driver": "csi.tetris.dev"}}]);
     let injection = injected(&with(pod("complete"), "/spec/volumes", volumes));
-    assert_eq!(injection.outcome, Outcome::Complete);
+    assert_eq!(injection.outcome, InjectionOutcome::Complete);
     assert!(injection.warnings[0].contains("csi.readOnly"));
 }
 
@@ -156,7 +156,7 @@ fn what_is_no_pod_is_left_alone() {
     ] {
         let injection = injected(&with(pod("minimal"), "/spec", spec.clone()));
         assert!(injection.patch.is_empty(), "{spec}");
-        assert_eq!(injection.outcome, Outcome::Refused);
+        assert_eq!(injection.outcome, InjectionOutcome::Refused);
     }
     refused(&with(pod("minimal"), "/spec/volumes", json!("volumes")));
     refused(&with(pod("minimal"), "/spec/containers/0/env", json!({})));

@@ -1,7 +1,7 @@
 //! Pods as an API server sends them at admission, and what becomes of them.
 
 use serde_json::Value;
-use tetris_webhook::inject::{Injection, Options, Outcome, Scope, WARNING_CHARS, inject};
+use tetris_webhook::inject::{Injection, InjectionOutcome, Options, Scope, WARNING_CHARS, inject};
 
 macro_rules! pods {
     ($($name:literal),* $(,)?) => {
@@ -44,7 +44,7 @@ pub fn with(mut object: Value, pointer: &str, value: Value) -> Value {
     object
 }
 
-/// What a labeled pod is given.
+/// Returns the injection into a labeled pod.
 pub fn injected(pod: &Value) -> Injection {
     let injection = inject(pod, Scope::Pod, &Options::default());
     for warning in &injection.warnings {
@@ -64,14 +64,14 @@ pub fn patched(pod: &Value, injection: &Injection) -> Value {
 pub fn clean(pod: &Value) -> Value {
     let injection = injected(pod);
     assert_eq!(injection.warnings, [""; 0]);
-    assert_eq!(injection.outcome, Outcome::Injected);
+    assert_eq!(injection.outcome, InjectionOutcome::Injected);
     patched(pod, &injection)
 }
 
 /// The only warning of a pod that is left as it is.
 pub fn refused(pod: &Value) -> String {
     let injection = injected(pod);
-    assert_eq!(injection.outcome, Outcome::Refused);
+    assert_eq!(injection.outcome, InjectionOutcome::Refused);
     assert!(injection.patch.is_empty());
     let [warning] = injection.warnings.try_into().unwrap();
     warning

@@ -1,4 +1,4 @@
-//! What pods are given, on pods as API servers send them.
+//! Injections into pods as API servers send them.
 
 mod annotations;
 mod conflicts;

@@ -1,9 +1,9 @@
-//! What holds for every pod, and for what is none.
+//! Properties that hold for every pod, and for values that are no pod.
 
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
-use tetris_webhook::inject::{Injection, Options, Outcome, Scope, inject};
+use tetris_webhook::inject::{Injection, InjectionOutcome, Options, Scope, inject};
 
 use crate::inject::fixtures::{PODS, patched, pod};
 
@@ -136,7 +136,7 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What the user has is there as before: `after` has all of `before`, and lists only grow at their end.
+/// Returns true if the user's fields are unchanged: `after` has all of `before`, and lists only grow at their end.
 fn contains(before: &Value, after: &Value, path: &str) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
@@ -206,14 +206,17 @@ fn adds_no_duplicates(before: &Value, after: &Value) {
 fn check(pod: &Value, scope: Scope) -> Injection {
     let options = Options::default();
     let first = inject(pod, scope, &options);
-    assert_eq!(first.patch.is_empty(), first.outcome != Outcome::Injected);
+    assert_eq!(
+        first.patch.is_empty(),
+        first.outcome != InjectionOutcome::Injected
+    );
     let after = patched(pod, &first);
     contains(pod, &after, "");
     adds_no_duplicates(pod, &after);
     let second = inject(&after, scope, &options);
     assert!(second.patch.is_empty(), "{:?}", second.patch);
-    if first.outcome == Outcome::Injected {
-        assert_eq!(second.outcome, Outcome::Complete);
+    if first.outcome == InjectionOutcome::Injected {
+        assert_eq!(second.outcome, InjectionOutcome::Complete);
     } else {
         assert_eq!(second, first);
     }

@@ -3,7 +3,7 @@
 use k8s_openapi::ByteString;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tetris_webhook::inject::{Options, Outcome, Scope};
+use tetris_webhook::inject::{InjectionOutcome, Options, Scope};
 use tetris_webhook::review::review;
 
 use crate::inject::fixtures::{injected, pod, with};
@@ -29,7 +29,7 @@ fn request(pod: &Value) -> Value {
     })
 }
 
-fn answer(request: &Value) -> (Value, Outcome) {
+fn answer(request: &Value) -> (Value, InjectionOutcome) {
     let review = review(
         request.to_string().as_bytes(),
         Scope::Pod,
@@ -58,7 +58,7 @@ fn error(body: &[u8]) -> String {
 #[test]
 fn a_pod_without_a_name_is_allowed_with_a_patch() {
     let (response, outcome) = answer(&request(&pod("deployment")));
-    assert_eq!(outcome, Outcome::Injected);
+    assert_eq!(outcome, InjectionOutcome::Injected);
     assert_eq!(response["patchType"], "JSONPatch");
     let ByteString(patch) = serde_json::from_value(response["patch"].clone()).unwrap();
     let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
@@ -69,7 +69,7 @@ fn a_pod_without_a_name_is_allowed_with_a_patch() {
 #[test]
 fn warnings_come_with_the_answer() {
     let (response, outcome) = answer(&request(&pod("other-volume")));
-    assert_eq!(outcome, Outcome::Refused);
+    assert_eq!(outcome, InjectionOutcome::Refused);
     assert_eq!(response.get("patch"), None);
     assert!(
         response["warnings"][0]
@@ -91,7 +91,7 @@ fn what_is_not_the_creation_of_a_pod_is_allowed_as_it_is() {
         ("/request/object", Value::Null),
     ] {
         let (response, outcome) = answer(&with(good.clone(), pointer, value));
-        assert_eq!(outcome, Outcome::Refused, "{pointer}");
+        assert_eq!(outcome, InjectionOutcome::Refused, "{pointer}");
         assert_eq!(response.get("patch"), None);
         assert_eq!(response["warnings"].as_array().unwrap().len(), 1);
     }

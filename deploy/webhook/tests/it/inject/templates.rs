@@ -1,7 +1,7 @@
 //! Objects with templates of pods.
 
 use serde_json::{Value, json};
-use tetris_webhook::inject::{Options, Outcome, Scope, inject_templates};
+use tetris_webhook::inject::{InjectionOutcome, Options, Scope, inject_templates};
 
 use crate::inject::fixtures::pod;
 
@@ -53,7 +53,10 @@ fn a_list_has_many_and_others_have_none() {
         .iter()
         .map(|(_, injection)| injection.outcome)
         .collect();
-    assert_eq!(outcomes, [Outcome::Injected, Outcome::Complete]);
+    assert_eq!(
+        outcomes,
+        [InjectionOutcome::Injected, InjectionOutcome::Complete]
+    );
     assert_eq!(templates.injections[0].0, "Pod minimal");
     for none in [
         json!({"kind": "Service"}),

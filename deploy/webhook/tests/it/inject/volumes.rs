@@ -1,7 +1,7 @@
 //! The volume, its mounts and the variables, in pods of all kinds.
 
 use serde_json::{Value, json};
-use tetris_webhook::inject::{Options, Outcome, Scope, inject};
+use tetris_webhook::inject::{InjectionOutcome, Options, Scope, inject};
 
 use crate::inject::fixtures::{PODS, clean, injected, of_container, patched, pod, refused, with};
 
@@ -93,7 +93,7 @@ fn lists_that_are_absent_or_null_are_made() {
 #[test]
 fn a_pod_that_has_all_of_it_gets_nothing() {
     let injection = injected(&pod("complete"));
-    assert_eq!(injection.outcome, Outcome::Complete);
+    assert_eq!(injection.outcome, InjectionOutcome::Complete);
     assert!(injection.patch.is_empty() && injection.warnings.is_empty());
 }
 
@@ -167,16 +167,28 @@ fn only_labels_decide() {
     for (name, _) in pods {
         let unlabeled = with(pod(name), "/metadata/labels", json!({"app": "x"}));
         let outcome = |pod: &Value, scope| inject(pod, scope, &options).outcome;
-        assert_eq!(outcome(&unlabeled, Scope::Pod), Outcome::NotAsked, "{name}");
+        assert_eq!(
+            outcome(&unlabeled, Scope::Pod),
+            InjectionOutcome::NotAsked,
+            "{name}"
+        );
         assert_eq!(
             outcome(&unlabeled, Scope::Namespace),
-            Outcome::Injected,
+            InjectionOutcome::Injected,
             "{name}"
         );
         let opted_out = with(pod(name), label, json!("false"));
         for scope in [Scope::Pod, Scope::Namespace] {
-            assert_eq!(outcome(&opted_out, scope), Outcome::NotAsked, "{name}");
-            assert_eq!(outcome(&pod(name), scope), Outcome::Injected, "{name}");
+            assert_eq!(
+                outcome(&opted_out, scope),
+                InjectionOutcome::NotAsked,
+                "{name}"
+            );
+            assert_eq!(
+                outcome(&pod(name), scope),
+                InjectionOutcome::Injected,
+                "{name}"
+            );
         }
     }
 }
@@ -191,7 +203,7 @@ fn a_label_that_is_neither_leaves_the_pod_alone_and_says_so() {
         );
         assert!(refused(&pod).contains(&format!("found {value:?}")));
         let namespace = inject(&pod, Scope::Namespace, &Options::default());
-        assert_eq!(namespace.outcome, Outcome::Refused);
+        assert_eq!(namespace.outcome, InjectionOutcome::Refused);
     }
 }
 

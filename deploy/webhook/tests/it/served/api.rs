@@ -15,20 +15,20 @@ pub const CONFIGURATION: &str =
 
 type Hook = Box<dyn FnOnce(&mut State) + Send>;
 
-/// What the API server holds and does.
+/// Objects and behavior of the API server.
 #[derive(Default)]
 pub struct State {
     pub secret: Option<Value>,
     pub configuration: Option<Value>,
-    /// What was asked, as `METHOD path`.
+    /// Requests so far, as `METHOD path`.
     pub asked: Vec<String>,
     /// The answer to everything, if any.
     pub fails_with: Option<u16>,
-    /// Whether connections are refused.
+    /// True if connections are refused.
     pub is_down: bool,
-    /// What happens before the next write: what another replica does.
+    /// Hook before the next write: the work of another replica.
     pub before_write: Option<Hook>,
-    /// What happens after the next read.
+    /// Hook after the next read.
     pub after_read: Option<Hook>,
     version: u64,
 }
@@ -148,7 +148,7 @@ impl State {
         self.version.to_string().into()
     }
 
-    /// How often this was asked.
+    /// Returns the number of such requests.
     pub fn count(&self, what: &str) -> usize {
         self.asked
             .iter()

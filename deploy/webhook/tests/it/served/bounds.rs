@@ -1,4 +1,4 @@
-//! How much memory requests can have at once.
+//! Memory of concurrent requests.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -96,7 +96,7 @@ impl Connection {
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    /// Whether the server ended the connection; waits until it does.
+    /// Waits until the server ends the connection.
     pub async fn ended(&mut self) {
         while !self.sender.is_closed() {
             tokio::task::yield_now().await;

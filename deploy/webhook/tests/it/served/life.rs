@@ -13,7 +13,7 @@ use tetris_webhook::certificates::{Action, Contents, apply, create, plan};
 
 use crate::served::replica::{DAY, SERVER, START};
 
-/// Whether a client that trusts `authorities` accepts what is served.
+/// Returns true if a client that trusts `authorities` accepts the served certificate.
 fn accepts(
     authorities: &[CertificateDer<'static>],
     chain: &[CertificateDer<'static>],

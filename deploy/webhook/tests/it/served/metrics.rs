@@ -1,11 +1,11 @@
-//! What Prometheus reads.
+//! Metrics of the webhook.
 
 use tetris_webhook::metrics::Metrics;
 
 use crate::served::api::Api;
 use crate::served::replica::{DAY, Replica, START};
 
-/// What is said to be there before anything happened.
+/// Series that are there before anything happened.
 const NAMES: [&str; 6] = [
     "reviews_total",
     "warnings_total",

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use tetris_webhook::certificates::{create, fields};
-use tetris_webhook::sync::{ErrorClass, SyncError};
+use tetris_webhook::metrics::SyncErrorClass;
+use tetris_webhook::sync::SyncError;
 use tokio::time::{Duration, Instant};
 
 use crate::served::api::{Api, CONFIGURATION, SECRET, SECRETS, configuration};
@@ -124,7 +125,7 @@ async fn without_a_configuration_for_the_service_nothing_is_written() {
     api.with(|state| state.configure(other));
     let error = replica.sync.pass().await.unwrap_err();
     assert!(matches!(error, SyncError::NoWebhook { .. }), "{error}");
-    assert_eq!(error.class(), ErrorClass::Configuration);
+    assert_eq!(error.class(), SyncErrorClass::Configuration);
     api.with(|state| {
         assert_eq!(
             (

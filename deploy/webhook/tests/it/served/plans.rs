@@ -1,4 +1,4 @@
-//! What is to be done about certificates, by what is there and the time.
+//! Plans for certificates, by the secret's contents and the time.
 
 use std::collections::BTreeMap;
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use tetris_webhook::certificates::{Clock, Contents, Serving};
-use tetris_webhook::http::Readiness;
 use tetris_webhook::metrics::Metrics;
+use tetris_webhook::readiness::Readiness;
 use tetris_webhook::sync::{Names, Sync};
 
 use crate::served::api::{Api, State};
@@ -16,7 +16,7 @@ use crate::served::api::{Api, State};
 /// A moment in 2026, in seconds since 1970.
 pub const START: i64 = 1_790_000_000;
 pub const DAY: i64 = 24 * 60 * 60;
-/// What the API server calls the server.
+/// Host name by which the API server reaches the webhook.
 pub const SERVER: &str = "tetris-webhook.tetris-system.svc";
 
 pub fn names() -> Names {
@@ -84,7 +84,7 @@ impl Replica {
     }
 }
 
-/// What is in the secret.
+/// Returns the data of the secret.
 pub fn data(state: &State) -> BTreeMap<String, ByteString> {
     let secret = state.secret.as_ref().expect("there is no secret");
     serde_json::from_value(secret["data"].clone()).unwrap()

@@ -1,11 +1,11 @@
-//! Whether the API server can use this replica.
+//! Readiness of this replica for the API server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::certificates::{Clock, Serving};
 
-/// Whether the API server can use this replica.
+/// Readiness of this replica for the API server.
 pub struct Readiness {
     serving: Arc<Serving>,
     clock: Clock,
@@ -42,12 +42,12 @@ impl Readiness {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the server is about to stop.
+    /// Returns true if the server is about to stop.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether it is ready; what is missing if not.
+    /// Returns the reason the replica is not ready, if it is not.
     pub fn check(&self) -> Result<(), String> {
         if self.is_stopping() {
             return Err("stopping".to_owned());
