@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tetris_loader::PrivateBytes;
-use tetris_store_layout::{Mapping, ObjectRef, Outcome, Place};
+use tetris_store_layout::{Mapping, ObjectRef, PublishOutcome, TensorPlace};
 
 use crate::detached::Region;
 use crate::origin::Origin;
@@ -15,7 +15,7 @@ pub(crate) enum Backing {
     Store {
         object: ObjectRef,
         mapping: Mapping,
-        outcome: Outcome,
+        outcome: PublishOutcome,
     },
     /// A part of the private buffer.
     Private(Range<usize>),
@@ -48,14 +48,14 @@ impl Backings {
     }
 
     /// The `len` bytes at `place`, and their origin.
-    pub(crate) fn at(&self, place: Place, len: u64) -> Option<(&[u8], Origin)> {
+    pub(crate) fn at(&self, place: TensorPlace, len: u64) -> Option<(&[u8], Origin)> {
         let index = place.object as usize;
         let bytes = self.object(index)?.get(within(place, len))?;
         Some((bytes, self.objects.get(index)?.origin()))
     }
 
     /// The `len` bytes at `place` for writing, unless they are mapped read-only.
-    pub(crate) fn at_mut(&mut self, place: Place, len: u64) -> Option<&mut [u8]> {
+    pub(crate) fn at_mut(&mut self, place: TensorPlace, len: u64) -> Option<&mut [u8]> {
         let object = match self.objects.get_mut(place.object as usize)? {
             Backing::Store { mapping, .. } => mapping.as_mut_slice()?,
             Backing::Private(range) => {
@@ -120,6 +120,6 @@ impl Backing {
     }
 }
 
-fn within(place: Place, len: u64) -> Range<usize> {
+fn within(place: TensorPlace, len: u64) -> Range<usize> {
     place.offset as usize..(place.offset + len) as usize
 }

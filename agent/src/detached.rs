@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use tetris_loader::{PRIVATE_ALIGN, PrivateBytes};
-use tetris_store_layout::{Dtype, Mapping, ObjectRef, Outcome, TensorId};
+use tetris_store_layout::{Dtype, Mapping, ObjectRef, PublishOutcome, TensorId};
 
 use crate::origin::Origin;
 
@@ -38,7 +38,11 @@ const NOWHERE: NonZeroUsize =
     NonZeroUsize::MIN.saturating_mul(NonZeroUsize::new(PRIVATE_ALIGN).unwrap());
 
 impl Region {
-    pub(crate) fn of_mapping(mut mapping: Mapping, object: ObjectRef, outcome: Outcome) -> Self {
+    pub(crate) fn of_mapping(
+        mut mapping: Mapping,
+        object: ObjectRef,
+        outcome: PublishOutcome,
+    ) -> Self {
         let (address, writable) = match mapping.as_mut_slice() {
             Some(bytes) => (bytes.as_mut_ptr().expose_provenance(), true),
             None => (mapping.as_ptr().expose_provenance(), false),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tetris_loader::Recognized;
-use tetris_store_layout::{Dtype, Manifest, ManifestId, ManifestTensor, Place, TensorId};
+use tetris_store_layout::{Dtype, Manifest, ManifestId, ManifestTensor, TensorId, TensorPlace};
 
 use crate::backing::Backings;
 use crate::origin::Origin;
@@ -17,7 +17,7 @@ pub(crate) struct TensorEntry {
     pub(crate) shape: Vec<u64>,
     pub(crate) id: Option<TensorId>,
     pub(crate) len: u64,
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<TensorPlace>,
 }
 
 impl From<ManifestTensor> for TensorEntry {

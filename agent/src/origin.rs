@@ -1,6 +1,6 @@
 //! The place of a tensor's bytes: the store, or private memory.
 
-use tetris_store_layout::Outcome;
+use tetris_store_layout::PublishOutcome;
 
 /// The place of a tensor's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,11 +15,11 @@ pub enum Origin {
     Empty,
 }
 
-impl From<Outcome> for Origin {
-    fn from(outcome: Outcome) -> Self {
+impl From<PublishOutcome> for Origin {
+    fn from(outcome: PublishOutcome) -> Self {
         match outcome {
-            Outcome::Existing => Self::Shared,
-            Outcome::New => Self::New,
+            PublishOutcome::Existing => Self::Shared,
+            PublishOutcome::New => Self::New,
         }
     }
 }

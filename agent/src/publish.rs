@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tetris_loader::threads;
 use tetris_store_layout::{
-    MapError, ObjectRef, Outcome, PublishError, Published, SEGMENT_BYTES, SegmentDigest,
+    MapError, ObjectRef, PublishError, PublishOutcome, Published, SEGMENT_BYTES, SegmentDigest,
     SegmentHasher, SegmentWriter, Store, TensorId, combine, segment_count, segment_len,
 };
 
@@ -41,7 +41,7 @@ impl Agent {
         let threads = options.thread_count();
         let object = digest(len, read_at, threads)?;
         if let Ok(Some(mapping)) = store.map(&object, options.access) {
-            let region = Region::of_mapping(mapping, object, Outcome::Existing);
+            let region = Region::of_mapping(mapping, object, PublishOutcome::Existing);
             return Ok(Arc::new(region));
         }
         let context = self.load_context(options);
@@ -70,7 +70,13 @@ impl Agent {
             return Ok(None);
         };
         let mapping = store.map(&object, options.access)?;
-        Ok(mapping.map(|mapping| Arc::new(Region::of_mapping(mapping, object, Outcome::Existing))))
+        Ok(mapping.map(|mapping| {
+            Arc::new(Region::of_mapping(
+                mapping,
+                object,
+                PublishOutcome::Existing,
+            ))
+        }))
     }
 }
 

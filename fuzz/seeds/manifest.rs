@@ -4,7 +4,7 @@
 
 use tetris_store_layout::{
     Digest, Dtype, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind, ObjectRef,
-    Place, TensorId,
+    TensorId, TensorPlace,
 };
 
 /// Name and content of every seed. `repaired` puts lengths and CRC of a damaged manifest right, so that only the damage is wrong.
@@ -96,7 +96,7 @@ fn tensor(name: &str, dtype: Dtype, shape: &[u64], place: Option<(u32, u64)>) ->
         id: TensorId::of(name.as_bytes()),
         len: shape.iter().product::<u64>() * dtype.bits() / 8,
         source_offset: 0,
-        place: place.map(|(object, offset)| Place { object, offset }),
+        place: place.map(|(object, offset)| TensorPlace { object, offset }),
     }
 }
 

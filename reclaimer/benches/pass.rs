@@ -26,7 +26,7 @@ use tetris_node::store::StoreConfig;
 use tetris_reclaimer_core::Expiry;
 use tetris_store_layout::{
     Access, CreateOptions, Digest, Dtype, Manifest, ManifestKind, ManifestObject, ManifestTensor,
-    Mapping, ObjectKind, Place, Store, TensorId,
+    Mapping, ObjectKind, Store, TensorId, TensorPlace,
 };
 
 const MODELS: u64 = 1_000;
@@ -190,7 +190,7 @@ fn fill(store: &Store) -> Result<Vec<Mapping>> {
                 id: TensorId::of(&bytes),
                 len: 8,
                 source_offset: number * 8,
-                place: Some(Place {
+                place: Some(TensorPlace {
                     object: u32::try_from(number)?,
                     offset: 0,
                 }),

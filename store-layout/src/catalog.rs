@@ -61,7 +61,7 @@ impl Store {
         }
         // Should the listing fail, the next look starts anew.
         catalog.stamp = None;
-        let mut known = Known::new(match how {
+        let mut known = KnownObjects::new(match how {
             Refresh::Changes => std::mem::take(&mut catalog.listing.objects),
             Refresh::Everything => Vec::new(),
         });
@@ -90,7 +90,7 @@ impl Store {
 }
 
 /// The objects of the last look.
-struct Known {
+struct KnownObjects {
     objects: Vec<ObjectEntry>,
     /// Index at which the next one is expected: a folder is listed in the same order each time.
     next: usize,
@@ -98,7 +98,7 @@ struct Known {
     by_inode: Option<HashMap<u64, usize>>,
 }
 
-impl Known {
+impl KnownObjects {
     fn new(objects: Vec<ObjectEntry>) -> Self {
         Self {
             objects,

@@ -8,7 +8,7 @@ use crate::codec::{Reader, Writer, checked_by_crc};
 use crate::digest::{DerivedId, Digest, ObjectId, TensorId};
 use crate::error::{DecodeError, MapError, PublishError, StoreError};
 use crate::folder::Folder;
-use crate::publish::{Outcome, Published};
+use crate::publish::{PublishOutcome, Published};
 use crate::store::{ObjectRef, Store};
 
 /// Longest name of a transform, in bytes.
@@ -172,7 +172,7 @@ impl Store {
         }
         Ok(mapping.map(|mapping| Published {
             object: record.object,
-            outcome: Outcome::Existing,
+            outcome: PublishOutcome::Existing,
             mapping,
         }))
     }

@@ -79,12 +79,12 @@ pub use holders::Holders;
 pub use identity::{IdentityBy, IdentityKey};
 pub use lock::CreationLock;
 pub use manifest::{
-    MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind, Place,
+    MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind, TensorPlace,
 };
 pub use mapping::Mapping;
 pub use pack::{PACK_ALIGN, PackItem, PackPlan, SMALL_TENSOR, plan_packs, small_tensor_threshold};
 pub use pages::{LARGE_PAGE, Pages, PagesOf, SmallPages};
-pub use publish::{Outcome, Published, SegmentWriter, Staging};
+pub use publish::{PublishOutcome, Published, SegmentWriter, Staging};
 pub use reclaim::Reclaimed;
 pub use scan::{BoundIdentity, ForeignEntry, ObjectEntry, ObjectListing, RecordEntry};
 pub use store::{CreateOptions, ObjectRef, RECLAIMER_STATE, RECLAIMER_STATE_NEW, Store};

@@ -4,8 +4,8 @@
 //! process with read access cannot shut readers out; and a lock is not lost when some other
 //! descriptor of the same file is closed in the process (fcntl(2), "Open file description locks").
 //!
-//! Creation locks are write locks. Whoever may read their file can put a read lock in their way, which
-//! nobody has a reason to do: it is not waited for.
+//! Creation locks are write locks. A process that may read their file can put a read lock in their way,
+//! without any reason to: nobody waits for it.
 
 use std::fs::File;
 use std::os::fd::AsFd;

@@ -24,7 +24,7 @@ const ATTEMPTS: u32 = 16;
 
 /// The origin of an object in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PublishOutcome {
     /// This process did.
     New,
     /// It was there, or another process was faster.
@@ -37,7 +37,7 @@ pub struct Published {
     /// The object.
     pub object: ObjectRef,
     /// Tells if this process published it.
-    pub outcome: Outcome,
+    pub outcome: PublishOutcome,
     /// The object's bytes; dropping this drops the reference.
     pub mapping: Mapping,
 }
@@ -94,7 +94,7 @@ impl Store {
         if let Ok(Some(mapping)) = self.map(&object, access) {
             return Ok(Published {
                 object,
-                outcome: Outcome::Existing,
+                outcome: PublishOutcome::Existing,
                 mapping,
             });
         }
@@ -171,9 +171,9 @@ impl Staging<'_> {
         for _ in 0..ATTEMPTS {
             let dir = self.store.folder(Folder::Objects);
             let outcome = if link(&self.file, dir, &name, &path)? {
-                Outcome::New
+                PublishOutcome::New
             } else {
-                Outcome::Existing
+                PublishOutcome::Existing
             };
             crash::passed("P7");
             let mapped = match self.store.map(&object, access) {
@@ -196,7 +196,7 @@ impl Staging<'_> {
             }
             // Ours had the name and our lock keeps reclaimers off: it was quarantined, or removed by
             // hand. It is not named again, which would bring back a quarantined object.
-            if outcome == Outcome::New {
+            if outcome == PublishOutcome::New {
                 break;
             }
         }

@@ -22,7 +22,7 @@ const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// The thing that has the object's name.
-enum Found {
+enum NamedFile {
     /// Nothing, or by now something else.
     Gone,
     /// A file that no reclaimer can unlink while this is open.
@@ -47,9 +47,9 @@ impl Store {
         }
         crash::passed("Q1");
         let held = match self.hold(&name).map_err(failed)? {
-            Found::Gone => return Ok(false),
-            Found::Held(file) => Some(file),
-            Found::Unopenable => None,
+            NamedFile::Gone => return Ok(false),
+            NamedFile::Held(file) => Some(file),
+            NamedFile::Unopenable => None,
         };
         let (from, to) = (
             self.folder(Folder::Objects),
@@ -67,12 +67,14 @@ impl Store {
     }
 
     /// Q2 to Q4: keeps reclaimers off what has the name.
-    fn hold(&self, name: &str) -> Result<Found, Errno> {
+    fn hold(&self, name: &str) -> Result<NamedFile, Errno> {
         for attempt in 0..ATTEMPTS {
             let file = match open_object(self, name, false) {
                 Ok(file) => file,
-                Err(Errno::ENOENT) => return Ok(Found::Gone),
-                Err(Errno::ELOOP | Errno::ENXIO | Errno::EACCES) => return Ok(Found::Unopenable),
+                Err(Errno::ENOENT) => return Ok(NamedFile::Gone),
+                Err(Errno::ELOOP | Errno::ENXIO | Errno::EACCES) => {
+                    return Ok(NamedFile::Unopenable);
+                }
                 Err(error) => return Err(error),
             };
             crash::passed("Q2");
@@ -84,10 +86,10 @@ impl Store {
             }
             crash::passed("Q3");
             if self.still_named(&file, name)?.is_none() {
-                return Ok(Found::Gone);
+                return Ok(NamedFile::Gone);
             }
             crash::passed("Q4");
-            return Ok(Found::Held(file));
+            return Ok(NamedFile::Held(file));
         }
         Err(Errno::EBUSY)
     }

@@ -121,7 +121,7 @@ impl Store {
             .write(true)
             .create(true)
             .truncate(false)
-            // Whoever can open it can put a read lock in the way of others, and only its owner has any use for it.
+            // A process that can open it can put a read lock in the way of others; only its owner needs it.
             .mode(0o600)
             .open(&locks)
             .map_err(|error| IoError::new("create", &locks, error))?;
@@ -261,7 +261,8 @@ impl Store {
         }
     }
 
-    /// Without waiting for a lease to be broken (fcntl(2)): whoever has one could hold this up for 45 s, again and again.
+    /// Opens the file of the locks without waiting for a lease to be broken (fcntl(2)): the holder of a
+    /// lease could delay this for 45 s, again and again.
     fn open_locks(&self) -> std::io::Result<File> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true);

@@ -2,7 +2,7 @@
 
 use tetris_store_layout::{
     Dtype, MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind,
-    ObjectRef, PackPlan, Place, TensorId, plan_packs, small_tensor_threshold,
+    ObjectRef, PackPlan, TensorId, TensorPlace, plan_packs, small_tensor_threshold,
 };
 
 use crate::error::{LoadError, LoadFailure};
@@ -29,7 +29,7 @@ pub struct PlannedTensor {
     /// Identity of the bytes of a small tensor; not yet known for the others.
     pub id: Option<TensorId>,
     /// Job and offset; `None` for a tensor without bytes.
-    pub place: Option<Place>,
+    pub place: Option<TensorPlace>,
 }
 
 /// The dtype as the store spells it.
@@ -77,7 +77,7 @@ impl Plan {
         };
         for tensor in &header.tensors {
             let len = tensor.byte_len();
-            let place = (len >= threshold).then_some(Place {
+            let place = (len >= threshold).then_some(TensorPlace {
                 object: plan.jobs.len() as u32,
                 offset: 0,
             });
@@ -103,7 +103,7 @@ impl Plan {
                     continue;
                 };
                 planned.id = Some(tensor.item.id);
-                planned.place = Some(Place { object, offset });
+                planned.place = Some(TensorPlace { object, offset });
                 pieces.push(Piece {
                     source: header.data_start + info.begin,
                     len: tensor.item.len,
@@ -130,7 +130,7 @@ impl Plan {
             tensors: Vec::new(),
         };
         for tensor in &header.tensors {
-            let place = (tensor.byte_len() > 0).then_some(Place {
+            let place = (tensor.byte_len() > 0).then_some(TensorPlace {
                 object: plan.jobs.len() as u32,
                 offset: 0,
             });
@@ -163,7 +163,7 @@ impl Plan {
         let (infos, metadata) = header.map_or_else(Default::default, |header| {
             (header.tensors, header.metadata.into_iter().collect())
         });
-        let object = |place: &Place| objects.get(place.object as usize);
+        let object = |place: &TensorPlace| objects.get(place.object as usize);
         let tensors = infos
             .into_iter()
             .zip(self.tensors)

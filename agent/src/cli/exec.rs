@@ -167,7 +167,7 @@ fn become_command(args: &ExecArgs, paths: &[PathBuf], location: &StoreLocation) 
     if location.named || location.dir.exists() {
         let dir = std::path::absolute(&location.dir).unwrap_or_else(|_| location.dir.clone());
         command.env(STORE_ENV, dir);
-        // Whoever set it knows better.
+        // A value that is set stays.
         if std::env::var_os(PATCH_ENV).is_none() {
             command.env(PATCH_ENV, "1");
         }

@@ -84,8 +84,8 @@ fn load(args: &LoadArgs, agent: &Agent, path: &Path) -> Result<Loaded> {
     Ok(Loaded::load(agent, path, kind, &options)?)
 }
 
-/// Blocks the signals that end `--hold`: before the report is printed, so that whoever has seen it
-/// may send one, and after the load, which Ctrl-C is to end as ever.
+/// Blocks the signals that end `--hold`: before the report is printed, so that its reader may send
+/// one, and after the load, which Ctrl-C still ends.
 fn block_stop_signals(hold: bool) -> Result<SigSet> {
     let mut signals = SigSet::empty();
     if hold {

@@ -21,7 +21,7 @@ const SHOWN: usize = 10;
 
 /// Something in a store that has an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum StoreEntry {
     /// An object.
     Object(ObjectEntry),
     /// A manifest.
@@ -30,7 +30,7 @@ pub(crate) enum Found {
     Derived(DerivedId),
 }
 
-impl Found {
+impl StoreEntry {
     fn describe(&self) -> String {
         match self {
             Self::Object(entry) => format!("object   {}", entry.object.id),
@@ -65,22 +65,22 @@ fn digits_of(text: &str) -> &str {
 ///
 /// # Errors
 /// When nothing has, or more than one; then with a list.
-pub(crate) fn find(store: &Store, text: &str) -> Result<Found> {
+pub(crate) fn find(store: &Store, text: &str) -> Result<StoreEntry> {
     if !is_prefix(text) {
         return Err(not_an_id(text));
     }
     let begins = |id: &dyn Display| id.to_string().starts_with(digits_of(text));
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<StoreEntry> = Vec::new();
     let objects = store.objects()?.objects.into_iter();
     found.extend(
         objects
             .filter(|entry| begins(&entry.object.id))
-            .map(Found::Object),
+            .map(StoreEntry::Object),
     );
     let manifests = store.manifests()?.into_iter().map(|record| record.id);
-    found.extend(manifests.filter(|id| begins(id)).map(Found::Manifest));
+    found.extend(manifests.filter(|id| begins(id)).map(StoreEntry::Manifest));
     let derived = store.derived_records()?.into_iter().map(|record| record.id);
-    found.extend(derived.filter(|id| begins(id)).map(Found::Derived));
+    found.extend(derived.filter(|id| begins(id)).map(StoreEntry::Derived));
     match found[..] {
         [only] => Ok(only),
         [] => Err(Error::message(
@@ -94,8 +94,8 @@ pub(crate) fn find(store: &Store, text: &str) -> Result<Found> {
     }
 }
 
-fn ambiguous(text: &str, found: &[Found]) -> Error {
-    let mut lines: Vec<String> = found.iter().map(Found::describe).collect();
+fn ambiguous(text: &str, found: &[StoreEntry]) -> Error {
+    let mut lines: Vec<String> = found.iter().map(StoreEntry::describe).collect();
     lines.sort();
     let more = lines.len().saturating_sub(SHOWN);
     lines.truncate(SHOWN);
@@ -138,7 +138,7 @@ pub(crate) fn manifests(text: &Path, location: &StoreLocation) -> Result<Vec<(Pa
     }
     let store = location.open()?;
     match find(&store, &prefix)? {
-        Found::Manifest(id) => Ok(vec![(text.to_owned(), manifest(&store, id)?)]),
+        StoreEntry::Manifest(id) => Ok(vec![(text.to_owned(), manifest(&store, id)?)]),
         other => Err(Error::message(
             Code::Model,
             format_args!("expected a model, found {}", other.describe()),

@@ -13,7 +13,7 @@ use tetris_store_layout::{
 use super::error::{Error, Result};
 use super::exit::Code;
 use super::loading::{kind_name, lossy};
-use super::lookup::{self, Found, find, short};
+use super::lookup::{self, StoreEntry, find, short};
 use super::output::Output;
 use super::present::Present;
 use super::size::Bytes;
@@ -35,9 +35,9 @@ pub(crate) fn run(args: &ShowArgs, location: &StoreLocation, out: &mut Output) -
     if !args.what.exists() && lookup::is_prefix(&text) {
         let store = location.open()?;
         return match find(&store, &text)? {
-            Found::Object(entry) => object(&store, &entry, out),
-            Found::Derived(id) => derived(&store, id, out),
-            Found::Manifest(id) => {
+            StoreEntry::Object(entry) => object(&store, &entry, out),
+            StoreEntry::Derived(id) => derived(&store, id, out),
+            StoreEntry::Manifest(id) => {
                 let manifest = lookup::manifest(&store, id)?;
                 models(Some(&store), &[(None, manifest)], out)
             }

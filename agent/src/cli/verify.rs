@@ -14,7 +14,7 @@ use tetris_store_layout::{
 use super::error::{Error, Result};
 use super::exit::Code;
 use super::gc::require_writable;
-use super::lookup::{self, Found};
+use super::lookup::{self, StoreEntry};
 use super::output::{self, Output, bad, good};
 use super::progress::Bar;
 use super::size::Bytes;
@@ -97,15 +97,15 @@ fn chosen(store: &Store, ids: &[String]) -> Result<Vec<ObjectEntry>> {
     };
     for id in ids {
         match lookup::find(store, id)? {
-            Found::Object(entry) => objects.push(entry),
-            Found::Manifest(id) => {
+            StoreEntry::Object(entry) => objects.push(entry),
+            StoreEntry::Manifest(id) => {
                 let manifest = lookup::manifest(store, id)?;
                 let named: Vec<ObjectRef> = manifest.objects.iter().map(|e| e.object).collect();
                 // By id: damage may have changed the length.
                 let of_model = |entry: &&ObjectEntry| named.iter().any(|o| o.id == entry.object.id);
                 objects.extend(all.iter().filter(of_model));
             }
-            Found::Derived(_) => {
+            StoreEntry::Derived(_) => {
                 return Err(Error::message(
                     Code::Usage,
                     format_args!(

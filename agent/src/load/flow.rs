@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tetris_loader::{HashedObject, LoadError, LoadFailure, Recognized, Source, disown};
-use tetris_store_layout::{ManifestKind, Outcome, Store};
+use tetris_store_layout::{ManifestKind, PublishOutcome, Store};
 
 use super::attach::Mapped;
 use super::broker;
@@ -197,7 +197,7 @@ impl LoadContext<'_> {
         let objects = objects.map(|(entry, mapping)| HashedObject {
             object: entry.object,
             mapping: match mapping {
-                Some(mapping) => Some((mapping, Outcome::Existing)),
+                Some(mapping) => Some((mapping, PublishOutcome::Existing)),
                 None => read.next().and_then(|hashed| hashed.mapping),
             },
         });

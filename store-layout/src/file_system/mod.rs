@@ -24,8 +24,8 @@ enum Known {
     Local,
 }
 
-/// All types that are known, by magic (statfs(2), linux/magic.h); the only such list. Images such as squashfs and erofs take their
-/// times from whoever made them.
+/// All known types, by magic (statfs(2), linux/magic.h); the only such list. Images such as squashfs
+/// and erofs take their times from their maker.
 const KNOWN: [(u32, Known); 9] = [
     // ext2, ext3 and ext4
     (0xef53, Known::Sound),

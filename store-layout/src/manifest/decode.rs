@@ -2,8 +2,8 @@
 
 use super::{
     HEADER_LEN, MAGIC, MAX_METADATA, MAX_OBJECTS, MAX_TENSORS, METADATA_LEN, Manifest,
-    ManifestKind, ManifestObject, ManifestTensor, NO_OBJECT, OBJECT_LEN, ObjectKind, Place,
-    TENSOR_LEN,
+    ManifestKind, ManifestObject, ManifestTensor, NO_OBJECT, OBJECT_LEN, ObjectKind, TENSOR_LEN,
+    TensorPlace,
 };
 use crate::codec::{Reader, checked_by_crc};
 use crate::digest::{Digest, ObjectId, TensorId};
@@ -28,7 +28,7 @@ struct RawTensor {
     id: TensorId,
     source_offset: u64,
     len: u64,
-    place: Option<Place>,
+    place: Option<TensorPlace>,
     name_len: usize,
     dtype: Dtype,
     rank: usize,
@@ -145,7 +145,7 @@ impl RawTensor {
         let place = match object {
             NO_OBJECT if offset == 0 => None,
             NO_OBJECT => return Err(DecodeError::field("offset without an object", 0, offset)),
-            object => Some(Place { object, offset }),
+            object => Some(TensorPlace { object, offset }),
         };
         Ok(Self {
             id,

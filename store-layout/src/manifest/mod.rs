@@ -88,7 +88,7 @@ pub struct ManifestObject {
 
 /// Place of a tensor in the model's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct TensorPlace {
     /// Index into [`Manifest::objects`].
     pub object: u32,
     /// Offset inside the object, in bytes.
@@ -111,7 +111,7 @@ pub struct ManifestTensor {
     /// Offset of the bytes in the model file, relative to [`Manifest::data_start`].
     pub source_offset: u64,
     /// Place of the bytes in the store; `None` for a tensor of length 0.
-    pub place: Option<Place>,
+    pub place: Option<TensorPlace>,
 }
 
 /// The objects and tensors of a model file.

@@ -22,7 +22,7 @@ fn sample() -> Manifest {
         source_offset,
         place,
     };
-    let at = |object, offset| Some(Place { object, offset });
+    let at = |object, offset| Some(TensorPlace { object, offset });
     Manifest {
         kind: ManifestKind::Safetensors,
         source_size: 100 + 16 + 8,
@@ -71,25 +71,25 @@ fn every_rule_on_entries_is_checked() {
         ("tensor length", |m| m.tensors[0].shape[0] = 3),
         ("dimensions", |m| m.tensors[3].shape[0] = u64::MAX),
         ("object index", |m| {
-            m.tensors[0].place = Some(Place {
+            m.tensors[0].place = Some(TensorPlace {
                 object: 2,
                 offset: 0,
             });
         }),
         ("place", |m| {
-            m.tensors[3].place = Some(Place {
+            m.tensors[3].place = Some(TensorPlace {
                 object: 1,
                 offset: 69,
             });
         }),
         ("place", |m| {
-            m.tensors[3].place = Some(Place {
+            m.tensors[3].place = Some(TensorPlace {
                 object: 1,
                 offset: u64::MAX,
             });
         }),
         ("place of an empty tensor", |m| {
-            m.tensors[1].place = Some(Place {
+            m.tensors[1].place = Some(TensorPlace {
                 object: 1,
                 offset: 0,
             });
@@ -142,7 +142,7 @@ fn arbitrary_manifest() -> impl Strategy<Value = Manifest> {
                 shape.push(4);
                 let dtype = Dtype::ALL[dtype];
                 let len = dtype.tensor_bytes(&shape).unwrap();
-                let place = (len > 0).then_some(Place {
+                let place = (len > 0).then_some(TensorPlace {
                     object: manifest.objects.len() as u32,
                     offset: len,
                 });

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tetris_store_layout::{
-    Access, CreateOptions, DerivedKey, Fault, Holders, MapError, ObjectRef, Outcome, PublishError,
-    Reclaimed, Store, StoreError, TensorId, Verified, VerifyDepth,
+    Access, CreateOptions, DerivedKey, Fault, Holders, MapError, ObjectRef, PublishError,
+    PublishOutcome, Reclaimed, Store, StoreError, TensorId, Verified, VerifyDepth,
 };
 
 fn new_store() -> (TempDir, Store) {
@@ -35,7 +35,7 @@ fn the_first_publisher_wins_and_the_second_shares() {
     let second = store.publish(b"same bytes", Access::ReadOnly).unwrap();
     assert_eq!(
         (first.outcome, second.outcome),
-        (Outcome::New, Outcome::Existing)
+        (PublishOutcome::New, PublishOutcome::Existing)
     );
     assert_eq!(first.object, second.object);
     assert_eq!(store.objects().unwrap().objects.len(), 1);
@@ -178,7 +178,7 @@ fn derived_objects_are_made_once_and_again_after_they_were_reclaimed() {
     drop((second, first.mapping));
     store.reclaim(&first.object).unwrap();
     let third = get(&store);
-    assert_eq!(third.outcome, Outcome::New);
+    assert_eq!(third.outcome, PublishOutcome::New);
     assert_eq!(calls, 2);
     let other = DerivedKey::new(TensorId::of(b"source"), "double", 2).unwrap();
     assert!(store.derived(&other, Access::ReadOnly).unwrap().is_none());
@@ -212,7 +212,7 @@ fn damage_is_found_and_quarantined_and_the_next_publish_mends_it() {
     assert!(!store.remove_quarantined(&object).unwrap());
     assert_eq!(store.quarantined().unwrap().objects, []);
     let again = store.publish(&[7; 9000], Access::ReadOnly).unwrap();
-    assert_eq!(again.outcome, Outcome::New);
+    assert_eq!(again.outcome, PublishOutcome::New);
     assert_eq!(
         store.verify(&object, VerifyDepth::Full).unwrap(),
         Verified::Sound
@@ -234,7 +234,7 @@ fn a_truncated_object_is_never_mapped_and_publishing_replaces_it() {
         "{error}"
     );
     let published = store.publish(&[5; 9000], Access::ReadOnly).unwrap();
-    assert_eq!(published.outcome, Outcome::New);
+    assert_eq!(published.outcome, PublishOutcome::New);
     assert_eq!(&published.mapping[..], &[5; 9000]);
 }
 

@@ -39,7 +39,7 @@ fn lock(file: &File, kind: libc::c_int) {
 }
 
 #[test]
-fn whoever_can_only_read_keeps_no_damage_in_place() {
+fn a_process_that_can_only_read_keeps_no_damage_in_place() {
     let (dir, store) = new_store();
     let object = store.publish(b"damaged", Access::ReadOnly).unwrap().object;
     let locks = dir.path().join("locks");

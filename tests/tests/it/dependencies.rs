@@ -61,7 +61,6 @@ const MAY: [(&str, &[&str]); 22] = [
             "tetris-reclaimer-core",
             "tetris-gpu-mirror",
             "tetris-loader",
-            "tetris-agent",
             "tetris-service-kit",
             "tetris-wire",
         ],

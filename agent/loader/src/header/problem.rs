@@ -241,7 +241,7 @@ impl HeaderProblem {
                 "the file is damaged or newer than this program; download it again or update"
             }
             _ => {
-                "whoever wrote the file broke the format; save it again with the safetensors library"
+                "the writer of the file broke the format; save it again with the safetensors library"
             }
         }
     }

@@ -93,7 +93,7 @@ pub enum HubError {
     },
 }
 
-/// Names for an error: quoted, because whoever fills the directory chooses them.
+/// Names for an error: quoted, because the owner of the directory chooses them.
 fn listed(names: &[String]) -> String {
     if names.is_empty() {
         return "none of them".to_owned();

@@ -1,6 +1,6 @@
 //! An object with its digest.
 
-use tetris_store_layout::{Mapping, ObjectRef, Outcome};
+use tetris_store_layout::{Mapping, ObjectRef, PublishOutcome};
 
 /// An object that has been hashed.
 #[derive(Debug)]
@@ -8,5 +8,5 @@ pub struct HashedObject {
     /// Its name.
     pub object: ObjectRef,
     /// The reference, if the object is in the store.
-    pub mapping: Option<(Mapping, Outcome)>,
+    pub mapping: Option<(Mapping, PublishOutcome)>,
 }

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use rand::seq::SliceRandom;
-use tetris_store_layout::{Outcome, SEGMENT_BYTES, Store};
+use tetris_store_layout::{PublishOutcome, SEGMENT_BYTES, Store};
 
 use super::hashed::HashedObject;
 use super::inputs::Pipeline;
@@ -47,8 +47,9 @@ impl Pipeline<'_> {
             && let Some(place) = objects.get_mut(index)
         {
             *place = self.sample(store, index, &tally)?;
-            let existing =
-                |hashed: &HashedObject| matches!(hashed.mapping, Some((_, Outcome::Existing)));
+            let existing = |hashed: &HashedObject| {
+                matches!(hashed.mapping, Some((_, PublishOutcome::Existing)))
+            };
             expect_hit = place.as_ref().is_some_and(existing);
         }
         order.retain(|&index| !is_hit(&objects, index));
@@ -110,7 +111,7 @@ impl Pipeline<'_> {
                 && !tally.limit.is_met()
                 && let Ok(Some(mapping)) = store.map(&hashed.object, self.access)
             {
-                hashed.mapping = Some((mapping, Outcome::Existing));
+                hashed.mapping = Some((mapping, PublishOutcome::Existing));
             }
         }
     }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use tetris_store_layout::{
-    ObjectRef, Outcome, PublishError, SEGMENT_BYTES, SegmentDigest, SegmentHasher, SegmentWriter,
-    Staging, Store, combine, segment_count, segment_len,
+    ObjectRef, PublishError, PublishOutcome, SEGMENT_BYTES, SegmentDigest, SegmentHasher,
+    SegmentWriter, Staging, Store, combine, segment_count, segment_len,
 };
 
 use super::hashed::HashedObject;
@@ -248,7 +248,7 @@ impl<'a> SweepState<'a> {
                 }
             },
             (Some(store), None) => match store.map(&object, access) {
-                Ok(mapping) => mapping.map(|mapping| (mapping, Outcome::Existing)),
+                Ok(mapping) => mapping.map(|mapping| (mapping, PublishOutcome::Existing)),
                 // Damaged: publishing quarantines it.
                 Err(error) => {
                     if self.tally.limit.meet(&error) {
@@ -260,7 +260,7 @@ impl<'a> SweepState<'a> {
             },
             (None, _) => None,
         };
-        let hit = matches!(mapping, Some((_, Outcome::Existing)));
+        let hit = matches!(mapping, Some((_, PublishOutcome::Existing)));
         self.expect_hit.store(hit, Ordering::Relaxed);
         Some(HashedObject { object, mapping })
     }

@@ -527,7 +527,8 @@ fn many_tensors(count: usize) -> Vec<u8> {
     with_length(json.as_bytes())
 }
 
-/// All of these share one offset, the worst case for whoever compares each with each: that would not end within a test run.
+/// All of these share one offset, the worst case for a reader that compares each with each: it would
+/// not end within a test run.
 #[test]
 fn a_million_tensors_are_read_and_more_than_the_limit_are_not() {
     let bytes = many_tensors(1_000_000);

@@ -69,8 +69,8 @@ pub(crate) fn run(args: &InitArgs, location: &StoreLocation, out: &mut Output) -
         directory_store(args, &dir, is_root)?
     } else {
         match mount_store(args, &dir) {
-            Err(Failure::NotPermitted) => not_permitted(args, location, &dir)?,
-            Err(Failure::Other(error)) => return Err(error),
+            Err(MountFailure::NotPermitted) => not_permitted(args, location, &dir)?,
+            Err(MountFailure::Other(error)) => return Err(error),
             Ok(store) => (store, How::Mounted),
         }
     };
@@ -166,19 +166,19 @@ fn not_permitted(args: &InitArgs, location: &StoreLocation, dir: &Path) -> Resul
 }
 
 /// The reason that nothing was mounted.
-enum Failure {
+enum MountFailure {
     NotPermitted,
     Other(Error),
 }
 
-impl<E: Into<Error>> From<E> for Failure {
+impl<E: Into<Error>> From<E> for MountFailure {
     fn from(error: E) -> Self {
         Self::Other(error.into())
     }
 }
 
 /// Mounts a tmpfs on `dir` and creates a store there. When that fails, nothing is left.
-fn mount_store(args: &InitArgs, dir: &Path) -> Result<Store, Failure> {
+fn mount_store(args: &InitArgs, dir: &Path) -> Result<Store, MountFailure> {
     let size = args
         .size
         .unwrap_or(Size::Percent(DEFAULT_PERCENT))
@@ -189,7 +189,7 @@ fn mount_store(args: &InitArgs, dir: &Path) -> Result<Store, Failure> {
     if let Err(error) = mount_tmpfs(dir, size, huge, mode) {
         remove_dirs(&made);
         return Err(match error {
-            Errno::EPERM => Failure::NotPermitted,
+            Errno::EPERM => MountFailure::NotPermitted,
             error => IoError::new("mount a tmpfs on", dir, error).into(),
         });
     }
