@@ -1,4 +1,5 @@
-//! Checks for any bytes that are taken for a safetensors file. Shared by the fuzz target and the tests of the loader.
+//! Checks for any bytes that are taken for a safetensors file. Shared by the fuzz target and the
+//! tests of the loader.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +9,13 @@ use tetris_loader::header::{Header, HeaderProblem, LENGTH_FIELD_LEN, MAX_HEADER_
 /// The longest message in bytes: two quoted names, or one and a shape, each cut.
 const MAX_MESSAGE_LEN: usize = 8192;
 
-/// Parses `file` and compares with the reference implementation; returns what our parser said.
+/// Parses `file` and compares with the reference implementation; returns the result of our parser.
 ///
 /// # Panics
-/// If the two disagree, or if what was accepted does not hold what [`Header`] promises.
+/// If the two disagree, or if an accepted header breaks a promise of [`Header`].
 pub fn check(file: &[u8]) -> Result<Header, HeaderProblem> {
-    // Damage to the JSON mostly makes the length field wrong, and then nothing behind it is looked at: put it right once
+    // Damage to the JSON mostly makes the length field wrong, and then nothing behind it is looked
+    // at: put it right once
     if let Some(json) = file.get(LENGTH_FIELD_LEN as usize..) {
         let mut framed = (json.len() as u64).to_le_bytes().to_vec();
         framed.extend_from_slice(json);
@@ -33,8 +35,9 @@ fn check_as_is(file: &[u8]) -> Result<Header, HeaderProblem> {
                 "the reference refuses the file: {tensors:?}"
             );
         }
-        // Few inputs end exactly where their last tensor does. Nothing else was wrong, so the same header must be right for the file
-        // that does; that reaches ranges no real file is long enough for.
+        // Few inputs end exactly where their last tensor does. Nothing else was wrong, so the same
+        // header must be right for the file that does; that reaches ranges no real file is long
+        // enough for.
         Err(HeaderProblem::Uncovered { expected, .. }) => {
             let start = data_start(file).expect("a header that was read has a length");
             if let Some(file_len) = start.checked_add(*expected) {
@@ -65,7 +68,8 @@ fn agree(front: &[u8], file_len: u64) -> Result<Header, HeaderProblem> {
     ours
 }
 
-/// Files that we refuse and the reference accepts. The reference must refuse everything else that we refuse.
+/// Files that we refuse and the reference accepts. The reference must refuse everything else that
+/// we refuse.
 fn is_stricter(problem: &HeaderProblem) -> bool {
     matches!(
         problem,
@@ -78,8 +82,9 @@ fn is_stricter(problem: &HeaderProblem) -> bool {
     )
 }
 
-/// The reference's reading of the header. Its own check of the file's length is repeated here in arithmetic that cannot overflow
-/// (in the crate the sum can, which panics in debug builds), and for files that do not exist in full.
+/// The reference's reading of the header. Its own check of the file's length is repeated here in
+/// arithmetic that cannot overflow (in the crate the sum can, which panics in debug builds), and
+/// for files that do not exist in full.
 fn reference(front: &[u8], file_len: u64) -> Option<Metadata> {
     let data_start = data_start(front)?;
     if data_start - LENGTH_FIELD_LEN > MAX_HEADER_LEN {
@@ -131,7 +136,7 @@ fn inside(header: &Header, file_len: u64) {
     assert_eq!(header.data_start.checked_add(end), Some(file_len));
 }
 
-/// A message goes to terminals and logs, whatever the file put into it.
+/// A message goes to terminals and logs, so the file must not control it.
 fn printable(problem: &HeaderProblem) {
     let message = problem.to_string();
     assert!(message.len() <= MAX_MESSAGE_LEN, "{} bytes", message.len());

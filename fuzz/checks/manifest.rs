@@ -1,11 +1,12 @@
-//! Checks for any bytes that are taken for a manifest. Shared by the fuzz target and the tests of the loader.
+//! Checks for any bytes that are taken for a manifest. Shared by the fuzz target and the tests of
+//! the loader.
 
 use tetris_store_layout::{DecodeError, Manifest, ManifestId};
 
-/// Decodes `bytes` and holds the result against them; returns what the decoder said.
+/// Decodes `bytes` and compares the result with them; returns the result of the decoder.
 ///
 /// # Panics
-/// If what was accepted has another encoding, or lies outside of what it refers to.
+/// If an accepted manifest has another encoding, or a tensor lies outside its file or object.
 pub fn check(bytes: &[u8]) -> Result<Manifest, DecodeError> {
     let result = Manifest::decode(bytes);
     match &result {

@@ -1,4 +1,5 @@
-//! Makes damaged manifests good enough for the decoder to look past their header. Offsets as in LAYOUT.md 3.2.
+//! Makes damaged manifests good enough for the decoder to look past their header. Offsets as in
+//! LAYOUT.md 3.2.
 
 /// Bytes of the header, the last four of them its CRC-32.
 const HEADER_LEN: usize = 128;
@@ -6,9 +7,11 @@ const OBJECT_LEN: u64 = 48;
 const TENSOR_LEN: u64 = 72;
 const METADATA_LEN: u64 = 8;
 
-/// `bytes` with magic, version, total length, string length and CRC put right; too short input is returned as it is.
+/// `bytes` with magic, version, total length, string length and CRC put right; too short input is
+/// returned as it is.
 ///
-/// A fuzzer finds a CRC-32 by chance once in four billion inputs, so without this nothing behind it would be tried.
+/// A fuzzer finds a CRC-32 by chance once in four billion inputs, so without this nothing behind it
+/// would be tried.
 pub fn repaired(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let total = bytes.len() as u64;

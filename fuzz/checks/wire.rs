@@ -1,4 +1,5 @@
-//! Conditions on any bytes that a socket brings. Shared by the fuzz target and the tests of the GPU mirror.
+//! Conditions on any bytes that a socket brings. Shared by the fuzz target and the tests of the GPU
+//! mirror.
 
 use tetris_gpu_mirror::protocol::{self as gpu, Reply, Request};
 use tetris_wire::{
@@ -39,9 +40,9 @@ const SIDES: [Side; 3] = [
     },
 ];
 
-/// Reads `input` as a stream and compares the result with a second, simpler reader. The first byte selects the
-/// side, the second the number of bytes that come at a time; the stream follows. Returns the number of messages,
-/// or the reason the stream is refused.
+/// Reads `input` as a stream and compares the result with a second, simpler reader. The first byte
+/// selects the side, the second the number of bytes that come at a time; the stream follows.
+/// Returns the number of messages, or the reason the stream is refused.
 ///
 /// # Panics
 ///
@@ -80,8 +81,8 @@ pub fn check(input: &[u8]) -> Result<usize, String> {
     Ok(messages)
 }
 
-/// A stream with a right preamble and one frame of a right length: the third byte of `input` is the kind, and the
-/// payload follows. Nearly every change breaks those fields otherwise.
+/// A stream with a right preamble and one frame of a right length: the third byte of `input` is the
+/// kind, and the payload follows. Nearly every change breaks those fields otherwise.
 pub fn repaired(input: &[u8]) -> Vec<u8> {
     let Some(([side, piece, kind], payload)) = input.split_first_chunk() else {
         return input.to_vec();

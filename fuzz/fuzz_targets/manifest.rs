@@ -1,4 +1,5 @@
-//! Any bytes as a manifest: no panic, and what is accepted has exactly the encoding it was read from.
+//! Any bytes as a manifest: no panic, and what is accepted has exactly the encoding it was read
+//! from.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Any bytes as a safetensors file: no panic, and the same judgment as the reference implementation's.
+//! Any bytes as a safetensors file: no panic, and the same judgment as the reference
+//! implementation's.
 
 #![no_main]
 

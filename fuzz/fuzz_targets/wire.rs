@@ -1,4 +1,5 @@
-//! Any bytes from a socket, in any pieces: no panic, and an accepted message encodes to the bytes it came in.
+//! Any bytes from a socket, in any pieces: no panic, and an accepted message encodes to the bytes
+//! it came in.
 
 #![no_main]
 

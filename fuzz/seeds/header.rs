@@ -1,4 +1,5 @@
-//! The committed seeds of the header's fuzz target: small files by hand, each for one rule of the format.
+//! The committed seeds of the header's fuzz target: small files by hand, each for one rule of the
+//! format.
 //!
 //! A name that begins with `valid` must be accepted, one with `hostile` refused.
 

@@ -1,4 +1,5 @@
-//! The committed seeds of the manifest's fuzz target: small manifests, and the same ones damaged in one place.
+//! The committed seeds of the manifest's fuzz target: small manifests, and the same ones damaged in
+//! one place.
 //!
 //! A name that begins with `valid` must be accepted, one with `hostile` refused.
 
@@ -7,7 +8,8 @@ use tetris_store_layout::{
     TensorId, TensorPlace,
 };
 
-/// Name and content of every seed. `repaired` puts lengths and CRC of a damaged manifest right, so that only the damage is wrong.
+/// Name and content of every seed. `repaired` puts lengths and CRC of a damaged manifest right, so
+/// that only the damage is wrong.
 pub fn seeds(repaired: fn(&[u8]) -> Vec<u8>) -> Vec<(&'static str, Vec<u8>)> {
     let full = full().encode();
     let mut seeds = vec![
@@ -27,7 +29,8 @@ pub fn seeds(repaired: fn(&[u8]) -> Vec<u8>) -> Vec<(&'static str, Vec<u8>)> {
         ("hostile-magic", changed(&full, 0, b"X", <[u8]>::to_vec)),
         ("hostile-version", changed(&full, 8, &[2], <[u8]>::to_vec)),
     ];
-    // Offsets of LAYOUT.md 3.2; the first object entry is at 128, the first tensor entry behind both objects at 224
+    // Offsets of LAYOUT.md 3.2; the first object entry is at 128, the first tensor entry behind
+    // both objects at 224
     for (name, at, bytes) in DAMAGE {
         seeds.push((name, changed(&full, *at, bytes, repaired)));
     }

@@ -1,4 +1,5 @@
-//! The committed seeds of the target `wire`: streams with a message of each kind, and streams damaged in one place.
+//! The committed seeds of the target `wire`: streams with a message of each kind, and streams
+//! damaged in one place.
 //!
 //! A name that begins with `valid` must be accepted, one with `hostile` refused.
 

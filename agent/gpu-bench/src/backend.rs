@@ -96,7 +96,7 @@ fn mixed() -> MemoryError {
     }
 }
 
-/// Chunks of the host device that a process has open: identity, and allocated bytes.
+/// Chunks of the simulated device that a process has open: identity, and allocated bytes.
 fn chunks(process: u32) -> Vec<((u64, u64), u64)> {
     let Ok(files) = fs::read_dir(format!("/proc/{process}/fd")) else {
         return Vec::new();

@@ -16,7 +16,7 @@ const LESS: &str = "choose a smaller --bytes, or a smaller measure with --only";
 const OTHER_PLACE: &str = "choose a smaller --bytes or another --store-dir";
 
 /// Checks that a model of `model_bytes` fits into `folder`, and that host and device memory suffice
-/// for the measures. On the host device both come from host memory.
+/// for the measures. On the simulated device both come from host memory.
 ///
 /// # Errors
 ///

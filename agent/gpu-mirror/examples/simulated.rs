@@ -1,5 +1,5 @@
-//! Serves a store on the host device until it is killed, to try the mirror on a machine without a
-//! GPU:
+//! Serves a store on the simulated device until it is killed, to try the mirror on a machine
+//! without a GPU:
 //!
 //!     cargo run -p tetris-gpu-mirror --example simulated -- STORE SOCKET DEVICE_BYTES [STORE_BYTES]
 //!

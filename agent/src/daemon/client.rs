@@ -25,8 +25,8 @@ pub enum RoomOutcome {
     Failed(String),
 }
 
-/// Asks the daemon that listens at `socket` to make room for `bytes` and `inodes` files, and waits for its answer
-/// for at most `timeout`.
+/// Asks the daemon that listens at `socket` to make room for `bytes` and `inodes` files, and waits
+/// for its answer for at most `timeout`.
 pub fn make_room(socket: &Path, bytes: u64, inodes: u32, timeout: Duration) -> RoomOutcome {
     let deadline = Instant::now() + timeout;
     let asked = DaemonConnection::open(socket, deadline)

@@ -25,7 +25,8 @@ pub enum IngestOutcome {
     Failed(String),
 }
 
-/// A file that is in the store. The daemon keeps it there while this lives, for some seconds at most: time to attach it.
+/// A file that is in the store. The daemon keeps it there while this lives, for some seconds at
+/// most: time to attach it.
 pub struct Ingested {
     /// Its manifest.
     pub manifest: ManifestId,
@@ -52,8 +53,9 @@ impl Ingested {
     }
 }
 
-/// Passes `file` to the daemon that listens at `socket`, and waits until it is in the store. `timeout` is the longest wait for
-/// each message; `progress` is told of bytes read and bytes of the file.
+/// Passes `file` to the daemon that listens at `socket`, and waits until it is in the store.
+/// `timeout` is the longest wait for each message; `progress` is told of bytes read and bytes of
+/// the file.
 pub fn ingest(
     socket: &Path,
     file: BorrowedFd<'_>,

@@ -1,8 +1,8 @@
 //! Requests to the node daemon over the socket in the store (LAYOUT.md 11).
 //!
-//! The agent asks for room when the store is full. The daemon sees the whole node and knows its policy, so its
-//! "no" holds; where no daemon answers, the agent reclaims by itself. An agent that can only read the store
-//! passes its model files to the daemon, which publishes them.
+//! The agent asks for room when the store is full. The daemon sees the whole node and knows its
+//! policy, so its "no" holds; where no daemon answers, the agent reclaims by itself. An agent that
+//! can only read the store passes its model files to the daemon, which publishes them.
 
 mod client;
 mod connection;

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use tetris_wire::daemon::RoomRefusal;
 
-/// Time after a request without an answer in which the daemon is not asked: each load would wait in vain.
+/// Time after a request without an answer in which the daemon is not asked: each load would wait in
+/// vain.
 const AFTER_FAILURE: Duration = Duration::from_mins(1);
-/// Time after a refusal before a load asks again for as much: it has up to 16,384 objects, and would ask for
-/// each.
+/// Time after a refusal before a load asks again for as much: it has up to 16,384 objects, and
+/// would ask for each.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 
 /// Memory of a daemon that does not answer. One for each agent, shared by its loads.

@@ -9,8 +9,8 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
 
-/// Address of a socket. The kernel takes paths of up to 107 bytes; a longer one is reached through a
-/// descriptor of its folder, which this holds.
+/// Address of a socket. The kernel takes paths of up to 107 bytes; a longer one is reached through
+/// a descriptor of its folder, which this holds.
 #[derive(Debug)]
 pub struct Address {
     path: PathBuf,

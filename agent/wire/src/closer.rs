@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
 use nix::sys::signal::Signal;
 
-/// The longest wait of a socket's last close. Such a wait lets a sender's last bytes out, and the sender is
-/// another process.
+/// The longest wait of a socket's last close. Such a wait lets a sender's last bytes out, and the
+/// sender is another process.
 pub const PATIENCE: Duration = Duration::from_millis(50);
 /// Time without work after which a thread ends.
 const IDLE: Duration = Duration::from_secs(5);
@@ -76,8 +76,8 @@ impl Closer {
         }
     }
 
-    /// Makes a call that does not wait itself, but may close a descriptor in this thread as it returns. Ends such
-    /// a wait as those of the threads.
+    /// Makes a call that does not wait itself, but may close a descriptor in this thread as it
+    /// returns. Ends such a wait as those of the threads.
     pub fn attend<T>(&self, call: impl FnOnce() -> T) -> T {
         let number = self.0.begin(&mut self.0.lock());
         let result = call();
@@ -97,8 +97,8 @@ impl Inside {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a thread; `false` if the system has none. Then the others, or a thread that a later close starts,
-    /// close the waiting values.
+    /// Starts a thread; `false` if the system has none. Then the others, or a thread that a later
+    /// close starts, close the waiting values.
     fn start(self: &Arc<Self>) -> bool {
         let inside = Arc::clone(self);
         let thread = thread::Builder::new().name("close".to_owned());
@@ -166,7 +166,8 @@ impl Inside {
             for (thread, since) in state.busy.values() {
                 quiet = Duration::ZERO;
                 if since.elapsed() >= PATIENCE {
-                    // It is there: it takes itself out under the lock. A thread that has left the kernel since only finds its next call interrupted.
+                    // It is there: it takes itself out under the lock. A thread that has left the
+                    // kernel since only finds its next call interrupted.
                     let _sent = pthread_kill(*thread, NUDGE);
                 }
             }

@@ -40,8 +40,8 @@ pub fn connect(path: &Path, deadline: Instant) -> Result<UnixStream, ConnectErro
         if left.is_zero() {
             return Err(ConnectError::TimedOut);
         }
-        // A connect waits only while the listener's queue is full, and as long as a send may wait. The
-        // kernel counts in microseconds, and takes 0 for no limit.
+        // A connect waits only while the listener's queue is full, and as long as a send may wait.
+        // The kernel counts in microseconds, and takes 0 for no limit.
         stream.set_write_timeout(Some(left.max(Duration::from_millis(1))))?;
         match rustix::net::connect(&stream, address.socket_address()) {
             Err(Errno::INTR) => {}

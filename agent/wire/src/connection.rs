@@ -1,8 +1,9 @@
 //! Frames over a UNIX socket. Nothing here blocks beyond a deadline.
 //!
-//! A read that no frame wants descriptors from has no control buffer, so the kernel closes in the reading
-//! thread descriptors that come with it, and never installs them here. Closing may wait: a server reads each
-//! connection in a thread of its own, has such waits ended, and closes streams aside, with their unread queue.
+//! A read that no frame wants descriptors from has no control buffer, so the kernel closes in the
+//! reading thread descriptors that come with it, and never installs them here. Closing may wait: a
+//! server reads each connection in a thread of its own, has such waits ended, and closes streams
+//! aside, with their unread queue.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -50,8 +51,8 @@ impl Stream {
 }
 
 impl Connection {
-    /// Frames over `stream`, whose other end is trusted. Takes the descriptors of frames for which `takes`
-    /// returns true.
+    /// Frames over `stream`, whose other end is trusted. Takes the descriptors of frames for which
+    /// `takes` returns true.
     ///
     /// # Errors
     ///
@@ -62,7 +63,8 @@ impl Connection {
         Ok(Self { stream, takes })
     }
 
-    /// Frames over the stream of a client, which may pass files that take long to close. Takes no descriptors.
+    /// Frames over the stream of a client, which may pass files that take long to close. Takes no
+    /// descriptors.
     ///
     /// # Errors
     ///
@@ -104,8 +106,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a frame whose payload carries descriptors. The header goes first, by itself, so that the reader
-    /// knows before it reads them.
+    /// Sends a frame whose payload carries descriptors. The header goes first, by itself, so that
+    /// the reader knows before it reads them.
     ///
     /// # Errors
     ///
@@ -134,8 +136,8 @@ impl Connection {
         Ok(self.read(PreambleDecoder::default(), deadline)?.0)
     }
 
-    /// Receives the next frame and its descriptors. The deadline is for the whole frame, also against a peer
-    /// that sends byte by byte. After an error no other frame can be received.
+    /// Receives the next frame and its descriptors. The deadline is for the whole frame, also
+    /// against a peer that sends byte by byte. After an error no other frame can be received.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Decoders that a transport feeds with one read after another. No I/O.
 //!
-//! A decoder never asks for bytes beyond its item. So a transport knows, before it reads, which item the
-//! descriptors of the next read belong to.
+//! A decoder never asks for bytes beyond its item. So a transport knows, before it reads, which
+//! item the descriptors of the next read belong to.
 
 use crate::{Frame, FrameHeader, PREAMBLE_BYTES, ProtocolError, frame::FRAME_HEADER_BYTES};
 
@@ -59,8 +59,8 @@ pub struct FrameDecoder {
 }
 
 impl FrameDecoder {
-    /// A decoder that takes the descriptors of the frames for which `takes` returns true. They come with
-    /// the first byte of the payload.
+    /// A decoder that takes the descriptors of the frames for which `takes` returns true. They come
+    /// with the first byte of the payload.
     pub fn new(takes: fn(FrameHeader) -> bool) -> Self {
         Self {
             takes,
@@ -121,8 +121,8 @@ mod tests {
         header.kind >= 64
     }
 
-    /// Feeds `bytes` in pieces of at most `piece` bytes. Returns the frames, and for each read that takes
-    /// descriptors the offset of its first byte.
+    /// Feeds `bytes` in pieces of at most `piece` bytes. Returns the frames, and for each read that
+    /// takes descriptors the offset of its first byte.
     fn fed(bytes: &[u8], piece: usize) -> (Result<Vec<Frame>, ProtocolError>, Vec<usize>) {
         let (mut frames, mut taking) = (Vec::new(), Vec::new());
         let mut decoder = FrameDecoder::new(from_64);

@@ -24,8 +24,8 @@ pub struct Received {
     pub lost: bool,
 }
 
-/// Reads without waiting, with room for all descriptors that can come: the kernel would close the others in
-/// this thread.
+/// Reads without waiting, with room for all descriptors that can come: the kernel would close the
+/// others in this thread.
 ///
 /// # Errors
 ///
@@ -48,8 +48,8 @@ pub fn receive(stream: impl AsFd, bytes: &mut [u8]) -> Result<Received> {
     })
 }
 
-/// Sends the first bytes of `payload` with all of `descriptors`, without waiting. Returns the number of bytes
-/// sent.
+/// Sends the first bytes of `payload` with all of `descriptors`, without waiting. Returns the
+/// number of bytes sent.
 pub(crate) fn send(
     stream: impl AsFd,
     payload: &[u8],

@@ -1,7 +1,8 @@
 //! Sockets between processes of a node, of which either side may be hostile.
 //!
-//! The protocol of the node daemon (LAYOUT.md 11, messages in [`daemon`]) and that of the GPU mirror
-//! (`agent/gpu-mirror/PROTOCOL.md`) are built on it: a preamble, then frames, some with descriptors.
+//! The protocol of the node daemon (LAYOUT.md 11, messages in [`daemon`]) and that of the GPU
+//! mirror (`agent/gpu-mirror/PROTOCOL.md`) are built on it: a preamble, then frames, some with
+//! descriptors.
 //!
 //! | part | contents | I/O |
 //! |---|---|---|
@@ -17,25 +18,28 @@
 //! | [`Bell`], [`is_readable`] | waits with wake-ups | yes |
 //!
 //! # Closing aside
-//! The last close of a descriptor happens in the process that holds it last, regardless of its maker, and
-//! may wait: a socket with SO_LINGER and a full send buffer for as long as its maker says, a file of a network
-//! or FUSE file system for its server, a large memory file for its pages. The thread that closes a stream
-//! also closes the descriptors that lie unread in its queue.
+//! The last close of a descriptor happens in the process that holds it last, regardless of its
+//! maker, and may wait: a socket with SO_LINGER and a full send buffer for as long as its maker
+//! says, a file of a network or FUSE file system for its server, a large memory file for its pages.
+//! The thread that closes a stream also closes the descriptors that lie unread in its queue.
 //!
-//! A [`Closer`] takes values of any kind and drops them in threads of its own. An [`Aside`] is a value
-//! that goes to a closer at its drop. [`receive`] reads a stream and takes every descriptor that comes with
-//! a message, so that the kernel closes none in the reading thread.
+//! A [`Closer`] takes values of any kind and drops them in threads of its own. An [`Aside`] is a
+//! value that goes to a closer at its drop. [`receive`] reads a stream and takes every descriptor
+//! that comes with a message, so that the kernel closes none in the reading thread.
 //!
 //! # Guarantees
-//! - No read or write of a [`Connection`] waits beyond its deadline. A deadline holds for a whole frame.
+//! - No read or write of a [`Connection`] waits beyond its deadline. A deadline holds for a whole
+//!   frame.
 //! - Hostile bytes are errors: nothing here panics, and no allocation exceeds a frame's 64 KiB.
 //! - [`Closer::close`] and the drop of an [`Aside`] never wait for a close.
-//! - A closer has at most as many threads as it was made with, and none when there is nothing to do.
-//! - A closer ends a wait that a signal can end, as that of every kind of socket, after [`PATIENCE`].
+//! - A closer has at most as many threads as it was made with, and none when there is nothing to
+//!   do.
+//! - A closer ends a wait that a signal can end, as that of every kind of socket, after
+//!   [`PATIENCE`].
 //!
 //! # Caveats
-//! Values that wait to be closed stay open: the caller bounds their number by the permits that a value
-//! keeps until it is closed. A wait that only the death of the process ends keeps its thread.
+//! Values that wait to be closed stay open: the caller bounds their number by the permits that a
+//! value keeps until it is closed. A wait that only the death of the process ends keeps its thread.
 
 #![forbid(unsafe_code)]
 #![deny(

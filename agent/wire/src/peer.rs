@@ -13,7 +13,8 @@ pub struct Peer {
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-    /// Process id; `None` if the process is outside this one's PID namespace, for which the kernel says 0.
+    /// Process id; `None` if the process is outside this one's PID namespace, for which the kernel
+    /// says 0.
     pub pid: Option<u32>,
 }
 
@@ -24,8 +25,8 @@ impl Peer {
     ///
     /// The system's error: `socket` is not a connected UNIX socket.
     pub fn of(socket: &impl AsFd) -> io::Result<Self> {
-        // nix keeps the process id as a number. In rustix it is non-zero by its type, and 0 would be
-        // undefined behavior.
+        // nix keeps the process id as a number. In rustix it is non-zero by its type, and 0 would
+        // be undefined behavior.
         let credentials = getsockopt(socket, PeerCredentials)?;
         let pid = u32::try_from(credentials.pid()).unwrap_or(0);
         Ok(Self {

@@ -1,9 +1,10 @@
 //! Taking over the name of a socket whose owner is gone.
 //!
 //! # Flow
-//! The caller holds a lock that every owner of the name takes. A name is free if there is no file, or a dead
-//! socket of this user. The new socket listens under a second name, `<path>.new`, and is then renamed: a
-//! client finds the dead socket, none, or the new one (LAYOUT.md 11.1, steps D1 to D5).
+//! The caller holds a lock that every owner of the name takes. A name is free if there is no file,
+//! or a dead socket of this user. The new socket listens under a second name, `<path>.new`, and is
+//! then renamed: a client finds the dead socket, none, or the new one (LAYOUT.md 11.1, steps D1 to
+//! D5).
 //!
 //! # Guarantees
 //! - The socket of a process that lives is never replaced.
@@ -66,7 +67,8 @@ pub struct BoundSocket {
 }
 
 impl BoundSocket {
-    /// Listens at `path`, with mode 0666 and without blocking. The caller holds the lock of this name.
+    /// Listens at `path`, with mode 0666 and without blocking. The caller holds the lock of this
+    /// name.
     ///
     /// # Errors
     ///
@@ -152,7 +154,8 @@ fn is_live(path: &Path) -> Result<bool, TakeoverError> {
     }
 }
 
-/// Listens under a second name and moves that over the first: a client finds the old socket or the new one.
+/// Listens under a second name and moves that over the first: a client finds the old socket or the
+/// new one.
 fn listen(path: &Path) -> Result<(UnixListener, BoundSocket), TakeoverError> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

@@ -22,7 +22,7 @@ const CLOSING_THREADS: usize = 8;
 /// A socket that listens in a store's root. Its name is removed when it is dropped.
 #[derive(Debug)]
 pub struct Socket {
-    /// Closed aside, and with it what clients sent with connections that were not taken yet.
+    /// Closed aside, with the descriptors of connections that were not taken yet.
     pub(super) listener: Aside<UnixListener>,
     pub(super) intake: Intake,
     pub(super) store: Arc<Store>,
@@ -33,8 +33,8 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listens in the store at `root`, which requests call `name`. Takes the place of a socket on which nobody
-    /// listens. Blocks while another daemon does the same, for 5 s at most.
+    /// Listens in the store at `root`, which requests call `name`. Takes the place of a socket on
+    /// which nobody listens. Blocks while another daemon does the same, for 5 s at most.
     ///
     /// # Errors
     /// [`SocketError::Takeover`] if a daemon listens there, or the file is not a socket of this user;
@@ -69,8 +69,8 @@ impl Socket {
         self
     }
 
-    /// Makes room for nobody here: clients can only read the store, root of a container among them. All are
-    /// admitted within [`Limits::per_user`](super::Limits::per_user).
+    /// Makes room for nobody here: clients can only read the store, root of a container among them.
+    /// All are admitted within [`Limits::per_user`](super::Limits::per_user).
     #[must_use]
     pub fn for_readers(mut self, readers_only: bool) -> Self {
         self.readers_only = readers_only;
@@ -98,11 +98,11 @@ impl Drop for Socket {
     }
 }
 
-/// Takes the lock that keeps other daemons from changing the name. Without it, one could start between the check
-/// that nobody listens and the replacement.
+/// Takes the lock that keeps other daemons from changing the name. Without it, one could start
+/// between the check that nobody listens and the replacement.
 ///
-/// `None` if a process that can only read has put a lock in the way: it is no daemon, and does not keep this one
-/// from starting.
+/// `None` if a process that can only read has put a lock in the way: it is no daemon, and does not
+/// keep this one from starting.
 fn lock(store: &Store) -> Result<Option<CreationLock>, SocketError> {
     let key = Digest::of(LOCK_KEY);
     let lock = store.creation_lock(&key, LOCK_WAIT, || false);

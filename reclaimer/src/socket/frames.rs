@@ -1,8 +1,8 @@
 //! Frames over a transport of tokio, each by a deadline.
 //!
-//! A client may pass descriptors with any byte, and the kernel closes in the reading thread those for which a
-//! reader has no room. So every read has room for all that can come, and descriptors that no message asked for
-//! are closed aside.
+//! A client may pass descriptors with any byte, and the kernel closes in the reading thread those
+//! for which a reader has no room. So every read has room for all that can come, and descriptors
+//! that no message asked for are closed aside.
 
 use std::any::Any;
 use std::io;
@@ -22,8 +22,8 @@ use tokio::time::timeout;
 
 use crate::ingest::PassedFile;
 
-/// Maximum number of messages of one store whose unexpected descriptors are open, 253 descriptors each. A
-/// message without descriptors counts only while it is read.
+/// Maximum number of messages of one store whose unexpected descriptors are open, 253 descriptors
+/// each. A message without descriptors counts only while it is read.
 const OPEN_MESSAGES: usize = 4;
 
 /// The closer of descriptors that came through a store's socket, and their limit.
@@ -90,7 +90,8 @@ impl From<io::Error> for Ended {
 }
 
 impl Frames {
-    /// Frames over `stream`. `permit` is kept until the stream and all descriptors that came through it are closed.
+    /// Frames over `stream`. `permit` is kept until the stream and all descriptors that came
+    /// through it are closed.
     pub(super) fn new(
         mut stream: Aside<UnixStream>,
         idle: Duration,
@@ -149,7 +150,8 @@ impl Frames {
             .map_err(|_| Ended::Stalled)?
     }
 
-    /// Waits until the client sends something, `true`, or hangs up. Takes nothing: neither bytes nor descriptors.
+    /// Waits until the client sends something, `true`, or hangs up. Takes nothing: neither bytes
+    /// nor descriptors.
     pub(super) async fn disturbed(&self) -> bool {
         let peek = || {
             let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
@@ -184,7 +186,8 @@ impl Frames {
         if found == 1
             && let Some(one) = read.descriptors.pop()
         {
-            // It may be read for hours. Until it is closed nothing more is read from this connection.
+            // It may be read for hours. Until it is closed nothing more is read from this
+            // connection.
             let kept = (Arc::clone(&self.permit), read.clear);
             only = Some(PassedFile::new(one, Arc::new(kept), &self.intake.closer));
         } else {
@@ -197,8 +200,8 @@ impl Frames {
     async fn read(&self, bytes: &mut [u8]) -> io::Result<Read> {
         loop {
             self.stream.readable().await?;
-            // Bounds open descriptors: a client that passes files that take long to close waits for them, and
-            // other clients of its store for a part of them.
+            // Bounds open descriptors: a client that passes files that take long to close waits for
+            // them, and other clients of its store for a part of them.
             let clear = acquired(&self.clear).await?;
             let message = acquired(&self.intake.messages).await?;
             let receive = || Ok(receive(&*self.stream, bytes)?);

@@ -6,12 +6,13 @@
 //!
 //! # Guarantees
 //! - The socket of a daemon that lives is never replaced.
-//! - [`Limits`] bound memory, descriptors and connections regardless of the clients; one user alone cannot use
-//!   them up.
+//! - [`Limits`] bound memory, descriptors and connections regardless of the clients; one user alone
+//!   cannot use them up.
 //! - A client that goes away, stalls or sends garbage ends its own connection only.
 //!
 //! # Assumptions
-//! Users who may write in the store's root are honest: only such a user can put another socket there.
+//! Users who may write in the store's root are honest: only such a user can put another socket
+//! there.
 
 mod admission;
 mod bind;
@@ -35,7 +36,8 @@ pub use bind::Socket;
 /// Limits of one client, and of all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of connections; further ones are closed at once. A connection needs a descriptor and up to 64 KiB.
+    /// Maximum number of connections; further ones are closed at once. A connection needs a
+    /// descriptor and up to 64 KiB.
     pub connections: usize,
     /// Of these, those of one user.
     pub per_user: usize,
@@ -99,7 +101,7 @@ pub enum Fault {
     Crowded(Peer),
     /// It may not ask for room, and was told so.
     NotAllowed(Peer),
-    /// It sent what is no message, or a message out of turn.
+    /// It sent bytes that are no message, or a message out of turn.
     Protocol(Peer, ErrorCode, String),
     /// It sent nothing for too long, or did not take its answer.
     Stalled(Peer),

@@ -18,11 +18,11 @@ use super::frames::Frames;
 use super::{Fault, Limits, RoomAsk};
 use crate::ingest::TargetStore;
 
-/// Pause after a connection could not be accepted: the process has no descriptor left, and asking again at once does not
-/// give it one.
+/// Pause after a connection could not be accepted: the process has no descriptor left, and asking
+/// again at once does not give it one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Maximum number of refused connections that are not closed yet. At this number none is taken: clients wait in
-/// the listener's queue.
+/// Maximum number of refused connections that are not closed yet. At this number none is taken:
+/// clients wait in the listener's queue.
 const REFUSED: usize = 64;
 
 impl Socket {
@@ -64,7 +64,8 @@ impl Socket {
         let _removed = tokio::task::spawn_blocking(move || drop(self)).await;
     }
 
-    /// Returns true if the user may have room made: root, and the owner, who could reclaim by himself.
+    /// Returns true if the user may have room made: root, and the owner, who could reclaim by
+    /// himself.
     fn may_ask(&self, uid: u32) -> bool {
         let owner = std::fs::metadata(self.store.objects_dir()).map(|folder| folder.uid());
         !self.readers_only && (uid == 0 || owner.is_ok_and(|owner| owner == uid))

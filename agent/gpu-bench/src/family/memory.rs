@@ -22,7 +22,7 @@ impl<'a, D: Backend> Used<'a, D> {
         Self { bench }
     }
 
-    /// Number of bytes in use; on the host device, by these processes.
+    /// Number of bytes in use; on the simulated device, by these processes.
     pub fn bytes(&self, processes: &[u32]) -> Result<u64, BenchError> {
         Ok(self.bench.device.used_bytes(processes)?)
     }

@@ -10,7 +10,7 @@ use crate::stats::{extremes, median};
 /// Name and version of the JSON document's format.
 pub const SCHEMA: &str = "tetris-gpu-bench/1";
 
-/// Note of every report from the host device.
+/// Note of every report from the simulated device.
 pub const SIMULATED: &str = "measured on host memory in place of a device: these figures say nothing of a GPU, and no bar is judged";
 
 /// Results of a run. Bytes are integers or floating-point numbers, times are in seconds.

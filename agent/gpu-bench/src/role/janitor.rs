@@ -27,7 +27,8 @@ pub(crate) struct Janitor {
 }
 
 impl Janitor {
-    /// Creates a directory in `place`, and starts its janitor with the order that `order` makes for it.
+    /// Creates a directory in `place`, and starts its janitor with the order that `order` makes for
+    /// it.
     pub fn start<O: Serialize>(
         launcher: &Launcher,
         place: &Path,

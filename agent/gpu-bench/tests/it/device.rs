@@ -44,7 +44,7 @@ impl Machine {
     }
 }
 
-/// Arguments without the options of the host device.
+/// Arguments without the options of the simulated device.
 fn arguments(command: &mut Command) -> &mut Command {
     command.args(["--bytes=16M", "--chunk-bytes=2M", "--transfer-bytes=8M"]);
     command.args(["--processes=3", "--rounds=2", "--json"])

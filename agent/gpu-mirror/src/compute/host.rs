@@ -1,4 +1,4 @@
-//! Products on the host device.
+//! Products on the simulated device.
 
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 //!
 //! Weights are matrices of bf16 or f32 in mapped device memory, vectors are f32 in a [`Workspace`],
 //! sums are f32. With CUDA the product runs as a kernel of our own in PTX (`cuda/matvec.ptx`),
-//! which the driver compiles; on the host device it runs as plain code. Real models have faster
-//! kernels. This one lets benchmarks use weights without further dependencies.
+//! which the driver compiles; on the simulated device it runs as plain code. Real models have
+//! faster kernels. This one lets benchmarks use weights without further dependencies.
 //!
 //! **Guarantees.** When [`Compute::multiply`] returns, also with an error, all queued work has
 //! ended: it borrows the mappings until then. A product accesses only its matrix and its vectors.

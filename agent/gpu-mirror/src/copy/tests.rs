@@ -1,4 +1,4 @@
-//! Plans, and their execution byte for byte on the host device.
+//! Plans, and their execution byte for byte on the simulated device.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@ use super::{Capabilities, DeviceInfo, Exported, HostSlice, MemoryError, MemoryKi
 
 /// A chunk in this process's address space of the device.
 pub trait Mapped {
-    /// Device address of its first byte. On the host device it is an address of this process.
+    /// Device address of its first byte. On the simulated device it is an address of this process.
     fn address(&self) -> u64;
     /// Length in bytes.
     fn bytes(&self) -> u64;

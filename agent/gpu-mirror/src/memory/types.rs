@@ -79,7 +79,7 @@ pub enum MemoryKind {
     CudaDescriptors,
     /// CUDA memory exported as legacy IPC handles.
     CudaHandles,
-    /// The host device over memfds.
+    /// The simulated device over memfds.
     Host,
 }
 

@@ -29,7 +29,8 @@ pub(super) struct Core<D: DeviceMemory> {
     pub connections: Arc<ConnectionLimit>,
     /// Closes clients' streams, and the descriptors that they passed.
     pub closer: Closer,
-    /// Held while a manifest is read: at most one is in memory, regardless of the number of clients.
+    /// Held while a manifest is read: at most one is in memory, regardless of the number of
+    /// clients.
     pub manifests: Mutex<()>,
     state: Mutex<State<D>>,
     started: Instant,

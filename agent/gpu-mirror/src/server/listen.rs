@@ -33,7 +33,7 @@ const CLOSING: usize = 64;
 /// A socket that this process owns. Dropping it removes the socket.
 #[derive(Debug)]
 pub(super) struct TenantSocket {
-    /// Closed aside, and with it what clients sent with connections that were not taken.
+    /// Closed aside, with the descriptors of connections that were not taken.
     listener: Aside<UnixListener>,
     bound: BoundSocket,
     /// Locked until the drop.

@@ -250,7 +250,7 @@ fn client_by_handle() {
     client_of_a_server(IpcDevice::open(number()).unwrap());
 }
 
-/// Runs the test of the two above on the host device, so that it is correct when a GPU is
+/// Runs the test of the two above on the simulated device, so that it is correct when a GPU is
 /// available.
 #[test]
 fn processes_hold_one_copy_in_the_simulated_device() {

@@ -1,4 +1,5 @@
-//! Every committed seed of the fuzz target `wire`, through the check that the target runs, without a fuzzer.
+//! Every committed seed of the fuzz target `wire`, through the check that the target runs, without
+//! a fuzzer.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The host device follows the rules of devices, across processes, and fails on request.
+//! The simulated device follows the rules of devices, across processes, and fails on request.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Device memory, the protocol and the server, on the host device, on the fake driver and, where
-//! there is one, on a GPU.
+//! Device memory, the protocol and the server, on the simulated device, on the fake driver and,
+//! where there is one, on a GPU.
 
 mod compute;
 mod conformance;

@@ -1,4 +1,4 @@
-//! A server on the host device, with correct clients.
+//! A server on the simulated device, with correct clients.
 
 use std::sync::Arc;
 use std::time::Duration;

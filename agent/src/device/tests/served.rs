@@ -1,4 +1,4 @@
-//! A server on the host device in this process, and models over several connections.
+//! A server on the simulated device in this process, and models over several connections.
 
 use std::path::PathBuf;
 use std::sync::Arc;

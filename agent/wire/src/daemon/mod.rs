@@ -1,7 +1,7 @@
 //! Messages of the node daemon's protocol (LAYOUT.md 11.3).
 //!
-//! An agent asks for room in a full store, or passes a model file that the daemon publishes. Hostile bytes
-//! become errors.
+//! An agent asks for room in a full store, or passes a model file that the daemon publishes.
+//! Hostile bytes become errors.
 
 mod ingest;
 mod room;
@@ -36,8 +36,8 @@ const INGEST: u8 = 64;
 /// Length of the payload of [`Message::Ingest`], in bytes.
 const INGEST_PAYLOAD_BYTES: usize = 1;
 
-/// Returns true for the frames that carry a descriptor: [`Message::Ingest`]. A frame of another length is no
-/// such message.
+/// Returns true for the frames that carry a descriptor: [`Message::Ingest`]. A frame of another
+/// length is no such message.
 pub fn carries_descriptor(header: FrameHeader) -> bool {
     header.kind == INGEST && header.len == INGEST_PAYLOAD_BYTES
 }
@@ -72,7 +72,8 @@ pub enum Message {
     },
     /// No room was made, or not enough.
     RoomRefused(RoomRefusal),
-    /// A client that can only read the store passes a model file to publish. One descriptor comes with it.
+    /// A client that can only read the store passes a model file to publish. One descriptor comes
+    /// with it.
     Ingest {
         /// The kind of manifest that the file gets.
         kind: ManifestKind,

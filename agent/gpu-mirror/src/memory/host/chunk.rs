@@ -1,4 +1,4 @@
-//! Chunks as memfds, and their mappings: the only unsafe code of the host device.
+//! Chunks as memfds, and their mappings: the only unsafe code of the simulated device.
 #![expect(
     unsafe_code,
     reason = "memory that several processes map has no safe interface"

@@ -1,4 +1,4 @@
-//! Streams and events of the host device, whose copies run only when a caller waits for them.
+//! Streams and events of the simulated device, whose copies run only when a caller waits for them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! The host device.
+//! The simulated device.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

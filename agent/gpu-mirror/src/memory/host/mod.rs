@@ -1,4 +1,4 @@
-//! The host device: device memory simulated by memfds in host memory.
+//! The simulated device: device memory simulated by memfds in host memory.
 //!
 //! Tests of everything above [`DeviceMemory`](super::DeviceMemory) use it, across processes too. It
 //! is deterministic where a real device is undefined: copies run only when a caller waits for them,

@@ -1,4 +1,4 @@
-//! Products of matrices and vectors on the host device. On a machine with a GPU:
+//! Products of matrices and vectors on the simulated device. On a machine with a GPU:
 //!
 //!     cargo test -p tetris-gpu-mirror --test it -- --ignored cuda_
 //!

@@ -1,4 +1,4 @@
-//! A store, a server on the host device, and its clients.
+//! A store, a server on the simulated device, and its clients.
 #![allow(
     clippy::print_stdout,
     reason = "processes of a test report their progress to each other"
