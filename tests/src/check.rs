@@ -96,7 +96,7 @@ pub fn require_reclaimable(store: &Store, empty: Option<Usage>) -> anyhow::Resul
     Ok(report)
 }
 
-/// What the node's daemon has put into the store's root: its socket, and what it has learned (LAYOUT.md 1). One that is
+/// Files of the node daemon in the store's root: its socket, and its learned state (LAYOUT.md 1). One that is
 /// killed leaves them.
 pub fn files_of_daemon(store: &Store) -> Vec<PathBuf> {
     let socket = store.daemon_socket();

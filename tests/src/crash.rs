@@ -39,7 +39,7 @@ pub struct Crashes {
 /// A worker that was to be killed.
 #[derive(Debug)]
 pub struct Victim {
-    /// How it ended.
+    /// Its exit status.
     pub finished: Finished,
     /// The steps that it passed.
     pub steps: Vec<String>,

@@ -132,7 +132,7 @@ impl Drop for Loop {
     }
 }
 
-/// Why no images of this kind can be made and mounted here.
+/// The reason no images of this kind can be made and mounted here.
 pub fn unavailable(kind: Kind) -> Option<String> {
     if !crate::skip::is_root() {
         return Some("needs root to mount images".to_owned());

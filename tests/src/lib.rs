@@ -1,4 +1,4 @@
-//! What the tests across crates have in common: scratch stores and mounts, model files, worker
+//! Common code of the tests across crates: scratch stores and mounts, model files, worker
 //! processes, and the checks of LAYOUT.md's invariants.
 //!
 //! Whatever must be a process of its own, because it is killed, limited or stripped of privileges,

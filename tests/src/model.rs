@@ -103,7 +103,7 @@ impl Fingerprint {
     }
 }
 
-/// What a loaded model amounts to. Fails if a tensor's id is not that of its bytes.
+/// Digest of a loaded model. Fails if a tensor's id is not that of its bytes.
 pub fn fingerprint(model: &Model) -> anyhow::Result<String> {
     let mut fingerprint = Fingerprint::default();
     for tensor in model.tensors() {
@@ -121,7 +121,7 @@ pub fn fingerprint(model: &Model) -> anyhow::Result<String> {
     Ok(fingerprint.finish())
 }
 
-/// What the reference implementation reads from the bytes of a file.
+/// Fingerprint of the tensors that the reference implementation reads from the bytes of a file.
 pub fn fingerprint_of_bytes(file: &[u8]) -> anyhow::Result<String> {
     let mut fingerprint = Fingerprint::default();
     for (name, view) in SafeTensors::deserialize(file)?.tensors() {
@@ -131,12 +131,12 @@ pub fn fingerprint_of_bytes(file: &[u8]) -> anyhow::Result<String> {
     Ok(fingerprint.finish())
 }
 
-/// What the reference implementation reads from a file.
+/// Fingerprint of the tensors that the reference implementation reads from a file.
 pub fn fingerprint_of_file(path: &Path) -> anyhow::Result<String> {
     fingerprint_of_bytes(&std::fs::read(path)?)
 }
 
-/// What the reference implementation would read from a file of these tensors.
+/// Fingerprint of these tensors, as the reference implementation would read them from a file.
 pub fn fingerprint_of_specs(specs: &[Spec]) -> anyhow::Result<String> {
     fingerprint_of_bytes(&serialize(specs)?)
 }

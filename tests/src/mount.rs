@@ -22,7 +22,7 @@ impl Mount {
             .with_context(|| format!("mount a tmpfs with {options}"))
     }
 
-    /// What is at `path`, seen read-only. Needs root.
+    /// Read-only bind mount of `path`. Needs root.
     pub fn read_only(path: &Path) -> anyhow::Result<Self> {
         let bind = Self::new(path, None, MsFlags::MS_BIND, None)?;
         let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
@@ -37,7 +37,7 @@ impl Mount {
         Ok(bind)
     }
 
-    /// What is on a block device, on `place`. Needs root.
+    /// Mount of a block device on `place`. Needs root.
     pub fn device(
         device: &Path,
         kind: &str,
@@ -56,7 +56,7 @@ impl Mount {
             .with_context(|| format!("mount an overlay with {options}"))
     }
 
-    /// What is at `path`, seen at `place` as well. Needs root.
+    /// Bind mount of `path` at `place`. Needs root.
     pub fn bind(path: &Path, place: &Path) -> anyhow::Result<Self> {
         Self::on(place, path, None, MsFlags::MS_BIND, None)
     }
@@ -88,7 +88,7 @@ impl Mount {
         Ok(mounted)
     }
 
-    /// Where it is mounted.
+    /// Its mount point.
     pub fn path(&self) -> &Path {
         &self.place
     }

@@ -11,7 +11,7 @@ use crate::model::bytes;
 /// Lengths of the pool's objects; one has two segments.
 const LENGTHS: [usize; 6] = [1, 100, 4_096, 70_000, 300_000, (4 << 20) + 5];
 
-/// How many objects the pool has.
+/// Number of objects in the pool.
 pub const POOL: u64 = LENGTHS.len() as u64;
 
 /// Seed of an object that the test itself references all the time.

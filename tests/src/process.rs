@@ -29,9 +29,9 @@ pub fn quiet() -> RwLockReadGuard<'static, ()> {
     STARTING.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a worker prints when it is about to begin and waits for the word.
+/// Line that a worker prints before it waits for the signal to begin.
 pub const READY: &str = "ready";
-/// What precedes a worker's result.
+/// Prefix of a worker's result.
 pub const RESULT: &str = "result ";
 
 /// A running worker. Killed when dropped.
@@ -44,14 +44,14 @@ pub struct Worker {
     watchdog: Option<(Sender<()>, JoinHandle<bool>)>,
 }
 
-/// How a worker ended.
+/// End of a worker.
 #[derive(Debug)]
 pub struct Finished {
     /// Exit status.
     pub status: ExitStatus,
-    /// What it wrote to stdout that was not read before.
+    /// Its standard output that was not read before.
     pub stdout: String,
-    /// What it wrote to stderr.
+    /// Its standard error.
     pub stderr: String,
 }
 

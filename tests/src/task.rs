@@ -1,4 +1,4 @@
-//! What a worker process is told to do, and what it answers.
+//! Tasks of worker processes, and their answers.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 /// A task and the circumstances under which it is to be done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    /// What to do.
+    /// The operation.
     pub task: Task,
     /// Become this user first, without any capability.
     pub uid: Option<u32>,
 }
 
-/// What a worker can do.
+/// Task of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Task {
     /// One scenario, in which the worker may be killed.
@@ -31,7 +31,7 @@ pub enum Task {
     Contend {
         /// The store's directory; the store is created if it is not there.
         store: PathBuf,
-        /// How often.
+        /// Number of times.
         rounds: u64,
     },
     /// Load, check, derive and drop at random until stdin is closed; may be killed at any moment.
@@ -64,13 +64,13 @@ pub struct CrashTask {
     pub store: PathBuf,
     /// The directory of the models.
     pub models: PathBuf,
-    /// What to do.
+    /// The operation.
     pub scenario: Scenario,
     /// Makes the scenario's own objects different from those of other processes.
     pub seed: u64,
 }
 
-/// What a process does while it may be killed.
+/// Operation of a process that may be killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scenario {
     /// Publishes objects of its own, then objects of the pool.
@@ -89,7 +89,7 @@ pub enum Scenario {
     Collect,
 }
 
-/// Where to race.
+/// Folder of the race.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RaceTask {
     /// The store's directory.
@@ -100,7 +100,7 @@ pub struct RaceTask {
     pub seed: u64,
 }
 
-/// What a racing process did.
+/// Result of a racing process.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RaceReport {
     /// Rounds of the loop.
@@ -113,11 +113,11 @@ pub struct RaceReport {
     pub loads: u64,
     /// Of them, models of which a part was private.
     pub private_loads: u64,
-    /// Why, once.
+    /// One of the reasons.
     pub private_reason: Option<String>,
 }
 
-/// Where to torture.
+/// Folder of the torture.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TortureTask {
     /// The store's directory.
@@ -158,14 +158,14 @@ pub enum Limit {
     AddressSpace(u64),
 }
 
-/// What came of a load.
+/// Outcome of a load.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Loaded {
     /// The error, if it failed; everything else is empty then.
     pub error: Option<String>,
     /// Digest over all tensors, as [`crate::model::fingerprint`] gives it; of a whole file, BLAKE3.
     pub fingerprint: String,
-    /// How it was recognized.
+    /// The way in which it was recognized.
     pub recognized: Vec<String>,
     /// Number of tensors.
     pub tensors: u64,
@@ -177,15 +177,15 @@ pub struct Loaded {
     pub bytes_private: u64,
     /// Bytes read from the file.
     pub bytes_read: u64,
-    /// Why some bytes are private.
+    /// The reason some bytes are private.
     pub private_reason: Option<String>,
-    /// Whether a whole file is in the store.
+    /// True if a whole file is in the store.
     pub is_shared: bool,
     /// Signals that arrived.
     pub signals: u64,
 }
 
-/// What the owner of a store found who has no capabilities.
+/// Findings of a store's owner without capabilities.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct OwnerReport {
     /// A referenced object stayed.

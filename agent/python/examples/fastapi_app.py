@@ -23,7 +23,7 @@ app = FastAPI()
 
 
 class Texts(BaseModel):
-    """What is to be embedded."""
+    """Texts to embed."""
 
     texts: list[str]
 

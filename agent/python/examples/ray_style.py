@@ -17,7 +17,7 @@ import torch
 
 
 class Classifier:
-    """What runs in each actor."""
+    """Code of each actor."""
 
     def __init__(self, path: str) -> None:
         torch.set_num_threads(1)  # each actor is one of many

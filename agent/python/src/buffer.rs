@@ -52,7 +52,7 @@ impl Layout {
 }
 
 impl Layout {
-    /// Whether the elements would be at the same places in column-major order.
+    /// Returns true if the elements would be at the same places in column-major order.
     fn is_column_major(&self) -> bool {
         let long = self.shape.iter().filter(|&&dim| dim != 1).count();
         long <= 1 || self.shape.contains(&0)

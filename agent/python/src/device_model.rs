@@ -107,7 +107,7 @@ impl DeviceModel {
         Ok(dict)
     }
 
-    /// What the load into the store did.
+    /// Report of the load into the store.
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         report::to_dict(py, self.named()?.model.report())

@@ -8,7 +8,7 @@ use tetris_agent::device::DeviceError;
 
 use crate::{errors, options};
 
-/// How long a signal may go unnoticed.
+/// Longest time until a signal is noticed.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
 /// Calls `wait` with times to wait until it says that what is waited for is so.

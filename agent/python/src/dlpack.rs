@@ -27,13 +27,13 @@ pub(crate) const READ_ONLY: u64 = 1;
 /// `DLPACK_FLAG_BITMASK_IS_COPIED`
 pub(crate) const IS_COPIED: u64 = 2;
 
-/// What the consumer asks for.
+/// Request of the consumer.
 pub(crate) struct Request<'py> {
     pub(crate) stream: Option<Bound<'py, PyAny>>,
     pub(crate) max_version: Option<(u32, u32)>,
     pub(crate) device: Option<(i32, i32)>,
     pub(crate) copy: Option<bool>,
-    /// Whether the consumer is to be told not to write.
+    /// True if the consumer is to be told not to write.
     pub(crate) read_only: bool,
 }
 
@@ -90,10 +90,10 @@ struct Export<M> {
     _memory: Memory,
 }
 
-/// What keeps memory, and with it the reference to the store or the hold at the mirror.
+/// Owner of the memory, and with it of the reference to the store or the lease at the mirror.
 pub(crate) type Memory = Option<Arc<dyn Any + Send + Sync>>;
 
-/// What is exported.
+/// Exported memory.
 pub(crate) struct Source<'a> {
     pub(crate) address: usize,
     pub(crate) dtype: Dtype,

@@ -61,7 +61,7 @@ impl File {
         Ok(Some(dict))
     }
 
-    /// Why the file, which is too new to be shared and not small, is for another to load; `None` if it is not.
+    /// The reason to leave the file, too new to be shared and not small, to another loader; `None` otherwise.
     fn leave(&self) -> Option<String> {
         self.file.leave(&self.options)
     }

@@ -82,19 +82,19 @@ impl Memory {
         Some(self.path.clone()?.into())
     }
 
-    /// Where the bytes are: "shared", "new" or "private".
+    /// Place of the bytes: "shared", "new" or "private".
     #[getter]
     fn origin(&self) -> &'static str {
         self.region.origin().name()
     }
 
-    /// Whether the memory cannot be written to.
+    /// True if the memory cannot be written to.
     #[getter]
     fn readonly(&self) -> bool {
         self.read_only
     }
 
-    /// Why a derived object is private, if it is.
+    /// The reason a derived object is private, if it is.
     #[getter]
     fn private_reason(&self) -> Option<&str> {
         self.private_reason.as_deref()
@@ -156,13 +156,13 @@ impl SharedFile {
 
 #[pymethods]
 impl SharedFile {
-    /// Where it can be mapped: in the store, or the original.
+    /// Path to map: in the store, or the original.
     #[getter]
     fn path(&self) -> OsString {
         self.path.clone().into()
     }
 
-    /// Whether it is in the store.
+    /// True if it is in the store.
     #[getter]
     fn is_shared(&self) -> bool {
         self.shared
@@ -174,7 +174,7 @@ impl SharedFile {
         self.id.as_deref()
     }
 
-    /// What the load did.
+    /// Report of the load.
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         report::to_dict(py, &self.report)

@@ -107,7 +107,7 @@ impl Model {
         Ok(dict)
     }
 
-    /// What the load did.
+    /// Report of the load.
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         report::to_dict(py, &self.report)

@@ -12,7 +12,7 @@ use tetris_agent::{
 /// Names the smallest file in bytes that is loaded through the store.
 const MIN_SHARED_ENV: &str = "TETRIS_MIN_SHARED_BYTES";
 
-/// Whether Python may write to memory.
+/// Returns true if Python may write to memory.
 ///
 /// It is mapped copy-on-write in any case. Consumers such as torch take no notice of a buffer that is read-only, and
 /// a write to pages that really are would end the interpreter; so it costs pages of this process's own.

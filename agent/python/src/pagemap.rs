@@ -1,4 +1,4 @@
-//! What the kernel knows of this process's pages (proc_pid_pagemap(5)).
+//! State of this process's pages by the kernel (proc_pid_pagemap(5)).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ const SWAPPED: u64 = 1 << 62;
 /// The page belongs to a file, or is shared anonymous memory; a private copy does not.
 const FILE_OR_SHARED: u64 = 1 << 61;
 
-/// Whether none of the pages that hold these bytes is a private copy. `false` also when that cannot be
+/// Returns true if none of the pages that hold these bytes is a private copy. `false` also when that cannot be
 /// learned.
 ///
 /// Of a private mapping: a page that is not there has not been written, for then it would be there or in swap.

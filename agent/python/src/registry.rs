@@ -1,4 +1,4 @@
-//! Which bytes are at which address: so that a tensor of another library, which is only an address, is
+//! Registry of bytes by address, so that a tensor of another library, which is only an address, is
 //! recognized as what it was loaded as.
 
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ pub(crate) fn unmodified_id(address: usize, nbytes: usize) -> Option<String> {
     pagemap::is_unmodified(address, nbytes).then(|| id.to_string())
 }
 
-/// Whether any tensor that is mapped from the store is alive in this process.
+/// Returns true if any tensor that is mapped from the store is alive in this process.
 #[pyfunction]
 pub(crate) fn has_mapped() -> bool {
     !entries().is_empty()
@@ -77,7 +77,7 @@ pub(crate) fn unmodified_object(address: usize, nbytes: usize) -> Option<String>
     pagemap::is_unmodified(address, nbytes).then(|| object.file_name())
 }
 
-/// Whether the `nbytes` bytes at `address` are mapped from the store, as a tensor or a part of one, and this
+/// Returns true if the `nbytes` bytes at `address` are mapped from the store, as a tensor or a part of one, and this
 /// process has not written to them.
 #[pyfunction]
 pub(crate) fn is_unmodified(address: usize, nbytes: usize) -> bool {

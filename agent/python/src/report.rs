@@ -1,4 +1,4 @@
-//! What a load did, as a dictionary.
+//! Report of a load, as a dictionary.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -104,13 +104,13 @@ impl Tensor {
         Some(self.tensor.id?.to_string())
     }
 
-    /// Where the bytes are: "shared", "new", "private" or "empty".
+    /// Place of the bytes: "shared", "new", "private" or "empty".
     #[getter]
     fn origin(&self) -> &'static str {
         self.tensor.origin.name()
     }
 
-    /// Whether the memory cannot be written to.
+    /// True if the memory cannot be written to.
     #[getter]
     fn readonly(&self) -> bool {
         self.read_only

@@ -32,7 +32,7 @@ OURS = Library(tetris.safe_open, tetris.torch, tetris.numpy)
 
 
 def outcome(call: Callable[[Library], Any], library: Library) -> Any:
-    """What a call returns, or the type and message of what it raises. Paths are left out of messages."""
+    """Result of a call, or the type and message of its exception. Paths are left out of messages."""
     try:
         return described(call(library))
     except pytest.fail.Exception:
@@ -78,7 +78,7 @@ def assert_equal(ours: Any, theirs: Any, what: object = "") -> None:
 
 
 def difference(ours: Any, theirs: Any) -> str:
-    """Where two described values differ."""
+    """First difference of two described values."""
     nested = isinstance(ours, (list, tuple)) and isinstance(theirs, (list, tuple))
     if nested and len(ours) == len(theirs):
         return next(

@@ -1,4 +1,4 @@
-"""What the kernel knows: mappings, locks, memory; and programs in processes of their own."""
+"""Mappings, locks and memory by the kernel; and programs in separate processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def mappings(store: Path, pid: int | str = "self") -> list[Mapping]:
 
 
 def is_mapped(store: Path, address: int, nbytes: int) -> bool:
-    """Whether memory is within a mapping of one of the store's objects."""
+    """Returns true if memory is within a mapping of one of the store's objects."""
     return any(one.begin <= address and address + nbytes <= one.end for one in mappings(store))
 
 

@@ -90,7 +90,7 @@ class Store:
         return {name: (stat.st_ino, stat.st_ctime_ns) for name, stat in found.items()}
 
     def references(self) -> list[int]:
-        """How many references there are to each object."""
+        """Number of references to each object."""
         counts = {self._inode(stat): 0 for stat in self.objects().values()}
         for line in Path("/proc/locks").read_text().splitlines():
             fields = line.split()
@@ -103,7 +103,7 @@ class Store:
         return f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}:{stat.st_ino}"
 
     def pages_of(self, pid: int) -> Pages:
-        """What a process has of the objects."""
+        """Objects that a process maps."""
         found = process.smaps(self.directory, pid)
         return Pages(*(found.get(name, 0) for name in ("Rss", "Pss", "Private_Dirty", "Anonymous")))
 
@@ -159,7 +159,7 @@ class Program:
         return found
 
     def log(self) -> str:
-        """What it has said."""
+        """Its output."""
         said = self._log.read_text(errors="replace")
         return f"{self.process.args}, status {self.process.poll()}:\n{said}"
 
@@ -295,7 +295,7 @@ class Server(Program):
 
 
 class Kind(NamedTuple):
-    """How an example is served, and how it is asked."""
+    """Commands that serve an example, and a request for it."""
 
     name: str
     #: Arguments of `python -m`, with places for the port and the workers.

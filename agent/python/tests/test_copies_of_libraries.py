@@ -1,4 +1,4 @@
-"""Where libraries copy what they have loaded, the copy does not stay."""
+"""Copies that libraries make of loaded tensors do not stay."""
 
 from __future__ import annotations
 

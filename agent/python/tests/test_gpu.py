@@ -671,7 +671,7 @@ def test_control_c_ends_a_wait_for_room(store: Path, model: Path, tmp_path: Path
 
 
 def no_gpu() -> str | None:
-    """Why the tests on a GPU cannot run."""
+    """The reason the tests on a GPU cannot run."""
     try:
         import ctypes
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("store", "min_shared_bytes")
 
 
 def entry(dtype: object = "U8", shape: object = (4,), offsets: object = (0, 4)) -> dict[str, object]:
-    """What a header says of a tensor."""
+    """Entry of a tensor in a header."""
     return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
 
 

@@ -44,7 +44,7 @@ WAYS: dict[str, Callable[[Path], bytes]] = {
 
 
 def stamps(path: Path) -> tuple[int, ...]:
-    """What a file is told from others by, beside its file system."""
+    """Facts that tell a file from others, beside its file system."""
     found = os.stat(path)
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 

@@ -53,7 +53,7 @@ def loads(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def address_of(tensor: Any) -> int:
-    """Where a tensor's bytes are."""
+    """Address of a tensor's bytes."""
     if isinstance(tensor, torch.Tensor):
         return tensor.data_ptr()
     return np.frombuffer(memoryview(tensor).cast("B"), np.uint8).ctypes.data if tensor.nbytes else 0
@@ -97,7 +97,7 @@ def test_memory_is_copy_on_write_for_the_kernel_in_any_mode(store: Path, path: P
 
 
 class Held:
-    """What keeps the memory of the tensor `large`."""
+    """Owner of the memory of the tensor `large`."""
 
     def __init__(self, store: Path, keep: Any) -> None:
         self.store = store

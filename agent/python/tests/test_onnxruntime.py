@@ -36,7 +36,7 @@ def agent(store: Path) -> tetris.Agent:
 
 
 def plain(model: str | bytes, case: Case, *, unpacked: bool = False, **more: object) -> list[np.ndarray]:
-    """What ONNX Runtime itself returns."""
+    """Outputs of ONNX Runtime itself."""
     options = onnxruntime.SessionOptions()
     if unpacked:
         options.add_session_config_entry("session.disable_prepacking", "1")

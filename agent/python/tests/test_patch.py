@@ -40,7 +40,7 @@ def test_without_the_variable_nothing_is_imported_and_nothing_differs() -> None:
 
 
 def site_packages() -> str:
-    """Where the packages are."""
+    """Folder of the packages."""
     import safetensors
 
     return str(Path(safetensors.__file__).parents[1])
@@ -315,7 +315,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def loaded(folder: Path, count: int, *dtypes: str, patched: bool = True) -> list[list[list[Any]]]:
-    """What processes found that loaded a model in these types."""
+    """Findings of processes that loaded a model in these types."""
     return python(LOAD, folder, count, ",".join(dtypes), env=ON if patched else {})
 
 

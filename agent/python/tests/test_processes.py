@@ -207,13 +207,13 @@ def test_forks_while_threads_load_neither_hang_nor_fail(store: Path, path: Path)
 
 
 def check_in_child(loaded: dict[str, torch.Tensor], results: Any) -> None:
-    """What a child of multiprocessing finds of the tensors it was given."""
+    """Values of the given tensors in a child of multiprocessing."""
     ok = all(tensor.numpy().tobytes() == expected(name) for name, tensor in loaded.items())
     results.put((ok, sorted(loaded)))
 
 
 def load_in_child(path: str, results: Any) -> None:
-    """What a child of multiprocessing loads."""
+    """Tensors that a child of multiprocessing loads."""
     loaded = tetris.numpy.load_file(path)
     results.put((all(array.tobytes() == expected(name) for name, array in loaded.items()), sorted(loaded)))
 

@@ -61,7 +61,7 @@ def every_way(path: object) -> list[Callable[[Library], Any]]:
 
 
 def read(opened: Any) -> Any:
-    """Whatever a handle tells."""
+    """All answers of a handle."""
     with opened as file:
         one_by_one = {}
         for name in file.keys():

@@ -31,7 +31,7 @@ def weight(seed: int = 0, *shape: int, dtype: torch.dtype = torch.float32) -> to
 
 
 def shared(store: Path, tensor: torch.Tensor) -> bool:
-    """Whether a tensor is over memory of the store."""
+    """Returns true if a tensor is over memory of the store."""
     return is_mapped(store, tensor.data_ptr(), tensor.element_size())
 
 

@@ -29,7 +29,7 @@ def _default(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def while_new(path: Path, act: Callable[[], Any]) -> Any:
-    """What `act` returns if the file was new all the while; the file is written until it is."""
+    """Result of `act` on a file that was new all the while; the file is written until it is."""
     for _ in range(100):
         begun = time.time_ns()
         model_files.write(path, MIDDLE)
@@ -40,7 +40,7 @@ def while_new(path: Path, act: Callable[[], Any]) -> Any:
 
 
 def same(ours: dict[str, torch.Tensor], path: Path) -> bool:
-    """Whether tensors are those of a file."""
+    """Returns true if tensors are those of a file."""
     theirs = safetensors.torch.load(path.read_bytes())
     equal = [torch.equal(ours[name].view(torch.uint8), one.view(torch.uint8)) for name, one in theirs.items()]
     return sorted(ours) == sorted(theirs) and all(equal)

@@ -1,4 +1,4 @@
-"""Whatever is wrong with the store, the weights are loaded, and it is said once."""
+"""With any fault of the store the weights are loaded, and the log says so once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def load_in_every_way(path: Path) -> None:
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was said to the user."""
+    """Messages to the user."""
     return [
         record.getMessage()
         for record in caplog.records
@@ -148,7 +148,7 @@ def test_an_agent_that_was_asked_for_by_name_says_what_is_wrong(empty_dir: Path,
 
 
 def tmpfs(path: Path) -> bool:
-    """Whether a path is on a tmpfs."""
+    """Returns true if a path is on a tmpfs."""
     command = ["stat", "-f", "-c", "%T", str(path)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "tmpfs"
 

@@ -53,7 +53,7 @@ def safe_open(*arguments: Any, **others: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _said() -> Iterator[None]:
-    """What the log says once, it says once in each test. No test leaves torch's functions watched."""
+    """Fixture: one-time messages of the log come once in each test, and no test leaves torch's functions watched."""
     _device._said.clear()
     _earlier.clear()
     _earlier.update(chunks())
@@ -75,7 +75,7 @@ _earlier: set[int] = set()
 
 
 def mapped() -> int:
-    """How many chunks of the simulated device's memory this process has mapped since the test began."""
+    """Number of chunks of the simulated device's memory that this process has mapped since the test began."""
     return len(chunks().keys() - _earlier)
 
 

@@ -1,4 +1,4 @@
-//! What the tests with containers and the programs inside of the containers have in common.
+//! Common code of the tests with containers and the programs inside of the containers.
 
 pub mod model;
 pub mod report;

@@ -17,7 +17,7 @@ const PIECE_BYTES: usize = 256 << 10;
 pub struct Spec {
     /// Tells models apart: no tensor is in two of them.
     pub seed: u64,
-    /// How many tensors.
+    /// Number of tensors.
     pub tensors: u64,
     /// Bytes of each.
     pub tensor_bytes: usize,

@@ -1,4 +1,4 @@
-//! What programs in containers say on standard output, one JSON object in a line.
+//! Reports of programs in containers on standard output, one JSON object in a line.
 
 use std::io::Write;
 
@@ -14,9 +14,9 @@ pub enum Line {
     StillRight,
     /// Something that nobody should be able to do was tried.
     Tried(Tried),
-    /// How many answers there were of each kind.
+    /// Number of answers of each kind.
     Answers {
-        /// What was asked.
+        /// The request.
         to: String,
         /// Each kind of answer with its number.
         counts: std::collections::BTreeMap<String, u64>,
@@ -25,10 +25,10 @@ pub enum Line {
     Done,
 }
 
-/// What a load did.
+/// Report of a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loaded {
-    /// How the file was recognized.
+    /// The way in which the file was recognized.
     pub recognized: String,
     /// Bytes that are mapped from the store.
     pub bytes_shared: u64,
@@ -36,14 +36,14 @@ pub struct Loaded {
     pub bytes_private: u64,
     /// Bytes of the file that this process read.
     pub bytes_read: u64,
-    /// Why bytes are private.
+    /// The reason bytes are private.
     pub private_reason: Option<String>,
 }
 
-/// What came of an attempt.
+/// Outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tried {
-    /// What, and on which file.
+    /// The attempt, and its file.
     pub what: String,
     /// The error's name; none when it was allowed.
     pub error: Option<String>,

@@ -1,4 +1,4 @@
-//! What must be so after a run, whatever failed in it.
+//! Conditions that hold after a run, with any fault in it.
 
 use std::sync::PoisonError;
 

@@ -1,4 +1,4 @@
-//! Which errors each system call can return (its manual page), of those that a healthy machine knows.
+//! Errors that each system call can return (its manual page), of those that a healthy machine knows.
 
 /// System calls that are traced.
 pub(super) const TRACED: &str = "openat,fallocate,pwrite64,pread64,read,write,fchmod,linkat,unlinkat,\

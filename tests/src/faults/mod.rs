@@ -20,7 +20,7 @@ pub use strace::{Injection, Stopped, Traced, reason_against};
 pub use template::OWNER;
 pub use worker::run;
 
-/// What a process does while a system call of it fails.
+/// Operation of a process while one of its system calls fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scenario {
     /// Creates a store.
@@ -86,10 +86,10 @@ pub const SCENARIOS: [Scenario; 19] = [
     Scenario::SidecarWrite,
 ];
 
-/// What a worker is told.
+/// Instructions for a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    /// What to do.
+    /// The operation.
     pub scenario: Scenario,
     /// The store.
     pub store: PathBuf,
@@ -97,14 +97,14 @@ pub struct Job {
     pub model: PathBuf,
 }
 
-/// What came of it.
+/// Its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The error, if it failed.
     pub error: Option<String>,
-    /// What must be the same whatever fails, unless there is an error.
+    /// The part that must be the same with any fault, unless there is an error.
     pub result: String,
-    /// What may be worse.
+    /// The part that may be worse.
     pub quality: String,
 }
 

@@ -12,7 +12,7 @@ use super::template::{ALSO_THERE, LEN, OWNER, THERE};
 use super::{Injection, Job, Scenario, Stopped, Traced, strace};
 use crate::model::{bytes, small_specs, write};
 
-/// Where a scenario is run again and again, each time from the same beginning.
+/// Folders in which a scenario is run repeatedly, each time from the same beginning.
 #[derive(Debug)]
 pub struct Places {
     exe: &'static str,
@@ -24,7 +24,7 @@ pub struct Places {
 /// A directory that one run has to itself.
 #[derive(Debug)]
 pub struct Run {
-    /// What its worker was told.
+    /// Instructions of its worker.
     pub job: Job,
     pub(super) dir: TempDir,
 }

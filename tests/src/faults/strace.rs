@@ -26,26 +26,26 @@ const DEADLINE: Duration = Duration::from_mins(1);
 pub struct Injection {
     /// Name of the call.
     pub call: String,
-    /// Which one of this name, counted from the start of the process.
+    /// Number among the calls of this name, from the start of the process.
     pub number: usize,
     /// The error.
     pub error: &'static str,
-    /// What strace wrote about the call when nothing failed.
+    /// Line of strace about the call without a fault.
     pub line: String,
 }
 
-/// What a traced worker did.
+/// Result of a traced worker.
 #[derive(Debug, Clone)]
 pub struct Traced {
-    /// What it reported, unless it died.
+    /// Its report, unless it died.
     pub outcome: Result<Outcome, String>,
     /// Errors to inject into the same run.
     pub injections: Vec<Injection>,
-    /// Whether a call between the markers was made to fail.
+    /// True if a call between the markers was made to fail.
     pub hit: bool,
 }
 
-/// Why calls cannot be made to fail on this machine.
+/// The reason calls cannot be made to fail on this machine.
 pub fn reason_against() -> Option<String> {
     let run = Command::new("strace")
         .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=openat"])

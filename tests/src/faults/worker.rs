@@ -134,7 +134,7 @@ fn scenario(job: &Job) -> anyhow::Result<Done> {
     }
 }
 
-/// Whatever fails in it, a pass ends, says so, and what is mapped stays.
+/// A pass with any fault ends, reports it, and leaves mapped objects.
 fn pass(store: &Store) -> anyhow::Result<Done> {
     let held = store.map(&object(ALSO_THERE), Access::ReadOnly)?;
     let mut file = ConfigFile {

@@ -5,7 +5,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::task::Limit;
 
-/// What is used up while this value lives.
+/// A resource that is exhausted while this value lives.
 #[derive(Debug, Default)]
 pub(super) struct Limited {
     used: Vec<Used>,

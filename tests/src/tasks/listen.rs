@@ -1,4 +1,4 @@
-//! What libraries log in this process, counted as events.
+//! Log messages of libraries in this process, counted as events.
 
 use std::fmt::{Debug, Write};
 

@@ -1,4 +1,4 @@
-//! What the daemon counts, against what is found without it: by listing folders, by what files occupy, and by what the
+//! Counts of the daemon, compared with those found without it: by listing folders, by sizes of files, and by what the
 //! processes say that they hold.
 
 use std::collections::BTreeMap;

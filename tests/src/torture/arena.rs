@@ -33,13 +33,13 @@ pub struct Arena {
     random: StdRng,
     events: PathBuf,
     models: PathBuf,
-    /// What happened.
+    /// Recorded events.
     pub tally: Tally,
     due: Due,
     scratch: Scratch,
 }
 
-/// When what is next.
+/// Schedule of the operations.
 #[derive(Debug)]
 struct Due {
     worker: Instant,

@@ -80,7 +80,7 @@ impl Daemon {
     }
 }
 
-/// Whether it has come so far that SIGTERM does not simply end it.
+/// Returns true if it has come so far that SIGTERM does not simply end it.
 fn catches_sigterm(daemon: &Worker) -> anyhow::Result<bool> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid()))?;
     let caught = status

@@ -1,4 +1,4 @@
-//! What happened, as lines of one file to which all processes append: what a process did before it was killed counts.
+//! Events, as lines of one file to which all processes append: those of a killed process count.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,21 +54,21 @@ pub enum What {
     DaemonStopped,
     /// Everything stood still, and was compared with what the daemon counts.
     Audited,
-    /// What must never happen.
+    /// An event that must never happen.
     Failed(String),
 }
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// What happened.
+    /// Recorded events.
     pub what: What,
     /// Bytes that it was about.
     pub bytes: u64,
 }
 
 impl What {
-    /// Whether it is one of the operations that the test is to make so many of, rather than what follows from them.
+    /// Returns true for an operation that the test counts, false for its consequences.
     fn is_operation(&self) -> bool {
         !matches!(
             self,
@@ -108,7 +108,7 @@ impl EventLog {
 #[derive(Debug)]
 pub struct Tally {
     file: File,
-    /// What was read and does not end in a line's end yet.
+    /// Bytes that were read and do not end a line yet.
     partial: Vec<u8>,
     rows: BTreeMap<What, (u64, u64)>,
     torn: u64,
@@ -161,13 +161,13 @@ impl Tally {
         row.1 += bytes;
     }
 
-    /// How many operations there were.
+    /// Number of operations.
     pub fn operations(&self) -> u64 {
         let rows = self.rows.iter().filter(|(what, _)| what.is_operation());
         rows.map(|(_, (count, _))| count).sum()
     }
 
-    /// How often this happened.
+    /// Number of times that this happened.
     pub fn count(&self, what: &What) -> u64 {
         self.rows.get(what).map_or(0, |(count, _)| *count)
     }

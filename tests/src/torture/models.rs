@@ -12,7 +12,7 @@ use crate::model::{Spec, bytes, equal_specs, fingerprint_of_file, settle, write}
 pub struct KnownModel {
     /// Its file.
     pub path: PathBuf,
-    /// Whether it is kept as a whole.
+    /// True if it is kept as a whole.
     pub whole: bool,
     /// As [`crate::model::fingerprint`] gives it; of a whole file, BLAKE3.
     pub expected: String,

@@ -1,4 +1,4 @@
-//! What LAYOUT.md section 9 assumes about tmpfs and the kernel.
+//! Assumptions of LAYOUT.md section 9 about tmpfs and the kernel.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::MetadataExt;
@@ -150,7 +150,7 @@ fn try_write_lock(file: &File) -> nix::Result<()> {
     fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).map(drop)
 }
 
-/// What the kernel says about one mapping of this process.
+/// Report of the kernel about one mapping of this process.
 mod memmap_of {
     /// The lines of /proc/self/smaps for the mapping at `address`.
     pub fn mapped_lines(address: usize) -> Option<Vec<String>> {

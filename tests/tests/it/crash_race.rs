@@ -13,7 +13,7 @@ const RACERS: u64 = 7;
 /// An arbitrary user without privileges.
 const NOBODY: u32 = 65_534;
 
-/// How often each step is the last, by default once.
+/// Number of times that each step is the last, by default once.
 fn rounds() -> u64 {
     let rounds = std::env::var("TETRIS_CRASH_ROUNDS").ok();
     rounds.and_then(|rounds| rounds.parse().ok()).unwrap_or(1)

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// What only daemons, operators, bindings and programs may depend on.
+/// Packages that only daemons, operators, bindings and programs may depend on.
 const HEAVY: [&str; 12] = [
     "tokio",
     "async-std",
@@ -33,7 +33,7 @@ const LAYOUT_MAY: [&str; 7] = [
     "thiserror",
 ];
 
-/// Who may depend directly on which packages of this workspace, besides the store's layout.
+/// Packages of this workspace that each may depend on directly, besides the store's layout.
 const MAY: [(&str, &[&str]); 22] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
@@ -93,14 +93,14 @@ const ANYTHING: &[&str] = &["*"];
 struct Graph {
     /// Names of the workspace's packages.
     members: BTreeSet<String>,
-    /// What each member names in its manifest: package and whether only for development.
+    /// Dependencies in each member's manifest: package, and true if only for development.
     direct: BTreeMap<String, Vec<(String, bool)>>,
-    /// What each package needs to be built as a dependency, by id.
+    /// Dependencies of each package, built as a dependency, by id.
     needs: BTreeMap<String, Vec<String>>,
     names: BTreeMap<String, String>,
 }
 
-/// What cargo prints.
+/// Output of cargo.
 fn cargo(args: &[&str]) -> String {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

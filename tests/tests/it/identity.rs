@@ -119,7 +119,7 @@ impl Mistaken {
         self.scratch.store().bind(&key, manifest).unwrap();
     }
 
-    /// What the file's identity is bound to.
+    /// Manifest that the file's identity names.
     fn bound(&self) -> Option<ManifestId> {
         let key = key(&self.path, self.kind);
         self.scratch.store().look_up(&key).unwrap()

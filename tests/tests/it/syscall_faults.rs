@@ -18,7 +18,7 @@ use tetris_tests::skip::is_root;
 /// Injections per scenario in the short form.
 const SAMPLE: usize = 80;
 
-/// How often a call is tried to be reached.
+/// Number of attempts to reach a call.
 const ATTEMPTS: usize = 10;
 
 fn exe() -> &'static str {

@@ -37,7 +37,7 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// What must have happened for the test to mean anything, and how often.
+/// Least number of events of each kind for a meaningful test.
 fn required(events: u64) -> [(What, u64); 12] {
     [
         (What::LoadAttached, events / 100),

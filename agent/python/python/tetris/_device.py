@@ -1,4 +1,4 @@
-"""Which devices are the GPU mirror's, and its model for a file, if it has room."""
+"""Devices of the GPU mirror, and its model for a file, if it has room."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIMULATED = "simulated"
 
 @dataclass
 class DeviceLoads:
-    """How models came to devices in this process."""
+    """Counts of the ways in which models came to devices in this process."""
 
     #: Models that were mapped from the mirror, and their bytes.
     mirrored: int = 0
@@ -86,7 +86,7 @@ def mirror_device(device: Any) -> str | None:
 
 
 def is_adapter(path: Any) -> bool:
-    """Whether a file is an adapter as PEFT names it: each process has its own, and may train it."""
+    """Returns true if a file is an adapter as PEFT names it: each process has its own, and may train it."""
     return os.path.basename(os.fspath(path)) == "adapter_model.safetensors"
 
 

@@ -74,7 +74,7 @@ class MirroredFile:
             return None
 
     def is_on(self, device: Any) -> bool:
-        """Whether the file is on this device, as torch names it."""
+        """Returns true if the file is on this device, as torch names it."""
         wanted = torch.device(device)
         return wanted == torch.device(torch_device(self._device)) or mirror_device(wanted) == self._device
 
@@ -91,7 +91,7 @@ class MirroredFile:
 
 
 def _is_same(filename: Any, file: _native.File) -> bool:
-    """Whether a path names the file that is open."""
+    """Returns true if a path names the file that is open."""
     try:
         named, opened = os.stat(filename), os.fstat(file.fileno())
     except OSError:

@@ -1,4 +1,4 @@
-"""Which files transformers is about to take to a device, so that they come from the GPU mirror.
+"""Files that transformers is about to take to a device, so that they come from the GPU mirror.
 
 transformers opens files for the CPU and moves each tensor. While it loads a model whose weights all go to one device
 of the mirror's, as they are in the files, :func:`planned` has its files opened for the mirror too, and what it
@@ -30,7 +30,7 @@ def file_of(filename: Any) -> MirroredFile | None:
 
 
 def is_planned() -> bool:
-    """Whether a model that is being loaded comes from the mirror."""
+    """Returns true if a model that is being loaded comes from the mirror."""
     return bool(_plan.get())
 
 
@@ -86,7 +86,7 @@ def _only_device(device_map: Any) -> str | None:
 
 
 def _is_kept(file: _native.File, load_config: Any) -> bool:
-    """Whether most bytes of a file get to the model as they are."""
+    """Returns true if most bytes of a file get to the model as they are."""
     # What makes other tensors of those whose names match.
     converters = [mapping for mapping in load_config.weight_mapping or () if getattr(mapping, "operations", None)]
     kept = everything = 0

@@ -1,4 +1,4 @@
-"""What diffusers copies after loading, casts above all, shared as well."""
+"""Sharing of the copies that diffusers makes after loading, casts above all."""
 
 from __future__ import annotations
 

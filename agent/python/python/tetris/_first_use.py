@@ -1,4 +1,4 @@
-"""When a module's tensors are used first."""
+"""The first use of a module's tensors."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class FirstUse:
 
     @property
     def is_over(self) -> bool:
-        """Whether all tensors have been used."""
+        """True if all tensors have been used."""
         return not self._unused
 
     def used(self, tensors: Iterable[Any]) -> None:

@@ -17,7 +17,7 @@ from tetris.errors import LoadError
 
 @dataclass
 class Recording:
-    """What was recorded."""
+    """A finished recording."""
 
     #: The tensors that were used, in the order of their first use, by their names in the module.
     names: list[str] = field(default_factory=list)

@@ -40,12 +40,12 @@ def require_mode(mode: object) -> None:
 
 
 def may_be_file(filename: object) -> bool:
-    """Whether a name can be that of a file: of the types that safetensors takes, and not of a directory."""
+    """Returns true if a name can be that of a file: of the types that safetensors takes, and not of a directory."""
     return isinstance(filename, (str, os.PathLike)) and not os.path.isdir(filename)
 
 
 def may_be_left(filename: str | os.PathLike[str]) -> bool:
-    """Whether safetensors takes a file of this name: only of one that is text."""
+    """Returns true if safetensors takes a file of this name: only of one that is text."""
     try:
         os.fsencode(filename).decode()
     except UnicodeDecodeError:

@@ -15,7 +15,7 @@ from tetris.errors import ShareError
 
 @dataclass
 class ShareReport:
-    """What sharing did, in bytes of tensors."""
+    """Result of sharing, in bytes of tensors."""
 
     #: Taken from the store, where the same bytes were already.
     bytes_found: int = 0
@@ -90,7 +90,7 @@ def share_loaded(module: torch.nn.Module, loaded: Mapping[str, torch.Tensor]) ->
 
 
 def _is_sole_user(tensor: torch.Tensor) -> bool:
-    """Whether no other tensor, and no other process, uses the tensor's memory; `False` if torch does not say."""
+    """Returns true if no other tensor, and no other process, uses the tensor's memory; `False` if torch does not say."""
     storage = tensor.untyped_storage()
     count = getattr(torch._C, "_storage_Use_Count", None)
     if count is None or tensor.is_shared() or storage.nbytes() != tensor.nbytes:
@@ -100,7 +100,7 @@ def _is_sole_user(tensor: torch.Tensor) -> bool:
 
 
 def _same(tensor: torch.Tensor, source: torch.Tensor) -> bool:
-    """Whether both are contiguous with the same bytes."""
+    """Returns true if both are contiguous with the same bytes."""
     return (
         tensor.dtype == source.dtype
         and tensor.shape == source.shape

@@ -1,4 +1,4 @@
-"""What transformers copies after loading, shared as well.
+"""Sharing of the copies that transformers makes after loading.
 
 `from_pretrained` takes tensors as they are in the file, which the store shares, and makes others of them: cast to
 another element type, merged (experts of a mixture), read from ``.bin`` files. Those would be private in every process.

@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class Report(TypedDict):
-    """What a load did."""
+    """Report of a load."""
 
     #: How each file was recognized: "stat", "blob-name", "sidecar", "brokered", "hashing", "none" without a
     #: store, or "unshared" if sharing it costs more than it saves.
@@ -60,7 +60,7 @@ class GpuDevice(TypedDict):
 
 
 class GpuDeviceStatus(TypedDict):
-    """How the mirror uses a device."""
+    """Use of a device by the mirror."""
 
     uuid: str
     #: What the mirror may take.
@@ -78,7 +78,7 @@ class GpuDeviceStatus(TypedDict):
 
 
 class GpuStatus(TypedDict):
-    """What the node's GPU mirror is doing, for all of its stores."""
+    """Status of the node's GPU mirror, for all of its stores."""
 
     #: Connections, the asking one included.
     connections: int

@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree: catch :class:`Error` for everything, or as narrowly as you like.
+"""Errors as a tree: catch :class:`Error` for everything, or as narrowly as you like.
 
 The classes mirror the errors of the Rust crates. A message names the path, what was expected, what was found, and
 what to do next.

@@ -116,7 +116,7 @@ def _numbers(array: Any, what: str) -> np.ndarray[Any, Any]:
 
 
 def _has_name(dtype: np.dtype[Any]) -> bool:
-    """Whether a type is found again by its name, which those of text and records are not."""
+    """Returns true if a type is found again by its name, which those of text and records are not."""
     try:
         return np.dtype(dtype.name) == dtype
     except TypeError:

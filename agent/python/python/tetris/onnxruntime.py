@@ -40,7 +40,7 @@ _log = logging.getLogger("tetris")
 
 @dataclass(frozen=True)
 class Sharing:
-    """What a session shares."""
+    """Shared parts of a session."""
 
     #: The form in force; ``None`` for plain ONNX Runtime.
     weights: Weights | None

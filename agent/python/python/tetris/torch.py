@@ -202,7 +202,7 @@ def _load_model_in_place(
     *,
     backend: str = "mmap",
 ) -> tuple[list[str], list[str]]:
-    """What :func:`tetris.patch` makes of ``safetensors.torch.load_model``: the module stays where it is."""
+    """Replacement of ``safetensors.torch.load_model`` by :func:`tetris.patch`: the module stays where it is."""
     target = mirror_device(device)
     if device == "cpu" or (
         target is not None and all(str(tensor.device) == target for _, tensor in named_tensors(model))

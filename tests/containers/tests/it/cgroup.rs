@@ -1,4 +1,4 @@
-//! What a container is charged for.
+//! Memory that a container is charged for.
 
 use std::path::{Path, PathBuf};
 

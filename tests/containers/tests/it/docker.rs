@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::wait::until;
 
-/// Where directories on the disk are.
+/// Parent of directories on the disk.
 pub const DISK: &str = env!("CARGO_TARGET_TMPDIR");
 
 /// Names the test process that made a container.
@@ -120,7 +120,7 @@ impl Drop for Container {
     }
 }
 
-/// Why there is no Docker for these tests, if there is none.
+/// The reason there is no Docker for these tests, if there is none.
 pub fn missing() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("needs root, to mount and to see what containers hold".to_owned());
@@ -151,7 +151,7 @@ fn sees_other_mounts() -> bool {
     namespace(pid.trim()) != namespace("self")
 }
 
-/// What `--privileged` means where this process may do all that root may do; elsewhere as much of it as the kernel grants.
+/// Options like `--privileged` where this process may do all that root may do; elsewhere as much of it as the kernel grants.
 pub fn privileged() -> Vec<String> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap();
     let status = read("/proc/self/status");

@@ -54,7 +54,7 @@ impl Image {
         image
     }
 
-    /// What the daemon says of the mirror in a container with these mounts.
+    /// The daemon's message about the mirror in a container with these mounts.
     fn says(&self, mounts: &[(PathBuf, &str)]) -> String {
         let config = self.folder.path().join("node.toml");
         fs::write(&config, CONFIG).unwrap();

@@ -1,4 +1,4 @@
-//! What stands for a node of a cluster: directories below a mount with shared propagation, and a disk.
+//! A simulated node of a cluster: directories below a mount with shared propagation, and a disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::image::{Image, image};
 use crate::skipped::skipped;
 use crate::sweep::sweep;
 
-/// Where hosts are mounted; short, for sockets have short addresses.
+/// Parent of the hosts' mounts; short, because sockets have short addresses.
 pub const HOSTS: &str = "/run";
 
 pub struct Host {
@@ -96,7 +96,7 @@ pub fn unmount(dir: &Path) {
     let _removed = fs::remove_dir(dir);
 }
 
-/// What is mounted at exactly this place, as this mount namespace sees it: the topmost of several.
+/// The mount at exactly this place in this mount namespace: the topmost of several.
 pub fn mounted_at(place: &Path) -> Option<MountEntry> {
     let lines = fs::read("/proc/self/mountinfo").unwrap();
     let entries = lines.split(|byte| *byte == b'\n');

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::docker::{disk, docker, try_docker, unique};
 
-/// Where programs lie in images.
+/// Folder of programs in images.
 pub const NODE: &str = "/bin/tetris-node";
 pub const POD: &str = "/bin/pod";
 
@@ -84,7 +84,7 @@ fn install(from: &Path, to: &Path) {
     }
 }
 
-/// What the dynamic linker loads with a program; nothing for a static one.
+/// Files that the dynamic linker loads with a program; none for a static one.
 fn libraries(program: &str) -> Vec<PathBuf> {
     let listed = Command::new("ldd").arg(program).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -17,7 +17,7 @@ use crate::api::{Api, POD_UID};
 pub struct Kubelet {
     runtime: Runtime,
     socket: PathBuf,
-    /// Where the API server is, for the daemon.
+    /// Address of the API server, for the daemon.
     pub api: SocketAddr,
 }
 
@@ -32,7 +32,7 @@ impl Kubelet {
         }
     }
 
-    /// Whether the driver answers.
+    /// Returns true if the driver answers.
     pub fn probe(&self) -> bool {
         let answer: Result<ProbeResponse, _> = self.call("/csi.v1.Identity/Probe", ProbeRequest {});
         answer.is_ok_and(|answer| answer.ready != Some(false))

@@ -15,12 +15,12 @@ use crate::wait::until_so;
 const MIB: u64 = 1 << 20;
 const DRIVER: &str = "csi.tetris.dev";
 
-/// What the tmpfs is to be, and what happens to what nobody holds.
+/// Settings of the tmpfs, and the fate of unmapped objects.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     pub mib: u64,
     pub inodes: u64,
-    /// Whether it goes after some seconds; else it goes when a load needs its room.
+    /// True if unmapped objects go after some seconds; else they go when a load needs their room.
     pub expires: bool,
 }
 

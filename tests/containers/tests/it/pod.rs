@@ -12,7 +12,7 @@ use crate::wait::until;
 
 const MIB: u64 = 1 << 20;
 
-/// What a pod's container gets.
+/// Settings of a pod's container.
 pub struct Pod<'a> {
     host: &'a Host,
     options: Vec<String>,
@@ -108,7 +108,7 @@ impl Server {
     }
 }
 
-/// What a container's program said so far, in whole lines.
+/// Output of a container's program so far, in whole lines.
 pub fn said(container: &Container) -> Vec<Line> {
     let out = container.stdout();
     let whole = out.rfind('\n').map_or("", |end| &out[..end]);

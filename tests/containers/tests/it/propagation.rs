@@ -1,4 +1,4 @@
-//! What the node's container publishes arrives on the host, and read-only.
+//! Mounts of the node's container arrive on the host, and read-only.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a test process left that was killed: its containers and images, the hosts that it mounted, and what was on the disk.
+//! Leftovers of a killed test process: its containers and images, the hosts that it mounted, and its files on the disk.
 
 use std::path::Path;
 use std::sync::Once;

@@ -1,4 +1,4 @@
-//! What a process holds, and whether it still is what it was.
+//! Mappings of a process, and the check that their bytes have not changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -24,12 +24,12 @@ enum Memory {
     Derived(Derived),
 }
 
-/// What processes derive from a tensor.
+/// Names of the tensors that processes derive.
 pub(super) fn transformed(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(|byte| byte ^ 0xa5).collect()
 }
 
-/// How many references are held to each object, by its file's name.
+/// Number of references to each object, by its file's name.
 pub(super) fn count(held: &[Held]) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for object in held.iter().flat_map(Held::objects) {

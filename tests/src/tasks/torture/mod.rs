@@ -21,7 +21,7 @@ use crate::process::lines_of_parent;
 use crate::task::TortureTask;
 use crate::torture::{EventLog, KnownModel, What};
 
-/// What a process holds at most at once. All of them together hold about as much as the store can.
+/// Most models that a process holds at once. All of them together hold about as much as the store can.
 const MAX_HELD: usize = 2;
 /// A load finds the store full of bytes when fewer are free.
 const FEW_BYTES: u64 = 64 << 10;

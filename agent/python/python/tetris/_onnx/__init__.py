@@ -1,4 +1,4 @@
-"""What :mod:`tetris.onnxruntime` is made of.
+"""Parts of :mod:`tetris.onnxruntime`.
 
 environment   what prepacked data depends on: ONNX Runtime's build and the processor
 options       session options: which of them can be read, copied, or are out of sight

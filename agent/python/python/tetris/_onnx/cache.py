@@ -69,7 +69,7 @@ class Source:
         return model
 
     def inside(self, location: str) -> bool:
-        """Whether ONNX Runtime would take an external file from this location."""
+        """Returns true if ONNX Runtime would take an external file from this location."""
         target = os.path.realpath(os.path.join(self.folder, location))
         roots = [os.path.realpath(self.folder)]
         if isinstance(self.model, str):

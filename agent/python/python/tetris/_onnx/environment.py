@@ -1,4 +1,4 @@
-"""What prepacked weights and optimized graphs depend on besides the model: the build and the processor."""
+"""Build and processor, on which prepacked weights and optimized graphs depend besides the model."""
 
 from __future__ import annotations
 

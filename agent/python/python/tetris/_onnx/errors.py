@@ -1,4 +1,4 @@
-"""Why a session is left to plain ONNX Runtime. None of these reaches the caller of a session."""
+"""Reasons to leave a session to plain ONNX Runtime. None of these reaches the caller of a session."""
 
 from __future__ import annotations
 

@@ -202,12 +202,12 @@ def key_of(*parts: Any) -> str:
 
 
 def has_providers(options: onnxruntime.SessionOptions | None) -> bool:
-    """Whether providers were added to the options, which no copy has."""
+    """Returns true if providers were added to the options, which no copy has."""
     return options is not None and hasattr(options, "has_providers") and options.has_providers()
 
 
 def host_only(options: onnxruntime.SessionOptions | None, providers: Any) -> bool:
-    """Whether every provider of the session keeps its weights in host memory, as prepacking does."""
+    """Returns true if every provider of the session keeps its weights in host memory, as prepacking does."""
     if has_providers(options):
         return False
     if providers is None:

@@ -1,4 +1,4 @@
-"""What a session needs from the store, as one small record."""
+"""The parts of a session in the store, as one small record."""
 
 from __future__ import annotations
 

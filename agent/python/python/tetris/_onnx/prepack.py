@@ -1,4 +1,4 @@
-"""What ONNX Runtime makes of a model: the optimized graph, and the prepacked weights."""
+"""Output of ONNX Runtime for a model: the optimized graph, and the prepacked weights."""
 
 from __future__ import annotations
 

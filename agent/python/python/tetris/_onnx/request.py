@@ -1,4 +1,4 @@
-"""What was asked of a session, and how it is met."""
+"""The request for a session, and its outcome."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Request:
 
     @property
     def packs(self) -> bool:
-        """Whether ONNX Runtime packs while it makes the session, to compare."""
+        """True if ONNX Runtime packs while it makes the session, to compare."""
         return self.weights in ("prepacked", "optimized")
 
     def hold(self, agent: Agent) -> Held:

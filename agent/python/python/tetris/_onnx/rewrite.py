@@ -46,7 +46,7 @@ class Packed:
 
 @dataclass
 class Rewritten:
-    """What a model became."""
+    """A model in its new form."""
 
     #: The graph, in ONNX's own format; locations are names of objects.
     graph: bytes

@@ -77,7 +77,7 @@ def _of_graph(graph: GraphProto, *, outermost: bool) -> Iterator[tuple[str, Tens
 
 
 def is_constant_value(node: NodeProto, attribute: AttributeProto) -> bool:
-    """Whether this is the tensor of a Constant node."""
+    """Returns true if this is the tensor of a Constant node."""
     return node.op_type == "Constant" and node.domain in ("", "ai.onnx") and attribute.name == "value"
 
 
@@ -136,7 +136,7 @@ def _refuse_external(tensor: TensorProto) -> None:
 
 
 def is_external(tensor: TensorProto) -> bool:
-    """Whether a tensor's data is in another file."""
+    """Returns true if a tensor's data is in another file."""
     return tensor.data_location == TensorProto.EXTERNAL
 
 

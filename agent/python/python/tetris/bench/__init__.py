@@ -1,4 +1,4 @@
-"""What loading a model costs N processes, by the way they load it: ``python -m tetris.bench --help``.
+"""Cost of loading a model in N processes, by loading method: ``python -m tetris.bench --help``.
 
 Every measurement is a fresh process, methods take turns in random order, and outputs must agree.
 

@@ -1,4 +1,4 @@
-"""Whether all methods loaded the same weights and computed the same."""
+"""Check that all methods loaded the same weights and computed the same."""
 
 import math
 from typing import Any

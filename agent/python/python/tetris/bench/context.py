@@ -1,4 +1,4 @@
-"""What every measurement of one model needs."""
+"""Context of every measurement of one model."""
 
 import sys
 from collections.abc import Callable

@@ -90,7 +90,7 @@ def _view(content: memoryview) -> Tensors:
 
 
 def installed(method: str) -> str:
-    """Why a method cannot be used here; empty when it can."""
+    """The reason a method cannot be used here; empty if it can."""
     from .methods import BY_NAME
 
     try:

@@ -1,4 +1,4 @@
-"""What a run ran on."""
+"""Description of the machine of a run."""
 
 import os
 import platform

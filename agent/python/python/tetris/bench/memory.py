@@ -12,7 +12,7 @@ PAGE = 4096
 
 @dataclass(frozen=True)
 class ProcessMemory:
-    """What a process, or a group of them, holds.
+    """Memory of a process or a group of them.
 
     The proportional set size (PSS) counts each page once, divided among all who map it, so that the sum over a group
     is the physical memory that the group maps.
@@ -64,7 +64,7 @@ class ProcessMemory:
 
 
 def available() -> int:
-    """What the kernel expects to be able to hand out without swapping."""
+    """Memory that the kernel expects to hand out without swapping."""
     return _fields(Path("/proc/meminfo"))["MemAvailable"]
 
 

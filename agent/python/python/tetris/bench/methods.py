@@ -11,23 +11,23 @@ class Method:
     name: str
     """Name on the command line and in every output."""
     description: str
-    """What it does, in one line."""
+    """Description in one line."""
     module: str
     """Module that a process imports before the clock starts."""
     install: str
-    """What pip had to install for it, beside PyTorch."""
+    """Package that pip had to install for it, beside PyTorch."""
     own_file: bool = False
-    """Whether each process has a copy of the file of its own."""
+    """True if each process has a copy of the file of its own."""
     file: Literal["safetensors", "torch"] = "safetensors"
     """Format of the file that it reads."""
     uses_store: bool = False
-    """Whether it loads through the tensor store."""
+    """True if it loads through the tensor store."""
     helper: Literal["", "shared-memory", "vineyard"] = ""
-    """Which other process must hold the weights before."""
+    """Another process that must hold the weights before."""
     private: bool = False
-    """Whether the weights end up in memory of the process's own."""
+    """True if the weights end up in memory of the process's own."""
     compared: bool = False
-    """Whether its inference is timed side by side: one method for each kind of memory."""
+    """True if its inference is timed side by side: one method for each kind of memory."""
 
 
 _SAFETENSORS = "safetensors"

@@ -53,7 +53,7 @@ def model(measured: dict[str, Any]) -> str:
 
 
 def closing(report: dict[str, Any]) -> str:
-    """What a reader must know to judge the figures."""
+    """Notes that a reader needs to judge the figures."""
     return "\n".join(["", *(f"- {note}" for note in report["notes"])]) + "\n"
 
 

@@ -23,7 +23,7 @@ STORE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Case:
-    """What both processes do, and how much longer the patched one may take."""
+    """Operation of both processes, and the limit on the ratio of their times."""
 
     name: str
     do: str

@@ -19,7 +19,7 @@ LAYERS = 8
 
 
 class SmallFiles:
-    """What the process does with small files in a directory of its own."""
+    """Operations of the process on small files in a separate directory."""
 
     def __init__(self, directory: str, patched: bool) -> None:
         if patched:
@@ -36,7 +36,7 @@ class SmallFiles:
         self.known = self.directory / "known.safetensors"
 
     def times(self, what: str, size: int, count: int) -> list[int]:
-        """How long each of `count` operations took, in nanoseconds."""
+        """Times of `count` operations, in nanoseconds."""
         return list(getattr(self, what)(size, count))
 
     def fresh(self, size: int, count: int) -> list[int]:

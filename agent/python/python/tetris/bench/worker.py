@@ -23,7 +23,7 @@ PACKAGES = ("tetris-store", "torch", "safetensors", "transformers", "numpy", "ru
 
 
 class Worker:
-    """What the process holds between two requests."""
+    """State of the process between two requests."""
 
     def __init__(self, method: str, kind: str, file: str) -> None:
         self.loader = Loader(method) if method else None

@@ -13,7 +13,7 @@ use tetris_container_tests::report::{Line, Loaded};
 pub struct Args {
     /// The model file
     path: PathBuf,
-    /// What follows from this seed must be in it
+    /// Seed of the expected content
     #[arg(long)]
     seed: u64,
     /// It has so many tensors

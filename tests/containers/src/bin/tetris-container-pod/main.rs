@@ -1,4 +1,4 @@
-//! What runs in containers: `load` as a server loads its model, `tamper`, `lock`, `flood` and `pass` as one that means harm, and
+//! Programs in containers: `load` as a server loads its model, `tamper`, `lock`, `flood` and `pass` as a hostile one, and
 //! `publish-wrongly` as a node plugin would that makes a bind mount read-only too late.
 
 mod files;
@@ -16,7 +16,7 @@ use anyhow::Result;
 use clap::Parser;
 use tetris_container_tests::report::Line;
 
-/// Where a pod has its store.
+/// Path of a pod's store.
 const STORE: &str = "/run/tetris/store";
 
 #[derive(Debug, Parser)]

@@ -20,7 +20,7 @@ use tetris_agent::daemon::{IngestOutcome, ingest};
 use super::tally::Tally;
 
 const ANSWER: Duration = Duration::from_secs(30);
-/// What changes is passed so often.
+/// Number of times that a changed descriptor is passed.
 const ROUNDS: u64 = 20;
 const CHANGING_BYTES: u64 = 8 << 20;
 const SPARSE_BYTES: u64 = 1 << 40;

@@ -1,4 +1,4 @@
-//! How a volume is published wrongly: the bind mount is made read-only after it was attached.
+//! A wrongly published volume: the bind mount is made read-only after it was attached.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-"""What ONNX Runtime's prepacking costs, and what each form of sharing saves.
+"""Cost of ONNX Runtime's prepacking, and savings of each form of sharing.
 
 Every method is measured in processes of its own, beside plain ONNX Runtime in the same run. Times of sessions are
 taken in rounds, one process at a time, in an order that changes from round to round; those of runs in one process

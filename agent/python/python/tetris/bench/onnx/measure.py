@@ -34,7 +34,7 @@ class Method:
     """Bytes that the store takes."""
 
     def task(self, options: argparse.Namespace) -> dict[str, Any]:
-        """What a worker has to know."""
+        """Settings of a worker."""
         return {
             "method": self.name,
             "model": os.fspath(self.model),
@@ -162,6 +162,6 @@ def _memory(method: Method, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _agree(found: dict[str, dict[str, Any]]) -> bool:
-    """Whether the packed forms compute the same, and the unpacked ones as well."""
+    """Returns true if the packed forms compute the same, and the unpacked ones as well."""
     groups = ([name for name in found if name in UNPACKED], [name for name in found if name not in UNPACKED])
     return all(len({digest for name in names for digest in found[name]["outputs"]}) <= 1 for names in groups)
