@@ -405,7 +405,9 @@ def test_a_socket_of_something_else(store: Path, model: Path) -> None:
 
 def test_a_model_larger_than_the_device(store: Path, model: Path) -> None:
     with Mirror(store, 4 * MIB):
-        with pytest.raises(GpuUnavailableError, match=r"larger than the device.* at least \d+ bytes, found at most 4194304"):
+        with pytest.raises(
+            GpuUnavailableError, match=r"larger than the device.* at least \d+ bytes, found at most 4194304"
+        ):
             load(model)
         nothing_held()
         assert held(store) == []

@@ -1,4 +1,4 @@
-"""torch tensors in the GPU mirror's memory: over the simulated device, whose memory is the host's and mapped read-only."""
+"""torch tensors in the GPU mirror's memory, over the simulated device, whose host memory is mapped read-only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from model_files import BITS, floats, stored
 from process import python
 from safetensors.torch import load_file as load_copied
 from safetensors.torch import save_file, save_model
-from tetris import _device, _device_plan
+from tetris._device import load as device_load
+from tetris._device import mirror as device_mirror
+from tetris._device import plan as device_plan
 from tetris._torch_tensor import DTYPES
 from tetris.torch import (
     ReadOnlyTensor,
@@ -54,7 +56,7 @@ def safe_open(*arguments: Any, **others: Any) -> Any:
 @pytest.fixture(autouse=True)
 def _said() -> Iterator[None]:
     """Fixture: one-time messages of the log come once in each test, and no test leaves torch's functions watched."""
-    _device._said.clear()
+    device_mirror._said.clear()
     _earlier.clear()
     _earlier.update(chunks())
     yield
@@ -371,17 +373,16 @@ class Slow:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> list[Slow]:
     """Models that are loaded from now on; they do not say that they are complete before everything was waited for."""
-    from tetris import _device_load
 
     made: list[Slow] = []
-    original = _device_load.open_mirrored
+    original = device_load.open_mirrored
 
     def opened(*args: Any) -> Any:
         model = original(*args)
         made.append(Slow(model))
         return made[-1]
 
-    monkeypatch.setattr(_device_load, "open_mirrored", opened)
+    monkeypatch.setattr(device_load, "open_mirrored", opened)
     return made
 
 
@@ -568,8 +569,8 @@ def warmed_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     modeling_utils = pytest.importorskip("transformers.modeling_utils")
     calls: list[Any] = []
     monkeypatch.setattr(modeling_utils, "caching_allocator_warmup", lambda *arguments: calls.append(arguments))
-    original = _device.mirror_device
-    for module in (_device, _device_plan):
+    original = device_mirror.mirror_device
+    for module in (device_mirror, device_plan):
         monkeypatch.setattr(
             module, "mirror_device", lambda device: "simulated" if str(device) == "cpu" else original(device)
         )

@@ -1,10 +1,10 @@
 """``module.load_state_dict(weights)``, which copies, without the copy staying.
 
-torch copies each tensor into private memory of the module. When it has done so, and the tensor came from the store as it
-is, the module takes a mapping of the same object instead: one of its own, so that nothing that is done to the
-module's weights is seen in the state dict, or the other way round.
+torch copies each tensor into private memory of the module. If the tensor came from the store as it is, the
+module then takes a separate mapping of the same object instead, so that changes of the weights of the module
+do not reach the state dict, nor the other way round.
 
-A module whose weights are in the GPU mirror's memory gets memory of its own first: torch would write to what nobody may
+A module whose weights are in memory of the GPU mirror gets private memory first: torch would write to what nobody may
 write to.
 """
 
@@ -49,10 +49,12 @@ def unhook(module: ModuleType) -> None:
 
 
 def _make_private(module: torch.nn.Module, state_dict: Any) -> None:
-    """Give a module memory of its own where torch is about to write to that of the GPU mirror."""
-    mirror = sys.modules.get("tetris._device_tensor")
+    """Give a module private memory where torch is about to write to that of the GPU mirror."""
+    mirror = sys.modules.get("tetris._device.tensor")
     if mirror is not None and mirror.has_made() and hasattr(state_dict, "__contains__"):
-        mirror.private_(module, lambda name: name in state_dict)
+        from tetris._device.module import private_
+
+        private_(module, lambda name: name in state_dict)
 
 
 def _share_copied(module: torch.nn.Module, state_dict: Any) -> None:

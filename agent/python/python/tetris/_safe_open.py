@@ -18,39 +18,20 @@ import safetensors
 
 from tetris import _native
 from tetris._agent import Mode, agent, log_load, logger
+from tetris._arguments import may_be_left, require_mode
 from tetris._order import Order
 from tetris.errors import LoadError
 
 if TYPE_CHECKING:
     import torch
 
-    from tetris._device_file import MirroredFile
+    from tetris._device.file import MirroredFile
 
 #: Taken before `tetris.patch` replaces it.
 _Original = getattr(safetensors.safe_open, "_tetris_original", safetensors.safe_open)
 
 _TORCH = ("pt", "torch", "pytorch")
 _NUMPY = ("np", "numpy")
-
-
-def require_mode(mode: object) -> None:
-    """Raises ValueError for a mode that there is not."""
-    if mode not in ("copy_on_write", "read_only"):
-        raise ValueError(f'mode must be "copy_on_write" or "read_only", found {mode!r}')
-
-
-def may_be_file(filename: object) -> bool:
-    """Returns true if a name can be that of a file: of the types that safetensors takes, and not of a directory."""
-    return isinstance(filename, (str, os.PathLike)) and not os.path.isdir(filename)
-
-
-def may_be_left(filename: str | os.PathLike[str]) -> bool:
-    """Returns true if safetensors takes a file of this name: only of one that is text."""
-    try:
-        os.fsencode(filename).decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def load_original(filename: str | os.PathLike[str], backend: str) -> dict[str, torch.Tensor]:
@@ -124,8 +105,8 @@ class safe_open:
         require_mode(mode)
         self._device: MirroredFile | None = None
         if framework in _TORCH and device != "cpu":
-            from tetris._device import torch_device
-            from tetris._device_file import mirrored_file
+            from tetris._device.file import mirrored_file
+            from tetris._device.names import torch_device
 
             self._device = mirrored_file(filename, device, order, private)
             device = torch_device(device)
@@ -139,7 +120,7 @@ class safe_open:
         self._lock = threading.RLock()
         _handles.add(self)
         self._filename = filename
-        if framework in _TORCH and not private and (planned := sys.modules.get("tetris._device_plan")) is not None:
+        if framework in _TORCH and not private and (planned := sys.modules.get("tetris._device.plan")) is not None:
             self._device = planned.file_of(filename) or self._device
         self._file = self._open()
         if self._file is None:

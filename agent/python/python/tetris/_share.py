@@ -90,7 +90,7 @@ def share_loaded(module: torch.nn.Module, loaded: Mapping[str, torch.Tensor]) ->
 
 
 def _is_sole_user(tensor: torch.Tensor) -> bool:
-    """Returns true if no other tensor, and no other process, uses the tensor's memory; `False` if torch does not say."""
+    """Returns true if no other tensor or process uses the tensor's memory; `False` if torch does not say."""
     storage = tensor.untyped_storage()
     count = getattr(torch._C, "_storage_Use_Count", None)
     if count is None or tensor.is_shared() or storage.nbytes() != tensor.nbytes:

@@ -5,7 +5,7 @@ another element type, merged (experts of a mixture), read from ``.bin`` files. T
 
 - A cast is a derived tensor: one process of the node casts, the others find the result, and nobody hashes.
 - What goes to a CUDA device comes from the node's GPU mirror, if all of the model goes there
-  (:mod:`tetris._device_plan`).
+  (:mod:`tetris._device.plan`).
 - What else is private when the model is there is put into the store (:mod:`tetris._from_pretrained`).
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from tetris._agent import MIN_BYTES
-from tetris._device_plan import is_planned, planned
+from tetris._device.plan import is_planned, planned
 from tetris._from_pretrained import hook_class, unhook_class
 from tetris._safe_open import Slice
 from tetris._torch_derived import derived

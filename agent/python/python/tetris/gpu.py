@@ -65,7 +65,8 @@ def load(
     Raises:
         ValueError: `device` is none that there can be, or a time is negative.
         LoadError: The model's files are missing or invalid.
-        GpuUnavailableError: There is no mirror, or no room, or the store cannot hold the model. Load it as without a mirror.
+        GpuUnavailableError: There is no mirror, or no room, or the store cannot hold the model. Load it without a
+            mirror.
     """
     return _registry.load(agent(), path, _name(device), order=order, wait=wait, timeout=timeout, keep=keep)
 

@@ -21,6 +21,7 @@ from safetensors.numpy import load, save, save_file
 
 from tetris import _native, _safe_open
 from tetris._agent import Mode, agent, log_load
+from tetris._arguments import may_be_file
 from tetris._content import decode, encode, form_of, id_of, unpack
 from tetris._numpy_array import as_numpy
 from tetris.errors import LoadError
@@ -44,7 +45,7 @@ def load_file(filename: str | os.PathLike[str], *, backend: str = "mmap") -> dic
         ImportError: The file has elements of a type that needs ``ml_dtypes``, which is not installed.
         safetensors.SafetensorError: The file is invalid, or has elements of a type that NumPy cannot have.
     """
-    if backend in ("mmap", "pread") and _safe_open.may_be_file(filename):
+    if backend in ("mmap", "pread") and may_be_file(filename):
         try:
             model = agent().load(filename)
         except (LoadError, TypeError, ValueError):

@@ -20,13 +20,15 @@ import torch
 from safetensors.torch import load, save, save_file, save_model
 
 from tetris._agent import Mode, agent, log_load
-from tetris._device import DeviceLoads, device_loads, mirror_device, torch_device
-from tetris._device_load import load_mirrored, load_model_mirrored, require_names
-from tetris._device_module import named_tensors, place, release, wait
-from tetris._device_tensor import Private, is_mirrored, private_, require_private
+from tetris._arguments import may_be_file, may_be_left, require_mode
+from tetris._device.load import load_mirrored, load_model_mirrored, require_names
+from tetris._device.mirror import DeviceLoads, device_loads
+from tetris._device.module import named_tensors, place, private_, release, wait
+from tetris._device.names import mirror_device, torch_device
+from tetris._device.tensor import Private, is_mirrored, require_private
 from tetris._order import Order
 from tetris._order_record import Recording, record_order
-from tetris._safe_open import load_original, may_be_file, may_be_left, require_mode, safe_open
+from tetris._safe_open import load_original, safe_open
 from tetris._share import ShareReport, share_loaded, share_module_, share_state_dict
 from tetris._torch_derived import derived
 from tetris._torch_tensor import ReadOnlyTensor, as_torch

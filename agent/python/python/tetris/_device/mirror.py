@@ -1,4 +1,4 @@
-"""Devices of the GPU mirror, and its model for a file, if it has room."""
+"""The GPU mirror's model for a file, if it has room, and counts of the ways to a device."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from tetris import _native
 from tetris._agent import agent, logger
+from tetris._arguments import may_be_file
+from tetris._device.names import mirror_device
 from tetris._order import Order, order_for
-from tetris._safe_open import may_be_file
 from tetris.errors import GpuUnavailableError, LoadError
-
-#: The device whose memory is the host's, of a mirror that runs without a GPU.
-SIMULATED = "simulated"
 
 
 @dataclass
@@ -53,38 +49,6 @@ def device_loads() -> DeviceLoads:
         return replace(_loads)
 
 
-def torch_device(device: Any) -> Any:
-    """Return a device as torch and safetensors know it: the simulated device's tensors are on the CPU.
-
-    safetensors takes no ``torch.device``. One of CUDA is given by its name, others are left for it to refuse.
-    """
-    if isinstance(device, torch.device) and device.type == "cuda" and torch.cuda.is_available():
-        return str(device)
-    return "cpu" if device == SIMULATED else device
-
-
-def mirror_device(device: Any) -> str | None:
-    """Return a device as :mod:`tetris.gpu` names it; `None` if it is none of the mirror's.
-
-    ``"cuda"`` is torch's current device, as everywhere in torch. With ``TETRIS_GPU=0`` in the environment there is
-    none.
-    """
-    if os.environ.get("TETRIS_GPU") == "0":
-        return None
-    if device == SIMULATED:
-        return SIMULATED
-    if isinstance(device, int) and not isinstance(device, bool):
-        device = f"cuda:{device}"
-    try:
-        known = torch.device(device)
-    except (RuntimeError, TypeError):
-        return None
-    # Without a driver, torch says so when it copies.
-    if known.type != "cuda" or torch.version.cuda is None or not torch.cuda.is_available():
-        return None
-    return f"cuda:{torch.cuda.current_device() if known.index is None else known.index}"
-
-
 def is_adapter(path: Any) -> bool:
     """Returns true if a file is an adapter as PEFT names it: each process has its own, and may train it."""
     return os.path.basename(os.fspath(path)) == "adapter_model.safetensors"
@@ -114,7 +78,7 @@ def open_mirrored(path: Any, device: str, order: Order = None) -> _native.Device
 
         model = gpu.load(path, device, order=order_for(path, lambda: agent().open_file(path).tensors(), order))
     except (LoadError, TypeError, ValueError) as error:
-        # Whoever loads it otherwise says what is wrong.
+        # The loader that takes its place reports the error.
         logger.debug("%s does not come from the GPU mirror: %s", path, error)
         return None
     except (GpuUnavailableError, OSError, RuntimeError, ImportError, AttributeError) as error:

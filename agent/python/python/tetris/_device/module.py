@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from tetris import _native
-from tetris._device import count_copied, torch_device
-from tetris._device_tensor import WAIT_S, is_mirrored
+from tetris._device.mirror import count_copied
+from tetris._device.names import torch_device
+from tetris._device.tensor import WAIT_S, Private, is_mirrored, is_private, make_private, require_private
 from tetris._first_use import FirstUse
 from tetris.errors import GpuUnavailableError
 
@@ -211,3 +212,25 @@ def _release_module(module: torch.nn.Module) -> int:
             empty[id(tensor)] = _like(tensor, data)
         _set(module, name, empty[id(tensor)])
     return released
+
+
+def private_(module: torch.nn.Module, names: Private = True) -> int:
+    """Give a module copies of its own of parameters and buffers that are in the mirror's memory.
+
+    For what is to be written to: weights that are trained, or that adapters are merged into. Parameters stay the same
+    objects, and ties stay ties.
+
+    Args:
+        module: The module, which is changed in place.
+        names: Which ones: all, those of these names, or those for which a function of the name returns true.
+
+    Returns:
+        The bytes that were copied.
+    """
+    require_private(names)
+    wait(module)
+    copied = 0
+    for name, tensor in list(named_tensors(module)):
+        if is_private(name, names):
+            copied += make_private(tensor)
+    return copied

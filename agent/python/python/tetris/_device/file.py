@@ -11,8 +11,9 @@ import torch
 
 from tetris import _native
 from tetris._agent import Mode
-from tetris._device import count_copied, mirror_device, mirror_for, open_mirrored, torch_device
-from tetris._device_tensor import as_device_torch
+from tetris._device.mirror import count_copied, mirror_for, open_mirrored
+from tetris._device.names import mirror_device, torch_device
+from tetris._device.tensor import as_device_torch
 from tetris._order import Order
 from tetris.errors import GpuUnavailableError
 

@@ -15,8 +15,9 @@ from typing import Any
 
 from tetris import _native
 from tetris._agent import agent, logger
-from tetris._device import is_adapter, mirror_device
-from tetris._device_file import MirroredFile
+from tetris._device.file import MirroredFile
+from tetris._device.mirror import is_adapter
+from tetris._device.names import mirror_device
 from tetris._torch_tensor import DTYPES
 from tetris.errors import LoadError
 

@@ -8,9 +8,10 @@ import torch
 
 from tetris import _native
 from tetris._agent import Mode
-from tetris._device import count_copied, mirror_for, open_mirrored, torch_device
-from tetris._device_module import Arriving, named_tensors, place
-from tetris._device_tensor import WAIT_S, Private, as_device_torch, is_private
+from tetris._device.mirror import count_copied, mirror_for, open_mirrored
+from tetris._device.module import Arriving, named_tensors, place
+from tetris._device.names import torch_device
+from tetris._device.tensor import WAIT_S, Private, as_device_torch, is_private
 from tetris._order import Order
 from tetris.errors import GpuUnavailableError
 

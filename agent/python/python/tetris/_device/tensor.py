@@ -9,7 +9,7 @@ import torch
 
 from tetris import _native
 from tetris._agent import Mode
-from tetris._device import torch_device
+from tetris._device.names import torch_device
 from tetris._torch_tensor import DTYPES, ReadOnlyTensor
 
 #: Of which tensors copies are to be made: all, none, those of these names, or those that a function chooses by name.
@@ -80,31 +80,6 @@ def require_private(private: Any) -> None:
     known = private is None or callable(private) or isinstance(private, (bool, Collection))
     if not known or isinstance(private, (str, bytes)):
         raise TypeError(f"private must be a bool, names, or a function of a name, found {private!r}")
-
-
-def private_(module: torch.nn.Module, names: Private = True) -> int:
-    """Give a module copies of its own of parameters and buffers that are in the mirror's memory.
-
-    For what is to be written to: weights that are trained, or that adapters are merged into. Parameters stay the same
-    objects, and ties stay ties.
-
-    Args:
-        module: The module, which is changed in place.
-        names: Which ones: all, those of these names, or those for which a function of the name returns true.
-
-    Returns:
-        The bytes that were copied.
-    """
-    from tetris._device_module import wait
-
-    require_private(names)
-    wait(module)
-    named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    copied = 0
-    for name, tensor in named:
-        if is_private(name, names):
-            copied += make_private(tensor)
-    return copied
 
 
 def make_private(tensor: torch.Tensor) -> int:

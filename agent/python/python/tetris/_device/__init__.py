@@ -1,0 +1,1 @@
+"""Files, modules and tensors in device memory, from the GPU mirror."""
