@@ -10,7 +10,7 @@ pub struct Plan {
     /// Objects to free, the most urgent first.
     pub actions: Vec<Action>,
     /// True if the limit of actions omitted some. The caller carries out this plan, marks the
-    /// mounts as [`draining`](crate::Mount::draining), and plans again.
+    /// mounts as [`draining`](crate::MountSnapshot::draining), and plans again.
     pub cut_short: bool,
     /// Models that lose objects by these actions, ordered by store and index.
     pub models: Vec<ModelChange>,
@@ -128,7 +128,7 @@ pub enum Goal {
 }
 
 /// Bytes of objects that stay, by the first reason that holds. When only held and protected objects
-/// are left, a bigger store, or fewer models declared warm, is what helps.
+/// are left, a bigger store, or fewer models declared warm, helps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeptBytes {
     /// Mapped by a process.

@@ -146,7 +146,7 @@ fn a_full_store_gets_room_from_what_the_mirror_has_registered() {
     let loaded = place.load(1_500_000, 3);
     let report = loaded.report();
     assert!(report.private_reason.is_none(), "{report:?}");
-    daemon.says("gave up pages");
+    daemon.says("released pages");
     assert!(shows(&daemon, &pinned, 0));
     // The device has its own copy.
     for object in &objects {

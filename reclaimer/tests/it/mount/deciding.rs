@@ -156,7 +156,7 @@ fn what_is_not_ours_is_refused_with_what_to_do() {
         ),
         (
             ObservedPath::Directory { empty: false },
-            "would hide what is in it",
+            "would hide its contents",
         ),
         (
             mounted("9 1 8:1 / /run/tetris rw - ext4 /dev/sda1 rw", room()),
