@@ -10,7 +10,7 @@
 //! order of stores and objects in the snapshot. If one store requests room, carrying out a plan
 //! leaves nothing for the next one at the same moment, and a larger request frees a superset.
 //!
-//! Records count in what a store takes, and are kept within limits of their own
+//! Records count in a store's usage, and are kept within limits of their own
 //! ([`records_to_remove`]).
 //!
 //! **Caveats.** Bytes are counted as the file system does, in pages. A prefix of the policy's order

@@ -41,7 +41,7 @@ pub struct StoreSnapshot {
     pub objects: Vec<ObjectSnapshot>,
     /// Its models, in any order.
     pub models: Vec<ModelSnapshot>,
-    /// Memory that its records occupy, in bytes. It counts in what the store takes, and no plan for
+    /// Memory that its records occupy, in bytes. It counts in the store's usage, and no plan for
     /// objects frees it.
     pub record_bytes: u64,
 }

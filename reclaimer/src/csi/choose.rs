@@ -24,7 +24,7 @@ pub enum Chosen {
 pub struct OwnStore {
     /// The namespace's name.
     pub namespace: String,
-    /// Its unique identifier; none for a directory of an earlier version, which nobody gets any
+    /// Its unique identifier; none for a directory of an earlier version, which no pod gets any
     /// more.
     pub uid: Option<String>,
     /// Its name and directory.
@@ -98,7 +98,7 @@ impl OwnStore {
         }
     }
 
-    /// The store whose directory has this name; `None` for what is not the rule's.
+    /// The store whose directory has this name; `None` for a name that is not the rule's.
     pub(super) fn of_directory(rule: &PerNamespace, directory: &str) -> Option<Self> {
         let (before, after) = rule.last().split_once(NAMESPACE)?;
         let (rest, uid) = split_uuid(directory);

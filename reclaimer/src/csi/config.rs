@@ -75,7 +75,7 @@ impl CsiConfig {
     /// The `@` is needed. The kubelet's plugin manager sends the socket's path as the HTTP/2
     /// authority, with `/` as `%2F`, and the server's library refuses a host with `%` in it before
     /// any of our code runs. With `@` the path is the user's part of the authority, where `%` may
-    /// be, and the host is what follows.
+    /// be, and the host follows.
     pub fn registration_socket(&self) -> PathBuf {
         let registry = self.kubelet_dir.join("plugins_registry");
         registry.join(format!("reg@{}.sock", self.driver))
@@ -171,7 +171,7 @@ fn is_driver_name(name: &str) -> bool {
     name.len() <= 63 && name.split('.').all(is_namespace)
 }
 
-/// A DNS label, as Kubernetes has it: what becomes part of a path is nothing else.
+/// A DNS label, as Kubernetes has it. Only such names become part of a path.
 pub(super) fn is_namespace(name: &str) -> bool {
     let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     name.len() <= 63

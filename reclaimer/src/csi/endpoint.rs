@@ -9,7 +9,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::CsiError;
 
-/// The kubelet is root, and nobody else is to mount anything.
+/// Only root may connect: the kubelet is root, and no other user may mount anything.
 const SOCKET_MODE: u32 = 0o600;
 const DIR_MODE: u32 = 0o750;
 
@@ -32,7 +32,7 @@ impl Drop for Name {
     }
 }
 
-/// Listens at `path`, in place of a socket on which nobody listens any more.
+/// Listens at `path`, in place of a socket without a listener.
 pub(super) async fn listen(path: &Path) -> Result<(UnixListener, Name), CsiError> {
     if let Some(dir) = path.parent() {
         let made = DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir);

@@ -28,7 +28,7 @@ pub enum VolumeError {
         /// The value.
         found: String,
     },
-    /// The pod asks for what there is not.
+    /// The pod uses an unknown attribute.
     #[error("unknown volume attributes {found}; this driver knows `store` alone")]
     UnknownAttributes {
         /// Their names.
@@ -112,7 +112,7 @@ pub enum VolumeError {
     Io {
         /// The failed action.
         action: &'static str,
-        /// To what.
+        /// The path.
         path: PathBuf,
         /// The kernel's error.
         source: io::Error,

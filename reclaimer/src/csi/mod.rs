@@ -110,7 +110,7 @@ pub enum CsiError {
     Io {
         /// The failed action.
         action: &'static str,
-        /// To what.
+        /// The path.
         path: PathBuf,
         /// The kernel's error.
         source: io::Error,
@@ -122,7 +122,7 @@ pub enum CsiError {
 ///
 /// `node` is the node's name; `namespaces` says which namespaces there are. The configuration is
 /// one that [`CsiConfig::check`] accepts. `registered` becomes true once the kubelet has registered
-/// the driver; a new call is for who makes it false again.
+/// the driver; the caller of a new call makes it false again.
 ///
 /// # Errors
 /// When a socket cannot be had, and when the kubelet refuses the driver: call it again after a

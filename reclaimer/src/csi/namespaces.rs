@@ -21,7 +21,7 @@ pub struct PodName {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NamespaceError {
-    /// The API server does not answer, or not what it should.
+    /// The API server does not answer, or not as expected.
     #[error("the API server cannot be asked for {what}: {problem}; {next_step}")]
     Unknown {
         /// The object.

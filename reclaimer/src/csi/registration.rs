@@ -5,7 +5,7 @@
 //! begin with a dot, also in folders. It gives [`Registration::get_info`] a second, then checks
 //! name, endpoint and versions, asks the endpoint for `NodeGetInfo`, and writes the CSINode object.
 //! A failure from then on is told once and not tried again until the socket is another one; so the
-//! service ends, and is to be started anew. A new socket under the old name is a new driver to the
+//! service ends, and must be started again. A new socket under the old name is a new driver to the
 //! kubelet, and so is every one that it finds when it starts itself.
 
 use tokio::sync::{mpsc, watch};
@@ -29,7 +29,7 @@ pub(super) struct Registrar {
 }
 
 impl Registrar {
-    /// `refusals` gets what the kubelet says when it does not register the driver, `registered` is
+    /// `refusals` gets the kubelet's message when it does not register the driver, `registered` is
     /// true once it did.
     pub fn new(
         config: &CsiConfig,

@@ -2,9 +2,9 @@
 //!
 //! A store is removed when all of these hold: the watch's complete list of namespaces does not have
 //! its identifier; the API server, asked for the namespace by name, has none or one with another
-//! identifier; no volume of the store is mounted; nobody maps an object of it. So neither a watch
+//! identifier; no volume of the store is mounted; none of its objects is mapped. So neither a watch
 //! that lags nor an API server that is away removes anything. A directory of an earlier version,
-//! which has no identifier in its name, is given to nobody; the last two hold for it.
+//! which has no identifier in its name, is given to no pod; the last two conditions hold for it.
 
 use std::sync::Arc;
 use std::time::Duration;

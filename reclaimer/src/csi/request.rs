@@ -3,7 +3,7 @@
 //! For an inline volume the kubelet (`pkg/volume/csi/csi_mounter.go`) sends the pod's
 //! `volumeAttributes` and overwrites its own keys in them. So a pod cannot forge
 //! `csi.storage.k8s.io/pod.namespace` as long as the CSIDriver object sets `podInfoOnMount`. The
-//! access mode is SINGLE_NODE_WRITER whatever the value of `readOnly`. There are no mount flags
+//! access mode is SINGLE_NODE_WRITER for either value of `readOnly`. There are no mount flags
 //! unless the CSIDriver object sets `seLinuxMount`. The kubelet has made the directory above the
 //! target, with its own `vol_data.json` in it, and leaves the target to the driver.
 

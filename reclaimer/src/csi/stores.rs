@@ -51,7 +51,7 @@ impl fmt::Debug for Stores {
 }
 
 impl Stores {
-    /// The configured stores, whose `namespaces` say who gets them, and those of namespaces in the
+    /// The configured stores, whose `namespaces` select their pods, and those of namespaces in the
     /// care of `keeper`.
     pub fn new(fixed: Vec<StoreConfig>, keeper: impl Keeper + 'static) -> Self {
         Self {
@@ -61,8 +61,8 @@ impl Stores {
         }
     }
 
-    /// Tells of the stores of namespaces that are there, after a restart. Those that nobody gets
-    /// any more are among them: who has one mapped keeps it, and its objects count.
+    /// Hands the existing stores of namespaces to the keeper, after a restart. Stores that no pod
+    /// gets any more are among them: mappings of their objects stay, and their objects count.
     pub(super) fn tell_existing(&self, rule: &PerNamespace) {
         if let Err(error) = remove_leftovers(rule.parent()) {
             tracing::warn!(path = %rule.parent().display(), %error, "a store whose removal has begun was left behind");
@@ -166,8 +166,8 @@ impl Stores {
         found
     }
 
-    /// Removes a store whose namespace is gone for certain, or that nobody gets any more: unless a
-    /// volume of it is mounted, or somebody maps it. Then it is to be tried again.
+    /// Removes a store whose namespace is gone for certain, or that no pod gets any more. While a
+    /// volume of it is mounted, or an object mapped, it stays for another attempt.
     pub(super) fn remove(&self, store: &OwnStore) -> Removal {
         let config = &store.config;
         if let Some(uid) = &store.uid {

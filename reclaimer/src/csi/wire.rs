@@ -20,7 +20,7 @@ pub struct GetPluginInfoResponse {
     pub vendor_version: String,
 }
 
-/// Asks what else the driver can do.
+/// Asks for further capabilities of the driver.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct GetPluginCapabilitiesRequest {}
 
@@ -124,7 +124,7 @@ pub struct NodeUnpublishVolumeRequest {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NodeUnpublishVolumeResponse {}
 
-/// Asks what else the node service can do.
+/// Asks for further capabilities of the node service.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NodeGetCapabilitiesRequest {}
 
@@ -144,7 +144,7 @@ pub struct NodeGetInfoResponse {
     pub node_id: String,
 }
 
-/// Asks what listens on a registration socket.
+/// Asks for the plugin of a registration socket.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct InfoRequest {}
 

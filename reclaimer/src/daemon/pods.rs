@@ -1,5 +1,5 @@
 //! Threads for the pods' sockets alone. Health, metrics, volumes and the watch have a runtime of
-//! their own, and go on whatever pods do.
+//! their own, and go on with slow or hostile pods.
 
 use std::io;
 

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use tetris_gpu_mirror::copy::{DEFAULT_GROUP_BYTES, DEFAULT_SIZES, Sample, elbow, measure};
 use tetris_gpu_mirror::memory::{DeviceMemory, HostSlice, MemoryError, Protection};
 
-/// No run begins after this. A run copies twice what [`MOST_BYTES`] says: 13 ms at 10 GB/s.
+/// No run begins after this. A run copies twice [`MOST_BYTES`]: 13 ms at 10 GB/s.
 const LONGEST: Duration = Duration::from_secs(1);
 /// Of device memory and of pinned memory, while it lasts.
 const MOST_BYTES: u64 = 64 << 20;
-/// Each size is tried as often, if there is time: what disturbs a run makes it slower, and the
+/// Each size is tried as often, if there is time: disturbances make a run slower, and the
 /// fastest counts.
 const ROUNDS: usize = 3;
 /// Sizes that may come of it. Sixteen buffers of the largest are 256 MiB, where pages cannot be
@@ -19,7 +19,7 @@ const SIZES: std::ops::RangeInclusive<u64> = 256 << 10..=16 << 20;
 /// Throughput that is given up for groups that are smaller, and so arrive earlier.
 const SLACK_PERCENT: u64 = 5;
 
-/// The size of groups for `device`: what was configured, else the elbow, else 2 MiB. At most a
+/// The size of groups for `device`: the configured one, else the elbow, else 2 MiB. At most a
 /// quarter of `device_bytes` is taken meanwhile.
 pub(super) fn group_bytes<D: DeviceMemory>(
     device: &D,

@@ -11,7 +11,7 @@ use crate::field_error::FieldError;
 /// bounds.
 const GROUP_BYTES: std::ops::RangeInclusive<u64> = 65_536..=67_108_864;
 /// At most a day: longer references would only keep room from the store.
-const PINNED_SECONDS: std::ops::RangeInclusive<u64> = 0..=86_400;
+const PINNED_SECS: std::ops::RangeInclusive<u64> = 0..=86_400;
 const STREAMS: std::ops::RangeInclusive<usize> = 1..=16;
 const CONNECTIONS: std::ops::RangeInclusive<usize> = 1..=65_536;
 
@@ -48,7 +48,7 @@ impl GpuMirrorConfig {
         }
         let group_bytes = self.group_bytes.unwrap_or(*GROUP_BYTES.start());
         range("group_bytes", group_bytes, &GROUP_BYTES)?;
-        range("pinned_seconds", self.pinned_seconds, &PINNED_SECONDS)?;
+        range("pinned_secs", self.pinned_secs, &PINNED_SECS)?;
         range("streams", self.streams, &STREAMS)?;
         range("connections", self.connections, &CONNECTIONS)?;
         let own = 1..=self.connections;

@@ -61,8 +61,8 @@ pub struct GpuMirrorConfig {
     pub pinned_bytes: u64,
     /// Seconds that pages stay registered after their last use, and cannot be freed unless the
     /// store needs the room; 0: until a load ends.
-    #[serde(default = "default_pinned_seconds")]
-    pub pinned_seconds: u64,
+    #[serde(default = "default_pinned_secs")]
+    pub pinned_secs: u64,
     /// True if pages of the stores become writable for the moment of their registration, for
     /// devices that register no read-only pages. With `false` the daemon opens no object for
     /// writing, and copies to such devices go through pinned buffers.
@@ -95,7 +95,7 @@ fn default_pinned_bytes() -> u64 {
     DEFAULT_PINNED_BYTES
 }
 
-fn default_pinned_seconds() -> u64 {
+fn default_pinned_secs() -> u64 {
     DEFAULT_KEEP_PINNED.as_secs()
 }
 
@@ -156,7 +156,7 @@ impl GpuMirrorConfig {
             ("socket_dir", self.socket_dir == new.socket_dir),
             ("group_bytes", self.group_bytes == new.group_bytes),
             ("pinned_bytes", self.pinned_bytes == new.pinned_bytes),
-            ("pinned_seconds", self.pinned_seconds == new.pinned_seconds),
+            ("pinned_secs", self.pinned_secs == new.pinned_secs),
             (
                 "writable_registration",
                 self.writable_registration == new.writable_registration,

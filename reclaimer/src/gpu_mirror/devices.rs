@@ -114,7 +114,7 @@ fn server_config(config: &GpuMirrorConfig) -> ServerConfig {
         },
         executor: ExecutorConfig::default(),
         limits: config.limits(),
-        keep_pinned: Duration::from_secs(config.pinned_seconds),
+        keep_pinned: Duration::from_secs(config.pinned_secs),
         writable_registration: config.writable_registration,
     }
 }

@@ -59,7 +59,7 @@ fn fields_have_defaults_and_bounds() {
     assert_eq!(least.chunk_bytes, 256 << 20);
     assert_eq!((least.store_bytes, &least.socket_dir), (None, &None));
     assert_eq!((least.group_bytes, least.streams), (None, 2));
-    assert_eq!((least.pinned_bytes, least.pinned_seconds), (16 << 30, 60));
+    assert_eq!((least.pinned_bytes, least.pinned_secs), (16 << 30, 60));
     assert_eq!((least.connections, least.connections_per_user), (1024, 256));
     assert!(least.writable_registration);
     let off = config("device_bytes = 1000\nwritable_registration = false").unwrap();
@@ -75,7 +75,7 @@ fn fields_have_defaults_and_bounds() {
         ("device_bytes = 1\nno_such = 1", "no_such"),
         ("device_bytes = 1\ngroup_bytes = 65535", "group_bytes"),
         ("device_bytes = 1\ngroup_bytes = 67108865", "group_bytes"),
-        ("device_bytes = 1\npinned_seconds = 86401", "pinned_seconds"),
+        ("device_bytes = 1\npinned_secs = 86401", "pinned_secs"),
         ("device_bytes = 1\nstreams = 0", "streams"),
         ("device_bytes = 1\nstreams = 17", "streams"),
         ("device_bytes = 1\nconnections = 0", "connections"),

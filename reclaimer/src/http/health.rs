@@ -38,7 +38,7 @@ impl Health {
         }
     }
 
-    /// The daemon is ready only when this is not [`Driver::Waiting`].
+    /// The daemon is ready only when this is not [`DriverState::Waiting`].
     #[must_use]
     pub fn with_driver(mut self, driver: watch::Receiver<DriverState>) -> Self {
         self.driver = Some(driver);

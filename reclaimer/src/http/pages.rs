@@ -56,7 +56,7 @@ pub(super) struct Cache {
     endpoint: Endpoint,
     status: watch::Receiver<Option<Arc<NodeStatus>>>,
     entries: BTreeMap<(Page, bool), Mutex<Option<Entry>>>,
-    /// Keys the tags' hash, so that nobody can make two contents with one tag. Tags change when the
+    /// Keys the tags' hash, so that no client can make two contents with one tag. Tags change when the
     /// daemon restarts.
     tags: RandomState,
 }
@@ -95,7 +95,7 @@ impl Cache {
         }
     }
 
-    /// The page that is asked for; otherwise what is wrong.
+    /// The requested page, or the mistake in the request.
     fn page(&self, uri: &Uri) -> Result<Page, String> {
         match self.endpoint {
             Endpoint::Inventory => return Ok(Page::Inventory),
@@ -112,7 +112,7 @@ impl Cache {
     }
 }
 
-/// Drops pages whose status is no longer the latest, after every pass: nobody would be answered
+/// Drops pages whose status is no longer the latest, after every pass: no client would be answered
 /// with them, and those of a full node are of many megabytes. Ends when there are no more passes.
 pub(super) async fn sweep(
     caches: Vec<Arc<Cache>>,
@@ -165,7 +165,7 @@ impl Entry {
         std::ptr::eq(self.status.as_ptr(), Arc::as_ptr(status))
     }
 
-    /// From what [`render`](super::render::render) answered; an error as it is.
+    /// An entry from the answer of [`render`](super::render::render); an error as it is.
     async fn keep(status: &Arc<NodeStatus>, response: Response) -> Result<Self, Box<Response>> {
         if response.status() != StatusCode::OK {
             return Err(Box::new(response));

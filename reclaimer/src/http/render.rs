@@ -40,7 +40,7 @@ pub(super) struct Job {
     /// True if it is compressed. Compression happens here, and not in a layer, so that the plain
     /// text of a full node's objects never has to be in memory.
     pub(super) gzip: bool,
-    /// Of what.
+    /// Its status.
     pub(super) status: Arc<NodeStatus>,
     /// The key of its tag.
     pub(super) tags: RandomState,
@@ -113,7 +113,7 @@ impl Job {
     }
 }
 
-/// Hashes what is written to it, so that content is hashed without being kept.
+/// Hashes written bytes without keeping them.
 struct HashWriter(DefaultHasher);
 
 impl io::Write for HashWriter {

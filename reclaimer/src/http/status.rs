@@ -17,7 +17,7 @@ pub(super) struct Status<'a> {
     node: Option<&'a str>,
     version: &'a str,
     started_ms: u64,
-    /// Left out of what the ETag is made of: it is new at every pass.
+    /// Not part of the ETag's content: it is new at every pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     observed_ms: Option<u64>,
     dry_run: bool,

@@ -46,7 +46,7 @@ impl BrokerState {
         self.changes.send_replace(());
     }
 
-    /// Forgets a job; nobody can join it any more.
+    /// Forgets a job. Clients can no longer join it.
     pub(super) fn end(&self, id: u64) {
         let mut state = locked(&self.state);
         state.schedule.end(id);

@@ -56,7 +56,7 @@ impl fmt::Debug for KnownNamespaces {
 }
 
 impl KnownNamespaces {
-    /// Asks through `client`; `living` is what [`watch_namespaces`] tells.
+    /// Asks through `client`; `living` is the set of [`watch_namespaces`].
     pub fn new(client: Client, living: watch::Receiver<Option<BTreeSet<String>>>) -> Self {
         Self { client, living }
     }

@@ -1,4 +1,4 @@
-//! Counters: what passes, checks and requests did since the daemon started.
+//! Counters of passes, checks and requests since the start of the daemon.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -42,7 +42,7 @@ impl Families<'_> {
         self.family(name, unit, help, [(Labels::new(), value)])
     }
 
-    /// Counters of one name, whose values somebody else counts.
+    /// Counters of one name, with values counted elsewhere.
     pub(super) fn counters<'a>(
         &mut self,
         name: &str,

@@ -12,7 +12,7 @@ use prometheus_client::registry::Unit;
 /// store runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Reads `/proc/self` at each scrape. What cannot be read is left out.
+/// Reads `/proc/self` at each scrape. Unreadable values are left out.
 #[derive(Debug)]
 pub(super) struct Process;
 

@@ -12,7 +12,7 @@ use crate::field_error::FieldError;
 pub struct MountTable {
     /// Mount point. In a container, below a volume with `mountPropagation: Bidirectional`.
     pub path: PathBuf,
-    /// Its size in bytes. Without it, what `memory_limit_bytes` leaves beside `reserve_bytes`.
+    /// Its size in bytes. Without it, `memory_limit_bytes` less `reserve_bytes`.
     #[serde(default)]
     pub size_bytes: Option<u64>,
     /// The memory limit of the container that the daemon runs in; the flag `--memory-limit` goes
@@ -97,7 +97,7 @@ const LEAST_BYTES: u64 = 1 << 20;
 const LEAST_INODES: u64 = 64;
 
 impl MountTable {
-    /// Checks every field, and says what the tmpfs is to be.
+    /// Checks every field. Returns the wanted tmpfs.
     pub fn check(&self) -> Result<MountConfig, FieldError> {
         if !self.path.is_absolute() || self.path.parent().is_none() {
             let expected = "an absolute path other than `/`";

@@ -94,7 +94,7 @@ pub enum Refusal {
         "{used} {unit} are in use, so it cannot shrink from {found} to {wanted}; free some, or set at least {used}"
     )]
     TooFull {
-        /// Of what.
+        /// Unit of the amounts.
         unit: &'static str,
         /// Used amount.
         used: u64,

@@ -2,10 +2,10 @@
 //! unmounted.
 //!
 //! # Flow
-//! [`look`] at the path, [`decide`] what to do, do it, and look again.
+//! [`observe`] the path, [`decide`], act, and observe again.
 //!
 //! # Guarantees
-//! What uses the tmpfs notices nothing: a mount that is there is only ever changed in place, and
+//! Users of the tmpfs notice nothing: a mount that is there is only ever changed in place, and
 //! the mount outlives this process. Two processes that do the same at once make one mount. A mount
 //! appears with all its options, or not at all.
 //!
@@ -95,7 +95,7 @@ pub enum MountError {
     Io {
         /// The failed action.
         action: &'static str,
-        /// To what.
+        /// The path.
         path: PathBuf,
         /// The kernel's error.
         source: io::Error,

@@ -50,7 +50,7 @@ pub(super) fn create(config: &MountConfig, selinux: bool) -> io::Result<Vec<Note
     Ok(notes)
 }
 
-/// Changes the one that is mounted at `path`, for everyone who sees it.
+/// Changes the one that is mounted at `path`, for all its users.
 pub(super) fn change(path: &Path, changes: &Changes) -> io::Result<Vec<Note>> {
     let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_SYMLINK_NOFOLLOW;
     let context = Context(fspick(CWD, path, flags)?);
@@ -95,7 +95,7 @@ impl Context {
         }
     }
 
-    /// With what the kernel has to say about it, beyond the number.
+    /// The kernel's error with the messages of its log, beyond the number.
     fn explained(&self, action: &str, error: Errno) -> io::Error {
         let said = self.said().map(|said| format!(": {said}"));
         let message = format!("cannot {action}: {error}{}", said.unwrap_or_default());

@@ -267,7 +267,7 @@ impl Tenant {
             .files(|id| uses.get(id).copied().unwrap_or_default())
     }
 
-    /// Removes records, and those of which nothing is left then. Returns how many. What they take
+    /// Removes records, and then those without an object. Returns their number. Their memory
     /// is known at the next look.
     pub(crate) fn remove_records(&mut self, names: &[RecordName]) -> Result<u64, StoreError> {
         let mut removed = 0;

@@ -137,11 +137,11 @@ pub struct StoreStatus {
     pub objects: Arc<[ObjectId]>,
     /// Locks that mappings hold, over all objects.
     pub holders: u64,
-    /// Memory that private copies would occupy beyond what the store does, in bytes: for each held
+    /// Memory that private copies would occupy beyond the store's, in bytes: for each held
     /// object, its memory times the holders beyond the first.
     pub saved_bytes: u64,
-    /// Holders per held object, weighted by memory: how often each byte in use is shared; 1 when
-    /// nobody shares.
+    /// Holders per held object, weighted by memory: the mean number of mappings of a byte in use;
+    /// 1 without sharing.
     pub sharing_factor: f64,
     /// Manifests and derived records.
     pub models: Vec<ModelStatus>,

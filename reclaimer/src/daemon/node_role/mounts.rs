@@ -9,7 +9,7 @@ use crate::report::ErrorClass;
 
 /// Mounts the tmpfs or adopts the one that is there, and makes the stores that are configured on
 /// it. One that cannot be made as configured is used as it is: pods go on as before, and the log
-/// and the metrics say what is wrong.
+/// and the metrics report the error.
 ///
 /// # Errors
 /// When there is none afterwards.

@@ -118,7 +118,7 @@ fn a_full_store_gets_room_from_what_the_mirror_has_registered() {
     let store = place.store();
     let table = "listen = \"127.0.0.1:0\"\n[policy]\nhigh_watermark_percent = 100\nlow_watermark_percent = 100\n\
         [scrub]\nenabled = false\n[gpu_mirror]\nimplementation = \"simulated\"\ndevice_bytes = 67108864\n\
-        pinned_seconds = 86400";
+        pinned_secs = 86400";
     let daemon = Daemon::start(&place.config(table), &[]);
     daemon.says("socket=");
     eventually("the socket", || {
