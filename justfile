@@ -30,6 +30,10 @@ test-gpu *ARGS:
 bench *ARGS:
     tests/bench {{ARGS}}
 
+# BENCHMARKS.md, the chart and the README's figures, from the figures in docs/benchmarks
+bench-report:
+    tests/bench-report
+
 # Images of the daemon, the agent, the scaler and the webhook
 images:
     deploy/images/build tetris-node tetris-agent tetris-scaler tetris-webhook
