@@ -19,7 +19,7 @@ const FOLDERS: [&str; 5] = [
 ];
 
 /// Checks that whatever has a name is complete and true: every object, every record (INV-1, INV-5,
-/// INV-7). Holds at any moment, whoever works on the store.
+/// INV-7). Holds at any moment, while other processes work on the store.
 pub fn require_sound(store: &Store) -> anyhow::Result<()> {
     let listing = store.objects()?;
     ensure!(listing.foreign.is_empty(), "foreign: {:?}", listing.foreign);

@@ -127,7 +127,7 @@ impl DeviceRegistry {
         let cancelled = Arc::clone(&options.cancelled);
         let (sender, mut receiver) = mpsc::sync_channel(1);
         let load = move || {
-            // Whoever waited may have been interrupted: then the model is let go of here.
+            // The waiting thread may have been interrupted: then this drops the model.
             let _heard = sender.send(registry.load(&agent, path, &options));
         };
         let thread = thread::Builder::new().name("tetris-load".to_owned());

@@ -34,7 +34,7 @@ impl Tensor {
         &self.tensor.name
     }
 
-    /// Element type and strides, for whoever asks for them.
+    /// Element type and strides, for buffer requests that want them.
     fn layout(&self) -> Option<&buffer::Layout> {
         self.layout
             .get_or_init(|| buffer::Layout::of(self.tensor.dtype, &self.tensor.shape))

@@ -48,7 +48,7 @@ class Mirror:
         return process
 
     def kill(self) -> None:
-        """SIGKILL. Whoever has mapped something keeps it."""
+        """Send SIGKILL. Processes keep the memory that they have mapped."""
         self.process.kill()
         self.process.wait()
         if self.process.stdout is not None:

@@ -69,7 +69,7 @@ def build(
 
 
 def matmul_stack(layers: int = 4, width: int = WIDTH, seed: int = 0) -> Case:
-    """MatMul, Add and Relu, several times: initialisers `w0`, `b0`, ..."""
+    """MatMul, Add and Relu, several times: initializers `w0`, `b0`, ..."""
     nodes, initializers, value = [], [], "x"
     for i in range(layers):
         bias = np.random.default_rng(1000 + seed + i).standard_normal(width, dtype=np.float32)
@@ -172,7 +172,7 @@ def _four_bits(code: int) -> Case:
 
 
 def int4() -> Case:
-    """A weight of type int4: two elements in a byte, and a scalar initialiser."""
+    """A weight of type int4: two elements in a byte, and a scalar initializer."""
     return _four_bits(TensorProto.INT4)
 
 
@@ -182,7 +182,7 @@ def uint4() -> Case:
 
 
 def strings() -> Case:
-    """An initialiser of strings beside one that can be shared."""
+    """An initializer of strings beside one that can be shared."""
     words = [f"word {i}".encode() for i in range(WIDTH)]
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Identity", ["names"], ["z"])]
     model = build(
@@ -197,7 +197,7 @@ def strings() -> Case:
 
 
 def sparse() -> Case:
-    """A sparse initialiser beside one that can be shared."""
+    """A sparse initializer beside one that can be shared."""
     values = numpy_helper.from_array(np.array([1.0, 2.0, 3.0], np.float32), "s")
     indices = numpy_helper.from_array(np.array([0, 5, 250], np.int64), "s_indices")
     nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Add", ["m", "s"], ["y"])]
@@ -210,7 +210,7 @@ def sparse() -> Case:
 
 
 def empty_and_scalar() -> Case:
-    """Initialisers of no elements, and of no dimensions."""
+    """Initializers of no elements, and of no dimensions."""
     nodes = [
         helper.make_node("Concat", ["x", "none"], ["c"], axis=0),
         helper.make_node("Mul", ["c", "two"], ["d"]),
@@ -233,7 +233,7 @@ def constant_nodes() -> Case:
 
 
 def nested() -> Case:
-    """If and Loop with initialisers, and Constant nodes, of their own; the names repeat."""
+    """If and Loop with initializers, and Constant nodes, of their own; the names repeat."""
 
     def branch(weight: np.ndarray) -> onnx.GraphProto:
         return helper.make_graph(
@@ -283,14 +283,14 @@ def function() -> Case:
 
 
 def overridable() -> Case:
-    """An initialiser that is an input too, so that a caller may replace it."""
+    """An initializer that is an input too, so that a caller may replace it."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     inputs = [_value("x", ["n", WIDTH]), _value("w", [WIDTH, WIDTH])]
     return Case(build(nodes, [numpy_helper.from_array(matrix(16), "w")], inputs=inputs), _inputs())
 
 
 def old_ir() -> Case:
-    """IR version 3, where every initialiser has to be an input."""
+    """IR version 3, where every initializer has to be an input."""
     case = overridable()
     model = build(list(case.model.graph.node), list(case.model.graph.initializer), opset=8, ir_version=3,
                   inputs=list(case.model.graph.input))  # fmt: skip
@@ -299,7 +299,7 @@ def old_ir() -> Case:
 
 
 def as_output() -> Case:
-    """An initialiser that is an output as well."""
+    """An initializer that is an output as well."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     outputs = [_value("y", None), _value("w", [WIDTH, WIDTH])]
     return Case(build(nodes, [numpy_helper.from_array(matrix(17), "w")], outputs=outputs), _inputs())
@@ -357,9 +357,9 @@ def make_external(case: Case, folder: str | os.PathLike, *, files: dict[str, str
     """Write a model with external data.
 
     Args:
-        case: The model; its initialisers become references.
+        case: The model; its initializers become references.
         folder: Where `model.onnx` goes.
-        files: Location, relative to `folder`, of each initialiser by name. Those in one file follow each other.
+        files: Location, relative to `folder`, of each initializer by name. Those in one file follow each other.
         offset: Bytes before the first tensor of a file, and between two.
 
     Returns:

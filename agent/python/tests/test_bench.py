@@ -114,7 +114,7 @@ def test_an_interrupt_cleans_up_and_has_its_own_code(tmp_path: Path) -> None:
         assert process.stdout is not None
         # The head is printed once the run is under way.
         assert process.stdout.readline().startswith("machine: ")
-        # As SIGINT, which whoever starts the tests may have told all their processes to ignore.
+        # As SIGINT, which the starter of the tests may have told all processes to ignore.
         os.kill(process.pid, signal.SIGTERM)
         process.communicate()
     assert process.returncode == 130

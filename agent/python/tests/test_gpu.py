@@ -644,7 +644,7 @@ def test_many_threads(mirror: Mirror, model: Path) -> None:
 
 INTERRUPTED = """
     import json, signal, sys, tetris.gpu
-    # Whoever starts the tests may have told all their processes to ignore it.
+    # The starter of the tests may have told all processes to ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     device = "simulated"
     held = tetris.gpu.load(sys.argv[1], device)

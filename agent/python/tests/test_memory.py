@@ -120,7 +120,7 @@ def whole_tensor(path: Path) -> torch.Tensor:
 
 
 class Consumer:
-    """Takes a capsule and gives it to whoever asks, as another library would."""
+    """Takes a capsule and gives it to every caller, as another library would."""
 
     def __init__(self, tensor: Any) -> None:
         self.capsule = tensor.__dlpack__()

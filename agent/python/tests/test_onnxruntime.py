@@ -692,7 +692,7 @@ class TestFallback:
         tensor.external_data.add(key="location", value="inner")
         path = case.save(tmp_path / "model.onnx")
         for _ in ("found out", "remembered"):
-            self.assert_plain(caplog, path, case, "outside initialisers", agent=agent)
+            self.assert_plain(caplog, path, case, "outside initializers", agent=agent)
 
     def test_without_the_package_onnx(self, store: Path, tmp_path: Path) -> None:
         case = onnx_models.matmul_stack()

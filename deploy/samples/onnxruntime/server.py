@@ -3,7 +3,7 @@
 server.py --write NAME          writes NAME.onnx and NAME.safetensors, the same in every pod
 server.py [--port N] NAME       serves them
 
-ONNX Runtime takes initialisers from memory that is given to it. Here that is the store's: tetris.numpy maps the tensors
+ONNX Runtime takes initializers from memory that is given to it. Here that is the store's: tetris.numpy maps the tensors
 of the safetensors file, read-only and shared by all processes of the node. Prepacking is off, since it would copy them.
 """
 
@@ -47,7 +47,7 @@ def write(name: str) -> None:
 
 
 def initializer(name: str, key: str, shape: tuple[int, ...]) -> object:
-    """Return an initialiser without bytes: the server brings them."""
+    """Return an initializer without bytes: the server brings them."""
     from onnx import StringStringEntryProto, TensorProto
 
     tensor = TensorProto(name=key, data_type=TensorProto.FLOAT, dims=shape)

@@ -11,7 +11,7 @@ use crate::torture::{EventLog, What};
 
 pub(super) fn run(config: &Path, events: &Path) -> anyhow::Result<()> {
     listen::start(EventLog::open(events)?)?;
-    // Whoever started it may be killed as well.
+    // The parent may be killed as well.
     std::thread::spawn(|| {
         let _ = wait_for_parent();
         let _ = raise(Signal::SIGTERM);

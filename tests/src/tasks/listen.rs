@@ -93,7 +93,7 @@ impl Subscriber for Listener {
         let mut fields = Fields::default();
         event.record(&mut fields);
         if let Some((what, bytes)) = fields.event(*event.metadata().level()) {
-            // A file that cannot be written to is noticed by whoever writes its own events there.
+            // A process that writes its own events there notices a file that cannot be written to.
             let _ = self.0.append(what, bytes);
         }
     }

@@ -40,7 +40,7 @@ pub fn run(job: &Job) -> anyhow::Result<()> {
     }
 }
 
-/// In the worker rather than by whoever starts it: another user may not be allowed to reach the
+/// In the worker and not by its parent: another user may not be allowed to reach the
 /// program.
 fn become_user(uid: u32) -> anyhow::Result<()> {
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(uid));

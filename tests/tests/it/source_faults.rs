@@ -92,7 +92,7 @@ fn a_file_rewritten_in_place_during_the_load_is_loaded_in_its_new_version() {
         let file = File::options().write(true).open(&victim).unwrap();
         file.write_all_at(&serialize(&specs(2)).unwrap(), 0)
             .unwrap();
-        // Whoever restores the time stamps cannot restore the ctime.
+        // A program that restores the time stamps cannot restore the ctime.
         file.set_modified(before.modified().unwrap()).unwrap();
     });
     let model = agent.load_with(&path, &options).unwrap();

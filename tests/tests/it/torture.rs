@@ -97,7 +97,7 @@ impl Drop for Told {
 }
 
 #[test]
-fn no_byte_is_wrong_and_none_is_lost_or_left_whoever_is_killed() {
+fn no_byte_is_wrong_and_none_is_lost_or_left_when_processes_are_killed() {
     if !is_root() {
         skip!("needs root to mount a tmpfs of its own");
     }

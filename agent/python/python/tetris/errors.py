@@ -46,7 +46,7 @@ class StoreIOError(StoreError):
 
 
 class ShareError(Error):
-    """Bytes could not be put into the store. Whoever has them keeps them."""
+    """Bytes could not be put into the store. The caller keeps them."""
 
 
 class StoreFullError(ShareError):

@@ -1,4 +1,4 @@
-"""ONNX Runtime with initialisers from the tensor store.
+"""ONNX Runtime with initializers from the tensor store.
 
     from tetris.onnxruntime import InferenceSession
 
@@ -54,7 +54,7 @@ class Sharing:
 
 
 class InferenceSession(onnxruntime.InferenceSession):
-    """:class:`onnxruntime.InferenceSession` whose initialisers are mapped from the tensor store.
+    """:class:`onnxruntime.InferenceSession` whose initializers are mapped from the tensor store.
 
     Args:
         path_or_bytes: Path of a model in ONNX format, or the model.

@@ -63,7 +63,7 @@ fn the_command_finds_the_store_and_python_is_told_to_use_it() {
     let without_model = || site.command(&["exec", "--", "sh", "-c", print]);
     assert_eq!(output(without_model()), format!("{store} 1\n"));
     assert!(site.holder().is_none());
-    // Whoever has set it knows better.
+    // A caller who has set it knows better.
     let mut own = without_model();
     own.env("TETRIS_PATCH", "files");
     assert_eq!(output(own), format!("{store} files\n"));
@@ -112,7 +112,7 @@ fn exit_code_and_signals_are_those_of_the_command() {
 #[test]
 fn the_command_has_its_streams_for_itself() {
     let site = Site::new();
-    // It closes stderr and another stream; whoever reads them must see their end while it runs.
+    // It closes stderr and another stream; their readers must see the end while it runs.
     let inner = "exec 2>&- 3>&-; read line";
     let model = site.fixture.model("m.safetensors", 1);
     let (mut third, writer) = std::io::pipe().unwrap();

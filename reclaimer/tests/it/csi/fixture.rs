@@ -296,7 +296,7 @@ impl Driver {
     }
 }
 
-/// Calls a method of whoever listens at `socket`.
+/// Calls a method of the server that listens at `socket`.
 pub fn call_at<Q, R>(socket: PathBuf, method: &'static str, message: Q) -> Result<R, Status>
 where
     Q: prost::Message + Send + Sync + 'static,

@@ -279,7 +279,7 @@ fn a_store_of_an_earlier_version_is_given_to_nobody_and_goes_when_nobody_has_it(
     let before = id(&target);
     driver.publish(later_pod(&api, &new, "blue")).unwrap();
     assert_ne!(id(&new), before);
-    // The pod of then keeps its volume, whoever asks for it again.
+    // The earlier pod keeps its volume when it is asked for again.
     driver.publish(request(&target, "blue")).unwrap();
     assert_eq!(id(&target), before);
     driver.unpublish(&target).unwrap();

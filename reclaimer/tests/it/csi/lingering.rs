@@ -1,5 +1,5 @@
-//! Pods that pass sockets whose last close waits (SO_LINGER with a full send buffer): whoever
-//! closes one stands still.
+//! Pods that pass sockets whose last close waits (SO_LINGER with a full send buffer): the
+//! thread that closes one stands still.
 
 use std::io::{ErrorKind, IoSlice, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

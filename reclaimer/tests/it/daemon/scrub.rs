@@ -46,7 +46,7 @@ fn a_damaged_object_is_set_aside_its_holders_are_told_and_the_next_load_publishe
             let counted = "tetris_scrubbed_objects_total{store=\"a\",result=\"quarantined\"}";
             (daemon.metric(counted) >= 1.0).then_some(())
         });
-        // Whoever maps it keeps what it has; a new load gets what is right.
+        // Holders keep their pages; a new load gets the right bytes.
         let mended = place.load(50_000, 1);
         assert!(mended.report().private_reason.is_none());
         assert_eq!(

@@ -194,7 +194,7 @@ fn a_daemon_that_ends_meanwhile_leaves_a_private_load_and_a_sound_store() {
 }
 
 #[test]
-fn whoever_hangs_up_in_the_queue_leaves_it_and_a_full_queue_is_said() {
+fn a_client_that_hangs_up_leaves_the_queue_and_a_full_queue_is_said() {
     let (asked, ask) = std::sync::mpsc::channel();
     let asked = Mutex::new(asked);
     let never = move |_, reply| asked.lock().unwrap().send(reply).unwrap();

@@ -106,7 +106,7 @@ fn a_client_of_another_version_learns_the_daemons_and_is_let_go() {
 }
 
 #[test]
-fn whoever_makes_room_sees_that_the_client_went_away() {
+fn a_request_for_room_sees_that_its_client_went_away() {
     let dir = store_dir();
     let (seen, asks) = channel();
     let _daemon = Daemon::start(dir.path(), Limits::default(), move |ask| {

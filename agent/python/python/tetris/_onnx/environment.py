@@ -8,7 +8,7 @@ import platform
 
 import onnxruntime
 
-#: Providers that use prepacked weights in host memory, and that do nothing else to initialisers.
+#: Providers that use prepacked weights in host memory, and that do nothing else to initializers.
 HOST_PROVIDERS = frozenset({"CPUExecutionProvider", "AzureExecutionProvider"})
 
 

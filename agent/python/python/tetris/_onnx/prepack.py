@@ -80,10 +80,10 @@ def _check_room(source: str | bytes, directory: str) -> None:
 
 
 def packed_weights(model: ModelProto, folder: str) -> dict[str, list[Packed]]:
-    """The prepacked data that ONNX Runtime wrote beside the initialisers of a model.
+    """The prepacked data that ONNX Runtime wrote beside the initializers of a model.
 
     Returns:
-        For each initialiser that has any, by name, one entry for each kernel that packs it. Buffers are read when
+        For each initializer that has any, by name, one entry for each kernel that packs it. Buffers are read when
         they are asked for, from `folder`.
     """
     found: dict[str, list[Packed]] = {}

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 #: What of a model is shared. ``docs/onnxruntime.md`` has the numbers.
 #:
-#: - ``"prepacked"``: the initialisers, and the form that kernels pack them into. Results and speed of plain
+#: - ``"prepacked"``: the initializers, and the form that kernels pack them into. Results and speed of plain
 #:   ONNX Runtime, bit for bit.
-#: - ``"unpacked"``: the initialisers alone; packing is off, so matrix products are slower. The least memory.
-#: - ``"private_prepacked"``: the initialisers; each process keeps its own packed form of those that are packed.
+#: - ``"unpacked"``: the initializers alone; packing is off, so matrix products are slower. The least memory.
+#: - ``"private_prepacked"``: the initializers; each process keeps its own packed form of those that are packed.
 #: - ``"optimized"``: as ``"prepacked"``, for the graph as optimized for this processor, so that weights which
 #:   optimizers make are shared too. Needs options of which every setting is known: none, or :class:`SessionOptions`.
 Weights = Literal["prepacked", "unpacked", "private_prepacked", "optimized"]
@@ -79,7 +79,7 @@ class Request:
                 "prepacked", "optimized needs options that can be read: tetris.onnxruntime.SessionOptions", True
             )
         if self.packs and not host_only:
-            # They copy the initialisers to their device, or pack in ways of their own.
+            # They copy the initializers to their device, or pack in ways of their own.
             self._lower("private_prepacked", "prepacked data is shared for the CPU provider alone", False)
         if self.weights == "prepacked" and no_packing:
             self._lower("unpacked", "the options have prepacking off", False)

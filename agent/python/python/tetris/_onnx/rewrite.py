@@ -37,7 +37,7 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class Packed:
-    """Prepacked data of one initialiser for one kernel: ONNX Runtime's key, and what it wrote under it."""
+    """Prepacked data of one initializer for one kernel: ONNX Runtime's key, and what it wrote under it."""
 
     key: str
     #: Each buffer as a way to read it, with the checksum that ONNX Runtime wrote beside it.
@@ -69,7 +69,7 @@ def rewrite(
         model: The model; it is changed.
         folder: The directory that its external locations are relative to.
         publish: Puts bytes into the store and returns the object's memory.
-        packed: Prepacked data by name of the initialiser.
+        packed: Prepacked data by name of the initializer.
 
     Raises:
         Unsupported: Something in the model cannot be moved.

@@ -57,7 +57,7 @@ def nbytes(tensor: TensorProto) -> int | None:
 
 
 def movable(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
-    """The tensors that can be external data for ONNX Runtime: initialisers, and the values of Constant nodes.
+    """The tensors that can be external data for ONNX Runtime: initializers, and the values of Constant nodes.
 
     Yields each with its name; for those of nested graphs, and of Constant nodes, the empty string, because such a
     name says nothing outside its graph. The order is that of the file.
@@ -90,7 +90,7 @@ def _nested(attribute: AttributeProto) -> Iterator[GraphProto]:
 def check_fixed(model: ModelProto) -> None:
     """Check that the tensors that stay where they are have their data with them.
 
-    These are sparse initialisers, attributes other than that of Constant nodes, and what is inside functions.
+    These are sparse initializers, attributes other than that of Constant nodes, and what is inside functions.
 
     Raises:
         Unsupported: One of them is external data, which would be looked for beside the rewritten graph.
@@ -132,7 +132,7 @@ def _all_of_node(node: NodeProto) -> Iterator[TensorProto]:
 
 def _refuse_external(tensor: TensorProto) -> None:
     if is_external(tensor):
-        raise Unsupported(f"external data outside initialisers and constants: {tensor.name!r}")
+        raise Unsupported(f"external data outside initializers and constants: {tensor.name!r}")
 
 
 def is_external(tensor: TensorProto) -> bool:

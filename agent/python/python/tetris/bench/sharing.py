@@ -10,7 +10,7 @@ from typing import Any
 
 
 def share(file: str, socket: str, key: str) -> int:
-    """Loads a file into shared memory and serves its tensors to whoever connects; returns their bytes.
+    """Loads a file into shared memory and serves its tensors to every client; returns their bytes.
 
     What goes over the connection are handles. That is also what `torch.multiprocessing.Queue` and the arguments of a
     spawned process do; here the receivers are processes like all others of the benchmark.

@@ -109,7 +109,7 @@ impl State {
         }
     }
 
-    /// A write of the secret by whoever.
+    /// A write of the secret by any client.
     pub fn store(&mut self, mut secret: Value) -> (u16, Value) {
         secret["metadata"]["resourceVersion"] = self.next_version();
         assert_eq!(secret["metadata"]["name"], "tetris-webhook-tls");
@@ -117,7 +117,7 @@ impl State {
         (200, secret)
     }
 
-    /// A write of the configuration by whoever.
+    /// A write of the configuration by any client.
     pub fn configure(&mut self, mut configuration: Value) {
         configuration["metadata"]["resourceVersion"] = self.next_version();
         self.configuration = Some(configuration);

@@ -1,4 +1,4 @@
-//! Years of renewals: no replica is refused, whoever is behind.
+//! Years of renewals: no replica is refused, even one that lags behind.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -31,7 +31,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    // Before anything is printed: whoever has read that may send the signal.
+    // Before anything is printed: a reader of the output may send the signal.
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTERM);
     signals.thread_block()?;
