@@ -262,8 +262,8 @@ class Server(Program):
     def answers_of(self, model: Model, count: int, without: Collection[int] = (), *, in_turn: bool = True) -> set[int]:
         """Ask until `count` processes, `without` not counted, have answered; all answers must be right.
 
-        A process that is faster to accept than the others can get every request. So a process that has answered, or does not
-        count, is stopped until the others have answered, unless `in_turn` is false.
+        A process that is faster to accept than the others can get every request. So a process that has
+        answered, or does not count, is stopped until the others have answered, unless `in_turn` is false.
         """
         found: set[int] = set()
         stopped: set[int] = set()
