@@ -87,7 +87,7 @@ fn ended_with(arguments: &[&str]) -> i32 {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["run", "--quiet", "--offline", "--locked"]);
-    // Without a package: with the features of the whole workspace, for which all is compiled already.
+    // Without a package, cargo resolves the features of the whole workspace.
     command.args(["--bin", "tetris", "--"]);
     command.args(arguments).env("TETRIS_STORE", dir.path());
     let output = command.current_dir(files::deploy()).output().unwrap();
