@@ -5,7 +5,7 @@ use std::process::Command;
 
 use tetris_agent::LoadOptions;
 use tetris_tests::check::require_reclaimable;
-use tetris_tests::model::{fingerprint, fingerprint_of_file};
+use tetris_tests::model::{fingerprint, fingerprint_of_file, settle};
 use tetris_tests::process::Worker;
 use tetris_tests::scratch::Scratch;
 use tetris_tests::task::{LoadTask, Loaded};
@@ -24,12 +24,14 @@ fn weights() -> Result<PathBuf, String> {
         .join("minilm");
     let output = Command::new(script).arg(cache).output();
     let output = output.map_err(|error| error.to_string())?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).trim().into())
-    } else {
+    if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
-        Err(errors.lines().last().unwrap_or("no message").to_owned())
+        return Err(errors.lines().last().unwrap_or("no message").to_owned());
     }
+    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    // It may have been fetched just now.
+    settle(&path).map_err(|error| error.to_string())?;
+    Ok(path)
 }
 
 fn start(store: &Path, model: &Path) -> Worker {
