@@ -15,6 +15,7 @@ pub const MAX_IDENTITIES: usize = 256;
 impl Store {
     /// Removes derived records whose object is gone, manifests of which no object is left or that never had one, identities
     /// whose manifest is gone, and the oldest of more than [`MAX_IDENTITIES`] identities of one manifest. Returns how many.
+    /// Hints at paths of manifests that are gone go as well, and are not counted.
     ///
     /// Each record is read before its objects are looked for. A load that publishes at this moment links
     /// objects, which it holds, before the records that name them (INV-6), so it loses none.
@@ -30,6 +31,7 @@ impl Store {
                 removed += u64::from(self.remove_manifest(record.id)?);
             }
         }
+        self.collect_last_paths();
         Ok(removed + self.collect_identities()?)
     }
 

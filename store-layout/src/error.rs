@@ -59,7 +59,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The store was made by another version of this software.
-    #[error("tensor store `{}` has format version {found}, this build reads version {FORMAT_VERSION}; use a matching build or create a new store", path.display())]
+    #[error("tensor store `{0}` has format version {found}, this build reads version {FORMAT_VERSION}; use a matching build, or recreate the store with `tetris init --recreate {0}`", path.display())]
     Version {
         /// The store's directory.
         path: PathBuf,
@@ -67,7 +67,7 @@ pub enum StoreError {
         found: u32,
     },
     /// The store header is damaged.
-    #[error("header of tensor store `{}` is damaged: {source}; recreate the store", path.display())]
+    #[error("header of tensor store `{}` is damaged: {source}; recreate the store with `tetris init --recreate {}`", path.display(), path.parent().unwrap_or(path).display())]
     Header {
         /// The header's path.
         path: PathBuf,

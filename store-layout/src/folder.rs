@@ -10,6 +10,10 @@ pub(crate) enum Folder {
     Quarantine,
 }
 
+/// Name of the folder of hints at models' paths. A store of an earlier build has none, so it is opened
+/// only where it is needed.
+pub(crate) const PATHS: &str = "paths-v1";
+
 impl Folder {
     pub(crate) const ALL: [Self; 5] = [
         Self::Objects,

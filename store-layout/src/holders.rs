@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 
 use crate::error::IoError;
 use crate::scan::ObjectEntry;
+use crate::store::Store;
 
 const PROC_LOCKS: &str = "/proc/locks";
 
@@ -13,6 +14,8 @@ const PROC_LOCKS: &str = "/proc/locks";
 #[derive(Debug, Default)]
 pub struct Holders {
     by_file: HashMap<FileKey, u64>,
+    /// Write locks: creation locks, and those of reclaimers for a moment.
+    writers: HashMap<FileKey, u64>,
 }
 
 /// Device (major, minor) and inode.
@@ -26,7 +29,7 @@ impl Holders {
         let failed = |what, error| IoError::new(what, PROC_LOCKS, error);
         let mut file =
             BufReader::new(File::open(PROC_LOCKS).map_err(|error| failed("open", error))?);
-        let mut by_file = HashMap::new();
+        let mut holders = Self::default();
         let mut line = String::new();
         loop {
             line.clear();
@@ -35,10 +38,12 @@ impl Holders {
                 .map_err(|error| failed("read", error))?
                 == 0
             {
-                return Ok(Self { by_file });
+                return Ok(holders);
             }
-            if let Some(key) = parse_read_lock(&line) {
-                *by_file.entry(key).or_default() += 1;
+            match parse_lock(&line) {
+                Some((Access::Read, key)) => *holders.by_file.entry(key).or_default() += 1,
+                Some((Access::Write, key)) => *holders.writers.entry(key).or_default() += 1,
+                None => {}
             }
         }
     }
@@ -61,6 +66,15 @@ impl Holders {
         processes
     }
 
+    /// Number of creation locks of `store` that are held: about as many files are being read, or tensors
+    /// derived. 0 where the locks' file cannot be looked at.
+    pub fn creation_locks(&self, store: &Store) -> u64 {
+        let key = store.locks_file();
+        key.and_then(|key| self.writers.get(&key))
+            .copied()
+            .unwrap_or(0)
+    }
+
     /// Mappings and handles that reference `object`. A forked child shares its parent's.
     pub fn of(&self, object: &ObjectEntry) -> u64 {
         let key = (object.device, object.inode);
@@ -68,9 +82,16 @@ impl Holders {
     }
 }
 
+/// The kind of a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
 /// `1: OFDLCK ADVISORY  READ -1 00:2a:12345 0 EOF`, device numbers in hexadecimal (proc_locks(5)).
-/// Lines with `->` are waiters; object locks never wait.
-fn parse_read_lock(line: &str) -> Option<FileKey> {
+/// Lines with `->` are waiters; locks of a store never wait.
+fn parse_lock(line: &str) -> Option<(Access, FileKey)> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (kind, _advisory, access, _pid, place) = (
         fields.next()?,
@@ -79,14 +100,19 @@ fn parse_read_lock(line: &str) -> Option<FileKey> {
         fields.next()?,
         fields.next()?,
     );
-    if kind != "OFDLCK" || access != "READ" {
+    let access = match access {
+        "READ" => Access::Read,
+        "WRITE" => Access::Write,
+        _ => return None,
+    };
+    if kind != "OFDLCK" {
         return None;
     }
     let mut place = place.split(':');
     let major = u64::from_str_radix(place.next()?, 16).ok()?;
     let minor = u64::from_str_radix(place.next()?, 16).ok()?;
     let inode = place.next()?.parse().ok()?;
-    Some(((major, minor), inode))
+    Some((access, ((major, minor), inode)))
 }
 
 #[cfg(test)]
@@ -94,17 +120,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_read_locks_of_open_file_descriptions_count() {
+    fn only_locks_of_open_file_descriptions_count() {
+        let key = ((0, 0x2a), 12345);
         let read = "12: OFDLCK ADVISORY  READ -1 00:2a:12345 0 EOF";
-        assert_eq!(parse_read_lock(read), Some(((0, 0x2a), 12345)));
+        assert_eq!(parse_lock(read), Some((Access::Read, key)));
+        let write = "1: OFDLCK ADVISORY  WRITE -1 00:2a:12345 7 7";
+        assert_eq!(parse_lock(write), Some((Access::Write, key)));
         for line in [
-            "1: OFDLCK ADVISORY  WRITE -1 00:2a:12345 0 EOF",
             "2: FLOCK  ADVISORY  READ 77 00:2a:12345 0 EOF",
             "3: -> OFDLCK ADVISORY READ -1 00:2a:1 0 EOF",
             "",
             "4: OFDLCK",
         ] {
-            assert_eq!(parse_read_lock(line), None, "{line}");
+            assert_eq!(parse_lock(line), None, "{line}");
         }
     }
 }

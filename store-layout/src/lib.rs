@@ -44,6 +44,7 @@ mod header;
 mod holders;
 mod identity;
 mod interrupted;
+mod last_path;
 mod lock;
 mod locked_object;
 mod manifest;
@@ -56,6 +57,7 @@ mod publish;
 mod quarantine;
 mod reclaim;
 mod record;
+mod remains;
 mod scan;
 mod store;
 mod unnamed_file;
@@ -77,6 +79,7 @@ pub use hash::{SEGMENT_BYTES, SegmentDigest, SegmentHasher, combine, segment_cou
 pub use header::StoreId;
 pub use holders::Holders;
 pub use identity::{IdentityBy, IdentityKey};
+pub use last_path::LastPath;
 pub use lock::CreationLock;
 pub use manifest::{
     MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind, TensorPlace,
@@ -86,6 +89,7 @@ pub use pack::{PACK_ALIGN, PackItem, PackPlan, SMALL_TENSOR, plan_packs, small_t
 pub use pages::{LARGE_PAGE, Pages, PagesOf, SmallPages};
 pub use publish::{PublishOutcome, Published, SegmentWriter, Staging};
 pub use reclaim::Reclaimed;
+pub use remains::{Removed, StoreRemains};
 pub use scan::{BoundIdentity, ForeignEntry, ObjectEntry, ObjectListing, RecordEntry};
 pub use store::{CreateOptions, ObjectRef, RECLAIMER_STATE, RECLAIMER_STATE_NEW, Store};
 pub use usage::{RecordUse, Usage};

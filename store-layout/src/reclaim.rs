@@ -105,8 +105,9 @@ impl Store {
         }
     }
 
-    /// Removes a manifest. Its objects are not affected.
+    /// Removes a manifest, and the hint at its last path. Its objects are not affected.
     pub fn remove_manifest(&self, id: ManifestId) -> Result<bool, StoreError> {
+        self.remove_last_path(id);
         Ok(self.unlink_record(Folder::Manifests, &id.to_string())?)
     }
 

@@ -16,7 +16,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, major, minor};
 use crate::digest::{DerivedId, Digest, IdentityId, ManifestId, ObjectId};
 use crate::error::DecodeError;
 use crate::error::{IoError, StoreError};
-use crate::folder::Folder;
+use crate::folder::{Folder, PATHS};
 use crate::identity::{IdentityKey, decode_record};
 use crate::interrupted::retried;
 use crate::store::{ObjectRef, Store, is_part_of_store, names_in};
@@ -104,6 +104,15 @@ impl Store {
                 ));
             })?;
         }
+        let hints = self.hint_names().into_iter();
+        let not_of_manifests = hints.filter(|name| {
+            let name = name.to_str();
+            name.is_none_or(|name| name.parse::<Digest>().is_err())
+        });
+        foreign.extend(not_of_manifests.map(|name| {
+            let reason = "its name is not that of a manifest";
+            (self.root().join(PATHS).join(name), reason.to_owned())
+        }));
         let quarantine = self.root().join(Folder::Quarantine.name());
         let set_aside = self.quarantined()?.foreign.into_iter();
         foreign.extend(set_aside.map(|entry| (quarantine.join(entry.name), entry.reason)));

@@ -6,7 +6,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,18 +19,20 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::digest::{Digest, ObjectId};
 use crate::error::{DecodeError, IoError, PublishError, StoreError};
-use crate::folder::Folder;
+use crate::folder::{Folder, PATHS};
 use crate::header::{StoreHeader, StoreId};
 use crate::interrupted::retried;
 use crate::lock::{CreationLock, is_obstructed};
 use crate::unnamed_file::link_new;
 
 /// Name of the header file.
-const HEADER: &str = "store";
+pub(crate) const HEADER: &str = "store";
 /// Name of the file that creation locks lie on.
 const LOCKS: &str = "locks";
-/// Name of the node daemon's socket, and of one that is about to take its place (LAYOUT.md 11).
-const DAEMON: [&str; 2] = ["daemon", "daemon.new"];
+/// Name of the node daemon's socket (LAYOUT.md 11).
+const DAEMON: &str = "daemon";
+/// Names of files that only a daemon makes: its sockets, and those of its GPU mirror with their lock.
+pub(crate) const DAEMON_FILES: [&str; 5] = ["daemon", "daemon.new", "gpu", "gpu.new", "gpu.lock"];
 /// Name of the file in which the reclaimer keeps what it learned (LAYOUT.md 1).
 pub const RECLAIMER_STATE: &str = "reclaimer-state";
 /// Name of that file until it is complete.
@@ -116,6 +118,7 @@ impl Store {
         for folder in Folder::ALL {
             make_dir(&root.join(folder.name()))?;
         }
+        make_dir(&root.join(PATHS))?;
         let locks = root.join(LOCKS);
         OpenOptions::new()
             .write(true)
@@ -223,7 +226,7 @@ impl Store {
     /// Path of the socket of the node daemon that looks after this store, if one does (LAYOUT.md
     /// 11).
     pub fn daemon_socket(&self) -> PathBuf {
-        self.root.join(DAEMON[0])
+        self.root.join(DAEMON)
     }
 
     /// Takes the advisory creation lock for `key`; see [`CreationLock`]. `give_up` is asked between
@@ -259,6 +262,13 @@ impl Store {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(IoError::new("open", self.root.join(LOCKS), error)),
         }
+    }
+
+    /// Device and inode of the file of the locks.
+    pub(crate) fn locks_file(&self) -> Option<((u64, u64), u64)> {
+        let stat = std::fs::metadata(self.root.join(LOCKS)).ok()?;
+        let device = (major(stat.dev()), minor(stat.dev()));
+        Some((device, stat.ino()))
     }
 
     /// Opens the file of the locks without waiting for a lease to be broken (fcntl(2)): the holder of a
@@ -313,9 +323,10 @@ fn open_dir(path: &Path) -> Result<OwnedFd, IoError> {
 pub(crate) fn is_part_of_store(name: &OsStr) -> bool {
     name == LOCKS
         || name == HEADER
-        || DAEMON.iter().any(|socket| name == *socket)
+        || DAEMON_FILES.iter().any(|file| name == *file)
         || name == RECLAIMER_STATE
         || name == RECLAIMER_STATE_NEW
+        || name == PATHS
         || Folder::ALL.iter().any(|folder| name == folder.name())
 }
 

@@ -10,13 +10,16 @@ use tetris_store_layout::{RECLAIMER_STATE, Store, Usage, Verified, VerifyDepth};
 use crate::process::quiet;
 
 /// Folders of a store (LAYOUT.md 1).
-const FOLDERS: [&str; 5] = [
+const FOLDERS: [&str; 6] = [
     "objects-v1",
     "manifests-v1",
     "identities-v1",
     "derived-v1",
     "quarantine-v1",
+    HINTS,
 ];
+/// The folder of hints at models' paths, each of which belongs to a manifest.
+const HINTS: &str = "paths-v1";
 
 /// Checks that whatever has a name is complete and true: every object, every record (INV-1, INV-5,
 /// INV-7). Holds at any moment, while other processes work on the store.
@@ -58,6 +61,11 @@ pub fn require_tidy(store: &Store, empty: Option<Usage>) -> anyhow::Result<()> {
         + store.derived_records()?.len()
         + store.identities()?.len();
     let mut files = files(store)?;
+    let hints = files.iter().filter(|file| {
+        let folder = file.parent().and_then(Path::file_name);
+        folder.is_some_and(|folder| folder == HINTS)
+    });
+    let names = names + hints.count();
     ensure!(
         files.len() == names,
         "{names} valid names, files: {files:?}"

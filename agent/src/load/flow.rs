@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tetris_loader::{HashedObject, LoadError, LoadFailure, Recognized, Source, disown};
-use tetris_store_layout::{ManifestKind, PublishOutcome, Store};
+use tetris_store_layout::{LastPath, ManifestKind, PublishOutcome, Store};
 
 use super::attach::Mapped;
 use super::broker;
@@ -49,10 +49,18 @@ impl LoadContext<'_> {
             }
         })?;
         file.account();
+        self.note_path(&file);
         if self.options.prefault {
             file.backings.prefault();
         }
         Ok(file)
+    }
+
+    /// Notes the file's path, for people, where this process may.
+    fn note_path(&self, file: &LoadedFile) {
+        if let (Some(store), Some(id)) = (self.store, file.manifest) {
+            store.note_last_path(id, || LastPath::of_path(&file.path));
+        }
     }
 
     /// The reason not to share a file, if there is one. A file is kept whole only for callers that want

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tetris_loader::{LoadError, LoadFailure, PlannedFile, Recognized, Source, compare, disown};
-use tetris_store_layout::{Access, Manifest, ManifestKind, Store};
+use tetris_store_layout::{Access, LastPath, Manifest, ManifestKind, Store};
 
 use super::context::LoadContext;
 use super::recognize::bound;
@@ -59,9 +59,11 @@ impl LoadContext<'_> {
             && !manifest.objects.is_empty()
             && let Some(key) = source.stat_key(manifest.kind)
         {
-            let bound = store
-                .publish_manifest(manifest)
-                .and_then(|id| store.bind(&key, id));
+            let bound = store.publish_manifest(manifest).and_then(|id| {
+                store.bind(&key, id)?;
+                store.note_last_path(id, || LastPath::of_path(source.path()));
+                Ok(())
+            });
             if let Err(error) = bound {
                 tracing::debug!(%error, "the file will be hashed again");
             }

@@ -19,3 +19,4 @@ mod retry;
 mod run_pipeline;
 
 pub(crate) use context::LoadContext;
+pub(crate) use recognize::bound;

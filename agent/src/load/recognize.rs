@@ -48,7 +48,7 @@ pub(super) fn by_sidecar(load: SharedLoad<'_>) -> Result<Option<KnownFile>, Load
 }
 
 /// Ids of the manifests that the file's identities are bound to, the surest first.
-pub(super) fn bound<'s>(
+pub(crate) fn bound<'s>(
     source: &'s Source,
     kind: ManifestKind,
     store: &'s Store,

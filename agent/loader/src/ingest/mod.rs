@@ -21,8 +21,8 @@ use crate::planned_file::PlannedFile;
 use crate::recognized::{Recognized, disown};
 use crate::source::Source;
 use tetris_store_layout::{
-    Access, FileIdentity, Manifest, ManifestId, ManifestKind, Mapping, ObjectRef, PublishError,
-    RecordUse, Store,
+    Access, FileIdentity, LastPath, Manifest, ManifestId, ManifestKind, Mapping, ObjectRef,
+    PublishError, RecordUse, Store,
 };
 
 mod error;
@@ -85,7 +85,10 @@ impl IngestJob<'_> {
     /// The file is not in the store afterwards. Some of its objects may be, unreferenced: the reclaimer
     /// frees them.
     pub fn run(&self, file: &File) -> Result<IngestedFile, IngestError> {
-        self.unless_cancelled(self.publish(file))
+        let published = self.unless_cancelled(self.publish(file))?;
+        let path = || LastPath::of_file(file);
+        self.store.note_last_path(published.manifest, path);
+        Ok(published)
     }
 
     /// Checks the length of the header, before the header is read: it may be too long, or all of the
