@@ -8,7 +8,9 @@ mod client;
 mod connection;
 mod ingest;
 mod room;
+mod warm;
 
 pub use client::{RoomOutcome, make_room};
 pub use ingest::{IngestOutcome, Ingested, ingest};
 pub(crate) use room::{Answers, Patience};
+pub use warm::declared_warm;

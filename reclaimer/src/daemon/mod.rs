@@ -71,7 +71,8 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         // A dry run frees nothing, and a daemon that answers keeps agents from doing it.
         (None, tokio::spawn(async {}))
     } else {
-        let (sockets, closed) = Sockets::new(pods.handle(), commands.clone(), Arc::clone(&metrics));
+        let (commands, metrics) = (commands.clone(), Arc::clone(&metrics));
+        let (sockets, closed) = Sockets::new(pods.handle(), commands, metrics, status.subscribe());
         (Some(sockets), closed)
     };
     let role = NodeRole::start(

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::ingest::{Broker, IngestOptions};
 use crate::metrics::{Metrics, RoomOutcome};
 use crate::reclaimer::engine::Command;
-use crate::report::ErrorClass;
+use crate::report::{ErrorClass, LatestStatus};
 use crate::room::{RoomNeed, RoomRefusal, RoomResult};
 use crate::socket::{Fault, Limits, RoomAnswer, RoomAsk, Socket};
 use crate::store::OpenStore;
@@ -26,6 +26,7 @@ pub(super) struct Sockets {
     asks: mpsc::Sender<RoomAsk>,
     metrics: Arc<Metrics>,
     broker: Broker,
+    status: LatestStatus,
     served: Vec<Served>,
     /// True if pods get the stores read-only: then no client could use room itself.
     readers_only: bool,
@@ -47,6 +48,7 @@ impl Sockets {
         runtime: &Handle,
         commands: Sender<Command>,
         metrics: Arc<Metrics>,
+        status: LatestStatus,
     ) -> (Self, JoinHandle<()>) {
         let (asks, queue) = mpsc::channel(QUEUE);
         let engine = Mutex::new(commands.clone());
@@ -63,6 +65,7 @@ impl Sockets {
             asks,
             metrics,
             broker,
+            status,
             served: Vec::new(),
             readers_only: false,
             told: Vec::new(),
@@ -92,6 +95,7 @@ impl Sockets {
         let socket = match Socket::bind(&store.root, store.name.as_str()) {
             Ok(socket) => socket
                 .with_broker(self.broker.clone())
+                .with_status(self.status.clone())
                 .for_readers(self.readers_only),
             Err(error) => {
                 if !self.told.contains(store) {

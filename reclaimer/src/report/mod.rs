@@ -176,6 +176,9 @@ pub struct ShortfallStatus {
     pub guaranteed_bytes: u64,
 }
 
+/// The state of the node at the last pass; none before the first.
+pub type LatestStatus = tokio::sync::watch::Receiver<Option<Arc<NodeStatus>>>;
+
 /// The node at the end of a pass.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NodeStatus {

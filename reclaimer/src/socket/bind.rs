@@ -11,6 +11,7 @@ use tokio::net::UnixListener;
 use super::SocketError;
 use super::frames::Intake;
 use crate::ingest::Broker;
+use crate::report::LatestStatus;
 
 /// Name of the lock on the socket's name; see LAYOUT.md 11.1.
 const LOCK_KEY: &[u8] = b"tetris daemon socket";
@@ -27,6 +28,7 @@ pub struct Socket {
     pub(super) intake: Intake,
     pub(super) store: Arc<Store>,
     pub(super) broker: Option<Broker>,
+    pub(super) status: Option<LatestStatus>,
     pub(super) readers_only: bool,
     pub(super) name: String,
     bound: BoundSocket,
@@ -56,6 +58,7 @@ impl Socket {
             intake: Intake::new(closer),
             store: Arc::new(store),
             broker: None,
+            status: None,
             readers_only: false,
             name: name.into(),
             bound,
@@ -66,6 +69,13 @@ impl Socket {
     #[must_use]
     pub fn with_broker(mut self, broker: Broker) -> Self {
         self.broker = Some(broker);
+        self
+    }
+
+    /// Tells clients which models are declared warm, from `status`.
+    #[must_use]
+    pub fn with_status(mut self, status: LatestStatus) -> Self {
+        self.status = Some(status);
         self
     }
 

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::frames::{Ended, Frames};
 use super::{Fault, RoomAnswer, RoomAsk};
 use crate::ingest::{Broker, TargetStore};
+use crate::report::LatestStatus;
 
 /// Told of each fault.
 pub(super) type OnFault = Arc<dyn Fn(Fault) + Send + Sync>;
@@ -28,6 +29,8 @@ pub(super) struct Client {
     pub(super) on_fault: OnFault,
     /// Takes files, where the daemon does.
     pub(super) broker: Option<Broker>,
+    /// The last pass, for questions about declared models.
+    pub(super) status: Option<LatestStatus>,
     /// The store that they are published in.
     pub(super) target: TargetStore,
 }
@@ -80,6 +83,7 @@ impl Client {
                 Ok(Message::MakeRoom { bytes, inodes }) => {
                     self.make_room(frames, bytes, inodes).await?
                 }
+                Ok(Message::AskWarm { manifest }) => self.is_warm(manifest),
                 Ok(other) => self.unknown(&ProtocolError::UnknownKind(other.kind())),
                 Err(error @ ProtocolError::UnknownKind(_)) => self.unknown(&error),
                 Err(error) => {

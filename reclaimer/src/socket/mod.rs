@@ -20,6 +20,7 @@ mod connection;
 mod frames;
 mod ingest;
 mod serve;
+mod warm;
 
 use std::io;
 use std::path::PathBuf;

@@ -127,6 +127,7 @@ impl Server {
             answer: self.limits.answer,
             on_fault: Arc::clone(&self.on_fault),
             broker: socket.broker.clone(),
+            status: socket.status.clone(),
             target: TargetStore {
                 name: socket.name.clone(),
                 store: Arc::clone(&socket.store),

@@ -32,6 +32,8 @@ const INGEST_WAITING: u8 = 8;
 const INGEST_PROGRESS: u8 = 9;
 const INGESTED: u8 = 10;
 const INGEST_REFUSED: u8 = 11;
+const ASK_WARM: u8 = 12;
+const WARM: u8 = 13;
 const INGEST: u8 = 64;
 /// Length of the payload of [`Message::Ingest`], in bytes.
 const INGEST_PAYLOAD_BYTES: usize = 1;
@@ -101,6 +103,16 @@ pub enum Message {
     },
     /// The file is not in the store.
     IngestRefused(IngestRefusal),
+    /// A client asks if pods declare a model warm, before it removes the model.
+    AskWarm {
+        /// The model's manifest.
+        manifest: ManifestId,
+    },
+    /// The answer, as of the daemon's last pass.
+    Warm {
+        /// True if the model is declared warm.
+        warm: bool,
+    },
     /// A message could not be understood or answered.
     Error {
         /// The reason, for programs.
@@ -141,6 +153,8 @@ impl Message {
             Self::IngestProgress { .. } => INGEST_PROGRESS,
             Self::Ingested { .. } => INGESTED,
             Self::IngestRefused(_) => INGEST_REFUSED,
+            Self::AskWarm { .. } => ASK_WARM,
+            Self::Warm { .. } => WARM,
         }
     }
 
@@ -166,6 +180,8 @@ impl Message {
                 bytes_read,
             } => to.bytes(&manifest.0.0).u64(*bytes_read),
             Self::IngestRefused(refusal) => refusal.encode(to),
+            Self::AskWarm { manifest } => to.bytes(&manifest.0.0),
+            Self::Warm { warm } => to.u8(u8::from(*warm)),
         };
         to.end()
     }
@@ -231,6 +247,20 @@ impl Message {
                 })
             }
             INGEST_REFUSED => IngestRefusal::decode(reader("2 to 514")).map(Self::IngestRefused),
+            ASK_WARM => {
+                let mut from = reader("32");
+                let manifest = ManifestId(Digest(from.bytes()?));
+                from.end(Self::AskWarm { manifest })
+            }
+            WARM => {
+                let mut from = reader("1");
+                let warm = match from.u8()? {
+                    0 => false,
+                    1 => true,
+                    other => return Err(from.value("0 or 1", other.into())),
+                };
+                from.end(Self::Warm { warm })
+            }
             unknown => Err(ProtocolError::UnknownKind(unknown)),
         }
     }

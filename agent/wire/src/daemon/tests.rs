@@ -44,6 +44,10 @@ fn message() -> impl Strategy<Value = Message> {
             let reason = IngestReason(reason);
             Message::IngestRefused(IngestRefusal { reason, text })
         }),
+        any::<[u8; 32]>().prop_map(|id| Message::AskWarm {
+            manifest: ManifestId(Digest(id))
+        }),
+        any::<bool>().prop_map(|warm| Message::Warm { warm }),
         (any::<u16>(), text()).prop_map(|(code, text)| Message::Error {
             code: ErrorCode(code),
             text

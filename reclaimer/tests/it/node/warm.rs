@@ -1,13 +1,16 @@
 //! Declared models are kept warm.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use tetris_agent::daemon::declared_warm;
 use tetris_node::keep_warm::{Declaration, Freshness, Pod, WarmSet};
 use tetris_node::reclaimer::Reclaimer;
 use tetris_node::reclaimer::engine::now_ms;
 use tetris_node::report::{ObjectState, Trigger};
 use tetris_node::room::RoomNeed;
+use tetris_node::socket::{Limits, Socket};
 use tetris_store_layout::{
     Access, DerivedKey, FileIdentity, FileSystem, IdentityBy, IdentityKey, ManifestKind,
 };
@@ -207,4 +210,45 @@ fn identities_of_one_manifest_are_bounded() {
     assert_eq!(passed.report.stores[0].records_removed, 401 - 256);
     assert_eq!(store.identities().unwrap().len(), 256);
     drop(model);
+}
+
+#[test]
+fn clients_are_told_which_models_are_declared() {
+    let fixture = Fixture::new();
+    let store = fixture.store("a");
+    drop(fixture.load("a", "bert", 1));
+    let bert = store.manifests().unwrap()[0].id;
+    drop(fixture.load("a", "other", 2));
+    let ids: BTreeSet<_> = store
+        .manifests()
+        .unwrap()
+        .iter()
+        .map(|one| one.id)
+        .collect();
+    assert_eq!(ids.len(), 2);
+    let config = fixture.config(&["a"], expire_after_a_minute);
+    let mut reclaimer = Reclaimer::new(config, false, now_ms());
+    reclaimer.declare(declared("team", &[&format!("manifest:{bert}")]));
+    let passed = pass(&mut reclaimer, now_ms());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (latest, status) = tokio::sync::watch::channel(None);
+    let socket = {
+        let _inside = runtime.enter();
+        Socket::bind(&fixture.path("a"), "a").unwrap()
+    };
+    let socket = socket.with_status(status);
+    let (asks, _nobody_asks) = tokio::sync::mpsc::channel(1);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let stopped = async {
+        let _dropped = stopped.await;
+    };
+    let served = runtime.spawn(socket.serve(asks, Limits::default(), |_| (), stopped));
+    let ask = || declared_warm(&store.daemon_socket(), &ids, Duration::from_mins(1));
+    let early = ask().unwrap_err();
+    assert!(early.contains("has not looked"), "{early}");
+    latest.send_replace(Some(Arc::new(passed.status)));
+    assert_eq!(ask(), Ok(BTreeSet::from([bert])));
+    drop(stop);
+    runtime.block_on(served).unwrap();
+    assert_eq!(ask(), Ok(BTreeSet::new()), "no daemon, no declarations");
 }
