@@ -114,6 +114,51 @@ pub fn collect(store: &Store, options: &GcOptions) -> Result<GcReport, StoreErro
     Ok(report)
 }
 
+/// Deletes quarantined objects that nobody maps, those in quarantine for the longest first
+/// (LAYOUT.md 5.5). [`GcOptions::older_than`] counts from the quarantine of an object.
+///
+/// # Errors
+/// When the store or the locks cannot be listed. An object that cannot be deleted is counted.
+pub fn collect_quarantined(store: &Store, options: &GcOptions) -> Result<GcReport, StoreError> {
+    let now = SystemTime::now();
+    let mut report = GcReport::default();
+    let mut objects = store.quarantined()?.objects;
+    objects.sort_by_key(|entry| entry.changed);
+    // Nearly always there is nothing, and nobody's locks to read for it.
+    if objects.is_empty() {
+        return Ok(report);
+    }
+    let holders = Holders::read()?;
+    for entry in &objects {
+        let age = now.duration_since(entry.changed).unwrap_or_default();
+        let enough = options
+            .enough_bytes
+            .is_some_and(|bytes| report.freed_bytes >= bytes);
+        if holders.of(entry) > 0 {
+            report.referenced_objects += 1;
+            report.referenced_bytes += entry.allocated;
+        } else if age < options.older_than || enough {
+            report.kept_objects += 1;
+            report.kept_bytes += entry.allocated;
+        } else {
+            let removed = options.dry_run || remove_quarantined(store, entry, &mut report);
+            report.freed_objects += u64::from(removed);
+            report.freed_bytes += if removed { entry.allocated } else { 0 };
+        }
+    }
+    Ok(report)
+}
+
+fn remove_quarantined(store: &Store, entry: &ObjectEntry, report: &mut GcReport) -> bool {
+    store
+        .remove_quarantined(&entry.object)
+        .unwrap_or_else(|error| {
+            tracing::warn!(%error, "quarantined object not deleted");
+            report.failed_objects += 1;
+            false
+        })
+}
+
 /// Time of each object's last use, by the records that name it. Damaged records name nothing.
 fn last_used(store: &Store) -> Result<HashMap<ObjectRef, SystemTime>, StoreError> {
     let mut uses: HashMap<ObjectRef, SystemTime> = HashMap::new();

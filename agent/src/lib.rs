@@ -32,6 +32,8 @@ pub mod daemon;
 #[cfg(feature = "gpu")]
 pub mod device;
 pub mod gc;
+pub mod holders;
+pub mod remove;
 pub mod sidecar;
 pub mod store_location;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tetris_agent::gc::{GcOptions, GcReport, collect};
+use tetris_agent::gc::{GcOptions, GcReport, collect, collect_quarantined};
 
 use super::error::{Error, Result};
 use super::exit::Code;
@@ -22,6 +22,9 @@ pub(crate) struct GcArgs {
     /// Stop when SIZE is freed: 8GiB, 512M
     #[arg(long, value_name = "SIZE")]
     free: Option<Bytes>,
+    /// Free damaged objects in quarantine, and nothing else; DURATION counts from their quarantine
+    #[arg(long)]
+    quarantined: bool,
     /// Only report the objects that would be freed
     #[arg(long)]
     dry_run: bool,
@@ -37,10 +40,15 @@ pub(crate) fn run(args: &GcArgs, location: &StoreLocation, out: &mut Output) -> 
         .with_older_than(args.older_than.unwrap_or_default())
         .with_enough_bytes(args.free.map(|bytes| bytes.0))
         .with_dry_run(args.dry_run);
-    let report = collect(&store, &options)?;
+    let report = if args.quarantined {
+        collect_quarantined(&store, &options)?
+    } else {
+        collect(&store, &options)?
+    };
     if out.is_json() {
         out.json(&json!({
             "dry_run": args.dry_run,
+            "quarantined": args.quarantined,
             "freed_objects": report.freed_objects,
             "freed_bytes": report.freed_bytes,
             "referenced_objects": report.referenced_objects,
@@ -62,7 +70,7 @@ pub(crate) fn run(args: &GcArgs, location: &StoreLocation, out: &mut Output) -> 
         ),
         ("kept", amount(report.kept_bytes, report.kept_objects)),
     ];
-    if !args.dry_run {
+    if !args.dry_run && !args.quarantined {
         fields.push(("records removed", report.freed_records.to_string()));
     }
     out.fields(&fields)?;

@@ -31,7 +31,8 @@ pub(crate) enum StoreEntry {
 }
 
 impl StoreEntry {
-    fn describe(&self) -> String {
+    /// The kind and the id.
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::Object(entry) => format!("object   {}", entry.object.id),
             Self::Manifest(id) => format!("manifest {id}"),

@@ -1,17 +1,16 @@
 //! `tetris ls`: the contents of the store.
 
-use std::time::SystemTime;
+use std::cmp::Reverse;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tetris_agent::{ManifestKind, Store};
-use tetris_store_layout::{
-    DecodeError, IdentityBy, IdentityKey, Manifest, ManifestId, ObjectEntry,
-};
+use tetris_store_layout::{DecodeError, Holders, IdentityBy, IdentityKey, ManifestId, ObjectEntry};
 
 use super::error::Result;
 use super::loading::kind_name;
 use super::lookup::short;
+use super::model_row::{Manifests, ModelRow};
 use super::output::{self, Output};
 use super::present::Present;
 use super::size::Bytes;
@@ -24,6 +23,34 @@ use tetris_agent::store_location::StoreLocation;
 pub(crate) struct LsArgs {
     #[command(flatten)]
     what: What,
+    /// Order of the models: used (latest first), size, tensors, holders (most first) or path
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FIELD",
+        default_value_t,
+        hide_possible_values = true
+    )]
+    sort: Sort,
+    /// Reverse the order of the models
+    #[arg(long)]
+    reverse: bool,
+}
+
+/// Order of models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Sort {
+    /// The latest use first.
+    #[default]
+    Used,
+    /// The most bytes first.
+    Size,
+    /// The most tensors first.
+    Tensors,
+    /// The most holders first.
+    Holders,
+    /// By the last path.
+    Path,
 }
 
 /// Things to list; models by default.
@@ -42,6 +69,9 @@ struct What {
     /// List identities, by which files are recognized without being read
     #[arg(long)]
     identities: bool,
+    /// List damaged objects in quarantine
+    #[arg(long)]
+    quarantined: bool,
 }
 
 /// Runs `ls`.
@@ -53,39 +83,26 @@ pub(crate) fn run(args: &LsArgs, location: &StoreLocation, out: &mut Output) -> 
         derived(&store, out)
     } else if args.what.identities {
         identities(&store, out)
+    } else if args.what.quarantined {
+        quarantined(&store, out)
     } else {
-        models(&store, out)
+        models(&store, args, out)
     }
 }
 
-struct ModelRow {
-    id: ManifestId,
-    manifest: Manifest,
-    resident: u64,
-    holders: u64,
-    last_used: SystemTime,
-}
-
-fn models(store: &Store, out: &mut Output) -> Result {
+fn models(store: &Store, args: &LsArgs, out: &mut Output) -> Result {
     let present = Present::of(store)?;
-    let mut rows = Vec::new();
-    for record in store.manifests()? {
-        match store.manifest(record.id) {
-            Ok(Some(manifest)) => rows.push(ModelRow {
-                id: record.id,
-                resident: present.resident(&manifest),
-                holders: present.model_holders(&manifest),
-                last_used: record.last_used,
-                manifest,
-            }),
-            Ok(None) => {}
-            Err(error) => output::warning(error),
-        }
-    }
-    rows.sort_by_key(|row| (std::cmp::Reverse(row.last_used), row.id));
+    let mut rows = ModelRow::all(store, &present, &mut Manifests::default())?;
+    sort(&mut rows, args);
+    let quarantined = store.quarantined()?.objects;
+    let quarantined_bytes: u64 = quarantined.iter().map(|entry| entry.allocated).sum();
     if out.is_json() {
-        let rows: Vec<Value> = rows.iter().map(model_json).collect();
-        return out.json(&json!({ "manifests": rows }));
+        let rows: Vec<Value> = rows.iter().map(ModelRow::document).collect();
+        return out.json(&json!({
+            "manifests": rows,
+            "quarantined": quarantined.len(),
+            "quarantined_bytes": quarantined_bytes,
+        }));
     }
     let right = |name| (name, Side::Right);
     let mut table = Table::new(&[
@@ -96,6 +113,7 @@ fn models(store: &Store, out: &mut Output) -> Result {
         right("IN STORE"),
         right("HOLDERS"),
         right("LAST USED"),
+        ("LAST PATH", Side::Left),
     ]);
     for row in &rows {
         table.row([
@@ -106,28 +124,83 @@ fn models(store: &Store, out: &mut Output) -> Result {
             Bytes(row.resident).to_string(),
             row.holders.to_string(),
             ago(row.last_used),
+            row.path_in_words(),
         ]);
     }
-    table.print(out, "no models; publish one with `tetris load MODEL`")
+    table.print(out, "no models; publish one with `tetris load MODEL`")?;
+    out.flush()?;
+    note_quarantined(quarantined.len() as u64, quarantined_bytes);
+    Ok(())
 }
 
-fn model_json(row: &ModelRow) -> Value {
-    json!({
-        "id": row.id.to_string(),
-        "kind": kind_name(row.manifest.kind),
-        "tensors": row.manifest.tensors.len(),
-        "objects": row.manifest.objects.len(),
-        "bytes": row.manifest.object_bytes(),
-        "resident_bytes": row.resident,
-        "holders": row.holders,
-        "last_used_s": unix_s(row.last_used),
-    })
+/// Sorts by the field that was asked for; equal ones by the last use, then by id.
+fn sort(rows: &mut [ModelRow], args: &LsArgs) {
+    rows.sort_by_key(|row| (Reverse(row.last_used), row.id));
+    match args.sort {
+        Sort::Used => {}
+        Sort::Size => rows.sort_by_key(|row| Reverse(row.manifest.object_bytes())),
+        Sort::Tensors => rows.sort_by_key(|row| Reverse(row.manifest.tensors.len())),
+        Sort::Holders => rows.sort_by_key(|row| Reverse(row.holders)),
+        // Models without a path come last.
+        Sort::Path => rows.sort_by_cached_key(|row| {
+            let path = row.last_path.as_ref().map(|last| last.path.clone());
+            (path.is_none(), path)
+        }),
+    }
+    if args.reverse {
+        rows.reverse();
+    }
+}
+
+/// Says on stderr that objects in quarantine take memory, and the command that frees it.
+pub(super) fn note_quarantined(objects: u64, bytes: u64) {
+    if objects > 0 {
+        output::note(format_args!(
+            "{objects} damaged objects in quarantine keep {}; list them with `tetris ls --quarantined`, free them with `tetris gc --quarantined`",
+            Bytes(bytes)
+        ));
+    }
+}
+
+fn quarantined(store: &Store, out: &mut Output) -> Result {
+    let holders = Holders::read()?;
+    let mut rows = store.quarantined()?.objects;
+    rows.sort_by_key(|entry| (Reverse(entry.changed), entry.object.id));
+    if out.is_json() {
+        let row = |entry: &ObjectEntry| {
+            json!({
+                "id": entry.object.id.to_string(),
+                "crc": format!("{:08x}", entry.object.crc),
+                "bytes": entry.object.len,
+                "allocated_bytes": entry.allocated,
+                "holders": holders.of(entry),
+                "quarantined_s": unix_s(entry.changed),
+            })
+        };
+        let rows: Vec<Value> = rows.iter().map(row).collect();
+        return out.json(&json!({ "quarantined": rows }));
+    }
+    let mut table = Table::new(&[
+        ("OBJECT", Side::Left),
+        ("BYTES", Side::Right),
+        ("HOLDERS", Side::Right),
+        ("QUARANTINED", Side::Right),
+    ]);
+    for entry in &rows {
+        table.row([
+            short(entry.object.id),
+            Bytes(entry.object.len).to_string(),
+            holders.of(entry).to_string(),
+            ago(entry.changed),
+        ]);
+    }
+    table.print(out, "no damaged objects in quarantine")
 }
 
 fn objects(store: &Store, out: &mut Output) -> Result {
     let present = Present::of(store)?;
     let mut rows: Vec<&ObjectEntry> = present.entries().collect();
-    rows.sort_by_key(|entry| (std::cmp::Reverse(entry.object.len), entry.object.id));
+    rows.sort_by_key(|entry| (Reverse(entry.object.len), entry.object.id));
     if out.is_json() {
         let row = |entry: &&ObjectEntry| {
             json!({
@@ -168,7 +241,7 @@ fn derived(store: &Store, out: &mut Output) -> Result {
             Err(error) => output::warning(error),
         }
     }
-    rows.sort_by_key(|(record, _)| (std::cmp::Reverse(record.last_used), record.id));
+    rows.sort_by_key(|(record, _)| (Reverse(record.last_used), record.id));
     if out.is_json() {
         let rows: Vec<Value> = rows
             .iter()

@@ -9,21 +9,25 @@ mod gpu_bench;
 mod gpu_status;
 mod hash;
 mod hold;
+mod holding;
 mod init;
 mod load;
 mod loading;
 mod lookup;
 mod ls;
+mod model_row;
 mod output;
 mod pages;
 mod present;
 mod progress;
+mod rm;
 mod show;
 mod similarity;
 mod size;
 mod stat;
 mod table;
 mod time;
+mod top;
 mod verify;
 
 use std::ffi::OsString;
@@ -125,7 +129,8 @@ Examples:
     /// List models, objects or records
     ///
     /// HOLDERS is the number of mappings that keep an entry in the store. For a model it is the smallest
-    /// number of its objects, since other models may share the rest.
+    /// number of its objects, since other models may share the rest. LAST PATH is a hint: the path by which
+    /// a process loaded the model, which may be another file by now. `tetris show` names the processes.
     Ls(ls::LsArgs),
     /// Show one object, manifest, derived record or model in full
     Show(show::ShowArgs),
@@ -134,12 +139,24 @@ Examples:
     /// The shared factor is the number of copies, on average over the referenced bytes, that would exist
     /// if every holder had its own.
     Stat(stat::StatArgs),
+    /// Watch stores, models, their holders and loads under way
+    ///
+    /// Shows the store, or both default stores, every --interval until Ctrl-C, which ends it with code 0. With
+    /// --format json each look is one line.
+    #[command(long_about)]
+    Top(top::TopArgs),
     /// Check that the bytes in the store match their names
     ///
     /// Uses all cores. Ends with code 5 if anything is damaged.
     Verify(verify::VerifyArgs),
     /// Free unreferenced objects, the least recently used first
     Gc(gc::GcArgs),
+    /// Remove models: their records, and the objects that nobody maps and no other model has
+    ///
+    /// Objects that processes hold stay, as do those that other models share; the command says which, and
+    /// frees the rest. Ends with code 1 if something of a model stays because it is in use.
+    #[command(long_about)]
+    Rm(rm::RmArgs),
     /// Show the share of one model that is in another
     ///
     /// theta(A, B) is the share of A's distinct tensor bytes that B has as well.
@@ -195,8 +212,10 @@ fn run(cli: Cli) -> Result {
         Command::Ls(args) => ls::run(&args, &location, out),
         Command::Show(args) => show::run(&args, &location, out),
         Command::Stat(args) => stat::run(&args, &location, out),
+        Command::Top(args) => top::run(&args, &location, out),
         Command::Verify(args) => verify::run(&args, &location, out),
         Command::Gc(args) => gc::run(&args, &location, out),
+        Command::Rm(args) => rm::run(&args, &location, out),
         Command::Similarity(args) => similarity::run(&args, &location, out),
         Command::GpuBench(args) => gpu_bench::run(&args, out),
         #[cfg(feature = "gpu")]

@@ -57,6 +57,11 @@ impl Output {
         self.format == Format::Json
     }
 
+    /// Returns true if the reader of stdout has gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// Prints one line.
     pub(crate) fn line(&mut self, line: impl Display) -> Result {
         self.write(|out| writeln!(out, "{line}"))

@@ -33,6 +33,11 @@ impl Present {
         self.get(object).map_or(0, |entry| self.holders.of(entry))
     }
 
+    /// Number of creation locks of the store that are held: files that are being read.
+    pub(crate) fn creation_locks(&self, store: &Store) -> u64 {
+        self.holders.creation_locks(store)
+    }
+
     /// All objects.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &ObjectEntry> {
         self.objects.values()

@@ -1,19 +1,22 @@
 //! `tetris show`: one object, manifest, derived record or model in full.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
+use tetris_agent::holders::{HolderProcess, HolderProcesses};
 use tetris_store_layout::{
-    DerivedId, Holders, Manifest, ManifestId, ManifestTensor, ObjectEntry, StoreError,
+    DerivedId, Holders, Manifest, ManifestId, ManifestTensor, ObjectEntry, ObjectRef, StoreError,
 };
 
 use super::error::{Error, Result};
 use super::exit::Code;
+use super::holding;
 use super::loading::{kind_name, lossy};
 use super::lookup::{self, StoreEntry, find, short};
+use super::model_row;
 use super::output::Output;
 use super::present::Present;
 use super::size::Bytes;
@@ -39,7 +42,7 @@ pub(crate) fn run(args: &ShowArgs, location: &StoreLocation, out: &mut Output) -
             StoreEntry::Derived(id) => derived(&store, id, out),
             StoreEntry::Manifest(id) => {
                 let manifest = lookup::manifest(&store, id)?;
-                models(Some(&store), &[(None, manifest)], out)
+                models(Some(store), &[(None, manifest)], out)
             }
         };
     }
@@ -47,7 +50,7 @@ pub(crate) fn run(args: &ShowArgs, location: &StoreLocation, out: &mut Output) -
     let manifests: Vec<_> = manifests
         .map(|(path, manifest)| (Some(path), manifest))
         .collect();
-    models(location.open().ok().as_ref(), &manifests, out)
+    models(location.open().ok(), &manifests, out)
 }
 
 /// The manifests that use an object, and as what.
@@ -70,6 +73,8 @@ fn used_by(store: &Store, entry: &ObjectEntry) -> Result<Vec<(ManifestId, &'stat
 
 fn object(store: &Store, entry: &ObjectEntry, out: &mut Output) -> Result {
     let holders = Holders::read()?.of(entry);
+    let held: &[ObjectEntry] = if holders > 0 { &[*entry] } else { &[] };
+    let found = holding::search(held)?;
     let users = used_by(store, entry)?;
     let path = store.object_path(&entry.object);
     if out.is_json() {
@@ -86,6 +91,9 @@ fn object(store: &Store, entry: &ObjectEntry, out: &mut Output) -> Result {
             "published_s": unix_s(entry.published),
             "path": lossy(&path),
             "used_by": users,
+            "processes": holding::documents(found.processes.iter()),
+            "processes_hidden": found.hidden,
+            "processes_skipped": found.skipped,
         }}));
     }
     let mut fields = vec![
@@ -103,7 +111,11 @@ fn object(store: &Store, entry: &ObjectEntry, out: &mut Output) -> Result {
     if users.is_empty() {
         fields.push(("used by", "no manifest".into()));
     }
-    out.fields(&fields)
+    out.fields(&fields)?;
+    holding::print(found.processes.iter(), out)?;
+    out.flush()?;
+    holding::note_unseen(&found);
+    Ok(())
 }
 
 fn derived(store: &Store, id: DerivedId, out: &mut Output) -> Result {
@@ -135,25 +147,67 @@ fn derived(store: &Store, id: DerivedId, out: &mut Output) -> Result {
 /// A manifest, and the file that it was found by.
 type Shown = (Option<PathBuf>, Manifest);
 
-fn models(store: Option<&Store>, shown: &[Shown], out: &mut Output) -> Result {
-    let present = store.map(Present::of).transpose()?;
+/// The store as `show` needs it for models.
+struct Around {
+    store: Store,
+    present: Present,
+    found: HolderProcesses,
+}
+
+impl Around {
+    /// The state of `store`, with the processes that hold objects of the models that are `shown`.
+    fn of(store: Store, shown: &[Shown]) -> Result<Self> {
+        let present = Present::of(&store)?;
+        let objects = shown.iter().flat_map(|(_, manifest)| &manifest.objects);
+        let wanted: HashSet<ObjectRef> = objects.map(|entry| entry.object).collect();
+        let held = wanted.iter().filter_map(|object| present.get(object));
+        let held = held.filter(|entry| present.holders(&entry.object) > 0);
+        let found = holding::search(&held.copied().collect::<Vec<_>>())?;
+        Ok(Self {
+            store,
+            present,
+            found,
+        })
+    }
+
+    /// The processes that hold objects of the model, each with those objects.
+    fn holding(&self, manifest: &Manifest) -> Vec<HolderProcess> {
+        let objects = manifest.objects.iter().map(|entry| entry.object);
+        self.found.among(objects)
+    }
+}
+
+fn models(store: Option<Store>, shown: &[Shown], out: &mut Output) -> Result {
+    let around = store.map(|store| Around::of(store, shown)).transpose()?;
+    let around = around.as_ref();
     if out.is_json() {
         let models: Vec<Value> = shown
             .iter()
-            .map(|shown| model_json(present.as_ref(), shown))
+            .map(|shown| model_json(around, shown))
             .collect();
-        return out.json(&json!({ "manifests": models }));
+        return out.json(&json!({
+            "manifests": models,
+            "processes_hidden": around.map_or(0, |around| around.found.hidden),
+            "processes_skipped": around.map_or(0, |around| around.found.skipped),
+        }));
     }
     for (index, model) in shown.iter().enumerate() {
         if index > 0 {
             out.line("")?;
         }
-        model_text(present.as_ref(), model, out)?;
+        model_text(around, model, out)?;
+    }
+    if let Some(around) = around {
+        out.flush()?;
+        holding::note_unseen(&around.found);
     }
     Ok(())
 }
 
-fn model_json(present: Option<&Present>, (path, manifest): &Shown) -> Value {
+fn model_json(around: Option<&Around>, (path, manifest): &Shown) -> Value {
+    let present = around.map(|around| &around.present);
+    let last_path = around.and_then(|around| around.store.last_path(manifest.id()));
+    let processes = around.map_or_else(Vec::new, |around| around.holding(manifest));
     let objects: Vec<Value> = manifest
         .objects
         .iter()
@@ -191,18 +245,21 @@ fn model_json(present: Option<&Present>, (path, manifest): &Shown) -> Value {
     json!({
         "id": manifest.id().to_string(),
         "file": path.as_deref().map(lossy),
+        "last_path": last_path.map(|last| lossy(&last.path)),
         "kind": kind_name(manifest.kind),
         "source_bytes": manifest.source_size,
         "bytes": manifest.object_bytes(),
         "resident_bytes": present.map_or(0, |p| p.resident(manifest)),
         "holders": present.map_or(0, |p| p.model_holders(manifest)),
+        "processes": holding::documents(processes.iter()),
         "metadata": metadata,
         "objects": objects,
         "tensors": tensors,
     })
 }
 
-fn model_text(present: Option<&Present>, (path, manifest): &Shown, out: &mut Output) -> Result {
+fn model_text(around: Option<&Around>, (path, manifest): &Shown, out: &mut Output) -> Result {
+    let present = around.map(|around| &around.present);
     let mut fields = vec![
         ("manifest", manifest.id().to_string()),
         ("kind", kind_name(manifest.kind).to_owned()),
@@ -218,6 +275,8 @@ fn model_text(present: Option<&Present>, (path, manifest): &Shown, out: &mut Out
     ];
     if let Some(path) = path {
         fields.insert(1, ("file", path.display().to_string()));
+    } else if let Some(last) = around.and_then(|around| around.store.last_path(manifest.id())) {
+        fields.insert(1, ("last path", model_row::in_words(Some(&last))));
     }
     match present {
         Some(present) => {
@@ -230,6 +289,9 @@ fn model_text(present: Option<&Present>, (path, manifest): &Shown, out: &mut Out
         fields.push(("metadata", format!("{key} = {value}")));
     }
     out.fields(&fields)?;
+    if let Some(around) = around {
+        holding::print(around.holding(manifest).iter(), out)?;
+    }
     out.line("")?;
     if manifest.tensors.is_empty() {
         return objects_of(manifest, present).print(out, "no objects");

@@ -3,10 +3,13 @@
 use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
+use tetris_agent::holders::HolderProcesses;
 use tetris_store_layout::{Holders, ObjectListing, Usage};
 
 use super::error::Result;
+use super::holding;
 use super::loading::lossy;
+use super::ls::note_quarantined;
 use super::output::{self, Output};
 use super::pages::SeenPages;
 use super::size::Bytes;
@@ -35,6 +38,8 @@ struct Sums {
     quarantined: u64,
     quarantined_bytes: u64,
     foreign: Vec<String>,
+    /// The processes that hold objects, those in quarantine included.
+    processes: HolderProcesses,
 }
 
 impl Sums {
@@ -58,6 +63,12 @@ impl Sums {
             .map(|entry| format!("`{}`: {}", entry.name.display(), entry.reason))
             .collect();
         let quarantined = store.quarantined()?.objects;
+        let held = listing.objects.iter().chain(&quarantined);
+        let held: Vec<_> = held
+            .filter(|entry| holders.of(entry) > 0)
+            .copied()
+            .collect();
+        sums.processes = holding::search(&held)?;
         sums.quarantined = quarantined.len() as u64;
         sums.quarantined_bytes = quarantined.iter().map(|entry| entry.allocated).sum();
         sums.records(store)?;
@@ -97,8 +108,11 @@ pub(crate) fn run(_: &StatArgs, location: &StoreLocation, out: &mut Output) -> R
         return out.json(&document(&store, &sums, &usage, &pages));
     }
     out.fields(&fields(&store, &sums, &usage, &pages))?;
+    holding::print(sums.processes.processes.iter(), out)?;
+    out.flush()?;
+    holding::note_unseen(&sums.processes);
+    note_quarantined(sums.quarantined, sums.quarantined_bytes);
     if let Some(reason) = pages.small_because() {
-        out.flush()?;
         output::warning(format_args!("models have 4 KiB pages here: {reason}"));
     }
     for entry in &sums.foreign {
@@ -141,6 +155,9 @@ fn document(store: &Store, sums: &Sums, usage: &Usage, pages: &SeenPages) -> Val
         "holders": sums.holders,
         "shared_factor": sums.shared_factor(),
         "saved_bytes": sums.saved(),
+        "processes": holding::documents(sums.processes.processes.iter()),
+        "processes_hidden": sums.processes.hidden,
+        "processes_skipped": sums.processes.skipped,
         "quarantined": sums.quarantined,
         "quarantined_bytes": sums.quarantined_bytes,
         "foreign": sums.foreign,

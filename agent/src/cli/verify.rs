@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
+use tetris_agent::holders::{HolderProcess, HolderProcesses};
 use tetris_store_layout::{
     DecodeError, Holders, ObjectEntry, ObjectRef, StoreError, Verified, VerifyDepth,
 };
@@ -14,6 +15,7 @@ use tetris_store_layout::{
 use super::error::{Error, Result};
 use super::exit::Code;
 use super::gc::require_writable;
+use super::holding;
 use super::lookup::{self, StoreEntry};
 use super::output::{self, Output, bad, good};
 use super::progress::Bar;
@@ -43,6 +45,8 @@ struct Damage {
     fault: String,
     holders: u64,
     action: &'static str,
+    /// The object, if it is one.
+    object: Option<ObjectRef>,
 }
 
 /// The findings of a run.
@@ -52,6 +56,17 @@ struct Findings {
     bytes: u64,
     records: u64,
     damaged: Vec<Damage>,
+    /// The processes that hold damaged objects.
+    processes: HolderProcesses,
+}
+
+impl Findings {
+    /// The processes that hold a damaged object: they compute with wrong bytes.
+    fn holding<'a>(&'a self, damage: &'a Damage) -> impl Iterator<Item = &'a HolderProcess> {
+        let object = damage.object.as_ref();
+        let found = object.map(|object| self.processes.of(object));
+        found.into_iter().flatten()
+    }
 }
 
 /// Runs `verify`.
@@ -72,19 +87,35 @@ pub(crate) fn run(args: &VerifyArgs, location: &StoreLocation, out: &mut Output)
             ));
         }
     }
+    findings.processes = holding::search(&held_and_damaged(&store, &findings)?)?;
     print(&findings, out)?;
+    out.flush()?;
+    holding::note_unseen(&findings.processes);
     if findings.damaged.is_empty() {
         return Ok(());
     }
     let step = if args.quarantine {
-        "load the models again to publish what is missing; memory that loses bits may be failing"
+        "load the models again, restart the processes that hold damaged objects, and free these with `tetris gc --quarantined`; memory that loses bits may be failing"
     } else {
-        "set it aside with `tetris verify --quarantine`"
+        "quarantine it with `tetris verify --quarantine`"
     };
     Err(Error::message(
         Code::Damage,
         format_args!("found {} damaged; {step}", findings.damaged.len()),
     ))
+}
+
+/// The damaged objects that are held, wherever they are now.
+fn held_and_damaged(store: &Store, findings: &Findings) -> Result<Vec<ObjectEntry>> {
+    let held = findings.damaged.iter().filter(|damage| damage.holders > 0);
+    let held: Vec<ObjectRef> = held.filter_map(|damage| damage.object).collect();
+    if held.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut entries = store.objects()?.objects;
+    entries.extend(store.quarantined()?.objects);
+    entries.retain(|entry| held.contains(&entry.object));
+    Ok(entries)
 }
 
 /// The objects to check, the largest first so that all cores end at about the same time.
@@ -192,6 +223,7 @@ fn check_object(
         fault: fault.to_string(),
         holders: holders.of(entry),
         action,
+        object: Some(entry.object),
     }))
 }
 
@@ -204,6 +236,7 @@ fn check_records(store: &Store, remove: bool, findings: &mut Findings) -> Result
             fault,
             holders: 0,
             action,
+            object: None,
         });
         Ok::<(), Error>(())
     };
@@ -261,6 +294,7 @@ fn print(findings: &Findings, out: &mut Output) -> Result {
                     "fault": damage.fault,
                     "holders": damage.holders,
                     "action": damage.action,
+                    "processes": holding::documents(findings.holding(damage)),
                 })
             })
             .collect();
@@ -269,6 +303,8 @@ fn print(findings: &Findings, out: &mut Output) -> Result {
             "bytes": findings.bytes,
             "records": findings.records,
             "damaged": damaged,
+            "processes_hidden": findings.processes.hidden,
+            "processes_skipped": findings.processes.skipped,
         }));
     }
     for damage in &findings.damaged {
@@ -277,6 +313,10 @@ fn print(findings: &Findings, out: &mut Output) -> Result {
         out.line(format_args!("  {}", damage.fault))?;
         let holders = damage.holders;
         out.line(format_args!("  {holders} holders, {}", damage.action))?;
+        for process in findings.holding(damage) {
+            let process = holding::in_words(process);
+            out.line(format_args!("  held by {}", output::printable(&process)))?;
+        }
     }
     let checked = format!(
         "{} objects ({}) and {} records",

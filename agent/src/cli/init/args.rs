@@ -32,6 +32,13 @@ pub(crate) struct InitArgs {
     /// Permissions of the store's directory, octal [default: 0755]. 0700 keeps others out
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     pub(super) mode: Option<u32>,
+    /// Remove a store that is there, damaged or of another version, with all its objects, and create a
+    /// new one in its place. Refused while processes or a node daemon use it
+    #[arg(long)]
+    pub(super) recreate: bool,
+    /// With --recreate: even if processes or a node daemon use the store
+    #[arg(long, requires = "recreate")]
+    pub(super) force: bool,
     /// Use the directory as it is, even as root
     #[arg(long, conflicts_with_all = ["size", "huge"])]
     pub(super) no_mount: bool,

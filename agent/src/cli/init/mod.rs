@@ -2,6 +2,7 @@
 
 mod args;
 mod mount;
+mod recreate;
 mod report;
 
 use std::fs::Permissions;
@@ -17,6 +18,7 @@ use tetris_store_layout::{IoError, StoreError, Usage};
 pub(crate) use self::args::InitArgs;
 use self::args::{DEFAULT_PERCENT, Size};
 use self::mount::{Huge, Mount, mount_tmpfs};
+use self::recreate::Lost;
 use super::error::{Error, Result};
 use super::exit::Code;
 use super::output::{self, Output};
@@ -50,13 +52,18 @@ struct Ready {
     store: Store,
     created: bool,
     how: How,
+    /// The content of the store that was recreated.
+    lost: Option<Lost>,
 }
 
 /// Runs `init`.
 pub(crate) fn run(args: &InitArgs, location: &StoreLocation, out: &mut Output) -> Result {
     let dir = directory(args, location);
     let dir = std::path::absolute(&dir).unwrap_or(dir);
-    let existed = dir.join("store").exists();
+    let lost = args.recreate.then(|| recreate::remove(&dir, args.force));
+    let lost = lost.transpose()?;
+    // A directory that had a store stays one.
+    let existed = lost.is_some() || dir.join("store").exists();
     let mount = if dir.exists() { Mount::of(&dir)? } else { None };
     let here = mount.filter(|mount| {
         let canonical = dir.canonicalize();
@@ -79,7 +86,8 @@ pub(crate) fn run(args: &InitArgs, location: &StoreLocation, out: &mut Output) -
         set.map_err(|error| IoError::new("set the mode of", store.root(), error))?;
     }
     let ready = Ready {
-        created: !existed,
+        created: !existed || lost.is_some(),
+        lost,
         store,
         how,
     };

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::args::{DEFAULT_PERCENT, InitArgs};
 use super::mount::{Huge, Mount};
-use super::{How, Ready};
+use super::{How, Ready, recreate};
 use crate::cli::error::Result;
 use crate::cli::loading::lossy;
 use crate::cli::output::{self, Output};
@@ -17,6 +17,7 @@ pub(super) fn print(ready: &Ready, args: &InitArgs, out: &mut Output) -> Result 
         store,
         created,
         how,
+        lost,
     } = ready;
     // The store is ready; not to know its mount is no reason to fail.
     let mount = Mount::of(store.root()).ok().flatten();
@@ -28,6 +29,10 @@ pub(super) fn print(ready: &Ready, args: &InitArgs, out: &mut Output) -> Result 
             "store": lossy(store.root()),
             "id": store.id().to_string(),
             "created": created,
+            "recreated": lost.is_some(),
+            "lost_objects": lost.map_or(0, |lost| lost.objects),
+            "lost_bytes": lost.map_or(0, |lost| lost.bytes),
+            "lost_held_objects": lost.map_or(0, |lost| lost.held_objects),
             "mounted": *how == How::Mounted,
             "remounted": *how == How::Remounted,
             "own_mount": *how != How::Directory,
@@ -44,10 +49,10 @@ pub(super) fn print(ready: &Ready, args: &InitArgs, out: &mut Output) -> Result 
         } else {
             "when memory is short"
         };
-        let state = if *created {
-            "created"
-        } else {
-            "was there already"
+        let state = match (created, lost) {
+            (_, Some(_)) => "recreated",
+            (true, None) => "created",
+            (false, None) => "was there already",
         };
         out.fields(&[
             ("store", format!("{}, {state}", store.root().display())),
@@ -60,6 +65,9 @@ pub(super) fn print(ready: &Ready, args: &InitArgs, out: &mut Output) -> Result 
         ])?;
     }
     out.flush()?;
+    if let Some(lost) = lost {
+        recreate::explain(lost);
+    }
     explain(ready, args, &pages, noswap);
     Ok(())
 }

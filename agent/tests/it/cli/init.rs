@@ -360,3 +360,63 @@ fn root_that_may_not_mount_gets_a_directory() {
     );
     assert_eq!(ready.json()["own_mount"], false);
 }
+
+#[test]
+fn a_damaged_store_is_recreated_unless_it_is_in_use() {
+    use crate::cli::site::Site;
+    let site = Site::new();
+    let path = site.fixture.model("m.safetensors", 1);
+    let held = site.fixture.agent.load(&path).unwrap();
+    let objects = held.objects().count();
+    fs::write(site.store_dir().join("store"), b"damage").unwrap();
+    let refused = site.run(&["stat"]).expect(3);
+    let step = format!("tetris init --recreate {}", site.store_dir().display());
+    assert!(refused.stderr.contains(&step), "{refused:?}");
+    let recreate = |more: &[&str]| {
+        let mut command = tetris();
+        command
+            .args(["init", "--recreate"])
+            .args(more)
+            .arg(site.store_dir());
+        run(&mut command)
+    };
+    let refused = recreate(&[]).expect(1);
+    let holder = format!("held by {} ", std::process::id());
+    assert!(refused.stderr.contains(&holder), "{refused:?}");
+    assert!(refused.stderr.contains("--force"), "{refused:?}");
+    let report = recreate(&["--force", "--format", "json"]).expect(0);
+    assert!(report.stderr.contains("restart these"), "{report:?}");
+    let report = report.json();
+    assert_eq!(report["recreated"], true);
+    assert_eq!(report["lost_objects"], objects);
+    assert_eq!(report["lost_held_objects"], objects);
+    // Who had the model still has it; others publish it anew.
+    let before = held.tensor("layer.0.weight").unwrap().bytes().to_vec();
+    assert_eq!(
+        site.load(&path)["models"][0]["bytes_new"],
+        held.report().bytes_total()
+    );
+    assert_eq!(held.tensor("layer.0.weight").unwrap().bytes(), before);
+    drop(held);
+    // A sound store that nobody uses needs no force.
+    let again = recreate(&[]).expect(0);
+    assert!(again.stdout.contains("recreated"), "{again:?}");
+    assert_eq!(site.json(&["stat"])["objects"], 0);
+}
+
+#[test]
+fn only_a_store_is_recreated() {
+    let parent = tempfile::tempdir_in("/dev/shm").unwrap();
+    let missing = parent.path().join("missing");
+    for dir in [missing.as_path(), parent.path()] {
+        let mut command = tetris();
+        run(command.args(["init", "--recreate", "--force"]).arg(dir)).expect(3);
+    }
+    assert!(!missing.exists());
+    run(tetris().arg("init").arg("--no-mount").arg(parent.path())).expect(0);
+    let own = parent.path().join("thesis.tex");
+    fs::write(&own, b"x").unwrap();
+    let refused = run(tetris().args(["init", "--recreate"]).arg(parent.path())).expect(3);
+    assert!(refused.stderr.contains("not empty"), "{refused:?}");
+    assert!(own.exists() && parent.path().join("store").exists());
+}

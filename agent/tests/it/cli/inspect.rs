@@ -258,3 +258,102 @@ fn names_in_a_model_do_not_reach_the_terminal_raw() {
         "{text}"
     );
 }
+
+#[test]
+fn ls_shows_last_paths_and_sorts_by_what_it_is_asked() {
+    let site = Site::new();
+    let (small, large) = (site.dir().join("a.gguf"), site.dir().join("b.safetensors"));
+    std::fs::rename(site.file("x", 3), &small).unwrap();
+    crate::common::settle(&small);
+    std::fs::rename(site.fixture.model("y.safetensors", 1), &large).unwrap();
+    crate::common::settle(&large);
+    site.load(&large);
+    site.load(&small);
+    let _held = site.fixture.agent.load(&large).unwrap();
+    site.json_when(&["ls"], |list| {
+        let rows = list["manifests"].as_array().unwrap();
+        rows.iter().any(|row| row["holders"] == 1)
+    });
+    let paths = |args: &[&str]| -> Vec<String> {
+        let list = site.json(args);
+        let rows = list["manifests"].as_array().unwrap();
+        let path = |row: &Value| row["last_path"].as_str().unwrap().to_owned();
+        rows.iter().map(path).collect()
+    };
+    let (small, large) = (small.to_str().unwrap(), large.to_str().unwrap());
+    for (field, first) in [
+        ("size", large),
+        ("tensors", large),
+        ("holders", large),
+        ("path", small),
+    ] {
+        let found = paths(&["ls", "--sort", field]);
+        assert_eq!(found[0], first, "{field}");
+        let found = paths(&["ls", "--sort", field, "--reverse"]);
+        assert_eq!(found[1], first, "{field} --reverse");
+    }
+    let text = site.run(&["ls"]).expect(0).stdout;
+    assert!(
+        text.lines().next().unwrap().ends_with("LAST PATH"),
+        "{text}"
+    );
+    assert!(text.contains(small) && text.contains(large), "{text}");
+    // By id, `show` says the path and who holds the model.
+    let id = site.json(&["ls", "--sort", "size"])["manifests"][0]["id"].clone();
+    let shown = site.run(&["show", id.as_str().unwrap()]).expect(0).stdout;
+    assert!(
+        shown.contains(large) && shown.contains("HELD BY"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn hints_are_renewed_at_most_once_a_minute_and_hostile_ones_are_escaped() {
+    use std::os::unix::ffi::OsStrExt;
+    let site = Site::new();
+    let path = site.fixture.model("m.safetensors", 1);
+    site.load(&path);
+    let hint = std::fs::read_dir(site.store_dir().join("paths-v1"));
+    let hint = hint.unwrap().next().unwrap().unwrap().path();
+    let last = || site.json(&["ls"])["manifests"][0]["last_path"].clone();
+    assert_eq!(last(), path.to_str().unwrap());
+    let other = site.dir().join("other.safetensors");
+    std::fs::hard_link(&path, &other).unwrap();
+    crate::common::settle(&other);
+    site.load(&other);
+    assert_eq!(last(), path.to_str().unwrap(), "too soon");
+    let age = |age: i64| {
+        use nix::sys::stat::{UtimensatFlags, utimensat};
+        use nix::sys::time::TimeSpec;
+        let now = std::time::SystemTime::UNIX_EPOCH
+            .elapsed()
+            .unwrap()
+            .as_secs();
+        let then = TimeSpec::new(now.cast_signed() - age, 0);
+        let at = nix::fcntl::AT_FDCWD;
+        utimensat(at, &hint, &then, &then, UtimensatFlags::NoFollowSymlink).unwrap();
+    };
+    age(61);
+    site.load(&other);
+    assert_eq!(last(), other.to_str().unwrap());
+    // A store of an earlier build has no such folder.
+    std::fs::remove_dir_all(site.store_dir().join("paths-v1")).unwrap();
+    assert_eq!(last(), Value::Null);
+    site.load(&path);
+    assert_eq!(last(), path.to_str().unwrap());
+    // Whatever a pod called its file.
+    std::fs::remove_file(&hint).unwrap();
+    let hostile = std::ffi::OsStr::from_bytes(b"0:/x\x1b[2J\n/y\xff");
+    std::os::unix::fs::symlink(hostile, &hint).unwrap();
+    let listed = site.run(&["ls"]).expect(0).stdout;
+    assert!(listed.contains("/x\\u{1b}[2J\\n/y"), "{listed}");
+    assert!(listed.contains("(in another mount namespace)"), "{listed}");
+    assert!(!listed.contains('\u{1b}'), "{listed}");
+    let top = site.run(&["top", "--once"]).expect(0).stdout;
+    assert!(!top.contains('\u{1b}'), "{top}");
+    // One that is no hint at all.
+    std::fs::remove_file(&hint).unwrap();
+    std::fs::write(&hint, b"x").unwrap();
+    assert_eq!(last(), Value::Null);
+    site.load(&path);
+}

@@ -11,6 +11,8 @@ mod gpu_status;
 mod image;
 mod init;
 mod inspect;
+mod rm;
 mod similarity;
 mod site;
+mod top;
 mod verify;

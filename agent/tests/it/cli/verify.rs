@@ -53,11 +53,51 @@ fn holders_of_a_damaged_object_are_told() {
     let model = site.fixture.model("m.safetensors", 1);
     let held = site.fixture.agent.load(&model).unwrap();
     let object = held.objects().next().unwrap();
+    let others = held.objects().count() - 1;
     Site::damage(&site.fixture.store().object_path(&object));
     eventually("its holder is counted", || {
         let run = site.run(&["verify", "--format", "json"]).expect(5);
         run.json()["damaged"][0]["holders"] == 1
     });
+    let run = site.run(&["verify", "--quarantine"]).expect(5);
+    let line = format!("  held by {} ", std::process::id());
+    assert!(run.stdout.contains(&line), "{run:?}");
+    assert!(run.stderr.contains("gc --quarantined"), "{run:?}");
+    // From the quarantine the holder is found as well.
+    let stat = site.json(&["stat"]);
+    assert_eq!(
+        (&stat["quarantined"], &stat["objects"]),
+        (&1.into(), &others.into())
+    );
+    assert_eq!(stat["processes"][0]["pid"], std::process::id());
+    let amount = |report: &serde_json::Value| {
+        let of = |what: &str| report[what].as_u64().unwrap();
+        (
+            of("freed_objects"),
+            of("referenced_objects"),
+            of("kept_objects"),
+        )
+    };
+    assert_eq!(amount(&site.json(&["gc", "--quarantined"])), (0, 1, 0));
+    drop(held);
+    let young = ["gc", "--quarantined", "--older-than", "1h"];
+    assert_eq!(amount(&site.json(&young)), (0, 0, 1));
+    let dry = site.json(&["gc", "--quarantined", "--dry-run"]);
+    assert_eq!(amount(&dry), (1, 0, 0));
+    assert!(dry["freed_bytes"].as_u64() >= Some(object.len));
+    let listed = site.json(&["ls", "--quarantined"]);
+    assert_eq!(listed["quarantined"][0]["id"], object.id.to_string());
+    assert!(
+        site.run(&["ls"])
+            .expect(0)
+            .stderr
+            .contains("gc --quarantined")
+    );
+    let freed = site.json(&["gc", "--quarantined"]);
+    assert_eq!(freed["freed_objects"], 1);
+    assert_eq!(site.json(&["stat"])["quarantined"], 0);
+    // The sound objects were not touched.
+    assert_eq!(site.json(&["stat"])["objects"], others);
 }
 
 #[test]

@@ -1,0 +1,211 @@
+//! The lines of one look, cut to a width and a height.
+
+use std::fmt::Write as _;
+
+use super::snapshot::Snapshot;
+use crate::cli::holding;
+use crate::cli::output::printable;
+use crate::cli::size::Bytes;
+use crate::cli::time::ago;
+
+/// Width without a terminal, in characters.
+pub(super) const WIDTH: usize = 80;
+/// Narrowest path that is shown.
+const PATH_MIN: usize = 10;
+/// Most processes that are listed for each store; the models get the rest of the screen.
+const PROCESSES: usize = 8;
+
+/// The lines of one look.
+#[derive(Debug)]
+pub(super) struct Frame<'a> {
+    snapshots: &'a [Snapshot],
+}
+
+impl<'a> Frame<'a> {
+    /// The frame of stores at one moment.
+    pub(super) const fn of(snapshots: &'a [Snapshot]) -> Self {
+        Self { snapshots }
+    }
+
+    /// The lines, at most `height` of at most `width` characters.
+    pub(super) fn lines(&self, height: usize, width: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        // Each store gets its part of the screen.
+        let part = height / self.snapshots.len().max(1);
+        for (index, snapshot) in self.snapshots.iter().enumerate() {
+            if index > 0 {
+                lines.push(String::new());
+            }
+            let of_store = of_store(snapshot, part.saturating_sub(1), width);
+            lines.extend(of_store);
+        }
+        lines.truncate(height);
+        lines.iter().map(|line| cut_end(line, width)).collect()
+    }
+}
+
+fn of_store(snapshot: &Snapshot, height: usize, width: usize) -> Vec<String> {
+    let mut lines = summary(snapshot);
+    let loads = loads(snapshot);
+    let processes = processes(snapshot, width);
+    let below = loads.len() + processes.len();
+    // The head, and a line for those that are left out.
+    let room = height.saturating_sub(lines.len() + below + 2);
+    lines.extend(models(snapshot, room, width));
+    lines.extend(processes);
+    lines.extend(loads);
+    lines
+}
+
+fn summary(snapshot: &Snapshot) -> Vec<String> {
+    let usage = &snapshot.usage;
+    let used = usage.capacity.saturating_sub(usage.free);
+    let mut lines = vec![
+        format!(
+            "{}  {} of {} used, {} free",
+            printable(&snapshot.root),
+            Bytes(used),
+            Bytes(usage.capacity),
+            Bytes(usage.free)
+        ),
+        format!(
+            "models {}  objects {}, {}  loads {}",
+            snapshot.models.len(),
+            snapshot.objects,
+            Bytes(snapshot.object_bytes),
+            snapshot.creation_locks.max(snapshot.loading.len() as u64),
+        ),
+        format!(
+            "mapped {} by {} references  saved against private copies {}",
+            Bytes(snapshot.referenced_bytes),
+            snapshot.holders,
+            Bytes(snapshot.saved_bytes)
+        ),
+    ];
+    if snapshot.quarantined > 0 {
+        lines.push(format!(
+            "quarantine {} objects, {}: tetris gc --quarantined",
+            snapshot.quarantined,
+            Bytes(snapshot.quarantined_bytes)
+        ));
+    }
+    lines
+}
+
+fn models(snapshot: &Snapshot, room: usize, width: usize) -> Vec<String> {
+    if snapshot.models.is_empty() {
+        return Vec::new();
+    }
+    let path_width = width.saturating_sub(43).max(PATH_MIN);
+    let mut lines = vec![format!(
+        "{:<path_width$} {:>10} {:>7} {:>11} {:>10}",
+        "MODEL", "SIZE", "HOLDERS", "IN STORE", "USED"
+    )];
+    for row in snapshot.models.iter().take(room.max(1)) {
+        let name = match &row.last_path {
+            Some(last) => printable(&last.path.to_string_lossy()).into_owned(),
+            None => row.id.to_string(),
+        };
+        let used = ago(row.last_used);
+        // The larger unit is enough: `3h 2m ago` is `3h`.
+        let used = used.split(' ').next().unwrap_or_default();
+        lines.push(format!(
+            "{:<path_width$} {:>10} {:>7} {:>11} {:>10}",
+            cut_begin(&name, path_width),
+            Bytes(row.manifest.object_bytes()),
+            row.holders,
+            Bytes(row.resident),
+            used
+        ));
+    }
+    match snapshot.models.len().saturating_sub(room.max(1)) {
+        0 => {}
+        more => lines.push(format!("and {more} more models")),
+    }
+    lines
+}
+
+fn processes(snapshot: &Snapshot, width: usize) -> Vec<String> {
+    let found = &snapshot.found;
+    let mut lines = Vec::new();
+    if !found.processes.is_empty() {
+        lines.push(format!(
+            "{:>8} {:<16} {:<12} {:>8} {:>10}  {}",
+            "HELD BY", "COMMAND", "USER", "OBJECTS", "BYTES", "IN"
+        ));
+    }
+    for process in found.processes.iter().take(PROCESSES) {
+        let place = holding::place(&process.info.container).unwrap_or_default();
+        lines.push(format!(
+            "{:>8} {:<16} {:<12} {:>8} {:>10}  {}",
+            process.info.pid,
+            cut_end(&printable(&process.info.command), 16),
+            cut_end(&printable(&holding::user(&process.info)), 12),
+            process.objects.len(),
+            Bytes(process.bytes()),
+            cut_begin(&printable(&place), width.saturating_sub(60).max(PATH_MIN)),
+        ));
+    }
+    let unseen = found.processes.len().saturating_sub(PROCESSES) as u64;
+    let mut rest = String::new();
+    if unseen > 0 {
+        let _infallible = write!(rest, "and {unseen} more processes");
+    }
+    if found.hidden > 0 && snapshot.holders > 0 {
+        let comma = if rest.is_empty() { "" } else { "; " };
+        let hidden = found.hidden;
+        let _infallible = write!(
+            rest,
+            "{comma}{hidden} of other users could not be looked at"
+        );
+    }
+    if !rest.is_empty() {
+        lines.push(rest);
+    }
+    lines
+}
+
+fn loads(snapshot: &Snapshot) -> Vec<String> {
+    let lines = snapshot.loading.iter().take(PROCESSES).map(|one| {
+        format!(
+            "loading: {} {} of {} writes {} objects, {}",
+            one.info.pid,
+            printable(&one.info.command),
+            printable(&holding::user(&one.info)),
+            one.objects,
+            Bytes(one.bytes)
+        )
+    });
+    lines.collect()
+}
+
+/// The first `width` characters of `text`.
+fn cut_end(text: &str, width: usize) -> String {
+    text.chars().take(width).collect()
+}
+
+/// The last `width` characters of `text`: the end of a path tells more than its begin.
+fn cut_begin(text: &str, width: usize) -> String {
+    let chars = text.chars().count();
+    if chars <= width {
+        return text.to_owned();
+    }
+    let kept = text.chars().skip(chars + 3 - width.max(3));
+    ["...".to_owned(), kept.collect()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_keep_their_end() {
+        assert_eq!(cut_begin("/a/b", 10), "/a/b");
+        assert_eq!(
+            cut_begin("/models/bert/model.safetensors", 16),
+            "...l.safetensors"
+        );
+        assert_eq!(cut_begin("abcdefgh", 5), "...gh");
+        assert_eq!(cut_end("abcdefgh", 5), "abcde");
+    }
+}
