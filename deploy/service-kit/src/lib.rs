@@ -2,6 +2,7 @@
 //!
 //! - [`command`]: the runtime, errors and exit codes of a command
 //! - [`logs`]: log format and filter
+//! - [`service_manager`]: readiness, status and heartbeats for systemd
 //! - [`shutdown`]: signals, and the order to stop
 //! - [`http`]: a server with limits, and pages that all daemons have
 //! - [`metrics`]: metrics as OpenMetrics text
@@ -28,6 +29,7 @@ pub mod command;
 pub mod http;
 pub mod logs;
 pub mod metrics;
+pub mod service_manager;
 pub mod shutdown;
 #[cfg(feature = "tls-roots")]
 pub mod tls_roots;

@@ -7,6 +7,7 @@ mod node_role;
 mod pod_watch;
 mod pods;
 mod publisher;
+mod service;
 mod sockets;
 
 use std::pin::pin;
@@ -31,6 +32,7 @@ use crate::reclaimer::engine::{Command, Engine, now_ms};
 use node_role::NodeRole;
 use pods::Pods;
 use publisher::Publisher;
+use service::ServiceReports;
 use sockets::Sockets;
 
 /// Longest wait for the sockets to be taken away.
@@ -46,6 +48,7 @@ const LONGEST_PASS: Duration = Duration::from_mins(2);
 /// When the configuration is wrong, the tmpfs or the HTTP address cannot be had, or a part fails.
 pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let config = flags.load()?;
+    let service = ServiceReports::from_env();
     pods::raise_open_files();
     let pods = Pods::new().context("cannot start the threads of the pods' sockets")?;
     let mut signaled = pin!(signals()?);
@@ -59,6 +62,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let health = Arc::new(health);
     let (status, latest) = watch::channel(None);
     NodeRole::prepare(&config, dry_run, &metrics)?;
+    service.follow(Arc::clone(&health), latest.clone(), stopped.clone());
     let reclaimer = Reclaimer::new(config.clone(), dry_run, now_ms());
     let shared = HttpState {
         metrics: Arc::clone(&metrics),
@@ -93,15 +97,22 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     while ended.is_none() {
         tokio::select! {
             () = &mut signaled => break,
-            _ = hang_up.recv() => if let Some(new) = reload(flags, &config) {
-                // The tmpfs and the stores on it are there before the engine looks for them.
-                role.reload(&new);
-                let _engine_has_ended = commands.send(Command::Reload(Box::new(new)));
+            _ = hang_up.recv() => {
+                service.reloading();
+                let new = reload(flags, &config);
+                let accepted = new.is_some();
+                if let Some(new) = new {
+                    // The tmpfs and the stores on it are there before the engine looks for them.
+                    role.reload(&new);
+                    let _engine_has_ended = commands.send(Command::Reload(Box::new(new)));
+                }
+                service.reloaded(accepted);
             },
             result = &mut engine => ended = Some(result),
         }
     }
     tracing::info!("stopping");
+    service.stopping();
     let _engine_has_ended = commands.send(Command::Stop);
     let ended = match ended {
         Some(ended) => ended,

@@ -1,5 +1,6 @@
 //! Stores, configurations, and the daemon as a process.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -131,7 +132,13 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn start(config: &Path, args: &[&str]) -> Self {
+        Self::start_with(config, args, &[])
+    }
+
+    /// Starts it with these variables of the environment.
+    pub fn start_with(config: &Path, args: &[&str], variables: &[(&str, &OsStr)]) -> Self {
         let mut command = Command::new(EXE);
+        command.envs(variables.iter().copied());
         command.arg("run").arg("--config").arg(config).args(args);
         command.args(["--log", "info,tetris_node=debug"]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();

@@ -1,8 +1,9 @@
 //! The command `tetris-node`, as an administrator runs it.
 
 mod gpu_mirror;
-mod harness;
+pub mod harness;
 mod image;
 mod once;
 mod run;
 mod scrub;
+mod service;
