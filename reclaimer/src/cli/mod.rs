@@ -1,5 +1,7 @@
 //! The command line of `tetris-node`.
 
+#[cfg(feature = "node")]
+mod mount;
 mod once;
 
 use std::process::ExitCode;
@@ -30,6 +32,12 @@ enum Command {
     Once(Once),
     /// Check the configuration and print it with all defaults
     Check(ConfigFlags),
+    /// Mount the tmpfs of the table `mount` and make the stores on it, without running
+    #[cfg(feature = "node")]
+    Mount(ConfigFlags),
+    /// Unmount that tmpfs; processes keep the objects that they map
+    #[cfg(feature = "node")]
+    Unmount(ConfigFlags),
 }
 
 #[derive(Debug, Args)]
@@ -79,5 +87,9 @@ fn run(cli: &Cli) -> Result<()> {
         }
         Command::Once(args) => once::run(args),
         Command::Check(flags) => once::check(flags),
+        #[cfg(feature = "node")]
+        Command::Mount(flags) => mount::mount(flags),
+        #[cfg(feature = "node")]
+        Command::Unmount(flags) => mount::unmount(flags),
     }
 }

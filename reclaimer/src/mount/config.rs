@@ -12,9 +12,12 @@ use crate::field_error::FieldError;
 pub struct MountTable {
     /// Mount point. In a container, below a volume with `mountPropagation: Bidirectional`.
     pub path: PathBuf,
-    /// Its size in bytes. Without it, `memory_limit_bytes` less `reserve_bytes`.
+    /// Its size in bytes. Without it and `size_percent`, `memory_limit_bytes` less `reserve_bytes`.
     #[serde(default)]
     pub size_bytes: Option<u64>,
+    /// Its size as a share of the machine's RAM, 1 to 100 percent, in place of `size_bytes`.
+    #[serde(default)]
+    pub size_percent: Option<u64>,
     /// The memory limit of the container that the daemon runs in; the flag `--memory-limit` goes
     /// before it.
     #[serde(default)]
@@ -92,6 +95,9 @@ const fn default_reserve() -> u64 {
     512 << 20
 }
 
+/// Sizes that are shares of the RAM are whole large pages.
+const LARGE_PAGE: u64 = 2 << 20;
+
 /// Below this, not even the directories of some stores fit.
 const LEAST_BYTES: u64 = 1 << 20;
 const LEAST_INODES: u64 = 64;
@@ -141,9 +147,17 @@ impl MountTable {
             return Err(FieldError::new("mount.memory_limit_bytes", expected, found));
         };
         let field = "mount.size_bytes";
-        match (self.size_bytes, self.memory_limit_bytes) {
+        let size = match (self.size_bytes, self.size_percent) {
+            (Some(_), Some(percent)) => {
+                let expected = "nothing beside `mount.size_bytes`";
+                return Err(FieldError::new("mount.size_percent", expected, percent));
+            }
+            (None, Some(percent)) => Some(share_of_ram(percent)?),
+            (size, None) => size,
+        };
+        match (size, self.memory_limit_bytes) {
             (None, None) => {
-                let expected = "a size, or a memory limit to take it from (flag --memory-limit)";
+                let expected = "a size, here or as `mount.size_percent`, or a memory limit to take it from (flag --memory-limit)";
                 Err(FieldError::new(field, expected, "neither"))
             }
             (None, Some(_)) => Ok(most),
@@ -160,4 +174,16 @@ impl MountTable {
             (Some(size), _) => Ok(size),
         }
     }
+}
+
+/// A share of the machine's RAM in bytes.
+fn share_of_ram(percent: u64) -> Result<u64, FieldError> {
+    let field = "mount.size_percent";
+    if !(1..=100).contains(&percent) {
+        return Err(FieldError::new(field, "1 to 100", percent));
+    }
+    let ram = nix::sys::sysinfo::sysinfo();
+    let ram = ram.map_err(|error| FieldError::new(field, "the size of the RAM", error))?;
+    let share = ram.ram_total() / 100 * percent;
+    Ok((share - share % LARGE_PAGE).max(LARGE_PAGE))
 }

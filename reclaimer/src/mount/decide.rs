@@ -132,7 +132,8 @@ pub fn decide(
     }
 }
 
-fn refuse_foreign(entry: &MountEntry) -> Result<(), Refusal> {
+/// Refuses a mount that is no whole tmpfs that can be written.
+pub(super) fn refuse_foreign(entry: &MountEntry) -> Result<(), Refusal> {
     let found = if entry.fs_type != "tmpfs" {
         format!("a file system of type {}", entry.fs_type)
     } else if entry.root.as_os_str() != "/" {

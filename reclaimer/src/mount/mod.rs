@@ -1,5 +1,5 @@
-//! The tmpfs that the stores lie on: mounted when it is missing, adopted when it is there, never
-//! unmounted.
+//! The tmpfs that the stores lie on: mounted when it is missing, adopted when it is there, unmounted
+//! only on request.
 //!
 //! # Flow
 //! [`observe`] the path, [`decide`], act, and observe again.
@@ -22,17 +22,20 @@ mod tmpfs;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
 use tetris_store_layout::{CreateOptions, Store, StoreError};
 use thiserror::Error;
 
 use crate::store::StoreConfig;
 
 pub use config::{HugePages, MountConfig, MountTable};
+use decide::refuse_foreign;
 pub use decide::{Action, Changes, Decision, Note, Refusal, decide};
 pub use mountinfo::{MountEntry, is_mount_root, is_mounted_elsewhere, mount_of};
 pub use observed::{ObservedPath, TmpfsSize, observe};
@@ -89,6 +92,12 @@ pub enum MountError {
         name: String,
         /// The reason.
         source: Box<StoreError>,
+    },
+    /// A daemon serves a store on it.
+    #[error("a daemon serves `{}`; stop it first (`systemctl stop tetris-node`)", path.display())]
+    Served {
+        /// The store.
+        path: PathBuf,
     },
     /// A system call failed.
     #[error("cannot {action} `{}`: {source}", path.display())]
@@ -155,6 +164,24 @@ fn act(action: &Action, config: &MountConfig, selinux: bool) -> Result<Vec<Note>
 }
 
 impl Ensured {
+    /// Logs the action and the differences from the configuration.
+    pub fn log(&self) {
+        let path = self.path.display();
+        let (bytes, used_bytes) = (self.room.bytes, self.room.bytes_used);
+        let done = match &self.action {
+            Action::Create => "tmpfs mounted",
+            Action::Adopt => "tmpfs adopted",
+            Action::Remount(changes) => {
+                tracing::info!(%path, ?changes, "tmpfs changed while in use");
+                "tmpfs adopted"
+            }
+        };
+        tracing::info!(%path, bytes, used_bytes, "{done}");
+        for note in &self.notes {
+            tracing::warn!(%path, %note, "the tmpfs is not as configured");
+        }
+    }
+
     /// Makes the stores that lie on this mount and are missing; all are tried.
     ///
     /// # Errors
@@ -178,6 +205,50 @@ impl Ensured {
 pub fn is_tmpfs_mount(path: &Path) -> io::Result<bool> {
     let found = observe(path)?;
     Ok(matches!(found, ObservedPath::Mounted { entry, .. } if entry.fs_type == "tmpfs"))
+}
+
+/// Unmounts the tmpfs of `config`, and removes its mount point. Processes keep the objects that they
+/// map; their memory is freed with the last mapping. Returns false if nothing is mounted there.
+///
+/// # Errors
+/// [`MountError::Served`] while a daemon serves one of `stores`, [`MountError::Refused`] when
+/// something other than a whole tmpfs is mounted there.
+pub fn remove_mount(config: &MountConfig, stores: &[StoreConfig]) -> Result<bool, MountError> {
+    let path = &config.path;
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    if !parent.exists() {
+        return Ok(false);
+    }
+    let _lock = lock(parent)?;
+    let found = observe(path).map_err(io_error("look at", path))?;
+    let ObservedPath::Mounted { entry, .. } = found else {
+        return Ok(false);
+    };
+    refuse_foreign(&entry).map_err(|source| MountError::Refused {
+        path: path.clone(),
+        source,
+    })?;
+    let mut on_it = stores.iter().filter(|store| store.path.starts_with(path));
+    if let Some(store) = on_it.find(|store| is_served(&store.path)) {
+        return Err(MountError::Served {
+            path: store.path.clone(),
+        });
+    }
+    // Mappings keep a mount busy; detached, it ends with the last of them.
+    let detached = unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+    detached.map_err(|error| io_error("unmount", path)(error.into()))?;
+    match std::fs::remove_dir(path) {
+        // Another mount below it, or a file that the tmpfs hid.
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+        removed => removed.map_err(io_error("remove", path))?,
+    }
+    Ok(true)
+}
+
+/// Returns true if a daemon listens in the store at `root`.
+fn is_served(root: &Path) -> bool {
+    let socket = Store::open(root).map(|store| store.daemon_socket());
+    socket.is_ok_and(|socket| UnixStream::connect(socket).is_ok())
 }
 
 fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> MountError {

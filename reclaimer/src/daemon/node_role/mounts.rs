@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::mount::{Action, Ensured, MountError, ensure_mount, is_tmpfs_mount};
+use crate::mount::{MountError, ensure_mount, is_tmpfs_mount};
 use crate::report::ErrorClass;
 
 /// Mounts the tmpfs or adopts the one that is there, and makes the stores that are configured on
@@ -19,7 +19,7 @@ pub(super) fn prepare(config: &Config, metrics: &Metrics) -> Result<()> {
     };
     match ensure_mount(mount) {
         Ok(ensured) => {
-            tell(&ensured);
+            ensured.log();
             if let Err(error) = ensured.create_stores(&config.file.stores) {
                 complain(&error, metrics);
             }
@@ -44,21 +44,4 @@ pub(super) fn prepare_again(config: &Config, metrics: &Metrics) {
 fn complain(error: &MountError, metrics: &Metrics) {
     tracing::error!(%error, "the present tmpfs stays in use");
     metrics.error(ErrorClass::Mount, None);
-}
-
-fn tell(ensured: &Ensured) {
-    let path = ensured.path.display();
-    let (bytes, used_bytes) = (ensured.room.bytes, ensured.room.bytes_used);
-    let done = match &ensured.action {
-        Action::Create => "tmpfs mounted",
-        Action::Adopt => "tmpfs adopted",
-        Action::Remount(changes) => {
-            tracing::info!(%path, ?changes, "tmpfs changed while in use");
-            "tmpfs adopted"
-        }
-    };
-    tracing::info!(%path, bytes, used_bytes, "{done}");
-    for note in &ensured.notes {
-        tracing::warn!(%path, %note, "the tmpfs is not as configured");
-    }
 }

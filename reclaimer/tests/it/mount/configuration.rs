@@ -40,6 +40,35 @@ fn little_has_to_be_said() {
 }
 
 #[test]
+fn the_size_can_be_a_share_of_the_ram() {
+    let text = format!("{REST}[mount]\npath = \"/run/tetris\"\nsize_percent = 50\n");
+    let size_bytes = |text: &str| {
+        let file = ConfigFile::parse(text, Path::new("/etc/node.toml")).unwrap();
+        file.check().unwrap().tables.mount.unwrap().size_bytes
+    };
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let total = meminfo.lines().find(|line| line.starts_with("MemTotal"));
+    let total: u64 = total
+        .unwrap()
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
+    let half = size_bytes(&text);
+    assert!(
+        half.abs_diff(total * 1024 / 2) < 4 << 20,
+        "{half} of {total} KiB"
+    );
+    assert_eq!(half % (2 << 20), 0);
+    // A memory limit bounds it as well.
+    let limited = format!("{text}memory_limit_bytes = 536870912\nreserve_bytes = 1048576\n");
+    let file = ConfigFile::parse(&limited, Path::new("/etc/node.toml")).unwrap();
+    let error = file.check().unwrap_err().to_string();
+    assert!(error.contains("at most 535822336"), "{error}");
+}
+
+#[test]
 fn everything_can_be_said() {
     let text = format!(
         r#"{REST}{MOUNT}
@@ -87,6 +116,18 @@ fn errors_name_the_field_what_is_expected_and_what_was_found() {
         (
             "[mount]\npath = \"/run/t\"\nsize_bytes = 1".to_owned(),
             "`mount.size_bytes`: expected at least 1048576, found 1",
+        ),
+        (
+            "[mount]\npath = \"/run/t\"".to_owned(),
+            "`mount.size_bytes`: expected a size, here or as `mount.size_percent`",
+        ),
+        (
+            format!("{MOUNT}size_percent = 50"),
+            "`mount.size_percent`: expected nothing beside `mount.size_bytes`, found 50",
+        ),
+        (
+            "[mount]\npath = \"/run/t\"\nsize_percent = 101".to_owned(),
+            "`mount.size_percent`: expected 1 to 100, found 101",
         ),
         (
             format!("{MOUNT}inodes = 1"),

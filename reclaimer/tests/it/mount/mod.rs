@@ -5,3 +5,4 @@ mod configuration;
 mod deciding;
 mod mountinfo;
 mod mounting;
+mod removing;
