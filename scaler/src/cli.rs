@@ -5,11 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use tetris_conventions::duration;
+use tetris_conventions::exit::{FAILED, USAGE, help};
 use tetris_service_kit::logs::LogArgs;
 
 /// Chooses batch size, concurrency and CPUs per instance, and places instances near their tensors
 #[derive(Debug, Parser)]
-#[command(name = "tetris-scaler", version, max_term_width = 100)]
+#[command(name = "tetris-scaler", version, max_term_width = 100, after_help = help(&[FAILED, USAGE]))]
 pub struct Cli {
     /// The subcommand.
     #[command(subcommand)]
@@ -30,6 +32,19 @@ pub enum Command {
     Plan(crate::plan::PlanArgs),
     /// Measure a model server per configuration, and write its ModelProfile
     Profile(Box<tetris_scaler_profiler::cli::ProfileArgs>),
+}
+
+/// Parser of times from `least` to `most` seconds: `90`, `90s` or `5m`.
+fn seconds(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone {
+    move |text| {
+        let found = duration::parse_seconds(text)?;
+        if (least..=most).contains(&found) {
+            return Ok(found);
+        }
+        Err(format!(
+            "expected {least} to {most} seconds, found `{text}`"
+        ))
+    }
 }
 
 /// Arguments of `run`.
@@ -54,7 +69,7 @@ pub struct Run {
     #[arg(long, default_value = "tetris-scaler")]
     pub lease: String,
     /// Seconds without renewal after which another replica takes over the lease
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(15..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds(15, 3600))]
     pub lease_seconds: u64,
     /// URL of the Prometheus server for the queries of functions
     #[arg(long, value_name = "URL")]
@@ -66,18 +81,18 @@ pub struct Run {
     #[arg(long, value_name = "PATH")]
     pub prometheus_ca: Option<PathBuf>,
     /// Timeout of a Prometheus query
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = seconds(1, 60))]
     pub prometheus_timeout_seconds: u64,
     /// Longest interval between two decisions, and between two reads of the loads
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = seconds(1, 600))]
     pub interval_seconds: u64,
     /// Interval between two polls of each node's daemon for its tensors
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = seconds(1, 60))]
     pub poll_seconds: u64,
     /// Namespace of the daemons
     #[arg(long, default_value = "tetris-system")]
     pub daemon_namespace: String,
     /// Steady time after which a function's instances may be replaced to save memory; 0 for never
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds(0, u64::MAX))]
     pub consolidate_after_seconds: u64,
 }

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     // `plan` has more exit statuses than success and failure, and prints its errors itself.
     if let Command::Plan(args) = &cli.command {
-        return args.run();
+        return command::run_unlogged(&cli.logs, || args.run());
     }
     command::run(&cli.logs, || run(&cli.command))
 }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use tetris_conventions::size;
 
 use crate::measure::Name;
-use crate::units::parse_bytes;
 
 /// Maximum number of rounds and of processes: the mirror's server accepts 64 connections of one
 /// user.
@@ -59,21 +59,21 @@ pub struct GpuBenchArgs {
 
 /// Parses the model's length. The smallest model has one granule of the mirror.
 fn model_bytes(text: &str) -> Result<u64, String> {
-    let bytes = parse_bytes(text)?;
+    let bytes = size::parse(text)?;
     let fits = (2 << 20..=1 << 40).contains(&bytes);
     fits.then_some(bytes)
         .ok_or_else(|| format!("expected 2MiB to 1TiB, found `{text}`"))
 }
 
 fn some_bytes(text: &str) -> Result<u64, String> {
-    let bytes = parse_bytes(text)?;
+    let bytes = size::parse(text)?;
     (bytes > 0)
         .then_some(bytes)
         .ok_or_else(|| format!("expected at least 1 byte, found `{text}`"))
 }
 
 fn chunk_bytes(text: &str) -> Result<u64, String> {
-    let bytes = parse_bytes(text)?;
+    let bytes = size::parse(text)?;
     let fits = bytes > 0 && bytes.is_multiple_of(2 << 20) && bytes <= 16 << 30;
     fits.then_some(bytes)
         .ok_or_else(|| format!("expected a multiple of 2MiB, at most 16GiB, found `{text}`"))

@@ -36,53 +36,9 @@ pub(crate) fn three_digits(value: f64) -> String {
     }
 }
 
-/// Parses a size: plain bytes, or a number with K, M, G or T, with or without `iB`. Units are
-/// powers of 1024, as in the other commands.
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let trimmed = text.trim();
-    let end = trimmed
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(trimmed.len());
-    let (number, unit) = trimmed.split_at(end);
-    let shift = match unit.trim_start().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
-        "t" | "tib" => 40,
-        _ => {
-            return Err(format!(
-                "`{unit}` is not a unit; use K, M, G or T (powers of 1024)"
-            ));
-        }
-    };
-    let wrong = || format!("expected a size such as 8GiB, 512M or 4096, found `{text}`");
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let value = number * (1u64 << shift) as f64;
-    (0.0..9e18)
-        .contains(&value)
-        .then_some(value as u64)
-        .ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_read_as_the_other_commands_read_them() {
-        for (text, bytes) in [
-            ("4096", 4096),
-            ("512M", 512 << 20),
-            ("1.5 GiB", 3 << 29),
-            ("0", 0),
-        ] {
-            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
-        }
-        for text in ["", "G", "8GB", "-1", "1e3", "99999999T", "."] {
-            assert!(parse_bytes(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn values_are_short() {

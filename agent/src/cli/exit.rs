@@ -35,8 +35,23 @@ Exit codes:
   Once CMD runs, exec ends as CMD does.
 
 Output goes to stdout, messages and progress to stderr. With --format json, every command prints
-one JSON document on one line: complete ids, bytes as integers, times in seconds.
-TETRIS_LOG=debug shows what the agent does.";
+one JSON document on one line, a result or an error: complete ids, bytes as integers, times in
+seconds (docs/json.md). --log debug, or TETRIS_LOG=debug, shows what the agent does.";
+
+impl Code {
+    /// Its name in JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::NoStore => "no-store",
+            Self::Model => "model",
+            Self::Damage => "damage",
+            Self::NotExecutable => "not-executable",
+            Self::NotFound => "not-found",
+        }
+    }
+}
 
 impl From<Code> for ExitCode {
     fn from(code: Code) -> Self {

@@ -17,7 +17,7 @@ use tetris_agent::store_location::StoreLocation;
 #[derive(Debug, Args)]
 pub(crate) struct GcArgs {
     /// Free only objects unused for at least DURATION: 10m, 1h 30m, 2days
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = tetris_conventions::duration::parse)]
     older_than: Option<Duration>,
     /// Stop when SIZE is freed: 8GiB, 512M
     #[arg(long, value_name = "SIZE")]

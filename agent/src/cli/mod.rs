@@ -1,5 +1,6 @@
 //! The command line: subcommands and their dispatch.
 
+mod completions;
 mod error;
 mod exec;
 mod exit;
@@ -36,15 +37,14 @@ use std::process::ExitCode;
 
 use clap::builder::OsStringValueParser;
 use clap::{Args, Parser, Subcommand};
+use tetris_conventions::log_filter::LogFilter;
 use tracing_subscriber::EnvFilter;
 
-use self::error::Result;
+use self::error::{Error, Result};
 use self::exit::Code;
 use self::output::{Format, Output};
 use tetris_agent::store_location::{STORE_ENV, StoreLocation};
 
-/// Level of the log on stderr.
-const LOG_ENV: &str = "TETRIS_LOG";
 /// Default filter of the log. It leaves out the agent's own warning: this command gives the same
 /// reason with the model's name.
 const LOG_DEFAULT: &str = "warn,tetris_agent::agent=error";
@@ -89,6 +89,10 @@ struct Global {
         help_heading = GLOBAL,
     )]
     format: Format,
+    /// Log level, or levels of targets such as `info,tetris_agent=debug` [default: TETRIS_LOG, else
+    /// RUST_LOG, else warn]
+    #[arg(long, global = true, value_name = "FILTER", help_heading = GLOBAL)]
+    log: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -173,6 +177,12 @@ Examples:
     /// that are not held when others need the room; the store still has them.
     #[cfg(feature = "gpu")]
     GpuStatus(gpu_status::GpuStatusArgs),
+    /// Print a script by which a shell completes this command
+    ///
+    /// bash: `tetris completions bash > /etc/bash_completion.d/tetris`. zsh: into a file `_tetris` of
+    /// $fpath. fish: into ~/.config/fish/completions/tetris.fish.
+    #[command(long_about)]
+    Completions(completions::CompletionsArgs),
     /// Hold references for `exec`
     #[command(name = hold::HOLD, hide = true)]
     Hold(hold::HoldArgs),
@@ -191,19 +201,19 @@ pub(crate) fn main() -> ExitCode {
             };
         }
     };
-    log_to_stderr();
-    match run(cli) {
+    let out = &mut Output::stdout(cli.global.format);
+    match log_to_stderr(&cli).and_then(|()| run(cli, out)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&error);
+            out.error_document(&error);
             error.code.into()
         }
     }
 }
 
-fn run(cli: Cli) -> Result {
+fn run(cli: Cli, out: &mut Output) -> Result {
     let location = StoreLocation::new(cli.global.store);
-    let out = &mut Output::stdout(cli.global.format);
     match cli.command {
         Command::Init(args) => init::run(&args, &location, out),
         Command::Load(args) => load::run(&args, &location, out),
@@ -220,20 +230,28 @@ fn run(cli: Cli) -> Result {
         Command::GpuBench(args) => gpu_bench::run(&args, out),
         #[cfg(feature = "gpu")]
         Command::GpuStatus(args) => gpu_status::run(&args, &location, out),
+        Command::Completions(args) => completions::run(&args, out),
         Command::Hold(args) => hold::run(&args, &location),
     }?;
     out.flush()
 }
 
-fn log_to_stderr() {
-    let wanted = std::env::var(LOG_ENV).unwrap_or_default();
-    let filter = match EnvFilter::try_new(&wanted) {
-        Ok(filter) if !wanted.is_empty() => filter,
-        Ok(_) => EnvFilter::new(LOG_DEFAULT),
-        Err(error) => {
-            output::warning(format_args!("{LOG_ENV} is ignored: {error}"));
-            EnvFilter::new(LOG_DEFAULT)
-        }
+/// Starts the log.
+///
+/// `exec` runs CMD in any case, and CMD may have a filter of another kind in `RUST_LOG`: there a
+/// filter that cannot be read is a warning.
+fn log_to_stderr(cli: &Cli) -> Result {
+    let given = LogFilter::of_process(cli.global.log.as_deref(), LOG_DEFAULT);
+    let filter = match given.and_then(|filter| filter.env_filter()) {
+        Ok(filter) => filter,
+        Err(error) => match cli.command {
+            Command::Exec(_) => {
+                output::warning(format_args!("{error}; the log goes by its default"));
+                EnvFilter::new(LOG_DEFAULT)
+            }
+            Command::Hold(_) => EnvFilter::new(LOG_DEFAULT),
+            _ => return Err(Error::new(Code::Usage, error)),
+        },
     };
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     tracing_subscriber::fmt()
@@ -243,6 +261,7 @@ fn log_to_stderr() {
         .with_target(false)
         .without_time()
         .init();
+    Ok(())
 }
 
 #[cfg(test)]

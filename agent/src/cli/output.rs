@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Write};
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+use tetris_conventions::document::{self, ErrorDocument};
 
 use super::error::{Error, Result};
 use super::exit::Code;
@@ -32,6 +33,8 @@ pub(crate) struct Output {
     format: Format,
     out: Box<dyn Write>,
     closed: bool,
+    /// True once the JSON document is printed: there is only one.
+    documented: bool,
 }
 
 impl fmt::Debug for Output {
@@ -49,6 +52,7 @@ impl Output {
             format,
             out: Box::new(anstream::stdout()),
             closed: false,
+            documented: false,
         }
     }
 
@@ -72,10 +76,23 @@ impl Output {
         self.line(format_args!("{HEAD}{text}{HEAD:#}"))
     }
 
-    /// Prints a document as one line of JSON.
-    pub(crate) fn json(&mut self, document: &impl Serialize) -> Result {
-        let text = serde_json::to_string(document).map_err(|e| Error::new(Code::Failed, e))?;
-        self.line(text)
+    /// Prints the result as one line of JSON, with the version of its schema.
+    pub(crate) fn json(&mut self, result: &impl Serialize) -> Result {
+        let result = serde_json::to_value(result).map_err(|e| Error::new(Code::Failed, e))?;
+        self.documented = true;
+        self.line(document::of_result(result))
+    }
+
+    /// Prints the error that ends the command as the JSON document, unless a result was printed:
+    /// `verify` that finds damage has one.
+    pub(crate) fn error_document(&mut self, error: &Error) {
+        if !self.is_json() || self.documented {
+            return;
+        }
+        let code = error.code;
+        let document = ErrorDocument::new(code.name(), code as u8, error.to_string());
+        // The message is on stderr already, and the exit code says the rest.
+        let _closed = self.line(document.to_json()).and_then(|()| self.flush());
     }
 
     /// Prints names and values, the values under one another.

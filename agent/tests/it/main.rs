@@ -7,5 +7,11 @@ mod common;
 #[expect(dead_code, reason = "the command asks no server")]
 #[path = "../../../deploy/tests/shared/image.rs"]
 mod docker;
+#[cfg(feature = "cli")]
+#[path = "../../../deploy/tests/shared/exit_codes_page.rs"]
+mod exit_codes_page;
 mod fresh;
+#[cfg(feature = "cli")]
+#[path = "../../../deploy/tests/shared/json_schema.rs"]
+mod json_schema;
 mod load;

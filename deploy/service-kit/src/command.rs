@@ -1,8 +1,10 @@
 //! Errors, exit codes and the runtime of a command.
 
+use std::fmt;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use tetris_conventions::exit::{ExitStatus, FAILED, USAGE};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::logs::LogArgs;
@@ -10,22 +12,79 @@ use crate::logs::LogArgs;
 /// Worker threads of a daemon's runtime. Long work has threads of its own.
 const WORKERS: usize = 2;
 
-/// Sets up logs and does `work`. Returns success, or failure after an error, which is logged.
+/// An error with an exit code of its own; other errors end a command with [`FAILED`].
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code.
+    pub status: ExitStatus,
+    error: anyhow::Error,
+}
+
+impl Failure {
+    /// Gives `error` an exit code.
+    pub fn new(status: ExitStatus, error: impl Into<anyhow::Error>) -> Self {
+        let error = error.into();
+        Self { status, error }
+    }
+
+    /// The error that was given the code.
+    pub fn error(&self) -> &anyhow::Error {
+        &self.error
+    }
+}
+
+impl fmt::Display for Failure {
+    /// Shows the error with its causes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.error)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The exit code of an error: that of its [`Failure`], else [`FAILED`].
+pub fn status(error: &anyhow::Error) -> ExitStatus {
+    let failure = error.downcast_ref::<Failure>();
+    failure.map_or(FAILED, |failure| failure.status)
+}
+
+/// Sets up logs and does `work`. Returns success, or the error's exit code. Each line of an error is
+/// an event of the log.
 ///
-/// An error of the log arguments goes to standard error as it is, since there is no log yet.
+/// The error goes to standard error as it is where the log cannot have it: when the log filter is
+/// wrong, or leaves out errors. A command never fails in silence.
 pub fn run(logs: &LogArgs, work: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     if let Err(error) = logs.init() {
-        // Without standard error nobody can be told.
-        drop(writeln!(io::stderr(), "error: {error}"));
-        return ExitCode::FAILURE;
+        say(&error);
+        return ExitCode::from(USAGE.code);
     }
-    match work() {
-        Ok(()) => ExitCode::SUCCESS,
+    let Err(error) = work() else {
+        return ExitCode::SUCCESS;
+    };
+    if tracing::enabled!(tracing::Level::ERROR) {
+        for line in format!("{error:#}").lines() {
+            tracing::error!("{line}");
+        }
+    } else {
+        say(&format_args!("{error:#}"));
+    }
+    ExitCode::from(status(&error).code)
+}
+
+/// Does `work`, which prints its own errors and logs nothing. A wrong log filter is an error even so.
+pub fn run_unlogged(logs: &LogArgs, work: impl FnOnce() -> ExitCode) -> ExitCode {
+    match logs.filter() {
+        Ok(_) => work(),
         Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
+            say(&error);
+            ExitCode::from(USAGE.code)
         }
     }
+}
+
+fn say(error: &dyn fmt::Display) {
+    // Without standard error nobody can be told.
+    drop(writeln!(io::stderr(), "error: {error}"));
 }
 
 /// Creates the runtime of a daemon.

@@ -3,10 +3,13 @@
 use std::io::IsTerminal as _;
 
 use clap::{Args, ValueEnum};
+use tetris_conventions::log_filter::{LogFilter, LogFilterError};
 use tracing::Subscriber;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// Level of a daemon's log without a filter.
+const DEFAULT: &str = "info";
 
 /// Format of log events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -24,15 +27,10 @@ pub struct LogArgs {
     /// Format of log lines on standard error
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
-    /// Log level, or a filter by target such as `info,hyper=debug`
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILTER",
-        env = "RUST_LOG",
-        default_value = "info"
-    )]
-    pub log: String,
+    /// Log level, or levels of targets such as `info,hyper=debug` [default: TETRIS_LOG, else
+    /// RUST_LOG, else info]
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub log: Option<String>,
 }
 
 /// The reason logging could not be set up.
@@ -40,29 +38,32 @@ pub struct LogArgs {
 #[non_exhaustive]
 pub enum LogError {
     /// An invalid filter.
-    #[error(
-        "log filter {filter:?}: {source}; expected a level or a list such as `info,hyper=debug`"
-    )]
-    Filter {
-        /// The filter as given.
-        filter: String,
-        /// Cause.
-        source: tracing_subscriber::filter::ParseError,
-    },
+    #[error(transparent)]
+    Filter(#[from] LogFilterError),
     /// A second subscriber in the process.
     #[error("logging is already set up; set it up once per process")]
     Twice,
 }
 
 impl LogArgs {
+    /// The filter of the log: the option's, a variable's, or the default.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be read.
+    pub fn filter(&self) -> Result<LogFilter, LogFilterError> {
+        LogFilter::of_process(self.log.as_deref(), DEFAULT)
+    }
+
     /// Writes events that pass the filter to standard error, for the whole process.
     ///
     /// # Errors
     ///
     /// Fails if the filter does not parse, or if the process has a subscriber already.
     pub fn init(&self) -> Result<(), LogError> {
+        let filter = self.filter()?;
         let colors = std::io::stderr().is_terminal();
-        subscriber(self.log_format, &self.log, colors, std::io::stderr)?
+        subscriber(self.log_format, &filter, colors, std::io::stderr)?
             .try_init()
             .map_err(|_| LogError::Twice)
     }
@@ -70,26 +71,20 @@ impl LogArgs {
 
 /// Returns the subscriber that [`LogArgs::init`] installs, over any writer.
 ///
-/// `filter` is a level (`info`) or a list of `target=level`, in the syntax of [`EnvFilter`].
-///
 /// # Errors
 ///
 /// Fails if the filter does not parse.
 pub fn subscriber<W>(
     format: LogFormat,
-    filter: &str,
+    filter: &LogFilter,
     colors: bool,
     writer: W,
 ) -> Result<Box<dyn Subscriber + Send + Sync>, LogError>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let parsed = EnvFilter::builder().parse(filter).map_err(|source| {
-        let filter = filter.to_owned();
-        LogError::Filter { filter, source }
-    })?;
     let builder = tracing_subscriber::fmt()
-        .with_env_filter(parsed)
+        .with_env_filter(filter.env_filter()?)
         .with_ansi(colors && format == LogFormat::Text)
         .with_writer(writer);
     Ok(match format {

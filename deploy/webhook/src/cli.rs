@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use tetris_conventions::exit::{FAILED, USAGE, help};
 use tetris_service_kit::logs::LogArgs;
 
 use crate::inject::{DEFAULT_DRIVER, DEFAULT_MOUNT_PATH, Options, OptionsError};
 
 /// Gives labeled pods their node's tensor store
 #[derive(Debug, Parser)]
-#[command(name = "tetris-webhook", version, max_term_width = 100)]
+#[command(name = "tetris-webhook", version, max_term_width = 100, after_help = help(&[FAILED, USAGE]))]
 pub struct Cli {
     /// The subcommand.
     #[command(subcommand)]

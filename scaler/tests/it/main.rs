@@ -1,7 +1,10 @@
 //! The scaler over its real sockets, against clusters, daemons and a Prometheus that the tests simulate.
 
+mod command;
 #[path = "../../../deploy/tests/shared/image.rs"]
 mod docker;
+#[path = "../../../deploy/tests/shared/exit_codes_page.rs"]
+mod exit_codes_page;
 mod extender;
 mod keda;
 mod operator;

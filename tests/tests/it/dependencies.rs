@@ -34,23 +34,28 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Packages of this workspace that each may depend on directly, besides the store's layout.
-const MAY: [(&str, &[&str]); 22] = [
+const MAY: [(&str, &[&str]); 23] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (
         "tetris-agent",
         &[
+            "tetris-conventions",
             "tetris-gpu-bench",
             "tetris-gpu-mirror",
             "tetris-loader",
             "tetris-wire",
         ],
     ),
+    ("tetris-conventions", &[]),
     ("tetris-python", &["tetris-agent"]),
     ("tetris-wire", &[]),
     ("tetris-gpu-mirror", &["tetris-wire"]),
-    ("tetris-gpu-bench", &["tetris-gpu-mirror"]),
-    ("tetris-reclaimer-core", &[]),
+    (
+        "tetris-gpu-bench",
+        &["tetris-conventions", "tetris-gpu-mirror"],
+    ),
+    ("tetris-reclaimer-core", &["tetris-conventions"]),
     (
         "tetris-reclaimer-replay",
         &["tetris-reclaimer-core", "tetris-simulation"],
@@ -58,6 +63,7 @@ const MAY: [(&str, &[&str]); 22] = [
     (
         "tetris-node",
         &[
+            "tetris-conventions",
             "tetris-reclaimer-core",
             "tetris-gpu-mirror",
             "tetris-loader",
@@ -69,6 +75,7 @@ const MAY: [(&str, &[&str]); 22] = [
     (
         "tetris-scaler",
         &[
+            "tetris-conventions",
             "tetris-scaler-core",
             "tetris-scaler-profiler",
             "tetris-service-kit",
@@ -82,8 +89,11 @@ const MAY: [(&str, &[&str]); 22] = [
     ),
     ("tetris-density", &["tetris-agent", "tetris-node"]),
     ("tetris-protocol-model", &[]),
-    ("tetris-service-kit", &[]),
-    ("tetris-webhook", &["tetris-service-kit"]),
+    ("tetris-service-kit", &["tetris-conventions"]),
+    (
+        "tetris-webhook",
+        &["tetris-conventions", "tetris-service-kit"],
+    ),
     ("tetris-deploy-tests", ANYTHING),
     ("tetris-container-tests", ANYTHING),
     ("tetris-tests", ANYTHING),

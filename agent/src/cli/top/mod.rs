@@ -34,13 +34,9 @@ pub(crate) struct TopArgs {
     once: bool,
 }
 
-/// A duration as humantime reads it, or a number of seconds.
+/// A time that is long enough to look again.
 fn parse_interval(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse::<f64>().ok();
-    let interval = match seconds.map(Duration::try_from_secs_f64) {
-        Some(interval) => interval.map_err(|error| error.to_string())?,
-        None => humantime::parse_duration(text).map_err(|error| error.to_string())?,
-    };
+    let interval = tetris_conventions::duration::parse(text)?;
     if interval < SHORTEST {
         return Err(format!("expected at least 100ms, found `{text}`"));
     }

@@ -37,6 +37,23 @@ fn options_are_accepted_before_and_after_the_subcommand_and_from_the_environment
 }
 
 #[test]
+fn the_page_of_exit_codes_has_every_code() {
+    let help = run(tetris().arg("--help")).expect(0).stdout;
+    crate::exit_codes_page::check("tetris", &help);
+}
+
+#[test]
+fn shells_complete_subcommands_and_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(tetris().args(["completions", shell])).expect(0).stdout;
+        for word in ["similarity", "dry-run", "older-than"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    run(tetris().args(["completions", "cmd.exe"])).expect(2);
+}
+
+#[test]
 fn help_documents_subcommands_options_and_exit_codes() {
     let help = run(tetris().arg("--help")).expect(0).stdout;
     for verb in [

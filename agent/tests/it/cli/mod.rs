@@ -11,6 +11,7 @@ mod gpu_status;
 mod image;
 mod init;
 mod inspect;
+mod log;
 mod rm;
 mod similarity;
 mod site;

@@ -34,6 +34,7 @@ pub fn tetris() -> Command {
         "TETRIS_STORE",
         "TETRIS_GPU_SOCKET",
         "TETRIS_LOG",
+        "RUST_LOG",
         "NO_COLOR",
         "CLICOLOR_FORCE",
     ] {
@@ -61,7 +62,9 @@ impl Run {
     /// The one line of JSON.
     pub fn json(&self) -> Value {
         assert_eq!(self.stdout.lines().count(), 1, "{self:?}");
-        serde_json::from_str(&self.stdout).unwrap()
+        let document = serde_json::from_str(&self.stdout).unwrap();
+        crate::json_schema::assert_fits(&document);
+        document
     }
 
     #[track_caller]

@@ -2,6 +2,8 @@
 
 #[path = "../../../tests/shared/image.rs"]
 mod docker;
+#[path = "../../../tests/shared/exit_codes_page.rs"]
+mod exit_codes_page;
 mod inject;
 mod served;
 #[path = "../../../../reclaimer/tests/shared/skipped.rs"]

@@ -19,8 +19,30 @@ use crate::served::https::review;
 
 fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tetris-webhook"));
-    command.env_remove("RUST_LOG").env_remove("POD_NAMESPACE");
+    for name in ["TETRIS_LOG", "RUST_LOG", "POD_NAMESPACE"] {
+        command.env_remove(name);
+    }
     command
+}
+
+#[test]
+fn the_page_of_exit_codes_has_every_code() {
+    let help = command().arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    crate::exit_codes_page::check("tetris-webhook", &help);
+}
+
+#[test]
+fn a_log_filter_that_cannot_be_read_is_an_error_that_names_its_origin() {
+    let output = command().env("RUST_LOG", "inof").arg("patch").output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.starts_with("error: RUST_LOG: cannot read the log filter `inof`"),
+        "{told}"
+    );
+    assert!(told.contains("did you mean `info`?"), "{told}");
 }
 
 fn patch(args: &[&str], input: &str) -> (bool, String, String) {
