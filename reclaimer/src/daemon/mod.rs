@@ -8,6 +8,7 @@ mod pod_watch;
 mod pods;
 mod publisher;
 mod service;
+mod shortfall_log;
 mod sockets;
 
 use std::pin::pin;

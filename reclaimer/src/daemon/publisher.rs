@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 
 use tokio::sync::watch;
 
+use super::shortfall_log::ShortfallLog;
 use super::sockets::Sockets;
 use crate::config::Config;
 use crate::events::Events;
@@ -27,6 +28,7 @@ pub(super) struct Publisher {
     sockets: Option<Sockets>,
     gpu_mirror: Option<GpuMirrorThread>,
     scrub: Option<(Scrubber, Vec<OpenStore>, ScrubConfig)>,
+    shortfalls: ShortfallLog,
 }
 
 impl Publisher {
@@ -45,6 +47,7 @@ impl Publisher {
             sockets,
             gpu_mirror: None,
             scrub: None,
+            shortfalls: ShortfallLog::default(),
         }
     }
 
@@ -76,6 +79,7 @@ impl Publisher {
 impl Observer for Publisher {
     fn passed(&mut self, passed: PassResult) {
         log(&passed.report, passed.status.dry_run);
+        self.shortfalls.follow(&passed.status.shortfalls);
         self.metrics.pass(&passed.report);
         self.status.send_replace(Some(Arc::new(passed.status)));
         self.alive();

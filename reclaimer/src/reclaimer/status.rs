@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tetris_reclaimer_core::{Goal, ModelSnapshot, Shortfall, StoreSnapshot};
+use tetris_reclaimer_core::{ModelSnapshot, Shortfall, StoreSnapshot};
 
 use super::Reclaimer;
 use super::observation::Observation;
@@ -91,22 +91,11 @@ fn shortfall(missed: &Shortfall, seen: &Observation) -> ShortfallStatus {
     let store = missed
         .store
         .and_then(|index| seen.snapshot.stores.get(index));
-    ShortfallStatus {
-        stores: match store {
-            Some(store) => vec![store.name.clone()],
-            None => names_on(missed.mount, seen),
-        },
-        goal: match missed.goal {
-            Goal::Requests => "requests",
-            Goal::Limit => "limit",
-            Goal::LowWatermark => "low-watermark",
-        },
-        missing_bytes: missed.missing_bytes,
-        held_bytes: missed.kept.held_bytes,
-        protected_bytes: missed.kept.protected_bytes,
-        young_bytes: missed.kept.young_bytes,
-        guaranteed_bytes: missed.kept.guaranteed_bytes,
-    }
+    let stores = match store {
+        Some(store) => vec![store.name.clone()],
+        None => names_on(missed.mount, seen),
+    };
+    ShortfallStatus::new(stores, missed.goal, missed.missing_bytes, &missed.kept)
 }
 
 fn store_status(tenant: &Tenant, snapshot: &StoreSnapshot, holders: &[u64]) -> StoreStatus {

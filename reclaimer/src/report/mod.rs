@@ -14,9 +14,11 @@ use crate::uuid::split_uuid;
 
 mod pages;
 mod scrubbed;
+mod shortfall;
 
 pub use self::pages::{PagesStatus, SmallPagesStatus};
 pub use self::scrubbed::{ScrubResult, Scrubbed};
+pub use self::shortfall::{Blocker, ShortfallStatus};
 
 /// State of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -155,25 +157,6 @@ impl StoreStatus {
     pub fn asked_for_as(&self) -> &str {
         split_uuid(&self.name).0
     }
-}
-
-/// A goal that could not be reached in the last pass.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ShortfallStatus {
-    /// The store whose limit is meant, or the stores of the mount.
-    pub stores: Vec<String>,
-    /// `requests`, `limit` or `low-watermark`.
-    pub goal: &'static str,
-    /// By how much it is missed, in bytes.
-    pub missing_bytes: u64,
-    /// Bytes of mapped objects that stay.
-    pub held_bytes: u64,
-    /// Because it is declared warm.
-    pub protected_bytes: u64,
-    /// Because it is within the keep-alive window.
-    pub young_bytes: u64,
-    /// Because it is within the store's guarantee.
-    pub guaranteed_bytes: u64,
 }
 
 /// The state of the node at the last pass; none before the first.

@@ -85,6 +85,9 @@ async fn status_lists_models_only_when_asked() {
     assert_eq!(brief["stores"][0]["model_count"], 3);
     assert_eq!(brief["stores"][0].get("models"), None);
     assert_eq!(brief["shortfalls"][0]["goal"], "low-watermark");
+    assert_eq!(brief["shortfalls"][0]["reason"], "held");
+    let remedy = brief["shortfalls"][0]["remedy"].as_str().unwrap();
+    assert!(remedy.contains("enlarge the tmpfs"), "{remedy}");
     let full = daemon.get("/status?models=true").await.json();
     assert_eq!(full["stores"][0]["models"].as_array().unwrap().len(), 3);
     assert_eq!(daemon.get("/status?models=false").await.json(), brief);

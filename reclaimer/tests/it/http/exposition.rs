@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tetris_node::keep_warm::Freshness;
 use tetris_node::metrics::{Metrics, RoomOutcome};
 use tetris_node::report::{ErrorClass, NodeStatus, ScrubResult, Scrubbed, Trigger};
-use tetris_reclaimer_core::Reason;
+use tetris_reclaimer_core::{Goal, Reason};
 
 use crate::http::fixtures::{node, pass, shortfall};
 use crate::http::scrape::Scrape;
@@ -322,8 +322,8 @@ fn a_mount_and_its_only_store_speak_of_the_same_shortfall() {
     let mut status = node();
     status.mounts[0].stores = vec!["a".to_owned()];
     status.shortfalls = vec![
-        shortfall(&["a"], "requests", 10),
-        shortfall(&["a"], "requests", 30),
+        shortfall(&["a"], Goal::Requests, 10),
+        shortfall(&["a"], Goal::Requests, 30),
     ];
     let scrape = scrape(&Metrics::new(stores(&["a"])), Some(status));
     let labels = [("stores", "a"), ("goal", "requests")];

@@ -19,7 +19,7 @@ use tetris_node::report::{
     Amount, ForeignStatus, Loads, ModelStatus, MountStatus, NodeStatus, ObjectState, PagesStatus,
     PassReport, RecordStatus, ShortfallStatus, SmallPagesStatus, StorePass, StoreStatus, Trigger,
 };
-use tetris_reclaimer_core::Reason;
+use tetris_reclaimer_core::{Goal, KeptBytes, Reason};
 use tetris_store_layout::{Digest, ObjectId};
 use tokio::sync::watch;
 use tower::ServiceExt as _;
@@ -134,7 +134,7 @@ pub fn node() -> NodeStatus {
             }),
         }],
         stores: vec![store("a"), store("b")],
-        shortfalls: vec![shortfall(&["a", "b"], "low-watermark", 700)],
+        shortfalls: vec![shortfall(&["a", "b"], Goal::LowWatermark, 700)],
     }
 }
 
@@ -193,16 +193,15 @@ pub fn mirror() -> GpuMirrorStatus {
     }
 }
 
-pub fn shortfall(stores: &[&str], goal: &'static str, missing_bytes: u64) -> ShortfallStatus {
-    ShortfallStatus {
-        stores: stores.iter().map(|&s| s.to_owned()).collect(),
-        goal,
-        missing_bytes,
+pub fn shortfall(stores: &[&str], goal: Goal, missing_bytes: u64) -> ShortfallStatus {
+    let kept = KeptBytes {
         held_bytes: 4,
         protected_bytes: 3,
         young_bytes: 2,
         guaranteed_bytes: 1,
-    }
+    };
+    let stores = stores.iter().map(|&s| s.to_owned()).collect();
+    ShortfallStatus::new(stores, goal, missing_bytes, &kept)
 }
 
 pub fn store(name: &str) -> StoreStatus {
