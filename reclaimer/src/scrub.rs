@@ -23,8 +23,10 @@ pub struct ScrubConfig {
     /// True if objects are checked.
     pub enabled: bool,
     /// Bytes per second.
+    #[serde(with = "tetris_conventions::size")]
     pub bytes_per_sec: u64,
     /// Hours from the start of one walk over all objects to the next.
+    #[serde(with = "tetris_conventions::duration::hours")]
     pub interval_hours: u64,
     /// Checksums to verify.
     pub depth: ScrubDepth,

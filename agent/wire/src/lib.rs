@@ -82,5 +82,5 @@ pub use frame::{FRAME_HEADER_BYTES, Frame, FrameHeader, no_descriptors};
 pub use limits::{MAX_FRAME_BYTES, MAX_TEXT_BYTES};
 pub use peer::Peer;
 pub use protocol::{PREAMBLE_BYTES, Protocol};
-pub use takeover::{BoundSocket, TakeoverError};
+pub use takeover::{BoundSocket, Listening, TakeoverError, listening};
 pub use wait::{Bell, Ready, is_readable};

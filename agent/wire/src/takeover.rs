@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use thiserror::Error;
 
-use crate::Address;
+use crate::{Address, Peer};
 
 /// Mode of a bound socket: every user may connect. The server decides by the peer's credentials.
 const MODE: u32 = 0o666;
@@ -31,10 +31,12 @@ const MODE: u32 = 0o666;
 #[non_exhaustive]
 pub enum TakeoverError {
     /// Another process listens there.
-    #[error("`{}` belongs to a daemon that is running; stop that one first", path.display())]
+    #[error("`{}` belongs to a daemon that is running{}; stop that one first", path.display(), named(*pid))]
     InUse {
         /// The socket.
         path: PathBuf,
+        /// The process, where this one can see it.
+        pid: Option<u32>,
     },
     /// Another file has the socket's name.
     #[error("`{}` is {found}, expected a socket of uid {expected_uid}; remove it if nothing needs it", path.display())]
@@ -56,6 +58,39 @@ pub enum TakeoverError {
         /// The system's error.
         source: io::Error,
     },
+}
+
+fn named(pid: Option<u32>) -> String {
+    pid.map(|pid| format!(", process {pid}"))
+        .unwrap_or_default()
+}
+
+/// A process that listens on a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listening {
+    /// Its id; `None` in another PID namespace, or while its queue is full.
+    pub pid: Option<u32>,
+}
+
+/// Returns the process that listens at `path`, if one does.
+///
+/// # Errors
+///
+/// [`TakeoverError::Io`] if the socket cannot be reached, for another reason than its absence.
+pub fn listening(path: &Path) -> Result<Option<Listening>, TakeoverError> {
+    let failed = |error: Errno| io_error("connect to", path)(error.into());
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let probe = probe.map_err(failed)?;
+    match rustix::net::connect(&probe, address(path)?.socket_address()) {
+        Ok(()) => {
+            let pid = Peer::of(&probe).ok().and_then(|peer| peer.pid);
+            Ok(Some(Listening { pid }))
+        }
+        Err(Errno::AGAIN) => Ok(Some(Listening { pid: None })),
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
 }
 
 /// The name of a socket that this process listens on.
@@ -134,24 +169,11 @@ fn check_free(path: &Path) -> Result<(), TakeoverError> {
             expected_uid,
         });
     }
-    if is_live(path)? {
+    if let Some(Listening { pid }) = listening(path)? {
         let path = path.to_owned();
-        return Err(TakeoverError::InUse { path });
+        return Err(TakeoverError::InUse { path, pid });
     }
     Ok(())
-}
-
-/// Returns true if a process listens, also one whose queue is full.
-fn is_live(path: &Path) -> Result<bool, TakeoverError> {
-    let failed = |error: Errno| io_error("connect to", path)(error.into());
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
-    let probe = probe.map_err(failed)?;
-    match rustix::net::connect(&probe, address(path)?.socket_address()) {
-        Ok(()) | Err(Errno::AGAIN) => Ok(true),
-        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
-        Err(error) => Err(failed(error)),
-    }
 }
 
 /// Listens under a second name and moves that over the first: a client finds the old socket or the
@@ -205,7 +227,7 @@ mod tests {
         assert_eq!(mode & 0o7777, MODE);
         let second = BoundSocket::bind(&path);
         assert!(
-            matches!(second, Err(TakeoverError::InUse { .. })),
+            matches!(second, Err(TakeoverError::InUse { pid, .. }) if pid == Some(std::process::id())),
             "{second:?}"
         );
         bound.remove().unwrap();

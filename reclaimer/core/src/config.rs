@@ -27,21 +27,26 @@ pub struct PolicyConfig {
 pub struct StorePolicy {
     /// Keep-alive window in seconds: objects used within it are not freed, except to make room for
     /// a waiting load (Tetris 3.4; the window avoids oscillation).
+    #[serde(with = "tetris_conventions::duration::seconds")]
     pub keep_alive_secs: u64,
     /// Expiry of unused objects while there is room.
     pub expiry: Expiry,
     /// With `expiry = "fixed"`: time without use after which an object expires, in seconds.
+    #[serde(with = "tetris_conventions::duration::seconds")]
     pub expire_after_secs: u64,
     /// With `expiry = "learned"`: parameters for learning each model's window.
     pub learned: LearnedKeepAlive,
     /// Eviction order when there is no room.
     pub order: Order,
     /// Number of bytes of this store that other stores' needs do not take.
+    #[serde(with = "tetris_conventions::size")]
     pub guaranteed_bytes: u64,
     /// Upper limit of this store in bytes, even if more memory is free.
+    #[serde(with = "tetris_conventions::size::optional")]
     pub limit_bytes: Option<u64>,
     /// Of these, bytes that its records are kept to; without it [`DEFAULT_RECORD_BYTES`], or a
     /// quarter of `limit_bytes` where that is less.
+    #[serde(with = "tetris_conventions::size::optional")]
     pub record_bytes: Option<u64>,
     /// Records that it may have, each of which takes an inode.
     pub record_files: u64,
@@ -82,6 +87,7 @@ pub enum Order {
 #[serde(default, deny_unknown_fields)]
 pub struct LearnedKeepAlive {
     /// Window while the histogram does not apply, in seconds.
+    #[serde(with = "tetris_conventions::duration::seconds")]
     pub standard_secs: u64,
     /// Minimum number of idle periods before the histogram applies.
     pub min_idle_periods: u32,
@@ -170,6 +176,35 @@ impl PolicyError {
     }
 }
 
+impl PolicyConfig {
+    /// Mistakes of all fields.
+    pub fn mistakes(&self) -> Vec<PolicyError> {
+        let mut errors = Vec::new();
+        let (low, high) = (self.low_watermark_percent, self.high_watermark_percent);
+        if !(1..=100).contains(&high) {
+            let field = "high_watermark_percent";
+            errors.push(PolicyError::new(field, &"1 to 100", &high));
+        }
+        if low > high {
+            errors.push(PolicyError::new(
+                "low_watermark_percent",
+                &format_args!("at most high_watermark_percent, which is {high}"),
+                &low,
+            ));
+        }
+        let within = |table: &str, policy: &StorePolicy| {
+            let mistakes = policy.mistakes().into_iter();
+            let mistakes = mistakes.map(|error| error.within(table));
+            mistakes.collect::<Vec<_>>()
+        };
+        errors.extend(within("store", &self.store));
+        for (name, store) in &self.stores {
+            errors.extend(within(&format!("stores.{name}"), store));
+        }
+        errors
+    }
+}
+
 /// A checked policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
@@ -181,29 +216,12 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// [`PolicyError`] with the first invalid field.
+    /// [`PolicyError`] with the first of its [mistakes](PolicyConfig::mistakes).
     pub fn try_new(config: PolicyConfig) -> Result<Self, PolicyError> {
-        let (low, high) = (config.low_watermark_percent, config.high_watermark_percent);
-        if !(1..=100).contains(&high) {
-            let field = "high_watermark_percent";
-            return Err(PolicyError::new(field, &"1 to 100", &high));
+        match config.mistakes().into_iter().next() {
+            None => Ok(Self { config }),
+            Some(error) => Err(error),
         }
-        if low > high {
-            return Err(PolicyError::new(
-                "low_watermark_percent",
-                &format_args!("at most high_watermark_percent, which is {high}"),
-                &low,
-            ));
-        }
-        config
-            .store
-            .check()
-            .map_err(|error| error.within("store"))?;
-        for (name, store) in &config.stores {
-            let within = |error: PolicyError| error.within(&format!("stores.{name}"));
-            store.check().map_err(within)?;
-        }
-        Ok(Self { config })
     }
 
     /// Returns the configuration.
@@ -240,34 +258,29 @@ impl StorePolicy {
         }
     }
 
-    fn check(&self) -> Result<(), PolicyError> {
-        secs("keep_alive_secs", self.keep_alive_secs, 0)?;
+    fn mistakes(&self) -> Vec<PolicyError> {
+        let mut errors = Vec::new();
+        errors.extend(secs("keep_alive_secs", self.keep_alive_secs, 0));
         match self.expiry {
             Expiry::Never => {}
-            Expiry::Fixed => secs(
+            Expiry::Fixed => errors.extend(secs(
                 "expire_after_secs",
                 self.expire_after_secs,
                 self.keep_alive_secs,
-            )?,
-            Expiry::Learned => self
-                .learned
-                .check(self.keep_alive_secs)
-                .map_err(|error| error.within("learned"))?,
-        }
-        match self.limit_bytes {
-            Some(limit) if limit < self.guaranteed_bytes => Err(PolicyError::new(
-                "limit_bytes",
-                &format_args!(
-                    "at least guaranteed_bytes, which is {}",
-                    self.guaranteed_bytes
-                ),
-                &limit,
             )),
-            _ => self.check_records(),
+            Expiry::Learned => {
+                let learned = self.learned.mistakes(self.keep_alive_secs).into_iter();
+                errors.extend(learned.map(|error| error.within("learned")));
+            }
         }
-    }
-
-    fn check_records(&self) -> Result<(), PolicyError> {
+        if let Some(limit) = self
+            .limit_bytes
+            .filter(|limit| *limit < self.guaranteed_bytes)
+        {
+            let least = self.guaranteed_bytes;
+            let expected = format_args!("at least guaranteed_bytes, which is {least}");
+            errors.push(PolicyError::new("limit_bytes", &expected, &limit));
+        }
         if let Some(found) = self.record_bytes {
             let most = self.limit_bytes.unwrap_or(u64::MAX);
             if found < LEAST_RECORD_BYTES || found > most {
@@ -277,30 +290,28 @@ impl StorePolicy {
                     }
                     None => format!("at least {LEAST_RECORD_BYTES}"),
                 };
-                return Err(PolicyError::new("record_bytes", &expected, &found));
+                errors.push(PolicyError::new("record_bytes", &expected, &found));
             }
         }
         if self.record_files < LEAST_RECORD_FILES {
             let expected = format_args!("at least {LEAST_RECORD_FILES}");
-            return Err(PolicyError::new(
-                "record_files",
-                &expected,
-                &self.record_files,
-            ));
+            let found = self.record_files;
+            errors.push(PolicyError::new("record_files", &expected, &found));
         }
-        Ok(())
+        errors
     }
 }
 
 impl LearnedKeepAlive {
-    fn check(&self, keep_alive_secs: u64) -> Result<(), PolicyError> {
-        secs("standard_secs", self.standard_secs, keep_alive_secs)?;
+    fn mistakes(&self, keep_alive_secs: u64) -> Vec<PolicyError> {
+        let mut errors = Vec::new();
+        errors.extend(secs("standard_secs", self.standard_secs, keep_alive_secs));
         if self.tail_percent > 100 || self.tail_percent == 0 {
             let field = "tail_percent";
-            return Err(PolicyError::new(field, &"1 to 100", &self.tail_percent));
+            errors.push(PolicyError::new(field, &"1 to 100", &self.tail_percent));
         }
         if self.head_percent > self.tail_percent {
-            return Err(PolicyError::new(
+            errors.push(PolicyError::new(
                 "head_percent",
                 &format_args!("at most tail_percent, which is {}", self.tail_percent),
                 &self.head_percent,
@@ -311,31 +322,27 @@ impl LearnedKeepAlive {
             ("out_of_bounds_percent", self.out_of_bounds_percent),
         ] {
             if percent > 100 {
-                return Err(PolicyError::new(field, &"at most 100", &percent));
+                errors.push(PolicyError::new(field, &"at most 100", &percent));
             }
         }
         if !(self.min_variation.is_finite() && self.min_variation >= 0.0) {
-            let field = "min_variation";
-            return Err(PolicyError::new(
-                field,
-                &"a number of 0 or more",
-                &self.min_variation,
-            ));
+            let expected = "a number of 0 or more";
+            let found = self.min_variation;
+            errors.push(PolicyError::new("min_variation", &expected, &found));
         }
-        Ok(())
+        errors
     }
 }
 
-fn secs(field: &str, found: u64, least: u64) -> Result<(), PolicyError> {
+fn secs(field: &str, found: u64, least: u64) -> Option<PolicyError> {
     if found > MAX_SECS {
         let expected = format_args!("at most {MAX_SECS} seconds, a year");
-        return Err(PolicyError::new(field, &expected, &found));
+        return Some(PolicyError::new(field, &expected, &found));
     }
-    if found < least {
+    (found < least).then(|| {
         let expected = format_args!("at least keep_alive_secs, which is {least}");
-        return Err(PolicyError::new(field, &expected, &found));
-    }
-    Ok(())
+        PolicyError::new(field, &expected, &found)
+    })
 }
 
 #[cfg(test)]

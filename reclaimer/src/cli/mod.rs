@@ -1,22 +1,28 @@
 //! The command line of `tetris-node`.
 
+mod check;
+pub mod exit;
 #[cfg(feature = "node")]
 mod mount;
 mod once;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
-use anyhow::Result;
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use tetris_service_kit::command;
+use anyhow::{Error, Result};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use serde_json::{Value, json};
+use tetris_conventions::document::{self, ErrorDocument};
+use tetris_service_kit::command::{self, Failure};
 use tetris_service_kit::logs::LogArgs;
 
-use crate::config::ConfigFlags;
-use crate::daemon;
+use crate::config::{ConfigError, ConfigFlags};
+use crate::daemon::{self, OtherDaemon};
 
 /// Free unmapped tensors of this node's stores, by policy
 #[derive(Debug, Parser)]
-#[command(name = "tetris-node", version, max_term_width = 100)]
+#[command(name = "tetris-node", version, max_term_width = 100, after_help = exit::table())]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -30,14 +36,19 @@ enum Command {
     Run(Run),
     /// Make one pass, print its results, and end
     Once(Once),
-    /// Check the configuration and print it with all defaults
-    Check(ConfigFlags),
+    /// Check the configuration, and print it with all defaults in the form that --config takes
+    Check(Check),
     /// Mount the tmpfs of the table `mount` and make the stores on it, without running
     #[cfg(feature = "node")]
     Mount(ConfigFlags),
     /// Unmount that tmpfs; processes keep the objects that they map
     #[cfg(feature = "node")]
     Unmount(ConfigFlags),
+    /// Print a script by which a shell completes this command
+    Completions {
+        /// Shell that reads the script
+        shell: Shell,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -61,9 +72,20 @@ struct Once {
     format: Format,
 }
 
+#[derive(Debug, Args)]
+struct Check {
+    #[command(flatten)]
+    config: ConfigFlags,
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
+    /// For people; of `check`, TOML
     Text,
+    /// One JSON document on one line, a result or an error
     Json,
 }
 
@@ -75,7 +97,61 @@ pub fn main() -> ExitCode {
 impl Cli {
     /// Runs the command. Errors are logged.
     pub fn run(&self) -> ExitCode {
-        command::run(&self.logs, || run(self))
+        command::run(&self.logs, || {
+            run(self).map_err(with_status).inspect_err(|error| {
+                // A pass that met errors has its result, which lists them.
+                if self.is_json() && command::status(error) != exit::INCOMPLETE {
+                    // Standard error and the exit code have it too.
+                    drop(print_json(error_document(error)));
+                }
+            })
+        })
+    }
+
+    fn is_json(&self) -> bool {
+        match &self.command {
+            Command::Once(args) => args.format == Format::Json,
+            Command::Check(args) => args.format == Format::Json,
+            _ => false,
+        }
+    }
+}
+
+fn completions(shell: Shell) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "tetris-node", &mut script);
+    std::io::stdout().lock().write_all(&script)?;
+    Ok(())
+}
+
+/// Prints a result as one line of JSON.
+fn print_json(result: Value) -> Result<()> {
+    let line = format!("{}\n", document::of_result(result));
+    std::io::stdout().lock().write_all(line.as_bytes())?;
+    Ok(())
+}
+
+fn error_document(error: &Error) -> Value {
+    let status = command::status(error);
+    let message = format!("{error:#}");
+    let mut document = ErrorDocument::new(status.name, status.code, message).to_json();
+    let failure = error.downcast_ref::<Failure>();
+    let wrong = failure.and_then(|failure| failure.error().downcast_ref::<ConfigError>());
+    let fields = document.get_mut("error").and_then(Value::as_object_mut);
+    if let (Some(wrong), Some(fields)) = (wrong, fields) {
+        fields.insert("mistakes".to_owned(), json!(wrong.mistakes()));
+    }
+    document
+}
+
+/// Gives an error its exit code.
+fn with_status(error: Error) -> Error {
+    if error.is::<ConfigError>() {
+        Failure::new(exit::CONFIGURATION, error).into()
+    } else if error.is::<OtherDaemon>() {
+        Failure::new(exit::OTHER_DAEMON, error).into()
+    } else {
+        error
     }
 }
 
@@ -86,10 +162,11 @@ fn run(cli: &Cli) -> Result<()> {
             command::runtime()?.block_on(daemon::run(&args.config, args.dry_run))
         }
         Command::Once(args) => once::run(args),
-        Command::Check(flags) => once::check(flags),
+        Command::Check(args) => check::run(args),
         #[cfg(feature = "node")]
         Command::Mount(flags) => mount::mount(flags),
         #[cfg(feature = "node")]
         Command::Unmount(flags) => mount::unmount(flags),
+        Command::Completions { shell } => completions(*shell),
     }
 }

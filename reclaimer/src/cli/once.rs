@@ -1,40 +1,34 @@
-//! One pass, and the check of a configuration.
+//! One pass.
 
 use std::io::Write as _;
 
-use crate::config::ConfigFlags;
 use crate::reclaimer::engine::now_ms;
 use crate::reclaimer::{PassResult, Reclaimer};
 use crate::report::{Amount, StorePass, StoreStatus, Trigger};
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use serde_json::{Map, Value, json};
+use tetris_service_kit::command::Failure;
 
-use super::{Format, Once};
+use super::{Format, Once, exit, print_json};
 
 pub(super) fn run(args: &Once) -> Result<()> {
     let config = args.config.load()?;
     let mut reclaimer = Reclaimer::new(config, args.dry_run, now_ms());
     let passed = reclaimer.pass(Trigger::Start, &[], now_ms());
     reclaimer.keep(now_ms());
-    let text = match args.format {
-        Format::Json => serde_json::to_string_pretty(&as_json(&passed))? + "\n",
-        Format::Text => as_text(&passed),
-    };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    match args.format {
+        Format::Json => print_json(as_json(&passed))?,
+        Format::Text => {
+            let text = as_text(&passed);
+            std::io::stdout().lock().write_all(text.as_bytes())?;
+        }
+    }
     if passed.report.errors.is_empty() {
         return Ok(());
     }
-    bail!(
-        "the pass was not complete: {} errors, see above",
-        passed.report.errors.len()
-    )
-}
-
-pub(super) fn check(flags: &ConfigFlags) -> Result<()> {
-    let config = flags.load()?;
-    let text = serde_json::to_string_pretty(&config.file)? + "\n";
-    std::io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(())
+    let errors = passed.report.errors.len();
+    let error = anyhow!("the pass was not complete: {errors} errors, see above");
+    Err(Failure::new(exit::INCOMPLETE, error).into())
 }
 
 fn as_json(passed: &PassResult) -> Value {
@@ -70,7 +64,7 @@ fn as_text(passed: &PassResult) -> String {
     }
     for missed in &passed.status.shortfalls {
         lines.push(format!(
-            "{}: {} bytes short of the goal `{}`: {} are mapped, {} declared warm, {} within the keep-alive window, {} guaranteed",
+            "{}: {} bytes short of the goal `{}`: {} are mapped, {} declared warm, {} within the keep-alive window, {} guaranteed; {}",
             missed.stores.join(", "),
             missed.missing_bytes,
             missed.goal,
@@ -78,6 +72,7 @@ fn as_text(passed: &PassResult) -> String {
             missed.protected_bytes,
             missed.young_bytes,
             missed.guaranteed_bytes,
+            missed.remedy,
         ));
     }
     lines.join("\n") + "\n"

@@ -1,9 +1,9 @@
 //! Errors of a configuration.
 
-use std::fmt::Display;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-use tetris_reclaimer_core::PolicyError;
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::field_error::FieldError;
@@ -20,51 +20,74 @@ pub enum ConfigError {
         /// The kernel's error.
         source: std::io::Error,
     },
-    /// It is not TOML.
-    #[error("configuration `{}`: {message}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// Line, column and mistake.
-        message: String,
-    },
-    /// A field is unknown, missing, or of another type.
-    #[error("configuration `{}`, field `{field}`: {message}", path.display())]
-    Field {
-        /// The file.
-        path: PathBuf,
-        /// The field, from the root.
-        field: String,
-        /// The mistake.
-        message: String,
-    },
-    /// A field has a value outside its range.
-    #[error(transparent)]
-    Value(#[from] FieldError),
+    /// It has mistakes: all of them, by line. Each is a line of the message.
+    #[error("{}", lines(.0))]
+    Wrong(Vec<ConfigMistake>),
+}
+
+/// One mistake of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConfigMistake {
+    /// The file; none if there is only the command line.
+    pub file: Option<PathBuf>,
+    /// The line in it, from 1; none if the field is not in the file.
+    pub line: Option<usize>,
+    /// The field, from the root; none if the file is not TOML.
+    pub field: Option<String>,
+    /// The mistake: the expected and the found value, and the nearest valid name.
+    pub message: String,
+}
+
+impl fmt::Display for ConfigMistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("configuration")?;
+        if let Some(file) = &self.file {
+            write!(f, " `{}`", file.display())?;
+            if let Some(line) = self.line {
+                write!(f, ", line {line}")?;
+            }
+        }
+        match (&self.field, &self.file) {
+            (Some(field), Some(_)) => write!(f, ", field `{field}`")?,
+            (Some(field), None) => write!(f, " field `{field}`")?,
+            (None, _) => {}
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl ConfigMistake {
+    /// A value outside its range, in a configuration without a file.
+    pub(super) fn of_field(error: &FieldError) -> Self {
+        Self {
+            file: None,
+            line: None,
+            field: Some(error.field.clone()),
+            message: format!("expected {}, found {}", error.expected, error.found),
+        }
+    }
+
+    /// The same, at this place.
+    pub(super) fn at(self, file: Option<&Path>, line: Option<usize>) -> Self {
+        Self {
+            file: file.map(Path::to_owned),
+            line,
+            ..self
+        }
+    }
 }
 
 impl ConfigError {
-    pub(crate) fn syntax(path: &Path, message: &str) -> Self {
-        Self::Syntax {
-            path: path.to_owned(),
-            message: message.trim_end().to_owned(),
+    /// The mistakes; none if the file cannot be read.
+    pub fn mistakes(&self) -> &[ConfigMistake] {
+        match self {
+            Self::Read { .. } => &[],
+            Self::Wrong(mistakes) => mistakes,
         }
     }
+}
 
-    pub(crate) fn field(path: &Path, field: &str, message: &str) -> Self {
-        Self::Field {
-            path: path.to_owned(),
-            field: field.to_owned(),
-            message: message.to_owned(),
-        }
-    }
-
-    pub(crate) fn value(field: &str, expected: impl Display, found: impl Display) -> Self {
-        Self::Value(FieldError::new(field, expected, found))
-    }
-
-    pub(crate) fn policy(error: PolicyError) -> Self {
-        let field = format!("policy.{}", error.field);
-        Self::value(&field, error.expected, error.found)
-    }
+fn lines(mistakes: &[ConfigMistake]) -> String {
+    let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    lines.join("\n")
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Config, ConfigError, ConfigFile, NodeFlags, StoreConfig};
+use super::read::ReadFile;
+use super::{Config, ConfigError, NodeFlags, StoreConfig};
 
 /// Source of the configuration.
 #[derive(Debug, Clone, Default, Args)]
@@ -13,8 +14,9 @@ pub struct ConfigFlags {
     /// Configuration file (TOML); read again on SIGHUP
     #[arg(long, value_name = "FILE", env = "TETRIS_NODE_CONFIG")]
     pub config: Option<PathBuf>,
-    /// A store to look after, besides those of the file; can be repeated
-    #[arg(long = "store", value_name = "NAME=PATH", value_parser = parse_store)]
+    /// A store to look after, besides those of the file; can be repeated. A directory alone is the
+    /// store `default`
+    #[arg(long = "store", value_name = "[NAME=]DIR", value_parser = parse_store)]
     pub stores: Vec<StoreConfig>,
     /// Address of the HTTP server: metrics, health, status, inventory
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -25,8 +27,8 @@ pub struct ConfigFlags {
     /// Directory for learned state, instead of each store's own
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Seconds between two passes when nothing happens
-    #[arg(long, value_name = "SECONDS")]
+    /// Time between two passes when nothing happens: 60, 60s, 5m
+    #[arg(long, value_name = "DURATION", value_parser = tetris_conventions::duration::parse_seconds)]
     pub interval: Option<u64>,
     /// Flags for the tables of a node of a cluster
     #[command(flatten)]
@@ -36,10 +38,18 @@ pub struct ConfigFlags {
     pub kubernetes: bool,
 }
 
+/// Name of a store that is given as a directory alone.
+const DEFAULT_NAME: &str = "default";
+
+/// Parses `NAME=DIR`, or `DIR` as the command `tetris` takes it. A name has no slash.
 fn parse_store(text: &str) -> Result<StoreConfig, String> {
-    let Some((name, path)) = text.split_once('=') else {
-        return Err("expected NAME=PATH".to_owned());
-    };
+    let named = text.split_once('=');
+    let (name, path) = named
+        .filter(|(name, _)| !name.contains('/'))
+        .unwrap_or((DEFAULT_NAME, text));
+    if path.is_empty() {
+        return Err("expected a directory, or NAME=DIR".to_owned());
+    }
     Ok(StoreConfig {
         name: name.to_owned(),
         path: path.into(),
@@ -49,18 +59,45 @@ fn parse_store(text: &str) -> Result<StoreConfig, String> {
 
 impl ConfigFlags {
     /// The file, the flags over it, and all checked.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or file and flags have mistakes.
     pub fn load(&self) -> Result<Config, ConfigError> {
-        let mut file = match &self.config {
-            Some(path) => ConfigFile::read(path)?,
-            None => ConfigFile::default(),
+        let mut read = match &self.config {
+            Some(path) => ReadFile::read(path)?,
+            None => ReadFile::default(),
         };
+        let file = &mut read.file;
         file.stores.extend(self.stores.iter().cloned());
         file.listen = self.listen.or(file.listen);
-        file.node = self.node.clone().or(file.node);
-        file.state_dir = self.state_dir.clone().or(file.state_dir);
+        file.node = self.node.clone().or(file.node.take());
+        file.state_dir = self.state_dir.clone().or(file.state_dir.take());
         file.interval_secs = self.interval.unwrap_or(file.interval_secs);
-        self.tables.apply(&mut file);
+        self.tables.apply(file);
         file.kubernetes.enabled |= self.kubernetes;
-        file.check()
+        read.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_a_directory_with_or_without_a_name() {
+        let parsed = |text: &str| {
+            let store = parse_store(text)?;
+            Ok((store.name, store.path.display().to_string()))
+        };
+        let of = |name: &str, path: &str| Ok((name.to_owned(), path.to_owned()));
+        assert_eq!(parsed("a=/run/a"), of("a", "/run/a"));
+        assert_eq!(
+            parsed("/run/tetris/store"),
+            of("default", "/run/tetris/store")
+        );
+        assert_eq!(parsed("/run/a=b"), of("default", "/run/a=b"));
+        let refused: Result<_, String> = parsed("a=");
+        assert!(refused.is_err());
+        assert!(parsed("").is_err());
     }
 }

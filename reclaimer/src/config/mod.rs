@@ -4,8 +4,10 @@ mod check;
 mod checked;
 mod error;
 mod flags;
+mod lines;
 #[cfg_attr(not(feature = "node"), path = "no_node.rs")]
 mod node;
+mod read;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,8 +21,9 @@ use crate::ingest::IngestConfig;
 use crate::keep_warm::Declaration;
 use crate::scrub::ScrubConfig;
 use crate::store::StoreConfig;
+use read::ReadFile;
 
-pub use error::ConfigError;
+pub use error::{ConfigError, ConfigMistake};
 pub use flags::ConfigFlags;
 pub use node::{NodeFlags, NodeTables};
 
@@ -38,10 +41,13 @@ pub struct ConfigFile {
     /// objects.
     pub state_dir: Option<PathBuf>,
     /// Seconds between two passes when nothing happens.
+    #[serde(with = "tetris_conventions::duration::seconds")]
     pub interval_secs: u64,
     /// Milliseconds between two looks at how full the stores are.
+    #[serde(with = "tetris_conventions::duration::milliseconds")]
     pub watermark_check_ms: u64,
     /// Hours that a quarantined object stays for inspection.
+    #[serde(with = "tetris_conventions::duration::hours")]
     pub quarantine_hours: u64,
     /// Policies of the reclaimer.
     pub policy: PolicyConfig,
@@ -70,8 +76,10 @@ pub struct ConfigFile {
 #[serde(default, deny_unknown_fields)]
 pub struct ReloadCostConfig {
     /// Milliseconds that every load takes.
+    #[serde(with = "tetris_conventions::duration::milliseconds")]
     pub fixed_ms: u64,
     /// Bytes per second that are read, hashed and published.
+    #[serde(with = "tetris_conventions::size")]
     pub bytes_per_sec: u64,
 }
 
@@ -143,22 +151,27 @@ impl Default for KubernetesConfig {
 }
 
 impl ConfigFile {
-    /// Reads a file. `where_from` is named in errors.
-    pub fn parse(text: &str, where_from: &Path) -> Result<Self, ConfigError> {
-        let reader = toml::Deserializer::parse(text)
-            .map_err(|error| ConfigError::syntax(where_from, &error.to_string()))?;
-        serde_path_to_error::deserialize(reader).map_err(|error| {
-            let field = error.path().to_string();
-            ConfigError::field(where_from, &field, error.into_inner().message())
-        })
+    /// Reads a file's text. `path` is named in errors.
+    ///
+    /// # Errors
+    /// [`ConfigError::Wrong`] with all its mistakes.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        ReadFile::parse(text, path)?.complete()
     }
 
     /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has mistakes.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::parse(&text, path)
+        ReadFile::read(path)?.complete()
+    }
+
+    /// The configuration as `--config` takes it.
+    ///
+    /// # Errors
+    /// When TOML cannot express a value.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
     }
 }

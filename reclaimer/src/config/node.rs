@@ -2,14 +2,15 @@
 
 use clap::Args;
 
-use super::{ConfigError, ConfigFile};
+use super::ConfigFile;
+use crate::field_error::FieldError;
 use crate::mount::{MountConfig, MountTable};
 
 /// Flags for the tables of a node of a cluster.
 #[derive(Debug, Clone, Default, Args)]
 pub struct NodeFlags {
     /// Memory limit of this container: the size of a `mount` without `size_bytes` follows from it
-    #[arg(long, value_name = "BYTES", env = "TETRIS_MEMORY_LIMIT")]
+    #[arg(long, value_name = "SIZE", env = "TETRIS_MEMORY_LIMIT", value_parser = tetris_conventions::size::parse)]
     pub memory_limit: Option<u64>,
 }
 
@@ -30,34 +31,31 @@ impl NodeFlags {
 }
 
 impl ConfigFile {
-    /// Checks the tables.
-    pub(super) fn check_tables(&self) -> Result<NodeTables, ConfigError> {
-        let mount = self.mount.as_ref().map(MountTable::check).transpose()?;
+    /// Checks the tables. Mistakes go to `errors`.
+    pub(super) fn check_tables(&self, errors: &mut Vec<FieldError>) -> NodeTables {
+        let mount = self.mount.as_ref().map(MountTable::check);
+        let mount = mount.and_then(|checked| checked.map_err(|found| errors.extend(found)).ok());
         let Some(csi) = &self.csi else {
-            return Ok(NodeTables { mount });
+            return NodeTables { mount };
         };
-        csi.check()?;
+        errors.extend(csi.mistakes());
         if self.node.as_deref().is_none_or(str::is_empty) {
             let expected =
                 "the node's name, since there is a table `csi` (flag --node, or NODE_NAME)";
-            return Err(ConfigError::value("node", expected, "none"));
+            errors.push(FieldError::new("node", expected, "none"));
         }
         if csi.per_namespace.is_some() && !self.kubernetes.enabled {
             let expected = "`kubernetes.enabled = true` (flag --kubernetes): the API server knows which namespace has a name";
-            return Err(ConfigError::value("csi.per_namespace", expected, "false"));
+            errors.push(FieldError::new("csi.per_namespace", expected, "false"));
         }
         if let (Some(rule), Some(mount)) = (&csi.per_namespace, &mount)
             && rule.parent() != mount.path
         {
             let expected = format!("a directory directly in `{}`", mount.path.display());
             let found = rule.path.display();
-            return Err(ConfigError::value(
-                "csi.per_namespace.path",
-                expected,
-                found,
-            ));
+            errors.push(FieldError::new("csi.per_namespace.path", expected, found));
         }
-        Ok(NodeTables { mount })
+        NodeTables { mount }
     }
 
     /// Returns true if stores are made for namespaces on demand.

@@ -81,41 +81,43 @@ impl CsiConfig {
         registry.join(format!("reg@{}.sock", self.driver))
     }
 
-    /// Checks every field.
-    pub fn check(&self) -> Result<(), FieldError> {
+    /// Mistakes of all fields.
+    pub fn mistakes(&self) -> Vec<FieldError> {
+        let mut errors = Vec::new();
         let driver = &self.driver;
         if !is_driver_name(driver) {
             let expected = "1 to 63 lower-case letters, digits, `-` or `.`, with a letter or digit at the ends of each part";
-            return Err(FieldError::new("csi.driver", expected, driver));
+            errors.push(FieldError::new("csi.driver", expected, driver));
         }
         if !self.kubelet_dir.is_absolute() || !is_plain(&self.kubelet_dir) {
             let expected = "an absolute path of letters, digits, `-`, `_` and `.`";
             let found = self.kubelet_dir.display();
-            return Err(FieldError::new("csi.kubelet_dir", expected, found));
+            errors.push(FieldError::new("csi.kubelet_dir", expected, found));
         }
-        for socket in [self.socket(), self.registration_socket()] {
-            let length = socket.as_os_str().len();
-            if length > SOCKET_PATH_BYTES {
-                let expected =
-                    format!("a path with which no socket's is over {SOCKET_PATH_BYTES} bytes");
-                let found = format!("{length} for `{}`", socket.display());
-                return Err(FieldError::new("csi.kubelet_dir", expected, found));
-            }
+        let sockets = [self.socket(), self.registration_socket()];
+        let length = |socket: &PathBuf| socket.as_os_str().len();
+        let longest = sockets.iter().max_by_key(|socket| length(socket));
+        if let Some(socket) = longest.filter(|socket| length(socket) > SOCKET_PATH_BYTES) {
+            let expected =
+                format!("a path with which no socket's is over {SOCKET_PATH_BYTES} bytes");
+            let found = format!("{} for `{}`", length(socket), socket.display());
+            errors.push(FieldError::new("csi.kubelet_dir", expected, found));
         }
-        self.per_namespace
-            .as_ref()
-            .map_or(Ok(()), PerNamespace::check)
+        if let Some(rule) = &self.per_namespace {
+            rule.add_mistakes(&mut errors);
+        }
+        errors
     }
 }
 
 impl PerNamespace {
-    fn check(&self) -> Result<(), FieldError> {
+    fn add_mistakes(&self, errors: &mut Vec<FieldError>) {
         let once = |text: &str| text.matches(NAMESPACE).count() == 1;
         let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if !once(&self.name) || !self.name.replace(NAMESPACE, "").chars().all(letters) {
             let field = "csi.per_namespace.name";
             let expected = "`{namespace}` once, and letters, digits, `-`, `_` or `.`";
-            return Err(FieldError::new(field, expected, &self.name));
+            errors.push(FieldError::new(field, expected, &self.name));
         }
         let last = self.path.file_name().and_then(|name| name.to_str());
         let parent = self.parent().to_str();
@@ -124,12 +126,12 @@ impl PerNamespace {
         if !self.path.is_absolute() || !in_last {
             let expected = "an absolute path with `{namespace}` once, in its last part";
             let found = self.path.display();
-            return Err(FieldError::new("csi.per_namespace.path", expected, found));
+            errors.push(FieldError::new("csi.per_namespace.path", expected, found));
         }
         for (index, namespace) in self.namespaces.iter().enumerate() {
             if !is_namespace(namespace) {
                 let field = format!("csi.per_namespace.namespaces[{index}]");
-                return Err(FieldError::new(
+                errors.push(FieldError::new(
                     &field,
                     "the name of a namespace",
                     namespace,
@@ -137,9 +139,8 @@ impl PerNamespace {
             }
         }
         if self.limit == 0 {
-            return Err(FieldError::new("csi.per_namespace.limit", "at least 1", 0));
+            errors.push(FieldError::new("csi.per_namespace.limit", "at least 1", 0));
         }
-        Ok(())
     }
 
     /// The directory in which they are made.

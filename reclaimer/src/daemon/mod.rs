@@ -3,6 +3,7 @@
 mod declarations;
 #[cfg_attr(not(feature = "node"), path = "no_node_role.rs")]
 mod node_role;
+mod other;
 #[cfg_attr(not(feature = "kubernetes"), path = "no_pod_watch.rs")]
 mod pod_watch;
 mod pods;
@@ -31,6 +32,8 @@ use crate::reclaimer::Reclaimer;
 use crate::reclaimer::engine::{Command, Engine, now_ms};
 
 use node_role::NodeRole;
+pub use other::OtherDaemon;
+use other::refuse_others;
 use pods::Pods;
 use publisher::Publisher;
 use service::ServiceReports;
@@ -46,9 +49,14 @@ const LONGEST_PASS: Duration = Duration::from_mins(2);
 /// changes nothing.
 ///
 /// # Errors
-/// When the configuration is wrong, the tmpfs or the HTTP address cannot be had, or a part fails.
+/// When the configuration is wrong, another daemon looks after a store ([`OtherDaemon`]), the tmpfs or
+/// the HTTP address cannot be had, or a part fails.
 pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let config = flags.load()?;
+    // A dry run changes nothing, and can run beside a daemon.
+    if !dry_run {
+        refuse_others(&config)?;
+    }
     let service = ServiceReports::from_env();
     pods::raise_open_files();
     let pods = Pods::new().context("cannot start the threads of the pods' sockets")?;
@@ -72,7 +80,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     };
     let server = listen(&config, shared, stopped.clone()).await?;
     let declarations = declarations::follow(&reclaimer, &commands, &metrics, stopped.clone());
-    let (sockets, closed) = if dry_run {
+    let (mut sockets, closed) = if dry_run {
         // A dry run frees nothing, and a daemon that answers keeps agents from doing it.
         (None, tokio::spawn(async {}))
     } else {
@@ -80,6 +88,14 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         let (sockets, closed) = Sockets::new(pods.handle(), commands, metrics, status.subscribe());
         (Some(sockets), closed)
     };
+    let claimed = sockets.as_mut().map_or(Ok(()), |sockets| {
+        sockets.claim(&reclaimer.stores(), &config)
+    });
+    if let Err(other) = claimed {
+        drop(sockets);
+        let _left_behind = tokio::time::timeout(SOCKETS_CLOSE, closed).await;
+        return Err(other.into());
+    }
     let role = NodeRole::start(
         &config,
         dry_run,
@@ -171,7 +187,12 @@ fn reload(flags: &ConfigFlags, old: &Config) -> Option<Config> {
     let config = match flags.load() {
         Ok(config) => config,
         Err(error) => {
-            tracing::error!(%error, "the new configuration is wrong; the one in force stays");
+            for error in error.to_string().lines() {
+                tracing::error!(
+                    error,
+                    "the new configuration is wrong; the one in force stays"
+                );
+            }
             return None;
         }
     };

@@ -3,18 +3,20 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tetris_wire::TakeoverError;
 use tetris_wire::daemon::{self as protocol, RoomReason};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::other::OtherDaemon;
 use crate::config::Config;
 use crate::ingest::{Broker, IngestOptions};
 use crate::metrics::{Metrics, RoomOutcome};
 use crate::reclaimer::engine::Command;
 use crate::report::{ErrorClass, LatestStatus};
 use crate::room::{RoomNeed, RoomRefusal, RoomResult};
-use crate::socket::{Fault, Limits, RoomAnswer, RoomAsk, Socket};
+use crate::socket::{Fault, Limits, RoomAnswer, RoomAsk, Socket, SocketError};
 use crate::store::OpenStore;
 
 /// Number of loads that may wait for the engine.
@@ -32,6 +34,8 @@ pub(super) struct Sockets {
     readers_only: bool,
     /// Stores without a socket whose failure was logged.
     told: Vec<OpenStore>,
+    /// Another daemon that was found at a store.
+    other: Option<OtherDaemon>,
 }
 
 struct Served {
@@ -69,8 +73,18 @@ impl Sockets {
             served: Vec::new(),
             readers_only: false,
             told: Vec::new(),
+            other: None,
         };
         (sockets, closed)
+    }
+
+    /// Serves these stores when the daemon starts.
+    ///
+    /// # Errors
+    /// [`OtherDaemon`] if one of them belongs to another daemon, which began meanwhile.
+    pub(super) fn claim(&mut self, open: &[OpenStore], config: &Config) -> Result<(), OtherDaemon> {
+        self.serve(open, config);
+        self.other.take().map_or(Ok(()), Err)
     }
 
     /// Serves these stores and no others, under this configuration.
@@ -98,6 +112,13 @@ impl Sockets {
                 .with_status(self.status.clone())
                 .for_readers(self.readers_only),
             Err(error) => {
+                if let SocketError::Takeover(TakeoverError::InUse { pid, .. }) = &error {
+                    self.other = Some(OtherDaemon {
+                        store: store.name.clone(),
+                        path: store.root.clone(),
+                        pid: *pid,
+                    });
+                }
                 if !self.told.contains(store) {
                     tracing::warn!(store = store.name, %error, "no socket: agents make room by themselves");
                     self.told.push(store.clone());

@@ -15,68 +15,67 @@ const PINNED_SECS: std::ops::RangeInclusive<u64> = 0..=86_400;
 const STREAMS: std::ops::RangeInclusive<usize> = 1..=16;
 const CONNECTIONS: std::ops::RangeInclusive<usize> = 1..=65_536;
 
-fn value(field: &str, expected: impl Display, found: impl Display) -> Result<(), FieldError> {
-    let field = format!("gpu_mirror.{field}");
-    Err(FieldError::new(&field, expected, found))
-}
+/// Mistakes of the table's fields.
+#[derive(Default)]
+struct Mistakes(Vec<FieldError>);
 
-fn range<T: PartialOrd + Display>(
-    field: &str,
-    found: T,
-    range: &std::ops::RangeInclusive<T>,
-) -> Result<(), FieldError> {
-    if range.contains(&found) {
-        return Ok(());
+impl Mistakes {
+    fn add(&mut self, field: &str, expected: impl Display, found: impl Display) {
+        let field = format!("gpu_mirror.{field}");
+        self.0.push(FieldError::new(&field, expected, found));
     }
-    let expected = format!("{} to {}", range.start(), range.end());
-    value(field, expected, found)
+
+    fn range<T: PartialOrd + Display>(
+        &mut self,
+        field: &str,
+        found: T,
+        range: &std::ops::RangeInclusive<T>,
+    ) {
+        if !range.contains(&found) {
+            let expected = format!("{} to {}", range.start(), range.end());
+            self.add(field, expected, found);
+        }
+    }
 }
 
 impl GpuMirrorConfig {
-    /// Checks every field.
-    pub(crate) fn check(&self) -> Result<(), FieldError> {
-        range("device_bytes", self.device_bytes, &(1..=u64::MAX))?;
-        range(
-            "store_bytes",
-            self.store_bytes.unwrap_or(1),
-            &(1..=u64::MAX),
-        )?;
-        self.check_devices()?;
+    /// Mistakes of all fields.
+    pub(crate) fn mistakes(&self) -> Vec<FieldError> {
+        let mut mistakes = Mistakes::default();
+        mistakes.range("device_bytes", self.device_bytes, &(1..=u64::MAX));
+        let store_bytes = self.store_bytes.unwrap_or(1);
+        mistakes.range("store_bytes", store_bytes, &(1..=u64::MAX));
+        self.check_devices(&mut mistakes);
         if self.arena().is_none() {
             let expected = "a multiple of 2097152, at most 17179869184";
-            return value("chunk_bytes", expected, self.chunk_bytes);
+            mistakes.add("chunk_bytes", expected, self.chunk_bytes);
         }
         let group_bytes = self.group_bytes.unwrap_or(*GROUP_BYTES.start());
-        range("group_bytes", group_bytes, &GROUP_BYTES)?;
-        range("pinned_secs", self.pinned_secs, &PINNED_SECS)?;
-        range("streams", self.streams, &STREAMS)?;
-        range("connections", self.connections, &CONNECTIONS)?;
+        mistakes.range("group_bytes", group_bytes, &GROUP_BYTES);
+        mistakes.range("pinned_secs", self.pinned_secs, &PINNED_SECS);
+        mistakes.range("streams", self.streams, &STREAMS);
+        mistakes.range("connections", self.connections, &CONNECTIONS);
         let own = 1..=self.connections;
-        range("connections_per_user", self.connections_per_user, &own)?;
-        match &self.socket_dir {
-            Some(path) if !path.is_absolute() => {
-                value("socket_dir", "an absolute path", path.display())
-            }
-            _ => Ok(()),
+        mistakes.range("connections_per_user", self.connections_per_user, &own);
+        if let Some(path) = self.socket_dir.as_ref().filter(|path| !path.is_absolute()) {
+            mistakes.add("socket_dir", "an absolute path", path.display());
         }
+        mistakes.0
     }
 
-    fn check_devices(&self) -> Result<(), FieldError> {
+    fn check_devices(&self, mistakes: &mut Mistakes) {
         let found = self.devices.len();
         if self.implementation == Implementation::Simulated && found > 0 {
-            return value(
-                "devices",
-                "none, since the simulated device is one device",
-                found,
-            );
+            let expected = "none, since the simulated device is one device";
+            mistakes.add("devices", expected, found);
+            return;
         }
         let mut numbers = self.devices.clone();
         numbers.sort_unstable();
         numbers.dedup();
         if numbers.len() < found || found > MAX_DEVICES {
             let expected = format!("at most {MAX_DEVICES} numbers of devices, each once");
-            return value("devices", expected, found);
+            mistakes.add("devices", expected, found);
         }
-        Ok(())
     }
 }

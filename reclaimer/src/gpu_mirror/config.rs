@@ -38,30 +38,34 @@ pub struct GpuMirrorConfig {
     pub implementation: Implementation,
     /// Memory of each device for the GPU mirror, in bytes; never more than is free when the daemon
     /// starts.
+    #[serde(with = "tetris_conventions::size")]
     pub device_bytes: u64,
     /// Memory of each device for one store, in bytes; without it, all of the GPU mirror's.
-    #[serde(default)]
+    #[serde(default, with = "tetris_conventions::size::optional")]
     pub store_bytes: Option<u64>,
     /// Numbers of devices, as the driver has them; all of them when empty.
     #[serde(default)]
     pub devices: Vec<u32>,
     /// The length that chunks of device memory are made up to, in bytes: a multiple of 2 MiB.
-    #[serde(default = "default_chunk_bytes")]
+    #[serde(default = "default_chunk_bytes", with = "tetris_conventions::size")]
     pub chunk_bytes: u64,
     /// The folder of the sockets, each of which has its store's name; without it a store's socket
     /// is `gpu` in the store.
     #[serde(default)]
     pub socket_dir: Option<PathBuf>,
     /// Size of groups of copies, in bytes; by default calibrated on each device at the start.
-    #[serde(default)]
+    #[serde(default, with = "tetris_conventions::size::optional")]
     pub group_bytes: Option<u64>,
     /// Bytes of the stores' pages that are registered with the driver at a time, for each device.
     /// With 0, and beyond it, copies go through pinned buffers.
-    #[serde(default = "default_pinned_bytes")]
+    #[serde(default = "default_pinned_bytes", with = "tetris_conventions::size")]
     pub pinned_bytes: u64,
     /// Seconds that pages stay registered after their last use, and cannot be freed unless the
     /// store needs the room; 0: until a load ends.
-    #[serde(default = "default_pinned_secs")]
+    #[serde(
+        default = "default_pinned_secs",
+        with = "tetris_conventions::duration::seconds"
+    )]
     pub pinned_secs: u64,
     /// True if pages of the stores become writable for the moment of their registration, for
     /// devices that register no read-only pages. With `false` the daemon opens no object for

@@ -26,10 +26,13 @@ pub struct IngestConfig {
     pub queue_per_user: u32,
     /// Longest wait for a turn, in seconds; then the client gets the answer that the daemon is
     /// busy.
+    #[serde(with = "tetris_conventions::duration::seconds")]
     pub wait_secs: u64,
     /// Seconds without progress after which a file is given up.
+    #[serde(with = "tetris_conventions::duration::seconds")]
     pub stall_secs: u64,
     /// The longest file in bytes; the store is a limit in any case.
+    #[serde(with = "tetris_conventions::size::optional")]
     pub max_file_bytes: Option<u64>,
     /// The most tensors of a file.
     pub max_tensors: u32,

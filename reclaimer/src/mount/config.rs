@@ -13,19 +13,19 @@ pub struct MountTable {
     /// Mount point. In a container, below a volume with `mountPropagation: Bidirectional`.
     pub path: PathBuf,
     /// Its size in bytes. Without it and `size_percent`, `memory_limit_bytes` less `reserve_bytes`.
-    #[serde(default)]
+    #[serde(default, with = "tetris_conventions::size::optional")]
     pub size_bytes: Option<u64>,
     /// Its size as a share of the machine's RAM, 1 to 100 percent, in place of `size_bytes`.
     #[serde(default)]
     pub size_percent: Option<u64>,
     /// The memory limit of the container that the daemon runs in; the flag `--memory-limit` goes
     /// before it.
-    #[serde(default)]
+    #[serde(default, with = "tetris_conventions::size::optional")]
     pub memory_limit_bytes: Option<u64>,
     /// Part of that limit that is not for the tmpfs: the daemon itself, pieces of models that it
     /// reads, and the kernel's about 1 KiB for each file in use. The tmpfs must not reach the
     /// limit: the OOM killer cannot free it.
-    #[serde(default = "default_reserve")]
+    #[serde(default = "default_reserve", with = "tetris_conventions::size")]
     pub reserve_bytes: u64,
     /// Number of files and directories that it can have.
     #[serde(default = "default_inodes")]
@@ -104,32 +104,39 @@ const LEAST_INODES: u64 = 64;
 
 impl MountTable {
     /// Checks every field. Returns the wanted tmpfs.
-    pub fn check(&self) -> Result<MountConfig, FieldError> {
+    ///
+    /// # Errors
+    /// All mistakes.
+    pub fn check(&self) -> Result<MountConfig, Vec<FieldError>> {
+        let mut errors = Vec::new();
         if !self.path.is_absolute() || self.path.parent().is_none() {
             let expected = "an absolute path other than `/`";
             let found = self.path.display();
-            return Err(FieldError::new("mount.path", expected, found));
+            errors.push(FieldError::new("mount.path", expected, found));
         }
-        let size_bytes = self.size()?;
+        let size_bytes = self.size().map_err(|error| errors.push(error));
         if self.inodes < LEAST_INODES {
             let expected = format!("at least {LEAST_INODES}");
-            return Err(FieldError::new("mount.inodes", expected, self.inodes));
+            errors.push(FieldError::new("mount.inodes", expected, self.inodes));
         }
         if let Some(context) = &self.selinux_context
             && context.split(':').count() < 4
         {
             let field = "mount.selinux_context";
             let expected = "user:role:type:level, such as `system_u:object_r:container_file_t:s0`";
-            return Err(FieldError::new(field, expected, context));
+            errors.push(FieldError::new(field, expected, context));
         }
-        Ok(MountConfig {
-            path: self.path.clone(),
-            size_bytes,
-            inodes: self.inodes,
-            huge: self.huge,
-            noswap: self.noswap,
-            selinux_context: self.selinux_context.clone(),
-        })
+        match size_bytes {
+            Ok(size_bytes) if errors.is_empty() => Ok(MountConfig {
+                path: self.path.clone(),
+                size_bytes,
+                inodes: self.inodes,
+                huge: self.huge,
+                noswap: self.noswap,
+                selinux_context: self.selinux_context.clone(),
+            }),
+            _ => Err(errors),
+        }
     }
 
     fn size(&self) -> Result<u64, FieldError> {

@@ -68,32 +68,149 @@ fn everything_can_be_said() {
     assert_eq!(config.policy.of("a").limit_bytes, Some(2000));
     assert_eq!(config.models["bert"].len(), 2);
     // What `check` prints is a configuration, with nothing lost.
-    let json = serde_json::to_string(&config.file).unwrap();
-    assert_eq!(
-        serde_json::from_str::<ConfigFile>(&json).unwrap(),
-        config.file
+    let printed = config.file.to_toml().unwrap();
+    assert_eq!(parsed(&printed).unwrap(), config.file, "{printed}");
+}
+
+#[test]
+fn sizes_and_times_are_numbers_or_texts_with_a_unit() {
+    let numbers = format!(
+        "interval_secs = 90\nwatermark_check_ms = 2000\nquarantine_hours = 48\n[policy.store]\nlimit_bytes = 8589934592\nkeep_alive_secs = 300\n[ingest]\nwait_secs = 60\nmax_file_bytes = 1073741824\n{STORE}"
+    );
+    let texts = format!(
+        "interval_secs = \"90s\"\nwatermark_check_ms = \"2s\"\nquarantine_hours = \"2d\"\n[policy.store]\nlimit_bytes = \"8GiB\"\nkeep_alive_secs = \"5m\"\n[ingest]\nwait_secs = \"1m\"\nmax_file_bytes = \"1G\"\n{STORE}"
+    );
+    assert_eq!(parsed(&texts).unwrap(), parsed(&numbers).unwrap());
+    // The largest numbers are more than TOML's integers can express.
+    let mut most = parsed(STORE).unwrap();
+    most.scrub.bytes_per_sec = u64::MAX;
+    most.policy.store.limit_bytes = Some(u64::MAX);
+    let printed = most.to_toml().unwrap();
+    assert_eq!(parsed(&printed).unwrap(), most, "{printed}");
+}
+
+#[test]
+fn all_mistakes_are_found_each_with_its_line_and_the_nearest_name() {
+    let text = format!(
+        r#"intervall_secs = 5
+listen = "localhost"
+quarantine_hours = "90m"
+[policy]
+low_watermark_percent = 99
+[policy.store]
+order = "lur"
+expiry = "fixed"
+expire_after_secs = 1
+[ingest]
+queue = -1
+per_user = 9
+[[stores]]
+nam = "x"
+[[stores]]
+path = "/run/b"
+[[stores]]
+name = "c"
+path = "run/c"
+{STORE}"#
+    );
+    let path = Path::new("/etc/node.toml");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("node.toml");
+    std::fs::write(&file, &text).unwrap();
+    let flags = ConfigFlags {
+        config: Some(file),
+        ..ConfigFlags::default()
+    };
+    let error = flags.load().unwrap_err();
+    let found: Vec<(Option<usize>, &str, &str)> = error
+        .mistakes()
+        .iter()
+        .map(|mistake| {
+            let field = mistake.field.as_deref().unwrap_or_default();
+            (mistake.line, field, mistake.message.as_str())
+        })
+        .collect();
+    for (line, field, message) in [
+        (
+            1,
+            "intervall_secs",
+            "unknown field `intervall_secs`; did you mean `interval_secs`?",
+        ),
+        (2, "listen", "invalid socket address syntax"),
+        (3, "quarantine_hours", "expected whole hours, found `90m`"),
+        (
+            5,
+            "policy.low_watermark_percent",
+            "expected at most high_watermark_percent",
+        ),
+        (
+            7,
+            "policy.store.order",
+            "unknown variant `lur`; did you mean `lru`?",
+        ),
+        (
+            9,
+            "policy.store.expire_after_secs",
+            "expected at least keep_alive_secs",
+        ),
+        (11, "ingest.queue", "invalid value: integer `-1`"),
+        (12, "ingest.per_user", "expected 1 to 2, found 9"),
+        (
+            14,
+            "stores[0].nam",
+            "unknown field `nam`; did you mean `name`?",
+        ),
+        (13, "stores[0]", "missing field `name`"),
+        (15, "stores[1]", "missing field `name`"),
+    ] {
+        assert!(
+            found.iter().any(|(at, of, what)| *at == Some(line)
+                && *of == field
+                && what.starts_with(message)),
+            "{line} {field} {message}\n{found:#?}"
+        );
+    }
+    // Values of a table that was read in part are checked, those of the unreadable parts are not.
+    assert!(
+        !found.iter().any(|(_, field, _)| *field == "stores"),
+        "{found:#?}"
+    );
+    // A syntax error is the only mistake, since nothing is known of the fields.
+    let syntax = ConfigFile::parse("node = 1\nlisten = \n", path).unwrap_err();
+    assert_eq!(syntax.mistakes()[0].line, Some(2));
+    assert!(
+        syntax
+            .to_string()
+            .starts_with("configuration `/etc/node.toml`, line 2: ")
     );
 }
 
 #[test]
 fn errors_name_the_file_the_field_what_is_expected_and_what_was_found() {
     for (text, expected) in [
-        ("interval_secs = ", "configuration `/etc/node.toml`: "),
         (
-            "intervall_secs = 5",
-            "configuration `/etc/node.toml`, field `intervall_secs`: unknown field `intervall_secs`",
+            "interval_secs = ",
+            "configuration `/etc/node.toml`, line 1: ",
         ),
         (
-            "[policy.store]\nkeep_alive_secs = \"5m\"",
-            "configuration `/etc/node.toml`, field `policy.store.keep_alive_secs`: invalid type: string \"5m\", expected u64",
+            "intervall_secs = 5",
+            "configuration `/etc/node.toml`, line 1, field `intervall_secs`: unknown field `intervall_secs`",
+        ),
+        (
+            "[policy.store]\nkeep_alive_secs = \"five\"",
+            "configuration `/etc/node.toml`, line 2, field `policy.store.keep_alive_secs`: expected a time such as 90s, 5m or 1h 30m, or a plain number of seconds, found `five`",
+        ),
+        (
+            "[policy.store]\nkeep_alive_secs = true",
+            "configuration `/etc/node.toml`, line 2, field `policy.store.keep_alive_secs`: invalid type: boolean `true`, expected a number of seconds",
         ),
         (
             "[policy.store]\norder = \"fifo\"",
-            "configuration `/etc/node.toml`, field `policy.store.order`: unknown variant `fifo`",
+            "configuration `/etc/node.toml`, line 2, field `policy.store.order`: unknown variant `fifo`",
         ),
         (
             "listen = \"localhost\"",
-            "configuration `/etc/node.toml`, field `listen`: invalid socket address syntax",
+            "configuration `/etc/node.toml`, line 1, field `listen`: invalid socket address syntax",
         ),
         (
             "interval_secs = 0",
@@ -146,7 +263,7 @@ fn errors_name_the_file_the_field_what_is_expected_and_what_was_found() {
     let none = parsed("").unwrap().check().unwrap_err().to_string();
     assert_eq!(
         none,
-        "configuration field `stores`: expected at least one store (flag --store NAME=PATH), found none"
+        "configuration field `stores`: expected at least one store (flag --store DIR), found none"
     );
 }
 

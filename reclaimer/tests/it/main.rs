@@ -10,8 +10,12 @@ mod csi;
 mod daemon;
 #[path = "../../../deploy/tests/shared/image.rs"]
 mod docker;
+#[path = "../../../deploy/tests/shared/exit_codes_page.rs"]
+mod exit_codes_page;
 mod http;
 mod ingest;
+#[path = "../../../deploy/tests/shared/json_schema.rs"]
+mod json_schema;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 #[cfg(feature = "node")]

@@ -72,8 +72,10 @@ fn lock(path: &Path, beside: &Path) -> Result<File, ServerError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
+            let owner = tetris_wire::listening(path).ok().flatten();
+            let pid = owner.and_then(|owner| owner.pid);
             let path = path.to_owned();
-            Err(TakeoverError::InUse { path }.into())
+            Err(TakeoverError::InUse { path, pid }.into())
         }
         Err(TryLockError::Error(source)) => Err(error(source)),
     }

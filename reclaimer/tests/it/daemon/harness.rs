@@ -120,7 +120,9 @@ impl Drop for Place {
 pub fn command(args: &[&str], config: &Path) -> Output {
     let mut command = Command::new(EXE);
     command.args(args).arg("--config").arg(config);
-    command.env_remove("RUST_LOG").env_remove("NODE_NAME");
+    for name in ["TETRIS_LOG", "RUST_LOG", "NODE_NAME"] {
+        command.env_remove(name);
+    }
     command.output().unwrap()
 }
 
@@ -150,6 +152,10 @@ impl Daemon {
             }
         });
         Self { child, log }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn log(&self) -> String {

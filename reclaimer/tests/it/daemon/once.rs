@@ -16,7 +16,7 @@ fn one_pass_frees_and_says_so() {
     drop(place.load(60_000, 2));
     let dry = command(&["once", "--dry-run", "--format", "json"], &config);
     assert!(dry.status.success(), "{dry:?}");
-    let dry: Value = serde_json::from_slice(&dry.stdout).unwrap();
+    let dry = one_document(&dry.stdout);
     assert_eq!(dry["dry_run"], true);
     assert_eq!(
         dry["passes"][0]["freed"]["keep-alive-expired"]["objects"],
@@ -43,25 +43,100 @@ fn a_pass_that_is_not_complete_fails() {
     let place = Place::new();
     let config = place.config("");
     let output = command(&["once"], &config);
-    assert!(!output.status.success());
+    assert_eq!(output.status.code(), Some(5));
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(told.contains("store cannot be used"), "{told}");
+    let json = command(&["once", "--format", "json"], &config);
+    assert_eq!(json.status.code(), Some(5));
+    assert_eq!(one_document(&json.stdout)["errors"][0]["class"], "store");
+}
+
+/// The one line of JSON.
+fn one_document(stdout: &[u8]) -> Value {
+    let text = std::str::from_utf8(stdout).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let document: Value = serde_json::from_str(text).unwrap();
+    crate::json_schema::assert_fits(&document);
+    document
 }
 
 #[test]
-fn a_configuration_is_checked_and_printed_whole() {
+fn a_configuration_that_is_checked_is_printed_in_the_form_that_it_is_taken_in() {
     let place = Place::new();
-    let good = command(&["check"], &place.config("interval_secs = 7"));
-    assert!(good.status.success());
-    let printed: Value = serde_json::from_slice(&good.stdout).unwrap();
-    assert_eq!(printed["interval_secs"], 7);
-    assert_eq!(printed["policy"]["high_watermark_percent"], 95);
-    let bad = command(&["check"], &place.config("interval_secs = 0"));
-    assert!(!bad.status.success());
+    let text = "interval_secs = \"7s\"\n[policy.store]\nlimit_bytes = \"8GiB\"\n";
+    let good = command(&["check"], &place.config(text));
+    assert!(good.status.success(), "{good:?}");
+    let told = String::from_utf8(good.stderr).unwrap();
+    assert!(told.contains("is valid: 1 stores"), "{told}");
+    let printed = String::from_utf8(good.stdout).unwrap();
+    assert!(printed.contains("interval_secs = \"7s\""), "{printed}");
+    assert!(printed.contains("limit_bytes = \"8GiB\""), "{printed}");
+    assert!(printed.contains("high_watermark_percent = 95"), "{printed}");
+    let again = place.path("again.toml");
+    std::fs::write(&again, &printed).unwrap();
+    let again = command(&["check"], &again);
+    assert!(again.status.success(), "{again:?}");
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), printed);
+    let json = command(&["check", "--format", "json"], &place.config(text));
+    let json = one_document(&json.stdout);
+    assert_eq!(json["valid"], true);
+    assert_eq!(
+        json["configuration"]["policy"]["store"]["limit_bytes"],
+        "8GiB"
+    );
+}
+
+#[test]
+fn the_page_of_exit_codes_has_every_code() {
+    let help = std::process::Command::new(crate::daemon::harness::EXE)
+        .arg("--help")
+        .output()
+        .unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    crate::exit_codes_page::check("tetris-node", &help);
+}
+
+#[test]
+fn shells_complete_subcommands_and_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        let mut command = std::process::Command::new(crate::daemon::harness::EXE);
+        let script = command.args(["completions", shell]).output().unwrap();
+        let script = String::from_utf8(script.stdout).unwrap();
+        assert!(
+            script.contains("once") && script.contains("memory-limit"),
+            "{script}"
+        );
+    }
+}
+
+#[test]
+fn all_mistakes_of_a_configuration_are_told_at_once() {
+    let place = Place::new();
+    let config = place.config("interval_secs = 0\nnoed = \"n\"\n[scrub]\ndepth = \"crx\"\n");
+    let bad = command(&["check"], &config);
+    assert_eq!(bad.status.code(), Some(3));
     assert!(bad.stdout.is_empty());
     let told = String::from_utf8(bad.stderr).unwrap();
-    assert!(
-        told.contains("configuration field `interval_secs`: expected 1 to 86400, found 0"),
-        "{told}"
-    );
+    let at = config.display();
+    for expected in [
+        format!(
+            "configuration `{at}`, line 1, field `interval_secs`: expected 1 to 86400, found 0"
+        ),
+        format!(
+            "configuration `{at}`, line 2, field `noed`: unknown field `noed`; did you mean `node`?"
+        ),
+        format!(
+            "configuration `{at}`, line 4, field `scrub.depth`: unknown variant `crx`; did you mean `crc`?"
+        ),
+    ] {
+        assert!(told.contains(&expected), "{told}\n{expected}");
+    }
+    let json = command(&["check", "--format", "json"], &config);
+    assert_eq!(json.status.code(), Some(3));
+    let error = &one_document(&json.stdout)["error"];
+    assert_eq!(error["code"], "configuration");
+    assert_eq!(error["exit_code"], 3);
+    assert_eq!(error["mistakes"].as_array().unwrap().len(), 3);
+    assert_eq!(error["mistakes"][1]["line"], 2);
+    assert_eq!(error["mistakes"][1]["field"], "noed");
 }

@@ -95,7 +95,7 @@ fn hang_up_reads_the_configuration_again_and_a_wrong_one_changes_nothing() {
     daemon.says("address=");
     place.config(&format!("{LISTEN}interval_secs = 0"));
     daemon.signal(Signal::SIGHUP);
-    daemon.says("configuration field `interval_secs`: expected 1 to 86400, found 0");
+    daemon.says("field `interval_secs`: expected 1 to 86400, found 0");
     assert_eq!(objects(&store), 1);
     place.config(&format!(
         "{LISTEN}interval_secs = 1\n[policy.store]\nkeep_alive_secs = 0\nexpiry = \"fixed\"\nexpire_after_secs = 0\n"
@@ -151,18 +151,83 @@ fn what_is_learned_is_kept_at_the_end_and_a_killed_daemon_leaves_a_socket_that_t
 }
 
 #[test]
-fn a_second_daemon_leaves_the_first_ones_socket_alone() {
+fn a_second_daemon_at_a_store_does_not_start_and_leaves_the_first_ones_socket_alone() {
     let place = Place::new();
-    place.store();
+    let store = place.store();
     let config = place.config(LISTEN);
     let first = Daemon::start(&config, &[]);
-    first.says("address=");
-    let second = Daemon::start(&config, &[]);
-    second.says("belongs to a daemon that is running");
-    assert!(second.stop().success());
-    let socket = place.store().daemon_socket();
-    std::os::unix::net::UnixStream::connect(socket).unwrap();
+    eventually("the socket", || {
+        store.daemon_socket().exists().then_some(())
+    });
+    let second = crate::daemon::harness::command(&["run"], &config);
+    let told = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(4), "{told}");
+    let at = place.path("store");
+    let expected = format!(
+        "store `a` at `{}`: another daemon, process {}, looks after it",
+        at.display(),
+        first.pid()
+    );
+    assert!(told.contains(&expected), "{told}");
+    assert!(!told.contains("serving metrics"), "{told}");
+    std::os::unix::net::UnixStream::connect(store.daemon_socket()).unwrap();
+    // A dry run changes nothing.
+    let dry = Daemon::start(&config, &["--dry-run"]);
+    dry.says("address=");
+    assert!(dry.stop().success());
     assert!(first.stop().success());
+}
+
+#[test]
+fn a_limit_that_is_not_met_is_told_once_with_the_reason_and_the_remedy() {
+    let place = Place::new();
+    let _store = place.store();
+    let config = place.config(&format!(
+        "{LISTEN}interval_secs = 1\n[policy.store]\nkeep_alive_secs = 0\nlimit_bytes = \"16KiB\"\nrecord_files = 64\n"
+    ));
+    let held = place.load(50_000, 1);
+    let daemon = Daemon::start(&config, &[]);
+    let line = daemon.says("a limit is not met");
+    for part in [
+        "stores=\"a\"",
+        "goal=\"limit\"",
+        "reason=\"held\"",
+        "raise limit_bytes",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
+    eventually("three more passes", || {
+        let passes = daemon.metric("tetris_pass_duration_seconds_count{trigger=\"interval\"}");
+        (passes >= 3.0).then_some(())
+    });
+    assert_eq!(daemon.log().matches("a limit is not met").count(), 1);
+    drop(held);
+    daemon.says("the limit is met again");
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn an_error_is_told_even_where_the_log_is_off() {
+    let place = Place::new();
+    let config = place.config("interval_secs = 0");
+    let output = crate::daemon::harness::command(&["run", "--log", "off"], &config);
+    assert_eq!(output.status.code(), Some(3));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.starts_with("error: configuration `"), "{told}");
+}
+
+#[test]
+fn a_log_filter_that_cannot_be_read_is_an_error_that_names_its_origin() {
+    let place = Place::new();
+    let config = place.config("");
+    for filter in ["inof", "nonsense=foo", "a=b=c"] {
+        let output = crate::daemon::harness::command(&["check", "--log", filter], &config);
+        assert_eq!(output.status.code(), Some(2));
+        let told = String::from_utf8(output.stderr).unwrap();
+        let expected = format!("error: --log: cannot read the log filter `{filter}`");
+        assert!(told.starts_with(&expected), "{told}");
+        assert!(output.stdout.is_empty());
+    }
 }
 
 #[test]

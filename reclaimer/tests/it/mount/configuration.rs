@@ -97,8 +97,8 @@ fn everything_can_be_said() {
             .limit,
         8
     );
-    let json = serde_json::to_string(&file).unwrap();
-    assert_eq!(serde_json::from_str::<ConfigFile>(&json).unwrap(), file);
+    let printed = file.to_toml().unwrap();
+    assert_eq!(checked(&printed).unwrap(), file, "{printed}");
 }
 
 #[test]
