@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,8 +100,5 @@ def any_store(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def tetris_bin() -> str:
-    """The command `tetris`."""
-    found = os.environ.get("TETRIS_BIN") or shutil.which("tetris")
-    if not found:
-        pytest.skip("needs the command `tetris`: name it in TETRIS_BIN")
-    return found
+    """The command `tetris`, which the wheel brings."""
+    return str(Path(sysconfig.get_path("scripts"), "tetris"))
