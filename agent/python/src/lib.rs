@@ -27,6 +27,7 @@ mod dlpack;
 mod errors;
 mod file;
 mod foreign_bytes;
+mod logging;
 mod memory;
 mod model;
 mod options;
@@ -66,11 +67,6 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) {
-        // Loggers are named after the crates: `tetris_agent`, `tetris_store_layout`. A program that has set up
-        // its own logger for Rust keeps it.
-        if let Ok(logger) = pyo3_log::Logger::new(module.py(), pyo3_log::Caching::LoggersAndLevels)
-        {
-            let _taken = logger.install();
-        }
+        crate::logging::install(module.py());
     }
 }

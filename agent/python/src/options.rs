@@ -1,6 +1,8 @@
 //! Arguments of Python as options of a load.
 
+use std::ffi::{OsStr, OsString};
 use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
@@ -8,6 +10,8 @@ use pyo3::prelude::*;
 use tetris_agent::{
     Access, DEFAULT_MIN_SHARED_BYTES, DEFAULT_WAIT, LoadOptions, Progress, ProgressFn,
 };
+
+use crate::logging::LOGGER;
 
 /// Names the smallest file in bytes that is loaded through the store.
 const MIN_SHARED_ENV: &str = "TETRIS_MIN_SHARED_BYTES";
@@ -33,12 +37,25 @@ pub(crate) fn min_shared_bytes() -> u64 {
     };
     let bytes = named.to_str().and_then(|text| text.parse().ok());
     bytes.unwrap_or_else(|| {
-        let found = named.to_string_lossy();
-        tracing::warn!(
-            "{MIN_SHARED_ENV} must be a number of bytes, found `{found}`: it has no effect"
-        );
+        tell_once(&named);
         DEFAULT_MIN_SHARED_BYTES
     })
+}
+
+/// Warns of a value that is no number. Without a store, an agent is made once in a second.
+fn tell_once(value: &OsStr) {
+    static TOLD: Mutex<Option<OsString>> = Mutex::new(None);
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = told.replace(value.to_owned());
+    // A handler of the log may come here again.
+    drop(told);
+    if before.as_deref() != Some(value) {
+        let found = value.to_string_lossy();
+        log::warn!(
+            target: LOGGER,
+            "{MIN_SHARED_ENV} has no effect: expected a number of bytes such as 65536, found '{found}'"
+        );
+    }
 }
 
 /// The keyword arguments of a load.

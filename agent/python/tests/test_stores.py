@@ -57,8 +57,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         record.getMessage()
         for record in caplog.records
-        if record.name.split(".")[0] in ("tetris", "tetris_agent", "tetris_loader", "tetris_store_layout")
-        and record.levelno >= logging.WARNING
+        if record.name.split(".")[0] == "tetris" and record.levelno >= logging.WARNING
     ]
 
 

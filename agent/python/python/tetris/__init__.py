@@ -16,6 +16,7 @@ Importing this package is cheap: its parts are imported when they are used.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from tetris._native import create_store as create_store
     from tetris._patch import patch as patch
     from tetris._patch import unpatch as unpatch
+    from tetris._patch_status import PatchStatus as PatchStatus
+    from tetris._patch_status import patch_status as patch_status
     from tetris._safe_open import safe_open as safe_open
     from tetris.errors import *
 
@@ -50,6 +53,8 @@ _ORIGIN = {
     "create_store": "tetris._native",
     "patch": "tetris._patch",
     "unpatch": "tetris._patch",
+    "PatchStatus": "tetris._patch_status",
+    "patch_status": "tetris._patch_status",
     "safe_open": "tetris._safe_open",
 }
 
@@ -75,3 +80,8 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+# Where the interpreter did not do it at its start: the variable was set later, or the package lies on PYTHONPATH.
+if os.environ.get("TETRIS_PATCH"):
+    importlib.import_module("tetris._patch").at_import()

@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 from collections.abc import Callable
-from typing import Literal
+from time import monotonic
+from typing import Literal, NamedTuple
 
 from tetris import _native
+from tetris._environment import tell
+from tetris._log import logger
 
 Mode = Literal["copy_on_write", "read_only"]
 
 #: Below this, a tensor stays private: an object of its own would take a page and a mapping in every process.
 MIN_BYTES = 64 << 10
 
-logger = logging.getLogger("tetris")
+#: Seconds between two looks for a store where there was none.
+LOOK_AGAIN_S = 1.0
+
+
+class _Made(NamedTuple):
+    """The agent of this process."""
+
+    agent: _native.Agent
+    #: Variables of the environment that decide on the agent, as they were then.
+    variables: tuple[str | None, str | None]
+    #: The value of ``TETRIS_PATCH`` then.
+    patch: str | None
+    #: Time by :func:`time.monotonic` from which on a store is looked for again.
+    look_again: float
+
 
 _lock = threading.Lock()
-#: The agent, and what the environment said when it was made.
-_agent: tuple[tuple[str | None, str | None], _native.Agent] | None = None
+_made: _Made | None = None
+#: True after a warning of :func:`log_derived`.
+_derived_told = False
 
 
 def _after_fork() -> None:
@@ -36,23 +55,61 @@ def agent() -> _native.Agent:
 
     It uses the store that the environment variable ``TETRIS_STORE`` names, or else the default one:
     ``/run/tetris/store`` if that is mounted, and ``/dev/shm/tetris``. If there is no store that can be used, it loads
-    into private memory, says so once in the log ``tetris``, and ``agent().unavailable`` says why.
+    into private memory, says so once in the log ``tetris``, and ``agent().unavailable`` says why. A store that is
+    created later is noticed by the next call, one second after the last look at the earliest.
 
     Files smaller than ``TETRIS_MIN_SHARED_BYTES``, 65536 by default, are not shared, and neither are files of less than
     64 times as many bytes that were written within the last 100 ms: it would cost more than it saves. With 0, all are.
 
     When one of these variables changes, the next call makes a new agent.
     """
-    global _agent
+    global _made
     environment = os.environ
-    named = (environment.get("TETRIS_STORE"), environment.get("TETRIS_MIN_SHARED_BYTES"))
+    variables = (environment.get("TETRIS_STORE"), environment.get("TETRIS_MIN_SHARED_BYTES"))
+    patch = environment.get("TETRIS_PATCH")
     with _lock:
-        if _agent is None or _agent[0] != named:
-            made = _native.Agent.from_env()
-            if made.unavailable is not None:
-                logger.warning("no tensor store is used, nothing is shared: %s", made.unavailable)
-            _agent = (named, made)
-        return _agent[1]
+        made = _made
+        if (
+            made is None
+            or made.variables != variables
+            or made.patch != patch
+            or (made.look_again < math.inf and monotonic() >= made.look_again)
+        ):
+            made = _made = _look(made, variables, patch)
+        return made.agent
+
+
+def current() -> _native.Agent | None:
+    """Return the agent of this process; `None` before the first call of :func:`agent`."""
+    return None if _made is None else _made.agent
+
+
+def _look(before: _Made | None, variables: tuple[str | None, str | None], patch: str | None) -> _Made:
+    """Return an agent of the store that there is now, or the one of before where nothing has changed for it."""
+    if patch and (before is None or before.patch != patch):
+        from tetris._patch_status import problems
+
+        for problem in problems():
+            tell(problem)
+    if before is not None and before.variables == variables and before.agent.store is not None:
+        return before._replace(patch=patch)
+    found = _native.Agent.from_env()
+    if found.store is not None:
+        return _Made(found, variables, patch, math.inf)
+    look_again = monotonic() + LOOK_AGAIN_S
+    if before is not None and before.variables == variables and before.agent.unavailable == found.unavailable:
+        # It keeps its counts.
+        return before._replace(patch=patch, look_again=look_again)
+    logger.warning("no tensor store is used, nothing is shared: %s", found.unavailable)
+    return _Made(found, variables, patch, look_again)
+
+
+def log_derived(name: str, memory: _native.Memory) -> None:
+    """Warn, once in this process, of a result that the store could not take."""
+    global _derived_told
+    if memory.private_reason is not None and not _derived_told and agent().store is not None:
+        _derived_told = True
+        logger.warning("%d bytes, the result of %r, stay private: %s", memory.nbytes, name, memory.private_reason)
 
 
 def load(

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from tetris._agent import agent, logger
+from tetris._agent import agent
+from tetris._log import logger
 from tetris._share import share_module_
 
 

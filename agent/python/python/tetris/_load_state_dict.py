@@ -61,7 +61,8 @@ def _share_copied(module: torch.nn.Module, state_dict: Any) -> None:
     native = sys.modules.get("tetris._native")
     if native is None or not native.has_mapped():
         return
-    from tetris._agent import MIN_BYTES, agent, logger
+    from tetris._agent import MIN_BYTES, agent
+    from tetris._log import logger
 
     try:
         # Small modules are many, and have nothing to share: no more than this is done for them.

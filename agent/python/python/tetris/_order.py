@@ -18,7 +18,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tetris._agent import logger
+from tetris._log import logger
 
 #: An order file, names in the order of their use, or `False` for the order of the file.
 Order = str | os.PathLike[str] | Sequence[str] | bool | None

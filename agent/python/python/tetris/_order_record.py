@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from tetris._agent import agent, logger
+from tetris._agent import agent
 from tetris._first_use import FirstUse
+from tetris._log import logger
 from tetris._order import write_order
 from tetris.errors import LoadError
 

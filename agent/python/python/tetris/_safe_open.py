@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Self
 import safetensors
 
 from tetris import _native
-from tetris._agent import Mode, agent, log_load, logger
+from tetris._agent import Mode, agent, log_load
 from tetris._arguments import may_be_left, require_mode
+from tetris._log import logger
 from tetris._order import Order
+from tetris._patch import completed
 from tetris.errors import LoadError
 
 if TYPE_CHECKING:
@@ -375,3 +377,6 @@ class Slice:
             and (part.start or 0) < (size if part.stop is None else part.stop)
             for part, size in zip(index, self._shape, strict=False)
         )
+
+
+completed(__name__)

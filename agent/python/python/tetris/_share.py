@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import reprlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import torch
 
 from tetris import _native
-from tetris._agent import MIN_BYTES, agent, logger
+from tetris._agent import MIN_BYTES, agent
 from tetris._content import content_of, same_bytes
+from tetris._log import logger
 from tetris.errors import ShareError
 
+#: True after this process has logged that it shares weights.
+_logged = False
 
-@dataclass
+
+@dataclass(repr=False)
 class ShareReport:
     """Result of sharing, in bytes of tensors."""
 
@@ -34,6 +40,16 @@ class ShareReport:
     def bytes_shared(self) -> int:
         """All bytes that are shared now."""
         return self.bytes_found + self.bytes_published + self.bytes_already
+
+    def __repr__(self) -> str:
+        """Return all fields, with the first of many names."""
+        names = reprlib.Repr()
+        names.maxlist, names.maxstring = 3, 80
+        values = {one.name: repr(getattr(self, one.name)) for one in fields(self)}
+        values["private_names"] = names.repr(self.private_names)
+        if len(self.private_names) > names.maxlist:
+            values["private_names"] += f" ({len(self.private_names)} names)"
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in values.items())})"
 
 
 def share_module_(module: torch.nn.Module, *, min_bytes: int = MIN_BYTES) -> ShareReport:
@@ -56,6 +72,7 @@ def share_module_(module: torch.nn.Module, *, min_bytes: int = MIN_BYTES) -> Sha
     report = ShareReport()
     for tensor, shared in _shared(named, min_bytes, report):
         tensor.data = shared
+    _log(type(module).__name__, report)
     return report
 
 
@@ -74,7 +91,17 @@ def share_state_dict(
     """
     report = ShareReport()
     replaced = {id(tensor): shared for tensor, shared in _shared(state_dict.items(), min_bytes, report)}
+    _log("a state dict", report)
     return {name: replaced.get(id(tensor), tensor) for name, tensor in state_dict.items()}, report
+
+
+def _log(what: str, report: ShareReport) -> None:
+    """Log that weights are shared: the first of this process at level INFO, others at DEBUG."""
+    global _logged
+    if report.bytes_shared > 0:
+        level = logging.DEBUG if _logged else logging.INFO
+        _logged = True
+        logger.log(level, "weights of %s are shared through the store %s: %s", what, agent().store, report)
 
 
 def share_loaded(module: torch.nn.Module, loaded: Mapping[str, torch.Tensor]) -> None:
@@ -169,7 +196,8 @@ def _share_storage(
     except ShareError as error:
         if report.private_reason is None:
             report.private_reason = str(error)
-            logger.warning("weights stay private: %s", error)
+            names = ", ".join(name for name, _ in group)
+            logger.warning("weights stay private, %s first: %s", names, error)
         _stays(report, group)
         return []
     if memory.origin == "new":

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tetris import _native
-from tetris._agent import agent
+from tetris._agent import agent, log_derived
 from tetris._content import decode, encode, form_of, id_of, unpack
 
 __all__ = ["derived"]
@@ -48,6 +48,7 @@ def derived(tensor: torch.Tensor, name: str, fn: Callable[[torch.Tensor], Any], 
     transform = f"torch {torch.__version__} {source.dtype} [{shape}] {name}"
     known = id_of(source.data_ptr(), source.nbytes)
     memory = agent().derive(known, transform, version, lambda: _encode(fn(tensor)), mode="copy_on_write")
+    log_derived(name, memory)
     return _decode(memory)
 
 

@@ -20,7 +20,7 @@ import safetensors.numpy as _safetensors
 from safetensors.numpy import load, save, save_file
 
 from tetris import _native, _safe_open
-from tetris._agent import Mode, agent, log_load
+from tetris._agent import Mode, agent, log_derived, log_load
 from tetris._arguments import may_be_file
 from tetris._content import decode, encode, form_of, id_of, unpack
 from tetris._numpy_array import as_numpy
@@ -105,6 +105,7 @@ def derived(
     transform = f"numpy {np.__version__} {source.dtype.name} [{shape}] {name}"
     known = id_of(source.ctypes.data, source.nbytes)
     memory = agent().derive(known, transform, version, lambda: _encode(fn(array)))
+    log_derived(name, memory)
     return _decode(memory)
 
 

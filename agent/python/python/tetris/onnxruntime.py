@@ -24,6 +24,7 @@ except ImportError as error:
         f"tetris.onnxruntime needs ONNX Runtime ({error}): pip install 'tetris-store[onnxruntime]'"
     ) from error
 
+from tetris._log import logger
 from tetris._onnx import memory
 from tetris._onnx.errors import NoStore, Unavailable, Unsupported
 from tetris._onnx.options import SessionOptions
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from tetris._onnx.plan import Held
 
 __all__ = ["InferenceSession", "SessionOptions", "Sharing", "Weights"]
-
-_log = logging.getLogger("tetris")
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,8 @@ class InferenceSession(onnxruntime.InferenceSession):
             self.sharing = Sharing(None, reason=_reason(failure))
             # Of a store that is missing, the process's own agent has told already.
             level = logging.INFO if isinstance(failure, NoStore) and agent is None else logging.WARNING
-            _log.log(level, "%s: plain ONNX Runtime, nothing is shared: %s", _name(path_or_bytes), self.sharing.reason)
+            told = "%s: plain ONNX Runtime, nothing is shared: %s"
+            logger.log(level, told, _name(path_or_bytes), self.sharing.reason)
             return
         self._tetris = held
         self._enable_fallback = int(kwargs.get("enable_fallback", 1)) == 1
@@ -114,7 +114,7 @@ class InferenceSession(onnxruntime.InferenceSession):
             request.weights, (plan.graph, *plan.objects), plan.tensor_bytes, plan.packed_bytes, request.lowered
         )
         if request.surprising:
-            _log.warning("%s: weights=%r: %s", _name(path_or_bytes), request.weights, request.lowered)
+            logger.warning("%s: weights=%r: %s", _name(path_or_bytes), request.weights, request.lowered)
         memory.trim()
 
 

@@ -28,6 +28,7 @@ from tetris._device.names import mirror_device, torch_device
 from tetris._device.tensor import Private, is_mirrored, require_private
 from tetris._order import Order
 from tetris._order_record import Recording, record_order
+from tetris._patch import completed
 from tetris._safe_open import load_original, safe_open
 from tetris._share import ShareReport, share_loaded, share_module_, share_state_dict
 from tetris._torch_derived import derived
@@ -216,3 +217,4 @@ def _load_model_in_place(
 load_file._tetris_original = _load_file  # type: ignore[attr-defined]
 load_model._tetris_original = _load_model  # type: ignore[attr-defined]
 _load_model_in_place._tetris_original = _load_model  # type: ignore[attr-defined]
+completed(__name__)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tetris import _native
-from tetris._agent import agent, logger
+from tetris._agent import agent
 from tetris._arguments import may_be_file
 from tetris._device.names import mirror_device
+from tetris._log import logger
 from tetris._order import Order, order_for
 from tetris.errors import GpuUnavailableError, LoadError
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import torch
+
+from tetris._environment import switch
 
 #: The device whose memory is the host's, of a mirror that runs without a GPU.
 SIMULATED = "simulated"
@@ -24,10 +25,10 @@ def torch_device(device: Any) -> Any:
 def mirror_device(device: Any) -> str | None:
     """Return a device as :mod:`tetris.gpu` names it; `None` if it is none of the mirror's.
 
-    ``"cuda"`` is torch's current device, as everywhere in torch. With ``TETRIS_GPU=0`` in the environment there is
-    none.
+    ``"cuda"`` is torch's current device, as everywhere in torch. With ``TETRIS_GPU=0``, or another value that
+    switches off, there is none.
     """
-    if os.environ.get("TETRIS_GPU") == "0":
+    if switch("TETRIS_GPU") == "off":
         return None
     if device == SIMULATED:
         return SIMULATED

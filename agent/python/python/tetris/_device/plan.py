@@ -14,10 +14,11 @@ from contextvars import ContextVar
 from typing import Any
 
 from tetris import _native
-from tetris._agent import agent, logger
+from tetris._agent import agent
 from tetris._device.file import MirroredFile
 from tetris._device.mirror import is_adapter
 from tetris._device.names import mirror_device
+from tetris._log import logger
 from tetris._torch_tensor import DTYPES
 from tetris.errors import LoadError
 
