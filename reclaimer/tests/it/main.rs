@@ -10,6 +10,8 @@ mod csi;
 mod daemon;
 #[path = "../../../deploy/tests/shared/image.rs"]
 mod docker;
+#[cfg(feature = "node")]
+mod example;
 #[path = "../../../deploy/tests/shared/exit_codes_page.rs"]
 mod exit_codes_page;
 mod http;
