@@ -9,6 +9,7 @@ mod gpu;
 mod ingest;
 mod large;
 mod objects;
+mod page;
 mod promql;
 mod scrape;
 mod socket;
