@@ -30,7 +30,7 @@ const FROM_OBJECTS: &str = "../paths-v1";
 /// Most bytes of a target: the kernel's limit for symbolic links.
 const MAX_TARGET: usize = 4095;
 /// A hint that was written this lately is left alone.
-const REST: Duration = Duration::from_secs(60);
+const REST: Duration = Duration::from_mins(1);
 /// Most attempts to write a hint beside others who write it.
 const ATTEMPTS: u32 = 3;
 

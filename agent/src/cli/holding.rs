@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use nix::unistd::geteuid;
 use serde_json::{Value, json};
 use tetris_agent::holders::{
     Container, HolderProcess, HolderProcesses, Pod, ProcessInfo, SCAN_LIMIT, processes_of,
@@ -114,8 +115,13 @@ fn pod_name(pod: &Pod) -> String {
 /// Says on stderr which processes could not be looked at, if holders may be among them.
 pub(crate) fn note_unseen(found: &HolderProcesses) {
     if found.hidden > 0 {
+        let step = if geteuid().is_root() {
+            "not even by root: they are in a sandbox or another user namespace"
+        } else {
+            "`sudo tetris` sees all"
+        };
         output::note(format_args!(
-            "{} processes of other users could not be looked at and may hold more; `sudo tetris ...` sees all",
+            "{} other processes could not be looked at and may hold more; {step}",
             found.hidden
         ));
     }

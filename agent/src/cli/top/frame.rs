@@ -40,7 +40,8 @@ impl<'a> Frame<'a> {
             lines.extend(of_store);
         }
         lines.truncate(height);
-        lines.iter().map(|line| cut_end(line, width)).collect()
+        let cut = lines.iter().map(|line| cut_end(line.trim_end(), width));
+        cut.collect()
     }
 }
 
@@ -154,10 +155,7 @@ fn processes(snapshot: &Snapshot, width: usize) -> Vec<String> {
     if found.hidden > 0 && snapshot.holders > 0 {
         let comma = if rest.is_empty() { "" } else { "; " };
         let hidden = found.hidden;
-        let _infallible = write!(
-            rest,
-            "{comma}{hidden} of other users could not be looked at"
-        );
+        let _infallible = write!(rest, "{comma}{hidden} could not be looked at");
     }
     if !rest.is_empty() {
         lines.push(rest);

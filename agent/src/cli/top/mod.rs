@@ -67,7 +67,7 @@ pub(crate) fn run(args: &TopArgs, location: &StoreLocation, out: &mut Output) ->
             Woken::Suspend => {
                 // Dropped, so that the shell has its screen.
                 let was_shown = screen.take().is_some();
-                pause.suspend()?;
+                wait::suspend()?;
                 screen = was_shown.then(Screen::enter).transpose()?;
             }
             Woken::Redraw | Woken::Time => {}

@@ -76,11 +76,11 @@ impl Pause {
             }
         }
     }
+}
 
-    /// Stops this process until the shell continues it.
-    pub(super) fn suspend(&self) -> Result {
-        kill(Pid::this(), Signal::SIGSTOP).map_err(failed)
-    }
+/// Stops this process until the shell continues it.
+pub(super) fn suspend() -> Result {
+    kill(Pid::this(), Signal::SIGSTOP).map_err(failed)
 }
 
 fn failed(error: Errno) -> Error {
