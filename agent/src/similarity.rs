@@ -43,6 +43,11 @@ impl TensorSet {
         set
     }
 
+    /// Adds the tensors of another model: a set of several models counts each content once.
+    pub fn add(&mut self, other: &Self) {
+        self.bytes.extend(&other.bytes);
+    }
+
     /// Mem(T): bytes of the distinct tensors.
     pub fn bytes(&self) -> u64 {
         self.bytes.values().sum()

@@ -16,16 +16,37 @@ use crate::workload::Kind;
 /// of the whole group. The checksum of the pass must be the same for all methods.
 ///
 /// Without options the benchmark generates synthetic models with the shapes of real ones, as large
-/// as fits this machine, and takes some minutes. Limits, kernel samepage merging and a tmpfs mount
-/// need root; the report lists a part that cannot be measured as skipped, with the reason.
+/// as fits this machine. Limits, kernel samepage merging and a tmpfs mount need root; the report
+/// lists a part that cannot be measured as skipped, with the reason.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "density", version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(name = "density", version, max_term_width = 100, after_help = AFTER_HELP)]
 pub struct Args {
-    /// Models to load: a .safetensors file or a directory of them. Default: synthetic models
-    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["preset", "quick"])]
+    /// Models to load: .safetensors files, or directories of them. Default: synthetic models
+    #[arg(
+        long,
+        value_name = "PATH",
+        num_args = 1..,
+        conflicts_with_all = ["preset", "quick", "base"],
+    )]
     pub model: Vec<PathBuf>,
 
+    /// Base of a family of models: a .safetensors file, or a directory of them
+    #[arg(
+        long,
+        value_name = "PATH",
+        requires = "variants",
+        conflicts_with_all = ["preset", "quick", "workload"],
+    )]
+    pub base: Option<PathBuf>,
+
+    /// Fine-tunes of the base, to measure which part of them is the base's
+    #[arg(long, value_name = "PATH", num_args = 1.., requires = "base")]
+    pub variants: Vec<PathBuf>,
+
     /// Groups to measure. Default: all; with --model, replicas for one model and mixed for several
+    ///
+    /// With --model, `replicas` measures a group of each model, and `mixed` one group in which the
+    /// instances load the models by turns.
     #[arg(
         long,
         value_name = "KIND",
@@ -109,7 +130,20 @@ pub struct Args {
     pub format: Format,
 }
 
-const EXIT_CODES: &str = "\
+const AFTER_HELP: &str = "\
+Examples:
+  density --html density.html                      the synthetic families
+  density --model model.safetensors                replicas of a model of yours
+  density --base ./base --variants ./tuned-a ./tuned-b
+                                                   what a family of yours shares
+  density --workload replicas --methods private,page-cache,tetris --budget off
+                                                   one group, in about a minute
+
+Duration:
+  Without options about 5 minutes on 2 cores with 24 GiB. The duration grows with the models, the
+  methods and the largest of --instances; --budget off saves about half. The progress on standard
+  error gives the time left. --quick takes about a minute, and one small model half a minute.
+
 Exit codes:
   0    every requested method was measured or skipped with a reason
   1    the run stopped, or a method failed (the report is still written)

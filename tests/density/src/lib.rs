@@ -6,7 +6,8 @@
 //! requests. The parent reads the memory of the whole group while all workers are alive.
 //!
 //! ```text
-//! args -> run -> workload  (synthetic files or --model)
+//! args -> plan            (groups, settings, costs of the steps)
+//!      -> run -> workload  (synthetic files, --model, or --base with --variants)
 //!             -> measure   (groups, inference, budget) -> process (workers), system (/proc, cgroup, KSM)
 //!             -> figures   (bars, papers)
 //!             -> report    (text, JSON, HTML)
@@ -20,6 +21,7 @@ pub mod index;
 pub mod mapping;
 pub mod measure;
 pub mod methods;
+pub mod plan;
 pub mod process;
 pub mod report;
 pub mod run;

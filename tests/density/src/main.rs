@@ -1,6 +1,7 @@
 //! The `density` command: see `density --help`.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -8,6 +9,7 @@ use clap::Parser;
 use nix::sys::signal::Signal;
 use tetris_density::args::{Args, Format};
 use tetris_density::process::{child, protocol};
+use tetris_density::report::output_file::OutputFile;
 use tetris_density::report::{html, text};
 use tetris_density::system::{broker, interrupt, privacy};
 use tetris_density::{Error, run};
@@ -60,10 +62,18 @@ fn daemon() -> ExitCode {
 fn benchmark(args: &Args) -> Result<ExitCode> {
     interrupt::install().context("cannot catch signals")?;
     privacy::enter_own_mounts();
+    if args.json.is_some() && args.json == args.html {
+        let reason = "--json and --html need different files".to_owned();
+        return Err(Error::Usage(reason).into());
+    }
+    let open = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::open).transpose();
+    let (json_file, html_file) = (open(&args.json)?, open(&args.html)?);
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
+    let mut legend = Some(text::legend(&args.methods()));
     let (report, outcomes) = run::run(args, program, &mut |progress, workload| {
         if args.format == Format::Text {
-            progress.aside(|| print(&text::workload(workload)));
+            let legend = legend.take().unwrap_or_default();
+            progress.aside(|| print(&format!("{legend}{}", text::workload(workload))));
         }
     })?;
     let json = serde_json::to_string_pretty(&report)?;
@@ -71,11 +81,17 @@ fn benchmark(args: &Args) -> Result<ExitCode> {
         Format::Text => print(&text::closing(&report)),
         Format::Json => print(&format!("{json}\n")),
     }
-    for (path, content) in [(&args.json, &json), (&args.html, &html::page(&report))] {
-        if let Some(path) = path {
-            std::fs::write(path, content)
-                .with_context(|| format!("cannot write `{}`", path.display()))?;
-        }
+    if args.format == Format::Text && html_file.is_none() {
+        let _ = writeln!(
+            io::stderr(),
+            "density: --html FILE writes a page with plots of such a run"
+        );
+    }
+    if let Some(file) = json_file {
+        file.write(&json)?;
+    }
+    if let Some(file) = html_file {
+        file.write(&html::page(&report))?;
     }
     if let Some(wrong) = outcomes.disagreement {
         let _ = writeln!(io::stderr(), "density: checksums disagree: {wrong}");

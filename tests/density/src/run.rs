@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::args::{Args, Budget, Preset};
+use crate::args::{Args, Preset};
 use crate::error::{Error, Result};
 use crate::figures::{bars, papers};
-use crate::measure::{Bench, Settings, agreement, budget, group, idle, inference};
+use crate::measure::{Bench, agreement, budget, group, idle, inference};
+use crate::plan;
 use crate::process::handle::Launcher;
 use crate::process::python::Python;
 use crate::report::data::{Outcome, Report, SCHEMA, WorkloadReport};
@@ -17,16 +18,7 @@ use crate::system::machine::Machine;
 use crate::system::store::StorePlace;
 use crate::units;
 use crate::workload::copies::Copies;
-use crate::workload::{self, Kind, Sizing, Source, Workload};
-
-/// Default sizes of a group of replicas.
-const COUNTS: [usize; 5] = [1, 2, 4, 8, 16];
-/// Default sizes of the other groups, which would only take longer.
-const OTHER_COUNTS: [usize; 4] = [1, 2, 4, 8];
-/// Default sizes with the 21 models of the preset: each once, then twice.
-const TABLE4_COUNTS: [usize; 6] = [1, 4, 7, 14, 21, 42];
-/// Sizes of a smoke run.
-const QUICK_COUNTS: [usize; 2] = [1, 2];
+use crate::workload::{self, Sizing, Source, Workload};
 
 /// Outcome of a finished run.
 pub struct Outcomes {
@@ -54,9 +46,9 @@ pub fn run(
         .tempdir_in(&parent)
         .map_err(Error::io("make a directory in", &parent))?;
     let source = source(args, &machine);
-    let mut progress = Progress::new(steps(args)?);
+    let mut progress = Progress::new(plan::costs(args)?);
     progress.say(&machine.line());
-    say_source(&progress, &source);
+    say_source(&progress, source);
     let launcher = Launcher {
         program,
         python: Python::new(&args.python),
@@ -64,7 +56,7 @@ pub fn run(
     };
 
     let place = (workdir.path(), &launcher);
-    let (workloads, disagreement) = groups(args, &source, place, &mut progress, show)?;
+    let (workloads, disagreement) = groups(args, source, place, &mut progress, show)?;
     progress.finish();
 
     let outcomes = Outcomes {
@@ -80,21 +72,20 @@ pub fn run(
             .map_or(0, |now| now.as_secs())
             - begin.elapsed().as_secs(),
         duration_s: begin.elapsed().as_secs_f64(),
-        notes: notes::of(&machine, &source, &parent, &args.methods()),
+        notes: notes::of(&machine, source, &parent, &args.methods(), &workloads),
         machine,
         seed: args.seed,
         quick: args.quick,
         store_place,
-        // The figures of a smoke run mean nothing.
-        bars: if args.quick {
-            Vec::new()
-        } else {
+        bars: if source.is_own() {
             bars::of(&workloads)
-        },
-        papers: if args.quick {
-            Vec::new()
         } else {
+            Vec::new()
+        },
+        papers: if source.is_own() {
             papers::of(&workloads)
+        } else {
+            Vec::new()
         },
         workloads,
     };
@@ -104,18 +95,18 @@ pub fn run(
 /// Measures all groups one after the other. Also returns the first difference between checksums.
 fn groups(
     args: &Args,
-    source: &Source,
+    source: Source,
     (workdir, launcher): (&Path, &Launcher),
     progress: &mut Progress,
     show: &mut dyn FnMut(&Progress, &WorkloadReport),
 ) -> Result<(Vec<WorkloadReport>, Option<String>)> {
     let mut workloads = Vec::new();
     let mut disagreement = None;
-    for kind in kinds(args)? {
-        let directory = workdir.join(kind.name());
-        progress.step(&format!("{}: models", kind.name()));
-        let workload = workload::build(source, kind, &directory, args.seed)?;
-        let settings = settings(args, kind)?;
+    for (number, group) in plan::groups(args)?.into_iter().enumerate() {
+        let directory = workdir.join(number.to_string());
+        progress.step(&format!("{}: models", group.name));
+        let workload = workload::build(source, &group, &directory, args.seed)?;
+        let settings = plan::settings(args, group.kind)?;
         let mut bench = Bench {
             launcher,
             workdir,
@@ -132,13 +123,6 @@ fn groups(
         crate::system::disk::remove_tree(&directory)?;
     }
     Ok((workloads, disagreement))
-}
-
-/// Number of progress steps: for each group the models, the methods, inference, and limits.
-fn steps(args: &Args) -> Result<u64> {
-    let rounds = if args.budget == Budget::Off { 1 } else { 2 };
-    let steps_each = args.methods().len() * rounds + 2;
-    Ok((kinds(args)?.len() * steps_each) as u64)
 }
 
 /// Measures one group with all methods. Also returns the first difference between checksums.
@@ -177,6 +161,7 @@ fn measure(bench: &mut Bench<'_>) -> Result<(WorkloadReport, Option<String>)> {
         models: workload.files.clone(),
         patterns: workload.patterns.clone(),
         distinct_bytes: workload.distinct_bytes,
+        sharing: workload.sharing.clone(),
         idle_worker_bytes,
         methods,
         inference,
@@ -204,10 +189,10 @@ fn source(args: &Args, machine: &Machine) -> Source {
         Some(Preset::Table4) => {
             Source::Table4(args.scale.unwrap_or_else(|| table4_scale(available)))
         }
-        None if args.model.is_empty() => {
+        None if args.model.is_empty() && args.base.is_none() => {
             Source::Families(Sizing::for_machine(available, args.quick))
         }
-        None => Source::Given(args.model.clone()),
+        None => Source::Given,
     }
 }
 
@@ -222,9 +207,9 @@ fn table4_scale(available: u64) -> f64 {
         .unwrap_or(0.01)
 }
 
-fn say_source(progress: &Progress, source: &Source) {
+fn say_source(progress: &Progress, source: Source) {
     match source {
-        Source::Given(_) => {}
+        Source::Given => {}
         Source::Families(sizing) if sizing.quick => {
             progress.say("synthetic models, tiny: a smoke run");
         }
@@ -238,67 +223,6 @@ fn say_source(progress: &Progress, source: &Source) {
             progress.say(&format!("models of Table 4, {scale} times their size"));
         }
     }
-}
-
-fn kinds(args: &Args) -> Result<Vec<Kind>> {
-    if args.preset.is_some() {
-        return Ok(vec![Kind::Unrelated]);
-    }
-    if args.model.is_empty() {
-        return Ok(if args.workload.is_empty() {
-            Kind::ALL.to_vec()
-        } else {
-            args.workload.clone()
-        });
-    }
-    if args
-        .workload
-        .iter()
-        .any(|kind| !matches!(kind, Kind::Replicas | Kind::Mixed))
-    {
-        return Err(Error::Usage(
-            "with --model the groups are replicas (of the first) and mixed (all by turns)".into(),
-        ));
-    }
-    if !args.workload.is_empty() {
-        return Ok(args.workload.clone());
-    }
-    Ok(vec![if args.model.len() == 1 {
-        Kind::Replicas
-    } else {
-        Kind::Mixed
-    }])
-}
-
-fn settings(args: &Args, kind: Kind) -> Result<Settings> {
-    let mut counts = args.instances.clone();
-    if counts.is_empty() {
-        counts = match kind {
-            _ if args.quick => QUICK_COUNTS.to_vec(),
-            _ if args.preset.is_some() => TABLE4_COUNTS.to_vec(),
-            Kind::Replicas => COUNTS.to_vec(),
-            _ => OTHER_COUNTS.to_vec(),
-        };
-    }
-    if !counts.is_sorted() || counts[0] == 0 || args.budget_cap == 0 || args.passes == 0 {
-        return Err(Error::Usage(
-            "--instances must ascend from at least 1; --budget-cap and --passes must be at least 1"
-                .into(),
-        ));
-    }
-    Ok(Settings {
-        methods: args.methods(),
-        counts,
-        passes: args.passes,
-        ksm_instances: args.ksm_instances,
-        ksm_limit: Duration::from_secs(args.ksm_limit),
-        budget: args.budget,
-        budget_cap: if args.quick {
-            args.budget_cap.min(4)
-        } else {
-            args.budget_cap
-        },
-    })
 }
 
 fn store_place(workdir: &Path, workloads: &[WorkloadReport]) -> Result<String> {

@@ -3,6 +3,30 @@
 use super::lookup::{attach_and_touch, largest_common, point, workload};
 use crate::methods::Method;
 use crate::report::data::{Bar, WorkloadReport};
+use crate::units::{self, MIB};
+
+/// Length of the replicas' model from which the bars apply, in bytes: the fixed cost of a load, some
+/// hundred microseconds, hides the ratios of a smaller one.
+const SMALLEST: u64 = 64 * MIB;
+
+/// The reason the bars do not apply to a run with synthetic models; `None` if they do, or if no
+/// replicas were measured.
+pub fn unavailable(workloads: &[WorkloadReport]) -> Option<String> {
+    let replicas = workload(workloads, "replicas")?;
+    let bytes = model_bytes(replicas);
+    (bytes < SMALLEST).then(|| {
+        format!(
+            "The bars of this project are for models of at least {}; the memory of this machine \
+             allowed one of {}.",
+            units::bytes(SMALLEST),
+            units::bytes(bytes)
+        )
+    })
+}
+
+fn model_bytes(replicas: &WorkloadReport) -> u64 {
+    replicas.models.iter().map(|model| model.tensor_bytes).sum()
+}
 
 /// Computes the bars from the group of replicas. A bar has no value if one of its methods did not
 /// run.
@@ -10,6 +34,9 @@ pub fn of(workloads: &[WorkloadReport]) -> Vec<Bar> {
     let Some(replicas) = workload(workloads, "replicas") else {
         return Vec::new();
     };
+    if unavailable(workloads).is_some() {
+        return Vec::new();
+    }
     let start_ratio = |to: Method| {
         Some(attach_and_touch(replicas, Method::Tetris)? / attach_and_touch(replicas, to)?)
     };
@@ -91,8 +118,7 @@ fn memory_ratio(replicas: &WorkloadReport, method: Method) -> Option<f64> {
     let instances = largest_common(replicas, &[method])?;
     let group = point(replicas, method, instances)?.group_bytes as f64;
     let processes = (instances as u64 * replicas.idle_worker_bytes) as f64;
-    let copy: u64 = replicas.models.iter().map(|model| model.tensor_bytes).sum();
-    Some((group - processes) / copy as f64)
+    Some((group - processes) / model_bytes(replicas) as f64)
 }
 
 fn inference_ratio(replicas: &WorkloadReport) -> Option<f64> {

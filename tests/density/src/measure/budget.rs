@@ -13,7 +13,7 @@ use crate::args::Budget;
 use crate::error::{Error, Result};
 use crate::methods::Method;
 use crate::process::handle::Worker;
-use crate::report::data::{DensityOfMethod, DensityReport, Outcome};
+use crate::report::data::{CountEnd, DensityOfMethod, DensityReport, Outcome};
 use crate::system::cgroup::{self, Cgroup};
 use crate::system::store::StorePlace;
 use crate::system::{disk, memory};
@@ -59,7 +59,7 @@ pub fn count(bench: &mut Bench<'_>, method: Method, limit: u64) -> Result<Densit
         outcome: Outcome::Measured,
         fits: 0,
         at_least: false,
-        ended_by: String::new(),
+        ended_by: None,
         peak_bytes: None,
         alone_pass_ns: 0,
     };
@@ -99,15 +99,7 @@ fn fill(
     limit: u64,
     report: &mut DensityOfMethod,
 ) -> Result<()> {
-    let cap = if method.copies_files() {
-        // More copies than the groups needed would only fill the disk.
-        bench
-            .settings
-            .budget_cap
-            .min(bench.copies.made().max(bench.settings.most()))
-    } else {
-        bench.settings.budget_cap
-    };
+    let (cap, end_at_cap) = cap(bench, method);
     bench.files_for(method, cap)?;
     for instance in 0..cap {
         for file in bench.copies.files(bench.workload, method, instance) {
@@ -124,16 +116,17 @@ fn fill(
     let mut workers: Vec<Worker> = Vec::new();
     let bytes: Vec<u64> = (0..cap).map(|i| bench.workload.file_bytes_of(i)).collect();
     let mut yardstick = None;
-    while report.ended_by.is_empty() && workers.len() < cap {
+    let mut ended_by = None;
+    while ended_by.is_none() && workers.len() < cap {
         bench
             .progress
             .detail(&format!("{}: {} fit so far", method.name(), report.fits));
         if let Err(error) = add(bench, method, store.as_ref(), &group, &mut workers) {
-            report.ended_by = reason(error, &group)?;
+            ended_by = Some(end(error, &group)?);
             break;
         }
         if workers.iter_mut().any(Worker::has_ended) {
-            report.ended_by = killed(&group);
+            ended_by = Some(killed(&group));
             break;
         }
         let yardstick = match yardstick {
@@ -144,21 +137,30 @@ fn fill(
         if is_checked(method, workers.len(), cap) {
             match yardstick.slowdown(&mut workers, &bytes) {
                 Ok(None) => report.fits = workers.len(),
-                Ok(Some(ratio)) => {
-                    report.ended_by = format!("thrashing: passes take {ratio:.0} times as long");
-                }
-                Err(error) => report.ended_by = reason(error, &group)?,
+                Ok(Some(ratio)) => ended_by = Some(CountEnd::Thrashing { ratio }),
+                Err(error) => ended_by = Some(end(error, &group)?),
             }
         } else if !method.is_reclaimable() {
             report.fits = workers.len();
         }
     }
     report.peak_bytes = group.peak();
-    if report.ended_by.is_empty() {
-        report.at_least = true;
-        "the cap on instances".clone_into(&mut report.ended_by);
-    }
+    let ended_by = ended_by.unwrap_or(end_at_cap);
+    report.at_least = ended_by.leaves_room();
+    report.ended_by = Some(ended_by);
     Ok(())
+}
+
+/// Number of instances at which counting stops, and the event that ends the count there.
+fn cap(bench: &Bench<'_>, method: Method) -> (usize, CountEnd) {
+    let wanted = bench.settings.budget_cap;
+    // More copies than the groups needed would only fill the disk.
+    let copies = bench.copies.made().max(bench.settings.most());
+    if method.copies_files() && copies < wanted {
+        (copies, CountEnd::Copies)
+    } else {
+        (wanted, CountEnd::Cap)
+    }
 }
 
 fn add(
@@ -183,16 +185,18 @@ fn is_checked(method: Method, count: usize, cap: usize) -> bool {
     count == cap || method.is_reclaimable() && often
 }
 
-/// The reason a worker failed under the limit; errors unrelated to the limit stay errors.
-fn reason(error: Error, group: &Cgroup) -> Result<String> {
+/// The event behind a worker's failure under the limit; errors unrelated to the limit stay errors.
+fn end(error: Error, group: &Cgroup) -> Result<CountEnd> {
     match error {
         Error::Died { .. } if group.kills() > 0 => Ok(killed(group)),
-        Error::Refused { reason, .. } => Ok(format!("refused: {reason}")),
-        Error::Deadline { .. } => Ok("no answer within the deadline".to_owned()),
+        Error::Refused { reason, .. } => Ok(CountEnd::Refused { reason }),
+        Error::Deadline { .. } => Ok(CountEnd::Deadline),
         other => Err(other),
     }
 }
 
-fn killed(group: &Cgroup) -> String {
-    format!("killed for lack of memory ({} kills)", group.kills())
+fn killed(group: &Cgroup) -> CountEnd {
+    CountEnd::Killed {
+        kills: group.kills(),
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use tetris_agent::{Agent, CreateOptions, LoadOptions, Model, Store, sidecar};
+use tetris_agent::{
+    Agent, CreateOptions, LoadOptions, ManifestKind, Model, Similarity, Store, TensorSet, sidecar,
+};
 
 use super::{Loaded, StoreUse};
 use crate::compute::{Element, Tensor};
@@ -18,11 +20,7 @@ pub fn create_store(directory: &Path) -> Result<()> {
 /// Writes the sidecar of a model file. Returns the sidecar's path.
 pub fn write_sidecar(file: &Path) -> Result<PathBuf> {
     let manifests = Agent::without_store()
-        .manifests(
-            file,
-            tetris_agent::ManifestKind::Safetensors,
-            &LoadOptions::default(),
-        )
+        .manifests(file, ManifestKind::Safetensors, &LoadOptions::default())
         .map_err(|error| refused(file, &error))?;
     let Some((path, manifest)) = manifests.first() else {
         return Err(Error::Store {
@@ -31,6 +29,41 @@ pub fn write_sidecar(file: &Path) -> Result<PathBuf> {
         });
     };
     sidecar::write(path, manifest).map_err(|error| refused(file, &error))
+}
+
+/// Tensors of a model, by their digests.
+pub struct TensorDigests(TensorSet);
+
+impl TensorDigests {
+    /// Reads the files of a model and computes the digest of each tensor.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Store`] if the agent cannot read a file.
+    pub fn of<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Result<Self> {
+        let mut set = TensorSet::default();
+        for file in files {
+            let manifests = Agent::without_store()
+                .manifests(file, ManifestKind::Safetensors, &LoadOptions::default())
+                .map_err(|error| refused(file, &error))?;
+            set.add(&TensorSet::of(manifests.iter().map(|(_, found)| found)));
+        }
+        Ok(Self(set))
+    }
+
+    /// Compares the model with another, by the bytes of the tensors.
+    pub fn common_with(&self, other: &Self) -> Similarity {
+        self.0.similarity(&other.0)
+    }
+
+    /// Length of the distinct tensors of several models, in bytes.
+    pub fn distinct_bytes(models: &[Self]) -> u64 {
+        let mut all = TensorSet::default();
+        for model in models {
+            all.add(&model.0);
+        }
+        all.bytes()
+    }
 }
 
 /// Loads the files of one instance through the store, with the agent's defaults but one: small files go through it as well.

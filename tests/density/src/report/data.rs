@@ -9,10 +9,10 @@ use crate::stats::Summary;
 use crate::system::ksm::MergeReport;
 use crate::system::machine::Machine;
 use crate::system::memory::ProcessMemory;
-use crate::workload::ModelFile;
+use crate::workload::{ModelFile, SharedPart};
 
 /// Name and version of the JSON file's format.
-pub const SCHEMA: &str = "tetris-density/1";
+pub const SCHEMA: &str = "tetris-density/2";
 
 /// Results of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub struct Report {
 }
 
 /// One group of instances under all methods.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct WorkloadReport {
     /// Name of the group.
     pub name: String,
@@ -57,6 +57,8 @@ pub struct WorkloadReport {
     pub patterns: Vec<Vec<usize>>,
     /// Length of the distinct tensors in bytes, if known.
     pub distinct_bytes: Option<u64>,
+    /// The part of each variant that the base has too; empty but for a family of the user's.
+    pub sharing: Vec<SharedPart>,
     /// Memory of a worker beside the weights in bytes, measured with a model of one page.
     pub idle_worker_bytes: u64,
     /// Results of the methods.
@@ -210,14 +212,83 @@ pub struct DensityOfMethod {
     pub outcome: Outcome,
     /// Number of instances that fit.
     pub fits: usize,
-    /// True if more might fit, because the cap was reached.
+    /// True if more might fit, because the count ended before the memory did.
     pub at_least: bool,
-    /// Event that ended the count.
-    pub ended_by: String,
+    /// Event that ended the count; `None` if the method was not measured.
+    pub ended_by: Option<CountEnd>,
     /// Maximum memory charged to the cgroup, if the kernel records it.
     pub peak_bytes: Option<u64>,
     /// Pass time of the first instance alone.
     pub alone_pass_ns: u64,
+}
+
+/// Event that ended a count of instances.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum CountEnd {
+    /// The cap on instances (`--budget-cap`) was reached: more might fit.
+    Cap,
+    /// No instance was left that has a copy of the files for itself: more might fit.
+    Copies,
+    /// The kernel killed processes for lack of memory.
+    Killed {
+        /// Number of kills in the cgroup.
+        kills: u64,
+    },
+    /// A worker could not load its files.
+    Refused {
+        /// Its reason.
+        reason: String,
+    },
+    /// A worker did not answer within the deadline.
+    Deadline,
+    /// The instances spent their time rereading pages.
+    Thrashing {
+        /// Pass time of the slowest instance over that of the first alone, per byte.
+        ratio: f64,
+    },
+}
+
+impl CountEnd {
+    /// Returns true if more instances might fit.
+    pub fn leaves_room(&self) -> bool {
+        match self {
+            Self::Cap | Self::Copies => true,
+            Self::Killed { .. }
+            | Self::Refused { .. }
+            | Self::Deadline
+            | Self::Thrashing { .. } => false,
+        }
+    }
+
+    /// Describes the event in a few words, for a plot.
+    pub fn short(&self) -> &'static str {
+        match self {
+            Self::Cap => "cap reached",
+            Self::Copies => "no more copies",
+            Self::Killed { .. } => "killed",
+            Self::Refused { .. } => "refused",
+            Self::Deadline => "too slow",
+            Self::Thrashing { .. } => "thrashing",
+        }
+    }
+}
+
+impl std::fmt::Display for CountEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cap => f.write_str("the cap on instances (--budget-cap)"),
+            Self::Copies => f.write_str(
+                "no more copies of the files: the memory was not full (a larger --instances makes more)",
+            ),
+            Self::Killed { kills } => write!(f, "killed for lack of memory ({kills} kills)"),
+            Self::Refused { reason } => write!(f, "refused: {reason}"),
+            Self::Deadline => f.write_str("no answer within the deadline"),
+            Self::Thrashing { ratio } => {
+                write!(f, "thrashing: passes take {ratio:.0} times as long")
+            }
+        }
+    }
 }
 
 /// A measured ratio beside its limit. Never asserted.

@@ -2,7 +2,10 @@
 
 pub mod data;
 pub mod html;
+pub mod legend;
 pub mod notes;
+pub mod output_file;
 pub mod plots;
 pub mod progress;
 pub mod text;
+mod text_table;

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use crate::figures::bars;
 use crate::methods::Method;
+use crate::report::data::WorkloadReport;
 use crate::system::machine::Machine;
 use crate::workload::Source;
 
@@ -10,7 +12,13 @@ use crate::workload::Source;
 const BUSY: f64 = 0.5;
 
 /// Notes for a run on this machine.
-pub fn of(machine: &Machine, source: &Source, workdir: &Path, methods: &[Method]) -> Vec<String> {
+pub fn of(
+    machine: &Machine,
+    source: Source,
+    workdir: &Path,
+    methods: &[Method],
+    workloads: &[WorkloadReport],
+) -> Vec<String> {
     let mut notes: Vec<String> = [
         "Memory of the group is the sum of the processes' PSS (each page once, divided among the processes that map it), \
          their page tables, and pages of the tensor store that no process maps at that moment. Pages of a mapped file \
@@ -42,6 +50,11 @@ pub fn of(machine: &Machine, source: &Source, workdir: &Path, methods: &[Method]
             "Table 4 gives the sizes of the models, not their architectures: each is a stack of layers of that size."
                 .to_owned(),
         );
+    }
+    if source.is_own()
+        && let Some(reason) = bars::unavailable(workloads)
+    {
+        notes.push(reason);
     }
     if methods.iter().any(|method| method.needs_python()) {
         notes.push(

@@ -1,16 +1,60 @@
 //! Tables for a terminal.
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table, TableComponent};
-
-use super::data::{DensityOfMethod, MethodReport, Outcome, Report, WorkloadReport};
+use super::data::{CountEnd, DensityOfMethod, MethodReport, Outcome, Report, WorkloadReport};
+use super::legend::TERMS;
+use super::text_table::{TextTable, wrap};
+use crate::methods::Method;
 use crate::units::{bytes, nanoseconds, signed_bytes, three_digits};
+
+/// Columns of the memory table after those of the sizes.
+const MEMORY: [&str; 4] = [
+    "#each further",
+    "#MemAvailable",
+    "#2 MiB pages",
+    "#page tables",
+];
+/// Columns of the table of starts after the method.
+const STARTS: [&str; 9] = [
+    "files",
+    "#attach",
+    "+p95",
+    "#touch",
+    "+p95",
+    "#first result",
+    "+p95",
+    "#pass",
+    "+/ private",
+];
+/// Columns of the table of instances under a limit after the method.
+const LIMIT: [&str; 3] = ["#instances", "#peak", "ended by"];
+
+/// Formats the meanings of the methods and of the words in the tables.
+pub fn legend(methods: &[Method]) -> String {
+    let mut lines = vec!["Methods:".to_owned()];
+    lines.extend(
+        methods
+            .iter()
+            .map(|method| entry(method.name(), method.description())),
+    );
+    lines.push("Words of the tables:".to_owned());
+    lines.extend(
+        TERMS
+            .iter()
+            .map(|term| entry(&term.words.join(", "), term.meaning)),
+    );
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn entry(word: &str, meaning: &str) -> String {
+    wrap(&format!("  {word}: {meaning}"), 4)
+}
 
 /// Formats the tables of one group.
 pub fn workload(report: &WorkloadReport) -> String {
     let mut lines = vec![
         String::new(),
-        format!("{}: {}", report.name, report.description),
+        wrap(&format!("{}: {}", report.name, report.description), 2),
     ];
     lines.extend(report.models.iter().map(|model| {
         format!(
@@ -26,6 +70,7 @@ pub fn workload(report: &WorkloadReport) -> String {
             bytes(distinct)
         ));
     }
+    lines.extend(sharing(report));
     lines.push(memory(report));
     lines.push(starts(report));
     lines.extend(report.methods.iter().flat_map(remarks));
@@ -34,19 +79,49 @@ pub fn workload(report: &WorkloadReport) -> String {
             "Instances that fit under a limit of {}:",
             bytes(density.budget_bytes)
         ));
-        let mut table = table(&["method", "instances", "ended by", "peak"], &[1, 3]);
+        let mut table = TextTable::new(1, ["method"].iter().chain(&LIMIT));
         for entry in &density.methods {
-            table.add_row([
+            table.add(vec![
                 entry.method.name().to_owned(),
                 fits(entry),
-                ended(entry),
                 peak(entry),
+                ended(entry),
             ]);
         }
-        lines.push(table.to_string());
+        lines.push(table.format());
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// Formats the common part of each variant and the base; `None` without a base.
+fn sharing(report: &WorkloadReport) -> Option<String> {
+    if report.sharing.is_empty() {
+        return None;
+    }
+    let header = [
+        "variant",
+        "#tensors",
+        "#of them in the base",
+        "+part",
+        "#its own",
+    ];
+    let mut table = TextTable::new(1, header);
+    for part in &report.sharing {
+        table.add(vec![
+            part.variant.clone(),
+            bytes(part.tensor_bytes),
+            bytes(part.shared_bytes),
+            percent(part.shared_bytes, part.tensor_bytes),
+            bytes(part.tensor_bytes - part.shared_bytes),
+        ]);
+    }
+    Some(table.format())
+}
+
+/// Formats a part of a whole in percent.
+pub fn percent(part: u64, whole: u64) -> String {
+    format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
 /// Physical memory over instances, one row per method.
@@ -60,14 +135,9 @@ fn memory(report: &WorkloadReport) -> String {
     sizes.sort_unstable();
     sizes.dedup();
     let mut header = vec!["memory of the group".to_owned()];
-    header.extend(sizes.iter().map(|size| format!("{size} inst.")));
-    header
-        .extend(["each further", "MemAvailable", "2 MiB pages", "page tables"].map(str::to_owned));
-    let numeric: Vec<usize> = (1..header.len()).collect();
-    let mut table = table(
-        &header.iter().map(String::as_str).collect::<Vec<_>>(),
-        &numeric,
-    );
+    header.extend(sizes.iter().map(|size| format!("#{size} inst.")));
+    header.extend(MEMORY.map(str::to_owned));
+    let mut table = TextTable::new(1, header);
     for method in report
         .methods
         .iter()
@@ -91,26 +161,14 @@ fn memory(report: &WorkloadReport) -> String {
             format!("{:.0} %", point.large_pages_percent())
         }));
         row.push(last.map_or_else(String::new, |point| bytes(point.processes.page_tables)));
-        table.add_row(row);
+        table.add(row);
     }
-    table.to_string()
+    table.format()
 }
 
 /// Start and pass times, one row per method, with repeated starts where there are any.
 fn starts(report: &WorkloadReport) -> String {
-    let header = [
-        "start",
-        "files",
-        "attach",
-        "p95",
-        "touch",
-        "p95",
-        "first result",
-        "p95",
-        "pass",
-        "/ private",
-    ];
-    let mut table = table(&header, &(2..header.len()).collect::<Vec<_>>());
+    let mut table = TextTable::new(2, ["start"].iter().chain(&STARTS));
     for method in &report.methods {
         let inference = report
             .inference
@@ -138,13 +196,13 @@ fn starts(report: &WorkloadReport) -> String {
             );
             let ratio = inference.and_then(|samples| samples.ratio_to_private);
             row.push(ratio.map_or_else(String::new, three_digits));
-            table.add_row(row);
+            table.add(row);
         }
     }
-    table.to_string()
+    table.format()
 }
 
-/// Remarks on a method that the tables do not show.
+/// Remarks on a method that the tables do not show, in wrapped lines.
 fn remarks(method: &MethodReport) -> Vec<String> {
     let name = method.method.name();
     let mut lines = Vec::new();
@@ -170,7 +228,7 @@ fn remarks(method: &MethodReport) -> Vec<String> {
             },
         )
     }));
-    lines
+    lines.iter().map(|line| wrap(line, 4)).collect()
 }
 
 /// Share of the interpreters in the memory, for methods with interpreters.
@@ -191,7 +249,7 @@ pub fn interpreters(method: &MethodReport) -> Option<String> {
 pub fn closing(report: &Report) -> String {
     let mut lines = vec![String::new()];
     if !report.bars.is_empty() {
-        let mut table = table(&["bar", "ratio", "limit", "measured", ""], &[2, 3]);
+        let mut table = TextTable::new(1, ["bar", "ratio", "#limit", "#measured", ""]);
         for bar in &report.bars {
             let measured = bar
                 .measured
@@ -199,10 +257,15 @@ pub fn closing(report: &Report) -> String {
             let verdict = bar
                 .met
                 .map_or("not measured", |met| if met { "met" } else { "MISSED" });
-            let limit = format!("<= {}", bar.limit);
-            table.add_row([bar.name.as_str(), &bar.formula, &limit, &measured, verdict]);
+            table.add(vec![
+                bar.name.clone(),
+                bar.formula.clone(),
+                format!("<= {}", bar.limit),
+                measured,
+                verdict.to_owned(),
+            ]);
         }
-        lines.push(table.to_string());
+        lines.push(table.format());
     }
     let figures: Vec<_> = report
         .papers
@@ -210,37 +273,21 @@ pub fn closing(report: &Report) -> String {
         .filter(|figure| !figure.ours.is_empty())
         .collect();
     if !figures.is_empty() {
-        let mut table = table(&["Tetris paper", "quantity", "paper", "this run"], &[]);
+        let mut table = TextTable::new(1, ["Tetris paper", "quantity", "paper", "this run"]);
         for figure in figures {
-            table.add_row([&figure.place, &figure.what, &figure.paper, &figure.ours]);
+            let cells = [&figure.place, &figure.what, &figure.paper, &figure.ours];
+            table.add(cells.map(String::clone).to_vec());
         }
-        lines.push(table.to_string());
+        lines.push(table.format());
     }
-    lines.extend(report.notes.iter().map(|note| format!("- {note}")));
+    lines.extend(
+        report
+            .notes
+            .iter()
+            .map(|note| wrap(&format!("- {note}"), 2)),
+    );
     lines.push(String::new());
     lines.join("\n")
-}
-
-fn table(header: &[&str], numeric: &[usize]) -> Table {
-    let mut table = Table::new();
-    table
-        .load_preset(UTF8_HORIZONTAL_ONLY)
-        .set_header(header.iter().copied());
-    // One line under the header is enough.
-    for line in [
-        TableComponent::HorizontalLines,
-        TableComponent::MiddleIntersections,
-        TableComponent::LeftBorderIntersections,
-        TableComponent::RightBorderIntersections,
-    ] {
-        table.remove_style(line);
-    }
-    for &column in numeric {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
 }
 
 /// Formats the number of instances that fit, with a sign if more might.
@@ -255,7 +302,10 @@ pub fn fits(entry: &DensityOfMethod) -> String {
 /// Formats the end of the count.
 pub fn ended(entry: &DensityOfMethod) -> String {
     match &entry.outcome {
-        Outcome::Measured => entry.ended_by.clone(),
+        Outcome::Measured => entry
+            .ended_by
+            .as_ref()
+            .map_or_else(String::new, CountEnd::to_string),
         Outcome::Skipped { reason } => format!("skipped: {reason}"),
         Outcome::Failed { reason } => format!("FAILED: {reason}"),
     }
@@ -263,4 +313,34 @@ pub fn ended(entry: &DensityOfMethod) -> String {
 
 fn peak(entry: &DensityOfMethod) -> String {
     entry.peak_bytes.map_or_else(String::new, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::legend::explains;
+    use crate::report::text_table::WIDTH;
+
+    #[test]
+    fn the_legend_explains_every_column() {
+        let columns = MEMORY.iter().chain(&STARTS).chain(&LIMIT);
+        let words = columns.map(|column| column.trim_start_matches(['#', '+']));
+        for word in words.chain(["memory of the group", "inst.", "new", "seen", ">="]) {
+            assert!(
+                explains(word),
+                "src/report/legend.rs does not explain `{word}`"
+            );
+        }
+    }
+
+    #[test]
+    fn the_legend_fits_a_terminal_and_has_each_method() {
+        let text = legend(&Method::DEFAULT);
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+        for method in Method::DEFAULT {
+            assert!(text.contains(&format!("  {}: ", method.name())), "{text}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Kind, Workload};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::synthetic::transformer::{Decoder, bert, llama, lora, vit};
 use crate::synthetic::{Model, apps, cnn, table4};
 use crate::units::MIB;
@@ -88,6 +88,9 @@ pub fn build(kind: Kind, sizing: Sizing, directory: &Path, seed: u64) -> Result<
             Workload::write(kind.name(), about, &models, one_each(models.len()), place)
         }
         Kind::Mixed => mixed(sizing, place),
+        Kind::Family => Err(Error::Usage(
+            "a family needs the user's models: --base and --variants".into(),
+        )),
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use families::Sizing;
+pub use given::names;
 
 use crate::error::{Error, Result};
 use crate::synthetic::{self, Model};
@@ -29,11 +30,14 @@ pub enum Kind {
     Unrelated,
     /// Several applications of one to three models each, as in the Tetris paper
     Mixed,
+    /// The user's base model and its variants (--base, --variants)
+    #[value(skip)]
+    Family,
 }
 
 impl Kind {
-    /// All kinds, in the order of measurement.
-    pub const ALL: [Self; 5] = [
+    /// Kinds with synthetic models, in the order of measurement.
+    pub const SYNTHETIC: [Self; 5] = [
         Self::Replicas,
         Self::Heads,
         Self::Lora,
@@ -49,6 +53,29 @@ impl Kind {
             Self::Lora => "lora",
             Self::Unrelated => "unrelated",
             Self::Mixed => "mixed",
+            Self::Family => "family",
+        }
+    }
+}
+
+/// A group to measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name in every output.
+    pub name: String,
+    /// The user's models in it; empty with synthetic ones.
+    pub models: Vec<PathBuf>,
+}
+
+impl Group {
+    /// Creates a group that has its kind's name.
+    pub fn new(kind: Kind, models: &[PathBuf]) -> Self {
+        Self {
+            kind,
+            name: kind.name().to_owned(),
+            models: models.to_vec(),
         }
     }
 }
@@ -81,8 +108,23 @@ pub struct Workload {
     /// Indexes of the files that an instance loads, in order; instance `i` uses pattern `i` modulo
     /// the number of patterns.
     pub patterns: Vec<Vec<usize>>,
-    /// Length of the distinct tensors in bytes, if the generator knows it.
+    /// Length of the distinct tensors in bytes, if known.
     pub distinct_bytes: Option<u64>,
+    /// The common part of each variant with the base; empty without a base.
+    pub sharing: Vec<SharedPart>,
+}
+
+/// The part of a variant that its base has as well.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SharedPart {
+    /// Name of the variant.
+    pub variant: String,
+    /// Length of its distinct tensors, in bytes.
+    pub tensor_bytes: u64,
+    /// Length of those whose bytes are in the base too, in bytes.
+    pub shared_bytes: u64,
+    /// Number of those.
+    pub shared_tensors: u64,
 }
 
 impl Workload {
@@ -109,6 +151,7 @@ impl Workload {
             files,
             patterns,
             distinct_bytes,
+            sharing: Vec::new(),
         })
     }
 
@@ -181,21 +224,32 @@ impl ModelFile {
 }
 
 /// Source of the models of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Source {
     /// The user's models.
-    Given(Vec<PathBuf>),
+    Given,
     /// Synthetic families.
     Families(Sizing),
     /// Models with the sizes of Table 4, multiplied by this factor.
     Table4(f64),
 }
 
+impl Source {
+    /// Returns true for the workload for which this project's bars and the paper's figures are
+    /// meant: the synthetic families in their full size.
+    pub fn is_own(self) -> bool {
+        match self {
+            Self::Given | Self::Table4(_) => false,
+            Self::Families(sizing) => !sizing.quick,
+        }
+    }
+}
+
 /// Prepares one group; synthetic files are created in `directory`.
-pub fn build(source: &Source, kind: Kind, directory: &Path, seed: u64) -> Result<Workload> {
+pub fn build(source: Source, group: &Group, directory: &Path, seed: u64) -> Result<Workload> {
     match source {
-        Source::Given(paths) => given::build(kind, paths),
-        Source::Families(sizing) => families::build(kind, *sizing, directory, seed),
-        Source::Table4(scale) => families::build_table4(*scale, directory, seed),
+        Source::Given => given::build(group),
+        Source::Families(sizing) => families::build(group.kind, sizing, directory, seed),
+        Source::Table4(scale) => families::build_table4(scale, directory, seed),
     }
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use serde_json::Value;
+use tetris_density::synthetic;
 
 use crate::common;
 
@@ -28,7 +29,7 @@ fn quick(workdir: &Path, more: &[&str]) -> Value {
 fn quick_run_measures_every_method_on_every_workload() {
     let workdir = tempfile::tempdir().unwrap();
     let report = quick(workdir.path(), &[]);
-    assert_eq!(report["schema"], "tetris-density/1");
+    assert_eq!(report["schema"], "tetris-density/2");
     for key in [
         "command",
         "machine",
@@ -166,6 +167,8 @@ fn html_report_has_its_plots_and_needs_no_other_file() {
     }
     for part in [
         "prefers-color-scheme: dark",
+        "How to read it",
+        "page cache, one file",
         "instances",
         "time to first result",
         "--quick",
@@ -233,6 +236,10 @@ fn nothing_is_left_behind() {
     );
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["workloads"][0]["name"], "replicas");
+    // The bars and the paper's figures are for the project's own models.
+    for own in ["bars", "papers"] {
+        assert_eq!(report[own].as_array().map(Vec::len), Some(0), "{own}");
+    }
     let left: Vec<_> = std::fs::read_dir(workdir.path())
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -255,6 +262,11 @@ fn wrong_options_are_refused_with_the_usage_code() {
         &["--scale", "0.5"],
         &["--budget", "lots"],
         &["--methods", "magic"],
+        &["--model", model, model],
+        &["--base", model],
+        &["--base", model, "--variants", model],
+        &["--base", model, "--variants", "b", "--workload", "mixed"],
+        &["--quick", "--json", "report", "--html", "report"],
     ] {
         let output = common::density(workdir.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
@@ -269,6 +281,198 @@ fn wrong_options_are_refused_with_the_usage_code() {
         stderr.contains("/nonexistent/model.safetensors"),
         "{stderr}"
     );
+}
+
+#[test]
+fn outputs_are_opened_before_the_run_and_kept_if_it_fails() {
+    let workdir = tempfile::tempdir().unwrap();
+    let nowhere = workdir.path().join("missing").join("report.html");
+    for option in ["--html", "--json"] {
+        let arguments = ["--quick", option, nowhere.to_str().unwrap()];
+        let output = common::density(workdir.path(), &arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(nowhere.to_str().unwrap()), "{stderr}");
+        // Nothing was measured.
+        assert!(
+            !stderr.contains("replicas") && output.stdout.is_empty(),
+            "{stderr}"
+        );
+    }
+    let earlier = workdir.path().join("report.json");
+    std::fs::write(&earlier, "earlier results").unwrap();
+    let model = ["--model", "/nonexistent/model.safetensors"];
+    let arguments = [&model[..], &["--json", earlier.to_str().unwrap()]].concat();
+    let output = common::density(workdir.path(), &arguments);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        std::fs::read_to_string(&earlier).unwrap(),
+        "earlier results"
+    );
+}
+
+#[test]
+fn a_count_that_ends_with_the_copies_says_so() {
+    let workdir = tempfile::tempdir().unwrap();
+    let methods = "private,own-file,tetris,tetris-own-file";
+    // Two copies of the files, and a limit with room for four instances.
+    let more = [
+        "--workload",
+        "replicas",
+        "--methods",
+        methods,
+        "--budget",
+        "1G",
+    ];
+    let report = quick(workdir.path(), &more);
+    for entry in report["workloads"][0]["density"]["methods"]
+        .as_array()
+        .unwrap()
+    {
+        if note_if_skipped("density", entry) {
+            continue;
+        }
+        let copies = entry["method"].as_str().unwrap().ends_with("own-file");
+        let (event, fits) = if copies { ("copies", 2) } else { ("cap", 4) };
+        assert_eq!(entry["ended_by"]["event"], event, "{entry}");
+        assert_eq!(entry["fits"], fits, "{entry}");
+        assert_eq!(entry["at_least"], true, "{entry}");
+        let page = std::fs::read_to_string(workdir.path().join("report.html")).unwrap();
+        assert!(page.contains("no more copies of the files"), "{entry}");
+    }
+}
+
+#[test]
+fn a_family_says_what_its_variants_share_with_the_base() {
+    let workdir = tempfile::tempdir().unwrap();
+    let base = common::tiny();
+    let variant = base.retrained("variant", |name| name.contains("layer.0"));
+    let [base_path, variant_path] = [&base, &variant].map(|model| {
+        let path = workdir.path().join(format!("{}.safetensors", model.name));
+        synthetic::write(model, 7, &path).unwrap();
+        path
+    });
+    let output = common::density(
+        workdir.path(),
+        &[
+            "--base",
+            base_path.to_str().unwrap(),
+            "--variants",
+            variant_path.to_str().unwrap(),
+            "--methods",
+            "private,tetris",
+            "--instances",
+            "1,2,4",
+            "--budget",
+            "off",
+            "--format",
+            "json",
+        ],
+    );
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let family = &report["workloads"][0];
+    assert_eq!(family["name"], "family");
+    assert_eq!(family["patterns"], serde_json::json!([[0], [1]]));
+    let distinct = synthetic::distinct_bytes([&base, &variant]);
+    assert_eq!(family["distinct_bytes"], distinct);
+    let part = &family["sharing"][0];
+    assert_eq!(part["variant"], "variant.safetensors");
+    let own = part["tensor_bytes"].as_u64().unwrap() - part["shared_bytes"].as_u64().unwrap();
+    assert!(own > 0 && own == distinct - base.bytes(), "{part}");
+    // The second instance, the first with the variant, publishes only that part.
+    let methods = family["methods"].as_array().unwrap();
+    let tetris = methods
+        .iter()
+        .find(|entry| entry["method"] == "tetris")
+        .unwrap();
+    let published = &tetris["starts"][1]["store"]["published_bytes"];
+    assert!(
+        published.as_u64().unwrap() < base.bytes() / 2 + own,
+        "{published}"
+    );
+}
+
+#[test]
+fn replicas_of_several_models_are_a_group_each() {
+    let workdir = tempfile::tempdir().unwrap();
+    let one = common::tiny_file(workdir.path());
+    let other = workdir.path().join("other.safetensors");
+    synthetic::write(&common::tiny(), 8, &other).unwrap();
+    let (one, other) = (one.to_str().unwrap(), other.to_str().unwrap());
+    let output = common::density(
+        workdir.path(),
+        &[
+            "--model",
+            one,
+            other,
+            "--workload",
+            "replicas",
+            "--methods",
+            "private,tetris",
+            "--instances",
+            "1,2",
+            "--budget",
+            "off",
+            "--format",
+            "json",
+        ],
+    );
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let groups = report["workloads"].as_array().unwrap();
+    let names: Vec<_> = groups.iter().map(|group| &group["name"]).collect();
+    assert_eq!(
+        names,
+        [
+            "replicas of tiny.safetensors",
+            "replicas of other.safetensors"
+        ]
+    );
+    // The announced number of steps is the true one.
+    let steps = stderr.lines().filter(|line| line.starts_with('['));
+    assert!(steps.last().unwrap().starts_with("[8/8] "), "{stderr}");
+}
+
+#[test]
+fn the_terminal_gets_a_legend_and_narrow_tables() {
+    let workdir = tempfile::tempdir().unwrap();
+    let arguments = [
+        "--quick",
+        "--workload",
+        "replicas",
+        "--ksm-limit",
+        "5",
+        "--instances",
+    ];
+    let sizes = "1,2,3,4,5,6";
+    let output = common::density(workdir.path(), &[&arguments[..], &[sizes]].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        "Methods:",
+        "  own-file: ",
+        "  files, new, seen: ",
+        "6 inst.",
+        "ended by",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for line in text.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+}
+
+#[test]
+fn help_says_how_long_a_run_takes() {
+    let workdir = tempfile::tempdir().unwrap();
+    let output = common::density(workdir.path(), &["--help"]);
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(help.contains("Duration:"), "{help}");
+    for line in help.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
 }
 
 #[test]

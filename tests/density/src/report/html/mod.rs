@@ -1,6 +1,7 @@
 //! The report as one self-contained page: no scripts, no fonts, plots as inline SVG.
 
 mod cards;
+mod legend;
 mod sections;
 mod tables;
 
@@ -38,7 +39,7 @@ pub fn page(report: &Report) -> String {
          <title>Tetris density report</title><style>{STYLE}</style></head><body><main>\
          <header><h1>Density of models</h1><p class=\"lead\">Memory and start-up of a group of inference \
          processes, by the way they load the same weights.</p><p class=\"machine\">{machine}</p>{quick}</header>\
-         {cards}{bars}{workloads}{papers}\
+         {cards}{legend}{bars}{workloads}{papers}\
          <section><h2>Notes on the figures</h2><ul class=\"notes\">{notes}</ul></section>\
          <section><h2>This run</h2><dl><dt>command</dt><dd><code>{command}</code></dd>\
          <dt>seed</dt><dd>{seed}</dd><dt>duration</dt><dd>{duration} s</dd>\
@@ -46,6 +47,7 @@ pub fn page(report: &Report) -> String {
         machine = escape(&report.machine.line()),
         notes = notes.concat(),
         cards = cards::cards(report),
+        legend = legend::legend(report),
         bars = tables::bars(&report.bars),
         papers = tables::papers(&report.papers),
         command = escape(&report.command),

@@ -23,12 +23,14 @@ pub fn workload(report: &WorkloadReport) -> String {
     .collect();
     format!(
         "<section><h2>{name}</h2><p class=\"about\">{about}. {models}</p><div class=\"plots\">{figures}<div class=\"beside\">\
-         {merging}{left_out}</div></div>{memory}{starts}</section>",
+         {sharing}{merging}{left_out}</div></div>{memory}{starts}{limit}</section>",
         name = escape(&report.name),
         about = escape(&sentence(&report.description)),
         models = escape(&models(report)),
         memory = tables::memory(report),
         starts = tables::starts(report),
+        limit = tables::limit(report),
+        sharing = tables::sharing(report),
         merging = tables::merging(report),
         left_out = left_out(report),
     )
@@ -77,18 +79,6 @@ fn left_out(report: &WorkloadReport) -> String {
             }
             Outcome::Skipped { reason } => lines.push(format!("{name}: skipped: {reason}")),
             Outcome::Failed { reason } => lines.push(format!("{name}: failed: {reason}")),
-        }
-    }
-    for entry in report.density.iter().flat_map(|density| &density.methods) {
-        let name = entry.method.name();
-        match &entry.outcome {
-            Outcome::Measured => {}
-            Outcome::Skipped { reason } => {
-                lines.push(format!("{name} under a limit: skipped: {reason}"));
-            }
-            Outcome::Failed { reason } => {
-                lines.push(format!("{name} under a limit: failed: {reason}"));
-            }
         }
     }
     if lines.is_empty() {

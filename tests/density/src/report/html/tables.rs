@@ -1,9 +1,42 @@
 //! The tables of the page.
 
+use crate::methods::Method;
 use crate::report::data::{Bar, MethodReport, PaperFigure, WorkloadReport};
 use crate::report::plots::escape;
+use crate::report::text;
 use crate::stats::median;
 use crate::units::{bytes, nanoseconds, signed_bytes, three_digits};
+
+/// Columns of the memory table.
+const MEMORY: [&str; 11] = [
+    "method",
+    "#instances",
+    "#logical",
+    "#physical",
+    "#each further",
+    "#anonymous",
+    "#file pages",
+    "#tmpfs",
+    "#page tables",
+    "#2 MiB pages",
+    "#MemAvailable",
+];
+/// Columns of the table of starts.
+const STARTS: [&str; 11] = [
+    "method",
+    "files",
+    "#starts",
+    "#attach",
+    "#p95",
+    "#touch",
+    "#p95",
+    "#first result",
+    "#p95",
+    "#pass",
+    "#/ private",
+];
+/// Columns of the table of instances under a limit.
+const LIMIT: [&str; 4] = ["method", "#instances", "#peak", "ended by"];
 
 /// Formats our bars beside the measured ratios.
 pub fn bars(bars: &[Bar]) -> String {
@@ -14,7 +47,7 @@ pub fn bars(bars: &[Bar]) -> String {
         let (class, verdict) = match bar.met {
             Some(true) => ("met", "met"),
             Some(false) => ("missed", "missed"),
-            None => ("open", "not measured"),
+            None => ("unjudged", "not measured"),
         };
         vec![
             cell(&bar.name),
@@ -76,20 +109,7 @@ pub fn memory(report: &WorkloadReport) -> String {
             number(&signed_bytes(-point.available_drop_bytes)),
         ])
     });
-    let header = [
-        "memory",
-        "#instances",
-        "#logical",
-        "#physical",
-        "#each further",
-        "#anonymous",
-        "#file pages",
-        "#tmpfs",
-        "#page tables",
-        "#2 MiB pages",
-        "#MemAvailable",
-    ];
-    table("Memory of the largest group", &header, rows)
+    table("Memory of the largest group", &MEMORY, rows)
 }
 
 /// Start and pass times, one row per method and kind of start.
@@ -110,7 +130,7 @@ pub fn starts(report: &WorkloadReport) -> String {
         let ratio = inference
             .and_then(|samples| samples.ratio_to_private)
             .map_or_else(String::new, three_digits);
-        for (kind, summary) in [("new", &method.first), ("seen before", &method.repeated)] {
+        for (kind, summary) in [("new", &method.first), ("seen", &method.repeated)] {
             let Some(summary) = summary else { continue };
             let mut row = vec![
                 name(method),
@@ -130,20 +150,49 @@ pub fn starts(report: &WorkloadReport) -> String {
             rows.push(row);
         }
     }
+    table("Start-up (medians) and passes", &STARTS, rows)
+}
+
+/// Numbers of instances that fit under the limit, one row per method; empty without a limit.
+pub fn limit(report: &WorkloadReport) -> String {
+    let Some(density) = &report.density else {
+        return String::new();
+    };
+    let rows = density.methods.iter().map(|entry| {
+        let peak = entry.peak_bytes.map_or_else(String::new, bytes);
+        vec![
+            method_name(entry.method),
+            number(&text::fits(entry)),
+            number(&peak),
+            cell(&text::ended(entry)),
+        ]
+    });
+    let caption = format!("Instances that fit in {}", bytes(density.budget_bytes));
+    table(&caption, &LIMIT, rows)
+}
+
+/// The common part of each variant and the base; empty without a base.
+pub fn sharing(report: &WorkloadReport) -> String {
+    if report.sharing.is_empty() {
+        return String::new();
+    }
+    let rows = report.sharing.iter().map(|part| {
+        vec![
+            cell(&part.variant),
+            number(&bytes(part.tensor_bytes)),
+            number(&bytes(part.shared_bytes)),
+            number(&text::percent(part.shared_bytes, part.tensor_bytes)),
+            number(&bytes(part.tensor_bytes - part.shared_bytes)),
+        ]
+    });
     let header = [
-        "start",
-        "files",
-        "#starts",
-        "#attach",
-        "#p95",
-        "#touch",
-        "#p95",
-        "#first result",
-        "#p95",
-        "#pass",
-        "#/ private",
+        "variant",
+        "#tensors",
+        "#of them in the base",
+        "#part",
+        "#its own",
     ];
-    table("Start-up (medians) and passes", &header, rows)
+    table("Common tensors of the family", &header, rows)
 }
 
 /// Results of merging; empty if it was not measured.
@@ -198,11 +247,15 @@ fn table(caption: &str, header: &[&str], rows: impl IntoIterator<Item = Vec<Stri
     )
 }
 
-fn name(method: &MethodReport) -> String {
-    let name = method.method.name();
+fn name(report: &MethodReport) -> String {
+    method_name(report.method)
+}
+
+fn method_name(method: Method) -> String {
+    let name = method.name();
     format!(
         "<td class=\"name\" title=\"{}\"><i class=\"key {name}\"></i>{name}</td>",
-        escape(&method.description)
+        escape(method.description())
     )
 }
 
@@ -212,4 +265,22 @@ fn cell(text: &str) -> String {
 
 fn number(text: &str) -> String {
     format!("<td class=\"number\">{}</td>", escape(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::legend::explains;
+
+    #[test]
+    fn the_legend_explains_every_column() {
+        for column in MEMORY.iter().chain(&STARTS).chain(&LIMIT) {
+            let word = column.trim_start_matches('#');
+            let is_explained = word == "method" || explains(word);
+            assert!(
+                is_explained,
+                "src/report/legend.rs does not explain `{word}`"
+            );
+        }
+    }
 }

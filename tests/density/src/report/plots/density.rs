@@ -1,7 +1,9 @@
 //! Numbers of instances that fit under the limit, one bar per method.
+//!
+//! A bar whose count ended before the memory did goes on as an outline.
 
 use super::svg::{Anchor, Svg, WIDTH};
-use crate::report::data::{DensityOfMethod, Outcome, WorkloadReport};
+use crate::report::data::{CountEnd, DensityOfMethod, Outcome, WorkloadReport};
 use crate::report::text;
 use crate::units;
 
@@ -38,13 +40,18 @@ pub fn density(report: &WorkloadReport) -> Option<String> {
             entry.method.name(),
         );
         svg.bar(entry.method.name(), (LEFT, y), (width, THICKNESS));
-        let end = (LEFT + width + 8.0, middle);
+        if entry.at_least {
+            // The true end is unknown: the rest of the row stays open.
+            svg.open_bar(
+                entry.method.name(),
+                (LEFT + width, y),
+                (RIGHT - LEFT - width, THICKNESS),
+            );
+        }
+        let end = if entry.at_least { RIGHT } else { LEFT + width };
+        let end = (end + 8.0, middle);
         svg.text("value", end, Anchor::Start, &text::fits(entry));
-        let why = if entry.at_least {
-            "cap reached"
-        } else {
-            reason(&entry.ended_by)
-        };
+        let why = entry.ended_by.as_ref().map_or("", CountEnd::short);
         let offset = 12.0 + DIGIT * text::fits(entry).len() as f64;
         svg.text("tick", (end.0 + offset, middle), Anchor::Start, why);
     }
@@ -62,7 +69,46 @@ pub fn density(report: &WorkloadReport) -> Option<String> {
     Some(svg.finish())
 }
 
-/// The first word of the event that ended the count.
-fn reason(ended_by: &str) -> &str {
-    ended_by.split([':', ' ']).next().unwrap_or(ended_by)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::methods::Method;
+    use crate::report::data::DensityReport;
+
+    #[test]
+    fn a_bar_says_why_its_count_ended_and_stays_open_where_the_memory_was_not_full() {
+        let entry = |method, fits, ended_by: CountEnd| DensityOfMethod {
+            method,
+            outcome: Outcome::Measured,
+            fits,
+            at_least: ended_by.leaves_room(),
+            ended_by: Some(ended_by),
+            peak_bytes: None,
+            alone_pass_ns: 0,
+        };
+        let report = WorkloadReport {
+            density: Some(DensityReport {
+                budget_bytes: 1 << 30,
+                cap: 32,
+                methods: vec![
+                    entry(Method::Private, 4, CountEnd::Killed { kills: 1 }),
+                    entry(Method::TetrisOwnFile, 4, CountEnd::Copies),
+                    entry(Method::Tetris, 32, CountEnd::Cap),
+                ],
+            }),
+            ..WorkloadReport::default()
+        };
+        let plot = density(&report).unwrap();
+        for text in [
+            "killed",
+            "no more copies",
+            "cap reached",
+            "&gt;= 4",
+            "&gt;= 32",
+        ] {
+            assert!(plot.contains(text), "{text}: {plot}");
+        }
+        assert!(plot.contains("open tetris-own-file"), "{plot}");
+        assert!(!plot.contains("open private"), "{plot}");
+    }
 }

@@ -90,6 +90,15 @@ impl Svg {
         ));
     }
 
+    /// Adds the outline of a bar whose end is unknown.
+    pub fn open_bar(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+        let bottom = y + height;
+        let right = x + width;
+        self.add(format_args!(
+            "<path class=\"open {class}\" d=\"M{x:.1} {y:.1}H{right:.1}M{x:.1} {bottom:.1}H{right:.1}\"/>"
+        ));
+    }
+
     /// Adds a text.
     pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
