@@ -37,7 +37,7 @@ fn main() {
         "{:<44} {:>10} {:>10} {:>9}",
         "", "median", "slowest", "actions"
     );
-    for order in [Order::Lru, Order::GreedyDual] {
+    for order in Order::ALL {
         for (what, fill, expiry, ask) in [
             ("nothing to do", 50, Expiry::Never, 0),
             ("over the watermark", 100, Expiry::Never, 0),

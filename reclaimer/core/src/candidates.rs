@@ -1,6 +1,6 @@
 //! Candidates of one store, in the eviction order of its policy.
 
-use crate::config::{Order, StorePolicy};
+use crate::config::StorePolicy;
 use crate::facts::{Fact, facts};
 use crate::plan::KeptBytes;
 use crate::snapshot::{ObjectSnapshot, StoreSnapshot};
@@ -107,14 +107,10 @@ impl<'a> Candidates<'a> {
             }
             fact.planned = true;
             self.left_bytes = self.left_bytes.saturating_sub(bytes);
-            let priority = match self.policy.order {
-                Order::Lru => 0,
-                Order::GreedyDual => fact.priority(),
-            };
             return Some(Taken {
                 object: index,
                 bytes,
-                priority,
+                priority: fact.priority(),
                 expired,
             });
         }
@@ -162,16 +158,12 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Sorts the cheapest first: ties go by least recent use, then by identifier.
+    /// Sorts the lowest priority first: ties go by least recent use, then by identifier.
     fn sort(&self, indices: &mut Vec<u32>) {
         let mut keyed: Vec<(u64, u64, u32)> = Vec::with_capacity(indices.len());
         for &index in &*indices {
             if let Some(fact) = self.facts.get(index as usize) {
-                let first = match self.policy.order {
-                    Order::Lru => 0,
-                    Order::GreedyDual => fact.priority(),
-                };
-                keyed.push((first, fact.last_use_ms, index));
+                keyed.push((fact.priority(), fact.last_use_ms, index));
             }
         }
         let id = |index: u32| self.store.objects.get(index as usize).map(|found| found.id);

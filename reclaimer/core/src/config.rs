@@ -71,7 +71,29 @@ pub enum Expiry {
     Learned,
 }
 
-/// Eviction order when there is no room.
+impl Expiry {
+    /// All rules of expiry.
+    pub const ALL: [Self; 3] = [Self::Never, Self::Fixed, Self::Learned];
+
+    /// Its name in configuration files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Fixed => "fixed",
+            Self::Learned => "learned",
+        }
+    }
+
+    /// Returns true if each model has a window of its own.
+    pub(crate) fn is_per_model(self) -> bool {
+        match self {
+            Self::Never | Self::Fixed => false,
+            Self::Learned => true,
+        }
+    }
+}
+
+/// Eviction order when there is no room. Its behavior is in `order.rs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {

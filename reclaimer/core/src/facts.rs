@@ -1,8 +1,8 @@
 //! Policy values of each object of a store.
 
-use crate::config::{Expiry, Order, StorePolicy};
+use crate::config::{Expiry, StorePolicy};
 use crate::snapshot::{ObjectSnapshot, StoreSnapshot};
-use crate::state::{StoreState, Worth};
+use crate::state::StoreState;
 
 /// Marks an object for which no model was counted yet.
 const NO_MODEL: u32 = u32::MAX;
@@ -39,7 +39,7 @@ impl Fact {
         }
     }
 
-    /// Greedy-Dual priority, at least that of every model with the object.
+    /// Priority, at least that of every model with the object; 0 in an order without worth.
     pub(crate) fn priority(&self) -> u64 {
         self.clock.saturating_add(self.value)
     }
@@ -57,7 +57,7 @@ pub(crate) fn facts(
         fact.expires_ms = fact.last_use_ms.saturating_add(standard);
     }
     // For objects of models, learned windows replace the standard one.
-    if policy.expiry == Expiry::Learned {
+    if policy.expiry.is_per_model() {
         for index in store.models.iter().flat_map(|model| &model.objects) {
             if let Some(fact) = facts.get_mut(*index as usize) {
                 fact.expires_ms = 0;
@@ -66,17 +66,14 @@ pub(crate) fn facts(
     }
     for (model, number) in store.models.iter().zip(0..) {
         let learned = state.and_then(|state| state.model(&model.id));
-        let window = match (policy.expiry, learned) {
-            (Expiry::Learned, Some(learned)) => {
+        let window = match learned {
+            Some(learned) if policy.expiry.is_per_model() => {
                 let window = learned.idle().window(&policy.learned);
                 window_ms(policy, Some(window.keep_alive_secs))
             }
             _ => standard,
         };
-        let worth = match policy.order {
-            Order::GreedyDual => Worth::of(model, state),
-            Order::Lru => Worth::default(),
-        };
+        let worth = policy.order.worth(model, state);
         for &index in &model.objects {
             let (Some(fact), Some(object)) = (
                 facts.get_mut(index as usize),

@@ -62,6 +62,7 @@ mod candidates;
 mod config;
 mod facts;
 mod histogram;
+mod order;
 mod plan;
 mod planner;
 mod record_id;

@@ -40,8 +40,8 @@ pub struct Action {
     pub bytes: u64,
     /// The reason for freeing it.
     pub reason: Reason,
-    /// Its Greedy-Dual priority, from which [`State::freed`](crate::State::freed) updates the
-    /// clock; 0 in stores with LRU order.
+    /// Its priority, from which [`State::freed`](crate::State::freed) updates the clock; 0 in an
+    /// order without worth, such as LRU.
     pub priority: u64,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::candidates::{Candidates, Reach, Taken};
-use crate::config::{Order, Policy};
+use crate::config::Policy;
 use crate::plan::{Action, Goal, KeptBytes, ModelChange, Plan, Reason, Shortfall};
 use crate::snapshot::{MountSnapshot, Snapshot, SnapshotError};
 use crate::state::State;
@@ -305,11 +305,11 @@ fn record(plan: &mut Plan, candidates: &Candidates<'_>, taken: &Taken, reason: R
     let Some(object) = candidates.store.objects.get(taken.object as usize) else {
         return 0;
     };
-    let reason = match (reason, candidates.policy.order) {
+    let reason = match reason {
         // It would be freed without the need as well.
         _ if taken.expired => Reason::KeepAliveExpired,
-        (Reason::OverWatermark, Order::GreedyDual) => Reason::Cost,
-        (reason, _) => reason,
+        Reason::OverWatermark => candidates.policy.order.watermark_reason(),
+        Reason::KeepAliveExpired | Reason::Pressure | Reason::OverQuota | Reason::Cost => reason,
     };
     plan.actions.push(Action {
         store: candidates.store_index,

@@ -7,6 +7,7 @@ use anyhow::{Context, ensure};
 use nix::sys::signal::Signal;
 use rand::RngExt;
 use rand::rngs::StdRng;
+use tetris_reclaimer_core::Order;
 
 use crate::process::{Worker, require_killed};
 use crate::task::{Job, Task};
@@ -37,7 +38,7 @@ impl Daemon {
 
     /// Writes a configuration, which differs each time in what it frees first and what it spares, and starts a daemon.
     pub(super) fn start(&mut self, random: &mut StdRng) -> anyhow::Result<()> {
-        let order = ["lru", "greedy-dual"][random.random_range(0..2)];
+        let order = Order::ALL[random.random_range(0..Order::ALL.len())].name();
         let keep_alive = random.random_range(0..2);
         std::fs::write(&self.config, toml(&self.store, order, keep_alive))?;
         let task = Task::Daemon {

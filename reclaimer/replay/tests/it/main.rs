@@ -2,3 +2,4 @@
 
 mod cli;
 mod default_policy;
+mod orders;

@@ -95,9 +95,9 @@ fn store(mounts: usize) -> impl Strategy<Value = StoreSnapshot> {
 prop_compose! {
     fn store_policy()(
         keep_alive_secs in 0_u64..200,
-        expiry in prop_oneof![Just(Expiry::Never), Just(Expiry::Fixed), Just(Expiry::Learned)],
+        expiry in prop::sample::select(&Expiry::ALL[..]),
         longer_secs in 0_u64..200,
-        order in prop_oneof![Just(Order::Lru), Just(Order::GreedyDual)],
+        order in prop::sample::select(&Order::ALL[..]),
         guaranteed_pages in prop_oneof![Just(0_u64), 0_u64..30],
         limit_pages in prop::option::weighted(0.3, 0_u64..30),
     ) -> StorePolicy {

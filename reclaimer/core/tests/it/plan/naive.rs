@@ -133,8 +133,9 @@ impl Naive<'_> {
     }
 
     fn priority(&self, store: usize, object: u32) -> u64 {
-        if self.policy(store).order == Order::Lru {
-            return 0;
+        match self.policy(store).order {
+            Order::Lru => return 0,
+            Order::GreedyDual => {}
         }
         let state: &State = &self.case.state;
         let state = state.store(&self.store(store).name);
@@ -187,12 +188,13 @@ impl Naive<'_> {
     }
 
     fn free(&mut self, store: usize, object: u32, reason: Reason) {
-        let reason = if self.expired_at(store, object) {
-            Reason::KeepAliveExpired
-        } else if reason == Reason::OverWatermark && self.policy(store).order == Order::GreedyDual {
-            Reason::Cost
-        } else {
-            reason
+        let reason = match (reason, self.policy(store).order) {
+            _ if self.expired_at(store, object) => Reason::KeepAliveExpired,
+            (Reason::OverWatermark, Order::Lru) => Reason::OverWatermark,
+            (Reason::OverWatermark, Order::GreedyDual) => Reason::Cost,
+            (Reason::KeepAliveExpired | Reason::Pressure | Reason::OverQuota | Reason::Cost, _) => {
+                reason
+            }
         };
         self.freed.push((store, object, reason));
     }
