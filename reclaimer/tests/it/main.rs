@@ -6,6 +6,8 @@ mod alone;
 mod api;
 mod config;
 #[cfg(all(feature = "node", feature = "kubernetes"))]
+mod config_fields;
+#[cfg(all(feature = "node", feature = "kubernetes"))]
 mod csi;
 mod daemon;
 #[path = "../../../deploy/tests/shared/image.rs"]
