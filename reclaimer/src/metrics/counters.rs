@@ -16,28 +16,8 @@ const PASS_SECONDS: [f64; 12] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
 ];
 
-/// A counter: its name, whether it counts bytes, its help, and where it is.
-type Described = (&'static str, bool, &'static str, fn(&Counters) -> &ByStore);
-
-/// All counters by store. The registry appends the unit and `_total` to names.
-#[rustfmt::skip]
-const DESCRIBED: [Described; 15] = [
-    ("load_hits", false, "Loads of models that were in the store", |c| &c.hits),
-    ("load_hit", true, "Bytes that loads found in the store", |c| &c.hit_bytes),
-    ("load_misses", false, "Models that came into the store, or came back", |c| &c.misses),
-    ("load_missed", true, "Bytes that loads published", |c| &c.missed_bytes),
-    ("reclaimed_objects", false, "Objects freed; in a dry run, that would have been", |c| &c.reclaimed_objects),
-    ("reclaimed", true, "Bytes freed; in a dry run, that would have been", |c| &c.reclaimed_bytes),
-    ("kept_by_lock_objects", false, "Objects planned to be freed that turned out to be mapped", |c| &c.kept_by_lock),
-    ("records_removed", false, "Records removed because their objects are gone, or to stay within the store's limits", |c| &c.records_removed),
-    ("scrubbed_objects", false, "Objects checked, by result", |c| &c.scrubbed_objects),
-    ("scrubbed", true, "Bytes read to check objects, by result", |c| &c.scrubbed_bytes),
-    ("room_requests", false, "Loads that asked for room, by outcome", |c| &c.room_requests),
-    ("room_requested", true, "Bytes that loads asked for, by outcome", |c| &c.room_bytes),
-    ("ingest_files", false, "Files that agents passed, by outcome; one that several wait for counts once", |c| &c.ingest_files),
-    ("ingest_read", true, "Bytes read of files that agents passed, by outcome", |c| &c.ingest_bytes),
-    ("errors", false, "Errors, by class", |c| &c.errors),
-];
+/// A counter: its name, true if it counts bytes, its help, and its series.
+type Described<'a> = (&'static str, bool, &'static str, &'a ByStore);
 
 /// A counter per store, and per value of one more label if it has one.
 #[derive(Debug)]
@@ -123,8 +103,8 @@ impl Counters {
     /// Registers them.
     pub(super) fn register(registry: &mut Registry) -> Self {
         let counters = Self::new();
-        for (name, bytes, help, counter) in DESCRIBED {
-            let family = counter(&counters).family.clone();
+        for (name, bytes, help, counter) in counters.described() {
+            let family = counter.family.clone();
             if bytes {
                 registry.register_with_unit(name, help, Unit::Bytes, family);
             } else {
@@ -176,9 +156,33 @@ impl Counters {
         }
     }
 
-    /// All of them, as [`DESCRIBED`] has them.
-    fn all(&self) -> impl Iterator<Item = &ByStore> {
-        DESCRIBED.iter().map(|(_, _, _, counter)| counter(self))
+    /// All counters by store. The registry appends the unit and `_total` to names.
+    ///
+    /// It takes every field apart, so that the compiler warns of one without a name.
+    #[rustfmt::skip]
+    fn described(&self) -> [Described<'_>; 15] {
+        let Self {
+            hits, hit_bytes, misses, missed_bytes, reclaimed_objects, reclaimed_bytes,
+            kept_by_lock, records_removed, scrubbed_objects, scrubbed_bytes, room_requests,
+            room_bytes, ingest_files, ingest_bytes, errors, pass_seconds: _,
+        } = self;
+        [
+            ("load_hits", false, "Loads of models that were in the store", hits),
+            ("load_hit", true, "Bytes that loads found in the store", hit_bytes),
+            ("load_misses", false, "Models that came into the store, or came back", misses),
+            ("load_missed", true, "Bytes that loads published", missed_bytes),
+            ("reclaimed_objects", false, "Objects freed; in a dry run, that would have been", reclaimed_objects),
+            ("reclaimed", true, "Bytes freed; in a dry run, that would have been", reclaimed_bytes),
+            ("kept_by_lock_objects", false, "Objects planned to be freed that turned out to be mapped", kept_by_lock),
+            ("records_removed", false, "Records removed because their objects are gone, or to stay within the store's limits", records_removed),
+            ("scrubbed_objects", false, "Objects checked, by result", scrubbed_objects),
+            ("scrubbed", true, "Bytes read to check objects, by result", scrubbed_bytes),
+            ("room_requests", false, "Loads that asked for room, by outcome", room_requests),
+            ("room_requested", true, "Bytes that loads asked for, by outcome", room_bytes),
+            ("ingest_files", false, "Files that agents passed, by outcome; one that several wait for counts once", ingest_files),
+            ("ingest_read", true, "Bytes read of files that agents passed, by outcome", ingest_bytes),
+            ("errors", false, "Errors, by class", errors),
+        ]
     }
 
     /// Counts a pass.
@@ -190,14 +194,14 @@ impl Counters {
 
     /// Shows all series of a store, with 0.
     pub(super) fn start(&self, store: &str) {
-        for counter in self.all() {
+        for (.., counter) in self.described() {
             counter.start(store);
         }
     }
 
     /// Removes all series of a store.
     pub(super) fn forget(&self, store: &str) {
-        for counter in self.all() {
+        for (.., counter) in self.described() {
             counter.forget(store);
         }
     }

@@ -5,25 +5,28 @@ use tetris_webhook::metrics::Metrics;
 use crate::served::api::Api;
 use crate::served::replica::{DAY, Replica, START};
 
-/// Series that are there before anything happened.
-const NAMES: [&str; 6] = [
-    "reviews_total",
-    "warnings_total",
-    "malformed_requests_total",
-    "connections_total",
-    "sync_errors_total",
-    "certificate_expiry_timestamp_seconds",
-];
-
 #[test]
-fn what_the_readme_names_is_there_from_the_start() {
+fn every_metric_is_in_the_readme_and_there_from_the_start() {
     let readme = include_str!("../../../README.md");
     let metrics = Metrics::default().encode().unwrap();
-    for name in NAMES {
-        assert!(readme.contains(&format!("`{name}`")), "{name}");
+    let types = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE tetris_webhook_"));
+    let mut count = 0;
+    for (family, kind) in types.filter_map(|line| line.split_once(' ')) {
+        let name = match kind {
+            "counter" => format!("{family}_total"),
+            _ => family.to_owned(),
+        };
+        assert!(
+            readme.contains(&format!("`{name}`")),
+            "deploy/webhook/README.md does not name `{name}`"
+        );
         let line = format!("\ntetris_webhook_{name}");
         assert!(metrics.contains(&line), "{name}\n{metrics}");
+        count += 1;
     }
+    assert!(count > 6, "{metrics}");
 }
 
 #[tokio::test]
