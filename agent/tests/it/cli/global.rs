@@ -1,6 +1,7 @@
 //! Common behavior of all subcommands: options, exit codes, output.
 
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 
 use crate::cli::site::{Run, Site, run, tetris};
@@ -56,20 +57,9 @@ fn shells_complete_subcommands_and_options() {
 #[test]
 fn help_documents_subcommands_options_and_exit_codes() {
     let help = run(tetris().arg("--help")).expect(0).stdout;
-    for verb in [
-        "init",
-        "load",
-        "exec",
-        "hash",
-        "ls",
-        "show",
-        "stat",
-        "verify",
-        "gc",
-        "similarity",
-        "gpu-bench",
-    ] {
-        assert!(help.contains(&format!("\n  {verb} ")), "{verb}");
+    let verbs = subcommands(&help);
+    assert!(verbs.len() > 10, "{verbs:?}");
+    for verb in verbs {
         let own = run(tetris().args([verb, "--help"])).expect(0).stdout;
         assert!(
             own.contains("Usage: tetris") && own.contains("--store"),
@@ -83,6 +73,39 @@ fn help_documents_subcommands_options_and_exit_codes() {
     assert!(help.contains("Exit codes:") && help.contains("TETRIS_STORE"));
     assert!(!help.contains("__hold"), "hidden");
     run(tetris().arg("--version")).expect(0);
+}
+
+/// Names of the subcommands in the help of the command.
+fn subcommands(help: &str) -> Vec<&str> {
+    let (_, rest) = help.split_once("Commands:\n").unwrap();
+    let list = rest.lines().take_while(|line| !line.is_empty());
+    let names = list.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !["", "help"].contains(name)).collect()
+}
+
+#[test]
+fn every_subcommand_has_a_test_and_an_entry_in_the_changelog() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut tests = String::new();
+    for file in fs::read_dir(root.join("tests/it/cli")).unwrap() {
+        let file = file.unwrap().path();
+        // Here are lists of subcommands, which say nothing of a single one.
+        if !file.ends_with("global.rs") {
+            tests += &fs::read_to_string(file).unwrap();
+        }
+    }
+    let changelog = fs::read_to_string(root.join("../CHANGELOG.md")).unwrap();
+    let help = run(tetris().arg("--help")).expect(0).stdout;
+    for verb in subcommands(&help) {
+        let quoted = format!("\"{verb}\"");
+        assert!(
+            tests.contains(&quoted),
+            "no test in agent/tests/it/cli runs `tetris {verb}`"
+        );
+        let forms = [format!("`{verb}`"), format!("`tetris {verb}")];
+        let is_named = forms.iter().any(|form| changelog.contains(form));
+        assert!(is_named, "CHANGELOG.md has no entry for `tetris {verb}`");
+    }
 }
 
 #[test]
