@@ -14,6 +14,7 @@ mod limits;
 mod model_paths;
 mod owner;
 mod real_model;
+mod recipes;
 mod signals;
 mod source_faults;
 mod store_faults;
