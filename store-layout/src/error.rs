@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use thiserror::Error;
 
+use crate::file_system::FileSystemType;
 use crate::version::FORMAT_VERSION;
 
 /// A system call failed on a path.
@@ -53,13 +54,13 @@ pub enum StoreError {
     #[error(transparent)]
     Io(#[from] IoError),
     /// The directory exists but holds no store.
-    #[error("`{}` is not a tensor store: it has no `store` header; create one with `tetris init`", path.display())]
+    #[error("`{}` is not a tensor store: it has no `store` header", path.display())]
     NotAStore {
         /// The directory.
         path: PathBuf,
     },
     /// The store was made by another version of this software.
-    #[error("tensor store `{0}` has format version {found}, this build reads version {FORMAT_VERSION}; use a matching build, or recreate the store with `tetris init --recreate {0}`", path.display())]
+    #[error("tensor store `{}` has format version {found}, this build reads version {FORMAT_VERSION}", path.display())]
     Version {
         /// The store's directory.
         path: PathBuf,
@@ -67,7 +68,7 @@ pub enum StoreError {
         found: u32,
     },
     /// The store header is damaged.
-    #[error("header of tensor store `{}` is damaged: {source}; recreate the store with `tetris init --recreate {}`", path.display(), path.parent().unwrap_or(path).display())]
+    #[error("header of tensor store `{}` is damaged: {source}", path.display())]
     Header {
         /// The header's path.
         path: PathBuf,
@@ -75,12 +76,12 @@ pub enum StoreError {
         source: DecodeError,
     },
     /// The directory is not on a tmpfs.
-    #[error("`{}` is on a file system of type {found:#x}, a tensor store needs tmpfs; choose a directory on a tmpfs such as /dev/shm, or mount one with `tetris init`", path.display())]
+    #[error("`{}` is on {found}, a tensor store needs tmpfs; choose a directory on a tmpfs such as /dev/shm, or mount one with `tetris init`", path.display())]
     NotTmpfs {
         /// The directory.
         path: PathBuf,
-        /// `f_type` of statfs(2).
-        found: i64,
+        /// The type of its file system.
+        found: FileSystemType,
     },
     /// The directory holds something else.
     #[error("`{}` is not empty and not a tensor store; choose an empty directory", path.display())]

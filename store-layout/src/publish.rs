@@ -160,7 +160,7 @@ impl Staging<'_> {
         };
         let name = object.file_name();
         let path = self.store.path(Folder::Objects, &name);
-        seal(&self.file, &path)?;
+        seal(&self.file, self.store.folder(Folder::Objects), &path)?;
         crash::passed("P5");
         // Nobody else can open what has no name, and so nobody can be in the way.
         let locked = try_lock(&self.file, LockKind::Read);

@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::dir::Dir;
-use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat, major, minor};
-use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
+use nix::sys::statfs::TMPFS_MAGIC;
 use nix::unistd::{AccessFlags, access};
 
 use crate::digest::{Digest, ObjectId};
 use crate::error::{DecodeError, IoError, PublishError, StoreError};
 use crate::folder::{Folder, PATHS};
+use crate::file_system::FileSystemType;
 use crate::header::{StoreHeader, StoreId};
 use crate::interrupted::retried;
 use crate::lock::{CreationLock, is_obstructed};
@@ -106,15 +106,17 @@ impl Store {
     /// store already. Safe against others that do the same.
     pub fn create(root: impl AsRef<Path>, options: &CreateOptions) -> Result<Self, StoreError> {
         let root = root.as_ref();
-        make_dir(root)?;
-        match Self::open(root) {
-            Err(StoreError::NotAStore { .. }) => {}
-            other => return other,
+        if root.exists() {
+            match Self::open(root) {
+                Err(StoreError::NotAStore { .. }) => {}
+                other => return other,
+            }
+            require_empty(root)?;
         }
-        require_empty(root)?;
         if !options.allow_other_file_systems {
             require_tmpfs(root)?;
         }
+        make_dir(root)?;
         for folder in Folder::ALL {
             make_dir(&root.join(folder.name()))?;
         }
@@ -354,17 +356,19 @@ pub(crate) fn names_in(path: &Path) -> Result<Vec<OsString>, IoError> {
     Ok(names)
 }
 
+/// Looks at the directory, or at the nearest one above that is there, so that nothing is made in vain.
 fn require_tmpfs(root: &Path) -> Result<(), StoreError> {
-    let dir = open_dir(root)?;
-    let kind = retried(|| fstatfs(dir.as_fd()))
-        .map_err(|error: Errno| IoError::new("stat the file system of", root, error))?
-        .filesystem_type();
-    if kind == TMPFS_MAGIC {
+    let absolute = std::path::absolute(root).unwrap_or_else(|_| root.into());
+    let there = absolute.ancestors().find(|dir| dir.exists());
+    let dir = open_dir(there.unwrap_or(root))?;
+    let kind = FileSystemType::of(dir.as_fd())
+        .map_err(|error| IoError::new("stat the file system of", root, error))?;
+    if kind.magic() == TMPFS_MAGIC.0 as u32 {
         Ok(())
     } else {
         Err(StoreError::NotTmpfs {
             path: root.into(),
-            found: kind.0,
+            found: kind,
         })
     }
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
-use nix::sys::stat::{Mode, fchmod};
-use nix::unistd::{LinkatFlags, linkat};
+use nix::sys::stat::{Mode, fchmod, fstat};
+use nix::unistd::{Gid, LinkatFlags, Uid, fchown, geteuid, linkat};
 
 use crate::crash;
 use crate::error::IoError;
@@ -22,9 +22,21 @@ pub(crate) fn unnamed(dir: &OwnedFd, path: &Path) -> Result<File, IoError> {
         .map_err(|error| IoError::new("stage", path, error))
 }
 
-/// Makes `file` read-only for everyone, independent of the umask (P5).
-pub(crate) fn seal(file: &File, path: &Path) -> Result<(), IoError> {
-    fchmod(file, Mode::from_bits_truncate(0o444)).map_err(|error| IoError::new("seal", path, error))
+/// Makes `file` read-only for everyone, independent of the umask, and gives it the owner of its
+/// directory where root publishes for another user (P5): else that user could not free it.
+pub(crate) fn seal(file: &File, dir: &OwnedFd, path: &Path) -> Result<(), IoError> {
+    let failed = |error| IoError::new("seal", path, error);
+    fchmod(file, Mode::from_bits_truncate(0o444)).map_err(failed)?;
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let owner = fstat(dir).map_err(failed)?;
+    if owner.st_uid == 0 {
+        return Ok(());
+    }
+    let (user, group) = (Uid::from_raw(owner.st_uid), Gid::from_raw(owner.st_gid));
+    fchown(file, Some(user), Some(group))
+        .map_err(|error| IoError::new("give the store's owner", path, error))
 }
 
 /// Gives an unnamed file a name, unless the name is taken (P7). `true` when it got it.
@@ -61,7 +73,7 @@ pub(crate) fn link_new(
     file.write_all(bytes)
         .map_err(|error| IoError::new("write", &path, error))?;
     crash::passed("record P3");
-    seal(&file, &path)?;
+    seal(&file, dir, &path)?;
     crash::passed("record P5");
     let linked = link(&file, dir, name, &path)?;
     crash::passed("record P7");

@@ -3,6 +3,7 @@
 
 mod overlay;
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -47,6 +48,30 @@ const KNOWN: [(u32, Known); 9] = [
     (0xe0f5_e1e2, Known::Local),
 ];
 
+/// Names of types, by magic (statfs(2), linux/magic.h), for messages.
+const NAMES: [(u32, &str); 20] = [
+    (0xef53, "ext4 (or ext2, ext3)"),
+    (0x5846_5342, "xfs"),
+    (0x9123_683e, "btrfs"),
+    (0xf2f5_2010, "f2fs"),
+    (0x0102_1994, "tmpfs"),
+    (0x794c_7630, "overlayfs"),
+    (0x2fc1_2fc1, "zfs"),
+    (0x7371_7368, "squashfs"),
+    (0xe0f5_e1e2, "erofs"),
+    (0x8584_58f6, "ramfs"),
+    (0x9584_58f6, "hugetlbfs"),
+    (0x6969, "nfs"),
+    (0xff53_4d42, "cifs"),
+    (0xfe53_4d42, "smb2"),
+    (0x0102_1997, "9p"),
+    (0x6573_5546, "fuse"),
+    (0x00c3_6400, "ceph"),
+    (0x4d44, "vfat"),
+    (0x9660, "iso9660"),
+    (0x9fa0, "proc"),
+];
+
 /// The type of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystemType {
@@ -70,6 +95,12 @@ impl FileSystemType {
         self.magic
     }
 
+    /// Its name, if it is one that machines commonly have.
+    pub fn name(self) -> Option<&'static str> {
+        let found = NAMES.iter().find(|(magic, _)| *magic == self.magic);
+        found.map(|(_, name)| *name)
+    }
+
     /// Returns true if it answers without a network or a process. True for overlayfs, independent
     /// of its layers.
     pub fn is_local(self) -> bool {
@@ -79,6 +110,15 @@ impl FileSystemType {
     fn known(self) -> Option<Known> {
         let found = KNOWN.iter().find(|(magic, _)| *magic == self.magic);
         found.map(|(_, known)| *known)
+    }
+}
+
+impl fmt::Display for FileSystemType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "a file system of type {:#x}", self.magic),
+        }
     }
 }
 
@@ -168,6 +208,18 @@ mod tests {
 
     fn of(file: &File) -> Option<FileSystem> {
         FileSystem::of(file, &FileIdentity::of(&file.metadata().unwrap()))
+    }
+
+    #[test]
+    fn types_are_called_by_their_names_where_machines_commonly_have_them() {
+        let tmpfs = tempfile::tempfile_in("/dev/shm").unwrap();
+        assert_eq!(FileSystemType::of(&tmpfs).unwrap().to_string(), "tmpfs");
+        let of = |magic| FileSystemType { magic }.to_string();
+        assert_eq!(of(0xef53), "ext4 (or ext2, ext3)");
+        assert_eq!(of(0x1234), "a file system of type 0x1234");
+        for (magic, _) in KNOWN {
+            assert!(FileSystemType { magic }.name().is_some(), "{magic:#x}");
+        }
     }
 
     #[test]
