@@ -45,6 +45,9 @@ pub const LENGTH_FIELD_LEN: u64 = 8;
 /// The largest JSON in bytes, the cap of the reference implementation.
 pub const MAX_HEADER_LEN: u64 = 100_000_000;
 
+/// First bytes of a pointer of git-lfs, as its specification has them.
+const LFS_POINTER: &[u8; 42] = b"version https://git-lfs.github.com/spec/v1";
+
 /// The most tensors of one file.
 ///
 /// The shortest entry that a writer emits, `"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]},`, has 51 bytes, so a header below
@@ -122,6 +125,13 @@ impl Header {
         }
         let mut length_field = [0; LENGTH_FIELD_LEN as usize];
         file.read_exact_at(&mut length_field, 0).map_err(failed)?;
+        if LFS_POINTER.starts_with(&length_field) {
+            let mut front = [0; LFS_POINTER.len()];
+            let whole = file.read_exact_at(&mut front, 0);
+            if whole.is_ok() && front == *LFS_POINTER {
+                return Err(invalid(HeaderProblem::LfsPointer { file: file_len }));
+            }
+        }
         let data_start = data_start(length_field, file_len).map_err(invalid)?;
         let bytes = read_front(file, data_start).map_err(failed)?;
         let header = Self::parse(&bytes, file_len).map_err(invalid)?;
@@ -142,6 +152,9 @@ impl Header {
         let (length_field, rest) = bytes
             .split_first_chunk()
             .ok_or_else(|| short(LENGTH_FIELD_LEN))?;
+        if bytes.starts_with(LFS_POINTER) {
+            return Err(HeaderProblem::LfsPointer { file: file_len });
+        }
         let data_start = data_start(*length_field, file_len)?;
         let json = usize::try_from(data_start.saturating_sub(LENGTH_FIELD_LEN))
             .ok()

@@ -50,6 +50,12 @@ pub enum HeaderProblem {
         /// Bytes there.
         found: u64,
     },
+    /// The file is a pointer of git-lfs, which stands for the model until that is fetched.
+    #[error("expected a model, found a pointer of git-lfs of {file} bytes")]
+    LfsPointer {
+        /// Length of the file.
+        file: u64,
+    },
     /// The length field exceeds [`MAX_HEADER_LEN`](super::MAX_HEADER_LEN).
     #[error("expected a header of at most {limit} bytes, found a length of {found}")]
     TooLarge {
@@ -225,6 +231,7 @@ impl HeaderProblem {
     /// The next step, as half a sentence.
     pub fn next_step(&self) -> &'static str {
         match self {
+            Self::LfsPointer { .. } => "fetch the model with `git lfs pull` in its repository",
             Self::TooShort { .. }
             | Self::TooLarge { .. }
             | Self::LengthBeyondFile { .. }

@@ -154,6 +154,25 @@ fn bytes_behind_the_header_are_not_looked_at() {
     assert!(Header::parse(&bytes, file_len).is_ok());
 }
 
+#[test]
+fn a_pointer_of_git_lfs_is_told_from_a_damaged_file() {
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 4000000000\n";
+    let len = pointer.len() as u64;
+    let problem = HeaderProblem::LfsPointer { file: len };
+    assert_eq!(Header::parse(pointer, len), Err(problem.clone()));
+    let temp = file_with(pointer);
+    let error = Header::read(temp.as_file(), len, temp.path()).unwrap_err();
+    assert!(error.to_string().contains("git lfs pull"), "{error}");
+    let HeaderError::Invalid { source, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(source, problem);
+    // Cut off, it is any damaged file.
+    let temp = file_with(&pointer[..20]);
+    let error = Header::read(temp.as_file(), 20, temp.path()).unwrap_err();
+    assert!(!error.to_string().contains("lfs"), "{error}");
+}
+
 fn file_with(bytes: &[u8]) -> NamedTempFile {
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();

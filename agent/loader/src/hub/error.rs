@@ -1,7 +1,7 @@
 //! Errors of the way from a path to a model.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{INDEX_NAME, SINGLE_NAME};
 
@@ -73,7 +73,7 @@ pub enum HubError {
     /// The directory has no model, or several.
     #[error(
         "expected `{INDEX_NAME}`, `{SINGLE_NAME}` or exactly one `*.safetensors` file in `{}`, found {}; {}",
-        dir.display(), listed(found), if *pipeline { PIPELINE_STEP } else { FILE_STEP }
+        dir.display(), listed(found), next_step(*pipeline, snapshot.as_deref())
     )]
     NoModel {
         /// The directory.
@@ -82,6 +82,8 @@ pub enum HubError {
         found: Vec<String>,
         /// True for a diffusers pipeline.
         pipeline: bool,
+        /// A snapshot in the directory, if it is a model's folder of a Hugging Face cache.
+        snapshot: Option<PathBuf>,
     },
     /// The directory has more entries than [`MAX_DIR_ENTRIES`](super::MAX_DIR_ENTRIES).
     #[error("expected at most {limit} entries in `{}`, found more; name the model's file instead", dir.display())]
@@ -91,6 +93,17 @@ pub enum HubError {
         /// The limit.
         limit: usize,
     },
+}
+
+fn next_step(pipeline: bool, snapshot: Option<&Path>) -> String {
+    match snapshot {
+        Some(snapshot) => format!(
+            "this is a model's folder of a Hugging Face cache: name the snapshot `{}`",
+            snapshot.display()
+        ),
+        None if pipeline => PIPELINE_STEP.to_owned(),
+        None => FILE_STEP.to_owned(),
+    }
 }
 
 /// Names for an error: quoted, because the owner of the directory chooses them.

@@ -73,6 +73,7 @@ pub fn resolve(path: &Path) -> Result<Layout, HubError> {
                 dir: path.to_owned(),
                 found: found.iter().filter_map(|file| name_of(file)).collect(),
                 pipeline: is_file(&path.join(PIPELINE_NAME))?,
+                snapshot: snapshot_in(path),
             })
         }
     }
@@ -209,6 +210,33 @@ fn safetensors_files(dir: &Path) -> Result<Vec<PathBuf>, HubError> {
     }
     files.sort();
     Ok(files)
+}
+
+/// The snapshot that a model's folder of a Hugging Face cache means by `main`, or else its latest one.
+fn snapshot_in(dir: &Path) -> Option<PathBuf> {
+    let snapshots = dir.join("snapshots");
+    let main = main_revision(dir).and_then(|revision| inside(&revision));
+    if let Some(named) = main.map(|revision| snapshots.join(revision))
+        && named.is_dir()
+    {
+        return Some(named);
+    }
+    let entries = fs::read_dir(&snapshots).ok()?.take(MAX_DIR_ENTRIES);
+    let found = entries.filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_dir)?;
+        Some((metadata.modified().ok()?, path))
+    });
+    found.max().map(|(_, path)| path)
+}
+
+/// The revision in `refs/main` of a model's folder.
+fn main_revision(dir: &Path) -> Option<String> {
+    const REVISION_BYTES: u64 = 256;
+    let file = File::open(dir.join("refs/main")).ok()?;
+    let mut text = String::new();
+    file.take(REVISION_BYTES).read_to_string(&mut text).ok()?;
+    Some(text.trim().to_owned())
 }
 
 /// Returns true if `path` leads to a file. A link into nowhere does not: the cache has such links

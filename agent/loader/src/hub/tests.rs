@@ -221,3 +221,30 @@ fn a_link_to_a_deleted_blob_is_no_file() {
     let error = resolve(dir.path()).unwrap_err();
     assert!(matches!(error, HubError::NoModel { found, .. } if found.is_empty()));
 }
+
+#[test]
+fn a_folder_of_the_cache_is_told_its_snapshot() {
+    let of = |files: &[(&str, &str)]| {
+        let dir = model_dir(files);
+        let error = resolve(dir.path()).unwrap_err().to_string();
+        error.replace(dir.path().to_str().unwrap(), "ROOT")
+    };
+    let main = of(&[
+        ("refs/main", "abc123\n"),
+        ("snapshots/abc123/config.json", "{}"),
+    ]);
+    assert!(
+        main.contains("name the snapshot `ROOT/snapshots/abc123`"),
+        "{main}"
+    );
+    // Without the revision that `main` means, any that is there.
+    let other = of(&[("refs/main", "gone"), ("snapshots/def/config.json", "{}")]);
+    assert!(other.contains("`ROOT/snapshots/def`"), "{other}");
+    let hostile = of(&[("refs/main", "../.."), ("snapshots/def/config.json", "{}")]);
+    assert!(hostile.contains("`ROOT/snapshots/def`"), "{hostile}");
+    let none = of(&[("config.json", "{}")]);
+    assert!(
+        none.contains("name the file to load") && !none.contains("snapshot"),
+        "{none}"
+    );
+}
