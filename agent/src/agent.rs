@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use tetris_loader::{LoadError, Recognized, Source, hub};
+use tetris_loader::{LoadError, PrivateCause, Recognized, Source, Words, hub};
 use tetris_store_layout::{Manifest, ManifestKind, Store, StoreError, TensorId};
 
 use crate::daemon::Patience;
@@ -13,9 +13,13 @@ use crate::load::LoadContext;
 use crate::model::{Model, SharedFile};
 use crate::model_file::ModelFile;
 use crate::options::LoadOptions;
+use crate::private_reason::{PrivateReason, Unavailable};
 use crate::report::LoadReport;
-use crate::store_location::StoreLocation;
+use crate::store_location::{StoreChoice, StoreLocation, StoreLocationError};
 use crate::worth::NotWorthSharing;
+
+/// True once the log says that this process shares.
+static SHARING: AtomicBool = AtomicBool::new(false);
 
 /// Loads models through a tensor store, or without one.
 ///
@@ -43,8 +47,10 @@ pub struct Agent {
 #[derive(Debug)]
 struct Inner {
     store: Option<Store>,
-    /// The reason that the configured store cannot be used.
-    unavailable: Option<String>,
+    /// The configured store, if it cannot be used.
+    unavailable: Option<Unavailable>,
+    /// The reason that this store is used, if the agent chose it by a location.
+    choice: Option<StoreChoice>,
     /// Tells if the node daemon is worth asking for room.
     patience: Patience,
     /// Tells if the node daemon is worth passing files to.
@@ -53,6 +59,9 @@ struct Inner {
     loads: AtomicU64,
     private_loads: AtomicU64,
     private_bytes: AtomicU64,
+    shared_bytes: AtomicU64,
+    new_bytes: AtomicU64,
+    other_file_bytes: AtomicU64,
     unshared_files: AtomicU64,
     unshared_bytes: AtomicU64,
 }
@@ -69,6 +78,13 @@ pub struct AgentCounters {
     pub brokered_files: u64,
     /// Bytes loaded into private memory because the store could not take them.
     pub private_bytes: u64,
+    /// Bytes of objects that were in the store already: memory saved against private copies.
+    pub shared_bytes: u64,
+    /// Bytes of objects that this process published.
+    pub new_bytes: u64,
+    /// Bytes of `shared_bytes` that came into the store from other files: memory saved against the
+    /// page cache as well ([`LoadReport::bytes_of_other_files`]).
+    pub other_file_bytes: u64,
     /// Model files that were read into private memory, or left to the caller, because sharing them is not worth its
     /// cost ([`LoadOptions::min_shared_bytes`]).
     pub unshared_files: u64,
@@ -96,42 +112,67 @@ impl Agent {
     ///
     /// A store that the user did not name must belong to this user or to root.
     pub fn at(location: &StoreLocation) -> Self {
-        match location.open() {
-            Ok(store) => Self::with_store(store),
-            Err(error) => {
-                tracing::warn!(%error, "no tensor store; models are loaded into private memory");
-                Self::without_store_because(error.to_string())
-            }
+        let agent = Self::at_silently(location);
+        if let Some(unavailable) = agent.unavailable_store() {
+            let remedy = agent.unavailable_remedy(Words::of_process());
+            tracing::warn!(
+                store = %unavailable.dir.display(),
+                cause = unavailable.reason.cause.code(),
+                reason = unavailable.reason.text,
+                remedy,
+                "no tensor store; models are loaded into private memory"
+            );
         }
+        agent
+    }
+
+    /// As [`Agent::at`], without the warning: for a caller that gives it in words of its own.
+    pub fn at_silently(location: &StoreLocation) -> Self {
+        Self::open_at(location).unwrap_or_else(|error| {
+            let reason = PrivateReason::new(error.cause(), error.to_string());
+            let dir = location.dir.clone();
+            Self::new(None, Some(Unavailable { reason, dir }), None)
+        })
+    }
+
+    /// An agent of the store at `location`.
+    ///
+    /// # Errors
+    /// The reason that the store cannot be used, with its cause and a remedy.
+    pub fn open_at(location: &StoreLocation) -> Result<Self, StoreLocationError> {
+        let store = location.open()?;
+        Ok(Self::new(Some(store), None, Some(location.choice)))
     }
 
     /// An agent that uses `store`.
     pub fn with_store(store: Store) -> Self {
-        Self::new(Some(store), None)
+        Self::new(Some(store), None, None)
     }
 
     /// An agent that loads into private memory.
     pub fn without_store() -> Self {
-        Self::new(None, None)
+        Self::new(None, None, None)
     }
 
-    /// An agent that loads into private memory, because the configured store cannot be used for the
-    /// given reason.
-    pub fn without_store_because(reason: String) -> Self {
-        Self::new(None, Some(reason))
-    }
-
-    fn new(store: Option<Store>, unavailable: Option<String>) -> Self {
+    fn new(
+        store: Option<Store>,
+        unavailable: Option<Unavailable>,
+        choice: Option<StoreChoice>,
+    ) -> Self {
         Self {
             inner: Arc::new(Inner {
                 store,
                 unavailable,
+                choice,
                 patience: Patience::default(),
                 broker_patience: Patience::default(),
                 brokered_files: AtomicU64::new(0),
                 loads: AtomicU64::new(0),
                 private_loads: AtomicU64::new(0),
                 private_bytes: AtomicU64::new(0),
+                shared_bytes: AtomicU64::new(0),
+                new_bytes: AtomicU64::new(0),
+                other_file_bytes: AtomicU64::new(0),
                 unshared_files: AtomicU64::new(0),
                 unshared_bytes: AtomicU64::new(0),
             }),
@@ -145,7 +186,27 @@ impl Agent {
 
     /// The reason that the configured store cannot be used, if it cannot.
     pub fn unavailable(&self) -> Option<&str> {
-        self.inner.unavailable.as_deref()
+        Some(&self.unavailable_store()?.reason.text)
+    }
+
+    /// The cause of that reason.
+    pub fn unavailable_cause(&self) -> Option<PrivateCause> {
+        Some(self.unavailable_store()?.reason.cause)
+    }
+
+    /// The next step that makes the configured store usable, with a command to run.
+    pub fn unavailable_remedy(&self, words: Words) -> Option<String> {
+        let unavailable = self.unavailable_store()?;
+        Some(unavailable.reason.cause.remedy(words, &unavailable.dir))
+    }
+
+    /// The reason that this store is used and no other, if the agent chose it by a location.
+    pub fn store_choice(&self) -> Option<StoreChoice> {
+        self.inner.choice
+    }
+
+    pub(crate) fn unavailable_store(&self) -> Option<&Unavailable> {
+        self.inner.unavailable.as_ref()
     }
 
     /// Counts since this agent was made.
@@ -155,6 +216,9 @@ impl Agent {
             private_loads: self.inner.private_loads.load(Ordering::Relaxed),
             brokered_files: self.inner.brokered_files.load(Ordering::Relaxed),
             private_bytes: self.inner.private_bytes.load(Ordering::Relaxed),
+            shared_bytes: self.inner.shared_bytes.load(Ordering::Relaxed),
+            new_bytes: self.inner.new_bytes.load(Ordering::Relaxed),
+            other_file_bytes: self.inner.other_file_bytes.load(Ordering::Relaxed),
             unshared_files: self.inner.unshared_files.load(Ordering::Relaxed),
             unshared_bytes: self.inner.unshared_bytes.load(Ordering::Relaxed),
         }
@@ -234,7 +298,12 @@ impl Agent {
     /// Counts a load that began at `begun`.
     pub(crate) fn loaded(&self, mut model: Model, begun: Instant) -> Model {
         model.report_mut().duration = begun.elapsed();
-        self.count(model.report(), model.report().bytes_private);
+        let path = model.manifests().next().map(|(path, _)| path.to_owned());
+        self.count(
+            model.report(),
+            model.report().bytes_private,
+            path.as_deref(),
+        );
         model
     }
 
@@ -256,7 +325,7 @@ impl Agent {
         let stored = self.store().zip(object);
         let path: Option<PathBuf> = stored.map(|(store, object)| store.object_path(&object));
         let private = if path.is_none() { part.size } else { 0 };
-        self.count(&part.report, private);
+        self.count(&part.report, private, Some(&part.path));
         Ok(SharedFile::new(part, path))
     }
 
@@ -292,7 +361,7 @@ impl Agent {
 
     pub(crate) fn load_context<'a>(&'a self, options: &'a LoadOptions) -> LoadContext<'a> {
         let inner = &*self.inner;
-        let unavailable = inner.unavailable.as_deref();
+        let unavailable = inner.unavailable.as_ref();
         LoadContext::new(
             self.store(),
             unavailable,
@@ -308,8 +377,34 @@ impl Agent {
         inner.unshared_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn count(&self, report: &LoadReport, private_bytes: u64) {
+    /// Counts a load of the model at `path`, and logs the first that shares, and the first that does not.
+    fn count(&self, report: &LoadReport, private_bytes: u64, path: Option<&Path>) {
         let inner = &self.inner;
+        let model = path.unwrap_or(Path::new("")).display();
+        let shared = report.bytes_shared + report.bytes_new;
+        inner
+            .shared_bytes
+            .fetch_add(report.bytes_shared, Ordering::Relaxed);
+        inner
+            .new_bytes
+            .fetch_add(report.bytes_new, Ordering::Relaxed);
+        inner
+            .other_file_bytes
+            .fetch_add(report.bytes_of_other_files, Ordering::Relaxed);
+        if let Some(store) = self.store()
+            && shared > 0
+            && !SHARING.swap(true, Ordering::Relaxed)
+        {
+            let because = inner.choice.unwrap_or(StoreChoice::Named).to_string();
+            tracing::info!(
+                store = %store.root().display(),
+                because,
+                %model,
+                shared_bytes = report.bytes_shared,
+                new_bytes = report.bytes_new,
+                "models are shared through the tensor store"
+            );
+        }
         let files = |way| report.recognized.iter().filter(|how| **how == way).count() as u64;
         inner
             .brokered_files
@@ -325,9 +420,13 @@ impl Agent {
         let before = inner.private_loads.fetch_add(1, Ordering::Relaxed);
         if before == 0 && inner.store.is_some() {
             let reason = report.private_reason.as_deref().unwrap_or("unknown");
+            let remedy = report.remedy(Words::of_process());
             tracing::warn!(
+                %model,
                 private_bytes,
+                cause = report.private_cause.map(PrivateCause::code),
                 reason,
+                remedy,
                 "the tensor store could not hold a model"
             );
         }

@@ -1,4 +1,4 @@
-//! The memory behind a model file's objects: mappings of the store, and one private buffer.
+//! The memory behind a model file's objects: mappings of the store, and private buffers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,21 +17,25 @@ pub(crate) enum Backing {
         mapping: Mapping,
         outcome: PublishOutcome,
     },
-    /// A part of the private buffer.
-    Private(Range<usize>),
+    /// A part of a private buffer.
+    Private {
+        /// Index of the buffer.
+        buffer: usize,
+        range: Range<usize>,
+    },
 }
 
 /// The objects of one file, in the order of its manifest.
 #[derive(Debug, Default)]
 pub(crate) struct Backings {
     objects: Vec<Backing>,
-    /// Bytes that the store cannot hold, all in one piece: a mapping per object would use up the process's
-    /// mappings, which may be why it is here.
-    private: Option<PrivateBytes>,
+    /// Bytes that the store cannot hold: in one piece, or one for each object of a file that was read once.
+    /// The kernel joins neighboring ones to one mapping.
+    private: Vec<PrivateBytes>,
 }
 
 impl Backings {
-    pub(crate) fn new(objects: Vec<Backing>, private: Option<PrivateBytes>) -> Self {
+    pub(crate) fn new(objects: Vec<Backing>, private: Vec<PrivateBytes>) -> Self {
         Self { objects, private }
     }
 
@@ -43,7 +47,9 @@ impl Backings {
     pub(crate) fn object(&self, index: usize) -> Option<&[u8]> {
         match self.objects.get(index)? {
             Backing::Store { mapping, .. } => Some(mapping),
-            Backing::Private(range) => self.private.as_ref()?.as_slice().get(range.clone()),
+            Backing::Private { buffer, range } => {
+                self.private.get(*buffer)?.as_slice().get(range.clone())
+            }
         }
     }
 
@@ -58,8 +64,8 @@ impl Backings {
     pub(crate) fn at_mut(&mut self, place: TensorPlace, len: u64) -> Option<&mut [u8]> {
         let object = match self.objects.get_mut(place.object as usize)? {
             Backing::Store { mapping, .. } => mapping.as_mut_slice()?,
-            Backing::Private(range) => {
-                let private = self.private.as_mut()?.as_mut_slice();
+            Backing::Private { buffer, range } => {
+                let private = self.private.get_mut(*buffer)?.as_mut_slice();
                 private.get_mut(range.clone())?
             }
         };
@@ -70,7 +76,7 @@ impl Backings {
     pub(crate) fn stored(&self) -> impl Iterator<Item = ObjectRef> {
         self.objects.iter().filter_map(|backing| match backing {
             Backing::Store { object, .. } => Some(*object),
-            Backing::Private(_) => None,
+            Backing::Private { .. } => None,
         })
     }
 
@@ -78,7 +84,7 @@ impl Backings {
     pub(crate) fn lengths(&self) -> impl Iterator<Item = (u64, Origin)> {
         let len = |backing: &Backing| match backing {
             Backing::Store { mapping, .. } => mapping.len() as u64,
-            Backing::Private(range) => range.len() as u64,
+            Backing::Private { range, .. } => range.len() as u64,
         };
         self.objects
             .iter()
@@ -87,16 +93,19 @@ impl Backings {
 
     /// The memory of each object, and the offset of the object in it.
     pub(crate) fn into_regions(self) -> Vec<(Arc<Region>, usize)> {
-        let private = self
-            .private
-            .map(|bytes| Arc::new(Region::of_private(bytes)));
+        let private = self.private.into_iter();
+        let private: Vec<_> = private
+            .map(|bytes| Arc::new(Region::of_private(bytes)))
+            .collect();
         let region = |backing| match backing {
             Backing::Store {
                 object,
                 mapping,
                 outcome,
             } => Some((Arc::new(Region::of_mapping(mapping, object, outcome)), 0)),
-            Backing::Private(range) => Some((private.clone()?, range.start)),
+            Backing::Private { buffer, range } => {
+                Some((Arc::clone(private.get(buffer)?), range.start))
+            }
         };
         self.objects.into_iter().filter_map(region).collect()
     }
@@ -112,10 +121,16 @@ impl Backings {
 }
 
 impl Backing {
+    /// A whole buffer, with its index.
+    pub(crate) fn of_buffer((buffer, bytes): (usize, &PrivateBytes)) -> Self {
+        let range = 0..bytes.as_slice().len();
+        Self::Private { buffer, range }
+    }
+
     fn origin(&self) -> Origin {
         match self {
             Self::Store { outcome, .. } => (*outcome).into(),
-            Self::Private(_) => Origin::Private,
+            Self::Private { .. } => Origin::Private,
         }
     }
 }

@@ -3,20 +3,22 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tetris_loader::PrivateBytes;
-use tetris_store_layout::{DecodeError, DeriveError, DerivedKey, Published, TensorId};
+use tetris_loader::{PrivateBytes, PrivateCause};
+use tetris_store_layout::{
+    DecodeError, DeriveError, DerivedKey, PublishError, Published, TensorId,
+};
 
 use crate::agent::Agent;
 use crate::detached::Region;
-use crate::error::NO_STORE;
 use crate::options::LoadOptions;
 use crate::origin::Origin;
+use crate::private_reason::PrivateReason;
 
 /// The result of a transform: shared where the store can hold it. Dropping it drops the reference.
 #[derive(Debug)]
 pub struct Derived {
     memory: Memory,
-    private_reason: Option<String>,
+    private: Option<PrivateReason>,
 }
 
 #[derive(Debug)]
@@ -47,33 +49,35 @@ impl Agent {
     ) -> Result<Result<Derived, E>, DecodeError> {
         let key = DerivedKey::new(source, transform, version)?;
         let Some(store) = self.store() else {
-            let private = |bytes| Derived::private(bytes, NO_STORE.to_owned());
-            return Ok(make().map(private));
+            let unavailable = self.unavailable_store();
+            let reason = PrivateReason::without_store(unavailable);
+            return Ok(make().map(|bytes| Derived::private(bytes, reason)));
+        };
+        let context = self.load_context(options);
+        let private = |error: &PublishError, bytes: Vec<u8>| {
+            let (refused, len) = (context.refused(store, Some(error)), bytes.len() as u64);
+            Derived::private(bytes, context.private_reason(refused, len, len))
         };
         let mut result = store.get_or_create(&key, options.access, options.wait, make);
         if let Err(DeriveError::Publish(error, bytes)) = result {
-            let context = self.load_context(options);
             if !error.is_full() || !context.make_room(bytes.len() as u64) {
-                let reason = context.with_refusal(error.to_string());
-                return Ok(Ok(Derived::private(bytes, reason)));
+                return Ok(Ok(private(&error, bytes)));
             }
             result = store.get_or_create(&key, options.access, options.wait, || Ok(bytes));
         }
         Ok(match result {
             Ok(published) => Ok(Derived {
                 memory: Memory::Store(published),
-                private_reason: None,
+                private: None,
             }),
-            Err(DeriveError::Publish(error, bytes)) => {
-                Ok(Derived::private(bytes, error.to_string()))
-            }
+            Err(DeriveError::Publish(error, bytes)) => Ok(private(&error, bytes)),
             Err(DeriveError::Make(error)) => Err(error),
         })
     }
 }
 
 impl Derived {
-    fn private(bytes: Vec<u8>, reason: String) -> Self {
+    fn private(bytes: Vec<u8>, reason: PrivateReason) -> Self {
         let memory = match PrivateBytes::zeroed(bytes.len() as u64) {
             Some(mut aligned) => {
                 aligned.as_mut_slice().copy_from_slice(&bytes);
@@ -83,7 +87,7 @@ impl Derived {
         };
         Self {
             memory,
-            private_reason: Some(reason),
+            private: Some(reason),
         }
     }
 
@@ -97,7 +101,12 @@ impl Derived {
 
     /// The reason that the bytes are private, if they are.
     pub fn private_reason(&self) -> Option<&str> {
-        self.private_reason.as_deref()
+        Some(&self.private.as_ref()?.text)
+    }
+
+    /// The cause of that reason.
+    pub fn private_cause(&self) -> Option<PrivateCause> {
+        Some(self.private.as_ref()?.cause)
     }
 
     /// The memory alone, for foreign code.

@@ -1,10 +1,7 @@
-//! Errors of sharing bytes, and the reasons for private memory.
+//! Errors of sharing bytes.
 
 use tetris_store_layout::PublishError;
 use thiserror::Error;
-
-/// The reason for private bytes where no store was configured.
-pub(crate) const NO_STORE: &str = "no tensor store is used";
 
 /// Bytes could not be shared. The caller keeps them.
 #[derive(Debug, Error)]

@@ -23,6 +23,7 @@ mod model;
 mod model_file;
 mod options;
 mod origin;
+mod private_reason;
 mod publish;
 mod report;
 mod similarity;
@@ -51,5 +52,7 @@ pub use origin::Origin;
 pub use publish::{ReadAt, content_id};
 pub use report::LoadReport;
 pub use similarity::{Similarity, TensorSet};
-pub use tetris_loader::{LoadError, Progress, ProgressFn, Recognized, header, hub};
+pub use tetris_loader::{
+    LoadError, PrivateCause, Progress, ProgressFn, Recognized, Words, header, hub,
+};
 pub use tetris_store_layout::{Access, CreateOptions, Dtype, ManifestKind, Store, TensorId};

@@ -45,6 +45,8 @@ pub(crate) struct LoadedFile {
     pub(crate) entries: Vec<TensorEntry>,
     pub(crate) backings: Backings,
     pub(crate) report: LoadReport,
+    /// True if `stat` would have recognized the file, had it been loaded on this node before.
+    pub(crate) has_identity: bool,
 }
 
 impl LoadedFile {
@@ -67,6 +69,7 @@ impl LoadedFile {
                 .collect(),
             backings,
             report,
+            has_identity: false,
         }
     }
 
@@ -76,9 +79,17 @@ impl LoadedFile {
         let by_choice = report.recognized == [Recognized::Unshared];
         report.tensors = self.entries.len() as u64;
         report.objects = self.backings.len() as u64;
+        let other_file = self.has_identity
+            && matches!(
+                report.recognized[..],
+                [Recognized::ByHashing | Recognized::ByBlobName | Recognized::BySidecar]
+            );
         for (len, origin) in self.backings.lengths() {
             match origin {
-                Origin::Shared => report.bytes_shared += len,
+                Origin::Shared => {
+                    report.bytes_shared += len;
+                    report.bytes_of_other_files += if other_file { len } else { 0 };
+                }
                 Origin::New => report.bytes_new += len,
                 Origin::Private | Origin::Empty if by_choice => report.bytes_unshared += len,
                 Origin::Private | Origin::Empty => report.bytes_private += len,

@@ -11,8 +11,9 @@ use tetris_store_layout::{
 
 use crate::agent::Agent;
 use crate::detached::Region;
-use crate::error::{NO_STORE, ShareError};
+use crate::error::ShareError;
 use crate::options::LoadOptions;
+use crate::private_reason::no_store;
 
 /// Bytes are copied out of the source in pieces of this length, which stay in a core's cache while they
 /// are hashed and written.
@@ -36,7 +37,7 @@ impl Agent {
         options: &LoadOptions,
     ) -> Result<Arc<Region>, ShareError> {
         let store = self.store().ok_or_else(|| ShareError::NoStore {
-            reason: self.unavailable().unwrap_or(NO_STORE).to_owned(),
+            reason: no_store(self.unavailable_store()),
         })?;
         let threads = options.thread_count();
         let object = digest(len, read_at, threads)?;

@@ -1,10 +1,13 @@
 //! The store that a process uses when nobody passes one: the rule of every way into Tetris.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use nix::unistd::geteuid;
+use nix::unistd::{AccessFlags, access, geteuid};
+use tetris_loader::{PrivateCause, Words};
 use tetris_store_layout::{Store, StoreError};
 use thiserror::Error;
 
@@ -15,7 +18,14 @@ pub const SHM_DIR: &str = "/dev/shm/tetris";
 /// Names the store's directory, to the command `tetris` and to programs that load models.
 pub const STORE_ENV: &str = "TETRIS_STORE";
 
+/// Longest wait for a daemon to take a connection. A daemon that is stuck does not publish.
+const DAEMON_PATIENCE: Duration = Duration::from_secs(1);
+
 /// A store's directory as the user named it, or as it is by default.
+///
+/// The default is the store at [`MOUNT_POINT`] if this process may write to it, or if the node daemon
+/// listens there, which publishes for others. Else it is this user's own store at [`SHM_DIR`], if there
+/// is one, then any store at [`MOUNT_POINT`], and then [`SHM_DIR`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreLocation {
@@ -23,20 +33,80 @@ pub struct StoreLocation {
     pub dir: PathBuf,
     /// True if the user named it.
     pub named: bool,
+    /// The reason that it is this directory.
+    pub choice: StoreChoice,
 }
 
-/// The reason that the store of a location cannot be used.
+/// The reason that a store is used and no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreChoice {
+    /// The user named it.
+    Named,
+    /// It is the mounted store, and this process may write to it.
+    MountedWritable,
+    /// It is the mounted store, and the node daemon publishes for this process.
+    MountedPublished,
+    /// It is the mounted store, which this process may only read; this user has no other.
+    MountedReadable,
+    /// It is this user's own store; the mounted one may only be read, and no daemon listens there.
+    OwnWritable,
+    /// No store is mounted.
+    NoneMounted,
+}
+
+impl StoreChoice {
+    /// Its name in JSON.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Named => "named",
+            Self::MountedWritable => "mounted-writable",
+            Self::MountedPublished => "mounted-published",
+            Self::MountedReadable => "mounted-readable",
+            Self::OwnWritable => "own-writable",
+            Self::NoneMounted => "none-mounted",
+        }
+    }
+}
+
+impl fmt::Display for StoreChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named => write!(f, "{STORE_ENV}, an option or the program names it"),
+            Self::MountedWritable => {
+                write!(f, "it is mounted, and this process may write to it")
+            }
+            Self::MountedPublished => {
+                write!(
+                    f,
+                    "it is mounted, and the node daemon publishes for this process"
+                )
+            }
+            Self::MountedReadable => write!(
+                f,
+                "it is mounted, and this user has no store of their own at {SHM_DIR}"
+            ),
+            Self::OwnWritable => write!(
+                f,
+                "this user owns it, and may only read {MOUNT_POINT}, where no node daemon listens"
+            ),
+            Self::NoneMounted => write!(f, "no store is mounted at {MOUNT_POINT}"),
+        }
+    }
+}
+
+/// The reason that the store of a location cannot be used. [`StoreLocationError::cause`] has a remedy.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreLocationError {
     /// There is no such directory.
-    #[error("there is no tensor store at `{}`; create it with `tetris init`, or name another with --store or {STORE_ENV}", dir.display())]
+    #[error("there is no tensor store at `{}`", dir.display())]
     Missing {
         /// The directory.
         dir: PathBuf,
     },
     /// Nobody named this store, and it belongs to a stranger.
-    #[error("the tensor store at `{0}` belongs to user {owner}, who can put anything into it; if you trust them, name it: --store {0}, or {STORE_ENV}={0}", dir.display())]
+    #[error("the tensor store at `{}` belongs to user {owner}, who can put anything into it", dir.display())]
     Untrusted {
         /// The directory.
         dir: PathBuf,
@@ -44,8 +114,36 @@ pub enum StoreLocationError {
         owner: u32,
     },
     /// It cannot be opened.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    #[error("{source}")]
+    Store {
+        /// The directory.
+        dir: PathBuf,
+        /// The reason.
+        source: StoreError,
+    },
+}
+
+impl StoreLocationError {
+    /// The cause, which has a remedy.
+    pub fn cause(&self) -> PrivateCause {
+        match self {
+            Self::Missing { .. } => PrivateCause::NoStore,
+            Self::Untrusted { owner, .. } => PrivateCause::NotTrusted { owner: *owner },
+            Self::Store { source, .. } => PrivateCause::of_open(source),
+        }
+    }
+
+    /// The directory of the store.
+    pub fn dir(&self) -> &Path {
+        match self {
+            Self::Missing { dir } | Self::Untrusted { dir, .. } | Self::Store { dir, .. } => dir,
+        }
+    }
+
+    /// The next step, with a command to run.
+    pub fn remedy(&self, words: Words) -> String {
+        self.cause().remedy(words, self.dir())
+    }
 }
 
 impl StoreLocation {
@@ -53,14 +151,11 @@ impl StoreLocation {
     /// tools unset a variable.
     pub fn new(named: Option<OsString>) -> Self {
         match named.filter(|name| !name.is_empty()) {
-            Some(name) => Self {
-                dir: name.into(),
-                named: true,
-            },
-            None => Self {
-                dir: default_dir().into(),
-                named: false,
-            },
+            Some(name) => Self::named(name),
+            None => Self::of_candidates(
+                &Candidate::in_dir(MOUNT_POINT.as_ref()),
+                &Candidate::in_dir(SHM_DIR.as_ref()),
+            ),
         }
     }
 
@@ -69,12 +164,37 @@ impl StoreLocation {
         Self {
             dir: dir.into(),
             named: true,
+            choice: StoreChoice::Named,
         }
     }
 
     /// The directory that [`STORE_ENV`] names, or else the default.
     pub fn from_env() -> Self {
         Self::new(std::env::var_os(STORE_ENV))
+    }
+
+    /// The default of a mounted store and one on /dev/shm.
+    fn of_candidates(mounted: &Candidate<'_>, shm: &Candidate<'_>) -> Self {
+        let choice = if !mounted.is_store() {
+            StoreChoice::NoneMounted
+        } else if mounted.is_writable() {
+            StoreChoice::MountedWritable
+        } else if !shm.is_store() || !shm.is_own() || !shm.is_writable() {
+            StoreChoice::MountedReadable
+        } else if mounted.has_daemon() {
+            StoreChoice::MountedPublished
+        } else {
+            StoreChoice::OwnWritable
+        };
+        let chosen = match choice {
+            StoreChoice::OwnWritable | StoreChoice::NoneMounted => shm,
+            _ => mounted,
+        };
+        Self {
+            dir: chosen.dir.to_owned(),
+            named: false,
+            choice,
+        }
     }
 
     /// Opens the store. Its owner must be this user or root, unless the user named the directory.
@@ -87,7 +207,10 @@ impl StoreLocation {
             return Err(StoreLocationError::Missing { dir });
         }
         self.require_trusted()?;
-        Ok(Store::open(&self.dir)?)
+        Store::open(&self.dir).map_err(|source| StoreLocationError::Store {
+            dir: self.dir.clone(),
+            source,
+        })
     }
 
     /// Anybody may make a directory in /dev/shm, and a store's owner decides its content. So a
@@ -104,10 +227,39 @@ impl StoreLocation {
     }
 }
 
-/// A mounted store if there is one, else the one in /dev/shm.
-fn default_dir() -> &'static str {
-    let mounted = Path::new(MOUNT_POINT).join("store").exists();
-    if mounted { MOUNT_POINT } else { SHM_DIR }
+/// A directory that may be the default store.
+struct Candidate<'d> {
+    dir: &'d Path,
+}
+
+impl<'d> Candidate<'d> {
+    fn in_dir(dir: &'d Path) -> Self {
+        Self { dir }
+    }
+
+    fn is_store(&self) -> bool {
+        self.dir.join("store").exists()
+    }
+
+    /// Returns true if this process may publish, as far as the directory tells.
+    fn is_writable(&self) -> bool {
+        Store::open(self.dir).map_or_else(
+            |_| access(self.dir, AccessFlags::W_OK).is_ok(),
+            |store| store.is_writable(),
+        )
+    }
+
+    fn is_own(&self) -> bool {
+        let owner = std::fs::metadata(self.dir).map(|metadata| metadata.uid());
+        owner.is_ok_and(|owner| owner == geteuid().as_raw())
+    }
+
+    /// Returns true if a daemon listens.
+    fn has_daemon(&self) -> bool {
+        let deadline = Instant::now() + DAEMON_PATIENCE;
+        Store::open(self.dir)
+            .is_ok_and(|store| tetris_wire::connect(&store.daemon_socket(), deadline).is_ok())
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +274,25 @@ mod tests {
         assert_eq!((named.dir.as_path(), named.named), (Path::new("/x"), true));
     }
 
+    fn of(mounted: &Path, shm: &Path) -> (PathBuf, StoreChoice) {
+        let location =
+            StoreLocation::of_candidates(&Candidate::in_dir(mounted), &Candidate::in_dir(shm));
+        assert!(!location.named);
+        (location.dir, location.choice)
+    }
+
+    #[test]
+    fn a_mounted_store_that_can_be_written_is_the_default_and_else_the_directory() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (mounted, shm) = (dir.path().join("mounted"), dir.path().join("shm"));
+        assert_eq!(of(&mounted, &shm), (shm.clone(), StoreChoice::NoneMounted));
+        Store::create(&shm, &Default::default()).unwrap();
+        assert_eq!(of(&mounted, &shm), (shm.clone(), StoreChoice::NoneMounted));
+        Store::create(&mounted, &Default::default()).unwrap();
+        let writable = (mounted.clone(), StoreChoice::MountedWritable);
+        assert_eq!(of(&mounted, &shm), writable);
+    }
+
     #[test]
     fn a_stranger_s_store_must_be_named() {
         if !geteuid().is_root() {
@@ -130,10 +301,8 @@ mod tests {
         }
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         std::os::unix::fs::chown(dir.path(), Some(65_534), None).unwrap();
-        let mut place = StoreLocation {
-            dir: dir.path().to_owned(),
-            named: false,
-        };
+        let mut place = StoreLocation::named(dir.path());
+        place.named = false;
         let refused = place.open().unwrap_err();
         assert!(matches!(
             refused,

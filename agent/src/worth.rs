@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use tetris_loader::Source;
+use tetris_loader::{PrivateCause, Source};
 
 use crate::options::LoadOptions;
+use crate::private_reason::PrivateReason;
 
 /// Least length of a file that is too new to be bound (LAYOUT.md 8), as a multiple of
 /// [`LoadOptions::min_shared_bytes`]. Publishing it saves no later load anything: 4 MiB by default
@@ -32,6 +33,15 @@ impl NotWorthSharing {
         } else {
             None
         }
+    }
+
+    /// Turns it into a reason for private memory.
+    pub(crate) fn reason(self) -> PrivateReason {
+        let cause = match self {
+            Self::Small(_) => PrivateCause::SmallFile,
+            Self::New(_) => PrivateCause::NewFile,
+        };
+        PrivateReason::new(cause, self.to_string())
     }
 }
 

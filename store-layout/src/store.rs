@@ -18,8 +18,8 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::digest::{Digest, ObjectId};
 use crate::error::{DecodeError, IoError, PublishError, StoreError};
-use crate::folder::{Folder, PATHS};
 use crate::file_system::FileSystemType;
+use crate::folder::{Folder, PATHS};
 use crate::header::{StoreHeader, StoreId};
 use crate::interrupted::retried;
 use crate::lock::{CreationLock, is_obstructed};

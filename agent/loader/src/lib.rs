@@ -12,6 +12,7 @@
     clippy::panic
 )]
 
+mod cause;
 mod error;
 mod job;
 mod map_limit;
@@ -33,6 +34,7 @@ pub mod hub;
 pub mod ingest;
 pub mod threads;
 
+pub use cause::{PrivateCause, Words};
 pub use error::{LoadError, LoadFailure};
 pub use job::{Job, jobs_of_manifest};
 pub use map_limit::MapLimit;

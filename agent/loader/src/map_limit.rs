@@ -6,8 +6,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nix::libc;
 use tetris_store_layout::{MapError, PublishError};
+
+use crate::cause::is_map_limit;
 
 /// Number of mappings that are given back at the limit: for the private buffer, the allocator's
 /// arenas, and the program's next steps.
@@ -33,8 +34,7 @@ impl MapLimit {
 
     /// Notes an error of mapping; true for the one call that meets the limit first.
     pub(crate) fn meet(&self, error: &MapError) -> bool {
-        let at_limit = matches!(error, MapError::Io(error)
-            if error.source.raw_os_error() == Some(libc::ENOMEM));
+        let at_limit = matches!(error, MapError::Io(error) if is_map_limit(error));
         at_limit && !self.met.swap(true, Ordering::Relaxed)
     }
 

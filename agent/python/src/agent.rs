@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tetris_agent::store_location::StoreLocation;
-use tetris_agent::{CreateOptions, LoadOptions, Store};
+use tetris_agent::{CreateOptions, LoadOptions, PrivateCause, Store, Words};
 use tetris_store_layout::TensorId;
 
 use crate::errors;
@@ -55,10 +55,7 @@ impl Agent {
     #[staticmethod]
     fn from_env(py: Python<'_>) -> Self {
         // The caller warns in the log `tetris`, so not [`tetris_agent::Agent::from_env`], which does too.
-        let agent = match py.detach(|| StoreLocation::from_env().open()) {
-            Ok(store) => tetris_agent::Agent::with_store(store),
-            Err(error) => tetris_agent::Agent::without_store_because(error.to_string()),
-        };
+        let agent = py.detach(|| tetris_agent::Agent::at_silently(&StoreLocation::from_env()));
         Self {
             agent,
             min_shared_bytes: options::min_shared_bytes(),
@@ -83,8 +80,26 @@ impl Agent {
         self.agent.unavailable()
     }
 
-    /// Counts of loads, of those with private parts, of brokered files, of private bytes, and of files not worth
-    /// sharing.
+    /// The code of that reason's cause, such as "no-store".
+    #[getter]
+    fn unavailable_cause(&self) -> Option<&'static str> {
+        self.agent.unavailable_cause().map(PrivateCause::code)
+    }
+
+    /// The next step that makes the configured store usable.
+    #[getter]
+    fn unavailable_remedy(&self) -> Option<String> {
+        self.agent.unavailable_remedy(Words::Python)
+    }
+
+    /// The reason that this store is used and no other, if the agent chose it.
+    #[getter]
+    fn store_choice(&self) -> Option<String> {
+        Some(self.agent.store_choice()?.to_string())
+    }
+
+    /// Counts of loads, of those with private parts, of brokered files, of private, shared and new bytes, and of
+    /// files not worth sharing.
     #[getter]
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counters = self.agent.counters();
@@ -93,6 +108,9 @@ impl Agent {
         dict.set_item("brokered_files", counters.brokered_files)?;
         dict.set_item("private_loads", counters.private_loads)?;
         dict.set_item("private_bytes", counters.private_bytes)?;
+        dict.set_item("shared_bytes", counters.shared_bytes)?;
+        dict.set_item("new_bytes", counters.new_bytes)?;
+        dict.set_item("other_file_bytes", counters.other_file_bytes)?;
         dict.set_item("unshared_files", counters.unshared_files)?;
         dict.set_item("unshared_bytes", counters.unshared_bytes)?;
         Ok(dict)

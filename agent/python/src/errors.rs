@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use pyo3::PyErr;
 use tetris_agent::device::DeviceError;
 use tetris_agent::store_location::StoreLocationError;
-use tetris_agent::{LoadError, ShareError};
+use tetris_agent::{LoadError, PrivateCause, ShareError, Words};
 use tetris_store_layout::{MapError, PublishError, StoreError};
 
 /// Exceptions live in Python, where they may have several bases.
@@ -76,17 +76,25 @@ pub(crate) fn device_of(error: DeviceError, unavailable: Option<&str>) -> PyErr 
 }
 
 pub(crate) fn location(error: StoreLocationError) -> PyErr {
-    let text = error.to_string();
+    let remedy = error.remedy(Words::Python);
+    let text = format!("{error}; {remedy}");
     match error {
         StoreLocationError::Missing { .. } => python::NoStoreError::new_err(text),
         StoreLocationError::Untrusted { .. } => python::UntrustedStoreError::new_err(text),
-        StoreLocationError::Store(error) => store(error),
+        StoreLocationError::Store { source, .. } => store_as(source, text),
         _ => python::StoreError::new_err(text),
     }
 }
 
 pub(crate) fn store(error: StoreError) -> PyErr {
-    let text = error.to_string();
+    let text = match PrivateCause::remedy_of_open(&error, Words::Python) {
+        Some(remedy) => format!("{error}; {remedy}"),
+        None => error.to_string(),
+    };
+    store_as(error, text)
+}
+
+fn store_as(error: StoreError, text: String) -> PyErr {
     match error {
         StoreError::Io(error) if error.source.kind() == ErrorKind::NotFound => {
             python::NoStoreError::new_err(text)

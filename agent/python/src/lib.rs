@@ -67,6 +67,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) {
+        tetris_agent::Words::Python.set_for_process();
         crate::logging::install(module.py());
     }
 }

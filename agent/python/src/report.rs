@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tetris_agent::{LoadReport, Recognized};
+use tetris_agent::{LoadReport, PrivateCause, Recognized, Words};
 
 pub(crate) fn to_dict<'py>(py: Python<'py>, report: &LoadReport) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
@@ -19,7 +19,11 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, report: &LoadReport) -> PyResult<Bou
     dict.set_item("bytes_private", report.bytes_private)?;
     dict.set_item("bytes_unshared", report.bytes_unshared)?;
     dict.set_item("bytes_read", report.bytes_read)?;
+    dict.set_item("bytes_of_other_files", report.bytes_of_other_files)?;
     dict.set_item("private_reason", report.private_reason.as_deref())?;
+    let cause = report.private_cause.map(PrivateCause::code);
+    dict.set_item("private_cause", cause)?;
+    dict.set_item("private_remedy", report.remedy(Words::Python))?;
     dict.set_item("seconds", report.duration.as_secs_f64())?;
     Ok(dict)
 }

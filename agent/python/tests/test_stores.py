@@ -74,6 +74,11 @@ def test_without_a_store_everything_is_private_and_it_is_said_once(
     model = tetris.load(path)
     assert model["large"].origin == "private" and model["large"].id is None
     assert model.report["private_reason"]
+    assert agent.unavailable_cause == model.report["private_cause"] == "no-store"
+    remedy = agent.unavailable_remedy
+    assert remedy == model.report["private_remedy"] and remedy is not None
+    # It names what there is in Python, and works.
+    assert "tetris.create_store" in remedy and "--store" not in remedy
     assert model.report["bytes_private"] == len(DATA) + 6
     assert model.report["bytes_shared"] == model.report["bytes_new"] == 0
     counters = agent.counters

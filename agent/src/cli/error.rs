@@ -3,8 +3,8 @@
 use std::fmt;
 
 use anyhow::anyhow;
-use tetris_agent::LoadError;
 use tetris_agent::store_location::StoreLocationError;
+use tetris_agent::{LoadError, PrivateCause, Words};
 use tetris_store_layout::{IoError, MapError, PublishError, StoreError};
 
 use super::exit::Code;
@@ -55,7 +55,8 @@ impl fmt::Display for Error {
 impl From<StoreLocationError> for Error {
     /// A location without a usable store: there is no store to work on.
     fn from(error: StoreLocationError) -> Self {
-        Self::new(Code::NoStore, error)
+        let remedy = error.remedy(Words::CommandLine);
+        Self::message(Code::NoStore, format_args!("{error}; {remedy}"))
     }
 }
 
@@ -69,7 +70,10 @@ impl From<StoreError> for Error {
             | StoreError::NotEmpty { .. } => Code::NoStore,
             _ => Code::Failed,
         };
-        Self::new(code, error)
+        match PrivateCause::remedy_of_open(&error, Words::CommandLine) {
+            Some(remedy) => Self::message(code, format_args!("{error}; {remedy}")),
+            None => Self::new(code, error),
+        }
     }
 }
 

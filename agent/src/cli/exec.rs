@@ -62,7 +62,7 @@ pub(crate) fn run(args: &ExecArgs, location: &StoreLocation) -> Result {
     let paths = match location.open() {
         Ok(_) if models.is_empty() => Ok(Vec::new()),
         Ok(_) => hold(args, &models, location)?,
-        Err(unusable) => Err(unusable.to_string()),
+        Err(unusable) => Err(Error::from(unusable).to_string()),
     };
     let paths = match paths {
         Ok(paths) => paths,

@@ -204,7 +204,7 @@ fn load_all(
     location: &StoreLocation,
     links: &Mutex<Links>,
 ) -> Result<(Substitutes, Vec<References>)> {
-    let agent = Agent::with_store(location.open()?);
+    let agent = Agent::open_at(location)?;
     let (mut paths, mut references) = (Vec::new(), Vec::new());
     for (index, model) in models.iter().enumerate() {
         let options = LoadOptions::default()

@@ -4,12 +4,12 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
-use tetris_agent::{Agent, LoadOptions, LoadReport, Recognized};
+use tetris_agent::{Agent, LoadOptions, LoadReport, Recognized, Words};
 
+use super::checkpoint::is_torch_checkpoint;
 use super::error::{Error, Result};
-use super::exit::Code;
+use super::interruption::Interruption;
 use super::loading::{Loaded, References, kind_of, lossy};
 use super::output::{self, Output};
 use super::progress::Bar;
@@ -44,11 +44,12 @@ pub(crate) struct LoadArgs {
 
 /// Runs `load`.
 pub(crate) fn run(args: &LoadArgs, location: &StoreLocation, out: &mut Output) -> Result {
-    let agent = Agent::with_store(location.open()?);
+    let agent = Agent::open_at(location)?;
+    let interruption = Interruption::watch(&agent)?;
     let mut loaded = Vec::new();
     let mut failed: Option<Error> = None;
     for path in &args.models {
-        match load(args, &agent, path) {
+        match load(args, &agent, path, &interruption) {
             Ok(model) => loaded.push((path.as_path(), model)),
             // The others are loaded all the same.
             Err(error) => {
@@ -58,7 +59,10 @@ pub(crate) fn run(args: &LoadArgs, location: &StoreLocation, out: &mut Output) -
             }
         }
     }
-    let wait_for = block_stop_signals(args.hold)?;
+    if args.hold {
+        // Before the report is printed: its reader may send a signal.
+        interruption.set_holding();
+    }
     print(&loaded, location, out)?;
     if let Some(error) = failed {
         return Err(error);
@@ -67,41 +71,31 @@ pub(crate) fn run(args: &LoadArgs, location: &StoreLocation, out: &mut Output) -
         let keep = loaded
             .into_iter()
             .map(|(_, model)| model.into_references(&agent));
-        hold(keep.collect(), &wait_for)?;
+        let references: Vec<References> = keep.collect();
+        interruption.hold();
+        drop(references);
     }
     Ok(())
 }
 
-fn load(args: &LoadArgs, agent: &Agent, path: &Path) -> Result<Loaded> {
+fn load(
+    args: &LoadArgs,
+    agent: &Agent,
+    path: &Path,
+    interruption: &Interruption,
+) -> Result<Loaded> {
+    let progress = interruption.begin(path, Bar::of_load("loading", path));
     let options = LoadOptions::default()
         .with_prefault(args.prefault)
         .with_ignore_identity(args.rehash)
         .with_threads(args.threads)
         // A model named here should be in the store.
         .with_min_shared_bytes(0)
-        .with_progress(Bar::of_load("loading", path));
+        .with_progress(progress);
     let kind = kind_of(path, args.whole_file);
-    Ok(Loaded::load(agent, path, kind, &options)?)
-}
-
-/// Blocks the signals that end `--hold`: before the report is printed, so that its reader may send
-/// one, and after the load, which Ctrl-C still ends.
-fn block_stop_signals(hold: bool) -> Result<SigSet> {
-    let mut signals = SigSet::empty();
-    if hold {
-        signals.add(Signal::SIGINT);
-        signals.add(Signal::SIGTERM);
-        let blocked = signals.thread_block();
-        blocked.map_err(|error| Error::new(Code::Failed, error))?;
-    }
-    Ok(signals)
-}
-
-fn hold(references: Vec<References>, signals: &SigSet) -> Result {
-    let signal = signals.wait();
-    signal.map_err(|error| Error::new(Code::Failed, error))?;
-    drop(references);
-    Ok(())
+    let loaded = Loaded::load(agent, path, kind, &options)?;
+    interruption.end();
+    Ok(loaded)
 }
 
 fn print(loaded: &[(&Path, Loaded)], location: &StoreLocation, out: &mut Output) -> Result {
@@ -110,7 +104,11 @@ fn print(loaded: &[(&Path, Loaded)], location: &StoreLocation, out: &mut Output)
             .iter()
             .map(|(path, model)| model.to_json(path))
             .collect();
-        out.json(&json!({ "store": lossy(&location.dir), "models": models }))?;
+        out.json(&json!({
+            "store": lossy(&location.dir),
+            "store_because": location.choice.code(),
+            "models": models,
+        }))?;
     } else if !loaded.is_empty() {
         table(loaded).print(out, "")?;
         for (path, model) in loaded {
@@ -122,7 +120,19 @@ fn print(loaded: &[(&Path, Loaded)], location: &StoreLocation, out: &mut Output)
     for (path, model) in loaded {
         if let Some(reason) = model.not_in_store() {
             output::warning(format_args!(
-                "not all of `{}` is in the store: {reason}; make room with `tetris gc`, or a larger store with `tetris init --size`",
+                "not all of `{}` is in the store: {reason}{}",
+                path.display(),
+                model
+                    .report()
+                    .remedy(Words::CommandLine)
+                    .map_or_else(String::new, |remedy| format!("; {remedy}")),
+            ));
+        }
+    }
+    for (path, model) in loaded {
+        if model.stored_path().is_some() && is_torch_checkpoint(path) {
+            output::warning(format_args!(
+                "`{}` is a checkpoint of PyTorch, kept whole: torch.load never reads it from the store; save it as safetensors, or call `tetris.torch.share_module_` after loading it, and free this copy with `tetris gc`",
                 path.display()
             ));
         }

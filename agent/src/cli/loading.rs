@@ -5,9 +5,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tetris_agent::header::Header;
+use tetris_agent::header::{Header, HeaderError, HeaderProblem};
 use tetris_agent::{
-    Access, Agent, LoadError, LoadOptions, LoadReport, ManifestKind, Model, SharedFile,
+    Access, Agent, LoadError, LoadOptions, LoadReport, ManifestKind, Model, PrivateCause,
+    SharedFile, Words,
 };
 use tetris_store_layout::{ManifestId, ObjectRef};
 
@@ -44,7 +45,15 @@ pub(crate) fn kind_of(path: &Path, whole_file: bool) -> ManifestKind {
 fn has_header(path: &Path) -> bool {
     let header = File::open(path).and_then(|file| {
         let len = file.metadata()?.len();
-        Ok(Header::read(&file, len, path).is_ok())
+        let read = Header::read(&file, len, path);
+        // A pointer stands for a model, and the load says so.
+        let pointer = |error: &HeaderError| {
+            let HeaderError::Invalid { source, .. } = error else {
+                return false;
+            };
+            matches!(source, HeaderProblem::LfsPointer { .. })
+        };
+        Ok(read.as_ref().map_or_else(pointer, |_| true))
     });
     // What cannot be read is for the load to report.
     header.unwrap_or(true)
@@ -127,7 +136,7 @@ impl Loaded {
 
     /// The report as JSON.
     pub(crate) fn to_json(&self, path: &Path) -> Value {
-        let report = self.report();
+        let (report, missing) = (self.report(), self.not_in_store());
         let recognized: Vec<_> = report.recognized.iter().map(|how| how.name()).collect();
         let manifests: Vec<_> = self
             .manifests(path)
@@ -149,7 +158,10 @@ impl Loaded {
             "bytes_new": report.bytes_new,
             "bytes_private": report.bytes_private,
             "bytes_read": report.bytes_read,
+            "bytes_of_other_files": report.bytes_of_other_files,
             "private_reason": self.not_in_store(),
+            "private_cause": missing.and(report.private_cause).map(PrivateCause::code),
+            "private_remedy": missing.and(report.remedy(Words::CommandLine)),
             "stored_path": self.stored_path().map(lossy),
             "manifests": manifests,
             "duration_s": report.duration.as_secs_f64(),

@@ -1,5 +1,6 @@
 //! The command line: subcommands and their dispatch.
 
+mod checkpoint;
 mod completions;
 mod error;
 mod exec;
@@ -12,6 +13,7 @@ mod hash;
 mod hold;
 mod holding;
 mod init;
+mod interruption;
 mod load;
 mod loading;
 mod lookup;
@@ -22,6 +24,7 @@ mod pages;
 mod present;
 mod progress;
 mod rm;
+mod savings;
 mod show;
 mod similarity;
 mod size;
@@ -67,7 +70,8 @@ struct Cli {
 /// Options of every subcommand, accepted before and after its name.
 #[derive(Debug, Args)]
 struct Global {
-    /// Directory of the store [default: /run/tetris/store if there is one, else /dev/shm/tetris]
+    /// Directory of the store [default: /run/tetris/store if there is one, but one of this user's own at
+    /// /dev/shm/tetris if the other may only be read and no daemon serves it; else /dev/shm/tetris]
     #[arg(
         long,
         global = true,
@@ -107,7 +111,8 @@ enum Command {
     /// Publish models in the store and report
     ///
     /// A known file is not read again. Tensors that a full store cannot take are loaded into private
-    /// memory and reported as such: that is no error.
+    /// memory and reported as such: that is no error. Ctrl-C leaves the tensors published so far in the
+    /// store, and the same command goes on from there.
     Load(load::LoadArgs),
     /// Run a program while models stay in the store
     ///
@@ -141,7 +146,8 @@ Examples:
     /// Show the use of the store and the savings of sharing
     ///
     /// The shared factor is the number of copies, on average over the referenced bytes, that would exist
-    /// if every holder had its own.
+    /// if every holder had its own. Savings against the page cache are what differing files of models with
+    /// the same tensors would take in addition, with one file for each model in use.
     Stat(stat::StatArgs),
     /// Watch stores, models, their holders and loads under way
     ///

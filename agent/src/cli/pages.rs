@@ -1,7 +1,7 @@
 //! The pages of a store, as `init` and `stat` say them.
 
 use serde_json::{Value, json};
-use tetris_agent::Store;
+use tetris_agent::{PrivateCause, Store, Words};
 use tetris_store_layout::{ObjectEntry, Pages};
 
 /// Knowledge of a store's pages.
@@ -53,6 +53,16 @@ impl SeenPages {
     pub(super) fn small_because(&self) -> Option<String> {
         let pages = self.pages.as_ref().ok()?;
         pages.small_because.as_ref().map(ToString::to_string)
+    }
+
+    /// The next step where the mount asks for no large pages, behind a semicolon; nothing where the machine
+    /// has none to give.
+    pub(super) fn remedy(&self, store: &Store) -> String {
+        if self.huge().is_some() {
+            return String::new();
+        }
+        let remedy = PrivateCause::SmallPages.remedy(Words::CommandLine, store.root());
+        format!("; {remedy}")
     }
 
     /// For people.

@@ -1,5 +1,7 @@
 //! `tetris stat`: the use of the store, and the savings of sharing.
 
+use std::collections::HashSet;
+
 use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
@@ -12,6 +14,7 @@ use super::loading::lossy;
 use super::ls::note_quarantined;
 use super::output::{self, Output};
 use super::pages::SeenPages;
+use super::savings;
 use super::size::Bytes;
 use super::time::{ago, unix_s};
 use tetris_agent::store_location::StoreLocation;
@@ -31,6 +34,8 @@ struct Sums {
     holders: u64,
     /// Sum of length times holders: the bytes that there would be without sharing.
     logical_bytes: u64,
+    /// Bytes saved against mappings of the files through the page cache.
+    saved_from_page_cache: u64,
     manifests: u64,
     derived: u64,
     identities: u64,
@@ -46,6 +51,7 @@ impl Sums {
     fn of(store: &Store, listing: &ObjectListing) -> Result<Self> {
         let mut sums = Self::default();
         let holders = Holders::read()?;
+        let mut referenced = HashSet::new();
         for entry in &listing.objects {
             let (len, held) = (entry.object.len, holders.of(entry));
             sums.objects += 1;
@@ -54,10 +60,12 @@ impl Sums {
             sums.holders += held;
             sums.logical_bytes = sums.logical_bytes.saturating_add(len.saturating_mul(held));
             if held > 0 {
+                referenced.insert(entry.object);
                 sums.referenced_objects += 1;
                 sums.referenced_bytes += len;
             }
         }
+        sums.saved_from_page_cache = savings::against_page_cache(store, &referenced)?;
         let foreign = listing.foreign.iter();
         sums.foreign = foreign
             .map(|entry| format!("`{}`: {}", entry.name.display(), entry.reason))
@@ -113,7 +121,10 @@ pub(crate) fn run(_: &StatArgs, location: &StoreLocation, out: &mut Output) -> R
     holding::note_unseen(&sums.processes);
     note_quarantined(sums.quarantined, sums.quarantined_bytes);
     if let Some(reason) = pages.small_because() {
-        output::warning(format_args!("models have 4 KiB pages here: {reason}"));
+        output::warning(format_args!(
+            "models have 4 KiB pages here: {reason}{}",
+            pages.remedy(&store)
+        ));
     }
     for entry in &sums.foreign {
         output::warning(format_args!("not an object, left alone: {entry}"));
@@ -158,6 +169,7 @@ fn document(store: &Store, sums: &Sums, usage: &Usage, pages: &SeenPages) -> Val
         "processes": holding::documents(sums.processes.processes.iter()),
         "processes_hidden": sums.processes.hidden,
         "processes_skipped": sums.processes.skipped,
+        "saved_against_page_cache_bytes": sums.saved_from_page_cache,
         "quarantined": sums.quarantined,
         "quarantined_bytes": sums.quarantined_bytes,
         "foreign": sums.foreign,
@@ -206,7 +218,17 @@ fn fields(
         ("records", records),
         ("references", format!("{} by all holders", sums.holders)),
         ("shared factor", format!("{:.2}", sums.shared_factor())),
-        ("saved by sharing", Bytes(sums.saved()).to_string()),
+        (
+            "saved against private copies",
+            Bytes(sums.saved()).to_string(),
+        ),
+        (
+            "saved against the page cache",
+            format!(
+                "{}, with one file for each model in use",
+                Bytes(sums.saved_from_page_cache)
+            ),
+        ),
     ]
 }
 

@@ -3,7 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tetris_wire::daemon::RoomRefusal;
+use tetris_loader::PrivateCause;
+use tetris_wire::daemon::{RoomReason, RoomRefusal};
 
 /// Time after a request without an answer in which the daemon is not asked: each load would wait in
 /// vain.
@@ -36,15 +37,15 @@ impl Patience {
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     refused: Mutex<Option<Refused>>,
-    not_ingested: Mutex<Option<String>>,
+    not_ingested: Mutex<Option<(PrivateCause, String)>>,
 }
 
 #[derive(Debug)]
 struct Refused {
     bytes: u64,
     at: Instant,
-    /// The first reason, which the report gives.
-    why: String,
+    /// The first reason, which the report gives, and the cause that it stands for.
+    why: (Option<PrivateCause>, String),
 }
 
 impl Answers {
@@ -77,6 +78,7 @@ impl Answers {
         );
         let why =
             format!("the node's daemon made no room, {missing_bytes} bytes are missing: {text}");
+        let why = (cause_of(*reason), why);
         *refused = Some(Refused {
             bytes,
             at: now,
@@ -84,32 +86,45 @@ impl Answers {
         });
     }
 
-    /// Notes the reason the daemon did not publish a file for this process.
-    pub(crate) fn not_ingested(&self, why: &str) {
+    /// Notes the reason the daemon did not publish a file for this process, and its cause.
+    pub(crate) fn not_ingested(&self, cause: PrivateCause, why: &str) {
         let mut noted = self
             .not_ingested
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        noted.get_or_insert_with(|| format!("the node's daemon did not publish the file: {why}"));
+        noted.get_or_insert_with(|| {
+            let why = format!("the node's daemon did not publish the file: {why}");
+            (cause, why)
+        });
     }
 
-    /// The reason the daemon did not publish a file.
-    pub(crate) fn why_not_ingested(&self) -> Option<String> {
+    /// The reason the daemon did not publish a file, with its cause.
+    pub(crate) fn why_not_ingested(&self) -> Option<(Option<PrivateCause>, String)> {
         let noted = self.not_ingested.lock();
-        noted.unwrap_or_else(PoisonError::into_inner).clone()
+        let noted = noted.unwrap_or_else(PoisonError::into_inner).clone();
+        noted.map(|(cause, why)| (Some(cause), why))
     }
 
-    /// The reason of the first refusal.
-    pub(crate) fn why(&self) -> Option<String> {
+    /// The reason of the first refusal, with its cause if it tells more than a full store.
+    pub(crate) fn why(&self) -> Option<(Option<PrivateCause>, String)> {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.as_ref().map(|refused| refused.why.clone())
+    }
+}
+
+/// The cause that a daemon's refusal stands for, if it tells more than a full store. The sizes that
+/// are needed are not known yet.
+fn cause_of(reason: RoomReason) -> Option<PrivateCause> {
+    match reason {
+        RoomReason::POLICY => Some(PrivateCause::Kept { needed: 0 }),
+        RoomReason::TOO_LARGE => Some(PrivateCause::TooSmall { needed: 0 }),
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tetris_wire::daemon::RoomReason;
 
     #[test]
     fn a_daemon_that_gave_no_answer_is_left_alone_for_a_while() {
@@ -140,7 +155,8 @@ mod tests {
         assert!(!answers.is_refused(100, now + AFTER_REFUSAL));
         answers.refuse(50, now + AFTER_REFUSAL, &refusal("second"));
         assert!(answers.is_refused(50, now + AFTER_REFUSAL));
-        let why = answers.why().unwrap();
+        let (cause, why) = answers.why().unwrap();
+        assert_eq!(cause, None);
         assert!(why.contains("first") && why.contains("7 bytes"), "{why}");
     }
 }

@@ -10,7 +10,7 @@ use tetris_gpu_mirror::protocol::{DeviceEntry, StatusReport};
 
 use super::{DeviceError, Location};
 use crate::Agent;
-use crate::error::NO_STORE;
+use crate::private_reason::no_store;
 
 /// Environment variable with the path of the mirror's socket. The default is `gpu` in the store.
 pub const SOCKET_ENV: &str = "TETRIS_GPU_SOCKET";
@@ -38,7 +38,7 @@ pub struct MirrorDevice {
 /// [`DeviceError::NoStore`] if there is no store: a mirror copies only from one.
 pub fn socket(agent: &Agent) -> Result<PathBuf, DeviceError> {
     let Some(store) = agent.store() else {
-        let reason = agent.unavailable().unwrap_or(NO_STORE).to_owned();
+        let reason = no_store(agent.unavailable_store());
         return Err(DeviceError::NoStore { reason });
     };
     // An empty name counts as unset, like the store's.

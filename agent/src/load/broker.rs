@@ -3,8 +3,9 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use tetris_loader::{Progress, Recognized};
+use tetris_loader::{PrivateCause, Progress, Recognized};
 use tetris_store_layout::Store;
+use tetris_wire::daemon::IngestReason;
 
 use super::context::{LoadContext, SharedLoad};
 use super::recognize::KnownFile;
@@ -26,6 +27,15 @@ pub(super) fn known(store: &Store, ingested: &Ingested) -> Option<KnownFile> {
             tracing::warn!(%error, "manifest of a file that the daemon published ignored");
             None
         }
+    }
+}
+
+/// The cause that a daemon's refusal stands for. The sizes that are needed are not known yet.
+fn cause_of(reason: IngestReason) -> PrivateCause {
+    match reason {
+        IngestReason::NO_ROOM => PrivateCause::Full { needed: 0 },
+        IngestReason::TOO_LARGE => PrivateCause::TooSmall { needed: 0 },
+        _ => PrivateCause::DaemonRefused,
     }
 }
 
@@ -51,13 +61,17 @@ impl LoadContext<'_> {
         let file = load.source.file().as_fd();
         match daemon::ingest(&socket, file, load.kind, timeout, progress) {
             IngestOutcome::Ingested(ingested) => return Some(ingested),
-            IngestOutcome::Refused(refusal) => self.answers.not_ingested(&refusal.text),
-            IngestOutcome::NoDaemon => self
-                .answers
-                .not_ingested("no daemon that takes files listens in the store"),
+            IngestOutcome::Refused(refusal) => {
+                self.answers
+                    .not_ingested(cause_of(refusal.reason), &refusal.text);
+            }
+            IngestOutcome::NoDaemon => self.answers.not_ingested(
+                PrivateCause::of_read_only(load.store),
+                "no daemon that takes files listens in the store",
+            ),
             IngestOutcome::Failed(why) => {
                 self.broker_patience.lose(Instant::now());
-                self.answers.not_ingested(&why);
+                self.answers.not_ingested(PrivateCause::DaemonSilent, &why);
             }
         }
         None

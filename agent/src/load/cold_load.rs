@@ -17,7 +17,14 @@ impl LoadContext<'_> {
     pub(super) fn load_cold(&self, load: SharedLoad<'_>) -> Result<LoadedFile, LoadFailure> {
         let (source, kind, store) = (load.source, load.kind, load.store);
         let planned = PlannedFile::new(source, kind, self.options.thread_count())?;
-        let run = self.run_pipeline(source, &planned.plan.jobs, Some(store), false)?;
+        let jobs = &planned.plan.jobs;
+        // A whole file that stays out of the store is not copied.
+        let (run, private) = if store.is_writable() || kind == ManifestKind::File {
+            (self.run_pipeline(source, jobs, Some(store), false)?, None)
+        } else {
+            let (run, private) = self.read_once(source, jobs, store)?;
+            (run, Some(private))
+        };
         let mut report = LoadReport {
             recognized: vec![Recognized::ByHashing],
             bytes_read: run.bytes_read,
@@ -26,8 +33,9 @@ impl LoadContext<'_> {
         let (manifest, header) = planned.into_manifest(&run);
         let file = HashedFile {
             objects: run.objects,
-            refused: run.refused,
+            refused: self.refused(store, run.refused.as_ref()),
             at_map_limit: run.at_map_limit,
+            private,
         };
         let backings = self.complete(source, &manifest, file, &mut report)?;
         let bindable = source.require_unchanged()?;

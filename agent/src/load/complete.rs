@@ -1,11 +1,12 @@
 //! The memory behind the objects of a file: mappings, and private memory for the rest.
 
-use tetris_loader::{HashedObject, LoadError, LoadFailure, Source, jobs_of_manifest};
+use tetris_loader::{HashedObject, LoadError, LoadFailure, PrivateBytes, Source, jobs_of_manifest};
 use tetris_store_layout::{Manifest, ManifestKind};
 
 use super::context::LoadContext;
 use super::read_private::read_private;
 use crate::backing::{Backing, Backings};
+use crate::private_reason::PrivateReason;
 use crate::report::LoadReport;
 
 /// The objects of a file, some of them without a mapping.
@@ -13,9 +14,11 @@ pub(super) struct HashedFile {
     /// One per object of the manifest, in its order.
     pub(super) objects: Vec<HashedObject>,
     /// The reason for which the store did not take an object, if one is known.
-    pub(super) refused: Option<String>,
+    pub(super) refused: Option<PrivateReason>,
     /// True if the process has reached its limit of mappings: no thread can be started safely.
     pub(super) at_map_limit: bool,
+    /// The objects without a mapping, if they have been read already.
+    pub(super) private: Option<Vec<PrivateBytes>>,
 }
 
 impl LoadContext<'_> {
@@ -28,28 +31,34 @@ impl LoadContext<'_> {
         report: &mut LoadReport,
     ) -> Result<Backings, LoadFailure> {
         let is_missing = |hashed: &HashedObject| hashed.mapping.is_none();
-        let (mut private, mut buffer) = (Vec::new(), None);
+        let (mut private, mut buffers) = (Vec::new(), Vec::new());
         if file.objects.iter().any(is_missing) {
-            let reason =
-                "the tensor store is read-only for this process and does not have all objects";
-            let reason = file.refused.unwrap_or(reason.to_owned());
-            report.private_reason = Some(self.with_refusal(reason));
+            let lengths = |hashed: &HashedObject| hashed.object.len;
+            let missing = file.objects.iter().filter(|hashed| is_missing(hashed));
+            let missing = missing.map(lengths).sum();
+            let total = file.objects.iter().map(lengths).sum();
+            report.set_private(self.private_reason(file.refused, missing, total));
             // A whole file is not copied: programs go on with the original.
             if manifest.kind == ManifestKind::File {
                 return Ok(Backings::default());
             }
-            let threads = if file.at_map_limit {
-                1
+            if let Some(read) = file.private {
+                private.extend(read.iter().enumerate().map(Backing::of_buffer));
+                buffers = read;
             } else {
-                self.options.thread_count()
-            };
-            let jobs: Vec<_> = jobs_of_manifest(manifest)
-                .into_iter()
-                .zip(&file.objects)
-                .filter_map(|(job, hashed)| is_missing(hashed).then_some(job))
-                .collect();
-            let read = read_private(source, &jobs, threads, report)?;
-            (private, buffer) = (read.0, Some(read.1));
+                let threads = if file.at_map_limit {
+                    1
+                } else {
+                    self.options.thread_count()
+                };
+                let jobs: Vec<_> = jobs_of_manifest(manifest)
+                    .into_iter()
+                    .zip(&file.objects)
+                    .filter_map(|(job, hashed)| is_missing(hashed).then_some(job))
+                    .collect();
+                let (places, buffer) = read_private(source, &jobs, threads, report)?;
+                (private, buffers) = (places, vec![buffer]);
+            }
         }
         let mut private = private.into_iter();
         let backings = file.objects.into_iter().map(|hashed| match hashed.mapping {
@@ -65,6 +74,6 @@ impl LoadContext<'_> {
             let error = std::io::Error::other("an object was not read (this is a bug)");
             LoadError::io("read", source.path(), error)
         })?;
-        Ok(Backings::new(backings, buffer))
+        Ok(Backings::new(backings, buffers))
     }
 }

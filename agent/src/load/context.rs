@@ -7,12 +7,13 @@ use tetris_store_layout::{ManifestKind, Store};
 
 use crate::daemon::{Answers, Patience};
 use crate::options::LoadOptions;
+use crate::private_reason::Unavailable;
 
 /// One load: its options, the store, and the daemon's answers so far.
 pub(crate) struct LoadContext<'a> {
     pub(crate) store: Option<&'a Store>,
-    /// The reason that the configured store cannot be used.
-    pub(super) unavailable: Option<&'a str>,
+    /// The configured store, if it cannot be used.
+    pub(super) unavailable: Option<&'a Unavailable>,
     pub(super) options: &'a LoadOptions,
     /// Held by the one thread that makes room; the others find that it was made.
     pub(super) making_room: Mutex<()>,
@@ -35,7 +36,7 @@ pub(super) struct SharedLoad<'a> {
 impl<'a> LoadContext<'a> {
     pub(crate) fn new(
         store: Option<&'a Store>,
-        unavailable: Option<&'a str>,
+        unavailable: Option<&'a Unavailable>,
         options: &'a LoadOptions,
         patience: &'a Patience,
         broker_patience: &'a Patience,

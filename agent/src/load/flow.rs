@@ -2,17 +2,20 @@
 
 use std::path::Path;
 
-use tetris_loader::{HashedObject, LoadError, LoadFailure, Recognized, Source, disown};
+use tetris_loader::{
+    HashedObject, LoadError, LoadFailure, PrivateCause, Recognized, Source, disown,
+};
 use tetris_store_layout::{LastPath, ManifestKind, PublishOutcome, Store};
 
 use super::attach::Mapped;
 use super::broker;
 use super::complete::HashedFile;
 use super::context::{LoadContext, SharedLoad};
+use super::publish_missing::ReadObjects;
 use super::recognize::{self, KnownFile};
 use super::retry::retry;
-use crate::error::NO_STORE;
 use crate::loaded_file::LoadedFile;
+use crate::private_reason::{PrivateReason, store_dir};
 use crate::report::LoadReport;
 use crate::worth::NotWorthSharing;
 
@@ -40,16 +43,22 @@ impl LoadContext<'_> {
     ) -> Result<LoadedFile, LoadError> {
         let mut file = retry(source, again, |source| {
             let Some(store) = self.store else {
-                let reason = self.unavailable.unwrap_or(NO_STORE).to_owned();
+                let reason = PrivateReason::without_store(self.unavailable);
                 return self.load_private(source, kind, Recognized::NotAtAll, reason);
             };
             match self.not_worth_sharing(source, kind) {
-                Some(why) => self.load_private(source, kind, Recognized::Unshared, why.to_string()),
-                None => self.load_shared(source, kind, store),
+                Some(why) => self.load_private(source, kind, Recognized::Unshared, why.reason()),
+                None => self
+                    .load_shared(source, kind, store)
+                    .map(|file| LoadedFile {
+                        has_identity: source.stat_key(kind).is_some(),
+                        ..file
+                    }),
             }
         })?;
         file.account();
         self.note_path(&file);
+        file.report.store = store_dir(self.store, self.unavailable).map(Path::to_owned);
         if self.options.prefault {
             file.backings.prefault();
         }
@@ -149,8 +158,9 @@ impl LoadContext<'_> {
                 return Ok(Some(file));
             }
         }
+        let why = "its objects were reclaimed before they could be attached";
         self.answers
-            .not_ingested("its objects were reclaimed before they could be attached");
+            .not_ingested(PrivateCause::Full { needed: 0 }, why);
         Ok(None)
     }
 
@@ -170,7 +180,11 @@ impl LoadContext<'_> {
             recognized: vec![mapped.known.recognized],
             ..LoadReport::default()
         };
-        let (mut refused, mut read) = (mapped.limit.reason(), Vec::new());
+        let limit = |text| PrivateReason::new(PrivateCause::MappingLimit, text);
+        let mut read = ReadObjects {
+            refused: mapped.limit.reason().map(limit),
+            ..ReadObjects::default()
+        };
         if !missing.is_empty() {
             if if_missing == Missing::Leave {
                 return Ok(None);
@@ -181,9 +195,9 @@ impl LoadContext<'_> {
                 return Ok(None);
             };
             report.bytes_read += objects.bytes_read;
-            (refused, read) = (objects.refused, objects.objects);
+            read = objects;
         }
-        self.finish(load, mapped, read, refused, report).map(Some)
+        self.finish(load, mapped, read, report).map(Some)
     }
 
     /// The file of mapped objects and of those that were `read` in place of the missing ones.
@@ -191,8 +205,7 @@ impl LoadContext<'_> {
         &self,
         load: SharedLoad<'_>,
         mapped: Mapped,
-        read: Vec<HashedObject>,
-        refused: Option<String>,
+        read: ReadObjects,
         mut report: LoadReport,
     ) -> Result<LoadedFile, LoadFailure> {
         let KnownFile {
@@ -200,19 +213,20 @@ impl LoadContext<'_> {
             manifest,
             recognized,
         } = mapped.known;
-        let mut read = read.into_iter();
+        let mut objects_read = read.objects.into_iter();
         let objects = manifest.objects.iter().zip(mapped.present);
         let objects = objects.map(|(entry, mapping)| HashedObject {
             object: entry.object,
             mapping: match mapping {
                 Some(mapping) => Some((mapping, PublishOutcome::Existing)),
-                None => read.next().and_then(|hashed| hashed.mapping),
+                None => objects_read.next().and_then(|hashed| hashed.mapping),
             },
         });
         let file = HashedFile {
             objects: objects.collect(),
-            refused,
+            refused: read.refused,
             at_map_limit: mapped.limit.is_met(),
+            private: read.private,
         };
         let backings = self.complete(load.source, &manifest, file, &mut report)?;
         if report.bytes_read > 0 {

@@ -2,11 +2,13 @@
 
 use std::time::Instant;
 
-use tetris_store_layout::Store;
+use tetris_loader::PrivateCause;
+use tetris_store_layout::{PublishError, Store};
 
 use super::context::LoadContext;
 use crate::daemon::{self, RoomOutcome};
 use crate::gc::{self, GcOptions};
+use crate::private_reason::PrivateReason;
 
 impl LoadContext<'_> {
     /// Makes room for an object of `bytes`, or has it made; returns true when trying again may help.
@@ -70,10 +72,50 @@ impl LoadContext<'_> {
         }
     }
 
-    /// The reason for which the store did not take something, with the daemon's refusals.
-    pub(crate) fn with_refusal(&self, reason: String) -> String {
-        let said = [self.answers.why(), self.answers.why_not_ingested()];
-        let said = said.into_iter().flatten();
-        said.fold(reason, |reason, why| format!("{reason}; {why}"))
+    /// The reason for which `store` did not take something, if it gave one.
+    pub(crate) fn refused(
+        &self,
+        store: &Store,
+        error: Option<&PublishError>,
+    ) -> Option<PrivateReason> {
+        error.map(|error| PrivateReason::of_publish(error, store))
+    }
+
+    /// The reason for which `missing` bytes of `total` are private, with the daemon's refusals; `refused`
+    /// is the store's own, if it gave one.
+    pub(crate) fn private_reason(
+        &self,
+        refused: Option<PrivateReason>,
+        missing: u64,
+        total: u64,
+    ) -> PrivateReason {
+        let mut reason = refused.unwrap_or_else(|| self.unpublished());
+        for (cause, said) in [self.answers.why(), self.answers.why_not_ingested()]
+            .into_iter()
+            .flatten()
+        {
+            reason.text = format!("{}; {said}", reason.text);
+            reason.cause = cause.unwrap_or(reason.cause);
+        }
+        let usage = self.store.and_then(|store| store.usage().ok());
+        let capacity = usage.unwrap_or_default().capacity;
+        reason.cause = reason.cause.with_needed(capacity, missing, total);
+        reason
+    }
+
+    /// The reason for which nothing was published: this process can only read the store.
+    fn unpublished(&self) -> PrivateReason {
+        let text = "the tensor store is read-only for this process and does not have all objects";
+        let cause = match self.store {
+            // It was asked for an earlier load, in vain.
+            Some(store)
+                if !store.is_writable() && !self.broker_patience.is_left(Instant::now()) =>
+            {
+                PrivateCause::DaemonSilent
+            }
+            Some(store) => PrivateCause::of_read_only(store),
+            None => PrivateCause::NotUsed,
+        };
+        PrivateReason::new(cause, text)
     }
 }

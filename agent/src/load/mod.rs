@@ -13,6 +13,7 @@ mod make_room;
 mod manifest;
 mod private_load;
 mod publish_missing;
+mod read_once;
 mod read_private;
 mod recognize;
 mod retry;

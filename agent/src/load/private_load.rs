@@ -7,6 +7,7 @@ use super::context::LoadContext;
 use super::read_private::read_private;
 use crate::backing::Backings;
 use crate::loaded_file::{LoadedFile, TensorEntry};
+use crate::private_reason::PrivateReason;
 use crate::report::LoadReport;
 
 impl LoadContext<'_> {
@@ -17,13 +18,13 @@ impl LoadContext<'_> {
         source: &Source,
         kind: ManifestKind,
         recognized: Recognized,
-        reason: String,
+        reason: PrivateReason,
     ) -> Result<LoadedFile, LoadFailure> {
         let mut report = LoadReport {
             recognized: vec![recognized],
-            private_reason: Some(reason),
             ..LoadReport::default()
         };
+        report.set_private(reason);
         let mut file = LoadedFile {
             path: source.path().to_owned(),
             size: source.identity().size,
@@ -32,13 +33,14 @@ impl LoadContext<'_> {
             entries: Vec::new(),
             backings: Backings::default(),
             report: LoadReport::default(),
+            has_identity: false,
         };
         if kind == ManifestKind::Safetensors {
             let (header, _) = source.header()?;
             let plan = Plan::one_per_tensor(&header, source)?;
             let threads = self.options.thread_count();
             let (places, buffer) = read_private(source, &plan.jobs, threads, &mut report)?;
-            file.backings = Backings::new(places, Some(buffer));
+            file.backings = Backings::new(places, vec![buffer]);
             let planned = header.tensors.into_iter().zip(plan.tensors);
             file.entries = planned
                 .map(|(info, planned)| TensorEntry {

@@ -1,18 +1,23 @@
 //! Publishing the objects of a known file that the store does not have.
 
-use tetris_loader::{HashedObject, Job, LoadFailure, jobs_of_manifest};
+use tetris_loader::{HashedObject, Job, LoadFailure, PrivateBytes, jobs_of_manifest};
+use tetris_store_layout::ManifestKind;
 
 use super::context::{LoadContext, SharedLoad};
 use super::recognize::KnownFile;
+use crate::private_reason::PrivateReason;
 
 /// The objects that were read from a known file.
+#[derive(Default)]
 pub(super) struct ReadObjects {
     /// One per missing object, in their order.
     pub(super) objects: Vec<HashedObject>,
+    /// Those without a mapping, if the store cannot be written.
+    pub(super) private: Option<Vec<PrivateBytes>>,
     /// Bytes read from the file.
     pub(super) bytes_read: u64,
     /// The first reason for which the store did not take an object, if there is one.
-    pub(super) refused: Option<String>,
+    pub(super) refused: Option<PrivateReason>,
 }
 
 impl LoadContext<'_> {
@@ -30,15 +35,24 @@ impl LoadContext<'_> {
             .filter(|(index, _)| missing.binary_search(index).is_ok())
             .filter_map(|(index, job)| Some((known.manifest.objects.get(index)?.object, job)))
             .unzip();
-        let run = self.run_pipeline(load.source, &jobs, Some(load.store), true)?;
+        let (run, private) = if load.store.is_writable() || load.kind == ManifestKind::File {
+            (
+                self.run_pipeline(load.source, &jobs, Some(load.store), true)?,
+                None,
+            )
+        } else {
+            let (run, private) = self.read_once(load.source, &jobs, load.store)?;
+            (run, Some(private))
+        };
         let found = run.objects.iter().map(|hashed| hashed.object);
         if !found.eq(expected) {
             return Ok(None);
         }
         Ok(Some(ReadObjects {
             objects: run.objects,
+            private,
             bytes_read: run.bytes_read,
-            refused: run.refused,
+            refused: self.refused(load.store, run.refused.as_ref()),
         }))
     }
 }

@@ -30,7 +30,10 @@ pub(super) fn read_private(
         let (own, others) = rest.split_at_mut_checked(end).ok_or_else(out_of_memory)?;
         rest = others;
         let own = own.get_mut(..job.len() as usize).unwrap_or_default();
-        places.push(Backing::Private(at..at + own.len()));
+        places.push(Backing::Private {
+            buffer: 0,
+            range: at..at + own.len(),
+        });
         at += end;
         let segments = own.chunks_mut(SEGMENT_BYTES as usize).zip(0u64..);
         tasks.extend(segments.map(|(bytes, index)| (job, index * SEGMENT_BYTES, bytes)));

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use tetris_agent::gc::{GcOptions, collect};
 use tetris_agent::{
     Agent, DEFAULT_MIN_SHARED_BYTES, LoadOptions, LoadReport, ManifestKind, Model, Recognized,
+    Words,
 };
 
 use crate::common::{Fixture, assert_same, bytes, settle, write_f32};
@@ -63,6 +64,10 @@ fn is_private_by_choice(model: &Model, len: usize, why: &str) {
     assert_eq!(report.bytes_total(), len as u64);
     let reason = report.private_reason.as_deref().unwrap();
     assert!(reason.contains(why), "{reason}");
+    let cause = report.private_cause.unwrap();
+    assert!(cause.is_choice(), "{cause:?}");
+    let remedy = report.remedy(Words::Python).unwrap();
+    assert!(remedy.contains("TETRIS_MIN_SHARED_BYTES=0"), "{remedy}");
 }
 
 #[test]

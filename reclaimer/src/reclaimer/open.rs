@@ -2,6 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use tetris_loader::{PrivateCause, Words};
 use tetris_store_layout::Store;
 
 use super::Reclaimer;
@@ -48,7 +49,11 @@ impl Reclaimer {
                     tracing::info!(store = config.name, path = %config.path.display(), "store opened");
                     self.tenants.push(tenant);
                 }
-                Err(error) => self.cannot_use(config, error.to_string(), &told),
+                Err(error) => {
+                    let remedy = PrivateCause::remedy_of_open(&error, Words::Daemon);
+                    let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
+                    self.cannot_use(config, format!("{error}{remedy}"), &told);
+                }
             }
         }
         // As configured, whatever the order in which they could be opened.

@@ -274,9 +274,10 @@ impl IngestJob<'_> {
         let mapped = run.objects.into_iter().map(|hashed| hashed.mapping);
         let references = mapped.map(|mapping| mapping.map(|(mapping, _)| mapping));
         let Some(references) = references.collect::<Option<_>>() else {
-            let why = run
-                .refused
-                .unwrap_or_else(|| "no reason is known".to_owned());
+            let why = run.refused.map_or_else(
+                || "no reason is known".to_owned(),
+                |error| error.to_string(),
+            );
             return Err(IngestError::NotTaken(why));
         };
         let bindable = source.require_unchanged()?;

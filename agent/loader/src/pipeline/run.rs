@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use rand::seq::SliceRandom;
-use tetris_store_layout::{PublishOutcome, SEGMENT_BYTES, Store};
+use tetris_store_layout::{PublishError, PublishOutcome, SEGMENT_BYTES, Store};
 
 use super::hashed::HashedObject;
 use super::inputs::Pipeline;
@@ -21,8 +21,8 @@ pub struct PipelineRun {
     pub objects: Vec<HashedObject>,
     /// Bytes read from the model file.
     pub bytes_read: u64,
-    /// The first reason for which the store did not take an object, if there is one.
-    pub refused: Option<String>,
+    /// The first error with which the store did not take an object, if there is one.
+    pub refused: Option<PublishError>,
     /// True if the process has reached its limit of mappings: no thread can be started safely.
     pub at_map_limit: bool,
 }

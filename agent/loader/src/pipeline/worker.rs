@@ -118,7 +118,7 @@ impl<'a> SweepState<'a> {
                 Ok(digest) => digest,
                 Err(error) => {
                     // The object's digest is needed even so, to look it up.
-                    self.refuse(&error);
+                    self.refuse(error);
                     slot.stop_staging();
                     staging = None;
                     self.hash_segment(job, segment, buffer)?
@@ -203,7 +203,7 @@ impl<'a> SweepState<'a> {
             }
             staged = store.stage(len);
         }
-        staged.map_err(|error| self.refuse(&error)).ok()
+        staged.map_err(|error| self.refuse(error)).ok()
     }
 
     /// Keeps a segment's digest; with the last one, publishes the object or looks it up.
@@ -243,7 +243,7 @@ impl<'a> SweepState<'a> {
                     if self.tally.limit.meet_publishing(&error) {
                         self.give_back();
                     }
-                    self.refuse(&error);
+                    self.refuse(error);
                     None
                 }
             },
@@ -253,7 +253,7 @@ impl<'a> SweepState<'a> {
                 Err(error) => {
                     if self.tally.limit.meet(&error) {
                         self.give_back();
-                        self.refuse(&error.into());
+                        self.refuse(error.into());
                     }
                     None
                 }
@@ -271,10 +271,10 @@ impl<'a> SweepState<'a> {
         given.take(GIVE_BACK).for_each(drop);
     }
 
-    /// Notes the reason for which the store did not take an object.
-    fn refuse(&self, error: &PublishError) {
+    /// Notes the error with which the store did not take an object.
+    fn refuse(&self, error: PublishError) {
         let refused = self.tally.refused.lock();
         let mut refused = refused.unwrap_or_else(PoisonError::into_inner);
-        refused.get_or_insert_with(|| error.to_string());
+        refused.get_or_insert(error);
     }
 }

@@ -54,9 +54,10 @@ def agent() -> _native.Agent:
     """Return the agent of this process, made at the first call.
 
     It uses the store that the environment variable ``TETRIS_STORE`` names, or else the default one:
-    ``/run/tetris/store`` if that is mounted, and ``/dev/shm/tetris``. If there is no store that can be used, it loads
-    into private memory, says so once in the log ``tetris``, and ``agent().unavailable`` says why. A store that is
-    created later is noticed by the next call, one second after the last look at the earliest.
+    ``/run/tetris/store``, but this user's own at ``/dev/shm/tetris`` where the other may only be read and no node
+    daemon serves it; ``agent().store_choice`` says why. If there is no store that can be used, it loads into private
+    memory, says so once in the log ``tetris``, and ``agent().unavailable`` says why. A store that is created later is
+    noticed by the next call, one second after the last look at the earliest.
 
     Files smaller than ``TETRIS_MIN_SHARED_BYTES``, 65536 by default, are not shared, and neither are files of less than
     64 times as many bytes that were written within the last 100 ms: it would cost more than it saves. With 0, all are.

@@ -46,6 +46,18 @@ class Agent:
         """The reason that the configured store cannot be used, if it cannot."""
 
     @property
+    def unavailable_cause(self) -> str | None:
+        """The code of that reason's cause, such as "no-store"."""
+
+    @property
+    def unavailable_remedy(self) -> str | None:
+        """The next step that makes the configured store usable, with a command to run."""
+
+    @property
+    def store_choice(self) -> str | None:
+        """The reason that this store is used and no other, if the agent chose it."""
+
+    @property
     def counters(self) -> Counters:
         """Counts since this agent was made."""
 

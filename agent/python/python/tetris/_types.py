@@ -24,8 +24,14 @@ class Report(TypedDict):
     bytes_unshared: int
     #: Bytes of tensors read from the file, beside the samples that are compared; 0 for a known file.
     bytes_read: int
+    #: Bytes of `bytes_shared` that came into the store from other files: the page cache would not share them.
+    bytes_of_other_files: int
     #: Why some bytes are private or unshared, if any are.
     private_reason: str | None
+    #: The cause of that reason, such as "read-only", "not-mine", "full" or "small-file".
+    private_cause: str | None
+    #: The next step that makes those bytes shared, with a command to run.
+    private_remedy: str | None
     seconds: float
 
 
@@ -38,6 +44,12 @@ class Counters(TypedDict):
     #: Files that the node daemon published for this process.
     brokered_files: int
     private_bytes: int
+    #: Bytes that were in the store already: memory saved against private copies.
+    shared_bytes: int
+    #: Bytes that this process published.
+    new_bytes: int
+    #: Bytes of `shared_bytes` from other files: memory saved against the page cache as well.
+    other_file_bytes: int
     #: Files whose sharing costs more than it saves, and their bytes.
     unshared_files: int
     unshared_bytes: int

@@ -91,7 +91,8 @@ fn parse_mode(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("expected an octal mode from 0700 to 0777, found `{text}`"))
 }
 
-fn ram() -> Result<u64> {
+/// Size of the machine's memory in bytes.
+pub(super) fn ram() -> Result<u64> {
     let info = nix::sys::sysinfo::sysinfo().map_err(|error| Error::new(Code::Failed, error))?;
     Ok(info.ram_total())
 }

@@ -91,7 +91,8 @@ pub(crate) fn run(args: &InitArgs, location: &StoreLocation, out: &mut Output) -
         store,
         how,
     };
-    report::print(&ready, args, out)
+    // A user who names a store for one command wants to know what the others use.
+    report::print(&ready, &StoreLocation::new(None), args, out)
 }
 
 /// The directory that is meant.

@@ -1,8 +1,12 @@
 //! The report of `init`.
 
-use serde_json::json;
+use std::path::{Path, PathBuf};
 
-use super::args::{DEFAULT_PERCENT, InitArgs};
+use serde_json::json;
+use tetris_agent::store_location::StoreLocation;
+use tetris_agent::{PrivateCause, Store, Words};
+
+use super::args::{DEFAULT_PERCENT, InitArgs, ram};
 use super::mount::{Huge, Mount};
 use super::{How, Ready, recreate};
 use crate::cli::error::Result;
@@ -12,7 +16,12 @@ use crate::cli::pages::SeenPages;
 use crate::cli::size::Bytes;
 
 /// Prints what was prepared, and on stderr what to know about it.
-pub(super) fn print(ready: &Ready, args: &InitArgs, out: &mut Output) -> Result {
+pub(super) fn print(
+    ready: &Ready,
+    default: &StoreLocation,
+    args: &InitArgs,
+    out: &mut Output,
+) -> Result {
     let Ready {
         store,
         created,
@@ -24,6 +33,7 @@ pub(super) fn print(ready: &Ready, args: &InitArgs, out: &mut Output) -> Result 
     let pages = SeenPages::of_new_files(store);
     let noswap = mount.as_ref().is_some_and(Mount::noswap);
     let usage = store.usage()?;
+    let is_default = is_same_dir(store.root(), &default.dir);
     if out.is_json() {
         out.json(&json!({
             "store": lossy(store.root()),
@@ -42,6 +52,10 @@ pub(super) fn print(ready: &Ready, args: &InitArgs, out: &mut Output) -> Result 
             "capacity_bytes": usage.capacity,
             "free_bytes": usage.free,
             "inodes": usage.inodes,
+            "default": is_default,
+            "default_store": lossy(&default.dir),
+            "default_because": default.choice.code(),
+            "writable": store.is_writable(),
         }))?;
     } else {
         let swap = if noswap {
@@ -62,6 +76,10 @@ pub(super) fn print(ready: &Ready, args: &InitArgs, out: &mut Output) -> Result 
             ("pages", pages.text()),
             ("swapped out", swap.into()),
             ("inodes", usage.inodes.to_string()),
+            (
+                "used by default",
+                format!("{}, because {}", default.dir.display(), default.choice),
+            ),
         ])?;
     }
     out.flush()?;
@@ -69,6 +87,46 @@ pub(super) fn print(ready: &Ready, args: &InitArgs, out: &mut Output) -> Result 
         recreate::explain(lost);
     }
     explain(ready, args, &pages, noswap);
+    if !is_default {
+        let (dir, other) = (store.root().display(), default.dir.display());
+        output::note(format_args!(
+            "processes use this store only where it is named, else `{other}`, because {}; name it with `export TETRIS_STORE={dir}`",
+            default.choice
+        ));
+    }
+    explain_owner(store);
+    explain_size(usage.capacity)
+}
+
+/// Returns true if both paths lead to one directory.
+fn is_same_dir(one: &Path, other: &Path) -> bool {
+    let same = |one: PathBuf| other.canonicalize().is_ok_and(|other| other == one);
+    one == other || one.canonicalize().is_ok_and(same)
+}
+
+/// Says that the store was there and is somebody else's.
+fn explain_owner(store: &Store) {
+    if store.is_writable() {
+        return;
+    }
+    let cause = PrivateCause::of_read_only(store);
+    output::warning(format_args!(
+        "this user can only read the store: {}; {}",
+        cause.sentence(),
+        cause.remedy(Words::CommandLine, store.root())
+    ));
+}
+
+/// Warns of a store that promises more memory than the machine has.
+fn explain_size(capacity: u64) -> Result {
+    let ram = ram()?;
+    if capacity > ram {
+        output::warning(format_args!(
+            "the store may take {}, and this machine has {} of RAM: before the store is full, models are swapped out or processes are killed; choose less with `--size`",
+            Bytes(capacity),
+            Bytes(ram)
+        ));
+    }
     Ok(())
 }
 
@@ -90,12 +148,9 @@ fn explain(ready: &Ready, args: &InitArgs, pages: &SeenPages, noswap: bool) {
         .as_ref()
         .filter(|_| ready.how != How::Directory && wanted)
     {
-        let step = match pages.huge() {
-            Some(_) => "",
-            None => ". Try `tetris init --huge within-size`",
-        };
         output::warning(format_args!(
-            "this tmpfs gives 4 KiB pages: attaching and touching a model takes about 7 times as long as with 2 MiB pages. The reason: {reason}{step}"
+            "this tmpfs gives 4 KiB pages: attaching and touching a model takes about 7 times as long as with 2 MiB pages. The reason: {reason}{}",
+            pages.remedy(&ready.store)
         ));
     }
     if ready.how == How::Directory {

@@ -112,7 +112,8 @@ fn a_full_store_does_not_fail_a_load() {
     load.arg("--store").arg(&small.dir).arg("load").arg(&model);
     let text = run(&mut load).expect(0);
     assert!(text.stderr.contains("warning: not all of"), "{text:?}");
-    assert!(text.stderr.contains("tetris gc"), "{text:?}");
+    let remedy = format!("sudo tetris init {} --size ", small.dir.display());
+    assert!(text.stderr.contains(&remedy), "{text:?}");
     let json = run(load.args(["--format", "json"])).expect(0).json();
     let report = &json["models"][0];
     assert!(
@@ -142,6 +143,40 @@ fn a_full_store_does_not_fail_a_load() {
     hold.signal(Signal::SIGTERM);
     assert_eq!(hold.child.wait().unwrap().code(), Some(0));
     eventually("released", || stat()["referenced_objects"] == 0);
+}
+
+#[test]
+fn a_checkpoint_of_torch_is_kept_with_a_warning() {
+    let site = Site::new();
+    let checkpoint = site.dir().join("pytorch_model.bin");
+    let name = b"archive/data.pkl";
+    let mut bytes = b"PK\x03\x04".to_vec();
+    bytes.resize(26, 0);
+    bytes.extend([name.len() as u8, 0, 0, 0]);
+    bytes.extend(name);
+    bytes.resize(300_000, 7);
+    std::fs::write(&checkpoint, bytes).unwrap();
+    crate::common::settle(&checkpoint);
+    let text = site
+        .run(&["load".as_ref(), checkpoint.as_os_str()])
+        .expect(0);
+    assert!(text.stdout.contains("pytorch_model.bin is "), "{text:?}");
+    assert!(
+        text.stderr.contains("torch.load never reads it"),
+        "{text:?}"
+    );
+}
+
+#[test]
+fn a_pointer_of_git_lfs_is_no_model() {
+    let site = Site::new();
+    for name in ["model.safetensors", "model.gguf"] {
+        let pointer = site.dir().join(name);
+        let text = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+        std::fs::write(&pointer, text).unwrap();
+        let run = site.run(&["load".as_ref(), pointer.as_os_str()]).expect(4);
+        assert!(run.stderr.contains("git lfs pull"), "{run:?}");
+    }
 }
 
 #[test]

@@ -130,7 +130,12 @@ fn a_directory_that_will_not_do_is_refused_and_left_as_it_was() {
         skipped("/var/tmp is a tmpfs here");
         return;
     }
-    assert!(on_disk.expect(3).stderr.contains("needs tmpfs"));
+    let refused = on_disk.expect(3);
+    assert!(refused.stderr.contains("needs tmpfs"), "{refused:?}");
+    assert!(!refused.stderr.contains("0x"), "by its name: {refused:?}");
+    let new = disk.path().join("a/new");
+    init(&new, &["--no-mount"]).expect(3);
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -209,6 +214,28 @@ fn root_mounts_a_tmpfs_with_huge_pages_and_a_size() {
     let again = init(&mounted.dir, &[]).expect(0);
     assert!(again.stdout.contains("was there already"), "{again:?}");
     assert!(again.stdout.contains("mounted before"), "{again:?}");
+}
+
+#[test]
+fn a_size_beyond_the_memory_is_warned_of_with_both_figures() {
+    let parent = tempfile::tempdir().unwrap();
+    if !may_mount(parent.path()) {
+        return;
+    }
+    let mounted = Mounted {
+        dir: parent.path().join("store"),
+        report: Value::Null,
+        _parent: parent,
+    };
+    let large = init(&mounted.dir, &["--size", "8TiB"]).expect(0);
+    let warning = large.stderr.lines().find(|line| line.contains("of RAM"));
+    let warning = warning.unwrap_or_default();
+    assert!(
+        warning.contains("8.0 TiB") && warning.contains("GiB of RAM"),
+        "{large:?}"
+    );
+    let small = init(&mounted.dir, &["--size", "64MiB"]).expect(0);
+    assert!(!small.stderr.contains("of RAM"), "{small:?}");
 }
 
 #[test]

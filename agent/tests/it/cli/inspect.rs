@@ -229,6 +229,8 @@ fn stat_counts_what_sharing_saves() {
     assert_eq!(stat["referenced_bytes"], bytes);
     assert!((stat["shared_factor"].as_f64().unwrap() - 3.0).abs() < 1e-9);
     assert_eq!(stat["saved_bytes"], 2 * bytes);
+    // All three could have mapped the one file.
+    assert_eq!(stat["saved_against_page_cache_bytes"], 0);
     assert_eq!(
         (&stat["manifests"], &stat["identities"]),
         (&1.into(), &1.into())
@@ -238,6 +240,32 @@ fn stat_counts_what_sharing_saves() {
     assert!(text.contains("\nshared factor     "), "{text}");
     drop(held);
     assert!((site.json(&["stat"])["shared_factor"].as_f64().unwrap() - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn stat_counts_what_the_page_cache_would_not_share() {
+    let site = Site::new();
+    let [one, other] = ["one.safetensors", "other.safetensors"].map(|name| site.dir().join(name));
+    crate::common::write_model(&one, 1, None);
+    // A variant with another head: the rest is the same in both files.
+    crate::common::write_model(&other, 1, Some(7));
+    let loaded = [&one, &other].map(|path| site.fixture.agent.load(path).unwrap());
+    let shared = loaded[1].report().bytes_shared;
+    assert!(shared > 10_000_000, "{:?}", loaded[1].report());
+    assert_eq!(loaded[1].report().bytes_of_other_files, shared);
+    assert_eq!(loaded[0].report().bytes_of_other_files, 0);
+    site.json_when(&["stat"], |stat| {
+        stat["saved_against_page_cache_bytes"] == shared
+    });
+    // Known by `stat`: its own mapping of the file may be what is shared.
+    let again = site.fixture.agent.load(&other).unwrap();
+    assert_eq!(again.report().bytes_of_other_files, 0);
+    let counters = site.fixture.agent.counters();
+    assert_eq!(counters.other_file_bytes, shared);
+    assert_eq!(counters.shared_bytes, shared + again.report().bytes_shared);
+    let text = site.run(&["stat"]).expect(0).stdout;
+    assert!(text.contains("saved against private copies"), "{text}");
+    assert!(text.contains("saved against the page cache"), "{text}");
 }
 
 #[test]

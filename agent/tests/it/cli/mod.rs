@@ -1,5 +1,6 @@
 //! The command `tetris`, run as its users run it.
 
+mod causes;
 mod exec;
 mod exec_paths;
 mod fill;
@@ -11,9 +12,11 @@ mod gpu_status;
 mod image;
 mod init;
 mod inspect;
+mod interruption;
 mod log;
 mod rm;
 mod similarity;
 mod site;
 mod top;
 mod verify;
+mod which_store;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use tetris_agent::gc::{GcOptions, collect};
-use tetris_agent::{Agent, LoadOptions, ManifestKind, Recognized, Store};
+use tetris_agent::{Agent, LoadOptions, ManifestKind, PrivateCause, Recognized, Store};
 use tetris_node::ingest::IngestOptions;
 use tetris_wire::daemon::Message;
 
@@ -163,6 +163,11 @@ fn without_room_the_load_is_private_and_says_why() {
     assert_eq!(report.bytes_private, 10 * MIB as u64);
     let why = report.private_reason.as_deref().unwrap();
     assert!(why.contains("no room") && why.contains("mapped"), "{why}");
+    let cause = report.private_cause.unwrap();
+    assert!(
+        matches!(cause, PrivateCause::Full { needed } if needed > 16 << 20),
+        "{cause:?}"
+    );
     assert_eq!(agent.counters().private_loads, 1);
     assert_eq!(held.tensor("w").unwrap().bytes(), tensor(10 * MIB, 1));
     assert!(site.is_sound());

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::mount::{MsFlags, mount};
-use tetris_agent::{Access, Agent, CreateOptions, LoadOptions, Model, Store, TensorId};
+use tetris_agent::{
+    Access, Agent, CreateOptions, LoadOptions, Model, PrivateCause, Store, TensorId, Words,
+};
 use tetris_node::socket::{Limits, RoomAnswer};
 use tetris_store_layout::{ObjectRef, Reclaimed};
 use tetris_wire::daemon::{RoomReason, RoomRefusal};
@@ -160,6 +162,16 @@ fn what_a_daemon_refuses_is_private_and_nothing_is_reclaimed_behind_its_back() {
         reason.contains("declared warm") && reason.contains("12345"),
         "{reason}"
     );
+    let cause = report.private_cause.unwrap();
+    assert!(
+        matches!(cause, PrivateCause::Kept { needed } if needed > 16 << 20),
+        "{cause:?}"
+    );
+    let remedy = report.remedy(Words::CommandLine).unwrap();
+    assert!(
+        remedy.contains("tetris init") && remedy.contains("[policy.store]"),
+        "{remedy}"
+    );
     require_bytes(&model, 100, 8);
     assert_eq!(fixture.present(&objects), 14);
 
@@ -173,6 +185,7 @@ fn what_a_daemon_refuses_is_private_and_nothing_is_reclaimed_behind_its_back() {
     assert!(*derived == bytes(50, 4 * MIB));
     let reason = derived.private_reason().unwrap();
     assert!(reason.contains("declared warm"), "{reason}");
+    assert_eq!(derived.private_cause().unwrap().code(), "kept");
     assert_eq!(fixture.present(&objects), 14);
 }
 
