@@ -32,6 +32,7 @@ mod worth;
 pub mod daemon;
 #[cfg(feature = "gpu")]
 pub mod device;
+pub mod doctor;
 pub mod gc;
 pub mod holders;
 pub mod remove;

@@ -57,43 +57,77 @@ pub fn write(path: &Path, manifest: &Manifest) -> Result<PathBuf, LoadError> {
     Ok(target)
 }
 
+/// The sidecar beside a model file.
+#[derive(Debug)]
+pub(crate) enum SidecarState {
+    /// There is none, or none that can be read.
+    Absent,
+    /// It is ignored: neither the model's owner nor root owns it.
+    Untrusted {
+        /// User who owns the model.
+        owner: u32,
+        /// User who owns the sidecar.
+        writer: u32,
+    },
+    /// It is of another version of the file.
+    Stale,
+    /// It is damaged, or of another format.
+    Damaged(DecodeError),
+    /// It is valid for the file, and names this manifest.
+    Valid(Manifest),
+}
+
 /// The manifest in the sidecar of `source`, if there is one and it is valid for the file.
 pub(crate) fn of(source: &Source) -> Result<Option<Manifest>, LoadFailure> {
     let path = path_of(source.path());
+    match state(source)? {
+        SidecarState::Valid(manifest) => return Ok(Some(manifest)),
+        SidecarState::Absent => {}
+        SidecarState::Untrusted { owner, writer } => {
+            tracing::warn!(
+                path = %path.display(),
+                "sidecar ignored: expected the model's owner, user {owner}, or root to own it, found user {writer}; remove it"
+            );
+        }
+        SidecarState::Stale => {
+            tracing::info!(path = %path.display(), "sidecar is of another version of the file");
+        }
+        SidecarState::Damaged(error) => {
+            tracing::warn!(path = %path.display(), %error, "sidecar ignored");
+        }
+    }
+    Ok(None)
+}
+
+/// Looks at the sidecar of `source`.
+///
+/// # Errors
+/// When the model file changes or cannot be read.
+pub(crate) fn state(source: &Source) -> Result<SidecarState, LoadFailure> {
     // A link may lead to another's file; a FIFO would block until someone writes.
     let opened = File::options()
         .read(true)
         .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
-        .open(&path);
+        .open(path_of(source.path()));
     let Ok(file) = opened else {
-        return Ok(None);
+        return Ok(SidecarState::Absent);
     };
     let Some(metadata) = file.metadata().ok().filter(Metadata::is_file) else {
-        return Ok(None);
+        return Ok(SidecarState::Absent);
     };
-    if !may_speak_for(metadata.uid(), source.owner()) {
-        let (expected, found) = (source.owner(), metadata.uid());
-        tracing::warn!(
-            path = %path.display(),
-            "sidecar ignored: expected the model's owner, user {expected}, or root to own it, found user {found}; remove it"
-        );
-        return Ok(None);
+    let (owner, writer) = (source.owner(), metadata.uid());
+    if !may_speak_for(writer, owner) {
+        return Ok(SidecarState::Untrusted { owner, writer });
     }
     let mut bytes = Vec::new();
     if file.take(MAX_LEN).read_to_end(&mut bytes).is_err() {
-        return Ok(None);
+        return Ok(SidecarState::Absent);
     }
-    match decode(&bytes) {
-        Ok(sidecar) if sidecar.is_valid_for(source)? => Ok(Some(sidecar.manifest)),
-        Ok(_) => {
-            tracing::info!(path = %path.display(), "sidecar is of another version of the file");
-            Ok(None)
-        }
-        Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "sidecar ignored");
-            Ok(None)
-        }
-    }
+    Ok(match decode(&bytes) {
+        Ok(sidecar) if sidecar.is_valid_for(source)? => SidecarState::Valid(sidecar.manifest),
+        Ok(_) => SidecarState::Stale,
+        Err(error) => SidecarState::Damaged(error),
+    })
 }
 
 /// Returns true if a sidecar by `writer` counts for a file of `owner` (LAYOUT.md 3.5).

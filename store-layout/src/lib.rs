@@ -84,7 +84,7 @@ pub use lock::CreationLock;
 pub use manifest::{
     MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind, TensorPlace,
 };
-pub use mapping::Mapping;
+pub use mapping::{Mapping, cached_bytes};
 pub use pack::{PACK_ALIGN, PackItem, PackPlan, SMALL_TENSOR, plan_packs, small_tensor_threshold};
 pub use pages::{LARGE_PAGE, Pages, PagesOf, SmallPages};
 pub use publish::{PublishOutcome, Published, SegmentWriter, Staging};

@@ -15,6 +15,10 @@ pub(crate) enum Code {
     Model = 4,
     /// `verify` found damage.
     Damage = 5,
+    /// `doctor` found warnings, and no failure.
+    Warnings = tetris_agent::doctor::WARNINGS as isize,
+    /// `doctor` found a failure.
+    Failures = tetris_agent::doctor::FAILURES as isize,
     /// `exec`: CMD cannot be executed.
     NotExecutable = 126,
     /// `exec`: CMD was not found.
@@ -30,6 +34,8 @@ Exit codes:
     3  no usable store: missing, of another version, or its header is damaged
     4  the model is missing or invalid
     5  verify found damage
+    6  doctor found warnings: something works less well than it could
+    7  doctor found a failure: something does not work
   126  exec: CMD cannot be executed
   127  exec: CMD was not found
   Once CMD runs, exec ends as CMD does.
@@ -47,6 +53,8 @@ impl Code {
             Self::NoStore => "no-store",
             Self::Model => "model",
             Self::Damage => "damage",
+            Self::Warnings => "warnings",
+            Self::Failures => "failures",
             Self::NotExecutable => "not-executable",
             Self::NotFound => "not-found",
         }
@@ -71,6 +79,8 @@ mod tests {
             (Code::NoStore, "no usable store"),
             (Code::Model, "model"),
             (Code::Damage, "damage"),
+            (Code::Warnings, "doctor found warnings"),
+            (Code::Failures, "doctor found a failure"),
             (Code::NotExecutable, "cannot be executed"),
             (Code::NotFound, "not found"),
         ];

@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod completions;
+mod doctor;
 mod error;
 mod exec;
 mod exit;
@@ -101,6 +102,13 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Diagnose the store, this machine, models and a process
+    ///
+    /// Names the state, the expected one and the remedy of each thing that it looks at: the store, its
+    /// room, pages and owner, the daemon, the kernel; for a MODEL whether and as what the store knows
+    /// it, and the part that would be private; for a process the shared and the private part of its
+    /// memory, and the reason. It changes nothing. Ends with code 6 for warnings and 7 for failures.
+    Doctor(doctor::DoctorArgs),
     /// Prepare a store
     ///
     /// Root mounts a tmpfs with 2 MiB pages and a size of its own. Other users, and root where mounting
@@ -221,6 +229,7 @@ pub(crate) fn main() -> ExitCode {
 fn run(cli: Cli, out: &mut Output) -> Result {
     let location = StoreLocation::new(cli.global.store);
     match cli.command {
+        Command::Doctor(args) => doctor::run(&args, &location, out),
         Command::Init(args) => init::run(&args, &location, out),
         Command::Load(args) => load::run(&args, &location, out),
         Command::Exec(args) => exec::run(&args, &location),

@@ -151,6 +151,21 @@ pub(crate) fn good(text: impl Display) -> String {
     format!("{GOOD}{text}{GOOD:#}")
 }
 
+/// `text` as the head of something.
+pub(crate) fn head(text: impl Display) -> String {
+    format!("{HEAD}{text}{HEAD:#}")
+}
+
+/// `text` as something worth knowing.
+pub(crate) fn noted(text: impl Display) -> String {
+    format!("{NOTE}{text}{NOTE:#}")
+}
+
+/// `text` as something that may be bad.
+pub(crate) fn doubtful(text: impl Display) -> String {
+    format!("{WARN}{text}{WARN:#}")
+}
+
 /// `text` as something bad.
 pub(crate) fn bad(text: impl Display) -> String {
     format!("{BAD}{text}{BAD:#}")

@@ -10,8 +10,10 @@ use tetris_wire::{ConnectError, Connection, ProtocolError, WireError, connect, n
 
 /// The reason there is no answer.
 pub(super) enum Failure {
-    /// Nobody listens, or a daemon of another version.
+    /// Nobody listens.
     NoDaemon,
+    /// A daemon of another version of the protocol listens, which counts as none.
+    Version { found: u32, expected: u32 },
     /// The daemon does not listen or answer in time. The action is a verb phrase.
     TimedOut(&'static str),
     /// The action failed.
@@ -23,7 +25,7 @@ pub(super) enum Failure {
 impl From<ProtocolError> for Failure {
     fn from(error: ProtocolError) -> Self {
         match error {
-            ProtocolError::Version { .. } => Self::NoDaemon,
+            ProtocolError::Version { found, expected } => Self::Version { found, expected },
             error => Self::Protocol(error),
         }
     }
@@ -43,7 +45,7 @@ impl Failure {
     pub(super) fn text(self, socket: &Path, timeout: Duration) -> Option<String> {
         let socket = socket.display();
         match self {
-            Self::NoDaemon => None,
+            Self::NoDaemon | Self::Version { .. } => None,
             Self::TimedOut(action) => Some(format!(
                 "cannot {action} `{socket}` within {timeout:?}; is the daemon stuck?"
             )),
@@ -83,23 +85,23 @@ impl DaemonConnection {
 
     /// Sends a request, the first one, and returns the answer.
     pub(super) fn ask(&self, request: &Message) -> Result<Message, Failure> {
-        if let Some(other) = self.greet()? {
+        if let Err(other) = self.greet()? {
             return Ok(other);
         }
         self.send(request)?;
         self.message()
     }
 
-    /// Presents this process. Returns a message if the daemon answers with another than `HelloAck`.
-    pub(super) fn greet(&self) -> Result<Option<Message>, Failure> {
+    /// Presents this process. Returns the daemon's version, or its message if that is not `HelloAck`.
+    pub(super) fn greet(&self) -> Result<Result<String, Message>, Failure> {
         let pid = std::process::id();
         let hello = Message::Hello { pid }.encode();
         self.send_bytes(&[PROTOCOL.preamble().as_slice(), &hello].concat())?;
         let theirs = self.connection.preamble(self.deadline);
         PROTOCOL.check_preamble(&theirs.map_err(Failure::of("read from"))?)?;
         match self.message()? {
-            Message::HelloAck { .. } => Ok(None),
-            other => Ok(Some(other)),
+            Message::HelloAck { daemon } => Ok(Ok(daemon)),
+            other => Ok(Err(other)),
         }
     }
 

@@ -82,7 +82,7 @@ fn talk(
     mut progress: impl FnMut(u64, u64),
 ) -> Result<IngestOutcome, Failure> {
     let last = Instant::now() + LONGEST;
-    if let Some(other) = connection.greet()? {
+    if let Err(other) = connection.greet()? {
         return Ok(unexpected(&other));
     }
     connection.pass(&Message::Ingest { kind }, file)?;

@@ -6,11 +6,13 @@
 
 mod client;
 mod connection;
+mod greeting;
 mod ingest;
 mod room;
 mod warm;
 
 pub use client::{RoomOutcome, make_room};
+pub use greeting::{Greeting, greet};
 pub use ingest::{IngestOutcome, Ingested, ingest};
 pub(crate) use room::{Answers, Patience};
 pub use warm::declared_warm;

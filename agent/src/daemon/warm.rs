@@ -34,7 +34,7 @@ fn ask(
 ) -> Result<Result<BTreeSet<ManifestId>, String>, Failure> {
     let mut warm = BTreeSet::new();
     let connection = DaemonConnection::open(socket, deadline)?;
-    if let Some(other) = connection.greet()? {
+    if let Err(other) = connection.greet()? {
         return Ok(Err(format!(
             "the daemon answered message kind {}",
             other.kind()

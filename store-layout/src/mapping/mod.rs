@@ -1,5 +1,10 @@
-//! Mappings of published objects: the only unsafe code of this crate.
-#![expect(unsafe_code, reason = "mmap and mprotect have no safe interface")]
+//! Mappings of published objects, and the page cache of files: the only unsafe code of this crate.
+#![expect(
+    unsafe_code,
+    reason = "mmap, mprotect and mincore have no safe interface"
+)]
+
+mod page_cache;
 
 use std::fs::File;
 use std::io;
@@ -12,6 +17,8 @@ use nix::sys::mman::{ProtFlags, mprotect};
 
 use crate::access::Access;
 use crate::locked_object::LockedObject;
+
+pub use page_cache::cached_bytes;
 
 /// The bytes of an object in this process's address space, and the reference to the object.
 ///

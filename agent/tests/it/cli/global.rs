@@ -106,10 +106,11 @@ fn every_subcommand_has_a_test_and_an_entry_in_the_changelog() {
 
 #[test]
 fn a_wrong_command_line_is_code_2() {
-    let wrong: [&[&str]; 9] = [
+    let wrong: [&[&str]; 10] = [
         &[],
         &["frobnicate"],
         &["load"],
+        &["doctor", "--pid", "0"],
         &["ls", "--objects", "--derived"],
         &["gc", "--older-than", "soon"],
         &["gc", "--free", "8GB"],

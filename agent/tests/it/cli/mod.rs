@@ -1,6 +1,7 @@
 //! The command `tetris`, run as its users run it.
 
 mod causes;
+mod doctor;
 mod exec;
 mod exec_paths;
 mod fill;
