@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import tetris
 import tetris.torch
 import torch
-from model_files import floats
+from model_files import floats, settle
 from process import python, run
 from tetris import _agent
 
@@ -40,6 +41,25 @@ def records(program: str, *arguments: object, env: dict[str, str] | None = None)
     return python(whole, *arguments, env=env)
 
 
+def test_a_process_that_shares_says_so_in_one_line(store: Path, path: Path) -> None:
+    program = """
+        import tetris, tetris.numpy
+        for _ in range(3):
+            tetris.numpy.load_file(sys.argv[1])
+            tetris.load(sys.argv[1])
+    """
+    [[logger, level, message]] = records(program, path)
+    assert logger.split(".")[0] == "tetris" and level == "INFO"
+    assert message.startswith("Tetris: ") and str(store) in message and str(path) in message
+    assert "named" in message
+
+
+def test_a_patched_process_says_it_as_well(store: Path, path: Path) -> None:
+    program = "from safetensors.numpy import load_file; load_file(sys.argv[1]); load_file(sys.argv[1])"
+    [[_, level, message]] = records(program, path, env={"TETRIS_PATCH": "1"})
+    assert level == "INFO" and str(store) in message
+
+
 def test_weights_that_are_shared_from_memory_are_told_once(store: Path) -> None:
     program = """
         import tetris.torch, torch
@@ -55,7 +75,26 @@ def test_without_a_store_one_warning_names_the_command_that_makes_one(path: Path
     program = "import tetris; tetris.load(sys.argv[1]); tetris.load(sys.argv[1])"
     [[logger, level, message]] = records(program, path, env={"TETRIS_STORE": str(tmp_path / "nowhere")})
     assert (logger, level) == ("tetris", "WARNING")
-    assert str(tmp_path / "nowhere") in message and "tetris init" in message
+    assert str(tmp_path / "nowhere") in message and "tetris.create_store" in message and "--store" not in message
+
+
+def test_a_load_that_stays_private_is_told_with_the_model_and_a_remedy(store: Path, path: Path) -> None:
+    program = """
+        import os, tetris, tetris._agent
+        os.setgroups([]); os.setgid(65534); os.setuid(65534)
+        tetris.load(sys.argv[1]); tetris.load(sys.argv[1])
+    """
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be somebody else")
+    for one in [store, *store.rglob("*")]:
+        one.chmod(0o755 if one.is_dir() else 0o644)
+    for folder in [store.parent, *[one for one in path.parents if str(one).startswith("/tmp/")]]:
+        folder.chmod(0o755)
+    path.chmod(0o644)
+    [[logger, level, message]] = records(program, path)
+    assert logger.split(".")[0] == "tetris" and level == "WARNING"
+    assert message.startswith("Tetris: ") and str(path) in message and "--store" not in message
+    assert "remedy" in message
 
 
 def test_messages_of_programs_without_a_log_name_the_project(path: Path, tmp_path: Path) -> None:
@@ -141,6 +180,16 @@ def test_a_switch_of_the_mirror_that_is_not_understood_is_told_once(
         tetris.torch.load_file(path)
     [said] = [one.getMessage() for one in caplog.records if "TETRIS_GPU" in one.getMessage()]
     assert "'never'" in said and "off" in said
+
+
+def test_counters_show_shared_bytes_beside_private_ones(store: Path, path: Path) -> None:
+    settle(path)
+    before = tetris.agent().counters
+    tetris.load(path)
+    first = tetris.agent().counters
+    assert first["new_bytes"] - before["new_bytes"] == len(DATA) and first["shared_bytes"] == before["shared_bytes"]
+    tetris.torch.load_file(path)
+    assert tetris.agent().counters["shared_bytes"] - first["shared_bytes"] == len(DATA)
 
 
 def test_a_report_of_many_names_is_short() -> None:

@@ -101,7 +101,7 @@ def _look(before: _Made | None, variables: tuple[str | None, str | None], patch:
     if before is not None and before.variables == variables and before.agent.unavailable == found.unavailable:
         # It keeps its counts.
         return before._replace(patch=patch, look_again=look_again)
-    logger.warning("no tensor store is used, nothing is shared: %s", found.unavailable)
+    logger.warning("nothing is shared: %s; %s", found.unavailable, found.unavailable_remedy)
     return _Made(found, variables, patch, look_again)
 
 
