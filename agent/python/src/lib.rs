@@ -24,6 +24,7 @@ mod device_model;
 mod device_tensor;
 mod device_wait;
 mod dlpack;
+mod doctor;
 mod errors;
 mod file;
 mod foreign_bytes;
@@ -51,6 +52,8 @@ mod _native {
     use crate::device_model::DeviceModel;
     #[pymodule_export]
     use crate::device_tensor::DeviceTensor;
+    #[pymodule_export]
+    use crate::doctor::diagnose;
     #[pymodule_export]
     use crate::file::File;
     #[pymodule_export]

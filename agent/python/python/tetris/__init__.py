@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tetris._agent import agent as agent
     from tetris._agent import load as load
     from tetris._derived import derived as derived
+    from tetris._doctor import Diagnosis as Diagnosis
+    from tetris._doctor import doctor as doctor
     from tetris._native import Agent as Agent
     from tetris._native import File as File
     from tetris._native import Memory as Memory
@@ -44,6 +46,8 @@ _ORIGIN = {
     "agent": "tetris._agent",
     "load": "tetris._agent",
     "derived": "tetris._derived",
+    "Diagnosis": "tetris._doctor",
+    "doctor": "tetris._doctor",
     "Agent": "tetris._native",
     "File": "tetris._native",
     "Memory": "tetris._native",

@@ -505,6 +505,17 @@ def create_store(path: _Path, *, allow_other_file_systems: bool = False) -> None
         StoreError: The directory cannot be one; the subclass says why.
     """
 
+def diagnose(
+    models: Sequence[_Path], *, store: _Path | None = None, pid: int | None = None, section: str | None = None
+) -> tuple[str, str, int]:
+    """Look at the store, this machine, models and a process; see :func:`tetris.doctor`.
+
+    Returns the diagnosis as JSON and as text, with `section`, which is JSON, at its end, and the exit code.
+
+    Raises:
+        ValueError: `section` is not that of a diagnosis.
+    """
+
 def content_id(data: Buffer) -> str:
     """Return the BLAKE3-256 of C-contiguous bytes, over all cores."""
 
