@@ -31,14 +31,16 @@ fn of_folder(folder: &ProcessFolder, seen: &SeenStore) -> Section {
     let mut section = Section::new("process", Some(folder.pid().to_string()));
     match look(folder, seen) {
         Ok(checks) => section.checks = checks,
-        Err(check) => section.checks.push(check),
+        Err(check) => section.checks.push(*check),
     }
     section
 }
 
-fn look(folder: &ProcessFolder, seen: &SeenStore) -> Result<Vec<Check>, Check> {
-    let status = folder.status().map_err(|error| missing(folder, &error))?;
-    let failed = |error: Error| unreadable(folder, &status, &error);
+fn look(folder: &ProcessFolder, seen: &SeenStore) -> Result<Vec<Check>, Box<Check>> {
+    let status = folder
+        .status()
+        .map_err(|error| Box::new(missing(folder, &error)))?;
+    let failed = |error: Error| Box::new(unreadable(folder, &status, &error));
     let regions = smaps::parse(&folder.read("smaps").map_err(failed)?);
     let environment = Environment::parse(&folder.read("environ").map_err(failed)?);
     let memory = Memory::of(&regions, seen.open());

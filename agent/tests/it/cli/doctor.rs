@@ -20,7 +20,7 @@ const NOBODY: u32 = 65_534;
 
 /// The document of a run, whose exit code must be that of its status.
 #[track_caller]
-fn document(run: Run) -> Value {
+fn document(run: &Run) -> Value {
     let document = run.json();
     let code = match document["status"].as_str().unwrap() {
         "ok" | "note" => 0,
@@ -36,7 +36,7 @@ fn document(run: Run) -> Value {
 
 fn doctor<A: AsRef<std::ffi::OsStr>>(site: &Site, args: &[A]) -> Value {
     let mut command = site.command(&["doctor", "--format", "json"]);
-    document(run(command.args(args)))
+    document(&run(command.args(args)))
 }
 
 /// The check `name` of the first section `section`.
@@ -110,7 +110,7 @@ fn without_a_usable_store_the_rest_is_diagnosed_and_the_code_is_7() {
             .arg("--store")
             .arg(store)
             .args(["doctor", "--format", "json"]);
-        document(run(command.arg(&model)))
+        document(&run(command.arg(&model)))
     };
     let missing = diagnose(&site.dir().join("missing"));
     let layout = check(&missing, "store", "layout");
@@ -246,7 +246,7 @@ fn a_store_that_is_too_small_names_the_size() {
         .arg("--store")
         .arg(&mounted.dir)
         .args(["doctor", "--format", "json"]);
-    let found = document(run(command.arg(&model)));
+    let found = document(&run(command.arg(&model)));
     let private = check(&found, "model", "private");
     assert_eq!(private["facts"]["cause"], "too-small");
     assert_remedy(private, "--size");
@@ -286,7 +286,7 @@ fn a_reader_of_another_s_store_is_told_to_have_a_daemon() {
     let Some(mut command) = as_nobody(&site) else {
         return;
     };
-    let found = document(run(command.arg(&model)));
+    let found = document(&run(command.arg(&model)));
     let publish = check(&found, "store", "publish");
     assert_eq!(publish["status"], "warning");
     assert_eq!(publish["facts"]["cause"], "not-mine");
@@ -304,7 +304,9 @@ fn a_reader_of_another_s_store_is_told_to_have_a_daemon() {
     let Some(mut command) = as_nobody(&site) else {
         return;
     };
-    let found = document(run(command.args(["--pid", &std::process::id().to_string()])));
+    let found = document(&run(
+        command.args(["--pid", &std::process::id().to_string()])
+    ));
     let process = check(&found, "process", "process");
     assert_eq!(process["status"], "failure");
     assert_remedy(process, "sudo tetris doctor --pid");
