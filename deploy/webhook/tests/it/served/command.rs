@@ -144,14 +144,6 @@ fn patch_says_what_it_cannot_use() {
 }
 
 #[test]
-fn a_filter_that_cannot_be_read_is_told_on_standard_error() {
-    let (good, printed, said) = patch(&["--log", "a=b=c"], &deployment("true"));
-    assert!(!good && printed.is_empty(), "{printed}");
-    assert!(said.starts_with("error: log filter \"a=b=c\": "), "{said}");
-    assert!(said.contains("expected a level or a list"), "{said}");
-}
-
-#[test]
 fn arguments_have_the_defaults_of_the_manifests() {
     let args = "tetris-webhook run --listen 0.0.0.0:8443 --metrics 0.0.0.0:9461 --namespace tetris-system --service tetris-webhook \
                 --secret tetris-webhook-tls --configuration tetris-webhook --driver csi.tetris.dev --mount-path /run/tetris/store \
