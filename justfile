@@ -18,6 +18,10 @@ test-node:
     tests/rust -E 'package(tetris-container-tests) + test(/(^|::)image::/)'
     tests/vm
 
+# The Debian package and its service, under systemd in an emulated machine. Needs root
+test-systemd *ARGS:
+    tests/systemd {{ARGS}}
+
 # The install on the cluster that KUBECONFIG names
 test-cluster:
     cargo test --locked -p tetris-deploy-tests --test it cluster:: -- --nocapture

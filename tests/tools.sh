@@ -6,7 +6,7 @@ set -euo pipefail
 
 # Programs, and the packages that have them.
 declare -A package=([strace]=strace [prometheus]=prometheus [mksquashfs]=squashfs-tools [mkfs.erofs]=erofs-utils [mkfs.ext4]=e2fsprogs
-    [debugfs]=e2fsprogs [losetup]=mount [qemu-system-x86_64]=qemu-system-x86 [busybox]=busybox-static [cpio]=cpio)
+    [debugfs]=e2fsprogs [losetup]=mount [qemu-system-x86_64]=qemu-system-x86 [busybox]=busybox-static [cpio]=cpio [dpkg-shlibdeps]=dpkg-dev)
 missing=()
 for tool in "${!package[@]}"; do
     command -v "$tool" >/dev/null || [ -x "/usr/sbin/$tool" ] || missing+=("${package[$tool]}")
