@@ -238,7 +238,9 @@ fn root_s_store_without_a_daemon_gives_way_to_one_of_the_user_s_own() {
     assert_eq!(report["private_cause"], Value::Null, "{report}");
 
     // A daemon was there, and has died.
-    drop(UnixListener::bind(store.join("daemon")).unwrap());
+    let socket = store.join("daemon");
+    drop(UnixListener::bind(&socket).unwrap());
+    fs::set_permissions(&socket, Permissions::from_mode(0o666)).unwrap();
     let report = site.other_loads(&store, &model);
     assert_eq!(report["private_cause"], "no-daemon", "{report}");
 }

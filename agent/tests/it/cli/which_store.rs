@@ -23,6 +23,7 @@ mount -t tmpfs -o mode=1777 none /dev/shm
 mkdir -p /run/tetris/store
 cp \"$1\" /run/tetris-program
 cp \"$2\" /run/model.safetensors
+chmod 644 /run/model.safetensors
 sleep 0.2
 T=/run/tetris-program M=/run/model.safetensors
 U=\"setpriv --reuid $3 --regid $3 --clear-groups $T\"
