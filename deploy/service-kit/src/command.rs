@@ -36,11 +36,28 @@ impl Failure {
 impl fmt::Display for Failure {
     /// Shows the error with its causes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#}", self.error)
+        f.write_str(&with_causes(&self.error))
     }
 }
 
 impl std::error::Error for Failure {}
+
+/// The error with its causes, those left out that the message before them quotes already: most messages
+/// of system calls end with the kernel's own.
+pub fn with_causes(error: &anyhow::Error) -> String {
+    let mut all = String::new();
+    let mut last = String::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        if all.is_empty() {
+            all.clone_from(&text);
+        } else if !last.contains(&text) {
+            all = format!("{all}: {text}");
+        }
+        last = text;
+    }
+    all
+}
 
 /// The exit code of an error: that of its [`Failure`], else [`FAILED`].
 pub fn status(error: &anyhow::Error) -> ExitStatus {
@@ -62,11 +79,11 @@ pub fn run(logs: &LogArgs, work: impl FnOnce() -> anyhow::Result<()>) -> ExitCod
         return ExitCode::SUCCESS;
     };
     if tracing::enabled!(tracing::Level::ERROR) {
-        for line in format!("{error:#}").lines() {
+        for line in with_causes(&error).lines() {
             tracing::error!("{line}");
         }
     } else {
-        say(&format_args!("{error:#}"));
+        say(&with_causes(&error));
     }
     ExitCode::from(status(&error).code)
 }
@@ -97,4 +114,29 @@ pub fn runtime() -> io::Result<Runtime> {
         .worker_threads(WORKERS)
         .enable_all()
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot open `/x`: {source}")]
+    struct Quoting {
+        source: io::Error,
+    }
+
+    #[test]
+    fn a_cause_that_is_quoted_already_is_not_repeated() {
+        let source = io::Error::from_raw_os_error(2);
+        let error = Err::<(), _>(Quoting { source }).context("there is no store");
+        assert_eq!(
+            with_causes(&error.unwrap_err()),
+            "there is no store: cannot open `/x`: No such file or directory (os error 2)"
+        );
+        let other = anyhow::anyhow!("inner").context("outer");
+        assert_eq!(with_causes(&other), "outer: inner");
+    }
 }

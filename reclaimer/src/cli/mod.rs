@@ -133,7 +133,7 @@ fn print_json(result: Value) -> Result<()> {
 
 fn error_document(error: &Error) -> Value {
     let status = command::status(error);
-    let message = format!("{error:#}");
+    let message = command::with_causes(error);
     let mut document = ErrorDocument::new(status.name, status.code, message).to_json();
     let failure = error.downcast_ref::<Failure>();
     let wrong = failure.and_then(|failure| failure.error().downcast_ref::<ConfigError>());

@@ -36,7 +36,7 @@ pub(super) fn prepare(config: &Config, metrics: &Metrics) -> Result<()> {
 /// The same in a running daemon, which goes on after errors.
 pub(super) fn prepare_again(config: &Config, metrics: &Metrics) {
     if let Err(error) = prepare(config, metrics) {
-        tracing::error!("{error:#}");
+        tracing::error!("{}", tetris_service_kit::command::with_causes(&error));
         metrics.error(ErrorClass::Mount, None);
     }
 }
