@@ -55,7 +55,10 @@ impl Agent {
         };
         let context = self.load_context(options);
         let private = |error: &PublishError, bytes: Vec<u8>| {
-            let (refused, len) = (context.refused(store, Some(error)), bytes.len() as u64);
+            let (refused, len) = (
+                Some(PrivateReason::of_publish(error, store)),
+                bytes.len() as u64,
+            );
             Derived::private(bytes, context.private_reason(refused, len, len))
         };
         let mut result = store.get_or_create(&key, options.access, options.wait, make);

@@ -119,7 +119,7 @@ pub enum StoreLocationError {
         /// The directory.
         dir: PathBuf,
         /// The reason.
-        source: StoreError,
+        source: Box<StoreError>,
     },
 }
 
@@ -209,7 +209,7 @@ impl StoreLocation {
         self.require_trusted()?;
         Store::open(&self.dir).map_err(|source| StoreLocationError::Store {
             dir: self.dir.clone(),
-            source,
+            source: source.into(),
         })
     }
 
@@ -286,9 +286,9 @@ mod tests {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let (mounted, shm) = (dir.path().join("mounted"), dir.path().join("shm"));
         assert_eq!(of(&mounted, &shm), (shm.clone(), StoreChoice::NoneMounted));
-        Store::create(&shm, &Default::default()).unwrap();
+        Store::create(&shm, &tetris_store_layout::CreateOptions::default()).unwrap();
         assert_eq!(of(&mounted, &shm), (shm.clone(), StoreChoice::NoneMounted));
-        Store::create(&mounted, &Default::default()).unwrap();
+        Store::create(&mounted, &tetris_store_layout::CreateOptions::default()).unwrap();
         let writable = (mounted.clone(), StoreChoice::MountedWritable);
         assert_eq!(of(&mounted, &shm), writable);
     }

@@ -81,7 +81,7 @@ pub(crate) fn location(error: StoreLocationError) -> PyErr {
     match error {
         StoreLocationError::Missing { .. } => python::NoStoreError::new_err(text),
         StoreLocationError::Untrusted { .. } => python::UntrustedStoreError::new_err(text),
-        StoreLocationError::Store { source, .. } => store_as(source, text),
+        StoreLocationError::Store { source, .. } => store_as(*source, text),
         _ => python::StoreError::new_err(text),
     }
 }

@@ -131,7 +131,11 @@ impl Watcher {
             None => "stopped".to_owned(),
         };
         if state.loaded > 0 {
-            text += &format!("; {} models before it are loaded", state.loaded);
+            text.extend([
+                "; ",
+                &state.loaded.to_string(),
+                " models before it are loaded",
+            ]);
         }
         let (objects, bytes) = self.published();
         output::warning(format_args!(

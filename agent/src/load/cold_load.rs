@@ -10,6 +10,7 @@ use super::complete::HashedFile;
 use super::context::{LoadContext, SharedLoad};
 use crate::backing::Backings;
 use crate::loaded_file::LoadedFile;
+use crate::private_reason::PrivateReason;
 use crate::report::LoadReport;
 
 impl LoadContext<'_> {
@@ -33,7 +34,10 @@ impl LoadContext<'_> {
         let (manifest, header) = planned.into_manifest(&run);
         let file = HashedFile {
             objects: run.objects,
-            refused: self.refused(store, run.refused.as_ref()),
+            refused: run
+                .refused
+                .as_ref()
+                .map(|error| PrivateReason::of_publish(error, store)),
             at_map_limit: run.at_map_limit,
             private,
         };

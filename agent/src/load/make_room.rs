@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use tetris_loader::PrivateCause;
-use tetris_store_layout::{PublishError, Store};
+use tetris_store_layout::Store;
 
 use super::context::LoadContext;
 use crate::daemon::{self, RoomOutcome};
@@ -70,15 +70,6 @@ impl LoadContext<'_> {
                 None
             }
         }
-    }
-
-    /// The reason for which `store` did not take something, if it gave one.
-    pub(crate) fn refused(
-        &self,
-        store: &Store,
-        error: Option<&PublishError>,
-    ) -> Option<PrivateReason> {
-        error.map(|error| PrivateReason::of_publish(error, store))
     }
 
     /// The reason for which `missing` bytes of `total` are private, with the daemon's refusals; `refused`

@@ -52,7 +52,10 @@ impl LoadContext<'_> {
             objects: run.objects,
             private,
             bytes_read: run.bytes_read,
-            refused: self.refused(load.store, run.refused.as_ref()),
+            refused: run
+                .refused
+                .as_ref()
+                .map(|error| PrivateReason::of_publish(error, load.store)),
         }))
     }
 }

@@ -11,6 +11,8 @@ mod docker;
 #[path = "../../../deploy/tests/shared/exit_codes_page.rs"]
 mod exit_codes_page;
 mod fresh;
+#[path = "../../../deploy/tests/shared/generated_page.rs"]
+mod generated_page;
 #[cfg(feature = "cli")]
 #[path = "../../../deploy/tests/shared/json_schema.rs"]
 mod json_schema;

@@ -1,7 +1,6 @@
 //! The table of a program's exit codes in docs/exit-codes.md, which is written from its help.
 
-#[path = "generated_page.rs"]
-mod generated_page;
+use crate::generated_page;
 
 /// Compares the table of `program` with `help`, the text of `--help`.
 pub fn check(program: &str, help: &str) {
@@ -10,7 +9,7 @@ pub fn check(program: &str, help: &str) {
     for line in codes.lines() {
         let (code, meaning) = line.trim().split_once("  ").unwrap_or_default();
         if !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_digit()) {
-            table += &format!("| {code} | {} |\n", meaning.trim());
+            table.extend(["| ", code, " | ", meaning.trim(), " |\n"]);
         }
     }
     generated_page::check("exit-codes.md", program, &table);

@@ -163,7 +163,7 @@ fn written(path: &[Segment], gone: &[(String, usize)]) -> String {
                 for taken in earlier {
                     index += usize::from(taken <= index);
                 }
-                text += &format!("[{index}]");
+                text.extend(["[", &index.to_string(), "]"]);
             }
             Segment::Map { key } => {
                 if !text.is_empty() {

@@ -16,6 +16,8 @@ mod docker;
 mod example;
 #[path = "../../../deploy/tests/shared/exit_codes_page.rs"]
 mod exit_codes_page;
+#[path = "../../../deploy/tests/shared/generated_page.rs"]
+mod generated_page;
 mod http;
 mod ingest;
 #[path = "../../../deploy/tests/shared/json_schema.rs"]

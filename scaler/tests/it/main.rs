@@ -6,6 +6,8 @@ mod docker;
 #[path = "../../../deploy/tests/shared/exit_codes_page.rs"]
 mod exit_codes_page;
 mod extender;
+#[path = "../../../deploy/tests/shared/generated_page.rs"]
+mod generated_page;
 mod keda;
 mod operator;
 mod plan;

@@ -281,7 +281,8 @@ mod tests {
     #[test]
     fn errors_of_publishing_have_causes_of_their_own() {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let store = Store::create(dir.path(), &Default::default()).unwrap();
+        let store =
+            Store::create(dir.path(), &tetris_store_layout::CreateOptions::default()).unwrap();
         let io = |errno| IoError::new("map", "/x", std::io::Error::from_raw_os_error(errno));
         let damaged = MapError::Damaged {
             path: "/x".into(),

@@ -121,7 +121,10 @@ fn create(words: Words, dir: &Path) -> String {
     match words {
         Words::CommandLine => format!("run `tetris init {store}`"),
         Words::Python => {
-            format!("run `tetris init {store}`, or call `tetris.create_store({dir:?})`")
+            format!(
+                "run `tetris init {store}`, or call `tetris.create_store({:?})`",
+                dir.to_string_lossy()
+            )
         }
         Words::Daemon => format!(
             "run `tetris init {store}`, or have the daemon mount it: the table `[mount]` of its configuration"

@@ -4,6 +4,8 @@
 mod docker;
 #[path = "../../../tests/shared/exit_codes_page.rs"]
 mod exit_codes_page;
+#[path = "../../../tests/shared/generated_page.rs"]
+mod generated_page;
 mod inject;
 mod served;
 #[path = "../../../../reclaimer/tests/shared/skipped.rs"]

@@ -1,10 +1,8 @@
 //! The table of metrics in docs/metrics.md, which is written from an exposition with every family.
 
-#[path = "../../../../deploy/tests/shared/generated_page.rs"]
-mod generated_page;
-
 use std::collections::BTreeMap;
 
+use crate::generated_page;
 use crate::http::fixtures::{Daemon, mirror, node};
 
 #[tokio::test]
@@ -36,7 +34,16 @@ fn table(exposition: &str) -> String {
             _ => "",
         };
         let meaning = help[&name].trim_end_matches('.').replace('|', "\\|");
-        rows += &format!("| `{name}{suffix}` | {kind} | {meaning} |\n");
+        rows.extend([
+            "| `",
+            &name,
+            suffix,
+            "` | ",
+            &kind,
+            " | ",
+            meaning.as_str(),
+            " |\n",
+        ]);
     }
     rows
 }

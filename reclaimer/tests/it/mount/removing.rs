@@ -8,7 +8,7 @@ use tetris_store_layout::{Access, CreateOptions, ObjectRef, Store};
 use crate::daemon::harness::{Daemon, EXE};
 use crate::namespace::{self, Place};
 
-const BYTES: [u8; 300_000] = [7; 300_000];
+static BYTES: [u8; 300_000] = [7; 300_000];
 
 /// A configuration with a store at the mount point itself; `None` where nothing can be mounted.
 fn place() -> Option<(Place, PathBuf, PathBuf)> {

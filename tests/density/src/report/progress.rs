@@ -136,7 +136,7 @@ mod tests {
     fn estimates_are_round() {
         assert_eq!(about(Duration::from_secs(5)), "about a minute left");
         assert_eq!(about(Duration::from_secs(150)), "about 3 min left");
-        assert_eq!(about(Duration::from_mins(120)), "about 2.0 h left");
+        assert_eq!(about(Duration::from_hours(2)), "about 2.0 h left");
     }
 
     #[test]

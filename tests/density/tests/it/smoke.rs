@@ -432,8 +432,8 @@ fn replicas_of_several_models_are_a_group_each() {
         ]
     );
     // The announced number of steps is the true one.
-    let steps = stderr.lines().filter(|line| line.starts_with('['));
-    assert!(steps.last().unwrap().starts_with("[8/8] "), "{stderr}");
+    let mut steps = stderr.lines().filter(|line| line.starts_with('['));
+    assert!(steps.next_back().unwrap().starts_with("[8/8] "), "{stderr}");
 }
 
 #[test]

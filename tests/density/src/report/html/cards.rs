@@ -72,7 +72,7 @@ impl Card {
 
 /// A card with the value of the store, and with those of all rivals that have one.
 fn beside_rivals(
-    title: String,
+    title: &str,
     store: (Method, String),
     value_of: impl Fn(Method) -> Option<String>,
 ) -> Option<Card> {
@@ -122,7 +122,7 @@ fn memory(group: &WorkloadReport) -> Option<Card> {
         ))
     };
     let title = format!("memory of {size} instances");
-    beside_rivals(title, (store, bytes(ours)), value_of)
+    beside_rivals(&title, (store, bytes(ours)), value_of)
 }
 
 fn start(group: &WorkloadReport) -> Option<Card> {
@@ -137,7 +137,7 @@ fn start(group: &WorkloadReport) -> Option<Card> {
         ))
     };
     let value = (Method::Tetris, nanoseconds(ours));
-    beside_rivals("time to first result".into(), value, value_of)
+    beside_rivals("time to first result", value, value_of)
 }
 
 fn density(group: &WorkloadReport) -> Option<Card> {
@@ -150,13 +150,13 @@ fn density(group: &WorkloadReport) -> Option<Card> {
         Some(format!("{}{why}", text::fits(entry)))
     };
     let title = format!("instances in {}", bytes(density.budget_bytes));
-    beside_rivals(title, (Method::Tetris, of(Method::Tetris)?), of)
+    beside_rivals(&title, (Method::Tetris, of(Method::Tetris)?), of)
 }
 
 fn further(group: &WorkloadReport) -> Option<Card> {
     let of = |of| Some(signed_bytes(method(group, of)?.marginal_bytes? as i64));
     let store = store_of(group)?;
-    beside_rivals("each further instance".into(), (store, of(store)?), of)
+    beside_rivals("each further instance", (store, of(store)?), of)
 }
 
 fn inference(group: &WorkloadReport) -> Option<Card> {
@@ -167,7 +167,7 @@ fn inference(group: &WorkloadReport) -> Option<Card> {
     };
     let of = |of| Some(nanoseconds(pass(of)?));
     let value = (Method::Tetris, of(Method::Tetris)?);
-    beside_rivals("time of a pass, by turns".into(), value, of)
+    beside_rivals("time of a pass, by turns", value, of)
 }
 
 #[cfg(test)]
