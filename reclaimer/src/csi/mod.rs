@@ -121,7 +121,7 @@ pub enum CsiError {
 /// sockets. Mounts stay.
 ///
 /// `node` is the node's name; `namespaces` says which namespaces there are. The configuration is
-/// one that [`CsiConfig::check`] accepts. `registered` becomes true once the kubelet has registered
+/// one in which [`CsiConfig::mistakes`] finds none. `registered` becomes true once the kubelet has registered
 /// the driver; the caller of a new call makes it false again.
 ///
 /// # Errors
