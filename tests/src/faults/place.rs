@@ -133,14 +133,17 @@ fn give(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Copies files and folders with their permissions.
+/// Copies files and folders with their permissions, and links as links: those to last paths lead nowhere.
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     std::fs::create_dir(to)?;
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
             copy(&entry.path(), &target)?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(std::fs::read_link(entry.path())?, target)?;
         } else {
             std::fs::copy(entry.path(), target)?;
         }
