@@ -18,6 +18,7 @@
 
 mod bytes;
 mod check;
+mod installed_memory;
 mod machine;
 mod model;
 mod mounts;

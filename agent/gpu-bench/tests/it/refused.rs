@@ -11,7 +11,7 @@ fn arguments_that_make_no_sense_are_refused() {
     let site = Site::new();
     for (argument, part) in [
         ("--bytes=1M", "2MiB to 1TiB"),
-        ("--bytes=8GB", "not a unit"),
+        ("--bytes=8GB", "powers of 1024"),
         ("--bytes=", "expected a size"),
         ("--rounds=0", "0"),
         ("--processes=61", "61"),

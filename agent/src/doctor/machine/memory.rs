@@ -5,27 +5,13 @@ use std::path::{Component, Path, PathBuf};
 use super::unknown;
 use crate::doctor::bytes::Bytes;
 use crate::doctor::check::Check;
+use crate::doctor::installed_memory;
 use crate::doctor::store::{Publishing, SeenStore};
 
-const MEMINFO: &str = "/proc/meminfo";
 const CGROUP: &str = "/proc/self/cgroup";
 const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 /// Version 1 says a number like this for no limit.
 const UNLIMITED: u64 = 1 << 60;
-
-/// Memory of the machine in bytes, if the kernel says.
-pub(in crate::doctor) fn total() -> Option<u64> {
-    parse_total(&std::fs::read_to_string(MEMINFO).ok()?)
-}
-
-/// `MemTotal:       24689724 kB`.
-fn parse_total(table: &str) -> Option<u64> {
-    let line = table
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
 
 /// The memory limit of this process. Pages of objects are charged to the process that writes them.
 pub(super) fn check(seen: &SeenStore) -> Check {
@@ -44,7 +30,8 @@ pub(super) fn check(seen: &SeenStore) -> Check {
     let own = seen
         .open()
         .filter(|open| open.publishing() == Publishing::Own);
-    of(group.version(), limit, own.map(|open| open.usage.capacity)).fact("machine_bytes", total())
+    of(group.version(), limit, own.map(|open| open.usage.capacity))
+        .fact("machine_bytes", installed_memory::total())
 }
 
 /// `capacity` is that of a store that this process publishes to itself.
@@ -188,15 +175,6 @@ mod tests {
         assert_eq!(of(2, Some(gib), Some(8 * gib)).status, Status::Note);
         assert_eq!(of(2, Some(gib), None).status, Status::Ok);
         assert_eq!(of(1, None, Some(gib)).status, Status::Ok);
-    }
-
-    #[test]
-    fn the_machine_s_memory_is_read() {
-        assert_eq!(parse_total("MemTotal:  2 kB\nMemFree: 1 kB\n"), Some(2048));
-        for text in ["", "MemTotal: x kB", "MemTotal: 18446744073709551615 kB"] {
-            assert_eq!(parse_total(text), None, "{text}");
-        }
-        assert!(total().is_some_and(|bytes| bytes > 1 << 20));
     }
 
     proptest! {

@@ -8,7 +8,7 @@ use tetris_store_layout::Usage;
 use super::{OpenStore, Publishing};
 use crate::doctor::bytes::Bytes;
 use crate::doctor::check::Check;
-use crate::doctor::machine::memory;
+use crate::doctor::installed_memory;
 
 /// A store with less room than this hundredth of its capacity is called full.
 const FULL_PERCENT: u64 = 1;
@@ -19,7 +19,7 @@ pub(super) fn check(open: &OpenStore) -> Check {
         usage: open.usage,
         freeable: open.freeable(),
         may_free: open.publishing() != Publishing::Impossible,
-        machine: memory::total(),
+        machine: installed_memory::total(),
     };
     room.check(open.store.root())
 }

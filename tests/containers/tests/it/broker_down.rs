@@ -48,7 +48,12 @@ fn a_load_without_the_daemon_is_private_and_says_so_and_the_next_with_it_is_shar
         ),
         ("brokered", SPEC.bytes(), 0)
     );
-    assert_eq!(shared.container.stderr(), "");
+    let stderr = shared.container.stderr();
+    assert!(
+        stderr.lines().count() == 1
+            && stderr.contains("models are shared through the tensor store"),
+        "{stderr}"
+    );
     alone.end();
     shared.end();
 }
