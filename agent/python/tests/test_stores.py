@@ -403,6 +403,9 @@ def test_reports_say_what_was_new_shared_and_read(store: Path, path: Path, tmp_p
         "private_bytes": 0,
         "unshared_files": 0,
         "unshared_bytes": 0,
+        "new_bytes": first["bytes_new"],
+        "shared_bytes": 3 * first["bytes_new"],
+        "other_file_bytes": first["bytes_new"],
     }
 
 

@@ -148,7 +148,13 @@ def _imported(module: ModuleType) -> None:
         current = getattr(module, attribute, None)
         if current is None or hasattr(current, "_tetris_original"):
             continue
-        replacement = getattr(_module(source), name, None)
+        try:
+            replacement = getattr(_module(source), name, None)
+        except RuntimeError as error:
+            if type(error).__name__ != "_DeadlockError":
+                raise
+            # Another thread has begun to import it, and waits for this module: `completed` comes back.
+            continue
         # One without its original is still being made: `completed` comes back.
         if hasattr(replacement, "_tetris_original"):
             _replace_everywhere(current, replacement)
