@@ -553,6 +553,8 @@ FORK = """
         del again
         model.release()
 
+    # A thread that a fork leaves behind would keep in the child what it holds.
+    gpu_mirror.eventually("the load's thread has ended", lambda: "tetris-load" not in gpu_mirror.threads())
     pid = os.fork()
     if pid == 0:
         try:
