@@ -554,7 +554,7 @@ FORK = """
         model.release()
 
     # A thread that a fork leaves behind would keep in the child what it holds.
-    gpu_mirror.eventually("the load's thread has ended", lambda: "tetris-load" not in gpu_mirror.threads())
+    gpu_mirror.eventually("the load's thread has ended", lambda: gpu_mirror.threads() == 1)
     pid = os.fork()
     if pid == 0:
         try:
