@@ -3,26 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The units, each 1024 times the one before.
-const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-
 /// A number of bytes: parsed from `8GiB`, `512M`, `1.5g` or `4096`, shown as `8.0 GiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Bytes(pub(crate) u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = format!("{} B", self.0);
-        let mut value = self.0 as f64;
-        for unit in UNITS {
-            // What would be shown as 1024.0 belongs to the next unit.
-            if value < 1023.95 {
-                break;
-            }
-            value /= 1024.0;
-            shown = format!("{value:.1} {unit}");
-        }
-        f.pad(&shown)
+        f.pad(&tetris_agent::doctor::Bytes(self.0).to_string())
     }
 }
 

@@ -7,7 +7,7 @@ const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
 
 /// A number of bytes, shown as `8.0 GiB`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bytes(pub(super) u64);
+pub struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

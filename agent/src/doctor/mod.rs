@@ -33,6 +33,7 @@ use crate::options::DEFAULT_MIN_SHARED_BYTES;
 use crate::store_location::StoreLocation;
 use store::SeenStore;
 
+pub use bytes::Bytes;
 pub use check::{Check, Diagnosis, FAILURES, Section, Status, WARNINGS};
 pub use text::{Emphasis, render};
 
