@@ -88,8 +88,9 @@ fn a_reader_that_leaves_ends_it() {
 #[test]
 fn a_terminal_gets_its_screen_back() {
     let site = Site::new();
+    // In place of the shell, which Ctrl-C reaches too, and which would then end by it.
     let command = format!(
-        "{} --store {} top --interval 100ms",
+        "exec {} --store {} top --interval 100ms",
         env!("CARGO_BIN_EXE_tetris"),
         site.store_dir().display()
     );
