@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import subprocess
@@ -59,7 +60,9 @@ def test_exec_becomes_the_program_and_holds_its_models(tetris_bin: str, store: P
     )
     command = [tetris_bin, "exec", "--model", str(path), "--", sys.executable, "-c", program, "{}"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, text=True, **pipes) as process:
+    # A shell that starts jobs in the background has them ignore it.
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, text=True, preexec_fn=heard, **pipes) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline()) == [process.pid, True]
         process.send_signal(signal.SIGINT)

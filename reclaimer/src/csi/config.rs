@@ -60,6 +60,9 @@ const fn default_limit() -> usize {
     64
 }
 
+/// Most stores of namespaces: a node has some hundred pods, and each store costs time in every pass.
+const MAX_STORES: usize = 4096;
+
 /// The longest address of a UNIX socket, without its final zero byte.
 const SOCKET_PATH_BYTES: usize = 107;
 
@@ -138,8 +141,10 @@ impl PerNamespace {
                 ));
             }
         }
-        if self.limit == 0 {
-            errors.push(FieldError::new("csi.per_namespace.limit", "at least 1", 0));
+        if !(1..=MAX_STORES).contains(&self.limit) {
+            let expected = format!("1 to {MAX_STORES}");
+            let found = self.limit;
+            errors.push(FieldError::new("csi.per_namespace.limit", expected, found));
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use super::descriptor::{Checked, inspect};
 use super::job::IngestJob;
+use super::refusal_log::RefusalLog;
 use super::schedule::Key;
 use super::state::{BrokerState, locked};
 use super::{
@@ -53,6 +54,7 @@ impl Broker {
             changes: watch::channel(()).0,
             room,
             observer,
+            refusals: RefusalLog::default(),
         }))
     }
 
@@ -86,6 +88,7 @@ impl Broker {
         let (store, begun) = (target.name.clone(), Instant::now());
         let asked = self.begin(target, peer, kind, passed).await;
         asked.inspect_err(|refusal| {
+            self.0.refusals.write(&store, peer, refusal);
             self.0.observer.ended(EndedIngest {
                 store: &store,
                 outcome: IngestOutcome::Refused(refusal.reason),

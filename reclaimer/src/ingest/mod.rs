@@ -25,6 +25,7 @@ mod job;
 mod observer;
 mod options;
 mod read;
+mod refusal_log;
 mod reserved;
 mod run;
 mod schedule;

@@ -7,6 +7,7 @@ use tetris_loader::ReadMonitor;
 use tokio::sync::watch;
 
 use super::job::IngestJob;
+use super::refusal_log::RefusalLog;
 use super::reserved::Reserved;
 use super::schedule::Schedule;
 use super::{
@@ -21,6 +22,7 @@ pub(super) struct BrokerState {
     pub(super) changes: watch::Sender<()>,
     pub(super) room: Arc<AskRoom>,
     pub(super) observer: Arc<dyn IngestObserver>,
+    pub(super) refusals: RefusalLog,
 }
 
 #[derive(Default)]

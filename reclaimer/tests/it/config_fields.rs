@@ -95,3 +95,80 @@ fn the_documented_values_are_the_defaults() {
         "values in reclaimer/README.md that are not commented out"
     );
 }
+
+/// Numbers without an upper limit: amounts of memory and of files, which only the machine limits;
+/// speeds; and fields of rules that the documented configuration does not use.
+const UNLIMITED: [&str; 16] = [
+    "gpu_mirror.device_bytes",
+    "gpu_mirror.pinned_bytes",
+    "gpu_mirror.store_bytes",
+    "ingest.max_file_bytes",
+    "mount.inodes",
+    "mount.memory_limit_bytes",
+    "mount.reserve_bytes",
+    "mount.size_bytes",
+    "policy.store.expire_after_secs",
+    "policy.store.guaranteed_bytes",
+    "policy.store.learned.min_variation",
+    "policy.store.learned.standard_secs",
+    "policy.store.limit_bytes",
+    "policy.store.record_files",
+    "reload_cost.bytes_per_sec",
+    "scrub.bytes_per_sec",
+];
+
+/// All leaves of a table, by the keys and indexes that lead to them.
+fn paths(value: &toml::Value, path: &[String], found: &mut Vec<Vec<String>>) {
+    let inside = |key: String| [path, &[key]].concat();
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                paths(value, &inside(key.clone()), found);
+            }
+        }
+        toml::Value::Array(list) => {
+            for (index, value) in list.iter().enumerate() {
+                paths(value, &inside(index.to_string()), found);
+            }
+        }
+        _ => found.push(path.to_vec()),
+    }
+}
+
+/// The configuration with this number at `path`, if the field takes numbers: sizes and times are
+/// written as texts.
+fn with_number(table: &toml::Table, path: &[String], number: i64) -> Option<ConfigFile> {
+    let mut root = toml::Value::Table(table.clone());
+    let place = path.iter().fold(&mut root, |value, key| match value {
+        toml::Value::Array(list) => &mut list[key.parse::<usize>().unwrap()],
+        other => &mut other[key.as_str()],
+    });
+    *place = toml::Value::Integer(number);
+    ConfigFile::parse(&toml::to_string(&root).unwrap(), Path::new(README)).ok()
+}
+
+#[test]
+fn every_number_has_limits() {
+    let table: toml::Table = parsed(&in_full()).to_toml().unwrap().parse().unwrap();
+    let mut leaves = Vec::new();
+    paths(&toml::Value::Table(table.clone()), &[], &mut leaves);
+    let (mut numbers, mut without) = (0, BTreeSet::new());
+    for path in leaves {
+        let Some(file) = with_number(&table, &path, i64::MAX) else {
+            continue;
+        };
+        numbers += 1;
+        let field = path.iter().rfind(|key| key.parse::<usize>().is_err());
+        let refusal = format!("{}`: expected", field.unwrap());
+        let mistakes = file.check();
+        if !mistakes.is_err_and(|error| error.to_string().contains(&refusal)) {
+            without.insert(path.join("."));
+        }
+    }
+    assert!(numbers > 30, "{numbers}");
+    let expected = UNLIMITED.map(str::to_owned).into();
+    assert_eq!(
+        without, expected,
+        "fields without limits; `check` of their table sets one"
+    );
+}

@@ -24,6 +24,8 @@ mod ingest;
 mod json_schema;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
+#[path = "../../../deploy/tests/shared/metrics_page.rs"]
+mod metrics_page;
 #[cfg(feature = "node")]
 mod mount;
 mod namespace;

@@ -9,6 +9,8 @@ mod extender;
 #[path = "../../../deploy/tests/shared/generated_page.rs"]
 mod generated_page;
 mod keda;
+#[path = "../../../deploy/tests/shared/metrics_page.rs"]
+mod metrics_page;
 mod operator;
 mod plan;
 mod served;

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 
 use crate::methods::Method;
-use crate::units::parse_bytes;
 use crate::workload::Kind;
 
 /// Measure the memory of a group of inference processes by loading method
@@ -183,7 +182,7 @@ impl Budget {
         match text {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
-            size => parse_bytes(size).map(Self::Bytes),
+            size => tetris_conventions::size::parse(size).map(Self::Bytes),
         }
     }
 }

@@ -48,28 +48,6 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// Parses a size: plain bytes, or a number with K, M, G or T, with or without `iB` (always powers
-/// of 1024).
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let trimmed = text.trim();
-    let split = trimmed
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(trimmed.len());
-    let (number, unit) = trimmed.split_at(split);
-    let number: f64 = number
-        .parse()
-        .map_err(|_| format!("`{text}` is not a size; write for example 512M or 2GiB"))?;
-    let shift = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        other => return Err(format!("`{other}` is not a unit of size; use K, M, G or T")),
-    };
-    Ok((number * (1u64 << shift) as f64) as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,14 +65,5 @@ mod tests {
         assert_eq!(nanoseconds(6_510_000.0), "6.51 ms");
         assert_eq!(nanoseconds(0.0), "0.00 ns");
         assert_eq!(nanoseconds(2.5e9), "2.50 s");
-    }
-
-    #[test]
-    fn parses_what_people_write() {
-        assert_eq!(parse_bytes("1024"), Ok(1024));
-        assert_eq!(parse_bytes("2G"), Ok(2 * GIB));
-        assert_eq!(parse_bytes("1.5 MiB"), Ok(3 * MIB / 2));
-        assert!(parse_bytes("lots").is_err());
-        assert!(parse_bytes("2 parsecs").is_err());
     }
 }

@@ -87,7 +87,10 @@ const MAY: [(&str, &[&str]); 23] = [
         "tetris-scaler-simulator",
         &["tetris-scaler-core", "tetris-simulation"],
     ),
-    ("tetris-density", &["tetris-agent", "tetris-node"]),
+    (
+        "tetris-density",
+        &["tetris-agent", "tetris-conventions", "tetris-node"],
+    ),
     ("tetris-protocol-model", &[]),
     ("tetris-service-kit", &["tetris-conventions"]),
     (

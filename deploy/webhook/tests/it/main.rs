@@ -7,6 +7,8 @@ mod exit_codes_page;
 #[path = "../../../tests/shared/generated_page.rs"]
 mod generated_page;
 mod inject;
+#[path = "../../../tests/shared/metrics_page.rs"]
+mod metrics_page;
 mod served;
 #[path = "../../../../reclaimer/tests/shared/skipped.rs"]
 mod skipped;

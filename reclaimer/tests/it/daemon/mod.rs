@@ -4,6 +4,7 @@ mod gpu_mirror;
 pub mod harness;
 mod image;
 mod once;
+mod remedies;
 mod run;
 mod scrub;
 mod service;

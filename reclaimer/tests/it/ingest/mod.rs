@@ -2,7 +2,7 @@
 
 mod charged;
 mod configuration;
-mod ground;
+pub mod ground;
 mod harness;
 mod hostile;
 mod mistaken;

@@ -159,7 +159,7 @@ fn errors_name_the_field_what_is_expected_and_what_was_found() {
         ),
         (
             format!("{}limit = 0", own("/run/tetris/{namespace}")),
-            "`csi.per_namespace.limit`: expected at least 1",
+            "`csi.per_namespace.limit`: expected 1 to 4096",
         ),
     ] {
         let error = checked(&format!("{REST}{tables}\n")).unwrap_err();

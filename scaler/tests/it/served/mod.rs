@@ -5,6 +5,7 @@ mod api;
 mod crds;
 mod daemons;
 mod lease;
+mod metrics;
 mod prometheus;
 mod rules;
 mod watches;

@@ -2,31 +2,14 @@
 
 use tetris_webhook::metrics::Metrics;
 
+use crate::metrics_page;
 use crate::served::api::Api;
 use crate::served::replica::{DAY, Replica, START};
 
 #[test]
-fn every_metric_is_in_the_readme_and_there_from_the_start() {
-    let readme = include_str!("../../../README.md");
+fn the_page_of_metrics_has_every_metric_which_is_there_from_the_start() {
     let metrics = Metrics::default().encode().unwrap();
-    let types = metrics
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE tetris_webhook_"));
-    let mut count = 0;
-    for (family, kind) in types.filter_map(|line| line.split_once(' ')) {
-        let name = match kind {
-            "counter" => format!("{family}_total"),
-            _ => family.to_owned(),
-        };
-        assert!(
-            readme.contains(&format!("`{name}`")),
-            "deploy/webhook/README.md does not name `{name}`"
-        );
-        let line = format!("\ntetris_webhook_{name}");
-        assert!(metrics.contains(&line), "{name}\n{metrics}");
-        count += 1;
-    }
-    assert!(count > 6, "{metrics}");
+    metrics_page::check("tetris-webhook", &metrics);
 }
 
 #[tokio::test]

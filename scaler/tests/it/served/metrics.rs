@@ -1,0 +1,25 @@
+//! The table of metrics in docs/metrics.md.
+
+use std::sync::Arc;
+
+use tetris_scaler::metrics::Metrics;
+use tetris_scaler::state::Key;
+use tetris_scaler_core::FunctionOutcome;
+use tokio::sync::watch;
+
+use crate::metrics_page;
+use crate::snapshot::{NAMESPACE, decide, snapshot};
+
+#[test]
+fn the_page_of_metrics_has_every_metric() {
+    let mut decided = snapshot(&[("bert", "Operator")]);
+    decide(&mut decided, "bert", 0, 1);
+    let state = decided.functions.get_mut(&Key::new(NAMESPACE, "bert"));
+    // Its load cannot be carried, so that the family of such functions has a sample.
+    Arc::make_mut(state.unwrap()).decision.outcome = FunctionOutcome::NoConfiguration;
+    let (_sender, snapshots) = watch::channel(Arc::new(decided));
+    let metrics = Metrics::new(snapshots);
+    metrics.failed("watch");
+    metrics.wrote("deployment");
+    metrics_page::check("tetris-scaler", &metrics.encode().unwrap());
+}
