@@ -200,6 +200,7 @@ impl<R: Fn(Scrubbed)> Walk<R> {
             Ok(Verified::Absent) => return ControlFlow::Continue(()),
             Ok(Verified::Sound) => ScrubResult::Sound,
             Ok(Verified::Damaged(fault)) => quarantine(name, store, entry, &fault),
+            Ok(Verified::Leased) => leased(name, store, entry),
             Err(error) => failed(name, &error),
         };
         (self.report)(Scrubbed {
@@ -225,6 +226,12 @@ fn quarantine(name: &str, store: &Store, entry: &ObjectEntry, fault: &Fault) -> 
         }
         Err(error) => failed(name, &error.into()),
     }
+}
+
+fn leased(name: &str, store: &Store, entry: &ObjectEntry) -> ScrubResult {
+    let path = store.object_path(&entry.object);
+    tracing::warn!(store = name, path = %path.display(), "object not checked: a process holds a lease on it; `grep LEASE /proc/locks` gives its process id");
+    ScrubResult::Failed
 }
 
 fn failed(name: &str, error: &StoreError) -> ScrubResult {

@@ -60,10 +60,14 @@ impl Store {
         let mut removed = 0;
         let mut of_manifest: HashMap<ManifestId, Vec<_>> = HashMap::new();
         for record in self.identity_records()? {
-            match self.bound_identity(&record)? {
-                Some(Ok((_, manifest))) => of_manifest.entry(manifest).or_default().push(record),
-                Some(Err(_damaged)) => removed += u64::from(self.remove_identity(record.id)?),
-                None => {}
+            match self.bound_identity(&record) {
+                Ok(Some(Ok((_, manifest)))) => {
+                    of_manifest.entry(manifest).or_default().push(record);
+                }
+                Ok(Some(Err(_damaged))) => removed += u64::from(self.remove_identity(record.id)?),
+                Ok(None) => {}
+                Err(error) if error.is_leased() => {}
+                Err(error) => return Err(error.into()),
             }
         }
         for (manifest, mut records) in of_manifest {
@@ -81,9 +85,11 @@ impl Store {
     }
 }
 
-/// A damaged record names nothing; one that cannot be read just now may.
+/// A damaged record names nothing; one that cannot be read just now may. One with a lease on it stays until the
+/// next time.
 fn not_alive_if_damaged(error: StoreError) -> Result<bool, StoreError> {
     match error {
+        StoreError::Io(error) if error.is_leased() => Ok(true),
         StoreError::Io(_) => Err(error),
         _damaged => Ok(false),
     }

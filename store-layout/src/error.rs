@@ -10,6 +10,9 @@ use thiserror::Error;
 use crate::file_system::FileSystemType;
 use crate::version::FORMAT_VERSION;
 
+/// The reason that a file is not opened, with the next step.
+const LEASED: &str = "a process holds a lease on it; on the node, `grep LEASE /proc/locks` gives its process id: end it";
+
 /// A system call failed on a path.
 #[derive(Debug, Error)]
 #[error("cannot {action} `{}`: {source}", path.display())]
@@ -31,6 +34,20 @@ impl IoError {
             path: path.as_ref().to_owned(),
             source: source.into(),
         }
+    }
+
+    /// Wraps the failure to open the file at `path` without waiting.
+    pub(crate) fn of_open(path: impl AsRef<Path>, error: Errno) -> Self {
+        let source = match error {
+            Errno::EWOULDBLOCK => io::Error::new(io::ErrorKind::WouldBlock, LEASED),
+            error => error.into(),
+        };
+        Self::new("open", path, source)
+    }
+
+    /// True if a process holds a lease on the file (fcntl(2)), so that it cannot be opened without waiting.
+    pub fn is_leased(&self) -> bool {
+        self.source.kind() == io::ErrorKind::WouldBlock
     }
 
     /// True when the store (or a quota on it) has no room left.
@@ -99,6 +116,13 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// True if a process holds a lease on the file, so that it cannot be opened without waiting.
+    pub fn is_leased(&self) -> bool {
+        matches!(self, Self::Io(error) if error.is_leased())
+    }
+}
+
 /// Publishing an object or a record failed. Nothing was left behind (INV-5).
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -156,6 +180,13 @@ pub enum MapError {
         /// The thing found, in words.
         found: String,
     },
+}
+
+impl MapError {
+    /// True if a process holds a lease on the object, so that it cannot be opened without waiting.
+    pub fn is_leased(&self) -> bool {
+        matches!(self, Self::Io(error) if error.is_leased())
+    }
 }
 
 /// Bytes are not a valid record or header.

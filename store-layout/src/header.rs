@@ -1,6 +1,9 @@
 //! The store header (LAYOUT.md 3.1).
 
 use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 
 use crate::codec::{Reader, Writer, checked_by_crc};
 use crate::error::DecodeError;
@@ -42,6 +45,22 @@ impl StoreHeader {
         writer.crc();
         debug_assert_eq!(writer.len(), HEADER_LEN);
         writer.finish()
+    }
+
+    /// The header's bytes, and one more if there are more, which no decoder accepts.
+    pub(crate) fn bytes_of(file: &File) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; HEADER_LEN + 1];
+        let mut len = 0;
+        while let Some(rest) = bytes.get_mut(len..).filter(|rest| !rest.is_empty()) {
+            match file.read_at(rest, len as u64) {
+                Ok(0) => break,
+                Ok(read) => len += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.truncate(len);
+        Ok(bytes)
     }
 
     /// Magic and version come first, so that a later version is told as such and not as damage.

@@ -51,6 +51,7 @@ mod manifest;
 mod map;
 mod mapping;
 mod object_file;
+mod open_file;
 mod pack;
 mod pages;
 mod publish;
@@ -85,6 +86,7 @@ pub use manifest::{
     MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind, TensorPlace,
 };
 pub use mapping::{Mapping, cached_bytes};
+pub use open_file::{open_or_create_without_waiting, read_without_waiting};
 pub use pack::{PACK_ALIGN, PackItem, PackPlan, SMALL_TENSOR, plan_packs, small_tensor_threshold};
 pub use pages::{LARGE_PAGE, Pages, PagesOf, SmallPages};
 pub use publish::{PublishOutcome, Published, SegmentWriter, Staging};

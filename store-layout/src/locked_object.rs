@@ -12,6 +12,7 @@ use crate::error::{IoError, MapError};
 use crate::folder::Folder;
 use crate::lock::{LockKind, try_lock};
 use crate::object_file::open_object;
+use crate::open_file::Opening;
 use crate::store::{ObjectRef, Store};
 
 /// An object's file after M1 to M3: it has the object's name and length, and this process has a read
@@ -39,6 +40,8 @@ pub(crate) enum LockAttempt {
     Absent,
     /// A reclaimer has it locked.
     Busy,
+    /// A process holds a lease on it, and may give it back at once.
+    Leased,
     /// A reclaimer was faster: the file has no name any more.
     Unlinked,
 }
@@ -59,7 +62,8 @@ impl LockedObject {
             Ok(opened) => opened,
             Err(Errno::ENOENT) => return Ok(LockAttempt::Absent),
             Err(Errno::ELOOP) => return Err(damaged(&path(), object, "a symbolic link")),
-            Err(error) => return Err(IoError::new("open", path(), error).into()),
+            Err(Errno::EWOULDBLOCK) => return Ok(LockAttempt::Leased),
+            Err(error) => return Err(IoError::of_open(path(), error).into()),
         };
         crash::passed("M1");
         let locked =
@@ -115,12 +119,12 @@ impl LockedObject {
 /// this process may. Also returns the access that is left.
 fn open_for(store: &Store, name: &str, access: Access) -> Result<(File, Access), Errno> {
     if access != Access::Registrable {
-        return Ok((open_object(store, name, false)?, access));
+        return Ok((open_object(store, name, Opening::Read)?, access));
     }
     // Refused to processes without CAP_DAC_OVERRIDE, on read-only mounts, and during a lease.
-    match open_object(store, name, true) {
+    match open_object(store, name, Opening::Write) {
         Ok(file) => Ok((file, access)),
-        Err(_) => Ok((open_object(store, name, false)?, Access::ReadOnly)),
+        Err(_) => Ok((open_object(store, name, Opening::Read)?, Access::ReadOnly)),
     }
 }
 

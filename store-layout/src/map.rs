@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{SFlag, fstatat};
 
@@ -14,8 +15,10 @@ use crate::mapping::Mapping;
 use crate::scan::parse_object_name;
 use crate::store::{ObjectRef, Store};
 
-/// Most attempts at M1 because a reclaimer was at work on the object.
+/// Most attempts at M1 because a reclaimer was at work on the object, or a lease was in the way.
 const ATTEMPTS: u32 = 50;
+/// Attempts that meet a lease, of these: a model may have thousands of objects with leases on them.
+const LEASE_ATTEMPTS: u32 = 4;
 /// A reclaimer holds its lock for three system calls.
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -26,15 +29,21 @@ impl Store {
     /// and [`Store::verify`] checks them.
     ///
     /// # Errors
-    /// [`MapError::Damaged`] when something else has the object's name; [`MapError::Io`] for the
-    /// rest, such as a limit on descriptors or mappings.
+    /// [`MapError::Damaged`] when something else has the object's name; [`MapError::is_leased`] when a
+    /// process holds a lease on it and does not give it back at once; [`MapError::Io`] for the rest, such
+    /// as a limit on descriptors or mappings.
     pub fn map(&self, object: &ObjectRef, access: Access) -> Result<Option<Mapping>, MapError> {
+        let mut leases = 0;
         for attempt in 0..ATTEMPTS {
             let locked = match LockedObject::try_lock(self, object, access)? {
                 LockAttempt::Locked(locked) => locked,
                 LockAttempt::Absent => return Ok(None),
                 LockAttempt::Unlinked => continue,
-                LockAttempt::Busy => {
+                busy @ (LockAttempt::Busy | LockAttempt::Leased) => {
+                    leases += u32::from(matches!(busy, LockAttempt::Leased));
+                    if leases == LEASE_ATTEMPTS {
+                        break;
+                    }
                     if attempt > 0 {
                         std::thread::sleep(PAUSE);
                     }
@@ -49,6 +58,10 @@ impl Store {
             drop(locked);
             crash::passed("M5");
             return Ok(Some(mapping));
+        }
+        if leases > 0 {
+            let path = self.path(Folder::Objects, &object.file_name());
+            return Err(IoError::of_open(path, Errno::EWOULDBLOCK).into());
         }
         Ok(None)
     }

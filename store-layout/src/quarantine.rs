@@ -12,6 +12,7 @@ use crate::error::IoError;
 use crate::folder::Folder;
 use crate::lock::{LockKind, try_lock};
 use crate::object_file::open_object;
+use crate::open_file::Opening;
 use crate::store::{ObjectRef, Store};
 
 /// Longest wait for another process that quarantines the same object: it needs five system calls.
@@ -46,7 +47,11 @@ impl Store {
             return Err(failed(Errno::EBUSY));
         }
         crash::passed("Q1");
-        let held = match self.hold(&name).map_err(failed)? {
+        let held = self.hold(&name).map_err(|error| match error {
+            Errno::EWOULDBLOCK => IoError::of_open(self.path(Folder::Objects, &name), error),
+            error => failed(error),
+        })?;
+        let held = match held {
             NamedFile::Gone => return Ok(false),
             NamedFile::Held(file) => Some(file),
             NamedFile::Unopenable => None,
@@ -69,11 +74,16 @@ impl Store {
     /// Q2 to Q4: keeps reclaimers off what has the name.
     fn hold(&self, name: &str) -> Result<NamedFile, Errno> {
         for attempt in 0..ATTEMPTS {
-            let file = match open_object(self, name, false) {
+            let file = match open_object(self, name, Opening::Read) {
                 Ok(file) => file,
                 Err(Errno::ENOENT) => return Ok(NamedFile::Gone),
                 Err(Errno::ELOOP | Errno::ENXIO | Errno::EACCES) => {
                     return Ok(NamedFile::Unopenable);
+                }
+                // Nobody maps it meanwhile; renamed now, it could be taken for another by a reclaimer.
+                Err(Errno::EWOULDBLOCK) if attempt + 1 < ATTEMPTS => {
+                    std::thread::sleep(PAUSE);
+                    continue;
                 }
                 Err(error) => return Err(error),
             };

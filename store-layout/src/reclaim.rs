@@ -14,6 +14,7 @@ use crate::error::{IoError, StoreError};
 use crate::folder::Folder;
 use crate::lock::{LockKind, try_lock};
 use crate::object_file::open_object;
+use crate::open_file::Opening;
 use crate::store::{ObjectRef, Store};
 
 /// Most attempts at R1. A process that interferes is between two system calls.
@@ -27,7 +28,7 @@ pub enum Reclaimed {
         /// Its length in bytes.
         bytes: u64,
     },
-    /// Someone maps it, or is about to: it stays. A normal outcome.
+    /// Someone maps it, is about to, or holds a lease on it: it stays. A normal outcome.
     Referenced,
     /// It was not there, or someone else reclaimed it.
     Absent,
@@ -42,7 +43,7 @@ impl Store {
             Ok(file) => file,
             Err(Errno::ENOENT) => return Ok(Reclaimed::Absent),
             // A lease (fcntl(2)), which the kernel takes away some time after this.
-            Err(Errno::EAGAIN) => return Ok(Reclaimed::Referenced),
+            Err(Errno::EWOULDBLOCK) => return Ok(Reclaimed::Referenced),
             Err(error) => return Err(IoError::new("open for reclaim", path(), error).into()),
         };
         crash::passed("R1");
@@ -75,7 +76,7 @@ impl Store {
     fn open_for_locking(&self, name: &str) -> Result<File, Errno> {
         // Another reclaimer of the same owner may set the mode back in between.
         for _ in 0..ATTEMPTS {
-            match open_object(self, name, true) {
+            match open_object(self, name, Opening::Write) {
                 Ok(file) => {
                     // Ours, or left by one that was killed here.
                     if fstat(&file)?.st_mode & 0o222 != 0 {
@@ -86,7 +87,7 @@ impl Store {
                 Err(Errno::EACCES) => {}
                 Err(error) => return Err(error),
             }
-            let read_only = open_object(self, name, false)?;
+            let read_only = open_object(self, name, Opening::Read)?;
             fchmod(&read_only, Mode::from_bits_truncate(0o644))?;
         }
         Err(Errno::EACCES)

@@ -1,18 +1,15 @@
 //! Small immutable files: manifests, identities and derived records (LAYOUT.md 5.4).
 
-use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::crash;
 use crate::error::{IoError, PublishError};
 use crate::folder::Folder;
-use crate::interrupted::retried;
+use crate::open_file::{Opening, open_file};
 use crate::store::Store;
 use crate::unnamed_file::link_new;
 
@@ -42,12 +39,11 @@ impl Store {
             if self.link_record(folder, name, bytes)? {
                 return Ok(());
             }
-            if self
-                .read_record(folder, name, bytes.len() as u64)?
-                .as_deref()
-                == Some(bytes)
-            {
-                return Ok(());
+            match self.read_record(folder, name, bytes.len() as u64) {
+                Ok(found) if found.as_deref() == Some(bytes) => return Ok(()),
+                // Whatever it says, it can be unlinked.
+                Err(error) if error.is_leased() => {}
+                found => drop(found?),
             }
             self.unlink_record(folder, name)?;
             crash::passed("record unlinked");
@@ -57,6 +53,9 @@ impl Store {
 
     /// Reads a record of at most `limit` bytes; `None` when there is none. A longer one is cut off
     /// one byte behind the limit, which no decoder accepts.
+    ///
+    /// # Errors
+    /// [`IoError::is_leased`] while a process holds a lease on the record.
     pub(crate) fn read_record(
         &self,
         folder: Folder,
@@ -64,11 +63,10 @@ impl Store {
         limit: u64,
     ) -> Result<Option<Vec<u8>>, IoError> {
         let path = || self.path(folder, name);
-        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        let file = match retried(|| openat(self.folder(folder), name, flags, Mode::empty())) {
-            Ok(fd) => File::from(fd),
+        let file = match open_file(self.folder(folder), name, Opening::Read) {
+            Ok(file) => file,
             Err(Errno::ENOENT) => return Ok(None),
-            Err(error) => return Err(IoError::new("open", path(), error)),
+            Err(error) => return Err(IoError::of_open(path(), error)),
         };
         let mut bytes = Vec::new();
         file.take(limit.saturating_add(1))

@@ -1,18 +1,19 @@
 //! The content of a store that cannot be used, and its removal: steps N1 to N4 of LAYOUT.md 5.7.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
+use nix::errno::Errno;
 use nix::sys::stat::lstat;
 
 use crate::error::{IoError, StoreError};
 use crate::folder::Folder;
 use crate::holders::Holders;
 use crate::lock::{LockKind, try_lock};
+use crate::open_file::{Opening, open_path};
 use crate::scan::{ObjectEntry, object_entry};
 use crate::store::{HEADER, is_part_of_store, names_in};
 
@@ -177,17 +178,14 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
 
 /// A write lock needs a writable descriptor, and objects are read-only even to their owner.
 fn open_for_locking(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let options = options.read(true).write(true).custom_flags(flags.bits());
-    match options.open(path) {
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+    match open_path(path, Opening::Write) {
+        Err(Errno::EACCES) => {
             fs::set_permissions(path, Permissions::from_mode(0o644))?;
-            let opened = options.open(path);
+            let opened = open_path(path, Opening::Write);
             fs::set_permissions(path, Permissions::from_mode(0o444))?;
-            opened
+            Ok(opened?)
         }
-        opened => opened,
+        opened => Ok(opened?),
     }
 }
 

@@ -145,13 +145,16 @@ impl Store {
         self.records(Folder::Derived)
     }
 
-    /// Lists all identities with the manifests they are bound to; damaged ones as errors.
+    /// Lists all identities with the manifests they are bound to; damaged ones as errors. Those on which
+    /// processes hold leases cannot be read now, and are left out.
     pub fn identities(&self) -> Result<Vec<(IdentityId, BoundIdentity)>, StoreError> {
         let records = self.identity_records()?;
         let mut identities = Vec::with_capacity(records.len());
         for record in records {
-            if let Some(bound) = self.bound_identity(&record)? {
-                identities.push((record.id, bound));
+            match self.bound_identity(&record) {
+                Ok(bound) => identities.extend(bound.map(|bound| (record.id, bound))),
+                Err(error) if error.is_leased() => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(identities)

@@ -2,17 +2,18 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::dir::Dir;
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::sys::stat::{Mode, fstat, major, minor};
+use nix::sys::stat::{Mode, fstat, lstat, major, minor};
 use nix::sys::statfs::TMPFS_MAGIC;
 use nix::unistd::{AccessFlags, access};
 
@@ -23,12 +24,15 @@ use crate::folder::{Folder, PATHS};
 use crate::header::{StoreHeader, StoreId};
 use crate::interrupted::retried;
 use crate::lock::{CreationLock, is_obstructed};
+use crate::open_file::{Opening, open_file, open_path, open_soon};
 use crate::unnamed_file::link_new;
 
 /// Name of the header file.
 pub(crate) const HEADER: &str = "store";
 /// Name of the file that creation locks lie on.
 const LOCKS: &str = "locks";
+/// The same, as it is reached from the folder of the objects, whose descriptor the store has.
+const LOCKS_FROM_OBJECTS: &str = "../locks";
 /// Name of the node daemon's socket (LAYOUT.md 11).
 const DAEMON: &str = "daemon";
 /// Names of files that only a daemon makes: its sockets, and those of its GPU mirror with their lock.
@@ -92,6 +96,8 @@ impl CreateOptions {
 pub struct Store {
     root: PathBuf,
     header: StoreHeader,
+    /// Open as long as the store: nobody can take a write lease on a file that somebody else has open for reading.
+    header_file: File,
     writable: bool,
     device: (u64, u64),
     objects: OwnedFd,
@@ -122,14 +128,12 @@ impl Store {
         }
         make_dir(&root.join(PATHS))?;
         let locks = root.join(LOCKS);
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            // A process that can open it can put a read lock in the way of others; only its owner needs it.
-            .mode(0o600)
-            .open(&locks)
-            .map_err(|error| IoError::new("create", &locks, error))?;
+        // Its mode is 0600: a process that can open it can put a read lock in the way of others.
+        match open_path(&locks, Opening::Create) {
+            // One with a lease on it is there.
+            Ok(_) | Err(Errno::EWOULDBLOCK) => {}
+            Err(error) => return Err(IoError::new("create", &locks, error).into()),
+        }
         let header = StoreHeader {
             id: random_id(root)?,
             created_s: SystemTime::now()
@@ -150,29 +154,21 @@ impl Store {
     pub fn open(root: impl AsRef<Path>) -> Result<Self, StoreError> {
         let root = root.as_ref();
         let header_path = root.join(HEADER);
-        let bytes = match std::fs::read(&header_path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound && root.is_dir() => {
+        let header_file = match open_soon(&header_path) {
+            Ok(file) => file,
+            Err(Errno::ENOENT) if root.is_dir() => {
                 return Err(StoreError::NotAStore { path: root.into() });
             }
-            Err(error) => return Err(IoError::new("read", &header_path, error).into()),
+            Err(error) => return Err(IoError::of_open(&header_path, error).into()),
         };
-        let header = StoreHeader::decode(&bytes).map_err(|source| match source {
-            DecodeError::Version { found } => StoreError::Version {
-                path: root.into(),
-                found,
-            },
-            source => StoreError::Header {
-                path: header_path,
-                source,
-            },
-        })?;
+        let header = read_header(root, &header_file)?;
         let folder = |folder: Folder| open_dir(&root.join(folder.name()));
         let objects = folder(Folder::Objects)?;
         let stat = fstat(&objects).map_err(|error| IoError::new("stat", root, error))?;
         Ok(Self {
             root: root.to_owned(),
             header,
+            header_file,
             device: (major(stat.st_dev), minor(stat.st_dev)),
             writable: access(&root.join(Folder::Objects.name()), AccessFlags::W_OK).is_ok(),
             objects,
@@ -181,6 +177,28 @@ impl Store {
             derived: folder(Folder::Derived)?,
             quarantine: folder(Folder::Quarantine)?,
         })
+    }
+
+    /// Returns true if the directory still is the store that was opened. Another one may be mounted there, or have
+    /// been made there, since. No file is opened for it, so that no lease can be in the way.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn is_still_there(&self) -> Result<bool, StoreError> {
+        let path = self.root.join(HEADER);
+        let failed = |error| IoError::new("stat", &path, error);
+        let named = match lstat(&path) {
+            Err(Errno::ENOENT) if self.root.is_dir() => {
+                let path = self.root.clone();
+                return Err(StoreError::NotAStore { path });
+            }
+            named => named.map_err(failed)?,
+        };
+        let held = fstat(&self.header_file).map_err(failed)?;
+        if (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino) {
+            return Ok(false);
+        }
+        Ok(read_header(&self.root, &self.header_file)?.id == self.header.id)
     }
 
     /// The store's directory, as it was given.
@@ -247,7 +265,7 @@ impl Store {
     pub fn is_obstructed(&self, key: &Digest) -> bool {
         match self.open_locks() {
             Ok(file) => is_obstructed(&file, key),
-            Err(error) => error.kind() == ErrorKind::WouldBlock,
+            Err(error) => error == Errno::EWOULDBLOCK,
         }
     }
 
@@ -261,7 +279,7 @@ impl Store {
         let deadline = Instant::now() + wait;
         match self.open_locks() {
             Ok(file) => Ok(CreationLock::acquire(file, key, deadline, give_up)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(Errno::EWOULDBLOCK) => Ok(None),
             Err(error) => Err(IoError::new("open", self.root.join(LOCKS), error)),
         }
     }
@@ -273,13 +291,9 @@ impl Store {
         Some((device, stat.ino()))
     }
 
-    /// Opens the file of the locks without waiting for a lease to be broken (fcntl(2)): the holder of a
-    /// lease could delay this for 45 s, again and again.
-    fn open_locks(&self) -> std::io::Result<File> {
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true);
-        let options = options.custom_flags(OFlag::O_NONBLOCK.bits());
-        options.open(self.root.join(LOCKS))
+    /// Opens the file of the locks, as a description of its own.
+    fn open_locks(&self) -> Result<File, Errno> {
+        open_file(&self.objects, LOCKS_FROM_OBJECTS, Opening::Write)
     }
 
     pub(crate) fn folder(&self, folder: Folder) -> &OwnedFd {
@@ -305,6 +319,18 @@ impl Store {
             })
         }
     }
+}
+
+fn read_header(root: &Path, file: &File) -> Result<StoreHeader, StoreError> {
+    let path = root.join(HEADER);
+    let bytes = StoreHeader::bytes_of(file).map_err(|error| IoError::new("read", &path, error))?;
+    StoreHeader::decode(&bytes).map_err(|source| match source {
+        DecodeError::Version { found } => StoreError::Version {
+            path: root.into(),
+            found,
+        },
+        source => StoreError::Header { path, source },
+    })
 }
 
 fn make_dir(path: &Path) -> Result<(), IoError> {

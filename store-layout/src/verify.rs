@@ -12,6 +12,7 @@ use crate::error::{IoError, StoreError};
 use crate::folder::Folder;
 use crate::hash::{SegmentHasher, combine, segment_count, segment_len};
 use crate::object_file::open_object;
+use crate::open_file::Opening;
 use crate::store::{ObjectRef, Store};
 
 /// Read at once: small enough to stay in the core's cache until it is hashed.
@@ -56,6 +57,8 @@ pub enum Verified {
     Damaged(Fault),
     /// There is no such object.
     Absent,
+    /// A process holds a lease on it, so that it cannot be read now.
+    Leased,
     /// The caller's pace ended the check.
     Stopped,
 }
@@ -96,11 +99,12 @@ impl Store {
         let failed = |what, error: io::Error| {
             StoreError::from(IoError::new(what, self.path(Folder::Objects, &name), error))
         };
-        let mut file = match open_object(self, &name, false) {
+        let mut file = match open_object(self, &name, Opening::Read) {
             Ok(file) => file,
             Err(Errno::ENOENT) => return Ok(Verified::Absent),
             Err(Errno::ELOOP) => return Ok(damaged("a symbolic link")),
             Err(Errno::ENXIO) => return Ok(damaged("a socket")),
+            Err(Errno::EWOULDBLOCK) => return Ok(Verified::Leased),
             Err(error) => return Err(failed("open", error.into())),
         };
         let stat = fstat(&file).map_err(|error| failed("stat", error.into()))?;

@@ -79,7 +79,7 @@ fn map_one(
         Ok(mapping) => mapping,
         Err(error) => {
             failed(&error);
-            if matches!(error, MapError::Damaged { .. }) {
+            if error.is_leased() || matches!(error, MapError::Damaged { .. }) {
                 tracing::warn!(%error, "object ignored");
             } else {
                 tracing::debug!(%error, "object not mapped");

@@ -17,7 +17,7 @@ use super::holding;
 use super::loading::{kind_name, lossy};
 use super::lookup::{self, StoreEntry, find, short};
 use super::model_row;
-use super::output::Output;
+use super::output::{self, Output};
 use super::present::Present;
 use super::size::Bytes;
 use super::table::{Side, Table};
@@ -60,6 +60,10 @@ fn used_by(store: &Store, entry: &ObjectEntry) -> Result<Vec<(ManifestId, &'stat
         let manifest = match store.manifest(record.id) {
             Ok(Some(manifest)) => manifest,
             Ok(None) | Err(StoreError::Record { .. }) => continue,
+            Err(error) if error.is_leased() => {
+                output::warning(error);
+                continue;
+            }
             Err(error) => return Err(error.into()),
         };
         let mut objects = manifest.objects.iter();

@@ -1,6 +1,7 @@
 //! `tetris verify`: checks that the bytes in the store match their names.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -49,6 +50,14 @@ struct Damage {
     object: Option<ObjectRef>,
 }
 
+/// The result of one object's check.
+enum Checked {
+    Sound,
+    Damaged(Damage),
+    /// A process holds a lease on it.
+    Leased,
+}
+
 /// The findings of a run.
 #[derive(Debug, Default)]
 struct Findings {
@@ -56,6 +65,8 @@ struct Findings {
     bytes: u64,
     records: u64,
     damaged: Vec<Damage>,
+    /// Files that could not be checked: processes hold leases on them.
+    leased: Vec<PathBuf>,
     /// The processes that hold damaged objects.
     processes: HolderProcesses,
 }
@@ -92,7 +103,7 @@ pub(crate) fn run(args: &VerifyArgs, location: &StoreLocation, out: &mut Output)
     out.flush()?;
     holding::note_unseen(&findings.processes);
     if findings.damaged.is_empty() {
-        return Ok(());
+        return all_checked(&findings.leased);
     }
     let step = if args.quarantine {
         "load the models again, restart the processes that hold damaged objects, and free these with `tetris gc --quarantined`; memory that loses bits may be failing"
@@ -102,6 +113,24 @@ pub(crate) fn run(args: &VerifyArgs, location: &StoreLocation, out: &mut Output)
     Err(Error::message(
         Code::Damage,
         format_args!("found {} damaged; {step}", findings.damaged.len()),
+    ))
+}
+
+/// Returns an error that names the files that were not checked, if there are any.
+fn all_checked(leased: &[PathBuf]) -> Result {
+    if leased.is_empty() {
+        return Ok(());
+    }
+    let paths: Vec<String> = leased
+        .iter()
+        .map(|path| format!("`{}`", path.display()))
+        .collect();
+    Err(Error::message(
+        Code::Failed,
+        format_args!(
+            "not checked, since processes hold leases on them: {}; on the node, `grep LEASE /proc/locks` gives their ids: end them",
+            paths.join(", ")
+        ),
     ))
 }
 
@@ -176,10 +205,13 @@ fn check_objects(
             bar.add(entry.object.len);
             let Ok(mut done) = done.lock() else { return };
             match checked {
-                Ok(damage) => {
+                Ok(Checked::Leased) => done.0.leased.push(store.object_path(&entry.object)),
+                Ok(checked) => {
                     done.0.objects += 1;
                     done.0.bytes += entry.object.len;
-                    done.0.damaged.extend(damage);
+                    if let Checked::Damaged(damage) = checked {
+                        done.0.damaged.push(damage);
+                    }
                 }
                 Err(error) => done.1 = Err(error),
             }
@@ -208,16 +240,18 @@ fn check_object(
     depth: VerifyDepth,
     quarantine: bool,
     holders: &Holders,
-) -> Result<Option<Damage>> {
-    let Verified::Damaged(fault) = store.verify(&entry.object, depth)? else {
-        return Ok(None);
+) -> Result<Checked> {
+    let fault = match store.verify(&entry.object, depth)? {
+        Verified::Damaged(fault) => fault,
+        Verified::Leased => return Ok(Checked::Leased),
+        Verified::Sound | Verified::Absent | Verified::Stopped => return Ok(Checked::Sound),
     };
     let action = if quarantine && store.quarantine(&entry.object)? {
         "quarantined"
     } else {
         "left in place"
     };
-    Ok(Some(Damage {
+    Ok(Checked::Damaged(Damage {
         kind: "object",
         id: entry.object.id.to_string(),
         fault: fault.to_string(),
@@ -240,17 +274,17 @@ fn check_records(store: &Store, remove: bool, findings: &mut Findings) -> Result
         });
         Ok::<(), Error>(())
     };
-    let mut records = 0;
+    let (mut records, mut leased) = (0, Vec::new());
     for record in store.manifests()? {
         records += 1;
-        if let Some(fault) = fault_of(store.manifest(record.id))? {
+        if let Some(fault) = fault_of(store.manifest(record.id), &mut leased)? {
             let removed = remove_if(remove, || store.remove_manifest(record.id));
             damage("manifest", record.id.to_string(), fault, removed)?;
         }
     }
     for record in store.derived_records()? {
         records += 1;
-        if let Some(fault) = fault_of(store.derived_record(record.id))? {
+        if let Some(fault) = fault_of(store.derived_record(record.id), &mut leased)? {
             let removed = remove_if(remove, || store.remove_derived(record.id));
             damage("derived", record.id.to_string(), fault, removed)?;
         }
@@ -266,6 +300,7 @@ fn check_records(store: &Store, remove: bool, findings: &mut Findings) -> Result
         }
     }
     findings.records = records;
+    findings.leased.extend(leased);
     Ok(())
 }
 
@@ -274,9 +309,13 @@ fn remove_if(remove: bool, removal: impl FnOnce() -> Result<bool, StoreError>) -
 }
 
 /// The damage of a record, if that and not the reading failed.
-fn fault_of<T>(record: Result<T, StoreError>) -> Result<Option<String>> {
+fn fault_of<T>(record: Result<T, StoreError>, leased: &mut Vec<PathBuf>) -> Result<Option<String>> {
     match record {
         Ok(_) => Ok(None),
+        Err(StoreError::Io(error)) if error.is_leased() => {
+            leased.push(error.path);
+            Ok(None)
+        }
         Err(StoreError::Record { source, .. }) => Ok(Some(source.to_string())),
         Err(error) => Err(error.into()),
     }

@@ -16,4 +16,7 @@ mod generated_page;
 #[cfg(feature = "cli")]
 #[path = "../../../deploy/tests/shared/json_schema.rs"]
 mod json_schema;
+#[cfg(feature = "cli")]
+#[path = "../../../reclaimer/tests/shared/lease.rs"]
+mod lease;
 mod load;

@@ -68,7 +68,7 @@ impl Stores {
             tracing::warn!(path = %rule.parent().display(), %error, "a store whose removal has begun was left behind");
         }
         for store in self.existing(rule) {
-            if Store::open(&store.config.path).is_ok() {
+            if is_store(&store.config.path) {
                 self.keeper.look_after(&store.config);
             }
         }
@@ -76,9 +76,7 @@ impl Stores {
 
     /// Returns true if every configured store can be used.
     pub(super) fn are_there(&self) -> bool {
-        self.fixed
-            .iter()
-            .all(|store| Store::open(&store.path).is_ok())
+        self.fixed.iter().all(|store| is_store(&store.path))
     }
 
     /// The store for a pod of `namespace` that asks for `wanted`.
@@ -93,8 +91,8 @@ impl Stores {
 
     /// Checks that a configured store can be used.
     pub(super) fn fixed(config: StoreConfig) -> Result<StoreConfig, VolumeError> {
-        match Store::open(&config.path) {
-            Ok(_) => Ok(config),
+        match open_unless_leased(&config.path) {
+            Ok(()) => Ok(config),
             Err(source) => Err(unusable(&config, source)),
         }
     }
@@ -108,7 +106,7 @@ impl Stores {
         uid: &str,
     ) -> Result<StoreConfig, VolumeError> {
         let own = OwnStore::new(&self.fixed, rule, namespace, uid)?;
-        if Store::open(&own.config.path).is_err() {
+        if !is_store(&own.config.path) {
             self.make(rule, &own, uid)?;
         }
         Ok(own.config)
@@ -158,7 +156,7 @@ impl Stores {
                 let store = OwnStore::of_directory(rule, entry.file_name().to_str()?)?;
                 // A directory of somebody else can be called like a namespace. One with an
                 // identifier is ours, damaged or not.
-                let ours = store.uid.is_some() || Store::open(&store.config.path).is_ok();
+                let ours = store.uid.is_some() || is_store(&store.config.path);
                 (ours && !configured(&store.config.path)).then_some(store)
             })
             .collect();
@@ -208,6 +206,19 @@ impl Stores {
         }
         removal
     }
+}
+
+/// Opens a store, to see that it can be used. A header on which a process holds a lease is there, and what it says
+/// is the concern of those who read it later: no pod waits for the holder.
+fn open_unless_leased(path: &Path) -> Result<(), StoreError> {
+    match Store::open(path) {
+        Err(error) if error.is_leased() => Ok(()),
+        opened => opened.map(drop),
+    }
+}
+
+fn is_store(path: &Path) -> bool {
+    open_unless_leased(path).is_ok()
 }
 
 fn unusable(config: &StoreConfig, source: StoreError) -> VolumeError {

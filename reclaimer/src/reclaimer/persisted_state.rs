@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tetris_reclaimer_core::State;
-use tetris_store_layout::{ObjectId, RECLAIMER_STATE, RECLAIMER_STATE_NEW};
+use tetris_store_layout::{
+    IoError, ObjectId, RECLAIMER_STATE, RECLAIMER_STATE_NEW, read_without_waiting,
+};
 use thiserror::Error;
 
 use crate::keep_warm::{Declaration, Pod};
@@ -40,6 +42,8 @@ pub(crate) enum PersistedStateError {
         path: PathBuf,
         source: std::io::Error,
     },
+    #[error(transparent)]
+    Read(#[from] IoError),
     #[error("kept state `{}` is damaged: {source}; it is left out and will be replaced", path.display())]
     Damaged {
         path: PathBuf,
@@ -108,10 +112,10 @@ impl PersistedState {
 
     /// Reads the state; `None` if there is none.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, PersistedStateError> {
-        let bytes = match std::fs::read(path) {
+        let bytes = match read_without_waiting(path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(failed("read", path, source)),
+            Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
         };
         let damaged = |source| PersistedStateError::Damaged {
             path: path.to_owned(),

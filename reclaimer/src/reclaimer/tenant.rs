@@ -97,8 +97,7 @@ impl Tenant {
     /// Returns true if the directory still is the store that was opened. Another one may be mounted
     /// there now.
     pub(crate) fn is_still_there(&self) -> Result<bool, StoreError> {
-        let now = Store::open(&self.config.path)?;
-        Ok(now.id() == self.store.id())
+        self.store.is_still_there()
     }
 
     /// Observes the store, and reports the events since the last observation to `state`.

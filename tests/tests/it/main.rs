@@ -1,6 +1,7 @@
 //! Tests across the crates: crashes, faults, limits, races, dependencies, words.
 
 mod assumptions;
+mod attacks;
 mod bench_report;
 mod circles;
 mod concurrent_loads;
@@ -10,6 +11,8 @@ mod dependencies;
 mod forged_blob;
 mod full_store;
 mod identity;
+#[path = "../../../reclaimer/tests/shared/lease.rs"]
+mod lease;
 mod limits;
 mod model_paths;
 mod owner;

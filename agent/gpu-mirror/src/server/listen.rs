@@ -3,16 +3,16 @@
 //! A lock on a file beside the socket marks its owner. The holder of the lock may replace a dead
 //! socket. The lock file stays.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tetris_store_layout::open_or_create_without_waiting;
 use tetris_wire::{Aside, Bell, BoundSocket, Closer, Connection, Peer, TakeoverError, is_readable};
 
 use super::ServerError;
@@ -60,15 +60,8 @@ fn lock(path: &Path, beside: &Path) -> Result<File, ServerError> {
         path: beside.to_owned(),
         source,
     };
-    let mut options = OpenOptions::new();
     // Only the owner may open the file, because any process that can open it can take the lock.
-    let file = options
-        .mode(0o600)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(beside);
-    let file = file.map_err(error)?;
+    let file = open_or_create_without_waiting(beside).map_err(|failed| error(failed.source))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {

@@ -71,6 +71,8 @@ pub enum PrivateCause {
     },
     /// An object of the store is damaged.
     DamagedObject,
+    /// A process holds a lease on a file of the store, which cannot be opened meanwhile.
+    Leased,
     /// The process has as many mappings as it may have.
     MappingLimit,
     /// The file is so small that sharing it costs more than it saves.
@@ -85,7 +87,7 @@ pub enum PrivateCause {
 
 impl PrivateCause {
     /// One of each cause, with values made up.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::NotUsed,
         Self::NoStore,
         Self::NotAStore,
@@ -103,6 +105,7 @@ impl PrivateCause {
         Self::Kept { needed: 8 << 30 },
         Self::TooSmall { needed: 8 << 30 },
         Self::DamagedObject,
+        Self::Leased,
         Self::MappingLimit,
         Self::SmallFile,
         Self::NewFile,
@@ -130,6 +133,7 @@ impl PrivateCause {
             Self::Kept { .. } => "kept",
             Self::TooSmall { .. } => "too-small",
             Self::DamagedObject => "damaged-object",
+            Self::Leased => "leased",
             Self::MappingLimit => "mapping-limit",
             Self::SmallFile => "small-file",
             Self::NewFile => "new-file",
@@ -174,6 +178,7 @@ impl PrivateCause {
             }
             Self::TooSmall { .. } => "the model is larger than the tensor store",
             Self::DamagedObject => "an object of the tensor store is damaged",
+            Self::Leased => "a process holds a lease on a file of the tensor store",
             Self::MappingLimit => "this process has as many mappings as it may have",
             Self::SmallFile => "the file is so small that sharing it costs more than it saves",
             Self::NewFile => {
@@ -196,6 +201,7 @@ impl PrivateCause {
             StoreError::NotAStore { .. } => Self::NotAStore,
             StoreError::Version { found, .. } => Self::OtherVersion { found: *found },
             StoreError::Header { .. } => Self::DamagedStore,
+            StoreError::Io(error) if error.is_leased() => Self::Leased,
             StoreError::Io(error) => match error.source.kind() {
                 // A folder of a store that is there is another matter.
                 ErrorKind::NotFound if !error.path.parent().is_some_and(Path::exists) => {
@@ -215,6 +221,7 @@ impl PrivateCause {
             error if error.is_full() => Self::Full { needed: 0 },
             PublishError::ReadOnly { .. } => Self::of_read_only(store),
             PublishError::Map(MapError::Damaged { .. }) => Self::DamagedObject,
+            PublishError::Map(error) if error.is_leased() => Self::Leased,
             PublishError::Map(MapError::Io(error)) if is_map_limit(error) => Self::MappingLimit,
             _ => Self::Failed,
         }
@@ -295,6 +302,7 @@ mod tests {
             (io(libc::EIO).into(), "failed"),
             (PublishError::Map(io(libc::ENOMEM).into()), "mapping-limit"),
             (PublishError::Map(damaged), "damaged-object"),
+            (PublishError::Map(io(libc::EAGAIN).into()), "leased"),
             // This very user owns it.
             (read_only, "read-only"),
         ];

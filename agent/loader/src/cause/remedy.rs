@@ -92,6 +92,7 @@ impl PrivateCause {
             ),
             Self::TooSmall { needed } => grow(words, dir, needed),
             Self::DamagedObject => format!("run `tetris{} verify --quarantine`", named(words, dir)),
+            Self::Leased => "on the node, run `grep LEASE /proc/locks`, which gives the process id, and end that process".to_owned(),
             Self::MappingLimit => "run `sudo sysctl -w vm.max_map_count=1048576`".to_owned(),
             Self::SmallFile | Self::NewFile => match words {
                 Words::Python => "to share every file, set `TETRIS_MIN_SHARED_BYTES=0`".to_owned(),

@@ -14,6 +14,7 @@ mod image;
 mod init;
 mod inspect;
 mod interruption;
+mod leases;
 mod log;
 mod rm;
 mod similarity;

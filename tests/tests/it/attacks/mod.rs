@@ -1,0 +1,3 @@
+//! Attacks of processes that can only read a store, or that only reach the node's sockets.
+
+mod leases;
