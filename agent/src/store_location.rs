@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::unistd::{AccessFlags, access, geteuid};
 use tetris_loader::{PrivateCause, Words};
-use tetris_store_layout::{Store, StoreError};
+use tetris_store_layout::{Store, StoreError, is_idmapped};
 use thiserror::Error;
 
 /// Directory at which root mounts a store.
@@ -197,7 +198,8 @@ impl StoreLocation {
         }
     }
 
-    /// Opens the store. Its owner must be this user or root, unless the user named the directory.
+    /// Opens the store. Its owner must be this user or root, or be hidden by an idmapped mount, unless the user named
+    /// the directory.
     ///
     /// # Errors
     /// The reason that it cannot be used.
@@ -214,10 +216,14 @@ impl StoreLocation {
     }
 
     /// Anybody may make a directory in /dev/shm, and a store's owner decides its content. So a
-    /// stranger's store is used only by its name.
+    /// stranger's store is used only by its name. An idmapped mount hides the owner: only root of the node
+    /// makes one.
     fn require_trusted(&self) -> Result<(), StoreLocationError> {
         let owner = std::fs::metadata(&self.dir).map_or(0, |metadata| metadata.uid());
         if self.named || owner == 0 || owner == geteuid().as_raw() {
+            return Ok(());
+        }
+        if File::open(&self.dir).is_ok_and(|dir| is_idmapped(&dir)) {
             return Ok(());
         }
         Err(StoreLocationError::Untrusted {

@@ -50,6 +50,7 @@ mod locked_object;
 mod manifest;
 mod map;
 mod mapping;
+mod mount_list;
 mod object_file;
 mod open_file;
 mod pack;
@@ -86,6 +87,7 @@ pub use manifest::{
     MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind, TensorPlace,
 };
 pub use mapping::{Mapping, cached_bytes};
+pub use mount_list::{is_idmapped, is_idmapped_in};
 pub use open_file::{open_or_create_without_waiting, read_without_waiting};
 pub use pack::{PACK_ALIGN, PackItem, PackPlan, SMALL_TENSOR, plan_packs, small_tensor_threshold};
 pub use pages::{LARGE_PAGE, Pages, PagesOf, SmallPages};
@@ -93,7 +95,9 @@ pub use publish::{PublishOutcome, Published, SegmentWriter, Staging};
 pub use reclaim::Reclaimed;
 pub use remains::{Removed, StoreRemains};
 pub use scan::{BoundIdentity, ForeignEntry, ObjectEntry, ObjectListing, RecordEntry};
-pub use store::{CreateOptions, ObjectRef, RECLAIMER_STATE, RECLAIMER_STATE_NEW, Store};
+pub use store::{
+    CreateOptions, ObjectRef, RECLAIMER_STATE, RECLAIMER_STATE_NEW, SOCKET_USER, Store,
+};
 pub use usage::{RecordUse, Usage};
 pub use verify::{Fault, Verified, VerifyDepth};
 pub use version::FORMAT_VERSION;

@@ -24,6 +24,7 @@ use crate::folder::{Folder, PATHS};
 use crate::header::{StoreHeader, StoreId};
 use crate::interrupted::retried;
 use crate::lock::{CreationLock, is_obstructed};
+use crate::mount_list::is_idmapped;
 use crate::open_file::{Opening, open_file, open_path, open_soon};
 use crate::unnamed_file::link_new;
 
@@ -41,6 +42,11 @@ pub(crate) const DAEMON_FILES: [&str; 5] = ["daemon", "daemon.new", "gpu", "gpu.
 pub const RECLAIMER_STATE: &str = "reclaimer-state";
 /// Name of that file until it is complete.
 pub const RECLAIMER_STATE_NEW: &str = "reclaimer-state.new";
+
+/// User and group id of the sockets that a daemon of root listens on. Mounts for pods give no other owner an id
+/// (LAYOUT.md 4), and a socket whose owner has none cannot be connected to. Nobody runs as this user: it is one of the
+/// ids that systemd keeps free.
+pub const SOCKET_USER: u32 = 65_533;
 
 /// Everything that is needed to find an object and to notice that it is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -235,6 +241,12 @@ impl Store {
     pub fn owner(&self) -> Result<u32, IoError> {
         let stat = fstat(&self.objects).map_err(|error| IoError::new("stat", &self.root, error))?;
         Ok(stat.st_uid)
+    }
+
+    /// Returns true if this process sees the store through an idmapped mount, on which its owner has no id: neither this
+    /// user nor root of a container owns a file there (LAYOUT.md 4).
+    pub fn hides_owner(&self) -> bool {
+        is_idmapped(&self.objects)
     }
 
     /// Path of an object, for programs that map it by path. The path is valid while the object is

@@ -2,7 +2,7 @@
 //!
 //! # Flow
 //! The caller holds a lock that every owner of the name takes. A name is free if there is no file,
-//! or a dead socket of this user. The new socket listens under a second name, `<path>.new`, and is
+//! or a dead socket of this user; root's sockets belong to [`SOCKET_USER`]. The new socket listens under a second name, `<path>.new`, and is
 //! then renamed: a client finds the dead socket, none, or the new one (LAYOUT.md 11.1, steps D1 to
 //! D5).
 //!
@@ -13,12 +13,13 @@
 
 use std::fs::{self, Metadata, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, lchown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use tetris_store_layout::SOCKET_USER;
 use thiserror::Error;
 
 use crate::{Address, Peer};
@@ -157,7 +158,8 @@ fn check_free(path: &Path) -> Result<(), TakeoverError> {
         found => found.map_err(io_error("stat", path))?,
     };
     let expected_uid = rustix::process::geteuid().as_raw();
-    if !found.file_type().is_socket() || found.uid() != expected_uid {
+    let is_ours = found.uid() == expected_uid || expected_uid == 0 && found.uid() == SOCKET_USER;
+    if !found.file_type().is_socket() || !is_ours {
         let what = if found.file_type().is_socket() {
             "a socket"
         } else {
@@ -202,11 +204,31 @@ fn listen(path: &Path) -> Result<(UnixListener, BoundSocket), TakeoverError> {
     listener
         .set_nonblocking(true)
         .and_then(|()| fs::set_permissions(&new, Permissions::from_mode(MODE)))
+        .and_then(|()| give_away(&new))
         .map_err(io_error("set up", &new))?;
     let file = fs::symlink_metadata(&new).map_err(io_error("stat", &new))?;
     fs::rename(&new, path).map_err(io_error("rename", &new))?;
     let (path, file) = (path.to_owned(), identity(&file));
     Ok((listener, BoundSocket { path, file }))
+}
+
+/// Gives a socket of root to the user whose id every mount shows. Where that is not permitted, no mount of this process
+/// hides ids either.
+fn give_away(path: &Path) -> io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    match lchown(path, Some(SOCKET_USER), Some(SOCKET_USER)) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::PermissionDenied | ErrorKind::InvalidInput
+            ) =>
+        {
+            Ok(())
+        }
+        given => given,
+    }
 }
 
 #[cfg(test)]
@@ -256,5 +278,30 @@ mod tests {
         let (_second, _new) = BoundSocket::bind(&path).unwrap();
         old.remove().unwrap();
         UnixStream::connect(&path).unwrap();
+    }
+
+    #[test]
+    fn sockets_of_root_belong_to_a_user_of_their_own_and_are_taken_over() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: needs root, to give a file away");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        // As an earlier build left it.
+        drop(UnixListener::bind(&path).unwrap());
+        for _ in 0..2 {
+            let (listener, bound) = BoundSocket::bind(&path).unwrap();
+            let owner = fs::metadata(&path).unwrap();
+            assert_eq!((owner.uid(), owner.gid()), (SOCKET_USER, SOCKET_USER));
+            // Killed: the name stays.
+            drop((listener, bound));
+        }
+        lchown(&path, Some(1000), None).unwrap();
+        let refused = BoundSocket::bind(&path).unwrap_err();
+        assert!(
+            refused.to_string().contains("a socket of uid 1000"),
+            "{refused}"
+        );
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::idmap::IdmapMode;
 use crate::field_error::FieldError;
 
 /// Placeholder of the namespace in names and paths.
@@ -18,6 +19,8 @@ pub struct CsiConfig {
     /// The kubelet's directory, which this process sees at the same path, with `mountPropagation:
     /// Bidirectional`.
     pub kubelet_dir: PathBuf,
+    /// Use of idmapped mounts.
+    pub idmap: IdmapMode,
     /// Stores that are made when the first pod of a namespace asks; none without it.
     pub per_namespace: Option<PerNamespace>,
 }
@@ -47,6 +50,7 @@ impl Default for CsiConfig {
         Self {
             driver: "csi.tetris.dev".to_owned(),
             kubelet_dir: "/var/lib/kubelet".into(),
+            idmap: IdmapMode::Auto,
             per_namespace: None,
         }
     }

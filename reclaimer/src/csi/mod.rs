@@ -13,6 +13,8 @@
 //! - A later namespace of the same name never gets a namespace's own store. The store goes when its
 //!   namespace is gone and no process uses it.
 //! - Pods' mounts are read-only from the moment they are visible, in every mount namespace.
+//! - Where the kernel maps ids of a tmpfs (Linux 6.3), no user of a pod owns a file of its store
+//!   ([`IdmapMode`]), unless the pod has users of its own. `/status` counts both kinds of volumes.
 //! - No symbolic link is followed in a pod's directory, and nothing outside the kubelet's directory
 //!   is touched.
 //!
@@ -33,6 +35,8 @@ mod choose;
 mod config;
 mod endpoint;
 mod error;
+mod idmap;
+mod mounted;
 mod namespaces;
 mod node;
 mod publish;
@@ -62,15 +66,19 @@ use tonic::transport::server::Router;
 pub use choose::{Chosen, OwnStore, choose};
 pub use config::{CsiConfig, PerNamespace};
 pub use error::VolumeError;
-pub use namespaces::{NamespaceError, Namespaces, NoCluster, PodName};
+pub use idmap::IdmapMode;
+pub use namespaces::{NamespaceError, Namespaces, NoCluster, PodName, PodPlace};
 pub use request::{Publish, unpublish};
 pub use stores::{Keeper, Removal, Stores};
 
+use idmap::PodIds;
 use node::CsiDriver;
 use registration::Registrar;
 use services::identity_server::IdentityServer;
 use services::node_server::NodeServer;
 use services::registration_server::RegistrationServer;
+
+use crate::report::VolumeStatus;
 
 /// Time for calls in progress at the end of the service. Each takes some milliseconds.
 const LAST_CALLS: Duration = Duration::from_secs(5);
@@ -120,7 +128,8 @@ pub enum CsiError {
 /// Serves the kubelet until `stop` is ready, then lets calls in progress end and removes the
 /// sockets. Mounts stay.
 ///
-/// `node` is the node's name; `namespaces` says which namespaces there are. The configuration is
+/// `node` is the node's name; `namespaces` says which namespaces there are; `volumes` gets the
+/// number of pods' volumes whenever it changes. The configuration is
 /// one in which [`CsiConfig::mistakes`] finds none. `registered` becomes true once the kubelet has registered
 /// the driver; the caller of a new call makes it false again.
 ///
@@ -133,13 +142,22 @@ pub async fn serve_csi(
     stores: Stores,
     namespaces: Arc<dyn Namespaces>,
     registered: watch::Sender<bool>,
+    volumes: watch::Sender<Option<VolumeStatus>>,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), CsiError> {
     let driver_name = config.driver.clone();
-    let driver = CsiDriver::new(config.clone(), node, stores, namespaces);
+    let ids = tokio::task::spawn_blocking(move || PodIds::new(config.idmap)).await;
+    let ids = ids.map_err(|_| CsiError::Ended)?;
+    if let Some(reason) = ids.missing_because() {
+        tracing::warn!(
+            reason,
+            "mounts of pods are not idmapped: root of a container owns what root of the node owns in its store"
+        );
+    }
+    let driver = CsiDriver::new(config.clone(), node, stores, namespaces, ids, volumes);
     // First, since stores are to be looked after whether or not the kubelet can be served.
     let telling = driver.clone();
-    let told = tokio::task::spawn_blocking(move || telling.tell_existing()).await;
+    let told = tokio::task::spawn_blocking(move || telling.start()).await;
     told.map_err(|_| CsiError::Ended)?;
     let (listener, csi_name) = endpoint::listen(&config.socket()).await?;
     let (registry, registration_name) = endpoint::listen(&config.registration_socket()).await?;

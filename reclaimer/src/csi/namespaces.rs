@@ -17,6 +17,16 @@ pub struct PodName {
     pub uid: String,
 }
 
+/// A pod's place in the cluster and on the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodPlace {
+    /// The unique identifier of its namespace.
+    pub namespace_uid: String,
+    /// True if its users are those of the node (`hostUsers`). Else its container runtime maps the ids of its volumes, which
+    /// it can do only with those that are not idmapped yet.
+    pub host_users: bool,
+}
+
 /// A reason for which a namespace is not known. Each may pass, so the kubelet is told to try again.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -59,8 +69,8 @@ pub enum NamespaceError {
 /// identifier, and no identifier comes twice.
 #[tonic::async_trait]
 pub trait Namespaces: fmt::Debug + Send + Sync {
-    /// The unique identifier of the namespace that `pod` is in.
-    async fn of_pod(&self, pod: &PodName) -> Result<String, NamespaceError>;
+    /// The namespace that `pod` is in, by its unique identifier, and whose users it has.
+    async fn of_pod(&self, pod: &PodName) -> Result<PodPlace, NamespaceError>;
 
     /// Returns true if the namespace with this former `name` and identifier no longer exists.
     async fn is_gone(&self, name: &str, uid: &str) -> Result<bool, NamespaceError>;
@@ -97,7 +107,7 @@ impl NoCluster {
 
 #[tonic::async_trait]
 impl Namespaces for NoCluster {
-    async fn of_pod(&self, pod: &PodName) -> Result<String, NamespaceError> {
+    async fn of_pod(&self, pod: &PodName) -> Result<PodPlace, NamespaceError> {
         Err(self.unknown(&pod.namespace))
     }
 

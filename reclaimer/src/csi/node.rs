@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tonic::{Request, Response, Status};
 
 use super::choose::Chosen;
 use super::config::{CsiConfig, PerNamespace};
 use super::error::VolumeError;
+use super::idmap::PodIds;
+use super::mounted::{self, VolumeCounts};
 use super::namespaces::{Namespaces, PodName};
 use super::publish;
 use super::remove;
@@ -22,6 +24,7 @@ use super::wire::{
     NodeGetInfoRequest, NodeGetInfoResponse, NodePublishVolumeRequest, NodePublishVolumeResponse,
     NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse, ProbeRequest, ProbeResponse,
 };
+use crate::report::VolumeStatus;
 use crate::store::StoreConfig;
 
 /// Both services.
@@ -35,6 +38,8 @@ struct DriverParts {
     stores: Arc<Stores>,
     namespaces: Arc<dyn Namespaces>,
     unpublished: Arc<Notify>,
+    ids: PodIds,
+    volumes: watch::Sender<Option<VolumeStatus>>,
     /// One change at a time: each takes some milliseconds, and two at one target would mount on top
     /// of each other.
     changes: Mutex<()>,
@@ -46,6 +51,8 @@ impl CsiDriver {
         node: String,
         stores: Stores,
         namespaces: Arc<dyn Namespaces>,
+        ids: PodIds,
+        volumes: watch::Sender<Option<VolumeStatus>>,
     ) -> Self {
         Self(Arc::new(DriverParts {
             config,
@@ -53,6 +60,8 @@ impl CsiDriver {
             stores: Arc::new(stores),
             namespaces,
             unpublished: Arc::default(),
+            ids,
+            volumes,
             changes: Mutex::new(()),
         }))
     }
@@ -69,10 +78,12 @@ impl CsiDriver {
         }
     }
 
-    pub fn tell_existing(&self) {
+    /// Hands over the stores that are there, and counts the volumes that pods have.
+    pub fn start(&self) {
         if let Some(rule) = &self.0.config.per_namespace {
             self.0.stores.tell_existing(rule);
         }
+        self.0.count_volumes();
     }
 
     /// Does it where blocking is allowed. It runs to its end even when the kubelet hangs up.
@@ -92,9 +103,11 @@ impl CsiDriver {
         let stores = &self.0.stores;
         let chosen = stores.choose(rule.as_ref(), &wish.namespace, wish.store.as_deref());
         match (logged(PUBLISH, chosen)?, rule) {
-            (Chosen::Fixed(store), _) => {
+            (Chosen::Fixed(store), rule) => {
+                let host_users = rule.is_none() || self.has_host_users(&wish).await;
                 self.blocking(move |shared| {
-                    logged(PUBLISH, shared.publish(&wish, |_| Stores::fixed(store)))
+                    let fixed = |_: &Stores| Stores::fixed(store);
+                    logged(PUBLISH, shared.publish(&wish, host_users, fixed))
                 })
                 .await
             }
@@ -114,22 +127,37 @@ impl CsiDriver {
         if given {
             return Ok(());
         }
-        let pod = PodName {
+        let place = self.0.namespaces.of_pod(&pod_of(&wish)).await;
+        let place = place.map_err(|source| VolumeError::Namespace {
             namespace: wish.namespace.clone(),
-            name: wish.pod.clone(),
-            uid: wish.pod_uid.clone(),
-        };
-        let uid = self.0.namespaces.of_pod(&pod).await;
-        let uid = uid.map_err(|source| VolumeError::Namespace {
-            namespace: pod.namespace,
             source,
         });
-        let uid = logged(PUBLISH, uid)?;
+        let place = logged(PUBLISH, place)?;
         self.blocking(move |shared| {
-            let own = |stores: &Stores| stores.own(&rule, &wish.namespace, &uid);
-            logged(PUBLISH, shared.publish(&wish, own))
+            let own = |stores: &Stores| stores.own(&rule, &wish.namespace, &place.namespace_uid);
+            logged(PUBLISH, shared.publish(&wish, place.host_users, own))
         })
         .await
+    }
+
+    /// Returns true if the pod has the users of the node. A pod that cannot be asked about must start even if it has
+    /// its own, so it gets a plain mount.
+    async fn has_host_users(&self, wish: &Publish) -> bool {
+        match self.0.namespaces.of_pod(&pod_of(wish)).await {
+            Ok(place) => place.host_users,
+            Err(error) => {
+                tracing::warn!(pod = wish.pod, namespace = wish.namespace, %error, "it is not known whether the pod has users of its own; its mount is not idmapped");
+                false
+            }
+        }
+    }
+}
+
+fn pod_of(wish: &Publish) -> PodName {
+    PodName {
+        namespace: wish.namespace.clone(),
+        name: wish.pod.clone(),
+        uid: wish.pod_uid.clone(),
     }
 }
 
@@ -139,6 +167,7 @@ impl DriverParts {
     fn publish(
         &self,
         wish: &Publish,
+        host_users: bool,
         store: impl FnOnce(&Stores) -> Result<StoreConfig, VolumeError>,
     ) -> Result<(), VolumeError> {
         let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,16 +178,36 @@ impl DriverParts {
             let found = self.config.kubelet_dir.join(&wish.target);
             VolumeError::invalid("target_path", expected, found.display().to_string())
         })?;
-        publish::publish(&target, &store.path)?;
+        let map = self.ids.map().filter(|_| host_users);
+        publish::publish(&target, &store.path, map)?;
+        self.count_volumes();
         tracing::info!(
             volume = wish.volume_id,
             namespace = wish.namespace,
             pod = wish.pod,
             pod_uid = wish.pod_uid,
             store = store.name,
+            idmapped = map.is_some(),
             "volume published"
         );
         Ok(())
+    }
+
+    /// Counts the volumes that pods have now.
+    fn count_volumes(&self) {
+        let fixed = self.stores.fixed_paths();
+        let rule = self.config.per_namespace.as_ref();
+        let paths = fixed.chain(rule.map(PerNamespace::parent));
+        let counts = mounted::count(&self.config.kubelet_dir, paths).unwrap_or_else(|error| {
+            tracing::warn!(%error, "volumes of pods cannot be counted");
+            VolumeCounts::default()
+        });
+        let status = VolumeStatus {
+            idmapped: counts.idmapped,
+            plain: counts.plain,
+            plain_because: self.ids.missing_because().map(str::to_owned),
+        };
+        self.volumes.send_replace(Some(status));
     }
 
     /// Returns true if a store of the pod's namespace is mounted at its target already. The target
@@ -192,6 +241,7 @@ impl DriverParts {
         if let Some(target) = TargetDirectory::open(&self.config.kubelet_dir, &relative)? {
             publish::unpublish(&target)?;
         }
+        self.count_volumes();
         tracing::info!(volume = request.volume_id, "volume unpublished");
         self.unpublished.notify_one();
         Ok(())

@@ -6,6 +6,8 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::mount::{MoveMountFlags, move_mount};
 
+use tetris_idmap::IdMap;
+
 use super::error::VolumeError;
 use super::read_only::read_only_mount;
 use super::target::TargetDirectory;
@@ -25,8 +27,12 @@ enum There {
     Other(String),
 }
 
-/// Mounts `store` at `target`, read-only, unless it is there already.
-pub(super) fn publish(target: &TargetDirectory, store: &Path) -> Result<(), VolumeError> {
+/// Mounts `store` at `target`, read-only and with the ids of `map`, unless it is there already.
+pub(super) fn publish(
+    target: &TargetDirectory,
+    store: &Path,
+    map: Option<&IdMap>,
+) -> Result<(), VolumeError> {
     target.make()?;
     match there(target, store)? {
         There::Published => return Ok(()),
@@ -37,7 +43,7 @@ pub(super) fn publish(target: &TargetDirectory, store: &Path) -> Result<(), Volu
         }
         There::Other(found) => return Err(occupied(target, found)),
     }
-    let tree = read_only_mount(store).map_err(VolumeError::io(
+    let tree = read_only_mount(store, map).map_err(VolumeError::io(
         "make a read-only mount of the store",
         store,
     ))?;

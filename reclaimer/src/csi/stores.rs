@@ -79,6 +79,11 @@ impl Stores {
         self.fixed.iter().all(|store| is_store(&store.path))
     }
 
+    /// Directories of the configured stores.
+    pub(super) fn fixed_paths(&self) -> impl Iterator<Item = &Path> {
+        self.fixed.iter().map(|store| store.path.as_path())
+    }
+
     /// The store for a pod of `namespace` that asks for `wanted`.
     pub(super) fn choose(
         &self,

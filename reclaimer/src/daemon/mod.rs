@@ -26,10 +26,11 @@ use tokio::task::JoinHandle;
 
 use crate::config::{Config, ConfigFlags};
 use crate::gpu_mirror::{GpuMirrorThread, needs_restart};
-use crate::http::{self, Health, HttpState};
+use crate::http::{self, DriverState, Health, HttpState};
 use crate::metrics::Metrics;
 use crate::reclaimer::Reclaimer;
 use crate::reclaimer::engine::{Command, Engine, now_ms};
+use crate::report::VolumeStatus;
 
 use node_role::NodeRole;
 pub use other::OtherDaemon;
@@ -43,6 +44,12 @@ use sockets::Sockets;
 const SOCKETS_CLOSE: Duration = Duration::from_secs(10);
 /// A pass that takes longer hangs.
 const LONGEST_PASS: Duration = Duration::from_mins(2);
+
+/// Receivers of the CSI driver's reports.
+struct DriverReports {
+    state: watch::Sender<DriverState>,
+    volumes: watch::Sender<Option<VolumeStatus>>,
+}
 
 /// Runs until SIGTERM or SIGINT, and ends in order: no new requests, the pass in progress ends, and
 /// learned state is persisted. SIGHUP reads the configuration again; a wrong one is logged and
@@ -96,18 +103,22 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         let _left_behind = tokio::time::timeout(SOCKETS_CLOSE, closed).await;
         return Err(other.into());
     }
+    let (volumes, counted) = watch::channel(None);
     let role = NodeRole::start(
         &config,
         dry_run,
         &commands,
         &metrics,
-        driver,
+        DriverReports {
+            state: driver,
+            volumes,
+        },
         stopped.clone(),
     );
     let gpu_mirror = (!dry_run).then(|| gpu_mirror(&config, &metrics)).flatten();
     let reclaimer = reclaimer.with_references(gpu_mirror.as_ref().map(GpuMirrorThread::references));
-    let publisher =
-        Publisher::new(commands.clone(), metrics, health, status, sockets).with(gpu_mirror);
+    let publisher = Publisher::new(commands.clone(), metrics, health, status, sockets, counted)
+        .with(gpu_mirror);
     let mut engine =
         tokio::task::spawn_blocking(|| Engine::new(reclaimer, received, publisher).run());
     let mut ended = None;

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use anyhow::Result;
 use tokio::sync::watch;
 
+use super::DriverReports;
 use crate::config::Config;
 use crate::http::DriverState;
 use crate::metrics::Metrics;
@@ -32,7 +33,7 @@ impl NodeRole {
         _: bool,
         _: &Sender<Command>,
         _: &Arc<Metrics>,
-        _: watch::Sender<DriverState>,
+        _: DriverReports,
         _: watch::Receiver<bool>,
     ) -> Self {
         Self

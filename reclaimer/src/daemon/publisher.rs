@@ -15,7 +15,7 @@ use crate::http::Health;
 use crate::metrics::Metrics;
 use crate::reclaimer::PassResult;
 use crate::reclaimer::engine::{Command, Observer};
-use crate::report::{NodeStatus, PassReport};
+use crate::report::{NodeStatus, PassReport, VolumeStatus};
 use crate::scrub::{ScrubConfig, Scrubber};
 use crate::store::OpenStore;
 
@@ -28,6 +28,7 @@ pub(super) struct Publisher {
     sockets: Option<Sockets>,
     gpu_mirror: Option<GpuMirrorThread>,
     scrub: Option<(Scrubber, Vec<OpenStore>, ScrubConfig)>,
+    volumes: watch::Receiver<Option<VolumeStatus>>,
     shortfalls: ShortfallLog,
 }
 
@@ -38,6 +39,7 @@ impl Publisher {
         health: Arc<Health>,
         status: watch::Sender<Option<Arc<NodeStatus>>>,
         sockets: Option<Sockets>,
+        volumes: watch::Receiver<Option<VolumeStatus>>,
     ) -> Self {
         Self {
             metrics,
@@ -47,6 +49,7 @@ impl Publisher {
             sockets,
             gpu_mirror: None,
             scrub: None,
+            volumes,
             shortfalls: ShortfallLog::default(),
         }
     }
@@ -77,7 +80,8 @@ impl Publisher {
 }
 
 impl Observer for Publisher {
-    fn passed(&mut self, passed: PassResult) {
+    fn passed(&mut self, mut passed: PassResult) {
+        passed.status.volumes.clone_from(&self.volumes.borrow());
         log(&passed.report, passed.status.dry_run);
         self.shortfalls.follow(&passed.status.shortfalls);
         self.metrics.pass(&passed.report);

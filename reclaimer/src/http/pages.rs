@@ -205,6 +205,7 @@ mod tests {
             dry_run: false,
             declarations: crate::keep_warm::Freshness::NoCluster,
             declaring_pods: 0,
+            volumes: None,
             mounts: Vec::new(),
             stores: Vec::new(),
             shortfalls: Vec::new(),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::keep_warm::Freshness;
 use crate::report::{
     Amount, ForeignStatus, ModelStatus, MountStatus, NodeStatus, ObjectState, RecordStatus,
-    ShortfallStatus, StoreStatus,
+    ShortfallStatus, StoreStatus, VolumeStatus,
 };
 
 /// The page, borrowed from a status.
@@ -23,6 +23,7 @@ pub(super) struct Status<'a> {
     dry_run: bool,
     declarations: Freshness,
     declaring_pods: u64,
+    volumes: Option<&'a VolumeStatus>,
     mounts: &'a [MountStatus],
     stores: Vec<StoreEntry<'a>>,
     shortfalls: &'a [ShortfallStatus],
@@ -59,6 +60,7 @@ impl<'a> Status<'a> {
             dry_run: status.dry_run,
             declarations: status.declarations,
             declaring_pods: status.declaring_pods,
+            volumes: status.volumes.as_ref(),
             mounts: &status.mounts,
             stores: status.stores.iter().map(store).collect(),
             shortfalls: &status.shortfalls,

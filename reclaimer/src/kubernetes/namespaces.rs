@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 use super::failure::{self, next_step_with, root_cause};
 use super::{BACKOFF_MAX, Fault, WATCH_SECONDS};
-use crate::csi::{NamespaceError, Namespaces, PodName};
+use crate::csi::{NamespaceError, Namespaces, PodName, PodPlace};
 use crate::uuid::is_uuid;
 
 /// Longest wait for one answer. The kubelet asks again after a failure, with longer and longer
@@ -79,14 +79,22 @@ impl KnownNamespaces {
 
 #[tonic::async_trait]
 impl Namespaces for KnownNamespaces {
-    async fn of_pod(&self, pod: &PodName) -> Result<String, NamespaceError> {
-        let uid = self.namespace(&pod.namespace).await?;
+    async fn of_pod(&self, pod: &PodName) -> Result<PodPlace, NamespaceError> {
+        let namespace_uid = self.namespace(&pod.namespace).await?;
         let what = format!("pod `{}/{}`", pod.namespace, pod.name);
         let api = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace);
-        let found = answer(&what, api.get_metadata(&pod.name)).await?.metadata;
+        let Pod {
+            metadata: found,
+            spec,
+            ..
+        } = answer(&what, api.get(&pod.name)).await?;
         let stands_for = found.annotations.as_ref().and_then(|all| all.get(MIRROR));
         if found.uid.as_ref() == Some(&pod.uid) || stands_for == Some(&pod.uid) {
-            return Ok(uid);
+            let host_users = spec.and_then(|spec| spec.host_users);
+            return Ok(PodPlace {
+                namespace_uid,
+                host_users: host_users != Some(false),
+            });
         }
         Err(NamespaceError::OtherPod {
             pod: pod.clone(),

@@ -10,7 +10,9 @@ use prometheus_client::registry::Unit;
 use super::families::{Families, Labels};
 use super::shortfall::{BLOCKERS, by_goal, joined};
 use crate::keep_warm::Freshness;
-use crate::report::{Amount, ModelStatus, MountStatus, NodeStatus, ObjectState, StoreStatus};
+use crate::report::{
+    Amount, ModelStatus, MountStatus, NodeStatus, ObjectState, StoreStatus, VolumeStatus,
+};
 
 /// Names of [`Freshness`] in the metric of declarations.
 const FRESHNESS: [&str; 4] = ["no-cluster", "unknown", "current", "stale"];
@@ -28,6 +30,7 @@ impl Collector for NodeMetrics {
         stores(&mut out, &self.0.stores)?;
         models(&mut out, &self.0.stores)?;
         mounts(&mut out, &self.0.mounts)?;
+        volumes(&mut out, self.0.volumes.as_ref())?;
         shortfalls(&mut out, &self.0)
     }
 }
@@ -263,6 +266,19 @@ fn mounts(out: &mut Families<'_>, mounts: &[MountStatus]) -> fmt::Result {
         None,
         "1 where files have 4 KiB pages, with the reason.",
         small,
+    )
+}
+
+fn volumes(out: &mut Families<'_>, volumes: Option<&VolumeStatus>) -> fmt::Result {
+    let counts = volumes.into_iter().flat_map(|volumes| {
+        [("idmapped", volumes.idmapped), ("plain", volumes.plain)]
+            .map(|(ids, count)| (vec![("ids", ids)], count))
+    });
+    out.family(
+        "volumes",
+        None,
+        "Volumes of pods: idmapped ones, where no user of a container owns a file, and plain ones.",
+        counts,
     )
 }
 

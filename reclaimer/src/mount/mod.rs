@@ -37,7 +37,7 @@ use crate::store::StoreConfig;
 pub use config::{HugePages, MountConfig, MountTable};
 use decide::refuse_foreign;
 pub use decide::{Action, Changes, Decision, Note, Refusal, decide};
-pub use mountinfo::{MountEntry, is_mount_root, is_mounted_elsewhere, mount_of};
+pub use mountinfo::{MountEntry, all_mounts, is_mount_root, is_mounted_elsewhere, mount_of};
 pub use observed::{ObservedPath, TmpfsSize, observe};
 
 /// Exists where SELinux is on, in containers too.

@@ -70,6 +70,11 @@ impl MountEntry {
         self.has("ro")
     }
 
+    /// Returns true if the ids of users and groups are others through this mount.
+    pub fn is_idmapped(&self) -> bool {
+        self.has("idmapped")
+    }
+
     /// Returns true if the mount has this option.
     pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|found| found == option)
@@ -98,16 +103,20 @@ pub fn mount_of(file: impl AsFd) -> io::Result<MountEntry> {
         let message = "this kernel does not say which mount a file is on; Linux 5.8 does";
         return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }
-    let lines = std::fs::read(MOUNTINFO)?;
-    let mut entries = lines
-        .split(|byte| *byte == b'\n')
-        .filter_map(MountEntry::parse);
+    let mut entries = all_mounts()?.into_iter();
     entries
         .find(|entry| entry.id == stat.stx_mnt_id)
         .ok_or_else(|| {
             let message = format!("mount {} is not in {MOUNTINFO}", stat.stx_mnt_id);
             io::Error::new(io::ErrorKind::NotFound, message)
         })
+}
+
+/// All mounts of this thread's mount namespace.
+pub fn all_mounts() -> io::Result<Vec<MountEntry>> {
+    let lines = std::fs::read(MOUNTINFO)?;
+    let entries = lines.split(|byte| *byte == b'\n');
+    Ok(entries.filter_map(MountEntry::parse).collect())
 }
 
 /// Returns true if a directory is mounted by itself somewhere in this thread's mount namespace. The
@@ -125,10 +134,7 @@ pub fn is_mounted_elsewhere(dir: &Path) -> io::Result<bool> {
         io::Error::other(message)
     })?;
     let root = through.root.join(below);
-    let lines = std::fs::read(MOUNTINFO)?;
-    let mut entries = lines
-        .split(|byte| *byte == b'\n')
-        .filter_map(MountEntry::parse);
+    let mut entries = all_mounts()?.into_iter();
     Ok(entries.any(|entry| entry.device == through.device && entry.root.starts_with(&root)))
 }
 

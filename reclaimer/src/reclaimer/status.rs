@@ -46,6 +46,8 @@ impl Reclaimer {
             dry_run: self.dry_run,
             declarations: self.warm.freshness,
             declaring_pods: self.warm.pods.len() as u64,
+            // Known to the CSI driver alone.
+            volumes: None,
             mounts: self.mounts(seen),
             stores: stores.chain(missing).collect(),
             shortfalls: missed

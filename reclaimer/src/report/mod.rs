@@ -115,6 +115,17 @@ pub struct RecordStatus {
     pub limit_files: u64,
 }
 
+/// Volumes that pods have of their stores.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct VolumeStatus {
+    /// Number of idmapped ones: no user of a container owns a file there.
+    pub idmapped: u64,
+    /// Number of others: of pods with users of their own, of earlier daemons, or all.
+    pub plain: u64,
+    /// The reason that new volumes are not idmapped; none where they are.
+    pub plain_because: Option<String>,
+}
+
 /// One store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StoreStatus {
@@ -179,6 +190,8 @@ pub struct NodeStatus {
     pub declarations: crate::keep_warm::Freshness,
     /// Pods that declare models.
     pub declaring_pods: u64,
+    /// Volumes of pods; none without the CSI driver.
+    pub volumes: Option<VolumeStatus>,
     /// File systems.
     pub mounts: Vec<MountStatus>,
     /// Stores.

@@ -24,6 +24,9 @@ mod ingest;
 mod json_schema;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
+#[path = "../shared/lease.rs"]
+#[cfg(all(feature = "node", feature = "kubernetes"))]
+mod lease;
 #[path = "../../../deploy/tests/shared/metrics_page.rs"]
 mod metrics_page;
 #[cfg(feature = "node")]

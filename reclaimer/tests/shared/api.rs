@@ -1,4 +1,4 @@
-//! An API server with namespaces and pods, of which their metadata is all there is.
+//! An API server with namespaces, of which their metadata is all there is, and pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -33,6 +33,8 @@ struct Objects {
     made: BTreeMap<String, u64>,
     removed: BTreeSet<String>,
     pods: BTreeMap<(String, String), String>,
+    /// Pods with users of their own.
+    own_users: BTreeSet<(String, String)>,
     events: Vec<(u64, Value)>,
     is_down: bool,
     is_silent: bool,
@@ -97,6 +99,13 @@ impl Api {
     pub fn set_pod(&self, namespace: &str, name: &str, uid: &str) {
         let key = (namespace.to_owned(), name.to_owned());
         self.change(|state| state.pods.insert(key, uid.to_owned()));
+    }
+
+    /// Gives the pod of this name users of its own.
+    #[allow(dead_code, reason = "not every binary of tests has such pods")]
+    pub fn set_own_users(&self, namespace: &str, name: &str) {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.change(|state| state.own_users.insert(key));
     }
 
     /// Answers every request with an error, or stops doing so.
@@ -218,7 +227,10 @@ async fn pod(State(api): State<Api>, Path(key): Path<(String, String)>) -> Respo
             return refusal(503, "ServiceUnavailable");
         }
         let uid = state.pods.get(&key).map_or(POD_UID, String::as_str);
-        axum::Json(metadata(&key.1, uid, 1)).into_response()
+        let spec = json!({"containers": [], "hostUsers": !state.own_users.contains(&key)});
+        let metadata = json!({"name": key.1, "uid": uid, "resourceVersion": "1"});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+        axum::Json(pod).into_response()
     })
 }
 

@@ -7,9 +7,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::libc;
-use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use super::{FileSystem, FileSystemType, Known};
+use crate::mount_list;
 
 /// Options of overlayfs that name one layer, and the one that names several.
 const ONE_LAYER: [&[u8]; 3] = [b"lowerdir+", b"datadir+", b"upperdir"];
@@ -17,9 +17,8 @@ const LAYERS: &[u8] = b"lowerdir";
 
 /// A digest of what the layers are; `None` if one of them is unsound or cannot be seen from here.
 pub(super) fn instance(file: &File) -> Option<u64> {
-    // Of this thread: another may be in another mount namespace.
-    let mounts = std::fs::read("/proc/thread-self/mountinfo").ok()?;
-    let layers = layers(&mounts, mount_id(file)?)?;
+    let mounts = mount_list::read().ok()?;
+    let layers = layers(&mounts, mount_list::mount_id(file)?)?;
     let mut hasher = blake3::Hasher::new();
     for layer in layers {
         let (system, dev, ino) = directory(&layer)?;
@@ -30,18 +29,6 @@ pub(super) fn instance(file: &File) -> Option<u64> {
     }
     let first = hasher.finalize().as_bytes().first_chunk().copied();
     first.map(u64::from_le_bytes)
-}
-
-/// The mount that a file was opened through (Linux 5.8).
-fn mount_id(file: &File) -> Option<u64> {
-    let stat = loop {
-        match statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID) {
-            Err(rustix::io::Errno::INTR) => {}
-            stat => break stat.ok()?,
-        }
-    };
-    let known = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-    known.then_some(stat.stx_mnt_id)
 }
 
 /// File system, device and inode of a layer. An overlay is none: its own layers may be anything.
@@ -63,10 +50,7 @@ fn directory(path: &Path) -> Option<(FileSystem, u64, u64)> {
 /// The directories that the overlay with this mount id is made of, as its mount options name them. `None` if the mount is not in
 /// the list, is no overlay, or has a layer whose path says nothing here: a relative one.
 fn layers(mounts: &[u8], mount: u64) -> Option<Vec<PathBuf>> {
-    let id = mount.to_string();
-    let line = mounts
-        .split(|&byte| byte == b'\n')
-        .find(|line| line.split(|&byte| byte == b' ').next() == Some(id.as_bytes()))?;
+    let line = mount_list::line(mounts, mount)?;
     // Optional fields end with a hyphen; then come type, source and options (proc_pid_mountinfo(5)).
     let mut fields = line.split(|&byte| byte == b' ');
     fields.find(|&field| field == b"-")?;

@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Packages of this workspace that each may depend on directly, besides the store's layout.
-const MAY: [(&str, &[&str]); 23] = [
+const MAY: [(&str, &[&str]); 24] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (
@@ -66,11 +66,13 @@ const MAY: [(&str, &[&str]); 23] = [
             "tetris-conventions",
             "tetris-reclaimer-core",
             "tetris-gpu-mirror",
+            "tetris-idmap",
             "tetris-loader",
             "tetris-service-kit",
             "tetris-wire",
         ],
     ),
+    ("tetris-idmap", &[]),
     ("tetris-scaler-core", &[]),
     (
         "tetris-scaler",

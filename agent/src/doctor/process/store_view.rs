@@ -1,12 +1,13 @@
 //! The store that a process finds: by its environment, in its mount namespace, with its rights.
 
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 use tetris_loader::{PrivateCause, Words};
-use tetris_store_layout::Store;
+use tetris_store_layout::{Store, is_idmapped_in};
 
 use super::environment::Environment;
 use super::folder::ProcessFolder;
@@ -87,7 +88,7 @@ impl StoreView {
     }
 
     fn look(folder: &ProcessFolder, dir: PathBuf, named: bool, user: u32) -> Self {
-        let state = state_of(&folder.seen_from_here(&dir), named, user);
+        let state = state_of(folder, &dir, named, user);
         Self { dir, named, state }
     }
 
@@ -147,8 +148,9 @@ fn of_cause(found: String, cause: PrivateCause, dir: &Path) -> Check {
         .fact("cause", cause.code())
 }
 
-/// `seen` is the store's path from here.
-fn state_of(seen: &Path, named: bool, user: u32) -> StoreState {
+/// `dir` is the store's path for the process.
+fn state_of(folder: &ProcessFolder, dir: &Path, named: bool, user: u32) -> StoreState {
+    let seen = &*folder.seen_from_here(dir);
     let owner = match std::fs::metadata(seen) {
         Ok(metadata) => metadata.uid(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -156,7 +158,12 @@ fn state_of(seen: &Path, named: bool, user: u32) -> StoreState {
         }
         Err(error) => return StoreState::Hidden(format!("`{}`: {error}", seen.display())),
     };
-    if !named && owner != 0 && owner != user {
+    // Of its mount namespace, not of this one's.
+    let hides_owner = || {
+        let mounts = folder.read("mountinfo").unwrap_or_default();
+        File::open(seen).is_ok_and(|dir| is_idmapped_in(&mounts, &dir))
+    };
+    if !named && owner != 0 && owner != user && !hides_owner() {
         return StoreState::Unusable(PrivateCause::NotTrusted { owner });
     }
     let store = match Store::open(seen) {

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use volumes::WantedVolumes;
 
+use super::DriverReports;
 use crate::config::Config;
 use crate::http::DriverState;
 use crate::metrics::Metrics;
@@ -56,13 +57,13 @@ impl NodeRole {
         dry_run: bool,
         commands: &Sender<Command>,
         metrics: &Arc<Metrics>,
-        driver: watch::Sender<DriverState>,
+        reports: DriverReports,
         stopped: watch::Receiver<bool>,
     ) -> Self {
         let volumes = (!dry_run).then(|| {
             let (wanted, follows) = watch::channel(WantedVolumes::of(&config.file));
             let metrics = Arc::clone(metrics);
-            let served = volumes::serve(follows, commands.clone(), metrics, driver, stopped);
+            let served = volumes::serve(follows, commands.clone(), metrics, reports, stopped);
             (wanted, served)
         });
         Self {

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use super::cluster::Cluster;
 use crate::config::ConfigFile;
 use crate::csi::{CsiConfig, Keeper, Removal, Stores, serve_csi};
+use crate::daemon::DriverReports;
 use crate::http::DriverState;
 use crate::metrics::Metrics;
 use crate::reclaimer::engine::{Command, StoreRemoval};
@@ -54,17 +55,17 @@ pub(super) fn serve(
     wanted: watch::Receiver<WantedVolumes>,
     commands: Sender<Command>,
     metrics: Arc<Metrics>,
-    state: watch::Sender<DriverState>,
+    reports: DriverReports,
     stopped: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    tokio::spawn(follow(wanted, commands, metrics, state, stopped))
+    tokio::spawn(follow(wanted, commands, metrics, reports, stopped))
 }
 
 async fn follow(
     mut wanted: watch::Receiver<WantedVolumes>,
     commands: Sender<Command>,
     metrics: Arc<Metrics>,
-    state: watch::Sender<DriverState>,
+    reports: DriverReports,
     stopped: watch::Receiver<bool>,
 ) {
     let mut wait = FIRST_WAIT;
@@ -72,7 +73,8 @@ async fn follow(
     while !*stopped.borrow() {
         let now = wanted.borrow_and_update().clone();
         let Some(csi) = now.csi else {
-            state.send_replace(DriverState::Absent);
+            reports.state.send_replace(DriverState::Absent);
+            reports.volumes.send_replace(None);
             tokio::select! {
                 changed = wanted.changed() => if changed.is_err() { return },
                 () = until(stopped.clone()) => return,
@@ -92,18 +94,19 @@ async fn follow(
                 () = until(stopped.clone()) => {}
             }
         };
-        state.send_replace(DriverState::Waiting);
+        reports.state.send_replace(DriverState::Waiting);
         let (registered, mut told) = watch::channel(false);
-        let served = serve_csi(csi, now.node, stores, namespaces, registered, stop);
+        let volumes = reports.volumes.clone();
+        let served = serve_csi(csi, now.node, stores, namespaces, registered, volumes, stop);
         let registration = async {
             if told.wait_for(|registered| *registered).await.is_ok() {
-                state.send_replace(DriverState::Registered);
+                reports.state.send_replace(DriverState::Registered);
             }
         };
         let began = tokio::time::Instant::now();
         // The sender goes with the services, so both end.
         let (served, ()) = tokio::join!(served, registration);
-        state.send_replace(DriverState::Waiting);
+        reports.state.send_replace(DriverState::Waiting);
         let Err(error) = served else {
             continue;
         };

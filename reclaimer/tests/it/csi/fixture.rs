@@ -11,6 +11,7 @@ use tetris_node::csi::wire::*;
 use tetris_node::csi::{CsiConfig, CsiError, Keeper, PerNamespace, Removal, Stores, serve_csi};
 use tetris_node::kubernetes::{KnownNamespaces, watch_namespaces};
 use tetris_node::reclaimer::{Leave, Reclaimer};
+use tetris_node::report::VolumeStatus;
 use tetris_node::store::StoreConfig;
 use tetris_node::store::remove_directory;
 use tetris_store_layout::{CreateOptions, Store};
@@ -142,6 +143,8 @@ pub struct Driver {
     /// Stores of namespaces that were told of.
     pub told: Arc<Mutex<Vec<StoreConfig>>>,
     pub is_registered: watch::Receiver<bool>,
+    /// The volumes that pods have, as the driver counts them.
+    pub volumes: watch::Receiver<Option<VolumeStatus>>,
 }
 
 impl Driver {
@@ -168,6 +171,7 @@ impl Driver {
         runtime.spawn(watched);
         drop(entered);
         let (registered, is_registered) = watch::channel(false);
+        let (counted, volumes) = watch::channel(None);
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = serve_csi(
             config.clone(),
@@ -175,6 +179,7 @@ impl Driver {
             stores,
             Arc::new(namespaces),
             registered,
+            counted,
             async {
                 let _stopped = stopped.await;
             },
@@ -193,6 +198,7 @@ impl Driver {
             config: config.clone(),
             told,
             is_registered,
+            volumes,
         }
     }
 

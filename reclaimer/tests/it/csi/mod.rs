@@ -5,6 +5,7 @@ mod calls;
 mod choosing;
 mod fixture;
 mod gone;
+mod idmap;
 mod kubelet;
 mod lingering;
 mod process;

@@ -12,6 +12,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tetris_agent::Agent;
 use tetris_agent::daemon::{RoomOutcome, make_room};
+use tetris_agent::doctor::{Status as Health, Subjects, diagnose};
+use tetris_agent::store_location::StoreLocation;
 use tetris_node::csi::wire::{
     NodePublishVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
     RegistrationStatus, RegistrationStatusResponse,
@@ -221,6 +223,24 @@ fn pods_share_through_the_volume_and_a_restart_disturbs_nobody() {
         panic!("{outcome:?}");
     };
     assert_eq!(refusal.reason, RoomReason::NOT_ALLOWED);
+    // One volume, of the kind that this kernel has.
+    let kinds = ["\"idmapped\":1,\"plain\":0", "\"idmapped\":0,\"plain\":1"];
+    let deadline = Instant::now() + PATIENCE;
+    while !kinds
+        .iter()
+        .any(|kind| daemon.page("/status").contains(kind))
+    {
+        assert!(Instant::now() < deadline, "{}", daemon.page("/status"));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // As the pod's user sees it.
+    let diagnosis = diagnose(&StoreLocation::named(&pod), &Subjects::default());
+    let store = &diagnosis.sections[0];
+    assert!(store.status() < Health::Failure, "{store:?}");
+    for name in ["owner", "publish"] {
+        let check = store.checks.iter().find(|check| check.name == name);
+        assert_eq!(check.unwrap().status, Health::Ok, "{check:?}");
+    }
     let file = model_file(host.kubelet().parent().unwrap());
     let agent = Agent::open_store(&pod).unwrap();
     let model = agent.load(&file).unwrap();

@@ -14,7 +14,7 @@ use crate::http::scrape::Scrape;
 /// Labels that Prometheus adds to every series that it scrapes.
 const OF_TARGET: [&str; 2] = ["instance", "job"];
 /// Families that no panel shows, and why.
-const NOT_SHOWN: [(&str, &str); 4] = [
+const NOT_SHOWN: [(&str, &str); 5] = [
     ("tetris_node_info", "names nodes, for the variable `node`"),
     (
         "tetris_store_record_limit_bytes",
@@ -27,6 +27,10 @@ const NOT_SHOWN: [(&str, &str); 4] = [
     (
         "tetris_mount_small_pages",
         "the reason, for queries by hand and the operations guide",
+    ),
+    (
+        "tetris_volumes",
+        "of a node's set-up: what new volumes are is the kernel's and the configuration's",
     ),
 ];
 

@@ -358,6 +358,24 @@ fn declarations_are_one_hot() {
 }
 
 #[test]
+fn volumes_are_counted_by_their_ids_where_there_is_a_driver() {
+    let metrics = Metrics::new(stores(&["a", "b"]));
+    let with = scrape(&metrics, Some(node()));
+    for (ids, expected) in [("idmapped", 4.0), ("plain", 1.0)] {
+        assert_eq!(
+            with.value("tetris_volumes", &[("ids", ids)]),
+            Some(expected)
+        );
+    }
+    let without = NodeStatus {
+        volumes: None,
+        ..node()
+    };
+    let without = scrape(&metrics, Some(without));
+    assert_eq!(without.value("tetris_volumes", &[("ids", "plain")]), None);
+}
+
+#[test]
 fn a_store_with_an_error_is_not_up() {
     let mut status = node();
     status.stores[1].error = Some("gone".to_owned());

@@ -18,6 +18,7 @@ use tetris_node::metrics::Metrics;
 use tetris_node::report::{
     Amount, ForeignStatus, Loads, ModelStatus, MountStatus, NodeStatus, ObjectState, PagesStatus,
     PassReport, RecordStatus, ShortfallStatus, SmallPagesStatus, StorePass, StoreStatus, Trigger,
+    VolumeStatus,
 };
 use tetris_reclaimer_core::{Goal, KeptBytes, Reason};
 use tetris_store_layout::{Digest, ObjectId};
@@ -117,6 +118,11 @@ pub fn node() -> NodeStatus {
         dry_run: false,
         declarations: Freshness::Current,
         declaring_pods: 3,
+        volumes: Some(VolumeStatus {
+            idmapped: 4,
+            plain: 1,
+            plain_because: None,
+        }),
         mounts: vec![MountStatus {
             stores: vec!["b".to_owned(), "a".to_owned()],
             capacity_bytes: 1 << 30,

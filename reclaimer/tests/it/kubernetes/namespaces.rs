@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use axum::body::Body;
 use http::{Request, Response};
 use serde_json::{Value, json};
-use tetris_node::csi::{NamespaceError, Namespaces, PodName};
+use tetris_node::csi::{NamespaceError, Namespaces, PodName, PodPlace};
 use tetris_node::kubernetes::{KnownNamespaces, watch_namespaces};
 use tokio::sync::watch;
 use tower_test::mock;
@@ -41,20 +41,37 @@ fn metadata(uid: &str) -> Value {
     })
 }
 
-/// Answers the next request, which is for the metadata at `path` and for what is in force now.
+fn pod_object(uid: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "server-0", "uid": uid, "resourceVersion": "7"},
+        "spec": {"containers": []},
+    })
+}
+
+fn in_blue(host_users: bool) -> PodPlace {
+    PodPlace {
+        namespace_uid: BLUE.to_owned(),
+        host_users,
+    }
+}
+
+/// Answers the next request, which is for what is in force now at `path`: for a namespace's metadata, or a whole pod.
 async fn answer(server: &mut Mock, path: &str, code: u16, body: &Value) {
     let (request, answer) = server.next_request().await.expect("the client is gone");
     assert_eq!(request.uri().path(), path);
     // With a resource version the server could answer from a cache.
     let query = request.uri().query().unwrap_or_default();
     assert!(!query.contains("resourceVersion"), "{query}");
-    let accept = request.headers()["accept"].to_str().unwrap();
-    assert!(accept.contains("as=PartialObjectMetadata"), "{accept}");
+    let accept = request.headers().get("accept");
+    let accept = accept.map_or("", |accept| accept.to_str().unwrap());
+    let is_of_metadata = accept.contains("as=PartialObjectMetadata");
+    assert_eq!(is_of_metadata, path == NAMESPACE, "{accept}");
     let response = Response::builder().status(code);
     answer.send_response(response.body(Body::from(body.to_string())).unwrap());
 }
 
-async fn of_pod(answers: &[(&str, u16, Value)]) -> Result<String, NamespaceError> {
+async fn of_pod(answers: &[(&str, u16, Value)]) -> Result<PodPlace, NamespaceError> {
     let (known, mut server) = known();
     let pod = pod();
     let answers = async {
@@ -81,9 +98,9 @@ fn not_found() -> Value {
 #[tokio::test]
 async fn the_namespace_is_asked_for_before_the_pod_and_the_pod_has_to_be_the_one() {
     let blue = (NAMESPACE, 200, metadata(BLUE));
-    let found = of_pod(&[blue.clone(), (POD, 200, metadata("1a2b"))]).await;
-    assert_eq!(found.as_deref(), Ok(BLUE));
-    let error = of_pod(&[blue.clone(), (POD, 200, metadata("3c4d"))]).await;
+    let found = of_pod(&[blue.clone(), (POD, 200, pod_object("1a2b"))]).await;
+    assert_eq!(found, Ok(in_blue(true)));
+    let error = of_pod(&[blue.clone(), (POD, 200, pod_object("3c4d"))]).await;
     let found = "3c4d".to_owned();
     assert_eq!(error, Err(NamespaceError::OtherPod { pod: pod(), found }));
     let error = of_pod(&[blue, (POD, 404, not_found())]).await.unwrap_err();
@@ -95,10 +112,24 @@ async fn the_namespace_is_asked_for_before_the_pod_and_the_pod_has_to_be_the_one
 
 #[tokio::test]
 async fn a_static_pod_is_known_by_what_stands_for_it() {
-    let mut mirror = metadata("3c4d");
+    let mut mirror = pod_object("3c4d");
     mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "1a2b"});
     let found = of_pod(&[(NAMESPACE, 200, metadata(BLUE)), (POD, 200, mirror)]).await;
-    assert_eq!(found.as_deref(), Ok(BLUE));
+    assert_eq!(found, Ok(in_blue(true)));
+}
+
+#[tokio::test]
+async fn a_pod_has_the_users_of_its_node_unless_it_says_otherwise() {
+    for (said, host_users) in [
+        (json!(null), true),
+        (json!(true), true),
+        (json!(false), false),
+    ] {
+        let mut pod = pod_object("1a2b");
+        pod["spec"]["hostUsers"] = said;
+        let found = of_pod(&[(NAMESPACE, 200, metadata(BLUE)), (POD, 200, pod)]).await;
+        assert_eq!(found, Ok(in_blue(host_users)));
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,71 @@
+//! Lists of mounts (proc_pid_mountinfo(5)).
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
+
+/// The list of this thread: another may be in another mount namespace.
+pub(crate) fn read() -> io::Result<Vec<u8>> {
+    std::fs::read("/proc/thread-self/mountinfo")
+}
+
+/// The mount that a file was opened through (Linux 5.8).
+pub(crate) fn mount_id(file: impl AsFd) -> Option<u64> {
+    let stat = loop {
+        match statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID) {
+            Err(rustix::io::Errno::INTR) => {}
+            stat => break stat.ok()?,
+        }
+    };
+    let known = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    known.then_some(stat.stx_mnt_id)
+}
+
+/// The line of a mount.
+pub(crate) fn line(mounts: &[u8], mount: u64) -> Option<&[u8]> {
+    let id = mount.to_string();
+    mounts
+        .split(|&byte| byte == b'\n')
+        .find(|line| line.split(|&byte| byte == b' ').next() == Some(id.as_bytes()))
+}
+
+/// Returns true if `file` was opened through an idmapped mount of this thread's mount namespace. Its owner has
+/// another id there than on its file system, or none.
+pub fn is_idmapped(file: impl AsFd) -> bool {
+    read().is_ok_and(|mounts| is_idmapped_in(&mounts, file))
+}
+
+/// The same for the mount namespace with this list of mounts: the content of `/proc/PID/mountinfo`.
+pub fn is_idmapped_in(mounts: &[u8], file: impl AsFd) -> bool {
+    mount_id(file).is_some_and(|mount| has_option(mounts, mount, b"idmapped"))
+}
+
+fn has_option(mounts: &[u8], mount: u64, option: &[u8]) -> bool {
+    let options = line(mounts, mount).and_then(|line| line.split(|&byte| byte == b' ').nth(5));
+    options.is_some_and(|options| {
+        let mut options = options.split(|&byte| byte == b',');
+        options.any(|found| found == option)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_of_the_mount_itself_counts() {
+        let mounts = b"21 1 0:20 / / rw,relatime - ext4 /dev/vda rw,idmapped\n\
+            36 21 0:42 /a /pod ro,nosuid,idmapped shared:7 - tmpfs tetris rw\n\
+            361 21 0:42 /a /idmapped ro,nosuid - tmpfs tetris rw\n";
+        for (mount, is) in [(21, false), (36, true), (361, false), (3, false)] {
+            assert_eq!(has_option(mounts, mount, b"idmapped"), is, "{mount}");
+        }
+    }
+
+    #[test]
+    fn ordinary_mounts_are_not_idmapped() {
+        let dir = std::fs::File::open("/proc").unwrap();
+        assert!(mount_id(&dir).is_some() && !is_idmapped(&dir));
+    }
+}
