@@ -59,9 +59,12 @@ pub struct Run {
     /// Address of the scheduler extender, over HTTP
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9463")]
     pub extender_listen: SocketAddr,
-    /// Namespace of the lease
+    /// Namespace of the lease and of the service account
     #[arg(long, env = "POD_NAMESPACE", default_value = "tetris-system")]
     pub namespace: String,
+    /// Service account of the scaler, of which the daemons get tokens
+    #[arg(long, value_name = "NAME", default_value = "tetris-scaler")]
+    pub service_account: String,
     /// Name of this replica in the lease
     #[arg(long, env = "POD_NAME", default_value = "tetris-scaler")]
     pub pod: String,

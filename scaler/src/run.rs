@@ -19,7 +19,7 @@ use crate::keda::{self, KedaLimits};
 use crate::lease::{Elector, LeaseError, Names, Timing};
 use crate::load::{Prometheus, PrometheusError, PrometheusOptions};
 use crate::metrics::Metrics;
-use crate::nodes::{PollOptions, Poller};
+use crate::nodes::{PollOptions, Poller, Tokens};
 use crate::operator::run::{Operator, Options};
 use crate::pages::{self, Pages};
 use crate::state::{Snapshot, published};
@@ -51,7 +51,7 @@ pub enum RunError {
     Prometheus(#[from] PrometheusError),
     /// A failure to create the client for daemons.
     #[error("cannot create a client for the daemons of nodes: {0}")]
-    Daemons(#[from] reqwest::Error),
+    Daemons(#[from] rustls::Error),
     /// An address that cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -102,6 +102,7 @@ pub async fn run_with(
         metrics: Arc::clone(&metrics),
         ready: Arc::default(),
     };
+    let tokens = Tokens::new(client.clone(), &args.namespace, &args.service_account);
     let operator = Operator {
         options: options(args),
         client,
@@ -111,7 +112,8 @@ pub async fn run_with(
         ready: Arc::clone(&pages.ready),
         prometheus: prometheus(args)?,
     };
-    let poller = Poller::try_new(PollOptions::default(), InventoryLimits::default())?;
+    let (polls, limits) = (PollOptions::default(), InventoryLimits::default());
+    let poller = Poller::try_new(polls, limits, tokens)?;
     let (stopping, stopped) = watch::channel(false);
     let leading = Box::pin(lead(operator, elector, poller, &metrics, &stopping));
     let farewell = async {

@@ -6,6 +6,7 @@
 //! - [`shutdown`]: signals, and the order to stop
 //! - [`http`]: a server with limits, and pages that all daemons have
 //! - [`metrics`]: metrics as OpenMetrics text
+//! - `bound_tls` (feature `bound-tls`): TLS with tokens that are good for one server alone
 //! - `tls_roots` (feature `tls-roots`): certificates that clients trust
 
 #![forbid(unsafe_code)]
@@ -25,6 +26,8 @@
     )
 )]
 
+#[cfg(feature = "bound-tls")]
+pub mod bound_tls;
 pub mod command;
 pub mod http;
 pub mod logs;

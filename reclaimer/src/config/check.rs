@@ -7,6 +7,7 @@ use tetris_reclaimer_core::Policy;
 use super::error::ConfigMistake;
 use super::{Config, ConfigError, ConfigFile, StoreConfig};
 use crate::field_error::FieldError;
+use crate::http::not_of_this_machine;
 use crate::keep_warm::Declaration;
 
 impl ConfigFile {
@@ -30,6 +31,8 @@ impl ConfigFile {
             errors.extend(mirror.mistakes());
         }
         self.check_kubernetes(&mut errors);
+        errors.extend(not_of_this_machine(self.listen));
+        errors.extend(self.network.mistakes(self.kubernetes.enabled));
         let tables = self.check_tables(&mut errors);
         let policies = self.policy.mistakes().into_iter().map(|error| {
             let field = format!("policy.{}", error.field);

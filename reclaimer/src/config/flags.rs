@@ -18,7 +18,7 @@ pub struct ConfigFlags {
     /// store `default`
     #[arg(long = "store", value_name = "[NAME=]DIR", value_parser = parse_store)]
     pub stores: Vec<StoreConfig>,
-    /// Address of the HTTP server: metrics, health, status, inventory
+    /// Loopback address of the HTTP server: metrics, health, status, inventory
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
     /// Name of this node

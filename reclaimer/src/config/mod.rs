@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tetris_reclaimer_core::{Policy, PolicyConfig};
 
 use crate::gpu_mirror::GpuMirrorConfig;
+use crate::http::NetworkConfig;
 use crate::ingest::IngestConfig;
 use crate::keep_warm::Declaration;
 use crate::scrub::ScrubConfig;
@@ -33,7 +34,7 @@ pub use node::{NodeFlags, NodeTables};
 pub struct ConfigFile {
     /// The node's name, for `/status` and for the watch of its pods.
     pub node: Option<String>,
-    /// Address of the HTTP server, `127.0.0.1:9460`; none without it.
+    /// Address of the HTTP server of all pages, `127.0.0.1:9460`; none without it.
     pub listen: Option<SocketAddr>,
     /// The stores.
     pub stores: Vec<StoreConfig>,
@@ -49,6 +50,8 @@ pub struct ConfigFile {
     /// Hours that a quarantined object stays for inspection.
     #[serde(with = "tetris_conventions::duration::hours")]
     pub quarantine_hours: u64,
+    /// Servers for other hosts and pods.
+    pub network: NetworkConfig,
     /// Policies of the reclaimer.
     pub policy: PolicyConfig,
     /// Cost of a reload, for policies that weigh it.
@@ -116,6 +119,7 @@ impl Default for ConfigFile {
             interval_secs: 60,
             watermark_check_ms: 1000,
             quarantine_hours: 24,
+            network: NetworkConfig::default(),
             policy: PolicyConfig::default(),
             reload_cost: ReloadCostConfig::default(),
             scrub: ScrubConfig::default(),

@@ -1,9 +1,12 @@
 //! The daemon put together: the engine in its thread, and the asynchronous parts around it.
 
 mod declarations;
+#[cfg_attr(not(feature = "kubernetes"), path = "no_inventory.rs")]
+mod inventory;
 #[cfg_attr(not(feature = "node"), path = "no_node_role.rs")]
 mod node_role;
 mod other;
+mod pages;
 #[cfg_attr(not(feature = "kubernetes"), path = "no_pod_watch.rs")]
 mod pod_watch;
 mod pods;
@@ -11,6 +14,7 @@ mod publisher;
 mod service;
 mod shortfall_log;
 mod sockets;
+mod threads;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,15 +22,13 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tetris_service_kit::shutdown::{signals, until};
-use tokio::net::TcpListener;
+use tetris_service_kit::shutdown::signals;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use crate::config::{Config, ConfigFlags};
 use crate::gpu_mirror::{GpuMirrorThread, needs_restart};
-use crate::http::{self, DriverState, Health, HttpState};
+use crate::http::{DriverState, Health, HttpState};
 use crate::metrics::Metrics;
 use crate::reclaimer::Reclaimer;
 use crate::reclaimer::engine::{Command, Engine, now_ms};
@@ -35,10 +37,11 @@ use crate::report::VolumeStatus;
 use node_role::NodeRole;
 pub use other::OtherDaemon;
 use other::refuse_others;
-use pods::Pods;
+use pages::PageServers;
 use publisher::Publisher;
 use service::ServiceReports;
 use sockets::Sockets;
+use threads::Threads;
 
 /// Longest wait for the sockets to be taken away.
 const SOCKETS_CLOSE: Duration = Duration::from_secs(10);
@@ -57,7 +60,7 @@ struct DriverReports {
 ///
 /// # Errors
 /// When the configuration is wrong, another daemon looks after a store ([`OtherDaemon`]), the tmpfs or
-/// the HTTP address cannot be had, or a part fails.
+/// an HTTP address cannot be had, or a part fails.
 pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let config = flags.load()?;
     // A dry run changes nothing, and can run beside a daemon.
@@ -66,7 +69,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     }
     let service = ServiceReports::from_env();
     pods::raise_open_files();
-    let pods = Pods::new().context("cannot start the threads of the pods' sockets")?;
+    let pods = Threads::of_pods().context("cannot start the threads of the pods' sockets")?;
     let mut signaled = pin!(signals()?);
     let mut hang_up = signal(SignalKind::hangup())?;
     let (stop, stopped) = watch::channel(false);
@@ -85,7 +88,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         status: latest,
         health: Arc::clone(&health),
     };
-    let server = listen(&config, shared, stopped.clone()).await?;
+    let servers = PageServers::start(&config, shared, stopped.clone()).await?;
     let declarations = declarations::follow(&reclaimer, &commands, &metrics, stopped.clone());
     let (mut sockets, closed) = if dry_run {
         // A dry run frees nothing, and a daemon that answers keeps agents from doing it.
@@ -150,9 +153,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     if tokio::time::timeout(SOCKETS_CLOSE, closed).await.is_err() {
         tracing::warn!("a socket is left behind: another daemon is about to take its place");
     }
-    if let Some(server) = server {
-        server.await.context("the HTTP server failed")?;
-    }
+    servers.end().await?;
     role.end().await?;
     declarations
         .await
@@ -176,23 +177,6 @@ fn gpu_mirror(config: &Config, metrics: &Metrics) -> Option<GpuMirrorThread> {
     }
 }
 
-/// Serves metrics, health, status and inventory where the configuration says so.
-async fn listen(
-    config: &Config,
-    shared: HttpState,
-    stopped: watch::Receiver<bool>,
-) -> Result<Option<JoinHandle<()>>> {
-    let Some(address) = config.file.listen else {
-        return Ok(None);
-    };
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot listen on {address} (field `listen`)"))?;
-    tracing::info!(address = %listener.local_addr()?, "serving metrics, health, status and inventory");
-    let server = http::serve(listener, shared, until(stopped));
-    Ok(Some(tokio::spawn(server)))
-}
-
 /// Reads the configuration again; `None` if it is wrong.
 fn reload(flags: &ConfigFlags, old: &Config) -> Option<Config> {
     let config = match flags.load() {
@@ -209,6 +193,7 @@ fn reload(flags: &ConfigFlags, old: &Config) -> Option<Config> {
     };
     let unchanged = [
         ("listen", config.file.listen == old.file.listen),
+        ("network", config.file.network == old.file.network),
         ("node", config.file.node == old.file.node),
         ("kubernetes", config.file.kubernetes == old.file.kubernetes),
         ("mount.path", !node_role::moved(old, &config)),

@@ -70,14 +70,39 @@ impl Health {
 
 /// Returns an error with all that the daemon's readiness lacks, line by line.
 pub(super) fn ready(health: &Health, status: Option<&NodeStatus>) -> Result<(), String> {
+    let broken = |status: &NodeStatus| {
+        let stores = status.stores.iter();
+        let broken = stores
+            .filter_map(|store| Some(format!("store {}: {}", store.name, store.error.as_ref()?)));
+        broken.collect()
+    };
+    lacking(health, status, broken)
+}
+
+/// [`ready`] for clients that may not learn the names of stores.
+pub(super) fn ready_in_brief(health: &Health, status: Option<&NodeStatus>) -> Result<(), String> {
+    let broken = |status: &NodeStatus| {
+        let stores = status.stores.iter();
+        match stores.filter(|store| store.error.is_some()).count() {
+            0 => Vec::new(),
+            broken => vec![format!(
+                "{broken} of {} stores cannot be used; the log says which, and why",
+                status.stores.len()
+            )],
+        }
+    };
+    lacking(health, status, broken)
+}
+
+fn lacking(
+    health: &Health,
+    status: Option<&NodeStatus>,
+    broken: impl Fn(&NodeStatus) -> Vec<String>,
+) -> Result<(), String> {
     let Some(status) = status else {
         return Err("no pass has ended yet".to_owned());
     };
-    let mut missing: Vec<String> = status
-        .stores
-        .iter()
-        .filter_map(|store| Some(format!("store {}: {}", store.name, store.error.as_ref()?)))
-        .collect();
+    let mut missing = broken(status);
     let driver = health.driver.as_ref().map(|driver| *driver.borrow());
     if driver == Some(DriverState::Waiting) {
         missing.push("the kubelet has not registered the CSI driver; the log says more".to_owned());

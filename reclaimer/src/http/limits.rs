@@ -12,10 +12,9 @@ use tetris_service_kit::http::{ConnectionLimits, OneRequest};
 /// Limits of HTTP clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once. More wait in the listener's backlog.
+    /// Connections at once. A newcomer displaces the oldest one of the address that has the most.
     pub connections: usize,
-    /// Connections at once of one address. More are closed at once, so that no single client keeps
-    /// the kubelet out.
+    /// Connections at once of one address. A newcomer displaces the oldest one.
     pub per_address: usize,
     /// Time for a request to arrive, from the connection on.
     pub request: Duration,
@@ -38,8 +37,21 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Limits of the server of probes. Its answers fit into a packet and take no time, so all that
+    /// keeps a connection open is a client that is slow. Pods may share their address with the
+    /// kubelet, as those of the host's network do: an address may have every place.
+    pub fn of_probes() -> Self {
+        Self {
+            connections: 512,
+            per_address: 512,
+            request: Duration::from_secs(2),
+            answer: Duration::from_secs(2),
+            stop: Duration::from_secs(1),
+        }
+    }
+
     /// Limits on connections. [`OneRequest`] bounds all of a request, its head too.
-    pub(super) fn connections(&self) -> ConnectionLimits {
+    pub fn connections(&self) -> ConnectionLimits {
         ConnectionLimits {
             connections: self.connections,
             per_address: self.per_address,
@@ -49,7 +61,7 @@ impl Limits {
     }
 
     /// Deadlines of each connection.
-    pub(super) fn transport(&self) -> OneRequest {
+    pub fn transport(&self) -> OneRequest {
         OneRequest {
             request: self.request,
             answer: self.answer,

@@ -10,13 +10,21 @@
 //! | `/inventory` | models by store, and how much of each is here, as JSON; its shape is in [`inventory`] |
 //! | `/inventory/objects` | the objects of each store, and its room, as JSON; its shape is in [`objects`] |
 //!
+//! | server | pages | for |
+//! |---|---|---|
+//! | `listen` | all | this machine alone: the configuration takes loopback addresses and no others |
+//! | `network.metrics` | `/metrics` | everybody: no ids of tensors or models, no names of pods |
+//! | `network.probes` | `/healthz`, `/readyz` | everybody, mainly the kubelet: `/readyz` names no store |
+//! | `network.inventory` | `/status`, `/inventory`, `/inventory/objects` | accounts that are named, by their token, over TLS ([`Gate`]) |
+//!
 //! The daemon renders `/status` and the pages below `/inventory` once per pass and encoding, at the
 //! first request, and drops them after the next pass. Each has an ETag over its content: pollers
 //! send `If-None-Match` and get 304 while nothing changed. The end of the pass is not part of the
 //! content; every answer has it in the header [`OBSERVED_HEADER`], 304 too.
 //!
 //! Every answer ends its connection: pollers are many, and connections that wait for the next poll
-//! would fill the [`Limits`].
+//! would fill the [`Limits`]. Each server has connections of its own, and a newcomer is always
+//! served: it displaces an older connection where all places are taken.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -28,7 +36,7 @@ use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Router, handler::Handler as _};
-use tetris_service_kit::http::{self, metrics_page, probe, text};
+use tetris_service_kit::http::{self, Transport, metrics_page, probe, text};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tower_http::CompressionLevel;
@@ -37,14 +45,19 @@ use tower_http::compression::CompressionLayer;
 use crate::metrics::Metrics;
 use crate::report::NodeStatus;
 
+pub use self::access::{AccessLimits, Gate, ReviewError, TokenReviewer};
 pub use self::health::{DriverState, Health};
 pub use self::limits::Limits;
+pub use self::network::NetworkConfig;
+pub(crate) use self::network::not_of_this_machine;
 pub use self::pages::OBSERVED_HEADER;
 
+mod access;
 mod health;
 pub mod inventory;
 mod limits;
 mod negotiate;
+mod network;
 pub mod objects;
 mod pages;
 mod render;
@@ -61,65 +74,113 @@ pub struct HttpState {
     pub health: Arc<Health>,
 }
 
-/// Serves until `stop` is done, within [`Limits::default`].
+/// Service of which tokens for the inventory name a server
+/// ([`audience`](tetris_service_kit::bound_tls::audience)).
+pub const SERVICE: &str = "tetris-node";
+
+/// Serves `router` until `stop` is done, within `limits`.
 ///
 /// Then it answers earlier requests, for at most [`Limits::stop`].
-pub async fn serve(listener: TcpListener, shared: HttpState, stop: impl Future<Output = ()>) {
-    serve_within(Limits::default(), listener, shared, stop).await;
-}
-
-/// [`serve`] with other limits.
-pub async fn serve_within(
-    limits: Limits,
+pub async fn serve(
     listener: TcpListener,
-    shared: HttpState,
+    transport: impl Transport,
+    router: Router,
+    limits: Limits,
     stop: impl Future<Output = ()>,
 ) {
-    let passes = shared.status.clone();
-    let (router, caches) = routes(shared);
-    let serving = http::serve(
-        listener,
-        limits.transport(),
-        router,
-        limits.connections(),
-        stop,
-    );
-    let sweeping = async {
-        pages::sweep(caches, passes).await;
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        () = sweeping => {}
-        () = serving => {}
+    http::serve(listener, transport, router, limits.connections(), stop).await;
+}
+
+/// The pages of one daemon, which its servers share: each page is made once for all.
+#[derive(Debug, Clone)]
+pub struct Pages {
+    shared: HttpState,
+    status: Arc<pages::Cache>,
+    inventory: Arc<pages::Cache>,
+    objects: Arc<pages::Cache>,
+}
+
+impl Pages {
+    /// Pages over `shared`.
+    pub fn new(shared: HttpState) -> Self {
+        let cache = |page| Arc::new(pages::Cache::new(page, shared.status.clone()));
+        Self {
+            status: cache(pages::Endpoint::Status),
+            inventory: cache(pages::Endpoint::Inventory),
+            objects: cache(pages::Endpoint::Objects),
+            shared,
+        }
+    }
+
+    /// Router of all pages.
+    pub fn all(&self) -> Router {
+        let router = self.tensors(with_metrics(with_probes(Router::new(), readyz)));
+        self.finish(
+            router,
+            "/healthz, /readyz, /metrics, /status, /inventory and /inventory/objects",
+        )
+    }
+
+    /// Router of `/metrics`.
+    pub fn metrics(&self) -> Router {
+        self.finish(with_metrics(Router::new()), "/metrics")
+    }
+
+    /// Router of `/healthz` and `/readyz`, which names no store.
+    pub fn probes(&self) -> Router {
+        let router = with_probes(Router::new(), readyz_in_brief);
+        self.finish(router, "/healthz and /readyz")
+    }
+
+    /// Router of the pages with ids of models and objects, for those that `gate` admits.
+    pub fn inventory(&self, gate: Gate<impl TokenReviewer>) -> Router {
+        let router = self.tensors(Router::new());
+        let router = self.finish(router, "/status, /inventory and /inventory/objects");
+        let gate = Arc::new(gate);
+        router
+            .layer(from_fn_with_state(gate, access::admit))
+            .layer(map_response(close))
+    }
+
+    /// Drops pages of earlier passes after each pass. Ends when there are no more.
+    pub async fn sweep(&self) {
+        let caches = [&self.status, &self.inventory, &self.objects].map(Arc::clone);
+        pages::sweep(caches.into(), self.shared.status.clone()).await;
+    }
+
+    fn tensors(&self, router: Router<HttpState>) -> Router<HttpState> {
+        let page = |cache: &Arc<pages::Cache>| {
+            let cached = from_fn_with_state(Arc::clone(cache), pages::cached);
+            get(render::render).route_layer(cached)
+        };
+        router
+            .route("/status", page(&self.status))
+            .route("/inventory", page(&self.inventory))
+            .route("/inventory/objects", page(&self.objects))
+    }
+
+    fn finish(&self, router: Router<HttpState>, there_are: &'static str) -> Router {
+        router
+            .fallback(async move || not_found(there_are))
+            .method_not_allowed_fallback(not_allowed)
+            .layer(map_response(close))
+            .with_state(self.shared.clone())
     }
 }
 
-/// The pages. For a server of one's own, and for tests.
-pub fn router(shared: HttpState) -> Router {
-    routes(shared).0
+fn with_metrics(router: Router<HttpState>) -> Router<HttpState> {
+    let gzip = CompressionLayer::new().quality(CompressionLevel::Fastest);
+    router.route("/metrics", get(metrics.layer(gzip)))
 }
 
-/// The pages and their caches.
-fn routes(shared: HttpState) -> (Router, Vec<Arc<pages::Cache>>) {
-    let gzip = CompressionLayer::new().quality(CompressionLevel::Fastest);
-    let mut caches = Vec::new();
-    let mut page = |page: pages::Endpoint| {
-        let cache = Arc::new(pages::Cache::new(page, shared.status.clone()));
-        caches.push(Arc::clone(&cache));
-        get(render::render).route_layer(from_fn_with_state(cache, pages::cached))
-    };
-    let router = Router::new()
+fn with_probes<H, T>(router: Router<HttpState>, readyz: H) -> Router<HttpState>
+where
+    H: axum::handler::Handler<T, HttpState>,
+    T: 'static,
+{
+    router
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics.layer(gzip)))
-        .route("/status", page(pages::Endpoint::Status))
-        .route("/inventory", page(pages::Endpoint::Inventory))
-        .route("/inventory/objects", page(pages::Endpoint::Objects))
-        .fallback(not_found)
-        .method_not_allowed_fallback(not_allowed)
-        .layer(map_response(close))
-        .with_state(shared);
-    (router, caches)
 }
 
 async fn healthz(State(shared): State<HttpState>) -> Response {
@@ -131,16 +192,19 @@ async fn readyz(State(shared): State<HttpState>) -> Response {
     probe(health::ready(&shared.health, status.as_deref()))
 }
 
+async fn readyz_in_brief(State(shared): State<HttpState>) -> Response {
+    let status = shared.status.borrow().clone();
+    probe(health::ready_in_brief(&shared.health, status.as_deref()))
+}
+
 async fn metrics(State(shared): State<HttpState>) -> Response {
     let status = shared.status.borrow().clone();
     metrics_page(shared.metrics.encode(status))
 }
 
-async fn not_found() -> Response {
-    text(
-        StatusCode::NOT_FOUND,
-        "no such page; there are /healthz, /readyz, /metrics, /status, /inventory and /inventory/objects",
-    )
+fn not_found(there_are: &str) -> Response {
+    let reason = format!("no such page; there are {there_are}");
+    text(StatusCode::NOT_FOUND, reason)
 }
 
 async fn not_allowed() -> Response {

@@ -68,7 +68,6 @@ pub(super) fn watch_code(error: &watcher::Error) -> Option<u16> {
 }
 
 /// The code of the server's answer to a single question, if there was one.
-#[cfg(feature = "node")]
 pub(super) fn code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),

@@ -213,6 +213,18 @@ fn errors_name_the_file_the_field_what_is_expected_and_what_was_found() {
             "configuration `/etc/node.toml`, line 1, field `listen`: invalid socket address syntax",
         ),
         (
+            "listen = \"0.0.0.0:9460\"",
+            "configuration field `listen`: expected a loopback address, such as 127.0.0.1:9460",
+        ),
+        (
+            "[network]\ninventory = \"0.0.0.0:9466\"",
+            "configuration field `network.inventory`: expected no address without kubernetes.enabled",
+        ),
+        (
+            "node = \"n\"\n[kubernetes]\nenabled = true\n[network]\ninventory = \"0.0.0.0:9466\"\ninventory_clients = []",
+            "configuration field `network.inventory_clients`: expected at least one account",
+        ),
+        (
             "interval_secs = 0",
             "configuration field `interval_secs`: expected 1 to 86400, found 0",
         ),

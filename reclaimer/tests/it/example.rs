@@ -9,12 +9,14 @@ use tetris_node::cli::Cli;
 use tetris_node::config::ConfigFile;
 
 /// Fields for clusters alone, and names of one's own; the example leaves them out.
-const LEFT_OUT: [&str; 8] = [
+const LEFT_OUT: [&str; 10] = [
     "csi",
     "kubernetes",
     "models",
     "mount.memory_limit_bytes",
     "mount.reserve_bytes",
+    "network.inventory",
+    "network.inventory_clients",
     "node",
     "policy.stores",
     "stores.0.namespaces",

@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -36,6 +36,8 @@ struct Objects {
     /// Pods with users of their own.
     own_users: BTreeSet<(String, String)>,
     events: Vec<(u64, Value)>,
+    /// Account and audience of each token.
+    tokens: BTreeMap<String, (String, String)>,
     is_down: bool,
     is_silent: bool,
 }
@@ -108,6 +110,13 @@ impl Api {
         self.change(|state| state.own_users.insert(key));
     }
 
+    /// Knows a token of `account` for `audience` from now on.
+    #[allow(dead_code, reason = "not every binary of tests has tokens")]
+    pub fn add_token(&self, token: &str, account: &str, audience: &str) {
+        let known = (account.to_owned(), audience.to_owned());
+        self.change(|state| state.tokens.insert(token.to_owned(), known));
+    }
+
     /// Answers every request with an error, or stops doing so.
     pub fn set_down(&self, is_down: bool) {
         self.change(|state| state.is_down = is_down);
@@ -134,6 +143,10 @@ impl Api {
             .route("/api/v1/namespaces/{name}", get(namespace))
             .route("/api/v1/namespaces/{namespace}/pods/{name}", get(pod))
             .route("/api/v1/pods", get(pods))
+            .route(
+                "/apis/authentication.k8s.io/v1/tokenreviews",
+                post(review_token),
+            )
             .with_state(self.clone())
     }
 
@@ -242,4 +255,27 @@ async fn pods(State(api): State<Api>, Query(asked): Query<BTreeMap<String, Strin
         >()));
     }
     api.change(|state| list("PodList", &[], state.version))
+}
+
+/// As the API server answers: a token is valid if one of the audiences is its own.
+async fn review_token(State(api): State<Api>, axum::Json(review): axum::Json<Value>) -> Response {
+    api.change(|state| {
+        if state.is_down {
+            return refusal(503, "ServiceUnavailable");
+        }
+        let asked = &review["spec"];
+        let known = asked["token"]
+            .as_str()
+            .and_then(|token| state.tokens.get(token));
+        let audiences = asked["audiences"].as_array().cloned().unwrap_or_default();
+        let status = match known {
+            Some((account, audience)) if audiences.iter().any(|asked| asked == audience) => {
+                json!({"authenticated": true, "audiences": [audience], "user": {"username": account}})
+            }
+            _ => json!({"authenticated": false, "error": "invalid bearer token"}),
+        };
+        let mut answer = review;
+        answer["status"] = status;
+        (StatusCode::CREATED, axum::Json(answer)).into_response()
+    })
 }

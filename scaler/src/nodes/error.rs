@@ -10,7 +10,7 @@ use thiserror::Error;
 pub enum PollError {
     /// No answer of the daemon.
     #[error(
-        "node {node}: daemon at {address}: {problem}; check that it runs and that the network lets port 9460 through"
+        "node {node}: daemon at {address}: {problem}; check that it runs and that the network lets port 9466 through"
     )]
     Unreachable {
         /// Name of the node.
@@ -19,6 +19,18 @@ pub enum PollError {
         address: SocketAddr,
         /// Cause.
         problem: String,
+    },
+    /// No token for the daemon, or a daemon that does not accept it.
+    #[error("node {node}: daemon at {address}: {problem}; {next_step}")]
+    Refused {
+        /// Name of the node.
+        node: String,
+        /// Address of its daemon.
+        address: SocketAddr,
+        /// Cause.
+        problem: String,
+        /// The administrator's next step.
+        next_step: &'static str,
     },
     /// A malformed answer.
     #[error("node {node}: daemon at {address}: {problem}")]
@@ -37,6 +49,7 @@ impl PollError {
     pub const fn class(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "inventory_unreachable",
+            Self::Refused { .. } => "inventory_refused",
             Self::Malformed { .. } => "inventory_malformed",
         }
     }

@@ -1,12 +1,16 @@
 //! Resources of nodes from the API server, and their tensors from their daemons.
 //!
-//! **Flow.** [`Poller`] fetches `/inventory/objects` from each node's daemon, with bounded
-//! concurrency and the tag of the last page. At the end of a round it applies the changes to one
+//! **Flow.** [`Poller`] fetches `/inventory/objects` from each node's daemon over TLS, with bounded
+//! concurrency, the tag of the last page, and a token that is good for that daemon alone
+//! ([`bound_tls`](tetris_service_kit::bound_tls)). At the end of a round it applies the changes to one
 //! [`Inventory`](tetris_scaler_core::Inventory).
 //!
 //! **Guarantees.** Answers are bounded in size. A node counts as having no tensors if it has no
 //! daemon, or if the poller could not read its page for [`PollOptions::stale`]. The page of another
-//! node is refused.
+//! node is refused. A process at the address of a daemon that is gone gets nothing that another
+//! daemon accepts.
+//!
+//! **Caveat.** Such a process can answer with a page of its own: instances are then placed worse.
 
 mod error;
 mod fetch;
@@ -14,6 +18,7 @@ mod page;
 mod poller;
 mod quantity;
 mod requests;
+mod tokens;
 
 pub use error::PollError;
 pub use fetch::Daemon;
@@ -21,3 +26,4 @@ pub use page::{Page, Room};
 pub use poller::{Inventories, PollOptions, Poller};
 pub use quantity::{bytes, millis};
 pub use requests::requests;
+pub use tokens::Tokens;

@@ -5,13 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use reqwest::Client;
 use tetris_scaler_core::{Inventory, InventoryLimits};
+use tetris_service_kit::bound_tls::BoundClient;
 use tokio::time::Instant;
 
 use super::PollError;
-use super::fetch::{Daemon, Fetched, fetch};
+use super::fetch::{Daemon, Fetched, Fetcher};
 use super::page::{Page, Room};
+use super::tokens::Tokens;
+
+/// Service of which the daemons' certificates name a server.
+const SERVICE: &str = "tetris-node";
 
 /// Limits on the polls of daemons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,30 +60,35 @@ struct Known {
 /// Polls daemons and keeps their answers.
 #[derive(Debug)]
 pub struct Poller {
-    client: Client,
+    fetcher: Fetcher,
     options: PollOptions,
     known: BTreeMap<String, Known>,
     latest: Arc<Mutex<Inventories>>,
 }
 
 impl Poller {
-    /// Creates a poller with an empty inventory.
-    pub fn try_new(options: PollOptions, limits: InventoryLimits) -> Result<Self, reqwest::Error> {
-        let client = Client::builder()
-            .connect_timeout(options.timeout)
-            .redirect(reqwest::redirect::Policy::none())
-            // Pods are not reached through a proxy.
-            .no_proxy()
-            .gzip(true)
-            // Daemons are asked without TLS.
-            .tls_certs_only([])
-            .build()?;
+    /// Creates a poller with an empty inventory, which shows daemons its `tokens`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the cryptography has no TLS 1.3.
+    pub fn try_new(
+        options: PollOptions,
+        limits: InventoryLimits,
+        tokens: Tokens,
+    ) -> Result<Self, rustls::Error> {
+        let fetcher = Fetcher {
+            client: BoundClient::try_new(SERVICE)?,
+            tokens,
+            time: options.timeout,
+            size: options.max_bytes,
+        };
         let latest = Inventories {
             inventory: Arc::new(Inventory::new(limits)),
             rooms: BTreeMap::new(),
         };
         Ok(Self {
-            client,
+            fetcher,
             options,
             known: BTreeMap::new(),
             latest: Arc::new(Mutex::new(latest)),
@@ -93,13 +102,12 @@ impl Poller {
 
     /// Polls all daemons once. Returns true if an inventory changed, and the errors.
     pub async fn round(&mut self, daemons: &[Daemon]) -> (bool, Vec<PollError>) {
-        let limits = (self.options.timeout, self.options.max_bytes);
+        let fetcher = &self.fetcher;
         let questions = daemons.iter().map(|daemon| {
             let known = self.known.get(&daemon.node);
             let tag = known.and_then(|known| known.tag.clone());
-            let client = self.client.clone();
             async move {
-                let fetched = fetch(&client, daemon, tag.as_deref(), limits).await;
+                let fetched = fetcher.fetch(daemon, tag.as_deref()).await;
                 (daemon.node.clone(), fetched)
             }
         });

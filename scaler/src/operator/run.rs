@@ -25,8 +25,8 @@ use crate::metrics::Metrics;
 use crate::nodes::{Daemon, Inventories, Poller};
 use crate::state::{Key, Snapshot};
 
-/// Port of daemons.
-const DAEMON_PORT: u16 = 9460;
+/// Port of the daemons' inventories.
+const DAEMON_PORT: u16 = 9466;
 /// Minimum time between two passes.
 const LEAST: Duration = Duration::from_secs(1);
 /// Interval of checks for complete lists.

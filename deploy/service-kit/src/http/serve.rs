@@ -1,18 +1,20 @@
 //! The server: connections within limits, and a graceful end.
 
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::address_limit::AddressLimit;
+use super::open_connections::OpenConnections;
 use super::transport::Transport;
 
 /// Pause after a failure to accept a connection: the process may be short of descriptors.
@@ -21,10 +23,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Limits on connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Maximum number of open connections. More wait in the listener's backlog.
+    /// Maximum number of open connections. A newcomer displaces the oldest one of the address that
+    /// has the most, so that no number of idle connections keeps it out.
     pub connections: usize,
-    /// Maximum number of open connections of one address. More are closed at once, so that no
-    /// client keeps the others out.
+    /// Maximum number of open connections of one address. A newcomer displaces its oldest one.
     pub per_address: usize,
     /// Longest time that a connection may wait for the head of a request.
     pub head: Duration,
@@ -43,6 +45,10 @@ impl Default for ConnectionLimits {
         }
     }
 }
+
+/// Address of the client, among the extensions of each request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientAddress(pub IpAddr);
 
 /// Serves `router` until `stop` completes. Then answers the requests that have arrived, for at most
 /// [`ConnectionLimits::stop`].
@@ -87,12 +93,16 @@ async fn accept(
     graceful: &GracefulShutdown,
     tasks: &mut JoinSet<()>,
 ) {
-    let permits = Arc::new(Semaphore::new(server.limits.connections));
-    let addresses = AddressLimit::new(server.limits.per_address);
-    // Nobody closes the semaphore.
-    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
-        while tasks.try_join_next().is_some() {}
-        let (connection, address) = match listener.accept().await {
+    let mut open = OpenConnections::new(server.limits.connections, server.limits.per_address);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(ended) = tasks.join_next_with_id() => {
+                open.ended(ended.map_or_else(|error| error.id(), |(task, ())| task));
+                continue;
+            }
+        };
+        let (connection, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!("cannot accept a connection: {error}");
@@ -100,25 +110,26 @@ async fn accept(
                 continue;
             }
         };
-        let Some(address_permit) = addresses.permit(address.ip()) else {
-            let limit = server.limits.per_address;
-            tracing::debug!(%address, limit, "too many connections of one address");
-            continue;
-        };
+        let client = address.ip();
+        for displaced in open.make_place(client) {
+            tracing::debug!(%client, %displaced, "a connection is closed to make place for a newcomer");
+        }
         let (server, watcher) = (server.clone(), graceful.watcher());
-        tasks.spawn(async move {
-            server.connection(connection, watcher).await;
-            drop((permit, address_permit));
-        });
+        let task = tasks.spawn(async move { server.connection(connection, client, watcher).await });
+        open.opened(client, task);
     }
 }
 
 impl<T: Transport> Server<T> {
-    async fn connection(&self, connection: TcpStream, watcher: Watcher) {
+    async fn connection(&self, connection: TcpStream, client: IpAddr, watcher: Watcher) {
         let Some(stream) = self.transport.open(connection).await else {
             return;
         };
-        let service = TowerToHyperService::new(self.router.clone());
+        let router = TowerToHyperService::new(self.router.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(ClientAddress(client));
+            router.call(request)
+        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.head)

@@ -1,4 +1,4 @@
-//! Streams of requests over a TCP connection: plain, or with deadlines for one request. TLS is in the daemon that has it.
+//! Streams of requests over a TCP connection: plain, or with deadlines for one request.
 
 use std::io;
 use std::pin::Pin;
@@ -43,29 +43,36 @@ pub struct OneRequest {
 }
 
 impl Transport for OneRequest {
-    type Stream = TimedStream;
+    type Stream = TimedStream<TcpStream>;
 
-    async fn open(&self, connection: TcpStream) -> Option<TimedStream> {
-        Some(TimedStream {
-            stream: connection,
+    async fn open(&self, connection: TcpStream) -> Option<Self::Stream> {
+        Some(self.over(connection))
+    }
+}
+
+impl OneRequest {
+    /// Returns `stream` with the deadlines, of which the first begins now.
+    pub fn over<S>(&self, stream: S) -> TimedStream<S> {
+        TimedStream {
+            stream,
             deadline: Box::pin(sleep(self.request)),
             answer: Some(self.answer),
-        })
+        }
     }
 }
 
 /// A connection that ends at its deadline.
 #[derive(Debug)]
-pub struct TimedStream {
-    stream: TcpStream,
+pub struct TimedStream<S> {
+    stream: S,
     deadline: Pin<Box<Sleep>>,
     /// Longest time for the answer; none once it has begun.
     answer: Option<Duration>,
 }
 
-impl TimedStream {
+impl<S: Unpin> TimedStream<S> {
     /// Returns the stream before the deadline. Wakes the task when it passes.
-    fn stream(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
+    fn stream(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut S>> {
         if self.deadline.as_mut().poll(cx).is_ready() {
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
@@ -76,7 +83,7 @@ impl TimedStream {
     }
 
     /// Returns the stream for writing. The first write begins the answer.
-    fn answering(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
+    fn answering(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut S>> {
         if let Some(answer) = self.answer.take() {
             self.deadline.as_mut().reset(Instant::now() + answer);
         }
@@ -84,7 +91,7 @@ impl TimedStream {
     }
 }
 
-impl AsyncRead for TimedStream {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -94,7 +101,7 @@ impl AsyncRead for TimedStream {
     }
 }
 
-impl AsyncWrite for TimedStream {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -84,17 +84,18 @@ async fn a_client_without_a_head_is_cut_and_others_are_served() {
 }
 
 #[tokio::test]
-async fn an_address_with_all_its_connections_gets_no_more() {
-    let per_address = 1;
+async fn a_newcomer_displaces_the_oldest_connection_of_its_address() {
     let limits = ConnectionLimits {
-        per_address,
+        per_address: 1,
         ..LIMITS
     };
     let server = Running::start(Plain, pages(), limits).await;
     let mut first = server.connect().await;
     assert!(ask(&mut first).await.ends_with("here"));
-    assert_eq!(ask(&mut server.connect().await).await, "");
-    assert!(ask(&mut first).await.ends_with("here"));
+    let mut second = server.connect().await;
+    assert!(ask(&mut second).await.ends_with("here"));
+    assert_eq!(first.read_to_end(&mut Vec::new()).await.unwrap_or(0), 0);
+    assert!(ask(&mut second).await.ends_with("here"));
 }
 
 #[tokio::test]
@@ -153,4 +154,35 @@ async fn texts_end_with_a_line_feed() {
     let body = text(axum::http::StatusCode::OK, "ok").into_body();
     let body = axum::body::to_bytes(body, 16).await.unwrap();
     assert_eq!(&body[..], b"ok\n");
+}
+
+/// Idle connections of one address take all places, and probes of another and of the same address
+/// are answered all the same.
+#[tokio::test]
+async fn idle_connections_keep_no_newcomer_out() {
+    let server = Running::start(Plain, pages(), LIMITS).await;
+    let mut idle = Vec::new();
+    for _ in 0..300 {
+        idle.push(server.connect().await);
+        if idle.len() % 50 == 0 {
+            let mut probe = server.connect().await;
+            assert!(ask(&mut probe).await.ends_with("here"));
+        }
+    }
+    assert!(ask(&mut server.connect().await).await.ends_with("here"));
+}
+
+#[tokio::test]
+async fn a_client_of_another_address_keeps_its_connection() {
+    let server = Running::start(Plain, pages(), LIMITS).await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = socket.connect(server.address).await.unwrap();
+    assert!(ask(&mut other).await.ends_with("here"));
+    let mut idle = Vec::new();
+    for _ in 0..100 {
+        idle.push(server.connect().await);
+    }
+    assert!(ask(&mut server.connect().await).await.ends_with("here"));
+    assert!(ask(&mut other).await.ends_with("here"));
 }

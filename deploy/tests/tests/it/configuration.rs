@@ -1,7 +1,7 @@
 //! Every node.toml is one that the daemon accepts, with the flags and the environment that it would get.
 
 use tetris_deploy_tests::kustomize::INSTALLS;
-use tetris_deploy_tests::objects::Objects;
+use tetris_deploy_tests::objects::{Objects, list, text};
 
 use crate::daemon::Daemon;
 
@@ -20,15 +20,41 @@ fn every_install_has_a_configuration_that_the_daemon_accepts() {
         }
         let listen = config.file.listen.expect(name);
         assert!(
-            listen.ip().is_unspecified(),
-            "{name}: the kubelet probes from outside of the pod"
+            listen.ip().is_loopback(),
+            "{name}: these pages are for nobody else"
         );
-        assert_eq!(
-            daemon.container["ports"][0]["containerPort"],
-            listen.port(),
-            "{name}"
-        );
+        let network = config.file.network;
+        let ports = list(&daemon.container["ports"]);
+        for (port, address) in [
+            ("metrics", network.metrics),
+            ("probes", network.probes),
+            ("inventory", network.inventory),
+        ] {
+            let address = address.expect(name);
+            assert!(address.ip().is_unspecified(), "{name}: {port}");
+            let found = ports
+                .iter()
+                .find(|found| found["name"] == port)
+                .expect(name);
+            assert_eq!(found["containerPort"], address.port(), "{name}: {port}");
+        }
+        assert_eq!(ports.len(), 3, "{name}");
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            let port = &daemon.container[probe]["httpGet"]["port"];
+            assert_eq!(port, "probes", "{name}: {probe}");
+        }
     }
+}
+
+#[test]
+fn the_scaler_is_the_account_that_daemons_let_in() {
+    let objects = Objects::golden("scaler");
+    let config = Daemon::of(&objects).config(&objects);
+    let scaler = objects.one("Deployment", "tetris-scaler");
+    let namespace = text(&scaler["metadata"]["namespace"]);
+    let account = text(&scaler["spec"]["template"]["spec"]["serviceAccountName"]);
+    let expected = format!("system:serviceaccount:{namespace}:{account}");
+    assert_eq!(config.file.network.inventory_clients, [expected]);
 }
 
 #[test]

@@ -26,11 +26,13 @@ fn roles(objects: &Objects) -> Vec<(&str, &str, &Value)> {
 
 /// Rights of the daemon.
 fn node() -> Value {
-    json!([{"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get", "list", "watch"]}])
+    json!([
+        {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}])
 }
 
 #[test]
-fn the_daemon_may_read_pods_and_namespaces_and_nothing_else() {
+fn the_daemon_may_read_pods_and_namespaces_check_tokens_and_nothing_else() {
     let rules = node();
     let others = |name: &&str| *name == "webhook" || WITH_SCALER.contains(name);
     for name in INSTALLS.into_iter().filter(|name| !others(name)) {
@@ -76,7 +78,9 @@ fn the_scaler_may_do_what_the_operator_does_and_nothing_else() {
     let leases = json!([
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["tetris-scaler"],
-         "verbs": ["get", "update"]}]);
+         "verbs": ["get", "update"]},
+        {"apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": ["tetris-scaler"],
+         "verbs": ["create"]}]);
     for name in WITH_SCALER {
         let expected = [
             ("ClusterRole", "tetris-node", &node),

@@ -159,16 +159,16 @@ fn the_scaler_reaches_the_daemons() {
     assert!(matches(&policy["spec"]["podSelector"], &daemon));
     let rule = &policy["spec"]["ingress"][0];
     assert!(matches(&rule["from"][0]["podSelector"], &scaler));
-    assert_eq!(rule["ports"][0]["port"], "http");
+    assert_eq!(rule["ports"][0]["port"], "inventory");
     let own = objects.one("NetworkPolicy", "tetris-scaler");
     let mut outwards = list(&own["spec"]["egress"]).iter();
     let to_daemons = outwards.find(|rule| matches(&rule["to"][0]["podSelector"], &daemon));
     let node = objects.one("DaemonSet", "tetris-node");
-    let http = &node["spec"]["template"]["spec"]["containers"][0]["ports"][0];
-    assert_eq!(http["name"], "http");
+    let ports = list(&node["spec"]["template"]["spec"]["containers"][0]["ports"]);
+    let inventory = ports.iter().find(|port| port["name"] == "inventory");
     assert_eq!(
         to_daemons.unwrap()["ports"][0]["port"],
-        http["containerPort"]
+        inventory.unwrap()["containerPort"]
     );
 }
 

@@ -21,10 +21,10 @@ const SMALL_BYTES: u64 = 64 * 1024;
 /// Limits on the webhook's clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once. More wait in the listener's backlog.
+    /// Connections at once. A newcomer displaces the oldest one of the address that has the most.
     pub connections: usize,
-    /// Connections at once of one address. More are closed at once, so that no pod keeps the API server out. More than the
-    /// 200 writes that an API server carries out at once.
+    /// Connections at once of one address, of which a newcomer displaces the oldest one. More than the 200 writes that an
+    /// API server carries out at once.
     pub per_address: usize,
     /// The longest request: an API server takes objects of at most 3 MiB.
     pub body_bytes: usize,

@@ -4,6 +4,8 @@ mod gpu_mirror;
 pub mod harness;
 mod image;
 mod once;
+#[cfg(feature = "kubernetes")]
+mod pages;
 mod remedies;
 mod run;
 mod scrub;

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use tetris_node::http::Pages;
 use tetris_service_kit::metrics::CONTENT_TYPE;
+use tower::ServiceExt as _;
 
-use crate::http::fixtures::{Daemon, node, pass};
+use crate::http::fixtures::{Daemon, mirror, node, pass};
 use crate::http::scrape::Scrape;
 
 const PAGES: [&str; 7] = [
@@ -197,6 +199,59 @@ async fn only_what_there_is_can_be_read_and_nothing_written() {
             assert_eq!(answer.header("allow"), Some("GET,HEAD"));
             assert_eq!(answer.text(), "pages are read-only; use GET or HEAD\n");
         }
+    }
+}
+
+/// An answer of a router of some pages.
+async fn page_of(router: axum::Router, path: &str) -> (StatusCode, String) {
+    let request = http::Request::builder().uri(path);
+    let request = request.body(axum::body::Body::empty()).unwrap();
+    let answer = router.oneshot(request).await.unwrap();
+    let (parts, body) = answer.into_parts();
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+    (parts.status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn pages_for_everybody_name_no_tensor_no_model_and_no_path() {
+    let mut status = node();
+    status.stores[1].error = Some("cannot open /stores/b".to_owned());
+    let ids: Vec<String> = status.stores[0]
+        .objects
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let daemon = Daemon::with(status).with_mirror(mirror());
+    let pages = Pages::new(daemon.shared.clone());
+    let (code, metrics) = page_of(pages.metrics(), "/metrics").await;
+    assert_eq!(code, StatusCode::OK);
+    let (code, readyz) = page_of(pages.probes(), "/readyz").await;
+    assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(
+        readyz,
+        "1 of 2 stores cannot be used; the log says which, and why\n"
+    );
+    assert!(metrics.contains("store=\"a\""), "stores are labels");
+    for secret in ids
+        .iter()
+        .map(String::as_str)
+        .chain(["manifest-", "/stores/", "core"])
+    {
+        assert!(
+            !metrics.contains(secret) && !readyz.contains(secret),
+            "{secret}"
+        );
+    }
+    for path in PAGES {
+        let (of_metrics, _) = page_of(pages.metrics(), path).await;
+        let (of_probes, _) = page_of(pages.probes(), path).await;
+        let is_probe = ["/healthz", "/readyz"].contains(&path);
+        assert_eq!(
+            of_metrics == StatusCode::NOT_FOUND,
+            path != "/metrics",
+            "{path}"
+        );
+        assert_eq!(of_probes == StatusCode::NOT_FOUND, !is_probe, "{path}");
     }
 }
 

@@ -12,7 +12,7 @@ use tetris_gpu_mirror::memory::DeviceUuid;
 use tetris_gpu_mirror::residency::{DeviceId, TenantId, Usage};
 use tetris_gpu_mirror::server::{Counters, DeviceReport, Report, TenantReport};
 use tetris_node::gpu_mirror::{GpuMirrorStatus, Implementation};
-use tetris_node::http::{Health, HttpState, router};
+use tetris_node::http::{Health, HttpState, Pages};
 use tetris_node::keep_warm::Freshness;
 use tetris_node::metrics::Metrics;
 use tetris_node::report::{
@@ -41,7 +41,7 @@ impl Daemon {
             health: Arc::new(Health::new(Duration::from_mins(1))),
         };
         Self {
-            router: router(shared.clone()),
+            router: Pages::new(shared.clone()).all(),
             shared,
             passes,
         }

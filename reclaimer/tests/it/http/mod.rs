@@ -8,6 +8,8 @@ mod fixtures;
 mod gpu;
 mod ingest;
 mod large;
+#[cfg(feature = "kubernetes")]
+mod network;
 mod objects;
 mod page;
 mod promql;

@@ -65,6 +65,7 @@ impl State {
             |present: &Value| !version(body).is_null() && version(body) != version(present);
         match (method.as_str(), present) {
             ("GET", Some(present)) => (200, present),
+            ("POST", _) if path.ends_with("/token") => (201, token(&path, body)),
             ("POST", _) => {
                 let name = body["metadata"]["name"]
                     .as_str()
@@ -107,6 +108,16 @@ fn merge(into: &mut Value, from: &Value) {
             merge(&mut into[key], value);
         }
     }
+}
+
+/// Returns a token whose text names its account and its audience.
+fn token(path: &str, request: &Value) -> Value {
+    let account = path.rsplit('/').nth(1).unwrap();
+    let audience = request["spec"]["audiences"][0].as_str().unwrap();
+    let token = format!("{account}={audience}");
+    let mut answer = request.clone();
+    answer["status"] = json!({"token": token, "expirationTimestamp": "2100-01-01T00:00:00Z"});
+    answer
 }
 
 fn failure(code: u16) -> (u16, Value) {

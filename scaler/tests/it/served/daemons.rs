@@ -5,14 +5,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
-use tetris_scaler::nodes::{Daemon, PollOptions, Poller};
+use tetris_scaler::nodes::{Daemon, PollOptions, Poller, Tokens};
 use tetris_scaler::resources::stored_object;
 use tetris_scaler_core::{InventoryLimits, ModelTensors};
+use tetris_service_kit::bound_tls::{BoundClient, BoundTls};
+use tetris_service_kit::http::{ConnectionLimits, OneRequest, serve};
 use tetris_store_layout::ObjectId;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::served::api::Api;
+use crate::whole::daemons::serve_page;
 
 #[derive(Default)]
 struct Served {
@@ -24,7 +28,7 @@ struct Served {
 
 type Shared = Arc<Mutex<Served>>;
 
-async fn page(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+fn page(shared: &Shared, headers: &HeaderMap) -> Response {
     let mut served = shared.lock().unwrap();
     let asked = headers
         .get("if-none-match")
@@ -40,17 +44,13 @@ async fn page(State(shared): State<Shared>, headers: HeaderMap) -> Response {
 async fn daemon(shared: Shared) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let router = Router::new()
-        .route("/inventory/objects", get(page))
-        .with_state(shared);
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    serve_page(listener, move |headers| page(&shared, headers));
     address
 }
 
-fn poller(options: PollOptions) -> Poller {
-    // Another test may have installed it already.
-    drop(rustls::crypto::ring::default_provider().install_default());
-    Poller::try_new(options, InventoryLimits::default()).unwrap()
+fn poller(options: PollOptions, api: &Api) -> Poller {
+    let tokens = Tokens::new(api.client(), "tetris-system", "tetris-scaler");
+    Poller::try_new(options, InventoryLimits::default(), tokens).unwrap()
 }
 
 fn body(objects: &[ObjectId]) -> String {
@@ -74,7 +74,8 @@ async fn what_changed_is_read_and_what_did_not_is_not() {
         node: "n".to_owned(),
         address: daemon(Arc::clone(&shared)).await,
     }];
-    let mut poller = poller(PollOptions::default());
+    let api = Api::default();
+    let mut poller = poller(PollOptions::default(), &api);
     let latest = poller.latest();
     let model = ModelTensors::try_new([
         (stored_object("blue", &a), 5),
@@ -99,6 +100,72 @@ async fn what_changed_is_read_and_what_did_not_is_not() {
     assert_eq!(resident(), Some(12));
     assert!(poller.round(&[]).await.0, "its daemon is gone");
     assert_eq!(resident(), None);
+    let tokens = api.with(|state| state.asked.len());
+    assert_eq!(tokens, 1, "a token is used for most of its life");
+}
+
+/// A pod that has got the address of a daemon that is gone gets a token that the next daemon does
+/// not accept.
+#[tokio::test]
+async fn a_token_is_good_for_one_daemon_alone() {
+    let (seen, mut tokens) = tokio::sync::mpsc::unbounded_channel();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let patience = Duration::from_mins(1);
+    let requests = OneRequest {
+        request: patience,
+        answer: patience,
+    };
+    let tls = BoundTls::try_new("tetris-node", patience, requests).unwrap();
+    let thief = async move |headers: HeaderMap| {
+        seen.send(headers["authorization"].to_str().unwrap().to_owned())
+            .unwrap();
+        StatusCode::NOT_FOUND
+    };
+    let router = Router::new().fallback(thief);
+    let limits = ConnectionLimits::default();
+    tokio::spawn(serve(listener, tls, router, limits, std::future::pending()));
+    let api = Api::default();
+    let daemons = [Daemon {
+        node: "n".to_owned(),
+        address,
+    }];
+    let mut poller = poller(PollOptions::default(), &api);
+    let (_, errors) = poller.round(&daemons).await;
+    assert_eq!(errors[0].class(), "inventory_unreachable");
+    let stolen = tokens.recv().await.unwrap();
+    let shared = Shared::default();
+    shared.lock().unwrap().body = body(&[]);
+    let daemon = daemon(shared).await;
+    let client = BoundClient::try_new("tetris-node").unwrap();
+    let stream = tokio::net::TcpStream::connect(daemon).await.unwrap();
+    let mut bound = client.connect(stream, daemon.ip()).await.unwrap();
+    assert!(!stolen.contains(&bound.audience), "{stolen}");
+    let request = format!(
+        "GET /inventory/objects HTTP/1.1\r\nhost: n\r\nauthorization: {stolen}\r\nconnection: close\r\n\r\n"
+    );
+    bound.stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let _ended = bound.stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+}
+
+#[tokio::test]
+async fn without_a_token_there_is_an_error_that_names_the_right() {
+    let shared = Shared::default();
+    let daemons = [Daemon {
+        node: "n".to_owned(),
+        address: daemon(Arc::clone(&shared)).await,
+    }];
+    let api = Api::default();
+    api.with(|state| state.fails_with = Some(403));
+    let mut poller = poller(PollOptions::default(), &api);
+    let (_, errors) = poller.round(&daemons).await;
+    assert_eq!(errors[0].class(), "inventory_refused");
+    let error = errors[0].to_string();
+    assert!(error.contains("serviceaccounts/token"), "{error}");
+    assert_eq!(shared.lock().unwrap().full, 0);
 }
 
 #[tokio::test]
@@ -118,7 +185,8 @@ async fn bad_pages_are_errors_and_old_ones_are_dropped() {
         stale: Duration::ZERO,
         ..PollOptions::default()
     };
-    let mut poller = poller(options);
+    let api = Api::default();
+    let mut poller = poller(options, &api);
     poller.round(&daemons).await;
     let set = |body: String, tag: &str| {
         let mut served = shared.lock().unwrap();

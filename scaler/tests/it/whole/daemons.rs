@@ -1,17 +1,53 @@
 //! Simulated daemons, each on its own address, as they share one port.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use axum::Router;
+use axum::http::header::{AUTHORIZATION, CONNECTION};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use serde_json::json;
+use tetris_service_kit::bound_tls::BoundTls;
+use tetris_service_kit::http::{ConnectionLimits, OneRequest, serve};
 use tokio::net::TcpListener;
 
 use crate::whole::api::id;
 use crate::whole::world::World;
 
 /// Port of daemons.
-const PORT: u16 = 9460;
+const PORT: u16 = 9466;
+
+/// Longest time for any part of a request.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Serves `page` over TLS, to the scaler's account with a token for this server alone.
+pub fn serve_page(
+    listener: TcpListener,
+    page: impl Fn(&HeaderMap) -> Response + Clone + Send + Sync + 'static,
+) {
+    let requests = OneRequest {
+        request: PATIENCE,
+        answer: PATIENCE,
+    };
+    let tls = BoundTls::try_new("tetris-node", PATIENCE, requests).unwrap();
+    let token = format!("Bearer tetris-scaler={}", tls.audience());
+    let answer = async move |headers: HeaderMap| {
+        let found = headers.get(AUTHORIZATION);
+        if found.is_none_or(|found| *found != token) {
+            return StatusCode::UNAUTHORIZED.into_response();
+        }
+        let mut answer = page(&headers);
+        answer
+            .headers_mut()
+            .insert(CONNECTION, "close".parse().unwrap());
+        answer
+    };
+    let router = Router::new().route("/inventory/objects", get(answer));
+    let limits = ConnectionLimits::default();
+    tokio::spawn(serve(listener, tls, router, limits, std::future::pending()));
+}
 
 /// Returns an unused loopback address.
 pub fn loopback() -> Ipv4Addr {
@@ -30,11 +66,7 @@ impl World {
             "free_bytes": 7_u64 << 30, "objects": objects,
         }]});
         let page = page.to_string();
-        let router = Router::new().route(
-            "/inventory/objects",
-            get(move || std::future::ready(page.clone())),
-        );
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        serve_page(listener, move |_| page.clone().into_response());
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"labels": {"app.kubernetes.io/name": "tetris-node"}},

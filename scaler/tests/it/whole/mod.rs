@@ -2,7 +2,7 @@
 //! of Deployments, a scheduler, kubelets, daemons and a Prometheus.
 
 mod api;
-mod daemons;
+pub mod daemons;
 mod documents;
 mod handover;
 mod image;

@@ -27,9 +27,11 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Returns true if the request changes something; requests for the lease do not count.
+    /// Returns true if the request changes something; requests for the lease and for tokens do not
+    /// count.
     pub fn is_write(&self) -> bool {
-        !matches!(self.verb, "get" | "list" | "watch") && self.resource != "leases"
+        !matches!(self.verb, "get" | "list" | "watch")
+            && !["leases", "serviceaccounts/token"].contains(&self.resource.as_str())
     }
 }
 
@@ -122,6 +124,7 @@ impl State {
         let old = self.objects.get(&id).cloned();
         match (request.verb, old) {
             ("list", _) => Ok((200, self.list(request))),
+            ("create", _) if target.is_token => Ok((201, token(request))),
             ("create", _) => self.create(request),
             ("get", Some(old)) => Ok((200, old)),
             ("patch", old) if request.content == "application/apply-patch+yaml" => {
@@ -223,6 +226,16 @@ impl State {
         let items: Vec<Value> = all.into_iter().map(|(_, object)| object).collect();
         json!({"apiVersion": version, "kind": format!("{kind}List"), "metadata": metadata, "items": items})
     }
+}
+
+/// Returns a token whose text names its account and its audience.
+fn token(request: &Request<'_>) -> Value {
+    let mut answer = request.body.clone();
+    let audience = request.body["spec"]["audiences"][0].as_str().unwrap();
+    let account = request.target.name.as_deref().unwrap();
+    let token = format!("{account}={audience}");
+    answer["status"] = json!({"token": token, "expirationTimestamp": "2100-01-01T00:00:00Z"});
+    answer
 }
 
 /// Returns true if `object` has the label that the selector requires.

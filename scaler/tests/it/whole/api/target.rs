@@ -9,6 +9,8 @@ pub struct Target {
     pub namespace: String,
     pub name: Option<String>,
     pub is_status: bool,
+    /// True for tokens of a service account.
+    pub is_token: bool,
 }
 
 impl Target {
@@ -31,6 +33,7 @@ impl Target {
             namespace: namespace.to_owned(),
             name: rest.get(1).map(ToString::to_string),
             is_status: rest.get(2) == Some(&"status"),
+            is_token: rest.get(2) == Some(&"token"),
         })
     }
 
@@ -41,7 +44,11 @@ impl Target {
 
     /// Name of the resource in rules of rights.
     pub fn full(&self) -> String {
-        let sub = if self.is_status { "/status" } else { "" };
+        let sub = match (self.is_status, self.is_token) {
+            (true, _) => "/status",
+            (_, true) => "/token",
+            _ => "",
+        };
         format!("{}{sub}", self.resource)
     }
 

@@ -1,0 +1,124 @@
+//! Servers of the daemon's pages, each on its address.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use tetris_service_kit::http::Transport;
+use tetris_service_kit::shutdown::until;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::inventory;
+use super::threads::Threads;
+use crate::config::Config;
+use crate::http::{HttpState, Limits, Pages, serve};
+
+/// The servers that the configuration asks for.
+pub(super) struct PageServers {
+    servers: Vec<JoinHandle<()>>,
+    /// Threads of the servers that pods can keep busy, until all have ended.
+    _threads: Threads,
+}
+
+/// Common parts of the servers.
+pub(super) struct Serving {
+    threads: Handle,
+    stopped: watch::Receiver<bool>,
+}
+
+impl PageServers {
+    /// Starts the servers, until `stopped`. That of probes is among the daemon's own tasks, and no
+    /// client of another server takes its time.
+    ///
+    /// # Errors
+    /// When an address cannot be listened on.
+    pub(super) async fn start(
+        config: &Config,
+        shared: HttpState,
+        stopped: watch::Receiver<bool>,
+    ) -> Result<Self> {
+        let threads = Threads::of_pages().context("cannot start the thread of pages")?;
+        let (file, network) = (&config.file, &config.file.network);
+        let metrics = std::sync::Arc::clone(&shared.metrics);
+        let pages = Pages::new(shared);
+        let on = |threads: &Handle| Serving {
+            threads: threads.clone(),
+            stopped: stopped.clone(),
+        };
+        let (main, apart) = (on(&Handle::current()), on(threads.handle()));
+        let limits = Limits::default();
+        let mut servers = Vec::new();
+        if let Some(address) = file.listen {
+            let listener = apart.bind("listen", address).await?;
+            tracing::info!(address = %listener.local_addr()?, "serving metrics, health, status and inventory");
+            servers.push(apart.serve(listener, limits.transport(), pages.all(), limits));
+        }
+        if let Some(address) = network.metrics {
+            let listener = apart.bind("network.metrics", address).await?;
+            tracing::info!(metrics = %listener.local_addr()?, "serving metrics");
+            servers.push(apart.serve(listener, limits.transport(), pages.metrics(), limits));
+        }
+        if let Some(address) = network.probes {
+            let listener = main.bind("network.probes", address).await?;
+            tracing::info!(probes = %listener.local_addr()?, "serving probes");
+            let limits = Limits::of_probes();
+            servers.push(main.serve(listener, limits.transport(), pages.probes(), limits));
+        }
+        if let Some(address) = network.inventory {
+            let listener = apart.bind("network.inventory", address).await?;
+            let clients = network.inventory_clients.iter().cloned();
+            let server = inventory::serve(&apart, listener, &pages, clients, &metrics).await?;
+            servers.extend(server);
+        }
+        if !servers.is_empty() {
+            servers.push(apart.sweep(pages));
+        }
+        Ok(Self {
+            servers,
+            _threads: threads,
+        })
+    }
+
+    /// Waits for the servers' end, after the signal to stop.
+    pub(super) async fn end(self) -> Result<()> {
+        for server in self.servers {
+            server.await.context("an HTTP server failed")?;
+        }
+        Ok(())
+    }
+}
+
+impl Serving {
+    /// Listens on the address that `field` gives.
+    async fn bind(&self, field: &'static str, address: SocketAddr) -> Result<TcpListener> {
+        let bound = self.threads.spawn(TcpListener::bind(address)).await?;
+        bound.with_context(|| format!("cannot listen on {address} (field `{field}`)"))
+    }
+
+    /// Serves `router` until the daemon stops.
+    pub(super) fn serve(
+        &self,
+        listener: TcpListener,
+        transport: impl Transport,
+        router: Router,
+        limits: Limits,
+    ) -> JoinHandle<()> {
+        let stop = until(self.stopped.clone());
+        self.threads
+            .spawn(serve(listener, transport, router, limits, stop))
+    }
+
+    /// Drops old pages until the daemon stops.
+    fn sweep(&self, pages: Pages) -> JoinHandle<()> {
+        let stop = until(self.stopped.clone());
+        self.threads.spawn(async move {
+            tokio::select! {
+                () = pages.sweep() => {}
+                () = stop => {}
+            }
+        })
+    }
+}
