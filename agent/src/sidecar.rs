@@ -59,7 +59,8 @@ pub fn write(path: &Path, manifest: &Manifest) -> Result<PathBuf, LoadError> {
 
 /// The sidecar beside a model file.
 #[derive(Debug)]
-pub(crate) enum SidecarState {
+#[non_exhaustive]
+pub enum SidecarState {
     /// There is none, or none that can be read.
     Absent,
     /// It is ignored: neither the model's owner nor root owns it.
@@ -103,7 +104,7 @@ pub(crate) fn of(source: &Source) -> Result<Option<Manifest>, LoadFailure> {
 ///
 /// # Errors
 /// When the model file changes or cannot be read.
-pub(crate) fn state(source: &Source) -> Result<SidecarState, LoadFailure> {
+pub fn state(source: &Source) -> Result<SidecarState, LoadFailure> {
     // A link may lead to another's file; a FIFO would block until someone writes.
     let opened = File::options()
         .read(true)
@@ -227,13 +228,12 @@ fn encode(source: &Source, manifest: &Manifest) -> Result<Vec<u8>, LoadFailure> 
 fn decode(bytes: &[u8]) -> Result<Sidecar, DecodeError> {
     let short = |expected| DecodeError::Short {
         field: "sidecar",
-        expected: expected as u64,
+        expected,
         found: bytes.len() as u64,
     };
-    let (body, stated) = bytes.split_last_chunk::<32>().ok_or(short(HEAD_LEN + 32))?;
-    let (head, manifest) = body
-        .split_at_checked(HEAD_LEN)
-        .ok_or(short(HEAD_LEN + 32))?;
+    let least = HEAD_LEN as u64 + 32;
+    let (body, stated) = bytes.split_last_chunk::<32>().ok_or(short(least))?;
+    let (head, manifest) = body.split_at_checked(HEAD_LEN).ok_or(short(least))?;
     let mut head = head;
     if take::<8>(&mut head) != *MAGIC {
         return Err(DecodeError::Magic {
@@ -266,7 +266,7 @@ fn decode(bytes: &[u8]) -> Result<Sidecar, DecodeError> {
     let sample = Digest(take(&mut head));
     let stated_len = u64::from_le_bytes(take(&mut head));
     if stated_len != manifest.len() as u64 {
-        return Err(short(HEAD_LEN + 32 + stated_len as usize));
+        return Err(short(least.saturating_add(stated_len)));
     }
     let manifest = Manifest::decode(manifest)?;
     if manifest.kind != ManifestKind::Safetensors || manifest.source_size != size {

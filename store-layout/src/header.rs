@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::codec::{Reader, Writer, checked_by_crc};
 use crate::error::DecodeError;
@@ -31,7 +32,7 @@ impl fmt::Debug for StoreId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StoreHeader {
     pub(crate) id: StoreId,
-    /// Seconds since the epoch.
+    /// Seconds since the epoch: a time that [`SystemTime`] can express.
     pub(crate) created_s: u64,
 }
 
@@ -79,7 +80,17 @@ impl StoreHeader {
         let id = StoreId(reader.array()?);
         let created_s = reader.u64()?;
         reader.reserved(20)?;
-        Ok(Self { id, created_s })
+        let header = Self { id, created_s };
+        if header.created().is_none() {
+            let expected = "seconds since 1970";
+            return Err(DecodeError::field("time of creation", expected, created_s));
+        }
+        Ok(header)
+    }
+
+    /// Time of creation; `None` if it is beyond what a time can express.
+    pub(crate) fn created(&self) -> Option<SystemTime> {
+        UNIX_EPOCH.checked_add(Duration::from_secs(self.created_s))
     }
 }
 
@@ -112,6 +123,18 @@ mod tests {
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert!(StoreHeader::decode(&damaged).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_is_refused() {
+        let created_s = u64::MAX;
+        let bytes = StoreHeader {
+            created_s,
+            ..HEADER
+        }
+        .encode();
+        let refused = StoreHeader::decode(&bytes).unwrap_err().to_string();
+        assert!(refused.contains("time of creation"), "{refused}");
     }
 
     #[test]

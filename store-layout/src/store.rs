@@ -219,7 +219,8 @@ impl Store {
 
     /// Time of the store's creation.
     pub fn created(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_secs(self.header.created_s)
+        // A header with another time was refused.
+        self.header.created().unwrap_or(UNIX_EPOCH)
     }
 
     /// Returns true if this process may publish and reclaim; otherwise it can only map.

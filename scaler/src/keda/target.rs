@@ -13,6 +13,9 @@ use super::wire::{
 /// Name of the only metric: the number of instances.
 pub const METRIC: &str = "tetris-replicas";
 
+/// Maximum length of an error's message, in characters.
+const MAX_MESSAGE_CHARS: usize = 512;
+
 /// Keys of the trigger's metadata.
 const FUNCTION: &str = "function";
 const CONFIGURATION: &str = "configuration";
@@ -114,7 +117,8 @@ impl NoTarget {
 
 impl From<NoTarget> for Status {
     fn from(why: NoTarget) -> Self {
-        let message = why.to_string();
+        // The message has names of the request, and goes in a header, which clients limit.
+        let message: String = why.to_string().chars().take(MAX_MESSAGE_CHARS).collect();
         match why {
             NoTarget::MissingField { .. }
             | NoTarget::NoReference

@@ -36,6 +36,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+pub(crate) use problem::quoted;
 pub use problem::{HeaderError, HeaderProblem};
 pub use safetensors::Dtype;
 

@@ -258,7 +258,7 @@ impl HeaderProblem {
 const SHOWN_CHARS: usize = 200;
 
 /// `text` in quotes, control characters escaped, cut after [`SHOWN_CHARS`]: it goes to terminals and logs, and a stranger wrote it.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let (shown, hidden) = cut(text, SHOWN_CHARS);
     if hidden == 0 {
         return format!("{shown:?}");

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{INDEX_NAME, SINGLE_NAME};
+use crate::header::quoted;
 
 /// The most names that an error lists.
 const SHOWN_NAMES: usize = 8;
@@ -53,8 +54,8 @@ pub enum HubError {
     },
     /// The index names a file outside its directory, or no file at all.
     #[error(
-        "expected file names inside the directory in `{}`, found {file:?} for tensor {tensor:?}; do not use this model",
-        path.display()
+        "expected file names inside the directory in `{}`, found {} for tensor {}; do not use this model",
+        path.display(), quoted(file), quoted(tensor)
     )]
     UnsafeName {
         /// The index.

@@ -24,6 +24,9 @@ pub const MAX_INDEX_LEN: u64 = 64 << 20;
 /// The most entries of a directory that are looked at; snapshots have some tens.
 pub const MAX_DIR_ENTRIES: usize = 100_000;
 
+/// The longest file name in an index, in bytes: the kernel takes no longer path.
+const MAX_NAME_LEN: usize = 4095;
+
 /// The marker of a diffusers pipeline: one directory per component, none of them the model.
 const PIPELINE_NAME: &str = "model_index.json";
 
@@ -173,9 +176,9 @@ fn read_index(path: &Path) -> Result<Vec<u8>, HubError> {
 }
 
 /// `name` as a path below the directory of the index, without `.` components, so that one file has one path; `None` if it could
-/// lead elsewhere.
+/// lead elsewhere, or would show on a terminal as something else.
 fn inside(name: &str) -> Option<PathBuf> {
-    if name.contains('\0') {
+    if name.len() > MAX_NAME_LEN || name.contains(char::is_control) {
         return None;
     }
     let mut path = PathBuf::new();

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import reprlib
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -93,8 +94,9 @@ def read_order(path: str | os.PathLike[str]) -> list[str]:
         raise OrderError(f"{path} is not JSON: {error}") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise OrderError(f'{path} is no order file: expected an object with "format": "{FORMAT}"')
-    if type(found.get("version")) is not int or found["version"] != VERSION:
-        raise OrderError(f"{path} has version {found.get('version')!r}, expected {VERSION}; record the order again")
+    version = found.get("version")
+    if type(version) is not int or version != VERSION:
+        raise OrderError(f"{path} has version {reprlib.repr(version)}, expected {VERSION}; record the order again")
     names = found.get("tensors")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise OrderError(f'{path} has no list of names under "tensors"')
