@@ -1,7 +1,10 @@
 # The daemon of every node, from source. The context is the repository:
 #     docker build -f deploy/images/node.Dockerfile -t tetris-node .
 #     docker build -f deploy/images/node.Dockerfile --target gpu -t tetris-node-gpu .     # for the GPU mirror
-FROM rust:1.95-slim-trixie AS build
+# The images are those of deploy/images/base-images; deploy/images/build gives them with their digests.
+ARG RUST_IMAGE=docker.io/library/rust:1.95-slim-trixie
+ARG DEBIAN_IMAGE=docker.io/library/debian:trixie-slim
+FROM ${RUST_IMAGE} AS build
 WORKDIR /src
 COPY . .
 RUN RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile image \
@@ -12,7 +15,7 @@ RUN RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile ima
 FROM build AS build-gpu
 RUN cargo build --locked --profile image --target-dir /dynamic --package tetris-node --bin tetris-node
 
-FROM debian:trixie-slim AS gpu
+FROM ${DEBIAN_IMAGE} AS gpu
 COPY --from=build-gpu /dynamic/image/tetris-node /usr/local/bin/tetris-node
 USER 0:0
 ENTRYPOINT ["/usr/local/bin/tetris-node"]

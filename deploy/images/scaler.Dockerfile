@@ -1,6 +1,8 @@
 # The scaler, from source. The context is the repository:
 #     docker build -f deploy/images/scaler.Dockerfile -t tetris-scaler .
-FROM rust:1.95-slim-trixie AS build
+# The image is that of deploy/images/base-images; deploy/images/build gives it with its digest.
+ARG RUST_IMAGE=docker.io/library/rust:1.95-slim-trixie
+FROM ${RUST_IMAGE} AS build
 WORKDIR /src
 COPY . .
 RUN RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile image \

@@ -7,7 +7,7 @@ use tetris_deploy_tests::kustomize::RENDERED;
 use tetris_deploy_tests::objects::{Objects, text};
 
 /// The rows of a table in the script that builds them.
-fn table(name: &str) -> Vec<Vec<String>> {
+pub fn table(name: &str) -> Vec<Vec<String>> {
     let script = files::read("images/build");
     let (_, rest) = script.split_once(&format!("readonly {name}=\"\n")).unwrap();
     let (rows, _) = rest.split_once("\n\"\n").unwrap();
@@ -164,4 +164,116 @@ fn the_daemon_for_gpus_alone_is_linked_dynamically() {
     let (_, gpu) = text.split_once("FROM build AS build-gpu").unwrap();
     let (gpu, _) = gpu.split_once("FROM scratch").unwrap();
     assert!(!gpu.contains("crt-static") && !text.contains("ENV RUSTFLAGS"));
+}
+
+/// Arguments that name an image, with what a build takes without them.
+fn bases() -> Vec<(String, String)> {
+    let file = files::read("images/base-images");
+    let rows = file.lines().filter(|line| !line.starts_with('#'));
+    let words = rows.map(|row| {
+        row.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    });
+    words.map(|row| (row[0].clone(), row[1].clone())).collect()
+}
+
+#[test]
+fn images_are_built_on_nothing_but_images_that_can_be_pinned() {
+    let (root, bases) = (files::deploy(), bases());
+    let mut used = Vec::new();
+    for row in table("FROM_SOURCE") {
+        let text = std::fs::read_to_string(root.parent().unwrap().join(&row[1])).unwrap();
+        let defaults: BTreeMap<_, _> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("ARG ")?.split_once('='))
+            .collect();
+        let froms = text.lines().filter_map(|line| line.strip_prefix("FROM "));
+        let mut stages = vec!["scratch"];
+        for from in froms {
+            let (image, stage) = from.split_once(" AS ").unwrap_or((from, ""));
+            let argument = image
+                .strip_prefix("${")
+                .and_then(|rest| rest.strip_suffix('}'));
+            match argument {
+                // Ours, or the user's choice.
+                Some("BASE" | "AGENT" | "SERVER") => {}
+                Some(argument) => {
+                    let base = bases.iter().find(|(name, _)| name == argument);
+                    let (_, base) = base.unwrap_or_else(|| panic!("{}: {argument}", row[1]));
+                    assert_eq!(defaults[argument], base, "{}", row[1]);
+                    used.push(argument.to_owned());
+                }
+                None => assert!(stages.contains(&image), "{}: FROM {image}", row[1]),
+            }
+            stages.push(stage);
+        }
+    }
+    assert!(
+        bases.iter().all(|(name, _)| used.contains(name)),
+        "{used:?}"
+    );
+}
+
+#[test]
+fn digests_are_written_for_all_images_or_for_none() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["pin", "base-images"] {
+        std::fs::copy(
+            files::deploy().join("images").join(name),
+            folder.path().join(name),
+        )
+        .unwrap();
+    }
+    // A registry that knows some images.
+    let registry = |script: &str| {
+        let skopeo = folder.path().join("skopeo");
+        std::fs::write(&skopeo, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&skopeo, PermissionsExt::from_mode(0o755)).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        std::process::Command::new(folder.path().join("pin"))
+            .env("PATH", format!("{}:{path}", folder.path().display()))
+            .output()
+            .unwrap()
+    };
+    let read = || std::fs::read_to_string(folder.path().join("base-images")).unwrap();
+    let before = read();
+    let output = registry(r#"case "$3" in *python*) exit 1 ;; *) echo "manifest of $3" ;; esac"#);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && errors.contains("python"),
+        "{errors}"
+    );
+    assert_eq!(read(), before);
+    for _twice in 0..2 {
+        let output = registry(r#"echo "manifest of $3""#);
+        assert!(output.status.success(), "{output:?}");
+        let after = read();
+        let rows: Vec<_> = after
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .collect();
+        assert_eq!(rows.len(), bases().len());
+        for row in rows {
+            let words: Vec<_> = row.split_whitespace().collect();
+            let digest = words[2].strip_prefix("sha256:").unwrap();
+            assert!(words.len() == 3 && digest.len() == 64, "{row}");
+        }
+    }
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 3, "nothing else is left");
+}
+
+/// A length that wraps around would be worse than the end of a program.
+#[test]
+fn what_is_shipped_checks_its_arithmetic() {
+    let manifest = files::deploy().parent().unwrap().join("Cargo.toml");
+    let manifest = std::fs::read_to_string(manifest).unwrap();
+    let (_, release) = manifest.split_once("\n[profile.release]\n").unwrap();
+    let (release, _) = release.split_once("\n[").unwrap();
+    assert!(release.lines().any(|line| line == "overflow-checks = true"));
+    let (_, image) = manifest.split_once("\n[profile.image]\n").unwrap();
+    assert!(image.starts_with("inherits = \"release\"\n"));
+    assert!(!manifest.contains("overflow-checks = false"));
 }

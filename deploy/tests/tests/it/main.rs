@@ -11,6 +11,7 @@ mod images;
 mod monitoring;
 mod restricted;
 mod rights;
+mod sbom;
 mod scaler;
 mod scaler_dashboard;
 mod schemas;
