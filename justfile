@@ -30,6 +30,10 @@ test-cluster:
 test-gpu *ARGS:
     tests/gpu {{ARGS}}
 
+# The fuzz targets, each for a minute or the seconds given. Needs nightly and cargo-fuzz
+fuzz *ARGS:
+    tests/fuzz {{ARGS}}
+
 # Benchmarks, which leave their figures in docs/benchmarks
 bench *ARGS:
     tests/bench {{ARGS}}

@@ -1,6 +1,8 @@
 //! Makes damaged manifests good enough for the decoder to look past their header. Offsets as in
 //! LAYOUT.md 3.2.
 
+use tetris_store_layout::ObjectRef;
+
 /// Bytes of the header, the last four of them its CRC-32.
 const HEADER_LEN: usize = 128;
 const OBJECT_LEN: u64 = 48;
@@ -30,7 +32,7 @@ pub fn repaired(bytes: &[u8]) -> Vec<u8> {
     head[64..72].copy_from_slice(&strings.to_le_bytes());
     head[36..40].fill(0);
     head[104..124].fill(0);
-    let crc = crc32fast::hash(&head[..124]);
+    let crc = ObjectRef::of(&head[..124]).crc;
     head[124..].copy_from_slice(&crc.to_le_bytes());
     bytes
 }

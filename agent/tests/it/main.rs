@@ -11,6 +11,7 @@ mod docker;
 #[path = "../../../deploy/tests/shared/exit_codes_page.rs"]
 mod exit_codes_page;
 mod fresh;
+mod fuzz_corpus;
 #[path = "../../../deploy/tests/shared/generated_page.rs"]
 mod generated_page;
 #[cfg(feature = "cli")]
@@ -20,3 +21,11 @@ mod json_schema;
 #[path = "../../../reclaimer/tests/shared/lease.rs"]
 mod lease;
 mod load;
+#[path = "../../../fuzz/checks/manifest_repair.rs"]
+mod manifest_repair;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+#[path = "../../../fuzz/checks/sidecar.rs"]
+mod sidecar;
+#[path = "../../../fuzz/seeds/sidecar.rs"]
+mod sidecar_seeds;

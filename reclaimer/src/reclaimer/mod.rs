@@ -29,6 +29,7 @@ use crate::room::{DaemonReferences, RoomResult};
 use crate::store::{OpenStore, StoreConfig};
 use tenant::Tenant;
 
+pub use persisted_state::{PersistedState, PersistedStateError};
 pub use remove::Leave;
 
 /// All stores of a node and their state.

@@ -20,7 +20,7 @@ const VERSION: u32 = 1;
 /// Persisted state of one store.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PersistedState {
+pub struct PersistedState {
     version: u32,
     /// The store's random identity: times of another store's objects mean nothing.
     store_id: String,
@@ -35,22 +35,37 @@ pub(crate) struct PersistedState {
 /// The persisted state cannot be read or written. The daemon goes on without it and loses only
 /// experience.
 #[derive(Debug, Error)]
-pub(crate) enum PersistedStateError {
+#[non_exhaustive]
+pub enum PersistedStateError {
+    /// The file cannot be written.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
+        /// The step that failed.
         action: &'static str,
+        /// The file.
         path: PathBuf,
+        /// The system's error.
         source: std::io::Error,
     },
+    /// The file cannot be read.
     #[error(transparent)]
     Read(#[from] IoError),
+    /// The content is not persisted state.
     #[error("kept state `{}` is damaged: {source}; it is left out and will be replaced", path.display())]
     Damaged {
+        /// The file.
         path: PathBuf,
+        /// The parser's error.
         source: serde_json::Error,
     },
+    /// Another version of the daemon wrote it.
     #[error("kept state `{}`: expected version {VERSION}, found {found}; it is left out and will be replaced", path.display())]
-    Version { path: PathBuf, found: u32 },
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version.
+        found: u32,
+    },
 }
 
 #[derive(Deserialize)]
@@ -98,8 +113,13 @@ impl PersistedState {
         }
     }
 
+    /// Learned state of the policies.
+    pub fn policy_state(&self) -> &State {
+        &self.state
+    }
+
     /// Times at which objects were last seen held, if the state is of the store `store_id`.
-    pub(crate) fn last_held(&self, store_id: &str) -> HashMap<ObjectId, u64> {
+    pub fn last_held(&self, store_id: &str) -> HashMap<ObjectId, u64> {
         if self.store_id != store_id {
             return HashMap::new();
         }
@@ -111,7 +131,10 @@ impl PersistedState {
     }
 
     /// Reads the state; `None` if there is none.
-    pub(crate) fn read(path: &Path) -> Result<Option<Self>, PersistedStateError> {
+    ///
+    /// # Errors
+    /// [`PersistedStateError`] if the file cannot be read, or is not one of this version.
+    pub fn read(path: &Path) -> Result<Option<Self>, PersistedStateError> {
         let bytes = match read_without_waiting(path) {
             Ok(bytes) => bytes,
             Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -131,7 +154,10 @@ impl PersistedState {
     }
 
     /// Replaces the state in the file. A crash leaves the old one or the new one.
-    pub(crate) fn write(&self, path: &Path) -> Result<(), PersistedStateError> {
+    ///
+    /// # Errors
+    /// [`PersistedStateError`] if the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), PersistedStateError> {
         let bytes = serde_json::to_vec(self).map_err(|source| PersistedStateError::Damaged {
             path: path.to_owned(),
             source,

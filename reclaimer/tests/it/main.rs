@@ -10,12 +10,17 @@ mod config_fields;
 #[cfg(all(feature = "node", feature = "kubernetes"))]
 mod csi;
 mod daemon;
+#[path = "../../../fuzz/checks/daemon_session.rs"]
+mod daemon_session;
+#[path = "../../../fuzz/seeds/daemon_session.rs"]
+mod daemon_session_seeds;
 #[path = "../../../deploy/tests/shared/image.rs"]
 mod docker;
 #[cfg(feature = "node")]
 mod example;
 #[path = "../../../deploy/tests/shared/exit_codes_page.rs"]
 mod exit_codes_page;
+mod fuzz_corpus;
 #[path = "../../../deploy/tests/shared/generated_page.rs"]
 mod generated_page;
 mod http;
@@ -33,8 +38,18 @@ mod metrics_page;
 mod mount;
 mod namespace;
 mod node;
+#[path = "../../../fuzz/checks/persisted_state.rs"]
+mod persisted_state;
+#[path = "../../../fuzz/seeds/persisted_state.rs"]
+mod persisted_state_seeds;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+#[path = "../../../fuzz/checks/session.rs"]
+mod session;
 #[path = "../shared/settled.rs"]
 mod settled;
 #[path = "../shared/skipped.rs"]
 mod skipped;
 mod socket;
+#[path = "../../../fuzz/seeds/steps.rs"]
+mod steps;

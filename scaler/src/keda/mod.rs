@@ -20,6 +20,6 @@ mod stream;
 mod target;
 pub mod wire;
 
-pub use serve::{KedaLimits, serve};
+pub use serve::{KedaLimits, Scaler, serve, service};
 pub use services::external_scaler_server::{ExternalScaler, ExternalScalerServer};
 pub use target::{METRIC, NoTarget, Target, replicas};

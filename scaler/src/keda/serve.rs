@@ -45,6 +45,21 @@ impl Default for KedaLimits {
     }
 }
 
+/// Returns the service of the external scaler, for a server's router. Its streams end once
+/// `stopping` is true.
+pub fn service(
+    published: watch::Receiver<Arc<Snapshot>>,
+    limits: KedaLimits,
+    stopping: watch::Receiver<bool>,
+) -> ExternalScalerServer<Scaler> {
+    let scaler = Scaler {
+        published,
+        stopping,
+        streams: Arc::new(Semaphore::new(limits.streams.min(Semaphore::MAX_PERMITS))),
+    };
+    ExternalScalerServer::new(scaler).max_decoding_message_size(MAX_REQUEST_BYTES)
+}
+
 /// Serves on `listener` until `stop` completes. Then ends all streams, so that clients connect
 /// elsewhere.
 ///
@@ -58,12 +73,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
     let (stopping, stopped) = watch::channel(false);
-    let scaler = Scaler {
-        published,
-        stopping: stopped.clone(),
-        streams: Arc::new(Semaphore::new(limits.streams.min(Semaphore::MAX_PERMITS))),
-    };
-    let service = ExternalScalerServer::new(scaler).max_decoding_message_size(MAX_REQUEST_BYTES);
+    let service = service(published, limits, stopped.clone());
     let most_streams = u32::try_from(limits.streams).unwrap_or(u32::MAX);
     let serving = Server::builder()
         .timeout(CALL_TIMEOUT)
@@ -94,7 +104,8 @@ async fn until(mut stopped: watch::Receiver<bool>) {
     drop(stopped.wait_for(|stop| *stop).await);
 }
 
-struct Scaler {
+/// The external scaler.
+pub struct Scaler {
     published: watch::Receiver<Arc<Snapshot>>,
     stopping: watch::Receiver<bool>,
     streams: Arc<Semaphore>,

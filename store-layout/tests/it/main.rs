@@ -1,4 +1,11 @@
-//! The protocols of LAYOUT.md on real files.
+//! The protocols of LAYOUT.md on real files, and the seeds of a fuzz target.
 
+mod fuzz_corpus;
 mod protocol;
 mod quarantine;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+#[path = "../../../fuzz/checks/store_files.rs"]
+mod store_files;
+#[path = "../../../fuzz/seeds/store_files.rs"]
+mod store_files_seeds;

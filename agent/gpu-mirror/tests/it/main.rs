@@ -10,10 +10,21 @@ mod fuzz_corpus;
 mod host;
 mod hostile;
 mod mirror;
+#[path = "../../../../fuzz/checks/mirror_session.rs"]
+mod mirror_session;
+#[path = "../../../../fuzz/seeds/mirror_session.rs"]
+mod mirror_session_seeds;
 mod processes;
 mod ptx;
 mod refusals;
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
 mod server;
+#[path = "../../../../fuzz/checks/session.rs"]
+mod session;
+#[expect(dead_code, reason = "its protocol has no files that change")]
+#[path = "../../../../fuzz/seeds/steps.rs"]
+mod steps;
 mod support;
 mod waste;
 #[path = "../../../../fuzz/checks/wire.rs"]

@@ -1,6 +1,6 @@
 //! Tests of the scheduler extender, with requests as kube-scheduler sends them.
 
 mod calls;
-mod cluster;
+pub mod cluster;
 mod hostile;
 mod many;

@@ -1,0 +1,149 @@
+"""Any bytes as an order file: an error of one kind, or names.
+
+The format is read by Python alone, so its target is too. Run by ``tests/fuzz order_file`` with the package's Python:
+
+    python fuzz/order_file.py SECONDS
+
+Mutates the seeds in ``corpus/order_file``; an input that breaks a condition goes to ``artifacts/order_file``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tetris._order import OrderError, order_for, read_order
+
+HERE = Path(__file__).resolve().parent
+CORPUS = HERE / "corpus" / "order_file"
+
+#: Names of the model's tensors.
+NAMES = ["a", "b", "c"]
+
+#: Tokens that a mutation inserts.
+WORDS = [
+    b'"format"',
+    b'"tetris-order"',
+    b'"version"',
+    b'"tensors"',
+    b'["a","b"]',
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"1",
+    b"-1e999",
+    b"true",
+    b"null",
+    b"NaN",
+    b'"\\ud800"',
+    b"\xef\xbb\xbf",
+    b"\xff",
+    b"\x00",
+    b"9" * 5000,
+    b"[" * 3000,
+]
+
+
+def seeds() -> dict[str, bytes]:
+    """The committed seeds by name."""
+    order = {"format": "tetris-order", "version": 1, "tensors": ["c", "gone", "a"]}
+    text = {
+        "valid-order": json.dumps(order),
+        "valid-no-names": json.dumps({**order, "tensors": []}),
+        "valid-more-fields": json.dumps({**order, "later": [1.5, None]}),
+        "valid-surrogate": json.dumps({**order, "tensors": ["\ud800"]}),
+        "hostile-version": json.dumps({**order, "version": 2}),
+        "hostile-version-true": json.dumps({**order, "version": True}),
+        "hostile-format": json.dumps({**order, "format": "other"}),
+        "hostile-names": json.dumps({**order, "tensors": ["a", 7]}),
+        "hostile-no-list": json.dumps({**order, "tensors": "abc"}),
+        "hostile-list": json.dumps([order]),
+        "hostile-no-bytes": "",
+        "hostile-nested": "[" * 100_000,
+        "hostile-long-number": '{"format": "tetris-order", "version": ' + "9" * 5000 + "}",
+    }
+    return {name: content.encode() for name, content in text.items()} | {"hostile-not-utf8": b'{"\xff": 1}'}
+
+
+def check(folder: Path, content: bytes) -> bool:
+    """Read `content` as an order file in `folder`; return whether it is one."""
+    path = folder / "model.safetensors.order.json"
+    path.write_bytes(content)
+    names = None
+    try:
+        names = read_order(path)
+    except OrderError as error:
+        assert 0 < len(str(error)) < 2000, len(str(error))
+    order = order_for(folder / "model.safetensors", NAMES)
+    if names is None:
+        assert order is None
+        return False
+    assert all(isinstance(name, str) for name in names)
+    expected = [name for name in dict.fromkeys(names) if name in NAMES]
+    assert order == (expected or None)
+    return True
+
+
+def mutated(chance: random.Random, corpus: list[bytes]) -> bytes:
+    """A seed with a few changes."""
+    content = bytearray(chance.choice(corpus)[:10_000])
+    for _ in range(chance.randint(1, 5)):
+        at = chance.randint(0, len(content))
+        match chance.randrange(5):
+            case 0:
+                content[at:at] = chance.choice(WORDS)
+            case 1:
+                del content[at : at + chance.randint(1, 8)]
+            case 2:
+                content[at : at + 1] = bytes([chance.randrange(256)])
+            case 3:
+                other = chance.choice(corpus)
+                begin = chance.randint(0, len(other))
+                content[at:at] = other[begin : begin + chance.randint(0, 40)]
+            case _:
+                content[at : at + 1] = bytes([(content[at] if at < len(content) else 0) ^ (1 << chance.randrange(8))])
+    return bytes(content)
+
+
+def main() -> None:
+    """Run for the number of seconds that the command line names."""
+    seconds = float(sys.argv[1])
+    # The package tells each file that it passes over.
+    logging.disable()
+    number = random.SystemRandom().randrange(1 << 32)
+    print(f"order_file: seed {number}", file=sys.stderr)
+    chance = random.Random(number)
+    corpus = [path.read_bytes() for path in sorted(CORPUS.iterdir())]
+    runs, accepted, end = 0, 0, time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TETRIS_ORDER_DIR"] = os.path.join(folder, "none")
+        while time.monotonic() < end:
+            content = mutated(chance, corpus)
+            try:
+                is_order = check(Path(folder), content)
+            except BaseException:
+                artifacts = HERE / "artifacts" / "order_file"
+                artifacts.mkdir(parents=True, exist_ok=True)
+                kept = artifacts / f"crash-{hashlib.sha1(content).hexdigest()}"
+                kept.write_bytes(content)
+                print(f"order_file: the input is {kept}", file=sys.stderr)
+                raise
+            runs += 1
+            accepted += is_order
+            if is_order and len(corpus) < 1000:
+                corpus.append(content)
+    print(f"order_file: {runs} runs, {accepted} orders, seed {number}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

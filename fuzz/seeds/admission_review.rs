@@ -1,0 +1,77 @@
+//! The committed seeds of the target `admission_review`: requests with pods as they come, pods
+//! alone, and bytes that are neither.
+
+use serde_json::{Value, json};
+
+use crate::admission_review::{NAMESPACE, POD, request};
+
+/// Name and content of every seed.
+pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let labels = json!({"tetris.dev/inject": "true"});
+    let asks = |mut pod: Value| {
+        pod["metadata"]["labels"] = labels.clone();
+        pod
+    };
+    let plain = || json!({"spec": {"containers": [{"name": "a", "image": "i"}]}});
+    let wishes = json!({
+        "metadata": {"name": "p", "annotations": {
+            "tetris.dev/patch": "files", "tetris.dev/containers": "b,a", "tetris.dev/store": "shared"}},
+        "spec": {
+            "initContainers": [{"name": "b", "image": "i", "restartPolicy": "Always"}],
+            "containers": [{"name": "a", "image": "i", "env": [{"name": "OTHER", "value": "x"}],
+                "volumeMounts": [{"name": "w", "mountPath": "/data", "readOnly": true}]}],
+            "volumes": [{"name": "w", "emptyDir": {}}],
+        },
+    });
+    let taken = json!({
+        "spec": {
+            "containers": [{"name": "a", "env": null,
+                "volumeMounts": [{"name": "tetris-store", "mountPath": "/run/tetris/store/"}]}],
+            "volumes": [{"name": "tetris-store", "hostPath": {"path": "/"}}],
+        },
+    });
+    let nulls = json!({"spec": {"containers": null, "volumes": null, "initContainers": null}});
+    let own = json!({
+        "spec": {
+            "containers": [{"name": "a"}],
+            "volumes": [{"name": "x", "csi": {"driver": "csi.tetris.dev", "readOnly": true}}],
+        },
+    });
+    let mut other = request(&asks(plain()));
+    other["request"]["operation"] = json!("UPDATE");
+    let mut version = request(&asks(plain()));
+    version["apiVersion"] = json!("admission.k8s.io/v1beta1");
+    let mut no_request = request(&asks(plain()));
+    no_request["request"] = Value::Null;
+    let mut number = request(&asks(plain()));
+    number["request"]["uid"] = json!(7);
+    let of = |scope, request: &Value| [&[scope], request.to_string().as_bytes()].concat();
+    vec![
+        ("valid-labeled", of(POD, &request(&asks(plain())))),
+        ("valid-namespace", of(NAMESPACE, &request(&plain()))),
+        ("valid-not-asked", of(POD, &request(&plain()))),
+        ("valid-wishes", of(POD, &request(&asks(wishes.clone())))),
+        ("valid-name-taken", of(POD, &request(&asks(taken)))),
+        ("valid-nulls", of(POD, &request(&asks(nulls)))),
+        ("valid-own-volume", of(POD, &request(&asks(own)))),
+        ("valid-no-pod", of(POD, &request(&Value::Null))),
+        (
+            "valid-not-an-object",
+            of(POD, &request(&json!({"spec": []}))),
+        ),
+        ("valid-update", of(POD, &other)),
+        ("hostile-pod-alone", of(POD, &asks(wishes))),
+        ("hostile-version", of(POD, &version)),
+        ("hostile-no-request", of(POD, &no_request)),
+        ("hostile-number", of(POD, &number)),
+        ("hostile-no-bytes", Vec::new()),
+        (
+            "hostile-nested",
+            [&[POD], b"[".repeat(300).as_slice()].concat(),
+        ),
+        (
+            "hostile-trailing",
+            [of(POD, &request(&plain())), b"{}".to_vec()].concat(),
+        ),
+    ]
+}

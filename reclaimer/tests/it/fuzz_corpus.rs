@@ -1,0 +1,30 @@
+//! Every committed seed of the fuzz targets `daemon_session` and `persisted_state`, through the check
+//! that the target runs, without a fuzzer.
+
+use std::time::Duration;
+
+use crate::alone::alone;
+use crate::replay::replay;
+use crate::{daemon_session, daemon_session_seeds, persisted_state, persisted_state_seeds};
+
+#[test]
+fn sessions_are_judged_as_their_names_say_and_leave_nothing_behind() {
+    if !alone() {
+        return;
+    }
+    let site = daemon_session::Site::new(Duration::from_mins(1));
+    replay("daemon_session", &daemon_session_seeds::seeds(), |bytes| {
+        site.check(bytes)
+    });
+    assert!(site.served() > 0, "no file of a session was published");
+}
+
+#[test]
+fn persisted_state_is_judged_as_the_seeds_names_say() {
+    let site = persisted_state::Site::new();
+    replay(
+        "persisted_state",
+        &persisted_state_seeds::seeds(),
+        |bytes| site.check(bytes),
+    );
+}
