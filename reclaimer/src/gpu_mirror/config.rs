@@ -72,6 +72,10 @@ pub struct GpuMirrorConfig {
     /// writing, and copies to such devices go through pinned buffers.
     #[serde(default = "default_writable_registration")]
     pub writable_registration: bool,
+    /// Bytes that are read back from each device per second, to check them against the objects'
+    /// names; 0: none.
+    #[serde(default = "default_check_bytes", with = "tetris_conventions::size")]
+    pub check_bytes_per_sec: u64,
     /// Streams that copy to a device.
     #[serde(default = "default_streams")]
     pub streams: usize,
@@ -105,6 +109,11 @@ fn default_pinned_secs() -> u64 {
 
 fn default_writable_registration() -> bool {
     true
+}
+
+/// An hour for 14 GB.
+fn default_check_bytes() -> u64 {
+    4 << 20
 }
 
 fn default_streams() -> usize {
@@ -164,6 +173,10 @@ impl GpuMirrorConfig {
             (
                 "writable_registration",
                 self.writable_registration == new.writable_registration,
+            ),
+            (
+                "check_bytes_per_sec",
+                self.check_bytes_per_sec == new.check_bytes_per_sec,
             ),
             ("streams", self.streams == new.streams),
         ];

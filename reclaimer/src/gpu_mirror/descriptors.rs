@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A socket, a bell, and one that is on its way to the client.
-const PER_CONNECTION: u64 = 3;
+/// A socket, a bell, the client's process, and one that is on its way to the client.
+const PER_CONNECTION: u64 = 4;
 /// Descriptors of the rest of the daemon: files of stores, sockets, watches, and chunks of the
 /// simulated device.
 const OTHERS: u64 = 2048;

@@ -116,5 +116,6 @@ fn server_config(config: &GpuMirrorConfig) -> ServerConfig {
         limits: config.limits(),
         keep_pinned: Duration::from_secs(config.pinned_secs),
         writable_registration: config.writable_registration,
+        check_bytes_per_sec: config.check_bytes_per_sec,
     }
 }

@@ -57,12 +57,13 @@ fn mirror(out: &mut Families<'_>, status: &GpuMirrorStatus) -> fmt::Result {
 type OfDevice = (&'static str, bool, &'static str, fn(&DeviceReport) -> u64);
 
 #[rustfmt::skip]
-const OF_DEVICES: [OfDevice; 11] = [
+const OF_DEVICES: [OfDevice; 12] = [
     ("gpu_device_up", false, "0 when the device was lost: nothing is copied to it until the daemon is restarted", |d| u64::from(d.lost.is_none())),
     ("gpu_capacity", true, "Device memory that the GPU mirror may take", |d| d.usage.capacity_bytes),
     ("gpu_chunks", true, "Device memory that the GPU mirror has taken", |d| d.usage.created_bytes),
+    ("gpu_lingering", true, "Of that, memory that was released and that processes keep: it is free when they end", |d| d.usage.lingering_bytes),
     ("gpu_objects", true, "Of that, memory of objects", |d| d.usage.live_bytes),
-    ("gpu_waste", true, "Of that, memory without an object", |d| d.usage.created_bytes.saturating_sub(d.usage.live_bytes)),
+    ("gpu_waste", true, "Of that, memory without an object", |d| d.usage.created_bytes.saturating_sub(d.usage.live_bytes).saturating_sub(d.usage.lingering_bytes)),
     ("gpu_held", true, "Objects that clients hold or that are being copied", |d| d.usage.held_bytes),
     ("gpu_models", false, "Models with objects on the device", |d| d.usage.models as u64),
     ("gpu_held_models", false, "Models on the device that clients hold", |d| d.usage.held_models as u64),
@@ -142,6 +143,7 @@ fn connections(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
         ("gpu_accepted_connections", "Connections that were served", |c| c.connections_accepted),
         ("gpu_refused_connections", "Connections that were closed at once, because there were too many", |c| c.connections_refused),
         ("gpu_broken_connections", "Connections that ended because the client broke the protocol or stalled", |c| c.connections_broken),
+        ("gpu_untracked_connections", "Connections whose process the kernel does not tell: memory that it keeps counts as free", |c| c.untracked_connections),
     ])
 }
 
@@ -151,6 +153,12 @@ fn transfers(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
     let paths = paths.map(|(path, bytes)| (vec![("path", path)], bytes));
     let help = "Bytes copied to devices: from the store's own pages, or through pinned buffers";
     out.counters("gpu_copied", Some(&Unit::Bytes), help, paths)?;
+    let help = "Bytes of new pieces of device memory that were set to zero before a client got them";
+    let cleared = [(Labels::new(), counters.cleared_bytes)];
+    out.counters("gpu_cleared", Some(&Unit::Bytes), help, cleared)?;
+    let help = "Bytes that were read back from devices to check objects";
+    let checked = [(Labels::new(), counters.checked_bytes)];
+    out.counters("gpu_checked", Some(&Unit::Bytes), help, checked)?;
     plain(out, counters, &[
         ("gpu_copied_objects", "Objects that arrived on a device", |c| c.copied_objects),
         ("gpu_registrations", "Mappings of stores that were registered with the driver", |c| c.registrations),
@@ -159,5 +167,7 @@ fn transfers(out: &mut Families<'_>, counters: &Counters) -> fmt::Result {
         ("gpu_skipped_transfers", "Transfers that no client wanted any more at their turn", |c| c.skipped_transfers),
         ("gpu_created_chunks", "Pieces of device memory that were created", |c| c.chunks_created),
         ("gpu_exported_chunks", "Pieces of device memory that were handed to clients", |c| c.chunks_exported),
+        ("gpu_checked_objects", "Objects that were read back from devices and compared with their names", |c| c.checked_objects),
+        ("gpu_damaged_objects", "Objects that were found to have other bytes on a device than their names say, and dropped there", |c| c.damaged_objects),
     ])
 }

@@ -13,7 +13,31 @@ pub(super) fn check<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
     pinned_and_registered(device)?;
     mappings_keep_memory(device)?;
     ranges_are_used_again(device)?;
-    read_only_mappings_are_read_only(device)
+    read_only_mappings_are_read_only(device)?;
+    cleared_chunks_are_zero(device)
+}
+
+/// Clearing removes all bytes of a chunk, and copies after it arrive.
+fn cleared_chunks_are_zero<D: DeviceMemory>(device: &D) -> Result<(), Broken> {
+    let (chunk, mapping) = chunk(device, 2)?;
+    fill(device, &mapping, 6)?;
+    device.clear(&mapping)?;
+    let found = read(device, &mapping)?;
+    let is_zero = found.iter().all(|byte| *byte == 0);
+    rule(is_zero, "a cleared chunk is zero", "other bytes")?;
+    let expected = fill(device, &mapping, 7)?;
+    let found = read(device, &mapping)?;
+    rule(
+        found == expected,
+        "bytes arrive in a cleared chunk",
+        "others",
+    )?;
+    // The stream that filled it has ended, and with it its share of the mapping.
+    if let Ok(mapping) = Arc::try_unwrap(mapping) {
+        let free = device.reclaim(chunk, mapping)?;
+        rule(free, "memory that nobody else has is free at once", free)?;
+    }
+    Ok(())
 }
 
 /// Bytes arrive at their destination, later copies overwrite earlier ones, and events happen after

@@ -19,8 +19,8 @@ pub trait Mapped {
 /// The memory of one device.
 ///
 /// **Protocol.** The owner [`create`](Self::create)s a chunk, [`reserve`](Self::reserve)s a range
-/// of the same length, [`map`](Self::map)s it read-write, copies into it, and
-/// [`export`](Self::export)s it. A client [`import`](Self::import)s it, reserves a range, and maps
+/// of the same length, [`map`](Self::map)s it read-write, [`clear`](Self::clear)s it, because an
+/// earlier owner's bytes may be there, copies into it, and [`export`](Self::export)s it. A client [`import`](Self::import)s it, reserves a range, and maps
 /// it with [`Capabilities::client_protection`]. The physical memory is free again once the owner
 /// and every importer have released and unmapped it, or died.
 ///
@@ -103,6 +103,13 @@ pub trait DeviceMemory: Send + Sync {
         offset: u64,
         to: &mut [u8],
     ) -> Result<(), MemoryError>;
+
+    /// Drops a chunk of this process and its mapping. Returns true if their memory is free then, and
+    /// false if it cannot tell or an importer still has it.
+    fn reclaim(&self, chunk: Self::Chunk, mapping: Self::Mapping) -> Result<bool, MemoryError>;
+    /// Sets all bytes of a writable mapping of a chunk that was created here and not exported yet to
+    /// zero, and waits.
+    fn clear(&self, mapping: &Self::Mapping) -> Result<(), MemoryError>;
 
     /// Waits for all work that this process has queued on the device through any library: kernels
     /// may still read memory that the caller is about to unmap.

@@ -62,10 +62,10 @@ pub struct Admission {
     pub places: Vec<(ObjectId, ObjectPlace)>,
 }
 
-/// Consequences of failed copies.
+/// Consequences of failed copies, or of damage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Failed {
-    /// Clients that held a model with a failed object. They no longer hold it, and the caller must
+    /// Clients that held a model with a failed or damaged object. They no longer hold it, and the caller must
     /// tell them.
     pub clients: Vec<(ClientId, ModelKey)>,
     /// Everything that left the device as a result.
@@ -79,6 +79,8 @@ pub struct Usage {
     pub capacity_bytes: u64,
     /// Length of all chunks.
     pub created_bytes: u64,
+    /// Of that, chunks that were released and whose memory processes keep.
+    pub lingering_bytes: u64,
     /// Length of all objects, each rounded up to the alignment.
     pub live_bytes: u64,
     /// Length of the objects that clients hold or that are being copied, not rounded.

@@ -8,7 +8,7 @@ use tetris_store_layout::ObjectId;
 use super::{
     ClientId, Config, DeviceId, Failed, Freed, ModelKey, ModelSpec, Part, Released, TenantId, Usage,
 };
-use crate::arena::{Arena, ObjectPlace};
+use crate::arena::{Arena, ChunkId, ObjectPlace};
 
 #[derive(Debug, Clone)]
 pub(super) struct Object {
@@ -44,6 +44,8 @@ pub(super) struct Device {
     pub arenas: BTreeMap<TenantId, Arena>,
     pub objects: BTreeMap<(TenantId, ObjectId), Object>,
     pub models: BTreeMap<(TenantId, ModelKey), ResidentModel>,
+    /// Lengths of released chunks whose memory is not free, in bytes.
+    pub lingering: BTreeMap<(TenantId, ChunkId), u64>,
 }
 
 impl Device {
@@ -55,17 +57,23 @@ impl Device {
             arenas: BTreeMap::new(),
             objects: BTreeMap::new(),
             models: BTreeMap::new(),
+            lingering: BTreeMap::new(),
         }
     }
 
-    /// Length of all chunks, in bytes.
+    /// Length of all chunks, in bytes, with those whose memory lingers.
     pub fn created_bytes(&self) -> u64 {
-        self.arenas.values().map(Arena::created_bytes).sum()
+        let arenas: u64 = self.arenas.values().map(Arena::created_bytes).sum();
+        let lingering: u64 = self.lingering.values().sum();
+        arenas.saturating_add(lingering)
     }
 
-    /// Length of a tenant's chunks, in bytes.
+    /// Length of a tenant's chunks, in bytes, with those whose memory lingers.
     pub fn created_by(&self, tenant: TenantId) -> u64 {
-        self.arenas.get(&tenant).map_or(0, Arena::created_bytes)
+        let arena = self.arenas.get(&tenant).map_or(0, Arena::created_bytes);
+        let own = (tenant, ChunkId(u64::MIN))..=(tenant, ChunkId(u64::MAX));
+        let lingering: u64 = self.lingering.range(own).map(|(_, bytes)| *bytes).sum();
+        arena.saturating_add(lingering)
     }
 
     /// Number of bytes of `spec` on this device.
@@ -161,12 +169,18 @@ impl Device {
 
     /// Removes objects whose copies failed. Clients of their models no longer hold them.
     pub fn failed(&mut self, tenant: TenantId, objects: &[ObjectId], now_ms: u64) -> Failed {
+        let copying = |id: &&ObjectId| {
+            let object = self.objects.get(&(tenant, **id));
+            object.is_some_and(|object| object.copying)
+        };
+        let failed: Vec<_> = objects.iter().filter(copying).copied().collect();
+        self.lose(tenant, &failed, now_ms)
+    }
+
+    /// Removes objects, even if clients hold them. Clients of their models no longer hold these.
+    pub fn lose(&mut self, tenant: TenantId, objects: &[ObjectId], now_ms: u64) -> Failed {
         let mut failed = Failed::default();
         for id in objects {
-            let copying = self.objects.get(&(tenant, *id));
-            if !copying.is_some_and(|object| object.copying) {
-                continue;
-            }
             let concerned = self.remove(tenant, id, &mut failed.freed);
             for key in concerned.into_iter().flat_map(|object| object.models) {
                 let clients = self.models.get(&(tenant, key));
@@ -204,6 +218,7 @@ impl Device {
         Usage {
             capacity_bytes: self.capacity_bytes,
             created_bytes: self.created_bytes(),
+            lingering_bytes: self.lingering.values().sum(),
             live_bytes: live.sum(),
             held_bytes: held.map(|object| object.len).sum(),
             models: self.models.len(),

@@ -174,6 +174,48 @@ impl Manager {
         failed.unwrap_or_default()
     }
 
+    /// Removes an object whose bytes on the device are not its own any more, even if clients hold
+    /// it. Ignores an object that is being copied.
+    pub fn damaged(
+        &mut self,
+        device: DeviceId,
+        tenant: TenantId,
+        object: ObjectId,
+        now_ms: u64,
+    ) -> Failed {
+        if self.ready_place(device, tenant, &object).is_none() {
+            return Failed::default();
+        }
+        let device = self.devices.get_mut(&device);
+        let failed = device.map(|device| device.lose(tenant, &[object], now_ms));
+        failed.unwrap_or_default()
+    }
+
+    /// Counts a chunk of `bytes` that was released and whose memory is not free (B8).
+    pub fn linger(&mut self, device: DeviceId, tenant: TenantId, chunk: ChunkId, bytes: u64) {
+        if let Some(device) = self.devices.get_mut(&device) {
+            device.lingering.insert((tenant, chunk), bytes);
+        }
+    }
+
+    /// Counts the chunk no longer: its memory is free.
+    pub fn linger_no_longer(&mut self, device: DeviceId, tenant: TenantId, chunk: ChunkId) {
+        if let Some(device) = self.devices.get_mut(&device) {
+            device.lingering.remove(&(tenant, chunk));
+        }
+    }
+
+    /// Number of bytes by which the chunks on a device, or the tenant's there, exceed what they may
+    /// take: memory that was counted on lingers.
+    pub fn excess_bytes(&self, device: DeviceId, tenant: TenantId) -> u64 {
+        let Some(found) = self.devices.get(&device) else {
+            return 0;
+        };
+        let quota = self.quotas.get(&tenant).copied().unwrap_or(u64::MAX);
+        let of_device = found.created_bytes().saturating_sub(found.capacity_bytes);
+        of_device.max(found.created_by(tenant).saturating_sub(quota))
+    }
+
     /// Releases one hold of a client on a model. `None` if it had none.
     pub fn release(
         &mut self,
@@ -240,6 +282,16 @@ impl Manager {
         let state = device.objects.get(&(tenant, *object))?;
         let place = device.place_of(tenant, object);
         place.filter(|_| !state.copying)
+    }
+
+    /// The object of this number among those that have been copied to a device, counted anew from 0
+    /// at the end; `None` without any.
+    pub fn ready_object(&self, device: DeviceId, number: u64) -> Option<(TenantId, ObjectId)> {
+        let objects = &self.devices.get(&device)?.objects;
+        let ready = || objects.iter().filter(|(_, object)| !object.copying);
+        let count = ready().count() as u64;
+        let index = number.checked_rem(count)?;
+        ready().nth(index as usize).map(|(name, _)| *name)
     }
 
     /// Length of a tenant's chunk in bytes; `None` once the chunk is empty.

@@ -25,10 +25,11 @@
 //!   emptiest chunks until that holds.
 //! - B7: a model goes to the device that has most of its bytes, then to the one with most free
 //!   memory. A device on which no model must leave comes before all others.
+//! - B8: a released chunk whose memory processes keep counts, for the device and for its tenant,
+//!   until the caller reports that it is free ([`Manager::linger`]).
 //!
 //! **Caveats.** The driver frees the memory of a dead client only after it has removed the client's
-//! mappings. A client that keeps its mappings after it has disconnected occupies memory until it
-//! ends. So the creation of a chunk can fail although these numbers allow it, and the server then
+//! mappings. So the creation of a chunk can fail although these numbers allow it, and the server then
 //! calls [`Manager::failed`] for the objects that it could not copy. Chunks with a held object can
 //! be nearly empty.
 //!

@@ -1,8 +1,9 @@
-//! The rules B1 to B7 one by one.
+//! The rules B1 to B8 one by one.
 
 use tetris_store_layout::ObjectId;
 
 use super::*;
+use crate::arena::ChunkId;
 
 const MIB: u64 = 1 << 20;
 const TENANT: TenantId = TenantId(0);
@@ -260,4 +261,48 @@ fn a_device_that_is_gone_takes_its_holders_along() {
         [(ClientId(1), spec.key())]
     );
     assert_eq!(manager.usage(DeviceId(0)), None);
+}
+
+#[test]
+fn memory_that_lingers_counts_for_the_device_and_for_its_tenant() {
+    let mut manager = manager(&[400]);
+    let (device, other, chunk) = (DeviceId(0), TenantId(1), ChunkId(7));
+    manager.linger(device, TENANT, chunk, 200 * MIB);
+    let usage = manager.usage(device).unwrap();
+    assert_eq!(
+        (usage.lingering_bytes, usage.created_bytes),
+        (200 * MIB, 200 * MIB)
+    );
+    let wanted = model(&[("b", 300)]);
+    let refusal = manager
+        .admit(other, ClientId(2), &wanted, None, 3)
+        .unwrap_err();
+    assert!(refusal.may_wait(), "{refusal}");
+    manager.set_quota(TENANT, 250 * MIB);
+    let refusal = manager
+        .admit(TENANT, ClientId(1), &model(&[("a", 100)]), None, 3)
+        .unwrap_err();
+    assert!(matches!(refusal, Refusal::Quota { .. }), "{refusal}");
+    assert_eq!(manager.excess_bytes(device, TENANT), 0);
+    manager.linger_no_longer(device, TENANT, chunk);
+    assert!(manager.admit(other, ClientId(2), &wanted, None, 7).is_ok());
+    // It was counted on, and then found not to be free.
+    manager.linger(device, TENANT, chunk, 200 * MIB);
+    assert_eq!(manager.excess_bytes(device, other), 100 * MIB);
+}
+
+#[test]
+fn a_damaged_object_takes_its_models_from_their_clients() {
+    let mut manager = manager(&[400]);
+    let (base, own) = (ObjectId::of(b"base"), ObjectId::of(b"own"));
+    let (one, other) = (model(&[("base", 50), ("own", 10)]), model(&[("base", 50)]));
+    load(&mut manager, 1, &one, 1);
+    load(&mut manager, 2, &other, 2);
+    let failed = manager.damaged(DeviceId(0), TENANT, own, 3);
+    assert_eq!(failed.clients, [(ClientId(1), one.key())]);
+    assert!(manager.ready_place(DeviceId(0), TENANT, &own).is_none());
+    assert!(manager.ready_place(DeviceId(0), TENANT, &base).is_some());
+    assert_eq!(load(&mut manager, 3, &one, 4).copies.len(), 1);
+    let failed = manager.damaged(DeviceId(0), TENANT, base, 5);
+    assert_eq!(failed.clients.len(), 2);
 }

@@ -29,7 +29,7 @@ pub struct Limits {
 impl Default for Limits {
     /// A process has a connection for each 16 files of its model. So 64 processes of one user that
     /// load 30 files each, and load again before the first model is released, have 256. Four such
-    /// users, or one in each of four stores, make 1,024. Each connection is a thread, two
+    /// users, or one in each of four stores, make 1,024. Each connection is a thread, three
     /// descriptors, and at most a frame of 64 KiB.
     fn default() -> Self {
         Self {
@@ -82,6 +82,9 @@ pub struct ServerConfig {
     /// and makes their pages writable while the driver registers them. It writes nothing. Otherwise
     /// copies to such a device go through pinned buffers.
     pub writable_registration: bool,
+    /// Bytes that each device's thread reads back per second, to check them against the objects'
+    /// names. Zero: none.
+    pub check_bytes_per_sec: u64,
 }
 
 impl Default for ServerConfig {
@@ -92,6 +95,7 @@ impl Default for ServerConfig {
             limits: Limits::default(),
             keep_pinned: DEFAULT_KEEP_PINNED,
             writable_registration: true,
+            check_bytes_per_sec: 0,
         }
     }
 }

@@ -8,7 +8,10 @@ use tetris_wire::Connection;
 use super::Limits;
 use crate::residency::TenantId;
 
-/// All connections of a server, and their limit.
+/// All connections of a server, and their limits.
+///
+/// With several tenants each may have as many connections as are free. So one tenant alone takes
+/// half of them, two take a third each, and there are always some left for the next.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionLimit(Mutex<Connections>);
 
@@ -17,6 +20,8 @@ struct Connections {
     next: u64,
     open: BTreeMap<u64, Counted>,
     closed: bool,
+    /// Number of tenants that are served.
+    tenants: usize,
 }
 
 #[derive(Debug)]
@@ -43,8 +48,12 @@ impl ConnectionLimit {
         let mut connections = self.lock();
         let all = connections.open.values();
         let of_user = all.filter(|other| other.user == user).count();
-        let full = connections.open.len() >= limits.connections;
-        if connections.closed || full || of_user >= limits.connections_of_user {
+        let all = connections.open.values();
+        let of_tenant = all.filter(|other| other.user.0 == user.0).count();
+        let free = limits.connections.saturating_sub(connections.open.len());
+        let is_share = connections.tenants <= 1 || of_tenant < free;
+        let refused = connections.closed || free == 0 || !is_share;
+        if refused || of_user >= limits.connections_of_user {
             return None;
         }
         connections.next += 1;
@@ -54,6 +63,11 @@ impl ConnectionLimit {
             .insert(number, Counted { user, connection });
         let limit = Arc::clone(self);
         Some(ConnectionPermit { limit, number })
+    }
+
+    /// Sets the number of tenants that are served.
+    pub fn set_tenants(&self, tenants: usize) {
+        self.lock().tenants = tenants;
     }
 
     /// Number of connections.

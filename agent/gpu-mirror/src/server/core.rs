@@ -7,7 +7,9 @@ use std::time::Instant;
 use tetris_store_layout::ObjectId;
 use tetris_wire::Closer;
 
+use super::check::Damaged;
 use super::connection_limit::ConnectionLimit;
+use super::importer::Importers;
 use super::jobs::Load;
 use super::metrics::Metrics;
 use super::pool::Pool;
@@ -27,6 +29,8 @@ pub(super) struct Core<D: DeviceMemory> {
     writable_registration: bool,
     pub metrics: Metrics,
     pub connections: Arc<ConnectionLimit>,
+    /// Processes that got chunks.
+    pub importers: Importers,
     /// Closes clients' streams, and the descriptors that they passed.
     pub closer: Closer,
     /// Held while a manifest is read: at most one is in memory, regardless of the number of
@@ -43,6 +47,7 @@ impl<D: DeviceMemory> Core<D> {
             writable_registration: config.writable_registration,
             metrics: Metrics::default(),
             connections: Arc::default(),
+            importers: Importers::default(),
             closer: Closer::new(CLOSING_THREADS),
             manifests: Mutex::default(),
             state: Mutex::new(state),
@@ -90,7 +95,10 @@ impl<D: DeviceMemory> Core<D> {
     }
 
     pub fn admit(&self, ask: &Ask<'_>) -> Result<Held, Refusal> {
-        self.state().admit(ask, &self.metrics)
+        let mut state = self.state();
+        // Chunks of processes that have ended are free from now on.
+        state.sweep();
+        state.admit(ask, &self.metrics)
     }
 
     pub fn end(&self, client: ClientId) {
@@ -130,6 +138,12 @@ impl<D: DeviceMemory> Core<D> {
     pub fn lose(&self, device: DeviceId, error: &MemoryError) {
         let chunks = self.state().lose(device, &error.to_string());
         drop(chunks);
+    }
+
+    /// Drops an object with other bytes than its own.
+    pub fn damaged(&self, device: DeviceId, damaged: Damaged) {
+        let now_ms = self.now_ms();
+        self.state().damaged(device, damaged, now_ms, &self.metrics);
     }
 
     pub fn failed(&self, device: DeviceId, load: &Load, why: &(Reason, String)) {

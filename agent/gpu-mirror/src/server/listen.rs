@@ -136,17 +136,33 @@ impl<D: DeviceMemory + 'static> Listener<D> {
         started
     }
 
+    /// Counts a client whose process the kernel does not tell, and logs the first.
+    fn untracked(&self) {
+        if self.core.metrics.untracked_connections.first() {
+            tracing::warn!(
+                "the kernel does not tell which process connects (Linux 6.5 does): device memory that a client keeps after it hung up counts as free"
+            );
+        }
+    }
+
     fn start(&self, stream: Aside<UnixStream>) -> Option<JoinHandle<()>> {
         let user = (self.tenant.id, Peer::of(&*stream).ok()?.uid);
         let connection = Arc::new(Connection::served(stream, &self.core.closer).ok()?);
         let limits = self.core.limits();
         let connections = &self.core.connections;
         let permit = connections.admit(&limits, user, Arc::clone(&connection))?;
+        // Processes that keep chunks after they hung up are fewer than connections, as a rule.
+        let most = limits.connections.saturating_mul(2);
+        let found = self.core.importers.find(&*connection, most)?;
+        if found.is_unknown {
+            self.untracked();
+        }
         let session = Session {
             core: Arc::clone(&self.core),
             tenant: Arc::clone(&self.tenant),
             connection,
             mailbox: Arc::new(Mailbox::new().ok()?),
+            importer: found.importer,
         };
         let serve = move || {
             session.run();

@@ -68,6 +68,16 @@ counters! {
     chunks_created;
     /// Chunks exported to clients.
     chunks_exported;
+    /// Bytes of new chunks set to zero before a client gets them.
+    cleared_bytes;
+    /// Bytes read back from devices for checks.
+    checked_bytes;
+    /// Objects checked.
+    checked_objects;
+    /// Objects found to have other bytes on a device than their names say, and dropped there.
+    damaged_objects;
+    /// Connections whose process the kernel does not tell: their chunks count until they hang up.
+    untracked_connections;
 }
 
 /// A number that only rises.
@@ -77,6 +87,11 @@ pub(super) struct Count(AtomicU64);
 impl Count {
     pub fn one(&self) {
         self.add(1);
+    }
+
+    /// Adds one. Returns true if it is the first.
+    pub fn first(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) == 0
     }
 
     pub fn add(&self, more: u64) {

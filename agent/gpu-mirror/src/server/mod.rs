@@ -18,6 +18,10 @@
 //!   and write has a deadline, every list a bound, and the server holds no lock while it waits for
 //!   a client.
 //! - C4: tenants share no chunk. A tenant is a store and its socket.
+//! - C5: a chunk is cleared before a client gets it, so no client sees bytes of another tenant.
+//! - C6: a chunk counts until its memory is free: the device says so when it is released, or else the
+//!   last process that got it has ended.
+//! - C7: with several tenants, none takes all connections: each may have as many as are free.
 //!
 //! **Restart.** A server starts empty. It does not own or hand out memory that clients of an
 //! earlier server still map: it sees less free memory on the device and stays below that. The
@@ -28,11 +32,14 @@
 //! small model waits for a large one. All clients that wait for room retry when some becomes free,
 //! in no order. A child forked while its parent held a model keeps the model held.
 
+mod check;
 mod config;
 mod connection_limit;
 mod core;
 mod error;
+mod importer;
 mod jobs;
+mod lingering;
 mod listen;
 mod lost;
 mod mailbox;
@@ -62,6 +69,7 @@ pub use error::ServerError;
 pub use metrics::Counters;
 pub use report::{DeviceReport, Report, TenantReport};
 
+use self::check::Checker;
 use self::core::Core;
 use self::jobs::Job;
 use self::listen::{Listener, TenantSocket};
@@ -148,6 +156,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
                 group_bytes: executor.group_bytes(),
                 executor: Executor::with(registrar, executor),
                 keep_pinned: config.keep_pinned,
+                checker: Checker::new(config.check_bytes_per_sec),
             };
             server.work(worker, receiver)?;
         }
@@ -200,6 +209,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
             stop,
             thread,
         });
+        self.core.connections.set_tenants(listening.len());
         Ok(())
     }
 
@@ -214,6 +224,7 @@ impl<D: DeviceMemory + 'static> Server<D> {
                 .unwrap_or_else(PoisonError::into_inner);
             let (left, others) = listening.drain(..).partition(|one| one.tenant.id == tenant);
             *listening = others;
+            self.core.connections.set_tenants(listening.len());
             left
         };
         let pools: Vec<_> = left
@@ -262,7 +273,9 @@ impl<D: DeviceMemory + 'static> Server<D> {
     /// Asks each device's thread to check if the device still works. The server gives up a device
     /// that does not.
     pub fn check(&self) {
-        self.core.state().check_devices();
+        let mut state = self.core.state();
+        state.sweep();
+        state.check_devices();
     }
 
     /// Returns the server's counters.
@@ -272,7 +285,9 @@ impl<D: DeviceMemory + 'static> Server<D> {
 
     /// Returns the usage of a device.
     pub fn usage(&self, device: DeviceId) -> Option<Usage> {
-        self.core.state().manager.usage(device)
+        let mut state = self.core.state();
+        state.sweep();
+        state.manager.usage(device)
     }
 
     /// The tenants served.
@@ -320,6 +335,7 @@ fn slot<D: DeviceMemory>(
         lost: None,
         checking: false,
         chunks: BTreeMap::new(),
+        lingering: BTreeMap::new(),
         jobs,
     }
 }

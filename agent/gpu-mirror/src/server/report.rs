@@ -111,7 +111,8 @@ impl<D: DeviceMemory + 'static> Server<D> {
     pub fn report(&self) -> Report {
         let tenants = self.tenants();
         let connections = self.connections();
-        let state = self.core.state();
+        let mut state = self.core.state();
+        state.sweep();
         let devices = state.devices.iter();
         let devices = devices.map(|(id, slot)| state.device_report(*id, slot));
         let tenants = tenants.into_iter().map(|of| state.tenant_report(of));

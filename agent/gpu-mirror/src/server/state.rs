@@ -7,6 +7,8 @@ use std::sync::mpsc::Sender;
 
 use tetris_store_layout::ObjectId;
 
+use super::check::Damaged;
+use super::importer::Importer;
 use super::jobs::{Job, Load};
 use super::mailbox::Mailbox;
 use super::metrics::Metrics;
@@ -16,7 +18,7 @@ use crate::copy::Registrar;
 use crate::memory::{DeviceMemory, DeviceUuid};
 use crate::protocol::Reason;
 use crate::residency::{
-    Admission, ClientId, DeviceId, Freed, Manager, ModelSpec, Refusal, TenantId,
+    Admission, ClientId, DeviceId, Failed, Freed, Manager, ModelSpec, Refusal, TenantId,
 };
 
 /// An existing chunk.
@@ -25,6 +27,8 @@ pub(super) struct Physical<D: DeviceMemory> {
     pub chunk: Arc<D::Chunk>,
     pub mapping: Arc<D::Mapping>,
     pub bytes: u64,
+    /// Processes that may have it.
+    pub importers: Vec<Arc<Importer>>,
 }
 
 /// A device.
@@ -42,6 +46,8 @@ pub(super) struct Slot<D: DeviceMemory> {
     /// True if the device's thread has a pending check.
     pub checking: bool,
     pub chunks: BTreeMap<(TenantId, ChunkId), Physical<D>>,
+    /// Released chunks whose memory is not free, with the processes that may have it.
+    pub lingering: BTreeMap<(TenantId, ChunkId), Vec<Arc<Importer>>>,
     /// Queue of its worker, in the order of admissions.
     pub jobs: Sender<Job>,
 }
@@ -49,10 +55,10 @@ pub(super) struct Slot<D: DeviceMemory> {
 /// A model that a connection holds.
 #[derive(Debug)]
 pub(super) struct Lease {
-    tenant: TenantId,
+    pub(super) tenant: TenantId,
     pub device: DeviceId,
     /// Chunks with the model's objects.
-    chunks: Vec<ChunkId>,
+    pub(super) chunks: Vec<ChunkId>,
     /// Objects that have not arrived, and their indexes.
     pub left: BTreeMap<ObjectId, u32>,
     /// True if its chunks were passed to the connection.
@@ -230,8 +236,9 @@ impl<D: DeviceMemory> State<D> {
         self.tell_waiting();
     }
 
-    /// Returns the chunks of a client's model, once all of them exist.
-    pub fn chunks(&mut self, client: ClientId) -> Option<Chunks<D>> {
+    /// Returns the chunks of a client's model, once all of them exist. `importer` has them from then
+    /// on.
+    pub fn chunks(&mut self, client: ClientId, importer: &Arc<Importer>) -> Option<Chunks<D>> {
         let lease = self.leases.get_mut(&client)?;
         let slot = self.devices.get(&lease.device)?;
         let physical = |chunk: &ChunkId| {
@@ -241,6 +248,7 @@ impl<D: DeviceMemory> State<D> {
         let list = lease.chunks.iter().map(physical).collect::<Option<_>>()?;
         lease.handed_out = true;
         let device = Arc::clone(&slot.device);
+        self.hand_to(client, importer);
         Some(Chunks { device, list })
     }
 
@@ -326,6 +334,19 @@ impl<D: DeviceMemory> State<D> {
         self.tell_waiting();
     }
 
+    /// Removes an object with other bytes than its own, and tells the clients of its models.
+    pub fn damaged(&mut self, device: DeviceId, damaged: Damaged, now_ms: u64, metrics: &Metrics) {
+        let Damaged { tenant, object } = damaged;
+        let failed = self.manager.damaged(device, tenant, object, now_ms);
+        metrics.damaged_objects.one();
+        let clients = failed.clients.len();
+        tracing::error!(%device, %tenant, %object, clients, "an object on a device has other bytes than its name says: a process wrote to it, or the memory is faulty; it is dropped there, and clients of its models are told to load them anew");
+        let why = format!(
+            "object {object} has other bytes on the device than its name says; load the model anew"
+        );
+        self.fail_clients(failed, device, &(Reason::DAMAGED, why), metrics);
+    }
+
     /// Removes the objects of a failed load, and tells the clients that wait for them.
     pub fn failed(
         &mut self,
@@ -337,6 +358,16 @@ impl<D: DeviceMemory> State<D> {
     ) {
         let objects: Vec<_> = load.copies.iter().map(|copy| copy.object).collect();
         let failed = self.manager.failed(device, load.tenant, &objects, now_ms);
+        self.fail_clients(failed, device, why, metrics);
+    }
+
+    fn fail_clients(
+        &mut self,
+        failed: Failed,
+        device: DeviceId,
+        why: &(Reason, String),
+        metrics: &Metrics,
+    ) {
         for (client, _) in failed.clients {
             if let Some(lease) = self.leases.remove(&client) {
                 let why = why.clone();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use super::check::Checker;
 use super::core::Core;
 use super::jobs::{Job, Load};
 use super::state::Physical;
@@ -27,6 +28,8 @@ pub(super) struct Worker<D: DeviceMemory> {
     pub group_bytes: u64,
     /// Time that the store's pages stay registered after their last use.
     pub keep_pinned: Duration,
+    /// Checks of the device's bytes.
+    pub checker: Checker,
 }
 
 impl<D: DeviceMemory> Worker<D> {
@@ -42,12 +45,15 @@ impl<D: DeviceMemory> Worker<D> {
     }
 
     /// Waits for the next job. Meanwhile unregisters pages that were unused for too long, because
-    /// registered pages cannot be reclaimed.
-    fn next(&self, jobs: &Receiver<Job>) -> Option<Job> {
-        let registrar = self.executor.registrar();
+    /// registered pages cannot be reclaimed, and checks objects on the device.
+    fn next(&mut self, jobs: &Receiver<Job>) -> Option<Job> {
         loop {
+            self.check_piece();
+            let registrar = self.executor.registrar();
             registrar.expire(self.keep_pinned);
-            let Some(wait) = registrar.until_expiry(self.keep_pinned) else {
+            let expiry = registrar.until_expiry(self.keep_pinned);
+            let waits = [expiry, self.checker.until_due()];
+            let Some(wait) = waits.into_iter().flatten().min() else {
                 return jobs.recv().ok();
             };
             match jobs.recv_timeout(wait) {
@@ -58,7 +64,8 @@ impl<D: DeviceMemory> Worker<D> {
         }
     }
 
-    /// Releases chunks. The driver frees their memory when the last client has unmapped it.
+    /// Releases chunks. The driver frees their memory when the last client has unmapped it; until
+    /// then it counts.
     fn free(&self, released: &[Released]) {
         let taken: Vec<_> = {
             let mut state = self.core.state();
@@ -66,11 +73,48 @@ impl<D: DeviceMemory> Worker<D> {
             let chunks = slot.map(|slot| &mut slot.chunks);
             chunks.map_or_else(Vec::new, |chunks| {
                 let names = released.iter().map(|one| (one.tenant, one.chunk));
-                names.filter_map(|name| chunks.remove(&name)).collect()
+                let taken = names.filter_map(|name| Some((name, chunks.remove(&name)?)));
+                taken.collect()
             })
         };
         // Outside the lock, because the driver may be slow.
-        drop(taken);
+        for (name, physical) in taken {
+            let (bytes, importers) = (physical.bytes, physical.importers.clone());
+            let kept = !importers.is_empty() && !self.reclaim(physical);
+            if kept && importers.iter().any(|importer| !importer.has_gone()) {
+                self.core.state().linger(self.id, name, bytes, importers);
+            }
+        }
+    }
+
+    /// Drops a chunk that clients had. Returns true if its memory is free.
+    fn reclaim(&self, physical: Physical<D>) -> bool {
+        let Physical { chunk, mapping, .. } = physical;
+        // Another thread may be about to pass it to a client that is gone.
+        let own = (Arc::try_unwrap(chunk), Arc::try_unwrap(mapping));
+        let (Ok(chunk), Ok(mapping)) = own else {
+            return false;
+        };
+        let freed = self.device.reclaim(chunk, mapping);
+        freed.unwrap_or_else(|error| {
+            tracing::warn!(%error, device = %self.id, "it is not known whether device memory is free");
+            false
+        })
+    }
+
+    /// Checks the next piece of an object, if it is due.
+    pub fn check_piece(&mut self) {
+        if self.core.state().lost(Some(self.id)).is_some() {
+            return;
+        }
+        match self.checker.step(&self.core, self.id, &*self.device) {
+            Ok(None) => {}
+            Ok(Some(damaged)) => self.core.damaged(self.id, damaged),
+            Err(error) => {
+                tracing::warn!(%error, device = %self.id, "an object on a device could not be read back");
+                self.check();
+            }
+        }
     }
 
     fn load(&mut self, load: &Load) {
@@ -123,15 +167,33 @@ impl<D: DeviceMemory> Worker<D> {
     /// Creates the chunks that the load needs and that do not exist: its own, and those of an
     /// earlier load that was given up.
     fn create(&self, load: &Load) -> Result<(), MemoryError> {
-        let absent = self.core.state().absent_chunks(self.id, load);
+        let absent = {
+            let mut state = self.core.state();
+            state.sweep();
+            let excess = state.manager.excess_bytes(self.id, load.tenant);
+            let absent = state.absent_chunks(self.id, load);
+            if excess > 0 && !absent.is_empty() {
+                let usage = state.manager.usage(self.id).unwrap_or_default();
+                return Err(MemoryError::OutOfMemory {
+                    asked_bytes: absent.values().sum(),
+                    free_bytes: absent.values().sum::<u64>().saturating_sub(excess),
+                    total_bytes: usage.capacity_bytes,
+                });
+            }
+            absent
+        };
         for (name, bytes) in absent {
             let chunk = self.device.create(bytes)?;
             let range = self.device.reserve(bytes)?;
             let mapping = self.device.map(range, &chunk, Protection::ReadWrite)?;
+            // Clients get it before the copies are done (C5).
+            self.device.clear(&mapping)?;
+            self.core.metrics.cleared_bytes.add(bytes);
             let physical = Physical {
                 chunk: Arc::new(chunk),
                 mapping: Arc::new(mapping),
                 bytes,
+                importers: Vec::new(),
             };
             self.core.metrics.chunks_created.one();
             if let Some(slot) = self.core.state().devices.get_mut(&self.id) {

@@ -25,6 +25,8 @@ enum Defect {
     CreatesAnySize,
     LosesWhatIsUnmapped,
     RegistersNothing,
+    ClearsNothing,
+    FreesNothing,
 }
 
 struct Defective {
@@ -162,6 +164,21 @@ impl DeviceMemory for Defective {
         self.inner.read_back(from, offset, to)
     }
 
+    fn clear(&self, mapping: &HostMapping) -> Result<(), MemoryError> {
+        if self.has(Defect::ClearsNothing) {
+            return Ok(());
+        }
+        self.inner.clear(mapping)
+    }
+
+    fn reclaim(&self, chunk: HostChunk, mapping: HostMapping) -> Result<bool, MemoryError> {
+        if self.has(Defect::FreesNothing) {
+            std::mem::forget((chunk, mapping));
+            return Ok(false);
+        }
+        self.inner.reclaim(chunk, mapping)
+    }
+
     fn finish(&self) -> Result<(), MemoryError> {
         self.inner.finish()
     }
@@ -207,6 +224,8 @@ fn every_defect_is_noticed() {
         Defect::CreatesAnySize,
         Defect::LosesWhatIsUnmapped,
         Defect::RegistersNothing,
+        Defect::ClearsNothing,
+        Defect::FreesNothing,
     ] {
         let verdict = verdict(defect);
         assert!(

@@ -9,6 +9,7 @@ mod fake_driver;
 mod fuzz_corpus;
 mod host;
 mod hostile;
+mod lingering;
 mod mirror;
 #[path = "../../../../fuzz/checks/mirror_session.rs"]
 mod mirror_session;

@@ -161,6 +161,7 @@ pub fn mirror() -> GpuMirrorStatus {
     works.usage = Usage {
         capacity_bytes: 1000,
         created_bytes: 800,
+        lingering_bytes: 30,
         live_bytes: 700,
         held_bytes: 600,
         models: 5,

@@ -308,6 +308,21 @@ impl DeviceMemory for IpcDevice {
         copy_out(&self.context, from.chunk.address + offset, to)
     }
 
+    fn reclaim(&self, chunk: IpcChunk, mapping: IpcMapping) -> Result<bool, MemoryError> {
+        let bytes = mapping.bytes();
+        // Other processes allocate and free meanwhile. What they take makes this false, which is
+        // counted too long; what they free in this moment was free memory all the same.
+        let before = self.info()?.free_bytes;
+        drop((mapping, chunk));
+        let after = self.info()?.free_bytes;
+        Ok(after.saturating_sub(before) >= bytes)
+    }
+
+    fn clear(&self, mapping: &IpcMapping) -> Result<(), MemoryError> {
+        check_copy(mapping.protection(), 0, 0, mapping.bytes())?;
+        CudaStream::new(&self.context)?.fill(mapping, 0)
+    }
+
     fn finish(&self) -> Result<(), MemoryError> {
         self.context.synchronize()
     }

@@ -5,13 +5,16 @@
 )]
 
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
+use rustix::fs::{
+    FallocateFlags, FlockOperation, MemfdFlags, Mode, OFlags, SealFlags, fallocate,
+    fcntl_add_seals, fcntl_get_seals, flock, fstat, ftruncate,
+};
 
 use crate::memory::bounds::{check_copy, check_inside};
 use crate::memory::{Mapped, MemoryError, Protection};
@@ -61,6 +64,8 @@ impl HostChunk {
             ftruncate(&file, bytes).map_err(|source| MemoryError::io("size a memfd", source))?;
             fcntl_add_seals(&file, LENGTH_SEALS)
                 .map_err(|source| MemoryError::io("seal a memfd's length", source))?;
+            flock(&file, FlockOperation::LockShared)
+                .map_err(|source| MemoryError::io("lock a memfd", source))?;
             let map = MmapOptions::new()
                 .len(bytes as usize)
                 .map_raw(&file)
@@ -78,6 +83,15 @@ impl HostChunk {
             used: Some(used),
             access: Mutex::new(()),
         })))
+    }
+
+    /// Opens the file anew. Its creator's open file description is locked, and stays so while any
+    /// process has a descriptor or a mapping of it.
+    pub(super) fn witness(&self) -> Result<Witness, MemoryError> {
+        let path = format!("/proc/self/fd/{}", self.0.file.as_raw_fd());
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map(Witness)
+            .map_err(|source| MemoryError::io("open a memfd anew", source))
     }
 
     /// Exports a descriptor of the same file. From then on no process can map it for writing.
@@ -134,6 +148,16 @@ impl HostChunk {
     }
 }
 
+/// A file that was opened anew, to see whether others still have it.
+pub(super) struct Witness(OwnedFd);
+
+impl Witness {
+    /// Returns true if nobody has a descriptor or a mapping of the chunk.
+    pub(super) fn is_alone(&self) -> bool {
+        flock(&self.0, FlockOperation::NonBlockingLockExclusive).is_ok()
+    }
+}
+
 /// A chunk mapped in this process.
 pub struct HostMapping {
     chunk: HostChunk,
@@ -153,6 +177,30 @@ impl HostMapping {
         // seal).
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
         Ok(())
+    }
+
+    /// Sets all bytes to `byte`.
+    pub(super) fn fill(&self, byte: u8) -> Result<(), MemoryError> {
+        const PIECE: u64 = 1 << 20;
+        let piece = vec![byte; PIECE as usize];
+        let mut offset = 0;
+        while offset < self.bytes() {
+            let length = PIECE.min(self.bytes() - offset);
+            let bytes = piece.get(..length as usize).unwrap_or_default();
+            self.write(offset, bytes)?;
+            offset += length;
+        }
+        Ok(())
+    }
+
+    /// Sets all bytes to zero, which gives their pages back. A chunk that was exported cannot be
+    /// cleared.
+    pub(super) fn clear(&self) -> Result<(), MemoryError> {
+        check_copy(self.protection, 0, 0, self.bytes())?;
+        let _access = self.access();
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&self.chunk.0.file, hole, 0, self.bytes())
+            .map_err(|source| MemoryError::io("clear a memfd", source))
     }
 
     /// Reads from `offset` into `to`.

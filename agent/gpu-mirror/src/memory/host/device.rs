@@ -65,6 +65,7 @@ impl HostDevice {
             imports: 0,
             copies: 0,
             registrations: 0,
+            stale: None,
         });
         self.0.lost.store(true, Ordering::Relaxed);
     }
@@ -135,7 +136,11 @@ impl DeviceMemory for HostDevice {
             .used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .map_err(|_| self.full(bytes))?;
-        HostChunk::create(bytes, Arc::clone(&self.0.used))
+        let chunk = HostChunk::create(bytes, Arc::clone(&self.0.used))?;
+        if let Some(byte) = self.0.allowances.stale_byte() {
+            chunk.map(Protection::ReadWrite)?.fill(byte)?;
+        }
+        Ok(chunk)
     }
 
     fn export(&self, chunk: &HostChunk) -> Result<Exported, MemoryError> {
@@ -220,6 +225,16 @@ impl DeviceMemory for HostDevice {
 
     fn read_back(&self, from: &HostMapping, offset: u64, to: &mut [u8]) -> Result<(), MemoryError> {
         from.read(offset, to)
+    }
+
+    fn reclaim(&self, chunk: HostChunk, mapping: HostMapping) -> Result<bool, MemoryError> {
+        let witness = chunk.witness()?;
+        drop((mapping, chunk));
+        Ok(witness.is_alone())
+    }
+
+    fn clear(&self, mapping: &HostMapping) -> Result<(), MemoryError> {
+        mapping.clear()
     }
 
     fn finish(&self) -> Result<(), MemoryError> {

@@ -14,6 +14,9 @@ pub struct Faults {
     pub copies: u64,
     /// Number of registrations of host memory before the device refuses them.
     pub registrations: u64,
+    /// Byte of which created chunks are full, in the role of an earlier owner's bytes. `None`:
+    /// they are zero.
+    pub stale: Option<u8>,
 }
 
 impl Default for Faults {
@@ -23,9 +26,13 @@ impl Default for Faults {
             imports: u64::MAX,
             copies: u64::MAX,
             registrations: u64::MAX,
+            stale: None,
         }
     }
 }
+
+/// The absence of a stale byte.
+const NO_BYTE: u64 = u64::MAX;
 
 /// Remaining operations of each kind.
 #[derive(Debug)]
@@ -34,6 +41,7 @@ pub(super) struct Allowances {
     pub imports: Allowance,
     pub copies: Allowance,
     pub registrations: Allowance,
+    stale: AtomicU64,
 }
 
 impl From<Faults> for Allowances {
@@ -43,6 +51,7 @@ impl From<Faults> for Allowances {
             imports: Allowance::default(),
             copies: Allowance::default(),
             registrations: Allowance::default(),
+            stale: AtomicU64::new(NO_BYTE),
         };
         allowances.set(faults);
         allowances
@@ -58,6 +67,13 @@ impl Allowances {
         self.registrations
             .0
             .store(faults.registrations, Ordering::Relaxed);
+        let stale = faults.stale.map_or(NO_BYTE, u64::from);
+        self.stale.store(stale, Ordering::Relaxed);
+    }
+
+    /// The byte of which created chunks are full.
+    pub fn stale_byte(&self) -> Option<u8> {
+        u8::try_from(self.stale.load(Ordering::Relaxed)).ok()
     }
 }
 

@@ -76,7 +76,7 @@ impl<D: DeviceMemory> Session<D> {
                 news.failed = post.failed;
                 return Ok(None);
             }
-            let chunks = self.core.state().chunks(held.client);
+            let chunks = self.core.state().chunks(held.client, &self.importer);
             if chunks.is_some() {
                 return Ok(chunks);
             }

@@ -12,6 +12,7 @@ use tetris_wire::{Connection, ProtocolError, WireError, is_readable};
 use thiserror::Error;
 
 use super::core::Core;
+use super::importer::Importer;
 use super::mailbox::Mailbox;
 use super::tenant::Tenant;
 use crate::memory::DeviceMemory;
@@ -55,11 +56,19 @@ pub(super) struct Session<D: DeviceMemory> {
     pub tenant: Arc<Tenant>,
     pub connection: Arc<Connection>,
     pub mailbox: Arc<Mailbox>,
+    /// The client's process.
+    pub importer: Arc<Importer>,
 }
 
 impl<D: DeviceMemory> Session<D> {
     /// Serves the client until it hangs up, times out, or the server ends.
     pub fn run(&self) {
+        self.talk_to_the_end();
+        self.importer.hung_up();
+        self.core.state().sweep();
+    }
+
+    fn talk_to_the_end(&self) {
         let Err(ended) = self.talk();
         if matches!(ended, Ended::Wire(WireError::Closed)) {
             return;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tetris_store_layout::{Access, CreateOptions, ObjectRef};
 
+use super::importer::Importer;
 use super::mailbox::Mailbox;
 use super::pool::Pool;
 use super::source::Sources;
@@ -17,6 +18,7 @@ use crate::memory::host::{Faults, HostDevice};
 use crate::protocol::Reason;
 use crate::residency::{self, ModelSpec, Part};
 
+mod damage;
 mod pins;
 
 const DEVICE: DeviceId = DeviceId(3);
@@ -32,6 +34,11 @@ struct Fixture {
     device: HostDevice,
     core: Arc<Core<HostDevice>>,
     jobs: Option<Receiver<Job>>,
+}
+
+/// A client of this process.
+fn importer() -> Arc<Importer> {
+    Importer::new(None)
 }
 
 struct Client {
@@ -62,6 +69,7 @@ impl Fixture {
             lost: None,
             checking: false,
             chunks: BTreeMap::new(),
+            lingering: BTreeMap::new(),
             jobs: sender,
         };
         let state = State::new(manager, BTreeMap::from([(DEVICE, slot)]));
@@ -120,6 +128,7 @@ impl Fixture {
             executor: Executor::with(self.registrar(), ExecutorConfig::default()),
             group_bytes: 64 << 10,
             keep_pinned: self.keep_pinned,
+            checker: Checker::new(0),
         };
         (worker, self.jobs.take().unwrap())
     }
@@ -168,7 +177,13 @@ fn what_another_client_waits_for_is_copied_once() {
         (0, 2)
     );
     assert!(stays.mailbox.take().complete);
-    assert!(fixture.core.state().chunks(stays.held.client).is_some());
+    assert!(
+        fixture
+            .core
+            .state()
+            .chunks(stays.held.client, &importer())
+            .is_some()
+    );
 }
 
 /// A small object is placed in the hole of a chunk that the load before it should have created.
@@ -202,7 +217,13 @@ fn who_shares_objects_with_a_failed_load_is_told_too() {
     for client in [&one, &other] {
         let failed = client.mailbox.take().failed.unwrap();
         assert_eq!(failed.0, Reason::DEVICE_FULL);
-        assert!(fixture.core.state().chunks(client.held.client).is_none());
+        assert!(
+            fixture
+                .core
+                .state()
+                .chunks(client.held.client, &importer())
+                .is_none()
+        );
     }
     let fixture = fixture.work();
     let usage = fixture.core.state().manager.usage(DEVICE).unwrap();
@@ -268,7 +289,13 @@ fn a_lost_device_fails_who_waits_for_it_and_leaves_alone_who_has_everything() {
     let object = fixture.object(1, 1000);
     let has_all = fixture.admit(&[object]);
     let fixture = fixture.work();
-    assert!(fixture.core.state().chunks(has_all.held.client).is_some());
+    assert!(
+        fixture
+            .core
+            .state()
+            .chunks(has_all.held.client, &importer())
+            .is_some()
+    );
     let resident = fixture.admit(&[object]);
     let waits = fixture.admit(&[fixture.object(2, 1000)]);
     fixture.device.lose();

@@ -1,9 +1,12 @@
 //! A client that can send arbitrary bytes.
 
-use std::io::{Read, Write};
+use std::io::{IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use tetris_gpu_mirror::memory::MemoryKind;
 use tetris_gpu_mirror::protocol::{Acquire, ModelNamed, PROTOCOL, Reply, Request};
 use tetris_store_layout::ObjectRef;
@@ -76,6 +79,29 @@ impl Raw {
             last = Some(reply);
         }
         last
+    }
+
+    /// The descriptors of the next message, which is `Chunks`.
+    pub fn descriptors(&mut self) -> Vec<OwnedFd> {
+        let mut header = [0; FRAME_HEADER_BYTES];
+        self.0.read_exact(&mut header).unwrap();
+        let header = FrameHeader::decode(header).unwrap();
+        let mut payload = vec![0; header.len];
+        let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut payload)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let read = recvmsg(&self.0, &mut parts, &mut control, flags).unwrap();
+        let mut files = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                files.extend(rights);
+            }
+        }
+        self.0.read_exact(&mut payload[read.bytes..]).unwrap();
+        let reply = Reply::decode(header.kind, &payload).unwrap();
+        assert!(matches!(reply, Reply::Chunks(_)), "{reply:?}");
+        files
     }
 
     pub fn ask_for(&mut self, objects: &[ObjectRef], wait_ms: u32) {
