@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use tetris_scaler_core::{FunctionView, InstanceView, NodeView, Phase, Rate, Resources};
 
-use super::names::deployment_name;
 use super::observed::{FunctionInput, Observed};
 use super::prepare::Prepared;
 use super::records::{DeploymentRecord, Instance, PodRecord};
@@ -227,20 +226,21 @@ fn groups(observed: &Observed) -> Groups<'_> {
 }
 
 /// Returns the Deployments of a function: those with its labels if another autoscaler scales it,
-/// else those with the operator's name.
+/// else those that the operator made.
 fn of_function<'a>(
     of: &Of<'a>,
     observed: &'a Observed,
 ) -> impl Iterator<Item = &'a DeploymentRecord> {
-    let key = &of.input.record.key;
+    let record = &of.input.record;
     let external = of.prepared.function.scaling == Scaling::External;
     let all = observed.deployments.values().map(AsRef::as_ref);
     all.filter(move |one| {
-        let ours = deployment_name(&key.name, &one.configuration);
-        one.key.namespace == key.namespace
-            && one.function == key.name
+        if !external {
+            return one.is_of(record);
+        }
+        one.key.namespace == record.key.namespace
+            && one.function == record.key.name
             && !one.is_deleting
-            && (external || one.key.name == ours)
     })
 }
 

@@ -19,9 +19,9 @@ pub enum ApplyError {
     /// The plan's view is outdated; the next pass sees the new version.
     #[error("{0} has changed meanwhile")]
     Outdated(String),
-    /// A Deployment of the same name that does not belong to the operator.
+    /// A Deployment of the same name that this function does not own.
     #[error(
-        "Deployment {0} lacks the labels of this function, so it has another owner; rename it or the function"
+        "Deployment {0} is not owned by this function; rename it or the function, or delete it (one of a deleted function goes by itself)"
     )]
     Foreign(Key),
     /// No answer in time.

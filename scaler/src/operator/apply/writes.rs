@@ -29,7 +29,7 @@ impl Applier {
                 object,
             } => {
                 if !is_present {
-                    self.check_absent(key, &plan.record.key).await?;
+                    self.check_absent(key, &plan.record.uid).await?;
                 }
                 self.apply(key, object).await
             }
@@ -115,19 +115,19 @@ impl Applier {
         }
     }
 
-    /// Checks that no Deployment of that name exists, unseen by the caches or of another owner.
-    async fn check_absent(&self, key: &Key, function: &Key) -> Result<(), ApplyError> {
+    /// Checks that no Deployment of that name exists, unseen by the caches or of another owner than
+    /// the function with this uid.
+    async fn check_absent(&self, key: &Key, function: &str) -> Result<(), ApplyError> {
         let found = self.deployments(key).get_metadata_opt(&key.name).await;
         let found = found.map_err(|error| ApplyError::of(format!("Deployment {key}"), error))?;
         let Some(found) = found else {
             return Ok(());
         };
-        match found.labels().get(labels::FUNCTION) {
-            Some(name) if *name == function.name => {
-                Err(ApplyError::Outdated(format!("Deployment {key}")))
-            }
-            _ => Err(ApplyError::Foreign(key.clone())),
+        let mut owners = found.owner_references().iter();
+        if owners.any(|owner| owner.uid == function) {
+            return Err(ApplyError::Outdated(format!("Deployment {key}")));
         }
+        Err(ApplyError::Foreign(key.clone()))
     }
 
     /// Publishes an event. A lost event does not stop the other actions.

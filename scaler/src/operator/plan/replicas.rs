@@ -115,13 +115,8 @@ impl Scene<'_> {
 
     /// Returns actions on Deployments of configurations outside the profile.
     fn unknown(&self) -> Vec<Action> {
-        let key = &self.input.record.key;
         let ours = self.observed.deployments.values().filter(|one| {
-            one.key.namespace == key.namespace
-                && one.function == key.name
-                && !one.is_deleting
-                && one.key.name == deployment_name(&key.name, &one.configuration)
-                && !self.prepared.names.contains(&one.configuration)
+            one.is_of(&self.input.record) && !self.prepared.names.contains(&one.configuration)
         });
         let actions = ours.filter_map(|one| {
             let replicas = one
@@ -150,11 +145,9 @@ impl Scene<'_> {
 
     fn present(&self, configuration: &str) -> Option<&DeploymentRecord> {
         let present = self.observed.deployments.get(&self.key(configuration));
-        let key = &self.input.record.key;
         present
             .map(AsRef::as_ref)
-            .filter(|one| one.function == key.name && one.configuration == configuration)
-            .filter(|one| !one.is_deleting)
+            .filter(|one| one.configuration == configuration && one.is_of(&self.input.record))
     }
 
     fn key(&self, configuration: &str) -> Key {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 
+use super::custom::FunctionRecord;
 use crate::labels;
+use crate::operator::names::deployment_name;
 use crate::state::Key;
 
 /// A Deployment of a function's configuration.
@@ -19,7 +21,7 @@ pub struct DeploymentRecord {
     pub version: String,
     /// Name of the function, by its label.
     pub function: String,
-    /// Uid of the function that owns it; `None` for a Deployment of a user.
+    /// Uid of the function that controls it; `None` for a Deployment of a user.
     pub owner: Option<String>,
     /// Name of the configuration, by its label.
     pub configuration: String,
@@ -51,7 +53,8 @@ impl DeploymentRecord {
         let preferred = annotation(labels::PREFERRED_NODES);
         let preferred = preferred.and_then(|text| serde_json::from_str(text).ok());
         let owners = deployment.owner_references().iter();
-        let mut owners = owners.filter(|owner| owner.kind == "InferenceFunction");
+        let mut owners = owners
+            .filter(|owner| owner.kind == "InferenceFunction" && owner.controller == Some(true));
         let spec = deployment.spec.as_ref();
         let status = deployment.status.as_ref();
         let count = |number: Option<i32>| u32::try_from(number.unwrap_or(0)).unwrap_or(0);
@@ -71,5 +74,15 @@ impl DeploymentRecord {
             preferred: preferred.unwrap_or_default(),
             key,
         })
+    }
+
+    /// Returns true if the operator made it for `function`, and it is not being deleted. One with
+    /// the same labels and name may be a user's, or that of a deleted function of the same name.
+    pub fn is_of(&self, function: &FunctionRecord) -> bool {
+        !self.is_deleting
+            && self.owner.as_ref() == Some(&function.uid)
+            && self.function == function.key.name
+            && self.key.namespace == function.key.namespace
+            && self.key.name == deployment_name(&function.key.name, &self.configuration)
     }
 }

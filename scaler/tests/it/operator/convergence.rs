@@ -1,5 +1,7 @@
 //! Tests that the operator settles after events in any order, and stays so.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use tetris_scaler::operator::plan::Action;
 use tetris_scaler::state::Key;
@@ -137,6 +139,36 @@ fn to_zero_and_back() {
         world.now.functions[&f].status.conditions[0].reason,
         "Serving"
     );
+}
+
+/// A user's may have the name and the labels of a function's, as for KEDA; or a function before this one had its name.
+#[test]
+fn a_deployment_that_the_function_does_not_own_is_left_alone() {
+    for owner in [None, Some("uid-before".to_owned())] {
+        let mut world = world();
+        let [f, _] = keys();
+        world.loads.insert(f.clone(), 90_000);
+        world.settle(20);
+        assert!(!world.now.deployments.is_empty());
+        for record in world.now.deployments.values_mut() {
+            let record = Arc::make_mut(record);
+            (record.owner, record.template_hash) = (owner.clone(), None);
+        }
+        for load in [90_000, 0] {
+            world.loads.insert(f.clone(), load);
+            world.see();
+            let plan = world.plan();
+            for action in plan.functions.iter().flat_map(|one| &one.actions) {
+                let harmless = match action {
+                    // Refused when it turns out that there is one.
+                    Action::Apply { is_present, .. } => !is_present,
+                    Action::Event { .. } | Action::Status(_) => true,
+                    _ => false,
+                };
+                assert!(harmless, "{action:?}");
+            }
+        }
+    }
 }
 
 #[test]

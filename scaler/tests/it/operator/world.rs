@@ -255,6 +255,7 @@ impl World {
             uid: format!("uid-{version}"),
             version,
             function: text("/metadata/labels/tetris.dev~1function").to_owned(),
+            owner: Some(text("/metadata/ownerReferences/0/uid").to_owned()),
             configuration: text("/metadata/labels/tetris.dev~1configuration").to_owned(),
             replicas,
             template_hash: Some(hash),

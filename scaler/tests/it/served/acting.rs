@@ -183,6 +183,35 @@ async fn a_deployment_of_somebody_else_is_left_alone_and_reported() {
 }
 
 #[tokio::test]
+async fn a_deployment_with_the_labels_of_the_function_and_another_owner_is_left_alone() {
+    let api = Api::default();
+    for owners in [
+        json!([]),
+        json!([{"uid": "of-one-before", "kind": "InferenceFunction"}]),
+    ] {
+        let theirs = json!({"metadata": {
+            "name": "f-c1-b1-p1", "labels": {"tetris.dev/function": "f"}, "ownerReferences": owners,
+        }});
+        api.with(|state| state.store(DEPLOYMENT, theirs));
+        api.with(|state| state.store(STATUS, json!({"metadata": {"name": "f"}})));
+        let mut applier = applier(&api, Leadership::alone());
+        assert_eq!(applier.carry_out(&plan(vec![apply(false, None)])).await, 1);
+        api.with(|state| {
+            assert_eq!(
+                state.objects[DEPLOYMENT]["metadata"]["ownerReferences"],
+                owners
+            );
+            let condition = &state.objects[STATUS]["status"]["conditions"][0];
+            let message = condition["message"].as_str().unwrap();
+            assert!(
+                message.contains("is not owned by this function"),
+                "{message}"
+            );
+        });
+    }
+}
+
+#[tokio::test]
 async fn an_error_ends_what_follows_it() {
     let api = Api::default();
     api.with(|state| state.fails_with = Some(403));
