@@ -56,9 +56,9 @@ pub struct Run {
     /// Address of KEDA's external scaler, over gRPC
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9462")]
     pub keda_listen: SocketAddr,
-    /// Address of the scheduler extender, over HTTP
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9463")]
-    pub extender_listen: SocketAddr,
+    /// Address of the scheduler extender, over HTTP without authentication, such as 0.0.0.0:9463; without it, none is served
+    #[arg(long, value_name = "ADDRESS")]
+    pub extender_listen: Option<SocketAddr>,
     /// Namespace of the lease and of the service account
     #[arg(long, env = "POD_NAMESPACE", default_value = "tetris-system")]
     pub namespace: String,

@@ -93,7 +93,10 @@ pub async fn run_with(
     let listener = listen("listen", args.listen).await?;
     let readers = Readers {
         keda: listen("keda-listen", args.keda_listen).await?,
-        extender: listen("extender-listen", args.extender_listen).await?,
+        extender: match args.extender_listen {
+            Some(address) => Some(listen("extender-listen", address).await?),
+            None => None,
+        },
     };
     let (sender, snapshots) = published();
     let metrics = Arc::new(Metrics::new(snapshots.clone()));
@@ -173,7 +176,8 @@ async fn lead(
 /// Servers that read the decisions: KEDA's external scaler and the scheduler extender.
 struct Readers {
     keda: TcpListener,
-    extender: TcpListener,
+    /// None where the scheduler does not ask.
+    extender: Option<TcpListener>,
 }
 
 impl Readers {
@@ -182,21 +186,21 @@ impl Readers {
         snapshots: watch::Receiver<Arc<Snapshot>>,
         stopped: watch::Receiver<bool>,
     ) {
-        let extender = extender::router(
+        let router = extender::router(
             snapshots.clone(),
             Spread::default(),
             ExtenderLimits::default(),
         );
         let stop = until(stopped.clone());
+        let extender = async {
+            if let Some(listener) = self.extender {
+                let limits = ConnectionLimits::default();
+                serve(listener, Plain, router, limits, until(stopped)).await;
+            }
+        };
         let (keda, ()) = tokio::join!(
             keda::serve(self.keda, snapshots, KedaLimits::default(), stop),
-            serve(
-                self.extender,
-                Plain,
-                extender,
-                ConnectionLimits::default(),
-                until(stopped)
-            ),
+            extender,
         );
         if let Err(error) = keda {
             tracing::error!("KEDA external scaler: {error}");

@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 16] = [
+pub const RENDERED: [(&str, &str); 18] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
+    ("extender", "overlays/extender"),
     ("dedicated", "overlays/dedicated"),
     ("gpu", "overlays/gpu"),
     ("development", "overlays/development"),
@@ -23,22 +24,28 @@ pub const RENDERED: [(&str, &str); 16] = [
     ("cluster-pods", "tests/cluster/pods"),
     ("cluster-scaler", "tests/cluster/scaler"),
     ("cluster-function", "tests/cluster/function"),
+    ("cluster-older", "tests/cluster/older"),
 ];
 
 /// Those that install the daemon.
-pub const INSTALLS: [&str; 8] = [
+pub const INSTALLS: [&str; 10] = [
     "node",
     "webhook",
     "scaler",
+    "extender",
     "dedicated",
     "gpu",
     "development",
     "cluster-install",
     "cluster-scaler",
+    "cluster-older",
 ];
 
+/// Those of them that install the webhook.
+pub const WITH_WEBHOOK: [&str; 2] = ["webhook", "cluster-older"];
+
 /// Those of them that install the scaler.
-pub const WITH_SCALER: [&str; 2] = ["scaler", "cluster-scaler"];
+pub const WITH_SCALER: [&str; 4] = ["scaler", "extender", "cluster-scaler", "cluster-older"];
 
 /// Those whose pods any namespace may have (Pod Security "restricted").
 pub const RESTRICTED: [&str; 6] = [

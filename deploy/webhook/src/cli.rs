@@ -45,7 +45,7 @@ pub struct Run {
     /// Name of the Service by which the API server reaches the webhook
     #[arg(long, default_value = "tetris-webhook")]
     pub service: String,
-    /// Name of the Secret with the certificates; created if it is missing
+    /// Name of the Secret with the certificates; it has to exist, with the label app.kubernetes.io/name=tetris-webhook
     #[arg(long, default_value = "tetris-webhook-tls")]
     pub secret: String,
     /// Name of the MutatingWebhookConfiguration that gets the certificate authority

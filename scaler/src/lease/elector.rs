@@ -1,7 +1,7 @@
 //! Elector: acquires and renews the lease.
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, ObjectMeta, PostParams};
+use kube::api::{Api, PostParams};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::record::{Seen, may_take, released, taken};
@@ -69,7 +69,7 @@ impl Elector {
     ///
     /// # Errors
     ///
-    /// Fails if the API server refuses the request or does not answer in time.
+    /// Fails if there is no lease, or the API server refuses the request or does not answer in time.
     pub async fn ask(&mut self) -> Result<(), LeaseError> {
         let began = Instant::now();
         let limit = self.timing.request();
@@ -124,40 +124,21 @@ impl Elector {
     /// Returns the lease as written, or `None` if another replica holds it.
     async fn exchange(&mut self) -> Result<Option<Lease>, kube::Error> {
         let parameters = PostParams::default();
-        let written = match self.api.get_opt(&self.names.name).await? {
-            None => {
-                let lease = taken(self.unwritten(), &self.names.identity, self.timing);
-                self.api.create(&parameters, &lease).await
-            }
-            Some(lease) => {
-                let now = Instant::now();
-                let seen = Seen::after(self.seen.take(), &lease, now);
-                let may = may_take(&lease, &seen, &self.names.identity, now);
-                self.seen = Some(seen);
-                if !may {
-                    return Ok(None);
-                }
-                let lease = taken(lease, &self.names.identity, self.timing);
-                let name = &self.names.name;
-                self.api.replace(name, &parameters, &lease).await
-            }
-        };
-        match written {
+        let name = &self.names.name;
+        let lease = self.api.get(name).await?;
+        let now = Instant::now();
+        let seen = Seen::after(self.seen.take(), &lease, now);
+        let may = may_take(&lease, &seen, &self.names.identity, now);
+        self.seen = Some(seen);
+        if !may {
+            return Ok(None);
+        }
+        let lease = taken(lease, &self.names.identity, self.timing);
+        match self.api.replace(name, &parameters, &lease).await {
             Ok(lease) => Ok(Some(lease)),
             // Another replica was faster.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
             Err(error) => Err(error),
-        }
-    }
-
-    fn unwritten(&self) -> Lease {
-        Lease {
-            metadata: ObjectMeta {
-                name: Some(self.names.name.clone()),
-                namespace: Some(self.names.namespace.clone()),
-                ..ObjectMeta::default()
-            },
-            spec: None,
         }
     }
 
@@ -166,9 +147,13 @@ impl Elector {
     }
 
     fn error(&self, source: kube::Error) -> LeaseError {
-        LeaseError::Api {
-            lease: self.lease(),
-            source: Box::new(source),
+        let lease = self.lease();
+        match source {
+            kube::Error::Api(status) if status.code == 404 => LeaseError::Missing { lease },
+            source => LeaseError::Api {
+                lease,
+                source: Box::new(source),
+            },
         }
     }
 }

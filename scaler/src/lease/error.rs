@@ -18,6 +18,14 @@ pub enum LeaseError {
         /// Cause.
         source: Box<kube::Error>,
     },
+    /// There is no lease.
+    #[error(
+        "lease {lease} does not exist, so no replica can lead; apply the scaler's manifests, which have it, or name another by --lease and --namespace"
+    )]
+    Missing {
+        /// Namespace and name of the lease.
+        lease: String,
+    },
     /// No answer in time.
     #[error("lease {lease}: no answer within {} s", limit.as_secs_f64())]
     Timeout {

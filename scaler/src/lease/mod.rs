@@ -1,6 +1,6 @@
 //! Leader election by a Lease of `coordination.k8s.io`.
 //!
-//! **Flow.** Replicas request the lease periodically. A replica takes the lease if it is free, its
+//! **Flow.** The lease comes with the manifests, without a holder. Replicas request it periodically. A replica takes the lease if it is free, its
 //! own, or not renewed for the duration that the holder wrote. The API server's resource versions
 //! let one write through. The holder requests a renewal five times within the duration, and
 //! releases the lease when it stops.

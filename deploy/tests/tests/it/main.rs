@@ -2,6 +2,7 @@
 
 mod agreement;
 mod arguments;
+mod attacks;
 mod cluster;
 mod configuration;
 mod daemon;
@@ -9,6 +10,7 @@ mod golden;
 mod gpu;
 mod images;
 mod monitoring;
+mod policies;
 mod restricted;
 mod rights;
 mod sbom;

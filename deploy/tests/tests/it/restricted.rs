@@ -7,7 +7,13 @@ use tetris_deploy_tests::kustomize::{RENDERED, RESTRICTED};
 use tetris_deploy_tests::objects::{Objects, Pods, list, pairs, text};
 
 /// Types of volumes that "restricted" permits, as far as they are used here.
-const VOLUMES: [&str; 4] = ["configMap", "csi", "emptyDir", "persistentVolumeClaim"];
+const VOLUMES: [&str; 5] = [
+    "configMap",
+    "csi",
+    "emptyDir",
+    "persistentVolumeClaim",
+    "projected",
+];
 
 /// The controls of Pod Security "restricted", as the documentation of Kubernetes lists them, for Linux.
 fn require_restricted(pods: &Pods<'_>) {

@@ -1,8 +1,11 @@
 //! Rights of components at the API server: exactly those that they need.
 
 use serde_json::{Value, json};
-use tetris_deploy_tests::kustomize::{INSTALLS, RENDERED, WITH_SCALER};
+use tetris_deploy_tests::kustomize::{INSTALLS, RENDERED, WITH_SCALER, WITH_WEBHOOK};
 use tetris_deploy_tests::objects::{Objects, list, text};
+
+/// The role that administrators bind, in each namespace that lets the scaler write.
+const TO_BE_BOUND: &str = "tetris-scaler-namespace";
 
 /// Kind, name and rules of all roles, in order.
 fn roles(objects: &Objects) -> Vec<(&str, &str, &Value)> {
@@ -31,64 +34,78 @@ fn node() -> Value {
         {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}])
 }
 
-#[test]
-fn the_daemon_may_read_pods_and_namespaces_check_tokens_and_nothing_else() {
-    let rules = node();
-    let others = |name: &&str| *name == "webhook" || WITH_SCALER.contains(name);
-    for name in INSTALLS.into_iter().filter(|name| !others(name)) {
-        let objects = Objects::golden(name);
-        assert_eq!(
-            roles(&objects),
-            [("ClusterRole", "tetris-node", &rules)],
-            "{name}"
-        );
-    }
-}
-
-#[test]
-fn the_webhook_may_keep_one_secret_and_fill_in_one_configuration() {
-    let node = node();
+/// Rights of the webhook: in the cluster, and in its namespace.
+fn webhook() -> [Value; 2] {
     let configuration = json!([{
         "apiGroups": ["admissionregistration.k8s.io"], "resources": ["mutatingwebhookconfigurations"],
         "resourceNames": ["tetris-webhook"], "verbs": ["get", "patch"]}]);
-    let secret = json!([
-        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
-        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["tetris-webhook-tls"],
-         "verbs": ["get", "update"]}]);
-    let expected = [
-        ("ClusterRole", "tetris-node", &node),
-        ("ClusterRole", "tetris-webhook", &configuration),
-        ("Role", "tetris-webhook", &secret),
-    ];
-    assert_eq!(roles(&Objects::golden("webhook")), expected);
+    let secret = json!([{
+        "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["tetris-webhook-tls"],
+        "verbs": ["get", "update"]}]);
+    [configuration, secret]
 }
 
-#[test]
-fn the_scaler_may_do_what_the_operator_does_and_nothing_else() {
-    let node = node();
+/// Rights of the scaler: in the cluster, in namespaces that let it write, and in its own.
+fn scaler() -> [Value; 3] {
     let cluster = json!([
         {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions", "modelprofiles"],
          "verbs": ["list", "watch"]},
         {"apiGroups": ["tetris.dev"], "resources": ["inferencefunctions/status"], "verbs": ["patch"]},
-        {"apiGroups": ["apps"], "resources": ["deployments"],
-         "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]},
-        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list", "watch"]}]);
+    let namespace = json!([
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "create", "patch", "delete"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
         {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]);
-    let leases = json!([
-        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+    let own = json!([
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["tetris-scaler"],
          "verbs": ["get", "update"]},
         {"apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": ["tetris-scaler"],
          "verbs": ["create"]}]);
-    for name in WITH_SCALER {
-        let expected = [
-            ("ClusterRole", "tetris-node", &node),
-            ("ClusterRole", "tetris-scaler", &cluster),
-            ("Role", "tetris-scaler", &leases),
-        ];
+    [cluster, namespace, own]
+}
+
+#[test]
+fn each_install_has_the_rights_of_its_components_and_no_others() {
+    let (node, webhook, scaler) = (node(), webhook(), scaler());
+    for name in INSTALLS {
+        let mut expected = vec![("ClusterRole", "tetris-node", &node)];
+        if WITH_SCALER.contains(&name) {
+            expected.extend([
+                ("ClusterRole", "tetris-scaler", &scaler[0]),
+                ("ClusterRole", TO_BE_BOUND, &scaler[1]),
+                ("Role", "tetris-scaler", &scaler[2]),
+            ]);
+        }
+        if WITH_WEBHOOK.contains(&name) {
+            expected.extend([
+                ("ClusterRole", "tetris-webhook", &webhook[0]),
+                ("Role", "tetris-webhook", &webhook[1]),
+            ]);
+        }
+        expected.sort_by_key(|(kind, name, _)| (*kind, *name));
         assert_eq!(roles(&Objects::golden(name)), expected, "{name}");
     }
+}
+
+/// Kubernetes does not let a rule of `create` name the object.
+#[test]
+fn nothing_may_create_what_the_manifests_bring() {
+    let webhook = Objects::golden("webhook");
+    let secret = webhook.one("Secret", "tetris-webhook-tls");
+    let scaler = Objects::golden("scaler");
+    let lease = scaler.one("Lease", "tetris-scaler");
+    // Applied again, they keep what the components wrote.
+    for field in ["data", "stringData", "type", "immutable"] {
+        assert_eq!(secret[field], Value::Null, "{field}");
+    }
+    assert_eq!(lease["spec"], Value::Null);
+    for object in [secret, lease] {
+        assert_eq!(object["metadata"]["namespace"], "tetris-system");
+        assert_eq!(object["metadata"]["annotations"], Value::Null);
+    }
+    let label = &secret["metadata"]["labels"][tetris_webhook::sync::OWNER_LABEL];
+    assert_eq!(*label, tetris_webhook::sync::OWNER_VALUE);
 }
 
 #[test]
@@ -96,6 +113,9 @@ fn each_role_is_bound_to_the_account_of_its_name() {
     for (name, _) in RENDERED {
         let objects = Objects::golden(name);
         for (kind, role, _) in roles(&objects) {
+            if role == TO_BE_BOUND {
+                continue;
+            }
             let binding = objects.one(&format!("{kind}Binding"), role);
             assert_eq!(binding["roleRef"]["kind"], kind, "{name}");
             assert_eq!(binding["roleRef"]["name"], role, "{name}");
@@ -108,26 +128,58 @@ fn each_role_is_bound_to_the_account_of_its_name() {
 }
 
 #[test]
-fn a_token_is_mounted_where_it_is_used_alone() {
+fn the_scaler_writes_in_namespaces_that_let_it_alone() {
+    let subject =
+        json!([{"kind": "ServiceAccount", "name": "tetris-scaler", "namespace": "tetris-system"}]);
+    let mut bound = Vec::new();
+    for (name, _) in RENDERED {
+        let objects = Objects::golden(name);
+        for binding in ["ClusterRoleBinding", "RoleBinding"]
+            .iter()
+            .flat_map(|kind| objects.all(kind))
+        {
+            if binding["roleRef"]["name"] == TO_BE_BOUND {
+                assert_eq!(binding["kind"], "RoleBinding", "{name}");
+                assert_eq!(binding["roleRef"]["kind"], "ClusterRole", "{name}");
+                assert_eq!(binding["subjects"], subject, "{name}");
+                bound.push(name);
+            }
+        }
+    }
+    assert_eq!(bound, ["sample-scaler", "cluster-function"]);
+}
+
+/// A token that the kubelet mounts by itself may be good for a year after it was stolen.
+#[test]
+fn tokens_end_soon_and_are_where_they_are_used_alone() {
     for (name, _) in RENDERED {
         let objects = Objects::golden(name);
         for account in objects.all("ServiceAccount") {
             assert_eq!(account["automountServiceAccountToken"], false, "{name}");
         }
         for pods in objects.pods() {
-            let ours = pods.spec.get("serviceAccountName").is_some();
-            assert_eq!(
-                pods.spec["automountServiceAccountToken"],
-                ours,
-                "{name}: {}",
-                pods.name()
-            );
-        }
-        assert!(
-            list(&json!(objects.0))
+            assert_eq!(pods.spec["automountServiceAccountToken"], false, "{name}");
+            let projected = |volume: &&Value| volume["projected"]["sources"].is_array();
+            let volumes: Vec<_> = list(&pods.spec["volumes"])
                 .iter()
-                .all(|object| object["kind"] != "Secret"),
-            "{name}"
-        );
+                .filter(projected)
+                .collect();
+            let ours = pods.spec.get("serviceAccountName").is_some();
+            assert_eq!(volumes.len(), usize::from(ours), "{name}: {}", pods.name());
+            for volume in volumes {
+                let token = &volume["projected"]["sources"][0]["serviceAccountToken"];
+                assert_eq!(token["path"], "token");
+                assert_eq!(token["expirationSeconds"], 1800);
+                for container in pods.containers() {
+                    let mut mounts = list(&container["volumeMounts"]).iter();
+                    let mount = mounts
+                        .find(|mount| mount["name"] == volume["name"])
+                        .unwrap();
+                    let expected = "/var/run/secrets/kubernetes.io/serviceaccount";
+                    assert_eq!(mount["mountPath"], expected, "{name}");
+                    assert_eq!(mount["readOnly"], true, "{name}");
+                }
+            }
+        }
     }
 }

@@ -87,11 +87,14 @@ fn ports_are_those_that_it_listens_on_and_the_service_has_them_all() {
             address.rsplit_once(':').unwrap().1.parse::<u64>().unwrap()
         };
         let service = objects.one("Service", "tetris-scaler");
-        for (port, flag) in [
-            ("http", "--listen"),
-            ("grpc", "--keda-listen"),
-            ("extender", "--extender-listen"),
-        ] {
+        let mut ports = vec![("http", "--listen"), ("grpc", "--keda-listen")];
+        if name == "extender" {
+            ports.push(("extender", "--extender-listen"));
+        }
+        for ports in [&container["ports"], &service["spec"]["ports"]] {
+            assert_eq!(list(ports).len(), if name == "extender" { 3 } else { 2 });
+        }
+        for (port, flag) in ports {
             let named = |ports: &Value| {
                 let found = list(ports).iter().find(|found| found["name"] == port);
                 found.cloned().unwrap_or_else(|| panic!("no port {port}"))
@@ -175,7 +178,7 @@ fn the_scaler_reaches_the_daemons() {
 /// These are not rendered: KEDA may not be there, and the scheduler reads a file of its own.
 #[test]
 fn samples_for_keda_and_the_scheduler_name_the_service() {
-    let install = Objects::golden("scaler");
+    let install = Objects::golden("extender");
     let service = install.one("Service", "tetris-scaler");
     let port = |name: &str| {
         let mut ports = list(&service["spec"]["ports"]).iter();
@@ -216,4 +219,40 @@ fn samples_for_keda_and_the_scheduler_name_the_service() {
     );
     assert_eq!(text(&extender["urlPrefix"]), prefix);
     assert_eq!(extender["ignorable"], true);
+}
+
+/// Anybody who reaches the extender learns which nodes have a model: it has no authentication.
+#[test]
+fn the_extender_is_served_on_request_and_to_the_control_plane_alone() {
+    for name in WITH_SCALER {
+        let objects = Objects::golden(name);
+        let policy = objects.one("NetworkPolicy", "tetris-scaler");
+        for rule in list(&policy["spec"]["ingress"]) {
+            assert!(
+                !list(&rule["from"]).is_empty(),
+                "{name}: open to all: {rule}"
+            );
+            for from in list(&rule["from"]) {
+                let namespace = pairs(&from["namespaceSelector"]["matchLabels"]);
+                assert!(
+                    from["ipBlock"].is_object() || namespace.len() == 1,
+                    "{name}: {from}"
+                );
+            }
+        }
+        let (_, container) = deployment(&objects);
+        let is_served = texts(&container["args"]).contains(&"--extender-listen");
+        assert_eq!(is_served, name == "extender", "{name}");
+    }
+    let keda = Objects::golden("scaler");
+    let policy = keda.one("NetworkPolicy", "tetris-scaler");
+    let mut rules = list(&policy["spec"]["ingress"]).iter();
+    let rule = rules
+        .find(|rule| rule["ports"][0]["port"] == "grpc")
+        .unwrap();
+    let from = &rule["from"][0];
+    assert_eq!(
+        pairs(&from["podSelector"]["matchLabels"]),
+        [("app", "keda-operator")]
+    );
 }

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::owner::{OWNER_LABEL, OWNER_VALUE};
 use crate::certificates::{Flaw, IssueError};
 use crate::metrics::SyncErrorClass;
 
@@ -41,15 +42,25 @@ pub enum SyncError {
         /// Namespace and name of the service.
         service: String,
     },
-    /// The secret is someone else's.
+    /// There is no secret, and none is created: the right to do so cannot be limited to a name.
     #[error(
-        "Secret `{name}` has data but not the label {label}; name another with --secret, or delete this one if nobody needs it"
+        "Secret `{namespace}/{name}` does not exist, and the webhook creates none; apply the webhook's manifests, or create an empty one with the label {OWNER_LABEL}={OWNER_VALUE}"
     )]
-    NotOurs {
+    NoSecret {
+        /// The secret's namespace.
+        namespace: String,
         /// The secret's name.
         name: String,
-        /// The label.
-        label: String,
+    },
+    /// The secret is someone else's.
+    #[error(
+        "Secret `{namespace}/{name}` lacks the label {OWNER_LABEL}={OWNER_VALUE}, so it is left alone; name another with --secret, or let the webhook have it: kubectl label secret -n {namespace} {name} {OWNER_LABEL}={OWNER_VALUE}"
+    )]
+    NotOurs {
+        /// The secret's namespace.
+        namespace: String,
+        /// The secret's name.
+        name: String,
     },
     /// Certificates could not be made.
     #[error(transparent)]
@@ -70,9 +81,10 @@ impl SyncError {
         match self {
             Self::Api { .. } => SyncErrorClass::Api,
             Self::Raced { .. } => SyncErrorClass::Conflict,
-            Self::NoConfiguration { .. } | Self::NoWebhook { .. } | Self::NotOurs { .. } => {
-                SyncErrorClass::Configuration
-            }
+            Self::NoConfiguration { .. }
+            | Self::NoWebhook { .. }
+            | Self::NoSecret { .. }
+            | Self::NotOurs { .. } => SyncErrorClass::Configuration,
             Self::Issue(_) | Self::Flaw(_) => SyncErrorClass::Certificate,
         }
     }
@@ -91,7 +103,9 @@ fn next_step(error: &kube::Error) -> &'static str {
         Some(401) => "check the token of the webhook's service account",
         Some(403) => "allow it to the webhook's service account",
         Some(404) => "check that the namespace exists",
-        Some(422) => "check that the object may be changed (`immutable`, its type)",
+        Some(422) => {
+            "check that the object may be changed (`immutable`, ValidatingAdmissionPolicies)"
+        }
         Some(429) => "none needed, unless it stays: the API server is overloaded",
         _ => "check that this pod reaches the API server",
     }

@@ -9,7 +9,10 @@
 //!   an older secret says: the configuration is read first, so when its write holds, the secret was not older.
 //! - What is served goes on when the API server cannot be reached.
 //!
-//! Assumption: one secret and one configuration are these replicas' alone.
+//! - Nothing is written but `data` of the secret and `caBundle` of the configuration, and nothing is
+//!   created: admission policies hold the account to that.
+//!
+//! Assumption: one secret and one configuration are these replicas' alone; the manifests have both.
 //!
 //! Caveat: changes by others are noticed after [`INTERVAL`]; no watch is held for two objects that change twice a year.
 
@@ -29,11 +32,12 @@ use crate::readiness::Readiness;
 mod client;
 mod configuration;
 mod error;
+mod owner;
 mod secret;
 
 pub use client::{ClientError, client};
 pub use error::SyncError;
-pub use secret::{OWNER_LABEL, OWNER_VALUE};
+pub use owner::{OWNER_LABEL, OWNER_VALUE};
 
 /// Between two looks when all is well.
 pub const INTERVAL: Duration = Duration::from_mins(1);
@@ -139,7 +143,7 @@ impl Sync {
     /// Returns the contents of the secret, after the necessary action on it.
     async fn contents(&self) -> Result<Contents, SyncError> {
         let found = secret::read(&self.secrets, &self.names).await?;
-        let contents = Contents::read(secret::data(found.as_ref()));
+        let contents = Contents::read(secret::data(&found));
         let (now, server) = ((self.clock)(), self.names.server());
         let plan = certificates::plan(now, &contents, &server);
         let Some(reason) = plan.reason.filter(|_| plan.action != Action::Keep) else {

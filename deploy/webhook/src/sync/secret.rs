@@ -5,101 +5,57 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::PostParams;
 
 use super::Names;
 use super::error::{SyncError, code};
-
-/// The label by which a secret is known to be this component's.
-pub const OWNER_LABEL: &str = "app.kubernetes.io/name";
-/// Its value.
-pub const OWNER_VALUE: &str = "tetris-webhook";
+use super::owner::{OWNER_LABEL, OWNER_VALUE};
 
 type Data = BTreeMap<String, ByteString>;
 
-/// The secret, if there is one.
-pub(super) async fn read(
-    secrets: &Api<Secret>,
-    names: &Names,
-) -> Result<Option<Secret>, SyncError> {
+/// The secret, which has to be there and this component's.
+pub(super) async fn read(secrets: &Api<Secret>, names: &Names) -> Result<Secret, SyncError> {
     let read = secrets.get_opt(&names.secret).await;
-    read.map_err(|source| SyncError::api(format!("get {}", called(names)), source))
+    let found = read.map_err(|source| SyncError::api(format!("get {}", called(names)), source))?;
+    let (namespace, name) = (names.namespace.clone(), names.secret.clone());
+    let Some(secret) = found else {
+        return Err(SyncError::NoSecret { namespace, name });
+    };
+    let labels = secret.metadata.labels.as_ref();
+    let owner = labels.and_then(|labels| labels.get(OWNER_LABEL));
+    if owner.is_none_or(|owner| owner != OWNER_VALUE) {
+        return Err(SyncError::NotOurs { namespace, name });
+    }
+    Ok(secret)
 }
 
 /// Returns the data of the secret.
-pub(super) fn data(secret: Option<&Secret>) -> &Data {
+pub(super) fn data(secret: &Secret) -> &Data {
     static NONE: Data = Data::new();
-    secret
-        .and_then(|secret| secret.data.as_ref())
-        .unwrap_or(&NONE)
+    secret.data.as_ref().unwrap_or(&NONE)
 }
 
-/// Writes `data` to the secret that was `found`, unless someone wrote since.
+/// Writes `data` to the secret that was `found`, and nothing else of it, unless someone wrote since.
+/// The rest of the secret is sent as it was read, with its version, so that the write holds for that
+/// one alone.
 pub(super) async fn write(
     secrets: &Api<Secret>,
     names: &Names,
-    found: Option<Secret>,
+    mut found: Secret,
     data: Data,
 ) -> Result<(), SyncError> {
     let params = PostParams {
         field_manager: Some(OWNER_VALUE.to_owned()),
         ..PostParams::default()
     };
-    let (doing, written) = match found {
-        None => ("create", secrets.create(&params, &new(names, data)).await),
-        Some(secret) => {
-            let changed = changed(secret, names, data)?;
-            (
-                "update",
-                secrets.replace(&names.secret, &params, &changed).await,
-            )
-        }
-    };
+    found.data.get_or_insert_default().extend(data);
     let object = called(names);
-    match written {
+    match secrets.replace(&names.secret, &params, &found).await {
         Ok(_) => Ok(()),
-        Err(error) if code(&error) == Some(409) => Err(SyncError::Raced { object }),
-        // Gone since it was read.
-        Err(error) if doing == "update" && code(&error) == Some(404) => {
-            Err(SyncError::Raced { object })
-        }
-        Err(source) => Err(SyncError::api(format!("{doing} {object}"), source)),
+        // 404: gone since it was read.
+        Err(error) if matches!(code(&error), Some(409 | 404)) => Err(SyncError::Raced { object }),
+        Err(source) => Err(SyncError::api(format!("update {object}"), source)),
     }
-}
-
-fn new(names: &Names, data: Data) -> Secret {
-    Secret {
-        metadata: ObjectMeta {
-            name: Some(names.secret.clone()),
-            namespace: Some(names.namespace.clone()),
-            labels: Some([(OWNER_LABEL.to_owned(), OWNER_VALUE.to_owned())].into()),
-            ..ObjectMeta::default()
-        },
-        type_: Some("kubernetes.io/tls".to_owned()),
-        data: Some(data),
-        ..Secret::default()
-    }
-}
-
-/// The secret with other data, and with the version that was read, so that the write holds for that one alone.
-fn changed(mut secret: Secret, names: &Names, data: Data) -> Result<Secret, SyncError> {
-    let labels = secret.metadata.labels.get_or_insert_default();
-    let ours = labels
-        .get(OWNER_LABEL)
-        .is_some_and(|value| value == OWNER_VALUE);
-    let empty = secret
-        .data
-        .as_ref()
-        .is_none_or(|data| data.values().all(|value| value.0.is_empty()));
-    if !ours && !empty {
-        return Err(SyncError::NotOurs {
-            name: names.secret.clone(),
-            label: format!("{OWNER_LABEL}={OWNER_VALUE}"),
-        });
-    }
-    labels.insert(OWNER_LABEL.to_owned(), OWNER_VALUE.to_owned());
-    secret.data.get_or_insert_default().extend(data);
-    Ok(secret)
 }
 
 fn called(names: &Names) -> String {

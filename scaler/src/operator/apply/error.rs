@@ -30,6 +30,19 @@ pub enum ApplyError {
         /// Timeout.
         limit: Duration,
     },
+    /// The operator has no right to write in this namespace.
+    #[error(
+        "{what}: {}; let the scaler write there: kubectl create rolebinding tetris-scaler --clusterrole=tetris-scaler-namespace --serviceaccount=tetris-system:tetris-scaler -n {namespace}",
+        plain(source)
+    )]
+    NoRight {
+        /// Object of the write.
+        what: String,
+        /// Namespace of the object.
+        namespace: String,
+        /// The refusal.
+        source: Box<kube::Error>,
+    },
     /// A refusal of the API server, or no connection to it.
     #[error("{what}: {}", plain(source))]
     Api {
@@ -53,6 +66,7 @@ impl ApplyError {
             Self::Outdated(_) => "outdated",
             Self::Foreign(_) => "foreign_deployment",
             Self::Timeout { .. } => "api_timeout",
+            Self::NoRight { .. } => "api_forbidden",
             Self::Api { source, .. } => match source.as_ref() {
                 kube::Error::Api(status) if status.code == 403 => "api_forbidden",
                 kube::Error::Api(status) if status.code < 500 => "api_refused",
@@ -62,8 +76,23 @@ impl ApplyError {
         }
     }
 
-    /// Converts a failed request for `what`.
-    pub(super) fn of(what: String, source: kube::Error) -> Self {
+    /// Converts a failed write into a function's namespace, with the word for the object's kind.
+    pub(super) fn of(kind: &str, key: &Key, source: kube::Error) -> Self {
+        let what = format!("{kind} {key}");
+        match &source {
+            kube::Error::Api(status) if lacks_a_right(status.code, &status.message) => {
+                Self::NoRight {
+                    what,
+                    namespace: key.namespace.clone(),
+                    source: Box::new(source),
+                }
+            }
+            _ => Self::of_request(what, source),
+        }
+    }
+
+    /// Converts a failed request that takes no right in the namespace.
+    pub(super) fn of_request(what: String, source: kube::Error) -> Self {
         match &source {
             kube::Error::Api(status) if status.code == 409 => Self::Outdated(what),
             _ => Self::Api {
@@ -96,6 +125,12 @@ pub(super) fn failed_status(
     progressing.message.clone_from(&message);
     status.message = Some(message);
     (status != *last).then_some(status)
+}
+
+/// Returns true for a refusal by authorization: quotas and other admission answer 403 as well, in
+/// other words.
+fn lacks_a_right(code: u16, message: &str) -> bool {
+    code == 403 && message.contains(" cannot ") && message.contains(" resource ")
 }
 
 /// Formats an error for a condition, without the full answer that the client adds.

@@ -77,7 +77,7 @@ impl Applier {
             Ok(_) => self.metrics.wrote("mark"),
             // The pod is gone already.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(ApplyError::of(format!("pod {pod}"), error)),
+            Err(error) => return Err(ApplyError::of("pod", pod, error)),
         }
         Ok(())
     }
@@ -119,7 +119,7 @@ impl Applier {
     /// the function with this uid.
     async fn check_absent(&self, key: &Key, function: &str) -> Result<(), ApplyError> {
         let found = self.deployments(key).get_metadata_opt(&key.name).await;
-        let found = found.map_err(|error| ApplyError::of(format!("Deployment {key}"), error))?;
+        let found = found.map_err(|error| ApplyError::of("Deployment", key, error))?;
         let Some(found) = found else {
             return Ok(());
         };
@@ -173,7 +173,7 @@ impl Applier {
             Ok(_) => self.metrics.wrote("status"),
             // The function was deleted.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(ApplyError::of(format!("status of {key}"), error)),
+            Err(error) => return Err(ApplyError::of_request(format!("status of {key}"), error)),
         }
         Ok(())
     }
@@ -193,7 +193,7 @@ impl Applier {
                 self.metrics.wrote(kind);
                 Ok(())
             }
-            Err(error) => Err(ApplyError::of(format!("Deployment {key}"), error)),
+            Err(error) => Err(ApplyError::of("Deployment", key, error)),
         }
     }
 }

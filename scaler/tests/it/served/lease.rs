@@ -3,12 +3,23 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tetris_scaler::lease::{Elector, Names, Timing};
+use tetris_scaler::lease::{Elector, LeaseError, Names, Timing};
 use tokio::time::advance;
 
 use crate::served::api::Api;
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/tetris-system/leases/tetris-scaler";
+
+/// With the lease as the manifests have it.
+fn api() -> Api {
+    let api = Api::default();
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "tetris-scaler", "namespace": "tetris-system"},
+    });
+    api.with(|state| state.store(PATH, lease));
+    api
+}
 
 fn elector(api: &Api, identity: &str) -> Elector {
     let names = Names {
@@ -25,7 +36,7 @@ fn holder(api: &Api) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_leads_and_others_take_over_only_after_it_stopped() {
-    let api = Api::default();
+    let api = api();
     let (mut a, mut b) = (elector(&api, "a"), elector(&api, "b"));
     a.ask().await.unwrap();
     b.ask().await.unwrap();
@@ -54,7 +65,7 @@ async fn the_first_leads_and_others_take_over_only_after_it_stopped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_given_back_is_taken_at_once() {
-    let api = Api::default();
+    let api = api();
     let (mut a, mut b) = (elector(&api, "a"), elector(&api, "b"));
     a.ask().await.unwrap();
     b.ask().await.unwrap();
@@ -69,7 +80,7 @@ async fn a_lease_that_is_given_back_is_taken_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_that_write_at_once_one_leads() {
-    let api = Api::default();
+    let api = api();
     let (mut a, mut b) = (elector(&api, "a"), elector(&api, "b"));
     let old = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -88,7 +99,7 @@ async fn of_two_that_write_at_once_one_leads() {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_fails_ends_leadership_in_time() {
-    let api = Api::default();
+    let api = api();
     let mut a = elector(&api, "a");
     a.ask().await.unwrap();
     api.with(|state| state.fails_with = Some(500));
@@ -101,4 +112,15 @@ async fn an_api_server_that_fails_ends_leadership_in_time() {
     advance(Duration::from_secs(10)).await;
     assert!(!a.leadership().leads());
     assert!(Timing::try_new(2).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_lease_nobody_leads_and_none_is_created() {
+    let api = Api::default();
+    let mut a = elector(&api, "a");
+    let error = a.ask().await.unwrap_err();
+    assert!(matches!(error, LeaseError::Missing { .. }), "{error}");
+    assert!(error.to_string().contains("apply the scaler's manifests"));
+    assert!(!a.leadership().leads());
+    api.with(|state| assert!(state.asked.iter().all(|asked| asked.0 == "GET")));
 }

@@ -35,6 +35,9 @@ impl World {
             }
             let key = id("modelprofiles", "blue", "m");
             state.objects.create(&key, profile());
+            // It comes with the manifests.
+            let lease = id("leases", "tetris-system", "tetris-scaler");
+            state.objects.create(&lease, serde_json::json!({}));
         });
         let cluster = api.clone();
         tokio::spawn(async move {

@@ -4,6 +4,9 @@
 //! and `TETRIS_IMAGE_SCALER` name the images where the nodes have them under other names than `tetris-node`, `tetris-agent` and
 //! `tetris-scaler`. Afterwards everything is removed but the empty tmpfs on the nodes (deploy/README.md, "Uninstall").
 
+mod account;
 mod install;
+mod program;
+mod rights;
 mod scaling;
 mod sharing;

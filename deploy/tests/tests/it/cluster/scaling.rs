@@ -74,7 +74,7 @@ fn follow(images: &[(&str, String)]) -> Result<()> {
 }
 
 /// The profile lists the tensors of the model that the instances hold.
-fn add_tensors(objects: &mut Objects) -> Result<()> {
+pub fn add_tensors(objects: &mut Objects) -> Result<()> {
     let tensors = model::objects()?;
     let tensors = tensors
         .iter()

@@ -8,7 +8,6 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower_test::mock;
 
-pub const SECRETS: &str = "/api/v1/namespaces/tetris-system/secrets";
 pub const SECRET: &str = "/api/v1/namespaces/tetris-system/secrets/tetris-webhook-tls";
 pub const CONFIGURATION: &str =
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/tetris-webhook";
@@ -38,10 +37,13 @@ pub struct State {
 pub struct Api(Arc<Mutex<State>>);
 
 impl Api {
-    /// With the webhook configuration as it is applied, and no secret.
+    /// With the webhook configuration as it is applied, and an empty secret.
     pub fn new() -> Self {
         let api = Self::default();
-        api.with(|state| state.configure(configuration()));
+        api.with(|state| {
+            state.configure(configuration());
+            state.store(empty_secret());
+        });
         api
     }
 
@@ -97,11 +99,10 @@ impl State {
         match (method, path) {
             (&Method::GET, SECRET) => found(self.secret.as_ref()),
             (&Method::GET, CONFIGURATION) => found(self.configuration.as_ref()),
-            (&Method::POST, SECRETS) if self.secret.is_some() => failure(409),
-            (&Method::POST, SECRETS) => self.store(object()),
             (&Method::PUT, SECRET) => match &self.secret {
                 None => failure(404),
                 Some(secret) if version(secret) != version(&object()) => failure(409),
+                Some(secret) if rest(secret) != rest(&object()) => failure(422),
                 Some(_) => self.store(object()),
             },
             (&Method::PATCH, CONFIGURATION) => self.patch(&object()),
@@ -132,6 +133,10 @@ impl State {
             return failure(409);
         }
         for changed in patch["webhooks"].as_array().unwrap() {
+            let fields = |value: &Value| value.as_object().unwrap().len();
+            if fields(changed) != 2 || fields(&changed["clientConfig"]) != 1 {
+                return failure(422);
+            }
             let webhooks = configuration["webhooks"].as_array_mut().unwrap();
             let webhook = webhooks
                 .iter_mut()
@@ -157,6 +162,13 @@ impl State {
     }
 }
 
+/// The part of a secret that a policy lets nobody here change.
+fn rest(secret: &Value) -> Value {
+    let mut rest = secret.clone();
+    rest.as_object_mut().unwrap().remove("data");
+    rest
+}
+
 fn version(object: &Value) -> &str {
     object["metadata"]["resourceVersion"]
         .as_str()
@@ -174,6 +186,17 @@ fn failure(code: u16) -> (u16, Value) {
         "message": "as the test wants it", "reason": reason, "code": code,
     });
     (code, status)
+}
+
+/// As it is applied: without data, of the type that the API server gives it.
+pub fn empty_secret() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {
+            "name": "tetris-webhook-tls", "namespace": "tetris-system",
+            "labels": {"app.kubernetes.io/name": "tetris-webhook"},
+        },
+    })
 }
 
 /// As it is applied: two webhooks of ours, and another one.

@@ -6,13 +6,13 @@ use tetris_webhook::metrics::SyncErrorClass;
 use tetris_webhook::sync::SyncError;
 use tokio::time::{Duration, Instant};
 
-use crate::served::api::{Api, CONFIGURATION, SECRET, SECRETS, configuration};
+use crate::served::api::{Api, CONFIGURATION, SECRET, configuration, empty_secret};
 use crate::served::replica::{
     DAY, Replica, SERVER, START, assert_trusted, authorities, data, secret,
 };
 
 #[tokio::test]
-async fn the_first_pass_makes_the_secret_and_tells_the_configuration() {
+async fn the_first_pass_fills_the_empty_secret_and_tells_the_configuration() {
     let api = Api::new();
     let replica = Replica::new(&api);
     assert!(
@@ -29,17 +29,18 @@ async fn the_first_pass_makes_the_secret_and_tells_the_configuration() {
         let expected = [
             format!("GET {CONFIGURATION}"),
             format!("GET {SECRET}"),
-            format!("POST {SECRETS}"),
+            format!("PUT {SECRET}"),
             format!("PATCH {CONFIGURATION}"),
         ];
         assert_eq!(state.asked, expected);
         assert_trusted(state);
-        let made = state.secret.as_ref().unwrap();
-        assert_eq!(made["type"], "kubernetes.io/tls");
-        assert_eq!(
-            made["metadata"]["labels"]["app.kubernetes.io/name"],
-            "tetris-webhook"
-        );
+        let mut made = state.secret.clone().unwrap();
+        let mut shipped = empty_secret();
+        for secret in [&mut made, &mut shipped] {
+            secret["data"] = Value::Null;
+            secret["metadata"]["resourceVersion"] = Value::Null;
+        }
+        assert_eq!(made, shipped, "nothing but its data changed");
         let webhook = &state.configuration.as_ref().unwrap()["webhooks"][0];
         assert_eq!(webhook["failurePolicy"], "Ignore");
     });
@@ -98,11 +99,54 @@ async fn a_secret_of_someone_else_is_not_overwritten() {
     assert!(error.to_string().contains("--secret"));
     api.with(|state| {
         assert_eq!((state.count("PUT"), state.count("PATCH")), (0, 0));
-        // An empty one, as manifests may have it, is taken.
-        let mut empty = secret(&std::collections::BTreeMap::new());
+        // Not even an empty one: the label could not be added to it.
+        let mut empty = empty_secret();
         empty["metadata"]["labels"] = Value::Null;
-        empty["data"] = Value::Null;
         state.store(empty);
+    });
+    let error = replica.sync.pass().await.unwrap_err();
+    assert!(matches!(error, SyncError::NotOurs { .. }), "{error}");
+    assert_eq!(error.class(), SyncErrorClass::Configuration);
+}
+
+/// As an install has it whose webhook created the secret by itself.
+#[tokio::test]
+async fn a_secret_of_an_earlier_install_is_kept_and_renewed() {
+    let api = Api::new();
+    let replica = Replica::new(&api);
+    let made = create(START, SERVER).unwrap();
+    api.with(|state| state.store(secret(&made)));
+    replica.sync.pass().await.unwrap();
+    api.with(|state| {
+        assert_eq!(data(state), made);
+        assert_eq!(state.count("PUT"), 0);
+    });
+    replica.clock.set(START + 61 * DAY);
+    replica.sync.pass().await.unwrap();
+    api.with(|state| {
+        let secret = state.secret.as_ref().unwrap();
+        assert_eq!(secret["type"], "kubernetes.io/tls");
+        assert_eq!(data(state)[fields::CA_KEY], made[fields::CA_KEY]);
+        assert_ne!(data(state)[fields::KEY], made[fields::KEY]);
+        assert_trusted(state);
+    });
+}
+
+#[tokio::test]
+async fn without_a_secret_it_says_what_to_do_and_creates_none() {
+    let api = Api::new();
+    let replica = Replica::new(&api);
+    api.with(|state| state.secret = None);
+    let error = replica.sync.pass().await.unwrap_err();
+    assert!(matches!(error, SyncError::NoSecret { .. }), "{error}");
+    assert!(
+        error.to_string().contains("apply the webhook's manifests"),
+        "{error}"
+    );
+    api.with(|state| {
+        let written = ["POST", "PUT", "PATCH"].map(|method| state.count(method));
+        assert_eq!(written, [0, 0, 0]);
+        state.store(empty_secret());
     });
     replica.sync.pass().await.unwrap();
     api.with(|state| assert_trusted(state));
@@ -176,8 +220,8 @@ async fn certificates_are_renewed_and_authorities_rotated_in_time() {
     api.with(|state| {
         assert_trusted(state);
         assert!(authorities(state).ends_with(&first) && authorities(state).len() > first.len());
-        // 60, 120, 180, 240, and 244 with the new authority.
-        assert_eq!(state.count("PUT"), 5);
+        // The first, 60, 120, 180, 240, and 244 with the new authority.
+        assert_eq!(state.count("PUT"), 6);
         assert_eq!(state.count("PATCH"), 2);
     });
     let metrics = replica.metrics.encode().unwrap();

@@ -3,7 +3,7 @@
 use tetris_webhook::certificates::{create, fields};
 use tetris_webhook::sync::SyncError;
 
-use crate::served::api::Api;
+use crate::served::api::{Api, empty_secret};
 use crate::served::replica::{
     DAY, Replica, SERVER, START, assert_trusted, authorities, data, secret,
 };
@@ -50,7 +50,7 @@ async fn who_comes_second_with_a_secret_takes_that_of_the_first() {
     api.with(|state| {
         assert!(data(state) == first);
         assert_trusted(state);
-        assert_eq!(state.count("POST"), 1);
+        assert_eq!(state.count("PUT"), 1);
     });
 }
 
@@ -88,13 +88,19 @@ async fn who_comes_second_with_a_renewal_takes_that_of_the_first() {
 }
 
 #[tokio::test]
-async fn a_secret_that_was_deleted_meanwhile_is_made_anew() {
+async fn a_secret_that_was_deleted_meanwhile_is_filled_anew_when_it_is_back() {
     let api = Api::new();
     let replica = Replica::new(&api);
     settle(&replica).await;
     let before = api.with(|state| data(state));
     replica.clock.set(START + 61 * DAY);
     api.with(|state| state.before_write = Some(Box::new(|state| state.secret = None)));
+    let error = replica.sync.pass().await.unwrap_err();
+    assert!(matches!(error, SyncError::Raced { .. }), "{error}");
+    let error = replica.sync.pass().await.unwrap_err();
+    assert!(matches!(error, SyncError::NoSecret { .. }), "{error}");
+    assert_eq!(replica.readiness.check(), Ok(()), "it still serves");
+    api.with(|state| state.store(empty_secret()));
     settle(&replica).await;
     api.with(|state| {
         assert_trusted(state);

@@ -1,0 +1,316 @@
+//! Changes that a stolen account tries, and those that its component needs: for the policies alone, and on a real API server.
+
+use serde_json::{Value, json};
+
+/// A change of an object, with a name.
+pub type Change = (&'static str, fn(&mut Value));
+
+/// The account of the webhook.
+pub const WEBHOOK: &str = "system:serviceaccount:tetris-system:tetris-webhook";
+/// The account of the scaler.
+pub const SCALER: &str = "system:serviceaccount:tetris-system:tetris-scaler";
+
+/// Changes of any object's metadata that nobody here needs.
+const METADATA: [Change; 4] = [
+    ("an owner", |it| {
+        it["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "none",
+            "uid": "00000000-0000-0000-0000-000000000001",
+        }]);
+    }),
+    ("a finalizer", |it| {
+        it["metadata"]["finalizers"] = json!(["example.com/hold"])
+    }),
+    ("another label", |it| {
+        it["metadata"]["labels"]["app.kubernetes.io/name"] = "x".into()
+    }),
+    ("no labels", |it| it["metadata"]["labels"] = json!({})),
+];
+
+/// Changes of the configuration, which decides on pods of the whole cluster.
+pub fn of_the_configuration() -> Vec<Change> {
+    let own: [Change; 14] = [
+        ("other rules", |it| {
+            it["webhooks"][0]["rules"][0]["resources"] = json!(["secrets"])
+        }),
+        ("more operations", |it| {
+            it["webhooks"][1]["rules"][0]["operations"] = json!(["CREATE", "UPDATE"]);
+        }),
+        ("all namespaces", |it| {
+            it["webhooks"][0]["namespaceSelector"] = json!({})
+        }),
+        ("all objects", |it| {
+            it["webhooks"][1]["objectSelector"] = json!({})
+        }),
+        ("a condition", |it| {
+            it["webhooks"][0]["matchConditions"] =
+                json!([{"name": "never", "expression": "false"}]);
+        }),
+        ("a URL", |it| {
+            it["webhooks"][0]["clientConfig"] =
+                json!({"url": "https://example.com/steal", "caBundle": "Y2E="});
+        }),
+        ("another service", |it| {
+            it["webhooks"][1]["clientConfig"]["service"]["namespace"] = "default".into();
+        }),
+        ("another path", |it| {
+            it["webhooks"][0]["clientConfig"]["service"]["path"] = "/x".into()
+        }),
+        ("no pod without it", |it| {
+            it["webhooks"][0]["failurePolicy"] = "Fail".into()
+        }),
+        ("a longer timeout", |it| {
+            it["webhooks"][0]["timeoutSeconds"] = 30.into()
+        }),
+        ("one more webhook", |it| {
+            let mut more = it["webhooks"][0].clone();
+            more["name"] = "more.example.com".into();
+            it["webhooks"].as_array_mut().unwrap().push(more);
+        }),
+        ("one webhook less", |it| {
+            it["webhooks"].as_array_mut().unwrap().pop();
+        }),
+        ("another order", |it| {
+            it["webhooks"].as_array_mut().unwrap().reverse()
+        }),
+        ("an annotation", |it| {
+            it["metadata"]["annotations"] = json!({"example.com/a": "b"})
+        }),
+    ];
+    [&own[..], &METADATA].concat()
+}
+
+/// Changes of the secret that would end it, or make it another account's.
+pub fn of_the_secret() -> Vec<Change> {
+    let own: [Change; 2] = [
+        ("the annotation of an account's token", |it| {
+            it["metadata"]["annotations"] =
+                json!({"kubernetes.io/service-account.name": "default"});
+        }),
+        ("that it cannot be changed", |it| {
+            it["immutable"] = true.into()
+        }),
+    ];
+    [&own[..], &METADATA].concat()
+}
+
+/// Changes of a Deployment that the scaler made.
+pub fn of_its_deployment() -> Vec<Change> {
+    let all: [Change; 6] = [
+        ("no owner", |it| {
+            it["metadata"]["ownerReferences"] = json!([])
+        }),
+        ("another owner", |it| {
+            it["metadata"]["ownerReferences"][0]["uid"] =
+                "00000000-0000-0000-0000-000000000002".into();
+        }),
+        ("one more owner", |it| {
+            it["metadata"]["ownerReferences"]
+                .as_array_mut()
+                .unwrap()
+                .push(json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "name": "none",
+                    "uid": "00000000-0000-0000-0000-000000000001",
+                }));
+        }),
+        ("another function", |it| {
+            it["metadata"]["labels"]["tetris.dev/function"] = "other".into();
+        }),
+        ("no labels", |it| it["metadata"]["labels"] = json!({})),
+        ("a finalizer", |it| {
+            it["metadata"]["finalizers"] = json!(["example.com/hold"])
+        }),
+    ];
+    all.to_vec()
+}
+
+/// Changes of any Deployment, each of which takes it over.
+pub fn of_another_deployment() -> Vec<Change> {
+    let all: [Change; 4] = [
+        ("the image", |it| {
+            it["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/steal:1".into();
+        }),
+        ("replicas", |it| it["spec"]["replicas"] = 0.into()),
+        ("its account", |it| {
+            it["spec"]["template"]["spec"]["serviceAccountName"] = "admin".into();
+        }),
+        ("labels and owner of a function", |it| {
+            it["metadata"]["labels"] =
+                json!({"tetris.dev/function": "f", "tetris.dev/configuration": "c1-b1-p1"});
+            it["metadata"]["ownerReferences"] =
+                json!([owner("00000000-0000-0000-0000-000000000003")]);
+        }),
+    ];
+    all.to_vec()
+}
+
+/// Spoils a Deployment that is about to be created.
+pub fn of_a_new_deployment() -> Vec<Change> {
+    let mut all = of_its_deployment();
+    // It has no uid that could be another one's.
+    all.retain(|(what, _)| *what != "another owner");
+    let more: [Change; 4] = [
+        ("another name", |it| {
+            it["metadata"]["name"] = "coredns".into()
+        }),
+        ("an owner of another kind", |it| {
+            it["metadata"]["ownerReferences"][0]["apiVersion"] = "apps/v1".into();
+            it["metadata"]["ownerReferences"][0]["kind"] = "ReplicaSet".into();
+        }),
+        ("an owner that does not control it", |it| {
+            it["metadata"]["ownerReferences"][0]["controller"] = false.into();
+        }),
+        ("a wider selector", |it| {
+            it["spec"]["selector"] = json!({"matchLabels": {"tetris.dev/function": "f"}});
+        }),
+    ];
+    all.extend(more);
+    all
+}
+
+/// Changes of an instance.
+pub fn of_an_instance() -> Vec<Change> {
+    let all: [Change; 9] = [
+        ("the image", |it| {
+            it["spec"]["containers"][0]["image"] = "example.com/steal:1".into()
+        }),
+        ("a toleration", |it| {
+            let more = json!({"key": "example.com/any", "operator": "Exists"});
+            match it["spec"]["tolerations"].as_array_mut() {
+                Some(all) => all.push(more),
+                None => it["spec"]["tolerations"] = json!([more]),
+            }
+        }),
+        ("another function", |it| {
+            it["metadata"]["labels"]["tetris.dev/function"] = "other".into();
+        }),
+        ("one more label", |it| {
+            it["metadata"]["labels"]["app"] = "victim".into()
+        }),
+        ("an annotation", |it| {
+            it["metadata"]["annotations"]["example.com/a"] = "b".into()
+        }),
+        ("an annotation less", |it| {
+            it["metadata"]["annotations"]
+                .as_object_mut()
+                .unwrap()
+                .remove("example.com/kept");
+        }),
+        ("another annotation", |it| {
+            it["metadata"]["annotations"]["example.com/kept"] = "no".into();
+        }),
+        ("a finalizer", |it| {
+            it["metadata"]["finalizers"] = json!(["example.com/hold"])
+        }),
+        ("an owner", |it| {
+            it["metadata"]["ownerReferences"] =
+                json!([owner("00000000-0000-0000-0000-000000000003")]);
+        }),
+    ];
+    all.to_vec()
+}
+
+/// Changes of an instance that the scaler makes.
+pub fn marks() -> Vec<Change> {
+    let all: [Change; 2] = [
+        ("the cost of deletion", |it| {
+            it["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"] =
+                "-100".into();
+        }),
+        ("that it is being replaced", |it| {
+            it["metadata"]["annotations"]["tetris.dev/retiring"] = "true".into();
+        }),
+    ];
+    all.to_vec()
+}
+
+/// Spoils an event about a function.
+pub fn of_an_event() -> Vec<Change> {
+    let all: [Change; 2] = [
+        ("another controller", |it| {
+            it["reportingController"] = "kubelet".into()
+        }),
+        ("another object", |it| {
+            it["regarding"]["kind"] = "Pod".into()
+        }),
+    ];
+    all.to_vec()
+}
+
+/// A reference to the function `f`.
+pub fn owner(uid: &str) -> Value {
+    json!({"apiVersion": "tetris.dev/v1alpha1", "kind": "InferenceFunction", "name": "f", "uid": uid, "controller": true})
+}
+
+/// A Deployment as the scaler creates it.
+pub fn deployment(namespace: &str) -> Value {
+    let marks = json!({"tetris.dev/function": "f", "tetris.dev/configuration": "c1-b1-p1"});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {
+            "name": "f-c1-b1-p1", "namespace": namespace, "labels": marks,
+            "ownerReferences": [owner("00000000-0000-0000-0000-000000000003")],
+        },
+        "spec": {
+            "replicas": 0, "selector": {"matchLabels": marks},
+            "template": {"metadata": {"labels": marks}, "spec": pod_spec()},
+        },
+    })
+}
+
+/// A Deployment of a user.
+pub fn another_deployment(namespace: &str) -> Value {
+    let mut deployment = deployment(namespace);
+    let labels = json!({"app": "victim"});
+    deployment["metadata"] = json!({"name": "victim", "namespace": namespace, "labels": labels});
+    deployment["spec"]["selector"]["matchLabels"] = labels.clone();
+    deployment["spec"]["template"]["metadata"]["labels"] = labels;
+    deployment
+}
+
+/// An instance of the function `f`, which no node takes.
+pub fn instance(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "instance", "namespace": namespace,
+            "labels": {"tetris.dev/function": "f", "tetris.dev/configuration": "c1-b1-p1"},
+            "annotations": {"example.com/kept": "yes"},
+        },
+        "spec": pod_spec(),
+    })
+}
+
+/// A pod of a user.
+pub fn another_pod(namespace: &str) -> Value {
+    let mut pod = instance(namespace);
+    pod["metadata"]["name"] = "victim".into();
+    pod["metadata"]["labels"] = json!({"app": "victim"});
+    pod
+}
+
+/// An event about the function `f`.
+pub fn event(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event",
+        "metadata": {"name": "f.1", "namespace": namespace},
+        "eventTime": "2026-01-01T00:00:00.000000Z", "reason": "ScaledOut", "action": "Scale", "type": "Normal",
+        "reportingController": "tetris-scaler", "reportingInstance": "tetris-scaler",
+        "regarding": {"apiVersion": "tetris.dev/v1alpha1", "kind": "InferenceFunction", "name": "f", "namespace": namespace},
+    })
+}
+
+/// As Pod Security "restricted" allows it.
+fn pod_spec() -> Value {
+    json!({
+        "nodeSelector": {"example.com/none": "true"},
+        "automountServiceAccountToken": false,
+        "securityContext": {
+            "runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [{
+            "name": "server", "image": "example.com/server:1",
+            "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+        }],
+    })
+}
