@@ -115,13 +115,27 @@ pub enum StoreLocationError {
         owner: u32,
     },
     /// It cannot be opened.
-    #[error("{source}")]
+    #[error("{}", without_remedy(source))]
     Store {
         /// The directory.
         dir: PathBuf,
         /// The reason.
         source: Box<StoreError>,
     },
+}
+
+/// The error in words. That of a lease has the next step in it, which [`StoreLocationError::remedy`] says.
+fn without_remedy(source: &StoreError) -> String {
+    match source {
+        StoreError::Io(error) if error.is_leased() => {
+            let path = error.path.display();
+            format!(
+                "cannot {} `{path}`: a process holds a lease on it",
+                error.action
+            )
+        }
+        source => source.to_string(),
+    }
 }
 
 impl StoreLocationError {
@@ -270,6 +284,8 @@ impl<'d> Candidate<'d> {
 
 #[cfg(test)]
 mod tests {
+    use tetris_store_layout::IoError;
+
     use super::*;
 
     #[test]
@@ -297,6 +313,23 @@ mod tests {
         Store::create(&mounted, &tetris_store_layout::CreateOptions::default()).unwrap();
         let writable = (mounted.clone(), StoreChoice::MountedWritable);
         assert_eq!(of(&mounted, &shm), writable);
+    }
+
+    #[test]
+    fn a_lease_is_told_with_one_remedy() {
+        let blocked = std::io::ErrorKind::WouldBlock;
+        let source = IoError::new("open", "/x/store", std::io::Error::new(blocked, "a step"));
+        let error = StoreLocationError::Store {
+            dir: "/x".into(),
+            source: Box::new(source.into()),
+        };
+        let text = error.to_string();
+        assert_eq!(
+            text,
+            "cannot open `/x/store`: a process holds a lease on it"
+        );
+        let remedy = error.remedy(Words::CommandLine);
+        assert!(remedy.contains("`grep LEASE /proc/locks`"), "{remedy}");
     }
 
     #[test]
