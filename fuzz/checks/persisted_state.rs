@@ -52,9 +52,10 @@ impl Site {
         plans(&learned);
         for (at_ms, loaded) in [(u64::MAX, true), (0, false), (u64::MAX, true)] {
             let model = model();
-            let event = match loaded {
-                true => Event::Loaded { model, at_ms },
-                false => Event::Released { model, at_ms },
+            let event = if loaded {
+                Event::Loaded { model, at_ms }
+            } else {
+                Event::Released { model, at_ms }
             };
             learned.observe(STORE, event);
         }

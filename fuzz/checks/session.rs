@@ -303,7 +303,7 @@ impl<'a> Session<'a> {
     fn descriptor(&mut self) -> Option<OwnedFd> {
         let opened = |flags: OFlags, path: &str| {
             let mut options = File::options();
-            let options = options.read(true).custom_flags(flags.bits() as i32);
+            let options = options.read(true).custom_flags(flags.bits().cast_signed());
             Some(options.open(path).ok()?.into())
         };
         Some(match self.choices.byte() % DESCRIPTORS {

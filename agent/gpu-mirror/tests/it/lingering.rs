@@ -137,7 +137,7 @@ fn memory_that_a_process_keeps_counts_until_it_ends() {
         other.acquire(&theirs, Duration::ZERO),
         mirror.acquire(&next),
     ] {
-        match attempt.and_then(|model| model.wait_all(LONG).map(|_| model)) {
+        match attempt.and_then(|model| model.wait_all(LONG).map(|()| model)) {
             Err(ClientError::Refused(why)) => assert_eq!(why.reason, Reason::IN_USE),
             Err(ClientError::Failed { reason, .. }) => assert_eq!(reason, Reason::DEVICE_FULL),
             other => panic!("expected no room, found {other:?}"),
