@@ -31,7 +31,8 @@ impl Admission {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Admits a connection of `uid`; `None` when it is one too many. A stranger may not ask for
+    /// Admits a connection of `uid`; `None` when it is one too many. A user gets no more than are
+    /// left for all others, so that a few users never use up everything. A stranger may not ask for
     /// room: the many user ids that one person can have do not keep out those who may.
     pub(super) fn admit(
         self: &Arc<Self>,
@@ -41,7 +42,8 @@ impl Admission {
     ) -> Option<Slot> {
         let mut counts = self.counts();
         let of_user = counts.users.get(&uid).copied().unwrap_or(0);
-        let full = counts.all >= limits.connections
+        let left = limits.connections.saturating_sub(counts.all);
+        let full = left <= of_user
             || of_user >= limits.per_user
             || (stranger && counts.strangers >= limits.strangers)
             || (stranger && of_user >= limits.per_stranger);
@@ -95,6 +97,21 @@ mod tests {
         slots.extend(admission.admit(3, false, &LIMITS()));
         assert_eq!(slots.len(), 5);
         assert!(admission.admit(4, false, &LIMITS()).is_none());
+    }
+
+    #[test]
+    fn a_few_users_that_take_all_they_can_leave_room_for_the_next() {
+        let (admission, limits) = (Arc::new(Admission::default()), Limits::default());
+        let mut slots = Vec::new();
+        for uid in 0..6 {
+            let mut own = 0;
+            while let Some(slot) = admission.admit(uid, false, &limits) {
+                slots.push(slot);
+                own += 1;
+            }
+            assert!(own > 0, "user {uid} got none");
+        }
+        assert!(admission.admit(6, false, &limits).is_some());
     }
 
     #[test]
