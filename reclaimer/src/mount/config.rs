@@ -27,9 +27,10 @@ pub struct MountTable {
     /// limit: the OOM killer cannot free it.
     #[serde(default = "default_reserve", with = "tetris_conventions::size")]
     pub reserve_bytes: u64,
-    /// Number of files and directories that it can have.
-    #[serde(default = "default_inodes")]
-    pub inodes: u64,
+    /// Number of files and directories that it can have. Without it, those that half of
+    /// `reserve_bytes` bears at [`INODE_BYTES`] each.
+    #[serde(default)]
+    pub inodes: Option<u64>,
     /// Huge pages.
     #[serde(default)]
     pub huge: HugePages,
@@ -80,17 +81,18 @@ impl HugePages {
     }
 }
 
-/// A node's models have some 100,000 tensors, and each inode takes about 1 KiB.
-const fn default_inodes() -> u64 {
-    1 << 20
-}
+/// Memory of the kernel for each file, in bytes: a `shmem_inode_cache` object of 752, the size on
+/// x86-64 with the usual options, and a dentry of 192. It is charged to the daemon's cgroup, which
+/// makes the files, and stays beside a full tmpfs. So inodes without a limit end in the OOM killer:
+/// 2^20 of them take 990 MB.
+pub const INODE_BYTES: u64 = 752 + 192;
 
 const fn default_noswap() -> bool {
     true
 }
 
-/// The daemon over 100,000 objects takes 50 MB, its reads some 100 MB, the files of as many objects
-/// 100 MB.
+/// Half is for the kernel's inodes and dentries: 284,359 files, of which a node's models have some
+/// 100,000. The daemon over 100,000 objects takes 50 MB, and its reads some 100 MB.
 const fn default_reserve() -> u64 {
     512 << 20
 }
@@ -115,9 +117,20 @@ impl MountTable {
             errors.push(FieldError::new("mount.path", expected, found));
         }
         let size_bytes = self.size().map_err(|error| errors.push(error));
-        if self.inodes < LEAST_INODES {
-            let expected = format!("at least {LEAST_INODES}");
-            errors.push(FieldError::new("mount.inodes", expected, self.inodes));
+        if let Some(inodes) = self.inodes {
+            let most = match self.memory_limit_bytes {
+                Some(_) => self.reserve_bytes / INODE_BYTES,
+                None => u64::MAX,
+            };
+            if inodes < LEAST_INODES {
+                let expected = format!("at least {LEAST_INODES}");
+                errors.push(FieldError::new("mount.inodes", expected, inodes));
+            } else if inodes > most {
+                let expected = format!(
+                    "at most {most}, for which `mount.reserve_bytes` has the memory: each takes {INODE_BYTES} bytes of the kernel's"
+                );
+                errors.push(FieldError::new("mount.inodes", expected, inodes));
+            }
         }
         if let Some(context) = &self.selinux_context
             && context.split(':').count() < 4
@@ -130,13 +143,18 @@ impl MountTable {
             Ok(size_bytes) if errors.is_empty() => Ok(MountConfig {
                 path: self.path.clone(),
                 size_bytes,
-                inodes: self.inodes,
+                inodes: self.inodes(),
                 huge: self.huge,
                 noswap: self.noswap,
                 selinux_context: self.selinux_context.clone(),
             }),
             _ => Err(errors),
         }
+    }
+
+    fn inodes(&self) -> u64 {
+        let borne = self.reserve_bytes / 2 / INODE_BYTES;
+        self.inodes.unwrap_or(borne.max(LEAST_INODES))
     }
 
     fn size(&self) -> Result<u64, FieldError> {

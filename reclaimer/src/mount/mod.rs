@@ -34,7 +34,7 @@ use thiserror::Error;
 
 use crate::store::StoreConfig;
 
-pub use config::{HugePages, MountConfig, MountTable};
+pub use config::{HugePages, INODE_BYTES, MountConfig, MountTable};
 use decide::refuse_foreign;
 pub use decide::{Action, Changes, Decision, Note, Refusal, decide};
 pub use mountinfo::{MountEntry, all_mounts, is_mount_root, is_mounted_elsewhere, mount_of};

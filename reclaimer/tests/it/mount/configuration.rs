@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tetris_node::config::ConfigFile;
-use tetris_node::mount::HugePages;
+use tetris_node::mount::{HugePages, INODE_BYTES};
 
 const REST: &str = "node = \"node-1\"\nkubernetes.enabled = true\n[[stores]]\nname = \"a\"\npath = \"/run/tetris/a\"\n";
 const MOUNT: &str = "[mount]\npath = \"/run/tetris\"\nsize_bytes = 1073741824\n";
@@ -28,7 +28,7 @@ fn little_has_to_be_said() {
     let mount = file.mount.unwrap();
     assert_eq!(
         (mount.inodes, mount.huge, mount.noswap),
-        (1 << 20, HugePages::WithinSize, true)
+        (None, HugePages::WithinSize, true)
     );
     let csi = file.csi.unwrap();
     assert_eq!(csi.driver, "csi.tetris.dev");
@@ -66,6 +66,31 @@ fn the_size_can_be_a_share_of_the_ram() {
     let file = ConfigFile::parse(&limited, Path::new("/etc/node.toml")).unwrap();
     let error = file.check().unwrap_err().to_string();
     assert!(error.contains("at most 535822336"), "{error}");
+}
+
+/// The kernel's memory of files is charged to the daemon beside a full tmpfs, so the reserve has to
+/// bear all that there can be.
+#[test]
+fn the_number_of_inodes_follows_from_the_reserve() {
+    let mounted = |text: &str| {
+        let text = format!("{REST}{MOUNT}{text}");
+        let file = ConfigFile::parse(&text, Path::new("/etc/node.toml")).unwrap();
+        file.check()
+            .map(|config| config.tables.mount.unwrap().inodes)
+    };
+    assert_eq!(mounted("").unwrap(), (512 << 20) / 2 / INODE_BYTES);
+    assert_eq!(mounted("reserve_bytes = \"1GiB\"").unwrap(), 568_719);
+    assert_eq!(mounted("reserve_bytes = 0").unwrap(), 64);
+    assert_eq!(mounted("inodes = 1048576").unwrap(), 1 << 20);
+    let limited = "memory_limit_bytes = \"4GiB\"\n";
+    let most = mounted(&format!("{limited}inodes = 568719")).unwrap();
+    assert!(most * INODE_BYTES <= 512 << 20);
+    let error = mounted(&format!("{limited}inodes = 1048576")).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("`mount.inodes`: expected at most 568719, for which `mount.reserve_bytes`"),
+        "{error}"
+    );
 }
 
 #[test]
