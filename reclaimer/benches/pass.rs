@@ -141,6 +141,7 @@ fn reclaimer(root: &Path, change: impl FnOnce(&mut ConfigFile)) -> Result<Reclai
             name: "bench".to_owned(),
             path: root.to_owned(),
             namespaces: Vec::new(),
+            own: false,
         }],
         ..ConfigFile::default()
     };

@@ -115,6 +115,13 @@ impl Records {
         })
     }
 
+    /// Number of manifests.
+    pub(crate) fn manifests(&self) -> u64 {
+        let listed = self.listed.keys();
+        let manifests = listed.filter(|id| matches!(id, RecordId::Manifest(_)));
+        manifests.count() as u64
+    }
+
     /// All of them, to choose from which go. `use_of` says whether a record is wanted, and when all
     /// it names was last seen held.
     pub(crate) fn files(&self, use_of: impl Fn(&RecordId) -> (bool, u64)) -> Vec<RecordFile> {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use tetris_reclaimer_core::Space;
 use tetris_store_layout::RecordUse;
 
 /// Room that a waiting load needs.
@@ -37,12 +38,21 @@ pub struct RoomResult {
 pub enum RoomRefusal {
     /// The store cannot be used now, or a dry run frees nothing.
     Unavailable,
-    /// An empty mount, or an empty store within its limit, would be too small.
+    /// An empty mount, or an empty store within its limits for records, would be too small.
     TooLarge,
+    /// The store is at its limit, and its own objects are mapped or declared warm.
+    Limit,
     /// The remaining objects are mapped.
     InUse,
-    /// Policy keeps objects without a reference: declared warm, or guaranteed to another store.
+    /// Policy keeps objects without a reference, declared warm or guaranteed to another store, or
+    /// keeps room free for the guarantees of others.
     Policy,
+}
+
+/// Room that loads were granted.
+pub trait GrantedRoom: fmt::Debug + Send {
+    /// The part that is not filled yet, by the name of the store.
+    fn left(&self) -> Vec<(String, Space)>;
 }
 
 /// References that a part of the daemon holds, and can release for a load.

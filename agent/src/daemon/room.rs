@@ -117,6 +117,7 @@ impl Answers {
 fn cause_of(reason: RoomReason) -> Option<PrivateCause> {
     match reason {
         RoomReason::POLICY => Some(PrivateCause::Kept { needed: 0 }),
+        RoomReason::LIMIT => Some(PrivateCause::OverLimit),
         RoomReason::TOO_LARGE => Some(PrivateCause::TooSmall { needed: 0 }),
         _ => None,
     }

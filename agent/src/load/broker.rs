@@ -34,6 +34,8 @@ pub(super) fn known(store: &Store, ingested: &Ingested) -> Option<KnownFile> {
 fn cause_of(reason: IngestReason) -> PrivateCause {
     match reason {
         IngestReason::NO_ROOM => PrivateCause::Full { needed: 0 },
+        IngestReason::POLICY => PrivateCause::Kept { needed: 0 },
+        IngestReason::LIMIT => PrivateCause::OverLimit,
         IngestReason::TOO_LARGE => PrivateCause::TooSmall { needed: 0 },
         _ => PrivateCause::DaemonRefused,
     }

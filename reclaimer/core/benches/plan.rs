@@ -100,10 +100,9 @@ fn snapshot(fill_percent: u64, ask: u64) -> Snapshot {
     });
     let store = StoreSnapshot {
         name: "default".to_owned(),
-        mount: 0,
         objects,
         models: models.collect(),
-        record_bytes: 0,
+        ..StoreSnapshot::default()
     };
     let used = store.used_bytes();
     let capacity_bytes = used * 100 / fill_percent;
@@ -111,7 +110,7 @@ fn snapshot(fill_percent: u64, ask: u64) -> Snapshot {
         mounts: vec![MountSnapshot {
             capacity_bytes,
             free_bytes: capacity_bytes - used,
-            draining: false,
+            ..MountSnapshot::default()
         }],
         stores: vec![store],
         requests: (ask > 0)
@@ -119,6 +118,7 @@ fn snapshot(fill_percent: u64, ask: u64) -> Snapshot {
                 store: 0,
                 // This much beyond the free memory.
                 bytes: capacity_bytes - used + ask,
+                inodes: 0,
             })
             .into_iter()
             .collect(),

@@ -3,7 +3,9 @@
 use crate::config::StorePolicy;
 use crate::facts::{Fact, facts};
 use crate::plan::KeptBytes;
+use crate::share::Share;
 use crate::snapshot::{ObjectSnapshot, StoreSnapshot};
+use crate::space::Space;
 use crate::state::StoreState;
 
 /// Candidates that a step may take.
@@ -31,6 +33,8 @@ pub(crate) struct Candidates<'a> {
     pub(crate) store_index: usize,
     pub(crate) store: &'a StoreSnapshot,
     pub(crate) policy: &'a StorePolicy,
+    /// Its share of the mount.
+    pub(crate) share: Share,
     now_ms: u64,
     facts: Vec<Fact>,
     /// Candidates: neither held nor protected, expired ones first.
@@ -40,8 +44,8 @@ pub(crate) struct Candidates<'a> {
     /// most passes take nothing from it.
     sorted: bool,
     next: usize,
-    /// Memory that its objects and records occupy when the plan is carried out, in bytes.
-    pub(crate) left_bytes: u64,
+    /// Memory and inodes that the store has when the plan is carried out.
+    pub(crate) left: Space,
 }
 
 impl<'a> Candidates<'a> {
@@ -49,6 +53,7 @@ impl<'a> Candidates<'a> {
         store_index: usize,
         store: &'a StoreSnapshot,
         policy: &'a StorePolicy,
+        share: Share,
         state: Option<&StoreState>,
         now_ms: u64,
     ) -> Self {
@@ -57,13 +62,14 @@ impl<'a> Candidates<'a> {
             store_index,
             store,
             policy,
+            share,
             now_ms,
             facts,
             queue: Vec::new(),
             expired: 0,
             sorted: false,
             next: 0,
-            left_bytes: store.used_bytes(),
+            left: store.used(),
         };
         let (mut queue, rest): (Vec<u32>, Vec<u32>) = all
             .entries()
@@ -106,7 +112,7 @@ impl<'a> Candidates<'a> {
                 continue;
             }
             fact.planned = true;
-            self.left_bytes = self.left_bytes.saturating_sub(bytes);
+            self.left = self.left.beyond(Space { bytes, inodes: 1 });
             return Some(Taken {
                 object: index,
                 bytes,
@@ -116,9 +122,9 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Number of bytes beyond the store's guarantee.
-    pub(crate) fn excess_bytes(&self) -> u64 {
-        self.left_bytes.saturating_sub(self.policy.guaranteed_bytes)
+    /// The part beyond the store's guarantee.
+    pub(crate) fn excess(&self) -> Space {
+        self.left.beyond(self.share.guaranteed)
     }
 
     /// Adds the remaining objects, by reason.

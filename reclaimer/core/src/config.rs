@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use tetris_store_layout::RecordUse;
 use thiserror::Error;
 
+use crate::space::Space;
+
 /// Reclaim policy in the form of a configuration file. Omitted fields have their defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -17,8 +19,13 @@ pub struct PolicyConfig {
     pub low_watermark_percent: u32,
     /// Policy of stores without an entry in `stores`.
     pub store: StorePolicy,
+    /// Number of namespaces for whose guarantees room is kept back: those with a store of their own
+    /// on the node, and others that may arrive.
+    pub guaranteed_namespaces: u32,
     /// Policies of stores by name. Omitted fields have their defaults, not the values of `store`.
     pub stores: BTreeMap<String, StorePolicy>,
+    /// Policies of namespaces' own stores, by the namespace.
+    pub namespaces: BTreeMap<String, StorePolicy>,
 }
 
 /// The policy of one store.
@@ -38,23 +45,41 @@ pub struct StorePolicy {
     pub learned: LearnedKeepAlive,
     /// Eviction order when there is no room.
     pub order: Order,
-    /// Number of bytes of this store that other stores' needs do not take.
+    /// Number of bytes that this store can have at any time: other stores' needs do not take them,
+    /// and they are kept free while the store has less.
     #[serde(with = "tetris_conventions::size")]
     pub guaranteed_bytes: u64,
+    /// The same in percent of the mount, where `guaranteed_bytes` is 0. By default
+    /// [`NAMESPACE_GUARANTEED_PERCENT`](crate::NAMESPACE_GUARANTEED_PERCENT) for a namespace's own
+    /// store, and nothing for others.
+    pub guaranteed_percent: Option<u32>,
     /// Upper limit of this store in bytes, even if more memory is free.
     #[serde(with = "tetris_conventions::size::optional")]
     pub limit_bytes: Option<u64>,
+    /// The same in percent of the mount, which also limits inodes. By default
+    /// [`NAMESPACE_LIMIT_PERCENT`](crate::NAMESPACE_LIMIT_PERCENT) for a namespace's own store, and
+    /// none for others.
+    pub limit_percent: Option<u32>,
+    /// Upper limit of the store's inodes: objects, records and folders.
+    pub limit_inodes: Option<u64>,
     /// Of these, bytes that its records are kept to; without it [`DEFAULT_RECORD_BYTES`], or a
-    /// quarter of `limit_bytes` where that is less.
+    /// quarter of its limit where that is less.
     #[serde(with = "tetris_conventions::size::optional")]
     pub record_bytes: Option<u64>,
-    /// Records that it may have, each of which takes an inode.
+    /// Records that it may have, each of which takes an inode; a quarter of its limit of inodes where
+    /// that is less.
     pub record_files: u64,
 }
 
 /// Default limit of a store's records in bytes: those of a thousand models of some hundred tensors.
 pub const DEFAULT_RECORD_BYTES: u64 = 128 << 20;
 const DEFAULT_RECORD_FILES: u64 = 32_768;
+/// One namespace at its limit and seven others at their guarantees fill the mount up to the high
+/// watermark: 60 % and 7 x 5 % are 95 %.
+const DEFAULT_GUARANTEED_NAMESPACES: u32 = 8;
+const MOST_GUARANTEED_NAMESPACES: u32 = 10_000;
+/// Fewer would not hold the folders of a store and one ordinary model.
+const LEAST_INODES: u64 = 1024;
 /// Less would not hold the records of one ordinary model.
 const LEAST_RECORD_BYTES: u64 = 1 << 20;
 const LEAST_RECORD_FILES: u64 = 64;
@@ -153,7 +178,10 @@ impl Default for StorePolicy {
             learned: LearnedKeepAlive::PAPER,
             order: Order::GreedyDual,
             guaranteed_bytes: 0,
+            guaranteed_percent: None,
             limit_bytes: None,
+            limit_percent: None,
+            limit_inodes: None,
             record_bytes: None,
             record_files: DEFAULT_RECORD_FILES,
         }
@@ -166,7 +194,9 @@ impl Default for PolicyConfig {
             high_watermark_percent: 95,
             low_watermark_percent: 85,
             store: StorePolicy::default(),
+            guaranteed_namespaces: DEFAULT_GUARANTEED_NAMESPACES,
             stores: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
         }
     }
 }
@@ -223,6 +253,15 @@ impl PolicyConfig {
         for (name, store) in &self.stores {
             errors.extend(within(&format!("stores.{name}"), store));
         }
+        for (name, store) in &self.namespaces {
+            errors.extend(within(&format!("namespaces.{name}"), store));
+        }
+        if self.guaranteed_namespaces > MOST_GUARANTEED_NAMESPACES {
+            let field = "guaranteed_namespaces";
+            let expected = format_args!("at most {MOST_GUARANTEED_NAMESPACES}");
+            let found = self.guaranteed_namespaces;
+            errors.push(PolicyError::new(field, &expected, &found));
+        }
         errors
     }
 }
@@ -251,10 +290,18 @@ impl Policy {
         &self.config
     }
 
-    /// Returns the policy of the store of this name.
+    /// Returns the policy of the store of this name in the configuration.
     pub fn of(&self, store: &str) -> &StorePolicy {
-        let own = self.config.stores.get(store);
-        own.unwrap_or(&self.config.store)
+        self.of_owned(store, None)
+    }
+
+    /// Returns the policy of a store, which is the own one of `namespace` if there is one.
+    pub fn of_owned(&self, store: &str, namespace: Option<&str>) -> &StorePolicy {
+        let named = match namespace {
+            Some(namespace) => self.config.namespaces.get(namespace),
+            None => self.config.stores.get(store),
+        };
+        named.unwrap_or(&self.config.store)
     }
 }
 
@@ -271,12 +318,12 @@ impl Default for Policy {
 const MAX_SECS: u64 = 366 * 86_400;
 
 impl StorePolicy {
-    /// Limits of the store's records.
-    pub fn record_limits(&self) -> RecordUse {
-        let part = self.limit_bytes.map_or(u64::MAX, |limit| limit / 4);
+    /// Limits of the records of a store that may have `limit` in all.
+    pub fn record_limits(&self, limit: Space) -> RecordUse {
+        let bytes = DEFAULT_RECORD_BYTES.min(limit.bytes / 4);
         RecordUse {
-            bytes: self.record_bytes.unwrap_or(DEFAULT_RECORD_BYTES.min(part)),
-            files: self.record_files,
+            bytes: self.record_bytes.unwrap_or(bytes),
+            files: self.record_files.min(limit.inodes / 4),
         }
     }
 
@@ -302,6 +349,26 @@ impl StorePolicy {
             let least = self.guaranteed_bytes;
             let expected = format_args!("at least guaranteed_bytes, which is {least}");
             errors.push(PolicyError::new("limit_bytes", &expected, &limit));
+        }
+        if let (Some(_), Some(found)) = (self.limit_bytes, self.limit_percent) {
+            let expected = "nothing beside limit_bytes";
+            errors.push(PolicyError::new("limit_percent", &expected, &found));
+        }
+        if let (1.., Some(found)) = (self.guaranteed_bytes, self.guaranteed_percent) {
+            let expected = "nothing beside guaranteed_bytes";
+            errors.push(PolicyError::new("guaranteed_percent", &expected, &found));
+        }
+        if let Some(found) = self.limit_percent.filter(|part| !(1..=100).contains(part)) {
+            errors.push(PolicyError::new("limit_percent", &"1 to 100", &found));
+        }
+        let most = self.limit_percent.unwrap_or(100);
+        if let Some(found) = self.guaranteed_percent.filter(|part| *part > most) {
+            let expected = format_args!("at most limit_percent, or 100, which is {most}");
+            errors.push(PolicyError::new("guaranteed_percent", &expected, &found));
+        }
+        if let Some(found) = self.limit_inodes.filter(|inodes| *inodes < LEAST_INODES) {
+            let expected = format_args!("at least {LEAST_INODES}");
+            errors.push(PolicyError::new("limit_inodes", &expected, &found));
         }
         if let Some(found) = self.record_bytes {
             let most = self.limit_bytes.unwrap_or(u64::MAX);
@@ -427,6 +494,54 @@ mod tests {
     }
 
     #[test]
+    fn shares_are_checked() {
+        let share = |change: fn(&mut StorePolicy)| error(|config| change(&mut config.store));
+        assert_eq!(
+            share(|store| {
+                store.limit_bytes = Some(1);
+                store.limit_percent = Some(50);
+            }),
+            "store.limit_percent: expected nothing beside limit_bytes, found 50"
+        );
+        assert_eq!(
+            share(|store| {
+                store.guaranteed_bytes = 1;
+                store.guaranteed_percent = Some(5);
+            }),
+            "store.guaranteed_percent: expected nothing beside guaranteed_bytes, found 5"
+        );
+        assert_eq!(
+            share(|store| store.limit_percent = Some(101)),
+            "store.limit_percent: expected 1 to 100, found 101"
+        );
+        assert_eq!(
+            share(|store| {
+                store.limit_percent = Some(20);
+                store.guaranteed_percent = Some(21);
+            }),
+            "store.guaranteed_percent: expected at most limit_percent, or 100, which is 20, found 21"
+        );
+        assert_eq!(
+            share(|store| store.limit_inodes = Some(9)),
+            "store.limit_inodes: expected at least 1024, found 9"
+        );
+        assert_eq!(
+            error(|config| {
+                let store = StorePolicy {
+                    limit_percent: Some(0),
+                    ..StorePolicy::default()
+                };
+                config.namespaces.insert("team-a".to_owned(), store);
+            }),
+            "namespaces.team-a.limit_percent: expected 1 to 100, found 0"
+        );
+        assert_eq!(
+            error(|config| config.guaranteed_namespaces = 1 << 20),
+            "guaranteed_namespaces: expected at most 10000, found 1048576"
+        );
+    }
+
+    #[test]
     fn each_percentage_is_checked() {
         let learned = |change: fn(&mut LearnedKeepAlive)| {
             error(|config| {
@@ -469,7 +584,8 @@ mod tests {
                 record_bytes,
                 ..StorePolicy::default()
             };
-            policy.record_limits().bytes
+            let limit = policy.share(false, Space::of_bytes(1 << 50)).limit;
+            policy.record_limits(limit).bytes
         };
         assert_eq!(bytes(None, None), DEFAULT_RECORD_BYTES);
         assert_eq!(bytes(Some(1 << 40), None), DEFAULT_RECORD_BYTES);

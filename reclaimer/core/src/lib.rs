@@ -8,7 +8,8 @@
 //! model declared warm. Nothing within its keep-alive window is freed, except for a waiting load.
 //! The need of one store never takes another below its guarantee. The plan does not depend on the
 //! order of stores and objects in the snapshot. If one store requests room, carrying out a plan
-//! leaves nothing for the next one at the same moment, and a larger request frees a superset.
+//! leaves nothing for the next one at the same moment, and a larger request frees a superset. The
+//! room that guarantees still need stays free ([`MountShares`]).
 //!
 //! Records count in a store's usage, and are kept within limits of their own
 //! ([`records_to_remove`]).
@@ -16,7 +17,7 @@
 //! **Caveats.** Bytes are counted as the file system does, in pages. A prefix of the policy's order
 //! is freed, so that more need frees a superset; another set with less excess may exist. If stores
 //! have limits, a larger request may spare another store's object, because the requesting store
-//! must give more itself. If several stores request more than there is, the room goes to the load
+//! must give more itself. A lack of inodes is met after a lack of bytes. If several stores request more than there is, the room goes to the load
 //! that takes it first.
 //!
 //! ```
@@ -35,13 +36,12 @@
 //!     name: "default".to_owned(),
 //!     mount: 0,
 //!     objects: vec![object("old", 10, false), object("held", 5, true), object("new", 20, false)],
-//!     models: Vec::new(),
-//!     record_bytes: 0,
+//!     ..StoreSnapshot::default()
 //! };
 //! let snapshot = Snapshot {
-//!     mounts: vec![MountSnapshot { capacity_bytes: 16_384, free_bytes: 4096, draining: false }],
+//!     mounts: vec![MountSnapshot { capacity_bytes: 16_384, free_bytes: 4096, ..MountSnapshot::default() }],
 //!     stores: vec![store],
-//!     requests: vec![RoomRequest { store: 0, bytes: 8192 }],
+//!     requests: vec![RoomRequest { store: 0, bytes: 8192, inodes: 0 }],
 //! };
 //! let plan = plan(&snapshot, &Policy::default(), &State::default(), 30, 1000)?;
 //! assert_eq!(plan.actions.len(), 1);
@@ -67,7 +67,9 @@ mod plan;
 mod planner;
 mod record_id;
 mod records;
+mod share;
 mod snapshot;
+mod space;
 mod state;
 
 pub use config::{
@@ -79,8 +81,13 @@ pub use plan::{Action, Goal, KeptBytes, ModelChange, Plan, Reason, Shortfall};
 pub use planner::plan;
 pub use record_id::{ParseRecordIdError, RecordId};
 pub use records::{RecordFile, RecordName, record_use, records_to_remove};
+pub use share::{
+    LEAST_NAMESPACE_GUARANTEED_BYTES, MissingRoom, MountShares, NAMESPACE_GUARANTEED_PERCENT,
+    NAMESPACE_LIMIT_PERCENT, Share, StoreDemand,
+};
 pub use snapshot::{
     ModelSnapshot, MountSnapshot, ObjectSnapshot, ReloadCost, RoomRequest, Snapshot, SnapshotError,
     StoreSnapshot,
 };
+pub use space::Space;
 pub use state::{DecodeStateError, Event, ModelState, State, StoreState};

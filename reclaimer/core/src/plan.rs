@@ -54,9 +54,10 @@ pub enum Reason {
     Pressure,
     /// Its store is over its limit.
     OverQuota,
-    /// Its mount is over the high watermark, and it was used least recently.
+    /// Its mount is over the high watermark, or has too little room for guarantees, and it was used
+    /// least recently.
     OverWatermark,
-    /// Its mount is over the high watermark, and it is worth least.
+    /// The same, and it is worth least.
     Cost,
 }
 
@@ -112,6 +113,8 @@ pub struct Shortfall {
     pub goal: Goal,
     /// Number of bytes missing.
     pub missing_bytes: u64,
+    /// Number of inodes missing.
+    pub missing_inodes: u64,
     /// Bytes that stay, by reason.
     pub kept: KeptBytes,
 }
@@ -125,6 +128,8 @@ pub enum Goal {
     Limit,
     /// The low watermark of a mount.
     LowWatermark,
+    /// Free room for all that is guaranteed on a mount and not used.
+    Guarantees,
 }
 
 /// Bytes of objects that stay, by the first reason that holds. When only held and protected objects

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use crate::candidates::{Candidates, Reach, Taken};
 use crate::config::Policy;
 use crate::plan::{Action, Goal, KeptBytes, ModelChange, Plan, Reason, Shortfall};
+use crate::share::{MountShares, StoreDemand};
 use crate::snapshot::{MountSnapshot, Snapshot, SnapshotError};
+use crate::space::{Space, part_of};
 use crate::state::State;
 
 /// Plans the objects to free at `now_ms`, in milliseconds, with at most `max_actions` actions.
@@ -14,12 +16,14 @@ use crate::state::State;
 ///
 /// 1. **Waiting loads.** Expired objects first, then the cheapest by the policy's order: from the
 ///    requesting store while the request would exceed its limit, then from the store with the most
-///    bytes beyond its guarantee, then from the requesting store itself, up to the requested bytes.
-///    The keep-alive window does not apply here.
+///    beyond its guarantee, then from the requesting store itself, up to the request. A request
+///    beyond the store's guarantee leaves the unused guarantees of others free. The keep-alive
+///    window does not apply here.
 /// 2. **Expired** objects of all stores.
 /// 3. **Limits**: a store over its limit frees objects until it is within.
-/// 4. **Watermarks**: a mount over the high watermark is brought down to the low one, with objects
-///    from the store with the most bytes beyond its guarantee.
+/// 4. **Watermarks**: a mount over the high watermark is brought down to the low one, and any mount
+///    until the unused guarantees are free, with objects from the store with the most beyond its
+///    guarantee.
 ///
 /// Held objects and those of models declared warm stay. [`Plan::shortfalls`] lists the goals that
 /// the plan misses because of them.
@@ -59,6 +63,22 @@ pub fn plan(
     Ok(plan)
 }
 
+/// The part of a room that is missing.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Bytes,
+    Inodes,
+}
+
+impl Part {
+    fn of(self, space: Space) -> u64 {
+        match self {
+            Self::Bytes => space.bytes,
+            Self::Inodes => space.inodes,
+        }
+    }
+}
+
 /// State of one mount during planning.
 struct MountPlan<'a> {
     mount_index: usize,
@@ -67,9 +87,12 @@ struct MountPlan<'a> {
     high_bytes: u64,
     /// Its stores, ordered by name.
     stores: Vec<Candidates<'a>>,
-    /// Number of bytes that loads request, by store.
-    requests: BTreeMap<usize, u64>,
-    planned_bytes: u64,
+    /// Shares of the stores, in their order.
+    shares: MountShares,
+    /// Room that loads request, by store.
+    requests: BTreeMap<usize, Space>,
+    /// Room that the plan frees.
+    planned: Space,
 }
 
 impl<'a> MountPlan<'a> {
@@ -82,32 +105,42 @@ impl<'a> MountPlan<'a> {
         mount: &'a MountSnapshot,
     ) -> Self {
         let stores = snapshot.stores.iter().enumerate();
-        let mut stores: Vec<Candidates<'a>> = stores
+        let mut stores: Vec<_> = stores
             .filter(|(_, store)| store.mount == mount_index)
-            .map(|(index, store)| {
+            .collect();
+        stores.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
+        let shares = MountShares::new(policy, mount, stores.iter().map(|(_, store)| *store));
+        let stores: Vec<Candidates<'a>> = stores
+            .into_iter()
+            .enumerate()
+            .map(|(at, (index, store))| {
                 let learned = state.store(&store.name);
-                Candidates::new(index, store, policy.of(&store.name), learned, now_ms)
+                let policy = policy.of_owned(&store.name, store.namespace.as_deref());
+                Candidates::new(index, store, policy, shares.of(at), learned, now_ms)
             })
             .collect();
-        stores.sort_by(|a, b| a.store.name.cmp(&b.store.name));
-        let mut requests = BTreeMap::new();
+        let mut requests: BTreeMap<usize, Space> = BTreeMap::new();
         for ask in &snapshot.requests {
             if stores
                 .iter()
                 .any(|candidates| candidates.store_index == ask.store)
             {
-                let bytes: &mut u64 = requests.entry(ask.store).or_default();
-                *bytes = bytes.saturating_add(ask.bytes);
+                let asked = requests.entry(ask.store).or_default();
+                *asked = asked.plus(Space {
+                    bytes: ask.bytes,
+                    inodes: ask.inodes,
+                });
             }
         }
         Self {
             mount_index,
             mount,
-            low_bytes: percent(mount.capacity_bytes, policy.config().low_watermark_percent),
-            high_bytes: percent(mount.capacity_bytes, policy.config().high_watermark_percent),
+            low_bytes: part_of(mount.capacity_bytes, policy.config().low_watermark_percent),
+            high_bytes: part_of(mount.capacity_bytes, policy.config().high_watermark_percent),
             stores,
+            shares,
             requests,
-            planned_bytes: 0,
+            planned: Space::default(),
         }
     }
 
@@ -115,14 +148,11 @@ impl<'a> MountPlan<'a> {
         if self.requests.is_empty() {
             return;
         }
-        let mut asked = 0_u64;
+        let mut asked = Vec::with_capacity(self.stores.len());
         for at in 0..self.stores.len() {
-            asked = asked.saturating_add(self.make_room_within_limit(at, plan));
+            asked.push(self.make_room_within_limit(at, plan));
         }
-        let missing = |this: &Self| {
-            let free = this.mount.free_bytes.saturating_add(this.planned_bytes);
-            asked.saturating_sub(free)
-        };
+        let missing = |this: &Self| this.missing(&asked);
         self.rewind();
         self.take_each(Reach::Expired, Reason::Pressure, plan, missing);
         self.take_excess(Reach::Any, Reason::Pressure, plan, missing);
@@ -130,41 +160,54 @@ impl<'a> MountPlan<'a> {
         self.report(plan, None, Goal::Requests, missing(self));
     }
 
+    /// Room that is missing for all that is asked for, in the order of the stores: as much must be
+    /// free, and the unused guarantees of others besides.
+    fn missing(&self, asked: &[Space]) -> Space {
+        let demands = self.stores.iter().zip(asked);
+        let demands = demands.map(|(candidates, asked)| StoreDemand {
+            used: candidates.left,
+            asked: *asked,
+        });
+        let kept = self.shares.kept(demands);
+        let needed = asked.iter().fold(kept, |sum, asked| sum.plus(*asked));
+        needed.beyond(self.free())
+    }
+
+    /// Free room when the plan is carried out.
+    fn free(&self) -> Space {
+        self.mount.free().plus(self.planned)
+    }
+
     /// Brings the store at `at` so far below its limit that its request fits. Returns the usable
-    /// part of the request in bytes: room beyond the limit is not worth another store's objects.
-    fn make_room_within_limit(&mut self, at: usize, plan: &mut Plan) -> u64 {
+    /// part of the request: room beyond the limit is not worth another store's objects.
+    fn make_room_within_limit(&mut self, at: usize, plan: &mut Plan) -> Space {
         let Some(candidates) = self.stores.get_mut(at) else {
-            return 0;
-        };
-        let asked = self
-            .requests
-            .get(&candidates.store_index)
-            .copied()
-            .unwrap_or(0);
-        let Some(limit) = candidates.policy.limit_bytes.filter(|_| asked > 0) else {
-            return asked;
-        };
-        let over = |candidates: &Candidates<'_>| {
-            candidates
-                .left_bytes
-                .saturating_add(asked)
-                .saturating_sub(limit)
+            return Space::default();
         };
         let store = candidates.store_index;
+        let asked = self.requests.get(&store).copied().unwrap_or_default();
+        if asked.is_nothing() {
+            return asked;
+        }
+        let over = |candidates: &Candidates<'_>| {
+            let then = candidates.left.plus(asked);
+            then.beyond(candidates.share.limit)
+        };
         candidates.rewind();
-        while over(candidates) > 0
+        while !over(candidates).is_nothing()
             && let Some(taken) = candidates.take(Reach::Any, u64::MAX)
         {
-            self.planned_bytes += record(plan, candidates, &taken, Reason::Pressure);
+            let freed = record(plan, candidates, &taken, Reason::Pressure);
+            self.planned = self.planned.plus(freed);
         }
         let missing = over(candidates);
         self.report(plan, Some(store), Goal::Requests, missing);
-        asked.saturating_sub(missing)
+        asked.beyond(missing)
     }
 
     fn expire(&mut self, plan: &mut Plan) {
         self.rewind();
-        let all = |_: &Self| u64::MAX;
+        let all = |_: &Self| Space::ENDLESS;
         self.take_each(Reach::Expired, Reason::KeepAliveExpired, plan, all);
     }
 
@@ -172,37 +215,44 @@ impl<'a> MountPlan<'a> {
         self.rewind();
         let mut missed = Vec::new();
         for candidates in &mut self.stores {
-            let limit = candidates.policy.limit_bytes.unwrap_or(u64::MAX);
-            while candidates.left_bytes > limit
+            let limit = candidates.share.limit;
+            while !candidates.left.beyond(limit).is_nothing()
                 && let Some(taken) = candidates.take(Reach::Ripe, u64::MAX)
             {
-                self.planned_bytes += record(plan, candidates, &taken, Reason::OverQuota);
+                let freed = record(plan, candidates, &taken, Reason::OverQuota);
+                self.planned = self.planned.plus(freed);
             }
-            missed.push((
-                candidates.store_index,
-                candidates.left_bytes.saturating_sub(limit),
-            ));
+            missed.push((candidates.store_index, candidates.left.beyond(limit)));
         }
         for (store, missing) in missed {
             self.report(plan, Some(store), Goal::Limit, missing);
         }
     }
 
+    /// Brings the mount down to its low watermark if it is over the high one, and in any case so far
+    /// that the guarantees have the room that they still need.
     fn enforce_watermarks(&mut self, plan: &mut Plan) {
         let used = |this: &Self| {
             let used = this
                 .mount
                 .capacity_bytes
                 .saturating_sub(this.mount.free_bytes);
-            used.saturating_sub(this.planned_bytes)
+            used.saturating_sub(this.planned.bytes)
         };
-        if used(self) <= self.high_bytes && !self.mount.draining {
-            return;
-        }
-        let missing = |this: &Self| used(this).saturating_sub(this.low_bytes);
+        let full = used(self) > self.high_bytes || self.mount.draining;
+        let over_low = |this: &Self| {
+            let over = used(this).saturating_sub(this.low_bytes);
+            Space::of_bytes(if full { over } else { 0 })
+        };
+        let guarantees = |this: &Self| {
+            let used = this.stores.iter().map(|candidates| candidates.left);
+            this.shares.unused(used).beyond(this.free())
+        };
+        let missing = |this: &Self| over_low(this).max(guarantees(this));
         self.rewind();
         self.take_excess(Reach::Ripe, Reason::OverWatermark, plan, missing);
-        self.report(plan, None, Goal::LowWatermark, missing(self));
+        self.report(plan, None, Goal::LowWatermark, over_low(self));
+        self.report(plan, None, Goal::Guarantees, guarantees(self));
     }
 
     /// Takes from one store after the other until nothing is missing.
@@ -211,48 +261,71 @@ impl<'a> MountPlan<'a> {
         reach: Reach,
         reason: Reason,
         plan: &mut Plan,
-        missing: impl Fn(&Self) -> u64,
+        missing: impl Fn(&Self) -> Space,
     ) {
         for at in 0..self.stores.len() {
-            while missing(self) > 0
+            while !missing(self).is_nothing()
                 && let Some(candidates) = self.stores.get_mut(at)
                 && let Some(taken) = candidates.take(reach, u64::MAX)
             {
-                self.planned_bytes += record(plan, candidates, &taken, reason);
+                let freed = record(plan, candidates, &taken, reason);
+                self.planned = self.planned.plus(freed);
             }
         }
     }
 
-    /// Takes from the store with the most bytes beyond its guarantee until nothing is missing.
-    /// Never goes below a guarantee, except in a store whose own load waits. The objects and their
-    /// order do not depend on the missing bytes, so more need takes a superset.
+    /// Takes from the store with the most beyond its guarantee until nothing is missing: first for
+    /// bytes, from the store with the most bytes, then for inodes, from the one with the most inodes.
+    /// Never goes below a guarantee, except in a store whose own load waits.
     fn take_excess(
         &mut self,
         reach: Reach,
         reason: Reason,
         plan: &mut Plan,
-        missing: impl Fn(&Self) -> u64,
+        missing: impl Fn(&Self) -> Space,
+    ) {
+        self.take_excess_of(Part::Bytes, reach, reason, plan, &missing);
+        if missing(self).inodes > 0 {
+            self.rewind();
+            self.take_excess_of(Part::Inodes, reach, reason, plan, &missing);
+        }
+    }
+
+    /// Takes for the want of bytes or inodes. The objects and their order do not depend on the
+    /// missing amount, so more need takes a superset.
+    fn take_excess_of(
+        &mut self,
+        part: Part,
+        reach: Reach,
+        reason: Reason,
+        plan: &mut Plan,
+        missing: &impl Fn(&Self) -> Space,
     ) {
         let mut open: Vec<bool> = self.stores.iter().map(|_| true).collect();
-        while missing(self) > 0 {
+        while part.of(missing(self)) > 0 {
             let stores = self.stores.iter_mut().zip(&mut open);
             let richest = stores
-                .filter(|(candidates, open)| **open && candidates.excess_bytes() > 0)
+                .filter(|(candidates, open)| **open && part.of(candidates.excess()) > 0)
                 // Of equals, `max_by_key` finds the last: in reverse, the first by name.
                 .rev()
-                .max_by_key(|(candidates, _)| candidates.excess_bytes());
+                .max_by_key(|(candidates, _)| part.of(candidates.excess()));
             let Some((candidates, open)) = richest else {
                 return;
             };
             // A guarantee applies against the need of other stores. If the requesting store's
             // objects were skipped for it, less need could free objects that more need spares.
             let asking = self.requests.contains_key(&candidates.store_index);
-            let most_bytes = match reason {
-                Reason::Pressure if asking => u64::MAX,
-                _ => candidates.excess_bytes(),
+            let own_need = asking && reason == Reason::Pressure;
+            let most_bytes = match part {
+                Part::Bytes if !own_need => candidates.excess().bytes,
+                // Each object is one inode.
+                Part::Bytes | Part::Inodes => u64::MAX,
             };
             match candidates.take(reach, most_bytes) {
-                Some(taken) => self.planned_bytes += record(plan, candidates, &taken, reason),
+                Some(taken) => {
+                    let freed = record(plan, candidates, &taken, reason);
+                    self.planned = self.planned.plus(freed);
+                }
                 None => *open = false,
             }
         }
@@ -260,18 +333,28 @@ impl<'a> MountPlan<'a> {
 
     /// Takes from the requesting stores themselves until nothing is missing, from each up to its
     /// request.
-    fn take_own(&mut self, plan: &mut Plan, missing: impl Fn(&Self) -> u64) {
+    fn take_own(&mut self, plan: &mut Plan, missing: impl Fn(&Self) -> Space) {
         self.rewind();
         for at in 0..self.stores.len() {
-            let mut given = 0;
-            while missing(self) > 0
-                && let Some(candidates) = self.stores.get_mut(at)
-                && let Some(asked) = self.requests.get(&candidates.store_index)
-                && given < *asked
-                && let Some(taken) = candidates.take(Reach::Any, u64::MAX)
-            {
-                given += taken.bytes;
-                self.planned_bytes += record(plan, candidates, &taken, Reason::Pressure);
+            let mut given = Space::default();
+            loop {
+                let missing = missing(self);
+                let Some(candidates) = self.stores.get_mut(at) else {
+                    break;
+                };
+                let asked = self.requests.get(&candidates.store_index);
+                let Some(asked) = asked.copied() else { break };
+                let bytes = missing.bytes > 0 && given.bytes < asked.bytes;
+                let inodes = missing.inodes > 0 && given.inodes < asked.inodes;
+                if !bytes && !inodes {
+                    break;
+                }
+                let Some(taken) = candidates.take(Reach::Any, u64::MAX) else {
+                    break;
+                };
+                let freed = record(plan, candidates, &taken, Reason::Pressure);
+                given = given.plus(freed);
+                self.planned = self.planned.plus(freed);
             }
         }
     }
@@ -280,8 +363,8 @@ impl<'a> MountPlan<'a> {
         self.stores.iter_mut().for_each(Candidates::rewind);
     }
 
-    fn report(&self, plan: &mut Plan, store: Option<usize>, goal: Goal, missing_bytes: u64) {
-        if missing_bytes == 0 {
+    fn report(&self, plan: &mut Plan, store: Option<usize>, goal: Goal, missing: Space) {
+        if missing.is_nothing() {
             return;
         }
         let mut kept = KeptBytes::default();
@@ -294,16 +377,17 @@ impl<'a> MountPlan<'a> {
             mount: self.mount_index,
             store,
             goal,
-            missing_bytes,
+            missing_bytes: missing.bytes,
+            missing_inodes: missing.inodes,
             kept,
         });
     }
 }
 
-/// Adds a taken object to the plan. Returns its bytes.
-fn record(plan: &mut Plan, candidates: &Candidates<'_>, taken: &Taken, reason: Reason) -> u64 {
+/// Adds a taken object to the plan. Returns the room that it frees.
+fn record(plan: &mut Plan, candidates: &Candidates<'_>, taken: &Taken, reason: Reason) -> Space {
     let Some(object) = candidates.store.objects.get(taken.object as usize) else {
-        return 0;
+        return Space::default();
     };
     let reason = match reason {
         // It would be freed without the need as well.
@@ -319,13 +403,10 @@ fn record(plan: &mut Plan, candidates: &Candidates<'_>, taken: &Taken, reason: R
         reason,
         priority: taken.priority,
     });
-    taken.bytes
-}
-
-/// `part` percent of `bytes`.
-fn percent(bytes: u64, part: u32) -> u64 {
-    let part = u128::from(bytes) * u128::from(part) / 100;
-    u64::try_from(part).unwrap_or(u64::MAX)
+    Space {
+        bytes: taken.bytes,
+        inodes: 1,
+    }
 }
 
 /// Models that lose objects.

@@ -6,6 +6,7 @@ use tetris_store_layout::ObjectId;
 use thiserror::Error;
 
 use crate::RecordId;
+use crate::space::Space;
 
 /// All stores of one daemon at one moment. Times are in milliseconds since a common origin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,6 +29,34 @@ pub struct MountSnapshot {
     /// True if the last plan for this mount was cut short above the low watermark. The next plan
     /// then continues, even below the high watermark.
     pub draining: bool,
+    /// Number of inodes; 0 without a limit.
+    pub inodes: u64,
+    /// Number of inodes that can still be made.
+    pub free_inodes: u64,
+    /// Number of namespaces that may still arrive, and whose guarantees are kept back.
+    pub arrivals: u32,
+}
+
+impl MountSnapshot {
+    /// Its size.
+    pub(crate) fn capacity(&self) -> Space {
+        Space {
+            bytes: self.capacity_bytes,
+            inodes: self.inodes,
+        }
+    }
+
+    /// Free room; endless inodes where there is no limit of them.
+    pub fn free(&self) -> Space {
+        Space {
+            bytes: self.free_bytes,
+            inodes: if self.inodes == 0 {
+                u64::MAX
+            } else {
+                self.free_inodes
+            },
+        }
+    }
 }
 
 /// One store: a tenant's objects and models.
@@ -35,6 +64,9 @@ pub struct MountSnapshot {
 pub struct StoreSnapshot {
     /// Its name, which selects its policy and its learned state, and breaks ties between stores.
     pub name: String,
+    /// The namespace whose own store it is. `None` for a store of the configuration, which has no
+    /// limits by default.
+    pub namespace: Option<String>,
     /// Index into [`Snapshot::mounts`].
     pub mount: usize,
     /// Its objects, in any order.
@@ -44,6 +76,8 @@ pub struct StoreSnapshot {
     /// Memory that its records occupy, in bytes. It counts in the store's usage, and no plan for
     /// objects frees it.
     pub record_bytes: u64,
+    /// Number of its inodes besides those of objects: records, hints and folders.
+    pub other_inodes: u64,
 }
 
 /// An object of a store.
@@ -83,12 +117,14 @@ pub struct ModelSnapshot {
 }
 
 /// A load that found no room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RoomRequest {
     /// Index into [`Snapshot::stores`].
     pub store: usize,
     /// Number of free bytes that it needs.
     pub bytes: u64,
+    /// Number of inodes that it needs.
+    pub inodes: u64,
 }
 
 /// Estimate of the cost of loading a model anew.
@@ -193,6 +229,14 @@ impl StoreSnapshot {
             .iter()
             .map(|object| object.allocated_bytes)
             .fold(self.record_bytes, u64::saturating_add)
+    }
+
+    /// Memory and inodes that its objects, records and folders take.
+    pub fn used(&self) -> Space {
+        Space {
+            bytes: self.used_bytes(),
+            inodes: self.other_inodes.saturating_add(self.objects.len() as u64),
+        }
     }
 
     fn validate(&self, mounts: usize) -> Result<(), SnapshotError> {

@@ -303,18 +303,20 @@ impl<'a> Node<'a> {
         });
         let store = StoreSnapshot {
             name: STORE.to_owned(),
-            mount: 0,
             objects,
             models: models.collect(),
             // Traces are of objects; records are a thousandth of them.
-            record_bytes: 0,
+            ..StoreSnapshot::default()
         };
-        let requests = need_bytes.map(|bytes| RoomRequest { store: 0, bytes });
+        let requests = need_bytes.map(|bytes| RoomRequest {
+            bytes,
+            ..RoomRequest::default()
+        });
         let snapshot = Snapshot {
             mounts: vec![MountSnapshot {
                 capacity_bytes: self.capacity_bytes,
                 free_bytes: self.capacity_bytes - self.used_bytes,
-                draining: false,
+                ..MountSnapshot::default()
             }],
             stores: vec![store],
             requests: requests.into_iter().collect(),

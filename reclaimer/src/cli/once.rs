@@ -64,9 +64,10 @@ fn as_text(passed: &PassResult) -> String {
     }
     for missed in &passed.status.shortfalls {
         lines.push(format!(
-            "{}: {} bytes short of the goal `{}`: {} are mapped, {} declared warm, {} within the keep-alive window, {} guaranteed; {}",
+            "{}: {} bytes and {} inodes short of the goal `{}`: {} bytes are mapped, {} declared warm, {} within the keep-alive window, {} guaranteed; {}",
             missed.stores.join(", "),
             missed.missing_bytes,
+            missed.missing_inodes,
             missed.goal,
             missed.held_bytes,
             missed.protected_bytes,

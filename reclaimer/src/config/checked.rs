@@ -34,19 +34,16 @@ impl Config {
 
 impl From<&Config> for IngestOptions {
     fn from(config: &Config) -> Self {
-        let policies = config.policy.config();
-        let quotas = policies.stores.iter();
-        let quotas = quotas.map(|(name, policy)| (name.clone(), policy.limit_bytes));
+        let stores = config.file.stores.iter();
+        let own = stores.filter_map(|store| {
+            let namespace = store.namespace()?;
+            Some((store.name.clone(), namespace.to_owned()))
+        });
         Self {
             config: config.file.ingest.clone(),
-            quotas: quotas.collect(),
-            quota_of_others: policies.store.limit_bytes,
-            records: policies
-                .stores
-                .iter()
-                .map(|(name, policy)| (name.clone(), policy.record_limits()))
-                .collect(),
-            records_of_others: policies.store.record_limits(),
+            policy: config.policy.clone(),
+            own: own.collect(),
+            keeps_room: config.file.makes_stores(),
         }
     }
 }

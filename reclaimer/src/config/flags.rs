@@ -54,6 +54,7 @@ fn parse_store(text: &str) -> Result<StoreConfig, String> {
         name: name.to_owned(),
         path: path.into(),
         namespaces: Vec::new(),
+        own: false,
     })
 }
 

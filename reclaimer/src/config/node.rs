@@ -1,6 +1,7 @@
 //! Checks of the tables of a cluster's node: the tmpfs mount and the volumes for pods.
 
 use clap::Args;
+use nix::sys::stat::{makedev, stat};
 
 use super::ConfigFile;
 use crate::field_error::FieldError;
@@ -63,6 +64,22 @@ impl ConfigFile {
         self.csi
             .as_ref()
             .is_some_and(|csi| csi.per_namespace.is_some())
+    }
+
+    /// Number of namespaces that may still arrive and whose guarantees are kept back, on the mount of
+    /// `device`, where `own` namespaces have a store. None where no stores are made for namespaces.
+    pub(crate) fn arrivals(&self, device: (u64, u64), own: usize) -> u32 {
+        let rule = self.csi.as_ref().and_then(|csi| csi.per_namespace.as_ref());
+        let Some(rule) = rule.filter(|rule| own < rule.limit) else {
+            return 0;
+        };
+        let parent = stat(rule.parent()).map(|parent| parent.st_dev);
+        if parent.ok() != Some(makedev(device.0, device.1)) {
+            return 0;
+        }
+        let expected = self.policy.guaranteed_namespaces as usize;
+        let kept = expected.saturating_sub(own).max(usize::from(expected > 0));
+        u32::try_from(kept.min(rule.limit - own)).unwrap_or(u32::MAX)
     }
 
     /// Returns true if pods get stores as volumes.

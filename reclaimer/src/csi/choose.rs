@@ -126,6 +126,7 @@ impl OwnStore {
                 name,
                 path: rule.parent().join(directory),
                 namespaces: vec![namespace.to_owned()],
+                own: true,
             },
         }
     }

@@ -119,7 +119,9 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
         stopped.clone(),
     );
     let gpu_mirror = (!dry_run).then(|| gpu_mirror(&config, &metrics)).flatten();
-    let reclaimer = reclaimer.with_references(gpu_mirror.as_ref().map(GpuMirrorThread::references));
+    let reclaimer = reclaimer
+        .with_references(gpu_mirror.as_ref().map(GpuMirrorThread::references))
+        .with_granted(sockets.as_ref().map(Sockets::granted_room));
     let publisher = Publisher::new(commands.clone(), metrics, health, status, sockets, counted)
         .with(gpu_mirror);
     let mut engine =

@@ -15,7 +15,7 @@ use crate::ingest::{Broker, IngestOptions};
 use crate::metrics::{Metrics, RoomOutcome};
 use crate::reclaimer::engine::Command;
 use crate::report::{ErrorClass, LatestStatus};
-use crate::room::{RoomNeed, RoomRefusal, RoomResult};
+use crate::room::{GrantedRoom, RoomNeed, RoomRefusal, RoomResult};
 use crate::socket::{Fault, Limits, RoomAnswer, RoomAsk, Socket, SocketError};
 use crate::store::OpenStore;
 
@@ -76,6 +76,11 @@ impl Sockets {
             other: None,
         };
         (sockets, closed)
+    }
+
+    /// Room that was granted to files of clients and is not filled yet.
+    pub(super) fn granted_room(&self) -> impl GrantedRoom + use<> {
+        self.broker.granted_room()
     }
 
     /// Serves these stores when the daemon starts.
@@ -204,7 +209,11 @@ fn answer_of(room: RoomResult) -> RoomAnswer {
         ),
         Some(RoomRefusal::TooLarge) => (
             RoomReason::TOO_LARGE,
-            "the store, or its limit, is smaller than that; give it a larger one",
+            "the store is smaller than that; give it a larger one",
+        ),
+        Some(RoomRefusal::Limit) => (
+            RoomReason::LIMIT,
+            "the store is at its limit, and its remaining objects are mapped or declared warm; raise limit_bytes or limit_percent of its policy",
         ),
         Some(RoomRefusal::InUse) => (
             RoomReason::IN_USE,

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use tetris_reclaimer_core::Space;
 use tetris_store_layout::ManifestKind;
 use tetris_wire::daemon::{IngestReason, IngestRefusal};
 use tokio::sync::{oneshot, watch};
@@ -16,6 +17,7 @@ use super::{
     AskRoom, EndedIngest, IngestCounts, IngestObserver, IngestOptions, IngestOutcome, PassedFile,
     Stage, TargetStore, refusal,
 };
+use crate::room::GrantedRoom;
 use tetris_wire::Peer;
 
 /// Publishes files that clients pass. One for all stores of the node.
@@ -28,6 +30,21 @@ pub struct Ticket {
     job: Arc<IngestJob>,
     uid: u32,
     stage: watch::Receiver<Stage>,
+}
+
+/// Room of a broker's jobs.
+struct Granted(Arc<BrokerState>);
+
+impl std::fmt::Debug for Granted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Granted").finish_non_exhaustive()
+    }
+}
+
+impl GrantedRoom for Granted {
+    fn left(&self) -> Vec<(String, Space)> {
+        self.0.granted()
+    }
 }
 
 impl std::fmt::Debug for Broker {
@@ -62,6 +79,11 @@ impl Broker {
     pub fn configure(&self, options: IngestOptions) {
         *locked(&self.0.options) = options;
         self.0.changes.send_replace(());
+    }
+
+    /// Room that was granted to jobs and is not filled yet.
+    pub fn granted_room(&self) -> impl GrantedRoom + use<> {
+        Granted(Arc::clone(&self.0))
     }
 
     /// Counts so far.

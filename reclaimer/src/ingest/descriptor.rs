@@ -94,21 +94,28 @@ fn check_size(
         let text = format!("the daemon cannot look at the store: {error}");
         refusal(IngestReason::UNAVAILABLE, text)
     })?;
+    let most = options.config.max_file_bytes.unwrap_or(u64::MAX);
     let limits = [
         (
-            options.config.max_file_bytes,
+            most,
             "a file may have (ingest.max_file_bytes)",
+            IngestReason::TOO_LARGE,
         ),
-        (Some(usage.capacity), "the store's file system has"),
         (
-            options.quota(&target.name),
-            "the store may have (limit_bytes)",
+            usage.capacity,
+            "the store's file system has",
+            IngestReason::TOO_LARGE,
+        ),
+        (
+            options.limit(&target.name, &usage).bytes,
+            "the store may have (limit_bytes or limit_percent)",
+            IngestReason::LIMIT,
         ),
     ];
-    for (limit, what) in limits {
-        if let Some(limit) = limit.filter(|limit| size > *limit) {
+    for (limit, what, reason) in limits {
+        if size > limit {
             let text = format!("the file has {size} bytes, more than the {limit} that {what}");
-            return Err(refusal(IngestReason::TOO_LARGE, text));
+            return Err(refusal(reason, text));
         }
     }
     Ok(())

@@ -19,7 +19,7 @@ pub enum IngestOutcome {
 
 impl IngestOutcome {
     /// All that have names of their own.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Published,
         Self::Known,
         Self::Abandoned,
@@ -33,6 +33,8 @@ impl IngestOutcome {
         Self::Refused(IngestReason::STALLED),
         Self::Refused(IngestReason::UNAVAILABLE),
         Self::Refused(IngestReason::EMPTY),
+        Self::Refused(IngestReason::LIMIT),
+        Self::Refused(IngestReason::POLICY),
     ];
 
     /// Its name in logs and metrics.
@@ -50,6 +52,8 @@ impl IngestOutcome {
             Self::Refused(IngestReason::BUSY) => "busy",
             Self::Refused(IngestReason::STALLED) => "stalled",
             Self::Refused(IngestReason::EMPTY) => "empty",
+            Self::Refused(IngestReason::LIMIT) => "limit",
+            Self::Refused(IngestReason::POLICY) => "policy",
             Self::Refused(_) => "unavailable",
         }
     }

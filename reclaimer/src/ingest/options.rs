@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use tetris_reclaimer_core::StorePolicy;
-use tetris_store_layout::RecordUse;
+use tetris_reclaimer_core::{Policy, Space, StorePolicy};
+use tetris_store_layout::{RecordUse, Usage};
 
 /// The table `[ingest]`: files that clients pass, which can only read the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +14,8 @@ use tetris_store_layout::RecordUse;
 pub struct IngestConfig {
     /// True if the broker takes files.
     pub enabled: bool,
-    /// Files that are read at a time.
+    /// Files that are read at a time. One of each store is read in any case, by one thread where
+    /// there are more.
     pub concurrent: u32,
     /// Of these, files for one store.
     pub per_store: u32,
@@ -31,6 +32,9 @@ pub struct IngestConfig {
     /// Seconds without progress after which a file is given up.
     #[serde(with = "tetris_conventions::duration::seconds")]
     pub stall_secs: u64,
+    /// Least bytes of a file per second, on average over `stall_secs`: a slower one is given up.
+    #[serde(with = "tetris_conventions::size")]
+    pub least_bytes_per_sec: u64,
     /// The longest file in bytes; the store is a limit in any case.
     #[serde(with = "tetris_conventions::size::optional")]
     pub max_file_bytes: Option<u64>,
@@ -52,6 +56,8 @@ impl Default for IngestConfig {
             wait_secs: 300,
             // Less than an agent waits for a message, so that it is told.
             stall_secs: 20,
+            // Slower than any disk or network from which models are served.
+            least_bytes_per_sec: 1 << 20,
             max_file_bytes: None,
             max_tensors: 262_144,
         }
@@ -60,7 +66,7 @@ impl Default for IngestConfig {
 
 impl IngestConfig {
     /// Each field with its value, and the least and most that it may have.
-    pub(crate) fn ranges(&self) -> [(&'static str, u64, u64, u64); 9] {
+    pub(crate) fn ranges(&self) -> [(&'static str, u64, u64, u64); 10] {
         let concurrent = u64::from(self.concurrent);
         let per_store = u64::from(self.per_store);
         let queue = u64::from(self.queue);
@@ -78,6 +84,12 @@ impl IngestConfig {
             ("ingest.wait_secs", self.wait_secs, 1, 3600),
             ("ingest.stall_secs", self.stall_secs, 1, 3600),
             (
+                "ingest.least_bytes_per_sec",
+                self.least_bytes_per_sec,
+                0,
+                1 << 30,
+            ),
+            (
                 "ingest.max_file_bytes",
                 self.max_file_bytes.unwrap_or(1),
                 1,
@@ -89,31 +101,16 @@ impl IngestConfig {
 }
 
 /// Limits of ingests, from the whole configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct IngestOptions {
     /// The table.
     pub config: IngestConfig,
-    /// Limits of stores in bytes, by name (`policy.stores.NAME.limit_bytes`); none for a store that
-    /// has a policy without one.
-    pub quotas: BTreeMap<String, Option<u64>>,
-    /// The limit of each other store (`policy.store.limit_bytes`).
-    pub quota_of_others: Option<u64>,
-    /// Limits of stores' records, by name (`policy.stores.NAME.record_bytes` and `record_files`).
-    pub records: BTreeMap<String, RecordUse>,
-    /// Limits of the records of each other store.
-    pub records_of_others: RecordUse,
-}
-
-impl Default for IngestOptions {
-    fn default() -> Self {
-        Self {
-            config: IngestConfig::default(),
-            quotas: BTreeMap::new(),
-            quota_of_others: None,
-            records: BTreeMap::new(),
-            records_of_others: StorePolicy::default().record_limits(),
-        }
-    }
+    /// Policies of the stores.
+    pub policy: Policy,
+    /// The namespaces whose own stores there are, by the stores' names.
+    pub own: BTreeMap<String, String>,
+    /// True if stores of namespaces may come: room is kept back for them from every store.
+    pub keeps_room: bool,
 }
 
 impl IngestOptions {
@@ -125,14 +122,42 @@ impl IngestOptions {
         Duration::from_secs(self.config.stall_secs)
     }
 
-    /// Limits of the store's records.
-    pub(super) fn record_limits(&self, store: &str) -> RecordUse {
-        let own = self.records.get(store).copied();
-        own.unwrap_or(self.records_of_others)
+    fn policy(&self, store: &str) -> (&StorePolicy, bool) {
+        let namespace = self.own.get(store).map(String::as_str);
+        let policy = self.policy.of_owned(store, namespace);
+        (policy, namespace.is_some())
     }
 
-    pub(super) fn quota(&self, store: &str) -> Option<u64> {
-        let own = self.quotas.get(store).copied();
-        own.unwrap_or(self.quota_of_others)
+    /// Limit of the store, which lies on a mount with this usage.
+    pub(super) fn limit(&self, store: &str, usage: &Usage) -> Space {
+        let (policy, own) = self.policy(store);
+        let capacity = Space {
+            bytes: usage.capacity,
+            inodes: usage.inodes,
+        };
+        policy.share(own, capacity).limit
+    }
+
+    /// Limits of the store's records.
+    pub(super) fn record_limits(&self, store: &str, usage: &Usage) -> RecordUse {
+        let limit = self.limit(store, usage);
+        self.policy(store).0.record_limits(limit)
+    }
+
+    /// Returns true if the store needs to be given room for a file before the file is read: it has a
+    /// limit, or other stores have guarantees. Others have room made when they are full.
+    pub(super) fn asks_first(&self, store: &str) -> bool {
+        let (policy, own) = self.policy(store);
+        let config = self.policy.config();
+        let mut named = config.stores.values().chain(config.namespaces.values());
+        let guarantees = |policy: &StorePolicy| {
+            policy.guaranteed_bytes > 0 || policy.guaranteed_percent.is_some_and(|part| part > 0)
+        };
+        own || self.keeps_room
+            || policy.limit_bytes.is_some()
+            || policy.limit_percent.is_some()
+            || policy.limit_inodes.is_some()
+            || guarantees(&config.store)
+            || named.any(guarantees)
     }
 }

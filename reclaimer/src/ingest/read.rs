@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tetris_loader::ingest::{IngestError, IngestJob, IngestedFile};
 use tetris_loader::{LoadError, ReadMonitor};
+use tetris_reclaimer_core::Space;
 use tetris_store_layout::RecordUse;
 use tetris_wire::daemon::{IngestReason, IngestRefusal};
 
@@ -20,7 +21,11 @@ use crate::room::{RoomNeed, RoomRefusal, RoomResult};
 const REMOTE_THREADS: usize = 8;
 const MAX_THREADS: usize = 32;
 /// Bytes of pages that a manifest's end and an identity take.
-const RECORD_PAGES: u64 = 2 * 4096;
+const RECORD_PAGES: u64 = 2 * PAGE;
+/// Inodes of a manifest, an identity and a hint.
+const RECORD_INODES: u64 = 3;
+/// A file on a tmpfs takes whole pages of this length, in bytes.
+const PAGE: u64 = 4096;
 /// Longest wait for the engine's answer.
 const ROOM_WAIT: Duration = Duration::from_secs(30);
 
@@ -33,8 +38,12 @@ pub(super) struct Work {
     pub(super) max_tensors: usize,
     /// Limits of the store's records.
     pub(super) record_limits: RecordUse,
-    /// Reserves bytes of a store's limit; returns the room that the store needs, if it has a limit.
-    pub(super) reserve: Box<dyn Fn(u64) -> Option<u64> + Send + Sync>,
+    /// Threads that may read.
+    pub(super) threads: NonZeroUsize,
+    /// Reserves room in the store; returns the room that the store needs, if it has to ask first.
+    pub(super) reserve: Box<dyn Fn(Space) -> Option<Space> + Send + Sync>,
+    /// Called by the engine when it has granted the reserved room.
+    pub(super) granted: Arc<dyn Fn() + Send + Sync>,
     pub(super) monitor: Arc<ReadMonitor>,
     pub(super) pulse: Arc<Pulse>,
     pub(super) room: Arc<AskRoom>,
@@ -73,13 +82,13 @@ impl Work {
                 false
             }
         };
-        let make_room = |bytes| noted(self.have_room(bytes));
+        let make_room = |bytes| noted(self.have_room(Space::of_bytes(bytes)));
         let admit_records = |records| noted(self.have_room_for_records(records));
         let ingest = self.ingest(&make_room, &admit_records);
         // Before anything goes for a file of which nothing is published.
         let checked = ingest.check_length(&self.passed.file);
-        checked.map_err(|error| refusal_of(&error))?;
-        self.have_room_within_limit()?;
+        let most_objects = checked.map_err(|error| refusal_of(&error))?;
+        self.have_room_first(most_objects)?;
         let result = ingest.run(&self.passed.file);
         let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
         result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)))
@@ -102,12 +111,20 @@ impl Work {
         }
     }
 
-    /// Has room for the whole file in a store with a limit. If there is none, the file is read for
-    /// what of it is missing: it may be a copy of one that is there, or share most of its tensors
-    /// with one.
-    fn have_room_within_limit(&self) -> Result<(), IngestRefusal> {
-        // Nearly always the file's header and two pages hold what its records take.
-        let size = self.checked.identity.size.saturating_add(RECORD_PAGES);
+    /// Has room for the whole file in a store that has to ask first. If there is none, the file is
+    /// read for what of it is missing: it may be a copy of one that is there, or share most of its
+    /// tensors with one. A sparse file counts with the length that it says: its pages would be real.
+    fn have_room_first(&self, most_objects: u64) -> Result<(), IngestRefusal> {
+        let size = Space {
+            // Nearly always the file's header and two pages hold what its records take.
+            bytes: self
+                .checked
+                .identity
+                .size
+                .saturating_add(RECORD_PAGES)
+                .saturating_add(most_objects.saturating_mul(PAGE)),
+            inodes: most_objects.saturating_add(RECORD_INODES),
+        };
         let Some(whole) = (self.reserve)(size) else {
             return Ok(());
         };
@@ -117,11 +134,16 @@ impl Work {
         self.pulse.twice.store(true, Ordering::Relaxed);
         let missing = self
             .ingest(&|_| false, &|_| false)
-            .missing_bytes(&self.passed.file);
+            .missing(&self.passed.file);
         let missing = missing.map_err(|error| refusal_of(&error))?;
+        let missing = Space {
+            bytes: missing.bytes,
+            // With a hint at the path.
+            inodes: missing.files.saturating_add(u64::from(missing.files > 0)),
+        };
         match (self.reserve)(missing) {
-            _ if missing >= size => Err(refused),
-            Some(rest) if missing > 0 => self.have_room(rest),
+            _ if missing.bytes >= size.bytes => Err(refused),
+            Some(rest) if !missing.is_nothing() => self.have_room(rest),
             _ => Ok(()),
         }
     }
@@ -132,8 +154,8 @@ impl Work {
         } else {
             REMOTE_THREADS
         };
-        let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        cores.min(NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN))
+        let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
+        self.threads.min(most)
     }
 
     /// Has place for a file's records among those of the store. Objects are there already, and stay
@@ -160,31 +182,38 @@ impl Work {
         let beyond = if counted {
             None
         } else {
-            (self.reserve)(records.bytes)
+            (self.reserve)(Space {
+                bytes: records.bytes,
+                inodes: records.files,
+            })
         };
         if used.plus(records).is_within(limits) && beyond.is_none() {
             return Ok(());
         }
-        self.ask_room(beyond.unwrap_or(0), records)
+        self.ask_room(beyond.unwrap_or_default(), records)
     }
 
-    fn have_room(&self, bytes: u64) -> Result<(), IngestRefusal> {
-        self.ask_room(bytes, RecordUse::default())
+    fn have_room(&self, room: Space) -> Result<(), IngestRefusal> {
+        self.ask_room(room, RecordUse::default())
     }
 
-    fn ask_room(&self, bytes: u64, records: RecordUse) -> Result<(), IngestRefusal> {
+    fn ask_room(&self, room: Space, records: RecordUse) -> Result<(), IngestRefusal> {
         let usage = self.target.store.usage();
         let no_inode = usage.is_ok_and(|usage| usage.inodes > 0 && usage.inodes_free == 0);
         let need = RoomNeed {
             store: self.target.name.clone(),
-            bytes,
-            inodes: u64::from(no_inode),
+            bytes: room.bytes,
+            inodes: room.inodes.max(u64::from(no_inode)),
             records,
         };
         let (reply, answer) = channel();
+        let granted = Arc::clone(&self.granted);
         (self.room)(
             need,
-            Box::new(move |room| {
+            Box::new(move |room: RoomResult| {
+                if room.refused.is_none() {
+                    granted();
+                }
                 let _gone = reply.send(room);
             }),
         );
@@ -205,18 +234,28 @@ impl Work {
 }
 
 fn judged(room: RoomResult) -> Result<(), IngestRefusal> {
-    let why = match room.refused {
+    let (reason, why) = match room.refused {
         None => return Ok(()),
-        Some(RoomRefusal::TooLarge) => "the store, or its limit, is smaller than that",
-        Some(RoomRefusal::InUse) => "the remaining objects are mapped",
-        Some(RoomRefusal::Policy) => {
-            "the remaining objects are mapped, declared warm or guaranteed"
+        Some(RoomRefusal::TooLarge) => (
+            IngestReason::NO_ROOM,
+            "the store, or its limit of records, is smaller than that",
+        ),
+        Some(RoomRefusal::Limit) => (
+            IngestReason::LIMIT,
+            "the store is at its limit (limit_percent, limit_bytes or limit_inodes), and its remaining objects are mapped or declared warm",
+        ),
+        Some(RoomRefusal::InUse) => (IngestReason::NO_ROOM, "the remaining objects are mapped"),
+        Some(RoomRefusal::Policy) => (
+            IngestReason::POLICY,
+            "the remaining objects are mapped, declared warm or guaranteed, and free room is kept for the guarantees of others",
+        ),
+        Some(RoomRefusal::Unavailable) => {
+            (IngestReason::NO_ROOM, "the daemon cannot use the store now")
         }
-        Some(RoomRefusal::Unavailable) => "the daemon cannot use the store now",
     };
     let missing = room.missing_bytes;
     let text = format!("there is no room in the store, {missing} bytes are missing: {why}");
-    Err(refusal(IngestReason::NO_ROOM, text))
+    Err(refusal(reason, text))
 }
 
 fn refusal_of(error: &IngestError) -> IngestRefusal {

@@ -1,8 +1,9 @@
-//! Room granted to jobs in stores with a limit, and not filled yet.
+//! Room asked for and granted to jobs, and not filled yet.
 
 use std::sync::Arc;
 
 use tetris_loader::ReadMonitor;
+use tetris_reclaimer_core::Space;
 
 /// All of it.
 #[derive(Debug, Default)]
@@ -12,41 +13,65 @@ pub(super) struct Reserved(Vec<Reservation>);
 struct Reservation {
     job: u64,
     store: String,
-    bytes: u64,
+    room: Space,
     monitor: Arc<ReadMonitor>,
     /// Number of bytes read before the reservation.
     since: u64,
+    /// True once the engine has granted it.
+    granted: bool,
 }
 
 impl Reservation {
-    /// Remaining bytes. Read bytes are about to be published, and the store's catalog counts them
-    /// from then on.
-    fn left(&self) -> u64 {
+    /// The part that is not filled. Read bytes are about to be published, and the store's catalog
+    /// counts them from then on; inodes are taken in proportion.
+    fn left(&self) -> Space {
         let read = self.monitor.bytes_read().saturating_sub(self.since);
-        self.bytes.saturating_sub(read)
+        let bytes = self.room.bytes.saturating_sub(read);
+        let inodes = u128::from(self.room.inodes) * u128::from(bytes);
+        let inodes = inodes.div_ceil(u128::from(self.room.bytes.max(1)));
+        Space {
+            bytes,
+            inodes: u64::try_from(inodes).unwrap_or(u64::MAX),
+        }
     }
 }
 
 impl Reserved {
-    /// Replaces a job's reservation by bytes that it reads from now on. Returns the room that the
-    /// store needs.
+    /// Replaces a job's reservation by room that it fills from now on. Returns the room that the
+    /// store needs for all its jobs.
     pub(super) fn set(
         &mut self,
         job: u64,
         store: &str,
-        bytes: u64,
+        room: Space,
         monitor: &Arc<ReadMonitor>,
-    ) -> u64 {
+    ) -> Space {
         self.end(job);
         self.0.push(Reservation {
             job,
             store: store.to_owned(),
-            bytes,
+            room,
             monitor: Arc::clone(monitor),
             since: monitor.bytes_read(),
+            granted: false,
         });
         let own = self.0.iter().filter(|other| other.store == store);
-        own.map(Reservation::left).fold(0, u64::saturating_add)
+        own.map(Reservation::left)
+            .fold(Space::default(), Space::plus)
+    }
+
+    /// The engine has granted the job's room, which counts as taken from now on.
+    pub(super) fn grant(&mut self, job: u64) {
+        let own = self.0.iter_mut().filter(|other| other.job == job);
+        own.for_each(|reservation| reservation.granted = true);
+    }
+
+    /// Granted room that is not filled, by store.
+    pub(super) fn granted(&self) -> Vec<(String, Space)> {
+        let granted = self.0.iter().filter(|other| other.granted);
+        granted
+            .map(|other| (other.store.clone(), other.left()))
+            .collect()
     }
 
     /// The job needs no more.
@@ -60,13 +85,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_store_counts_what_its_flights_have_left() {
+    fn each_store_counts_what_its_jobs_have_left() {
         let (mut reserved, monitor) = (Reserved::default(), Arc::default());
-        assert_eq!(reserved.set(1, "a", 10, &monitor), 10);
-        assert_eq!(reserved.set(2, "b", 5, &monitor), 5);
-        assert_eq!(reserved.set(3, "a", 7, &monitor), 17);
-        assert_eq!(reserved.set(3, "a", 2, &monitor), 12);
+        let mut set = |job, store, bytes| {
+            let room = Space { bytes, inodes: 2 };
+            reserved.set(job, store, room, &monitor)
+        };
+        let space = |bytes, inodes| Space { bytes, inodes };
+        assert_eq!(set(1, "a", 10), space(10, 2));
+        assert_eq!(set(2, "b", 5), space(5, 2));
+        assert_eq!(set(3, "a", 7), space(17, 4));
+        assert_eq!(set(3, "a", 2), space(12, 4));
         reserved.end(1);
-        assert_eq!(reserved.set(4, "a", u64::MAX, &monitor), u64::MAX);
+        let all = reserved.set(4, "a", Space::ENDLESS, &monitor);
+        assert_eq!(all, Space::ENDLESS);
+    }
+
+    #[test]
+    fn only_room_that_was_granted_counts_for_others() {
+        let (mut reserved, monitor) = (Reserved::default(), Arc::default());
+        let room = Space {
+            bytes: 10,
+            inodes: 2,
+        };
+        reserved.set(1, "a", room, &monitor);
+        reserved.set(2, "b", room, &monitor);
+        assert_eq!(reserved.granted(), []);
+        reserved.grant(2);
+        assert_eq!(reserved.granted(), [("b".to_owned(), room)]);
+        // What is asked for anew has to be granted anew.
+        reserved.set(2, "b", room, &monitor);
+        assert_eq!(reserved.granted(), []);
     }
 }

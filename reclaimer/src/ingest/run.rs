@@ -1,7 +1,9 @@
 //! The run of an ingest job: its turn, the reading thread, and the hold for its clients.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use tetris_loader::ingest::IngestedFile;
@@ -11,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::job::IngestJob;
 use super::read::Work;
+use super::schedule::Turn;
 use super::state::{BrokerState, locked};
 use super::{HOLD, IngestOutcome, PassedFile, Stage, refusal};
 use tetris_wire::Peer;
@@ -28,11 +31,12 @@ impl IngestJob {
     ) -> impl Future<Output = ()> + Send + 'static {
         let job = Arc::clone(self);
         async move {
-            if let Err(refusal) = job.turn(&shared).await {
-                drop(passed);
-                job.conclude(&shared, Stage::Refused(refusal));
-            } else {
-                job.read(&shared, passed).await;
+            match job.turn(&shared).await {
+                Ok(turn) => job.read(&shared, passed, turn).await,
+                Err(refusal) => {
+                    drop(passed);
+                    job.conclude(&shared, Stage::Refused(refusal));
+                }
             }
             shared.end(job.id);
         }
@@ -63,7 +67,7 @@ impl IngestJob {
     }
 
     /// Waits for its turn.
-    async fn turn(&self, shared: &BrokerState) -> Result<(), IngestRefusal> {
+    async fn turn(&self, shared: &BrokerState) -> Result<Turn, IngestRefusal> {
         let mut changes = shared.changes.subscribe();
         let wait = locked(&shared.options).wait();
         let deadline = Instant::now() + wait;
@@ -73,8 +77,9 @@ impl IngestJob {
                 let text = "no client waits for the file any more";
                 return Err(refusal(IngestReason::UNAVAILABLE, text));
             }
-            let Err(ahead) = shared.try_start(self.id) else {
-                return Ok(());
+            let ahead = match shared.try_start(self.id) {
+                Ok(turn) => return Ok(turn),
+                Err(ahead) => ahead,
             };
             self.stage.send_replace(Stage::Waiting(ahead));
             tokio::select! {
@@ -88,9 +93,12 @@ impl IngestJob {
     }
 
     /// Reads the file in a thread of its own, and keeps the result.
-    async fn read(self: &Arc<Self>, shared: &Arc<BrokerState>, passed: PassedFile) {
+    async fn read(self: &Arc<Self>, shared: &Arc<BrokerState>, passed: PassedFile, turn: Turn) {
         let (reply, mut answer) = oneshot::channel();
-        let work = self.work(shared, passed);
+        let work = match self.work(shared, passed, turn) {
+            Ok(work) => work,
+            Err(refused) => return self.conclude(shared, Stage::Refused(refused)),
+        };
         let read = move || {
             // Without a receiver the published objects are released here.
             let _gone = reply.send(work.run());
@@ -101,66 +109,105 @@ impl IngestJob {
             let refused = refusal(IngestReason::UNAVAILABLE, text);
             return self.conclude(shared, Stage::Refused(refused));
         }
-        if let Some(result) = self.watch(shared, &mut answer).await {
-            return self.finish(shared, result).await;
-        }
+        let text = match self.watch(shared, &mut answer).await {
+            Ok(result) => return self.finish(shared, result).await,
+            Err(text) => text,
+        };
         self.monitor.cancel();
         shared.give_up(self.id);
-        let text = "nothing of the file could be read for too long";
         let refused = refusal(IngestReason::STALLED, text);
         self.conclude(shared, Stage::Refused(refused));
         // The thread counts until it comes back, if it ever does.
         let _late = answer.await;
     }
 
-    fn work(self: &Arc<Self>, shared: &Arc<BrokerState>, passed: PassedFile) -> Work {
+    fn work(
+        self: &Arc<Self>,
+        shared: &Arc<BrokerState>,
+        passed: PassedFile,
+        turn: Turn,
+    ) -> Result<Work, IngestRefusal> {
         let (job, of) = (Arc::clone(self), Arc::clone(shared));
-        let reserve = move |bytes| of.reserve(job.id, job.store(), bytes, &job.monitor);
+        let reserve = move |room| of.reserve(job.id, job.store(), room, &job.monitor);
+        let (id, of) = (self.id, Arc::clone(shared));
+        let granted = move || of.grant(id);
+        let usage = self.target.store.usage().map_err(|error| {
+            let text = format!("the daemon cannot look at the store: {error}");
+            refusal(IngestReason::UNAVAILABLE, text)
+        })?;
         let (max_tensors, record_limits) = {
             let options = locked(&shared.options);
-            let limits = options.record_limits(self.store());
+            let limits = options.record_limits(self.store(), &usage);
             (options.config.max_tensors as usize, limits)
         };
-        Work {
+        let threads = match turn {
+            Turn::Shared => available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            // There can be as many as there are stores: each has pieces of its file in memory.
+            Turn::Kept => NonZeroUsize::MIN,
+        };
+        Ok(Work {
             passed,
             target: self.target.clone(),
             key: self.key.clone(),
             checked: self.checked,
             max_tensors,
             record_limits,
+            threads,
             reserve: Box::new(reserve),
+            granted: Arc::new(granted),
             monitor: Arc::clone(&self.monitor),
             pulse: Arc::clone(&self.pulse),
             room: Arc::clone(&shared.room),
-        }
+        })
     }
 
-    /// Waits for the thread, and tells how far it is; `None` when it stands still.
+    /// Waits for the thread, and tells how far it is. An error says that it stands still, or is too
+    /// slow.
     async fn watch(
         &self,
         shared: &BrokerState,
         answer: &mut oneshot::Receiver<Read>,
-    ) -> Option<Read> {
+    ) -> Result<Read, String> {
         let total = self.key.identity.size;
-        let stall = locked(&shared.options).stall();
+        let (stall, least) = {
+            let options = locked(&shared.options);
+            (options.stall(), options.config.least_bytes_per_sec)
+        };
         let mut before = (0, 0);
         let mut since = Instant::now();
+        // Bytes and signs of life at the beginning of the time over which its speed is measured.
+        let (mut window, mut begun) = (before, Instant::now());
         loop {
             if let Ok(answered) = timeout(LOOK, &mut *answer).await {
                 let ended = refusal(
                     IngestReason::UNAVAILABLE,
                     "the reading ended (this is a bug)",
                 );
-                return Some(answered.unwrap_or(Err(ended)));
+                return Ok(answered.unwrap_or(Err(ended)));
             }
             let read = self.monitor.bytes_read();
             let now = (read, self.pulse.beats());
             if now != before {
                 (before, since) = (now, Instant::now());
             } else if since.elapsed() >= stall {
-                return None;
+                return Err("nothing of the file could be read for too long".to_owned());
             }
-            let done = (read / self.pulse.passes()).min(total);
+            let passes = self.pulse.passes();
+            let is_reading = read < total.saturating_mul(passes);
+            // Making room takes time, in which nothing is read.
+            if now.1 != window.1 || !is_reading {
+                (window, begun) = (now, Instant::now());
+            } else if begun.elapsed() >= stall {
+                let got = read.saturating_sub(window.0);
+                let wanted = least.saturating_mul(stall.as_secs());
+                if got < wanted {
+                    return Err(format!(
+                        "{got} bytes of the file could be read in {stall:?}, at least {wanted} are expected (ingest.least_bytes_per_sec)"
+                    ));
+                }
+                (window, begun) = (now, Instant::now());
+            }
+            let done = (read / passes).min(total);
             self.stage.send_replace(Stage::Reading { done, total });
         }
     }

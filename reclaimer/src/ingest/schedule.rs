@@ -1,7 +1,8 @@
 //! Turns of ingest jobs. No threads, no clock.
 //!
 //! Turns go by user of a store. The store is the socket of the request, which in a cluster is a
-//! namespace. Clients of one store can take only a bounded number of turns from those of another.
+//! namespace. Clients of one store can take only a bounded number of turns from those of another, and
+//! never its first: a store of which nothing is read has a turn of its own.
 
 use tetris_store_layout::{FileIdentity, ManifestKind};
 
@@ -11,6 +12,9 @@ use super::options::IngestConfig;
 /// are refused: of one store, and in all.
 const MAX_HANGING_OF_STORE: usize = 4;
 const MAX_HANGING: usize = 64;
+/// The same for local file systems and one user of a store: that user's other files are read on,
+/// unless they hang as well.
+const MAX_LOCAL_HANGING_OF_USER: usize = 2;
 
 /// Identity of a job: version of a file, kind of manifest, and store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,11 +41,20 @@ struct Entry {
     phase: Phase,
 }
 
+/// A turn of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// One of those that all stores share.
+    Shared,
+    /// The one that is kept for its store, beside those that are shared.
+    Kept,
+}
+
 /// The numbers are the users for whom something is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Waiting,
-    Running(u32),
+    Running(u32, Turn),
     /// It was given up, and its thread has not come back.
     Hanging(u32),
 }
@@ -78,7 +91,8 @@ impl Schedule {
         let own = |entry: &Entry| waiting(entry) && entry.users.first() == Some(&uid);
         if self.of_store(&key.store, waiting) >= config.queue as usize
             || self.of_store(&key.store, own) >= config.queue_per_user as usize
-            || (!local && self.too_much_hangs(&key.store))
+            || self.too_much_hangs(&key.store, local)
+            || (local && self.local_hanging(&key.store, uid) >= MAX_LOCAL_HANGING_OF_USER)
         {
             return Err(Full);
         }
@@ -106,23 +120,48 @@ impl Schedule {
     }
 
     /// Starts a job if it is its turn; otherwise says how many are before it.
-    pub(super) fn try_start(&mut self, id: u64, config: &IngestConfig) -> Result<(), u32> {
+    pub(super) fn try_start(&mut self, id: u64, config: &IngestConfig) -> Result<Turn, u32> {
         let running = self.entries.iter().filter(|entry| entry.is_running());
         let running = running.count();
-        let free = (config.concurrent as usize).saturating_sub(running);
+        let shared = self.entries.iter().filter(|entry| entry.has_shared_turn());
+        let free = (config.concurrent as usize).saturating_sub(shared.count());
         let mut starting = Starting::new();
         while starting.len() < free
             && let Some((at, uid)) = self.next(&starting, config)
         {
             if let Some(entry) = self.entries.get_mut(at).filter(|entry| entry.id == id) {
-                entry.phase = Phase::Running(uid);
-                return Ok(());
+                entry.phase = Phase::Running(uid, Turn::Shared);
+                return Ok(Turn::Shared);
             }
             starting.push((at, uid));
+        }
+        if let Some(uid) = self.kept_turn(id, &starting, config)
+            && let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id)
+        {
+            entry.phase = Phase::Running(uid, Turn::Kept);
+            return Ok(Turn::Kept);
         }
         let earlier = self.entries.iter().take_while(|entry| entry.id != id);
         let waiting = earlier.filter(|entry| entry.phase == Phase::Waiting);
         Err((running + waiting.count()) as u32)
+    }
+
+    /// The user who pays for a job that gets the turn kept for its store: the earliest one there that
+    /// may start, while nothing of the store is read or about to be.
+    fn kept_turn(&self, id: u64, starting: &Starting, config: &IngestConfig) -> Option<u32> {
+        let job = self.entries.iter().find(|entry| entry.id == id)?;
+        if self.turns(job, starting, |_| true) > 0 {
+            return None;
+        }
+        let own = self
+            .entries
+            .iter()
+            .filter(|entry| entry.key.store == job.key.store && entry.phase == Phase::Waiting);
+        let mut able =
+            own.filter_map(|entry| Some((entry.id, self.payer(entry, starting, config)?)));
+        able.next()
+            .filter(|(first, _)| *first == id)
+            .map(|(_, uid)| uid)
     }
 
     /// The next job, and the user who pays for it: the earliest of the stores with the fewest
@@ -143,14 +182,14 @@ impl Schedule {
     /// A user who waits for a job and may have another one.
     fn payer(&self, entry: &Entry, starting: &Starting, config: &IngestConfig) -> Option<u32> {
         let may = |uid: &&u32| {
-            let hangs = |other: &Entry| other.phase == Phase::Hanging(**uid);
-            let hanging = if entry.local {
-                0
-            } else {
-                self.of_store(&entry.key.store, hangs)
-            };
+            let (store, most) = (&entry.key.store, config.per_user as usize);
             let turns = self.turns(entry, starting, |user| user == **uid);
-            turns + hanging < config.per_user as usize
+            if entry.local {
+                let hanging = self.local_hanging(store, **uid);
+                return turns < most && hanging < MAX_LOCAL_HANGING_OF_USER;
+            }
+            let hangs = |other: &Entry| other.phase == Phase::Hanging(**uid);
+            turns + self.of_store(store, hangs) < most
         };
         entry.users.iter().find(may).copied()
     }
@@ -158,7 +197,7 @@ impl Schedule {
     /// Turns that users of the entry's store have, or are about to have.
     fn turns(&self, entry: &Entry, starting: &Starting, of: impl Fn(u32) -> bool) -> usize {
         let store = &entry.key.store;
-        let runs = |other: &Entry| matches!(other.phase, Phase::Running(uid) if of(uid));
+        let runs = |other: &Entry| matches!(other.phase, Phase::Running(uid, _) if of(uid));
         let is_own = |at: usize| {
             let other = self.entries.get(at);
             other.is_some_and(|other| other.key.store == *store)
@@ -172,15 +211,23 @@ impl Schedule {
         own.filter(|entry| is(entry)).count()
     }
 
-    fn too_much_hangs(&self, store: &str) -> bool {
-        let all = self.entries.iter().filter(|entry| entry.hangs());
-        self.of_store(store, Entry::hangs) >= MAX_HANGING_OF_STORE || all.count() >= MAX_HANGING
+    /// Returns true if no more files of local file systems, or of others, may hang.
+    fn too_much_hangs(&self, store: &str, local: bool) -> bool {
+        let hangs = |entry: &Entry| entry.hangs() && (entry.local || !local);
+        let all = self.entries.iter().filter(|entry| hangs(entry));
+        self.of_store(store, hangs) >= MAX_HANGING_OF_STORE || all.count() >= MAX_HANGING
+    }
+
+    /// Files of local file systems that hang for a user of a store.
+    fn local_hanging(&self, store: &str, uid: u32) -> usize {
+        let hangs = |entry: &Entry| entry.local && entry.phase == Phase::Hanging(uid);
+        self.of_store(store, hangs)
     }
 
     /// Gives a running job up. Its thread may never come back.
     pub(super) fn give_up(&mut self, id: u64) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id)
-            && let Phase::Running(uid) = entry.phase
+            && let Phase::Running(uid, _) = entry.phase
         {
             entry.phase = Phase::Hanging(uid);
         }
@@ -194,7 +241,11 @@ impl Schedule {
 
 impl Entry {
     fn is_running(&self) -> bool {
-        matches!(self.phase, Phase::Running(_))
+        matches!(self.phase, Phase::Running(..))
+    }
+
+    fn has_shared_turn(&self) -> bool {
+        matches!(self.phase, Phase::Running(_, Turn::Shared))
     }
 
     fn hangs(&self) -> bool {
@@ -235,11 +286,11 @@ mod tests {
         let (mut schedule, limits) = (Schedule::default(), LIMITS());
         let mut begin = |ino, uid| schedule.begin(key(ino), uid, true, &limits).unwrap();
         let (first, second, other) = (begin(1, 7), begin(2, 7), begin(3, 8));
-        assert_eq!(schedule.try_start(first, &limits), Ok(()));
+        assert_eq!(schedule.try_start(first, &limits), Ok(Turn::Shared));
         assert_eq!(schedule.try_start(second, &limits), Err(1));
-        assert_eq!(schedule.try_start(other, &limits), Ok(()));
+        assert_eq!(schedule.try_start(other, &limits), Ok(Turn::Shared));
         schedule.end(first);
-        assert_eq!(schedule.try_start(second, &limits), Ok(()));
+        assert_eq!(schedule.try_start(second, &limits), Ok(Turn::Shared));
     }
 
     #[test]
@@ -249,7 +300,7 @@ mod tests {
         let first = schedule.begin(key(1), 7, true, &limits).unwrap();
         let second = schedule.begin(key(2), 8, true, &limits).unwrap();
         assert_eq!(schedule.try_start(second, &limits), Err(1));
-        assert_eq!(schedule.try_start(first, &limits), Ok(()));
+        assert_eq!(schedule.try_start(first, &limits), Ok(Turn::Shared));
     }
 
     #[test]
@@ -257,10 +308,10 @@ mod tests {
         let (mut schedule, limits) = (Schedule::default(), LIMITS());
         let greedy = schedule.begin(key(1), 7, true, &limits).unwrap();
         let wanted = schedule.begin(key(2), 7, true, &limits).unwrap();
-        assert_eq!(schedule.try_start(greedy, &limits), Ok(()));
+        assert_eq!(schedule.try_start(greedy, &limits), Ok(Turn::Shared));
         assert!(schedule.try_start(wanted, &limits).is_err());
         assert_eq!(schedule.join(&key(2), 8), Some(wanted));
-        assert_eq!(schedule.try_start(wanted, &limits), Ok(()));
+        assert_eq!(schedule.try_start(wanted, &limits), Ok(Turn::Shared));
         assert!(!schedule.leave(wanted, 7));
         assert!(schedule.leave(wanted, 8));
         assert_eq!(schedule.join(&key(2), 9), None, "nobody waits for it");
@@ -281,16 +332,16 @@ mod tests {
         let (mut schedule, mut limits) = (Schedule::default(), LIMITS());
         limits.concurrent = 1;
         let hangs = schedule.begin(key(1), 7, false, &limits).unwrap();
-        assert_eq!(schedule.try_start(hangs, &limits), Ok(()));
+        assert_eq!(schedule.try_start(hangs, &limits), Ok(Turn::Shared));
         schedule.give_up(hangs);
         assert_eq!(schedule.join(&key(1), 7), None);
         let again = schedule.begin(key(1), 7, false, &limits).unwrap();
         assert!(schedule.try_start(again, &limits).is_err());
         let local = schedule.begin(key(2), 7, true, &limits).unwrap();
-        assert_eq!(schedule.try_start(local, &limits), Ok(()));
+        assert_eq!(schedule.try_start(local, &limits), Ok(Turn::Shared));
         schedule.end(local);
         let other = schedule.begin(key(3), 8, false, &limits).unwrap();
-        assert_eq!(schedule.try_start(other, &limits), Ok(()));
+        assert_eq!(schedule.try_start(other, &limits), Ok(Turn::Shared));
     }
 
     #[test]
@@ -304,7 +355,7 @@ mod tests {
             let store = store.to_string();
             for uid in 0..MAX_HANGING_OF_STORE as u32 {
                 let id = begin(&mut schedule, &store, uid, false).unwrap();
-                assert_eq!(schedule.try_start(id, &LIMITS()), Ok(()));
+                assert_eq!(schedule.try_start(id, &LIMITS()), Ok(Turn::Shared));
                 schedule.give_up(id);
             }
             assert_eq!(begin(&mut schedule, &store, 99, false), Err(Full));
@@ -338,13 +389,59 @@ mod tests {
         let other = many("other", &mut schedule);
         assert_eq!(other.len(), limits.queue as usize);
         assert_eq!(start(&mut schedule, &other), 2);
+        // All turns are taken, but for those that are kept: each store has its first.
+        for name in ["third", "fourth"] {
+            let [one, two] = [1, 2].map(|n| {
+                let key = key_in(name, n);
+                schedule.begin(key, n as u32, true, &limits).unwrap()
+            });
+            assert!(schedule.try_start(two, &limits).is_err());
+            assert_eq!(schedule.try_start(one, &limits), Ok(Turn::Kept));
+            assert!(schedule.try_start(two, &limits).is_err());
+        }
         // A turn that gets free goes to the store that has fewer, though others wait for longer.
-        let third = schedule
-            .begin(key_in("third", 1), 1, true, &limits)
-            .unwrap();
-        assert!(schedule.try_start(third, &limits).is_err());
         schedule.end(hostile[0]);
-        assert_eq!(start(&mut schedule, &hostile[1..]), 0);
-        assert_eq!(schedule.try_start(third, &limits), Ok(()));
+        schedule.end(hostile[1]);
+        let fifth = schedule
+            .begin(key_in("fifth", 1), 1, true, &limits)
+            .unwrap();
+        assert_eq!(start(&mut schedule, &hostile[2..]), 1);
+        assert_eq!(schedule.try_start(fifth, &limits), Ok(Turn::Shared));
+    }
+
+    #[test]
+    fn local_files_that_hang_count_against_their_user_and_no_other() {
+        let (mut schedule, limits) = (Schedule::default(), LIMITS());
+        let begin =
+            |schedule: &mut Schedule, ino, uid| schedule.begin(key(ino), uid, true, &limits);
+        let hang = |schedule: &mut Schedule, ino, uid| {
+            let id = begin(schedule, ino, uid).unwrap();
+            assert!(schedule.try_start(id, &limits).is_ok());
+            schedule.give_up(id);
+            id
+        };
+        let first = hang(&mut schedule, 1, 7);
+        // One may be an accident.
+        let second = begin(&mut schedule, 2, 7).unwrap();
+        assert_eq!(schedule.try_start(second, &limits), Ok(Turn::Shared));
+        let waits = begin(&mut schedule, 3, 7).unwrap();
+        schedule.give_up(second);
+        assert_eq!(begin(&mut schedule, 4, 7), Err(Full));
+        assert!(schedule.try_start(waits, &limits).is_err());
+        let other = begin(&mut schedule, 5, 8).unwrap();
+        assert_eq!(schedule.try_start(other, &limits), Ok(Turn::Shared));
+        schedule.end(other);
+        // A read that came back makes place.
+        schedule.end(first);
+        assert_eq!(schedule.try_start(waits, &limits), Ok(Turn::Shared));
+        schedule.end(waits);
+        hang(&mut schedule, 6, 7);
+        hang(&mut schedule, 7, 8);
+        hang(&mut schedule, 8, 8);
+        assert_eq!(
+            begin(&mut schedule, 9, 9),
+            Err(Full),
+            "of all users of a store"
+        );
     }
 }

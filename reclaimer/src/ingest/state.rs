@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tetris_loader::ReadMonitor;
+use tetris_reclaimer_core::Space;
 use tokio::sync::watch;
 
 use super::job::IngestJob;
 use super::refusal_log::RefusalLog;
 use super::reserved::Reserved;
-use super::schedule::Schedule;
+use super::schedule::{Schedule, Turn};
 use super::{
     AskRoom, EndedIngest, IngestCounts, IngestObserver, IngestOptions, IngestOutcome, Stage,
 };
@@ -38,7 +39,7 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl BrokerState {
-    pub(super) fn try_start(&self, id: u64) -> Result<(), u32> {
+    pub(super) fn try_start(&self, id: u64) -> Result<Turn, u32> {
         let config = locked(&self.options).config.clone();
         locked(&self.state).schedule.try_start(id, &config)
     }
@@ -68,18 +69,30 @@ impl BrokerState {
         self.observer.active_files(store, own.count());
     }
 
-    /// Room that a store with a limit needs before `bytes` more are read for it; `None` without a
-    /// limit.
+    /// Room that a store needs before `room` more is filled there; `None` for a store that has room
+    /// made only when it is full.
     pub(super) fn reserve(
         &self,
         id: u64,
         store: &str,
-        bytes: u64,
+        room: Space,
         monitor: &Arc<ReadMonitor>,
-    ) -> Option<u64> {
-        locked(&self.options).quota(store)?;
+    ) -> Option<Space> {
+        if !locked(&self.options).asks_first(store) {
+            return None;
+        }
         let reserved = &mut locked(&self.state).reserved;
-        Some(reserved.set(id, store, bytes, monitor))
+        Some(reserved.set(id, store, room, monitor))
+    }
+
+    /// The engine granted a job the room that it reserved.
+    pub(super) fn grant(&self, id: u64) {
+        locked(&self.state).reserved.grant(id);
+    }
+
+    /// Granted room that is not filled, by store.
+    pub(super) fn granted(&self) -> Vec<(String, Space)> {
+        locked(&self.state).reserved.granted()
     }
 
     /// A job writes no more.

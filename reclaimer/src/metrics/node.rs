@@ -119,6 +119,34 @@ fn stores(out: &mut Families<'_>, stores: &[StoreStatus]) -> fmt::Result {
         by_store(stores, up),
     )?;
     out.family(
+        "store_inodes",
+        None,
+        "Inodes of objects, records and folders.",
+        by_store(stores, |s| s.inodes),
+    )?;
+    let limited = |of: fn(&StoreStatus) -> Option<u64>| {
+        let limited = stores.iter().filter_map(move |s| Some((s, of(s)?)));
+        limited.map(|(store, limit)| (vec![("store", store.name.as_str())], limit))
+    };
+    out.family(
+        "store_inode_limit",
+        None,
+        "Limit of the store's inodes; absent without one.",
+        limited(|s| s.limit_inodes),
+    )?;
+    out.family(
+        "store_limit",
+        Some(&Unit::Bytes),
+        "Limit of the store's memory; absent without one.",
+        limited(|s| s.limit_bytes),
+    )?;
+    out.family(
+        "store_guaranteed",
+        Some(&Unit::Bytes),
+        "Memory that the store can have at any time.",
+        by_store(stores, |s| s.guaranteed_bytes),
+    )?;
+    out.family(
         "store_records",
         None,
         "Manifests, identities and derived records.",

@@ -9,7 +9,7 @@ pub(super) const BLOCKERS: [&str; 4] = ["held", "protected", "young", "guarantee
 /// Goals that are about one store.
 const OF_STORE: [&str; 2] = ["requests", "limit"];
 /// Goals that are about a mount.
-const OF_MOUNT: [&str; 2] = ["requests", "low-watermark"];
+const OF_MOUNT: [&str; 3] = ["requests", "low-watermark", "guarantees"];
 
 /// Missing bytes, and those that stay, in the order of [`BLOCKERS`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod progress;
 mod references;
 mod remove;
 mod room;
+mod shares;
 mod status;
 mod tenant;
 mod tidy;
@@ -25,7 +26,7 @@ use tetris_store_layout::Pages;
 use crate::config::Config;
 use crate::keep_warm::{Freshness, WarmSet};
 use crate::report::{ErrorClass, NodeStatus, PassReport};
-use crate::room::{DaemonReferences, RoomResult};
+use crate::room::{DaemonReferences, GrantedRoom, RoomResult};
 use crate::store::{OpenStore, StoreConfig};
 use tenant::Tenant;
 
@@ -56,6 +57,8 @@ pub struct Reclaimer {
     errors: Vec<(ErrorClass, Option<String>)>,
     /// References that another part of this daemon can give up.
     references: Option<Box<dyn DaemonReferences>>,
+    /// Room that loads were granted and have not filled yet.
+    granted: Option<Box<dyn GrantedRoom>>,
 }
 
 /// Result of a pass.
@@ -92,6 +95,7 @@ impl Reclaimer {
             full_ms: 0,
             errors: Vec::new(),
             references: None,
+            granted: None,
         };
         reclaimer.missing = reclaimer.wanted();
         reclaimer.open_missing();

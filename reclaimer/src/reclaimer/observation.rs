@@ -41,6 +41,10 @@ impl Observation {
                 capacity_bytes: usage.capacity,
                 free_bytes: usage.free,
                 draining: draining.get(&device).copied().unwrap_or(false),
+                inodes: usage.inodes,
+                free_inodes: usage.inodes_free,
+                // Known when all stores are.
+                arrivals: 0,
             });
             self.mounts.len() - 1
         });
@@ -83,7 +87,7 @@ impl Reclaimer {
                 .unwrap_or_else(|error| {
                     tracing::warn!(store = name, %error, "store cannot be listed");
                     self.errors.push((ErrorClass::List, Some(name.clone())));
-                    StoreObservation::nothing(name.clone())
+                    StoreObservation::nothing(&tenant.config)
                 });
             for error in &look.damaged {
                 tracing::warn!(store = name, %error, "record");
@@ -91,6 +95,15 @@ impl Reclaimer {
             }
             pass.loads.add(look.loads);
             seen.add(look, tenant, &self.draining);
+        }
+        for index in 0..seen.mounts.len() {
+            let stores = seen.snapshot.stores.iter();
+            let own = stores.filter(|store| store.mount == index && store.namespace.is_some());
+            let own = own.count();
+            let device = seen.mounts.get(index).map(|(device, _)| *device);
+            if let (Some(mount), Some(device)) = (seen.snapshot.mounts.get_mut(index), device) {
+                mount.arrivals = self.config.file.arrivals(device, own);
+            }
         }
         seen
     }

@@ -53,9 +53,8 @@ impl Reclaimer {
         if freed && !self.dry_run {
             seen = self.observe(Refresh::Changes, now_ms, &mut progress);
         }
-        let rooms = needs.iter().map(|need| self.answer(need, &seen, &progress));
         PassResult {
-            rooms: rooms.collect(),
+            rooms: self.answers(needs, &seen, &progress),
             status: self.status(&seen, &progress.shortfalls, now_ms),
             report: PassReport {
                 trigger,
@@ -95,7 +94,8 @@ impl Reclaimer {
         now_ms: u64,
         progress: &mut Progress,
     ) -> Round {
-        seen.snapshot.requests = self.requests(needs, seen);
+        let requests = self.requests(needs, seen);
+        seen.snapshot.requests = requests;
         let most = if self.dry_run {
             usize::MAX
         } else {
@@ -119,9 +119,8 @@ impl Reclaimer {
         progress.shortfalls.clone_from(&plan.shortfalls);
         let spared = self.carry_out(&plan, seen, progress);
         self.note_draining(&plan, seen);
-        let unmet = |need: &RoomNeed| {
-            self.room(need, seen, progress).refused.is_some() && !plan.actions.is_empty()
-        };
+        let unmet =
+            |need: &RoomNeed| self.is_unmet(need, seen, progress) && !plan.actions.is_empty();
         if plan.cut_short || spared > 0 || needs.iter().any(unmet) {
             return Round::More;
         }

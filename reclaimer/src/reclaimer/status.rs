@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tetris_reclaimer_core::{ModelSnapshot, Shortfall, StoreSnapshot};
+use tetris_reclaimer_core::{ModelSnapshot, Share, Shortfall, StoreSnapshot};
 
 use super::Reclaimer;
 use super::observation::Observation;
@@ -23,11 +23,16 @@ impl Reclaimer {
         missed: &[Shortfall],
         now_ms: u64,
     ) -> NodeStatus {
-        let tenants = self.tenants.iter().zip(&seen.snapshot.stores);
+        let shares = self.shares(seen);
+        let tenants = self.tenants.iter().zip(&seen.snapshot.stores).zip(&shares);
         let stores = tenants.zip(&seen.holders).zip(&seen.ids).map(
-            |(((tenant, snapshot), holders), ids)| StoreStatus {
-                limit_bytes: self.config.policy.of(&snapshot.name).limit_bytes,
-                records: self.record_status(tenant),
+            |((((tenant, snapshot), share), holders), ids)| StoreStatus {
+                inodes: snapshot.used().inodes,
+                limit_bytes: limit(share.limit.bytes),
+                limit_inodes: limit(share.limit.inodes),
+                guaranteed_bytes: share.guaranteed.bytes,
+                guaranteed_inodes: share.guaranteed.inodes,
+                records: self.record_status(tenant, share),
                 objects: Arc::clone(ids),
                 ..store_status(tenant, snapshot, holders)
             },
@@ -57,9 +62,14 @@ impl Reclaimer {
         }
     }
 
-    fn record_status(&self, tenant: &Tenant) -> RecordStatus {
+    fn record_status(&self, tenant: &Tenant, share: &Share) -> RecordStatus {
         let used = tenant.records.used();
-        let limits = self.config.policy.of(&tenant.config.name).record_limits();
+        let config = &tenant.config;
+        let policy = self
+            .config
+            .policy
+            .of_owned(&config.name, config.namespace());
+        let limits = policy.record_limits(share.limit);
         RecordStatus {
             bytes: used.bytes,
             files: used.files,
@@ -77,10 +87,20 @@ impl Reclaimer {
                 free_bytes: usage.free,
                 inodes: usage.inodes,
                 inodes_free: usage.inodes_free,
+                arrivals: seen
+                    .snapshot
+                    .mounts
+                    .get(index)
+                    .map_or(0, |mount| mount.arrivals),
                 pages: self.pages.get(device).map(PagesStatus::from),
             })
             .collect()
     }
+}
+
+/// A limit, if there is one.
+fn limit(most: u64) -> Option<u64> {
+    (most < u64::MAX).then_some(most)
 }
 
 fn names_on(mount: usize, seen: &Observation) -> Vec<String> {
@@ -97,7 +117,10 @@ fn shortfall(missed: &Shortfall, seen: &Observation) -> ShortfallStatus {
         Some(store) => vec![store.name.clone()],
         None => names_on(missed.mount, seen),
     };
-    ShortfallStatus::new(stores, missed.goal, missed.missing_bytes, &missed.kept)
+    ShortfallStatus {
+        missing_inodes: missed.missing_inodes,
+        ..ShortfallStatus::new(stores, missed.goal, missed.missing_bytes, &missed.kept)
+    }
 }
 
 fn store_status(tenant: &Tenant, snapshot: &StoreSnapshot, holders: &[u64]) -> StoreStatus {

@@ -5,8 +5,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use tetris_reclaimer_core::{
-    Event, ModelSnapshot, ObjectSnapshot, RecordFile, RecordId, RecordName, ReloadCost, State,
-    StoreSnapshot,
+    Event, ModelSnapshot, ObjectSnapshot, RecordFile, RecordId, RecordName, ReloadCost, Space,
+    State, StoreSnapshot,
 };
 use tetris_store_layout::{Catalog, Holders, ObjectEntry, ObjectId, Refresh, Store, StoreError};
 
@@ -14,6 +14,10 @@ use crate::keep_warm::{StoreDeclarations, WarmResolver};
 use crate::records::{Changes, Records, millis};
 use crate::report::Loads;
 use crate::store::StoreConfig;
+
+/// Inodes of a store without content: its directory and folders, header, lock file, sockets and
+/// learned state, with a few to spare.
+const STORE_INODES: u64 = 16;
 
 /// One store.
 #[derive(Debug)]
@@ -59,10 +63,11 @@ pub(crate) struct StoreObservation {
 
 impl StoreObservation {
     /// Observation of a store that cannot be listed: nothing.
-    pub(crate) fn nothing(name: String) -> Self {
+    pub(crate) fn nothing(config: &StoreConfig) -> Self {
         Self {
             snapshot: StoreSnapshot {
-                name,
+                name: config.name.clone(),
+                namespace: config.namespace().map(str::to_owned),
                 ..StoreSnapshot::default()
             },
             holders: Vec::new(),
@@ -188,10 +193,12 @@ impl Tenant {
         });
         StoreSnapshot {
             name: self.config.name.clone(),
+            namespace: self.config.namespace().map(str::to_owned),
             mount: 0,
             objects: objects.collect(),
             models: models.collect(),
             record_bytes: self.records.used().bytes,
+            other_inodes: self.other_inodes(),
         }
     }
 
@@ -246,11 +253,20 @@ impl Tenant {
         self.store.device()
     }
 
-    /// Memory that the objects in the catalog and the records occupy, in bytes.
-    pub(crate) fn used_bytes(&self) -> u64 {
-        let objects = self.catalog.listing().objects.iter();
-        let objects: u64 = objects.map(|entry| entry.allocated).sum();
-        objects.saturating_add(self.records.used().bytes)
+    /// Memory and inodes of the objects in the catalog, the records and the folders.
+    pub(crate) fn used(&self) -> Space {
+        let objects = &self.catalog.listing().objects;
+        let bytes: u64 = objects.iter().map(|entry| entry.allocated).sum();
+        Space {
+            bytes: bytes.saturating_add(self.records.used().bytes),
+            inodes: self.other_inodes().saturating_add(objects.len() as u64),
+        }
+    }
+
+    /// Inodes besides those of objects. A manifest may have a hint beside it.
+    fn other_inodes(&self) -> u64 {
+        let records = self.records.used().files;
+        records.saturating_add(self.records.manifests() + STORE_INODES)
     }
 
     /// The records, to choose from which go.

@@ -41,9 +41,13 @@ impl Reclaimer {
         if self.dry_run {
             return trimmed;
         }
+        let shares = self.shares(seen).into_iter();
         let stores = seen.snapshot.stores.iter().zip(&mut progress.stores);
-        for (tenant, (snapshot, pass)) in self.tenants.iter_mut().zip(stores) {
-            let limits = self.config.policy.of(&snapshot.name).record_limits();
+        let stores = stores.zip(shares);
+        for (tenant, ((snapshot, pass), share)) in self.tenants.iter_mut().zip(stores) {
+            let namespace = snapshot.namespace.as_deref();
+            let policy = self.config.policy.of_owned(&snapshot.name, namespace);
+            let limits = policy.record_limits(share.limit);
             let own = needs.iter().filter(|need| need.store == snapshot.name);
             // A request beyond the limits is refused, and no record goes for it.
             let own = own

@@ -71,6 +71,8 @@ pub struct MountStatus {
     pub inodes: u64,
     /// Number of further files that it can hold.
     pub inodes_free: u64,
+    /// Number of namespaces that may still arrive, for whose guarantees room is kept back.
+    pub arrivals: u32,
     /// The pages that files get on it; none as long as nothing was there to be looked at, and
     /// nothing could be written.
     pub pages: Option<PagesStatus>,
@@ -138,8 +140,16 @@ pub struct StoreStatus {
     pub id: Option<String>,
     /// The reason the store cannot be used now.
     pub error: Option<String>,
-    /// The limit of its policy in bytes; `None` if only its mount bounds it.
+    /// Number of its inodes: objects, records, hints and folders.
+    pub inodes: u64,
+    /// Its limit in bytes; `None` if only its mount bounds it.
     pub limit_bytes: Option<u64>,
+    /// Its limit of inodes; `None` if only its mount bounds it.
+    pub limit_inodes: Option<u64>,
+    /// Bytes that it can have at any time.
+    pub guaranteed_bytes: u64,
+    /// Inodes that it can have at any time.
+    pub guaranteed_inodes: u64,
     /// Usage and limits of its manifests, identities and derived records.
     pub records: RecordStatus,
     /// Objects by state.

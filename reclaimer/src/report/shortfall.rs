@@ -8,10 +8,12 @@ use tetris_reclaimer_core::{Goal, KeptBytes};
 pub struct ShortfallStatus {
     /// The store whose limit is meant, or the stores of the mount.
     pub stores: Vec<String>,
-    /// `requests`, `limit` or `low-watermark`.
+    /// `requests`, `limit`, `low-watermark` or `guarantees`.
     pub goal: &'static str,
     /// By how much it is missed, in bytes.
     pub missing_bytes: u64,
+    /// By how many inodes it is missed.
+    pub missing_inodes: u64,
     /// Bytes of mapped objects that stay.
     pub held_bytes: u64,
     /// Because it is declared warm.
@@ -96,6 +98,10 @@ impl ShortfallStatus {
         let (goal, larger) = match goal {
             Goal::Requests => ("requests", "give the store a larger size or limit_bytes"),
             Goal::Limit => ("limit", "raise limit_bytes of the store's policy"),
+            Goal::Guarantees => (
+                "guarantees",
+                "lower guaranteed_percent or guaranteed_namespaces, or enlarge the tmpfs",
+            ),
             Goal::LowWatermark => (
                 "low-watermark",
                 "enlarge the tmpfs (mount.size_bytes, or `tetris init --size`), or raise the watermarks",
@@ -106,6 +112,7 @@ impl ShortfallStatus {
             stores,
             goal,
             missing_bytes,
+            missing_inodes: 0,
             held_bytes: kept.held_bytes,
             protected_bytes: kept.protected_bytes,
             young_bytes: kept.young_bytes,

@@ -20,6 +20,17 @@ pub struct StoreConfig {
     /// Namespaces whose pods' declarations count for it; all when empty.
     #[serde(default)]
     pub namespaces: Vec<String>,
+    /// True for the own store of the one namespace in `namespaces`, made when its first pod came.
+    #[serde(skip)]
+    pub own: bool,
+}
+
+impl StoreConfig {
+    /// The namespace whose own store it is.
+    pub fn namespace(&self) -> Option<&str> {
+        let namespace = self.namespaces.first().filter(|_| self.own);
+        namespace.map(String::as_str)
+    }
 }
 
 /// An open store.

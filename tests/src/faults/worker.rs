@@ -142,6 +142,7 @@ fn pass(store: &Store) -> anyhow::Result<Done> {
             name: "store".to_owned(),
             path: store.root().to_owned(),
             namespaces: Vec::new(),
+            own: false,
         }],
         ..ConfigFile::default()
     };

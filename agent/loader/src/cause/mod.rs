@@ -64,6 +64,9 @@ pub enum PrivateCause {
         /// Size in bytes with which the store would hold the model as well.
         needed: u64,
     },
+    /// The node daemon's limit of the store does not allow the model beside what is mapped or
+    /// declared warm there.
+    OverLimit,
     /// The store could not hold the model if it were empty.
     TooSmall {
         /// Size in bytes with which the store would hold the model.
@@ -87,7 +90,7 @@ pub enum PrivateCause {
 
 impl PrivateCause {
     /// One of each cause, with values made up.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::NotUsed,
         Self::NoStore,
         Self::NotAStore,
@@ -103,6 +106,7 @@ impl PrivateCause {
         Self::DaemonRefused,
         Self::Full { needed: 8 << 30 },
         Self::Kept { needed: 8 << 30 },
+        Self::OverLimit,
         Self::TooSmall { needed: 8 << 30 },
         Self::DamagedObject,
         Self::Leased,
@@ -131,6 +135,7 @@ impl PrivateCause {
             Self::DaemonRefused => "daemon-refused",
             Self::Full { .. } => "full",
             Self::Kept { .. } => "kept",
+            Self::OverLimit => "over-limit",
             Self::TooSmall { .. } => "too-small",
             Self::DamagedObject => "damaged-object",
             Self::Leased => "leased",
@@ -175,6 +180,9 @@ impl PrivateCause {
             Self::Full { .. } => "the tensor store is full of objects that processes map",
             Self::Kept { .. } => {
                 "the tensor store is full of objects that the node daemon's policy keeps"
+            }
+            Self::OverLimit => {
+                "the tensor store is at the limit that the node daemon has for it, with objects that are mapped or declared warm"
             }
             Self::TooSmall { .. } => "the model is larger than the tensor store",
             Self::DamagedObject => "an object of the tensor store is damaged",

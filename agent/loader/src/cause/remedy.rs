@@ -90,6 +90,7 @@ impl PrivateCause {
                 "{}, or change what the node daemon keeps: `[policy.store]` and declared models",
                 grow(words, dir, needed)
             ),
+            Self::OverLimit => over_limit(dir),
             Self::TooSmall { needed } => grow(words, dir, needed),
             Self::DamagedObject => format!("run `tetris{} verify --quarantine`", named(words, dir)),
             Self::Leased => "on the node, run `grep LEASE /proc/locks`, which gives the process id, and end that process".to_owned(),
@@ -107,6 +108,14 @@ impl PrivateCause {
             }
         }
     }
+}
+
+/// A larger limit. Its table is that of the namespace, where pods get the store as a volume.
+fn over_limit(dir: &Path) -> String {
+    format!(
+        "end processes that hold models of {}, or raise the limit in the node daemon's configuration: `limit_percent` or `limit_bytes` in `[policy.namespaces.NAME]` or `[policy.store]`",
+        Quoted(dir)
+    )
 }
 
 fn not_used(words: Words) -> &'static str {

@@ -21,8 +21,8 @@ use crate::planned_file::PlannedFile;
 use crate::recognized::{Recognized, disown};
 use crate::source::Source;
 use tetris_store_layout::{
-    Access, FileIdentity, LastPath, Manifest, ManifestId, ManifestKind, Mapping, ObjectRef,
-    PublishError, RecordUse, Store,
+    Access, FileIdentity, LastPath, MAX_OBJECTS, Manifest, ManifestId, ManifestKind, Mapping,
+    ObjectRef, PublishError, RecordUse, Store,
 };
 
 mod error;
@@ -36,6 +36,11 @@ const WAIT: Duration = Duration::from_secs(10);
 const ROOM_ATTEMPTS: u32 = 16;
 /// Name of the file in errors: its path is not known.
 const NAME: &str = "passed file";
+/// Length of the shortest entry of a tensor in a header, in bytes:
+/// `"":{"dtype":"U8","shape":[],"data_offsets":[0,1]}` and a comma, rounded down.
+const LEAST_ENTRY_BYTES: u64 = 48;
+/// A file on a tmpfs takes whole pages of this length, in bytes.
+const PAGE: u64 = 4096;
 /// Longest header in bytes: some 200,000 tensors. Its JSON takes several times as much memory.
 const MAX_HEADER_BYTES: u64 = 32 << 20;
 
@@ -58,6 +63,15 @@ pub struct IngestJob<'a> {
     /// Called before the records of a file are written, with their use of the store; true when they may
     /// be.
     pub admit_records: &'a (dyn Fn(RecordUse) -> bool + Sync),
+}
+
+/// Files that a store lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingFiles {
+    /// Memory that they will occupy, in bytes.
+    pub bytes: u64,
+    /// Their number.
+    pub files: u64,
 }
 
 /// A file that is recognized, with its objects.
@@ -92,21 +106,21 @@ impl IngestJob<'_> {
     }
 
     /// Checks the length of the header, before the header is read: it may be too long, or all of the
-    /// file.
+    /// file. Returns the most objects that the file can become.
     ///
     /// # Errors
     /// [`IngestError::TooLarge`], [`IngestError::Empty`], and when the file cannot be read.
-    pub fn check_length(&self, file: &File) -> Result<(), IngestError> {
+    pub fn check_length(&self, file: &File) -> Result<u64, IngestError> {
         let size = self.identity.size;
         if self.kind == ManifestKind::File {
             return if size == 0 {
                 Err(IngestError::Empty)
             } else {
-                Ok(())
+                Ok(1)
             };
         }
         if size < LENGTH_FIELD_LEN {
-            return Ok(());
+            return Ok(0);
         }
         let mut len = [0; LENGTH_FIELD_LEN as usize];
         let read = file.read_exact_at(&mut len, 0);
@@ -114,7 +128,7 @@ impl IngestJob<'_> {
         let found = u64::from_le_bytes(len);
         // A length beyond the file is an invalid header, which the reader reports.
         if found > size - LENGTH_FIELD_LEN {
-            return Ok(());
+            return Ok(0);
         }
         // Checked before the header is read: its memory is the reader's.
         if found > MAX_HEADER_BYTES {
@@ -123,7 +137,10 @@ impl IngestJob<'_> {
         if found == size - LENGTH_FIELD_LEN {
             return Err(IngestError::Empty);
         }
-        Ok(())
+        // A tensor has an entry in the header, and a byte behind it.
+        let data = size - LENGTH_FIELD_LEN - found;
+        let most = (found / LEAST_ENTRY_BYTES + 1).min(data);
+        Ok(most.min(MAX_OBJECTS as u64))
     }
 
     fn unless_cancelled<T>(&self, result: Result<T, IngestError>) -> Result<T, IngestError> {
@@ -133,19 +150,24 @@ impl IngestJob<'_> {
         result
     }
 
-    /// Bytes of objects and records that `file` needs and the store does not have. Reads and hashes an
+    /// The objects and records that `file` needs and the store does not have. Reads and hashes an
     /// unknown file for that, and publishes nothing of it. Blocks for as long as reading does.
     ///
     /// # Errors
     /// As [`IngestJob::run`].
-    pub fn missing_bytes(&self, file: &File) -> Result<u64, IngestError> {
+    pub fn missing(&self, file: &File) -> Result<MissingFiles, IngestError> {
         let (mut objects, records) = self.unless_cancelled(self.parts(file))?;
         objects.sort_unstable_by_key(|object| object.id);
         objects.dedup();
         let missing = objects.iter().filter(|object| !self.store.contains(object));
-        Ok(missing
-            .map(|object| object.len)
-            .fold(records.bytes, u64::saturating_add))
+        let of_records = MissingFiles {
+            bytes: records.bytes,
+            files: records.files,
+        };
+        Ok(missing.fold(of_records, |sum, object| MissingFiles {
+            bytes: sum.bytes.saturating_add(in_pages(object.len)),
+            files: sum.files.saturating_add(1),
+        }))
     }
 
     /// The objects of a file, and the use that its records will make of the store.
@@ -327,4 +349,9 @@ impl IngestJob<'_> {
         }
         publish()
     }
+}
+
+/// Memory that a file of `len` bytes occupies.
+fn in_pages(len: u64) -> u64 {
+    len.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX)
 }

@@ -38,6 +38,10 @@ impl IngestReason {
     pub const UNAVAILABLE: Self = Self(9);
     /// The file has no tensor bytes, so there is nothing to share.
     pub const EMPTY: Self = Self(10);
+    /// The store is at its limit, or the file exceeds that.
+    pub const LIMIT: Self = Self(11);
+    /// Policy keeps the unmapped objects, or keeps the free room for the guarantees of others.
+    pub const POLICY: Self = Self(12);
 }
 
 impl IngestRefusal {

@@ -30,6 +30,8 @@ impl RoomReason {
     pub const BUSY: Self = Self(5);
     /// The daemon cannot use the store, or only plans.
     pub const UNAVAILABLE: Self = Self(6);
+    /// The store is at its limit.
+    pub const LIMIT: Self = Self(7);
 }
 
 impl RoomRefusal {

@@ -8,6 +8,7 @@ fn store(name: &str, namespaces: &[&str]) -> StoreConfig {
         name: name.to_owned(),
         path: format!("/run/tetris/{name}").into(),
         namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+        own: false,
     }
 }
 
@@ -44,6 +45,7 @@ fn a_namespaces_own_store_is_named_by_its_identifier() {
         name: format!("ns-red.{UID}"),
         path: format!("/run/tetris/red.{UID}").into(),
         namespaces: vec!["red".to_owned()],
+        own: true,
     };
     assert_eq!(own.config, expected);
     assert_eq!((&*own.namespace, own.uid.as_deref()), ("red", Some(UID)));

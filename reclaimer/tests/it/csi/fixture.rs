@@ -65,6 +65,7 @@ impl Host {
             name: name.to_owned(),
             path,
             namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+            own: false,
         }
     }
 
@@ -126,6 +127,7 @@ fn reclaimer() -> Reclaimer {
         name: "nowhere".to_owned(),
         path: "/nowhere".into(),
         namespaces: Vec::new(),
+        own: false,
     };
     let file = ConfigFile {
         stores: vec![nowhere],

@@ -13,4 +13,5 @@ mod propagation;
 mod registration;
 mod requests;
 mod sanity;
+mod shares;
 mod wire;

@@ -129,6 +129,7 @@ pub fn node() -> NodeStatus {
             free_bytes: 1 << 20,
             inodes: 1_000,
             inodes_free: 900,
+            arrivals: 2,
             pages: Some(PagesStatus {
                 of: "new-file",
                 looked_at_bytes: 4 << 20,
@@ -218,7 +219,11 @@ pub fn store(name: &str) -> StoreStatus {
         path: format!("/stores/{name}").into(),
         id: Some("0123".to_owned()),
         error: None,
-        limit_bytes: None,
+        inodes: 26,
+        limit_bytes: Some(1 << 40),
+        limit_inodes: Some(5_000),
+        guaranteed_bytes: 3_000,
+        guaranteed_inodes: 30,
         records: RecordStatus {
             bytes: 50,
             files: 7,

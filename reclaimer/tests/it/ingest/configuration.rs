@@ -25,7 +25,8 @@ fn without_the_table_files_are_taken() {
     let options = IngestOptions::from(&checked("").unwrap());
     assert_eq!(options.config, IngestConfig::default());
     assert!(options.config.enabled);
-    assert_eq!((options.quotas.len(), options.quota_of_others), (0, None));
+    assert_eq!(options.policy.of("a").limit_bytes, None);
+    assert!(options.own.is_empty() && !options.keeps_room);
 }
 
 #[test]
@@ -40,6 +41,7 @@ fn every_field_can_be_said() {
         queue_per_user = 50
         wait_secs = 10
         stall_secs = 5
+        least_bytes_per_sec = 2097152
         max_file_bytes = 1000
         max_tensors = 10
     ";
@@ -52,6 +54,7 @@ fn every_field_can_be_said() {
         queue_per_user: 50,
         wait_secs: 10,
         stall_secs: 5,
+        least_bytes_per_sec: 2 << 20,
         max_file_bytes: Some(1000),
         max_tensors: 10,
     };
@@ -119,6 +122,10 @@ fn each_field_that_is_wrong_is_named_with_what_it_may_be() {
             "`ingest.max_file_bytes`: expected 1 to 18446744073709551615, found 0",
         ),
         (
+            "least_bytes_per_sec = \"2GiB\"",
+            "`ingest.least_bytes_per_sec`: expected 0 to 1073741824, found 2147483648",
+        ),
+        (
             "max_tensors = 0",
             "`ingest.max_tensors`: expected 1 to 2000000, found 0",
         ),
@@ -144,7 +151,8 @@ fn a_store_without_a_policy_of_its_own_has_the_limit_of_all() {
         keep_alive_secs = 5
     ";
     let options = IngestOptions::from(&checked(text).unwrap());
-    assert_eq!(options.quota_of_others, Some(1000));
+    let limit = |store| options.policy.of(store).limit_bytes;
+    assert_eq!(limit("a"), Some(1000));
     // As everywhere, a policy of its own is not mixed with the other.
-    assert_eq!(options.quotas, [("b".to_owned(), None)].into());
+    assert_eq!(limit("b"), None);
 }

@@ -14,6 +14,7 @@ use tetris_agent::{Agent, ManifestKind};
 use tetris_node::ingest::{AskRoom, Broker, IngestConfig, IngestOptions};
 use tetris_node::room::{RoomRefusal, RoomResult};
 use tetris_node::socket::{Limits, Socket};
+use tetris_reclaimer_core::{Policy, PolicyConfig, StorePolicy};
 use tetris_wire::FrameHeader;
 use tetris_wire::daemon::{IngestReason, IngestRefusal, Message, PROTOCOL};
 use tokio::runtime::Runtime;
@@ -158,9 +159,22 @@ pub fn with_quota(bytes: u64) -> IngestOptions {
             queue_per_user: 1,
             ..IngestConfig::default()
         },
-        quotas: [("store".to_owned(), Some(bytes))].into(),
+        policy: limited(bytes),
         ..IngestOptions::default()
     }
+}
+
+/// A limit for each store.
+pub fn limited(bytes: u64) -> Policy {
+    let store = StorePolicy {
+        limit_bytes: Some(bytes),
+        ..StorePolicy::default()
+    };
+    let config = PolicyConfig {
+        store,
+        ..PolicyConfig::default()
+    };
+    Policy::try_new(config).unwrap()
 }
 
 pub fn descriptors() -> usize {

@@ -1,6 +1,7 @@
 //! Stores with a limit.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -11,12 +12,21 @@ use tetris_node::room::{RoomNeed, RoomRefusal, RoomResult};
 use tetris_wire::daemon::{IngestReason, Message};
 
 use crate::ingest::ground::{of_tensors, tensor};
-use crate::ingest::harness::{Raw, Site, eventually, open, room, with_quota};
+use crate::ingest::harness::{Raw, Site, eventually, limited, open, room, with_quota};
 
 const MIB: usize = 1 << 20;
-/// Requested bytes beyond a file's own length: pages of its records.
-const RECORDS: u64 = 2 * 4096;
+const PAGE: u64 = 4096;
+/// Pages of a file's records.
+const RECORDS: u64 = 2 * PAGE;
 const KIND: ManifestKind = ManifestKind::Safetensors;
+
+/// Requested bytes of a file: its length, its records, and the last page of each object that its
+/// header can tell of.
+fn requested(path: &Path) -> u64 {
+    let bytes = std::fs::read(path).unwrap();
+    let header = u64::from_le_bytes(*bytes.first_chunk().unwrap());
+    bytes.len() as u64 + RECORDS + (header / 48 + 1) * PAGE
+}
 
 /// A daemon that has room for so many bytes, and what it is asked for.
 fn room_for(bytes: &Arc<AtomicU64>) -> (Arc<AskRoom>, Receiver<u64>) {
@@ -53,18 +63,18 @@ fn what_two_clients_are_about_to_write_adds_up() {
         return;
     };
     let begin = |name: &str, seed| {
-        let file = open(&site.model(name, MIB, seed));
+        let path = site.model(name, MIB, seed);
         let mut raw = Raw::greeted(&site.view());
-        raw.pass(KIND, &[file.as_fd()]);
-        (raw, file.metadata().unwrap().len())
+        raw.pass(KIND, &[open(&path).as_fd()]);
+        (raw, requested(&path))
     };
     let (mut one, len) = begin("1", 1);
     let (asked, answer_one) = asks.recv().unwrap();
-    assert_eq!(asked, len + RECORDS);
+    assert_eq!(asked, len);
     // Through another connection, as from another pod.
     let (mut two, other_len) = begin("2", 2);
     let (asked, answer_two) = asks.recv().unwrap();
-    assert_eq!(asked, len + other_len + 2 * RECORDS);
+    assert_eq!(asked, len + other_len);
     answer_one(room(None));
     answer_two(room(None));
     for raw in [&mut one, &mut two] {
@@ -73,7 +83,7 @@ fn what_two_clients_are_about_to_write_adds_up() {
     // What is published is in the store's catalog, and is not counted again while clients hold it.
     let (mut three, len) = begin("3", 3);
     let (asked, answer) = asks.recv().unwrap();
-    assert_eq!(asked, len + RECORDS);
+    assert_eq!(asked, len);
     answer(room(None));
     assert!(matches!(three.answer(), Message::Ingested { .. }));
 }
@@ -81,7 +91,7 @@ fn what_two_clients_are_about_to_write_adds_up() {
 #[test]
 fn stores_of_namespaces_have_the_limit_of_stores_without_a_policy() {
     let options = IngestOptions {
-        quota_of_others: Some(2 << 20),
+        policy: limited(2 << 20),
         ..IngestOptions::default()
     };
     let (room, asked) = room_for(&Arc::new(u64::MAX.into()));
@@ -89,7 +99,7 @@ fn stores_of_namespaces_have_the_limit_of_stores_without_a_policy() {
         return;
     };
     let large = open(&site.model("large", 3 * MIB, 1));
-    assert_eq!(site.refusal(large, KIND), IngestReason::TOO_LARGE);
+    assert_eq!(site.refusal(large, KIND), IngestReason::LIMIT);
     let small = open(&site.model("small", MIB, 1));
     assert!(matches!(site.pass(small, KIND), Message::Ingested { .. }));
     assert_eq!(asked.try_iter().count(), 1);
@@ -123,23 +133,17 @@ fn of_a_file_that_shares_tensors_only_what_is_missing_needs_room() {
     };
     assert!(matches!(ended, Message::Ingested { .. }), "{ended:?}");
     assert!(told.is_sorted(), "it never goes back: {told:?}");
-    let size = path.metadata().unwrap().len();
+    let size = requested(&path);
     // The manifest and an identity take a page each.
     let missing = MIB as u64 + RECORDS;
-    assert_eq!(
-        asked.try_iter().collect::<Vec<_>>(),
-        [size + RECORDS, missing]
-    );
+    assert_eq!(asked.try_iter().collect::<Vec<_>>(), [size, missing]);
     drop(raw);
     // Nothing but a record is missing of a copy.
     let copy = site.dir.path().join("copy");
     std::fs::copy(&path, &copy).unwrap();
     let model = site.agent().load(copy).unwrap();
     assert_eq!(model.report().recognized, [Recognized::Brokered]);
-    assert_eq!(
-        asked.try_iter().collect::<Vec<_>>(),
-        [size + RECORDS, RECORDS]
-    );
+    assert_eq!(asked.try_iter().collect::<Vec<_>>(), [size, RECORDS]);
     assert_eq!(site.objects(), 3);
 }
 

@@ -4,11 +4,15 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::fcntl::AT_FDCWD;
-use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::fanotify::{
+    EventFFlags, Fanotify, FanotifyResponse, InitFlags, MarkFlags, MaskFlags, Response,
+};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use tetris_agent::{ManifestKind, Recognized};
 use tetris_node::ingest::{IngestConfig, IngestOptions};
@@ -24,7 +28,7 @@ const MIB: usize = 1 << 20;
 /// answers. As with a file system that does not answer, but for the fact that the kernel says it is
 /// a local one.
 pub struct Stuck {
-    _asks: Fanotify,
+    asks: Fanotify,
 }
 
 impl Stuck {
@@ -37,7 +41,7 @@ impl Stuck {
             Ok(asks)
         });
         match made {
-            Ok(asks) => Some(Self { _asks: asks }),
+            Ok(asks) => Some(Self { asks }),
             Err(error) => {
                 use std::io::Write;
                 let _ = writeln!(std::io::stderr(), "SKIPPED: needs fanotify: {error}");
@@ -94,6 +98,90 @@ fn a_file_that_cannot_be_read_is_given_up_and_others_are_served_meanwhile() {
     let model = site.agent().load(&path).unwrap();
     assert_eq!(model.report().recognized, [Recognized::Brokered]);
     assert!(site.is_sound());
+}
+
+/// Lets each read of the file happen after a while, as long as this lives.
+struct Slow {
+    done: Arc<AtomicBool>,
+    answers: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Slow {
+    fn new(path: &Path, pause: Duration) -> Option<Self> {
+        let stuck = Stuck::new(path)?;
+        let done = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&done);
+        let answers = std::thread::spawn(move || {
+            let asks = stuck.asks;
+            while !until.load(Ordering::Relaxed) {
+                let mut ready = [PollFd::new(asks.as_fd(), PollFlags::POLLIN)];
+                if poll(&mut ready, 50_u16).unwrap() == 0 {
+                    continue;
+                }
+                for event in asks.read_events().unwrap() {
+                    std::thread::sleep(pause);
+                    let file = event.fd().unwrap();
+                    let allowed = FanotifyResponse::new(file, Response::FAN_ALLOW);
+                    asks.write_response(allowed).unwrap();
+                }
+            }
+        });
+        Some(Self {
+            done,
+            answers: Some(answers),
+        })
+    }
+}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Relaxed);
+        if let Some(answers) = self.answers.take() {
+            answers.join().unwrap();
+        }
+    }
+}
+
+/// It never stands still, so nothing but its speed tells it from a file that is read well.
+#[test]
+fn a_file_that_gives_a_few_bytes_whenever_it_would_be_given_up_loses_its_turn() {
+    let options = IngestOptions {
+        config: IngestConfig {
+            stall_secs: 2,
+            least_bytes_per_sec: 64 << 20,
+            ..IngestConfig::default()
+        },
+        ..IngestOptions::default()
+    };
+    let Some(site) = Site::new(512, options, no_room()) else {
+        return;
+    };
+    let path = site.model("slow", 192 * MIB, 1);
+    let Some(slow) = Slow::new(&path, Duration::from_millis(200)) else {
+        return;
+    };
+    let mut raw = Raw::greeted(&site.view());
+    raw.pass(ManifestKind::Safetensors, &[open(&path).as_fd()]);
+    let mut told = 0;
+    let refusal = loop {
+        match raw.receive() {
+            Message::IngestProgress { done, .. } => told = done,
+            Message::IngestWaiting { .. } => {}
+            Message::IngestRefused(refusal) => break refusal,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refusal.reason, IngestReason::STALLED);
+    assert!(
+        refusal.text.contains("at least 134217728 are expected"),
+        "{}",
+        refusal.text
+    );
+    assert!(told > 0, "it was read");
+    drop((raw, slow));
+    eventually("the thread comes back", || site.broker.active_files() == 0);
+    let model = site.agent().load(&path).unwrap();
+    assert_eq!(model.report().recognized, [Recognized::Brokered]);
 }
 
 #[test]

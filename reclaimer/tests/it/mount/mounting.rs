@@ -244,6 +244,7 @@ fn stores_are_made_on_it_once_and_a_bad_one_does_not_stop_the_others() {
         name: name.to_owned(),
         path,
         namespaces: Vec::new(),
+        own: false,
     };
     let elsewhere = dir.path().join("elsewhere");
     let stores = [

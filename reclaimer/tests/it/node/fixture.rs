@@ -63,6 +63,7 @@ impl Fixture {
             name: (*name).to_owned(),
             path: self.path(name),
             namespaces: Vec::new(),
+            own: false,
         });
         let mut file = ConfigFile {
             stores: stores.collect(),

@@ -79,7 +79,7 @@ fn room_is_made_of_what_only_the_daemon_keeps() {
     assert!(passed.status.shortfalls.is_empty());
     // Once: the rest is held by others.
     let passed = reclaimer.pass(Trigger::Request, &[need(200_000)], now_ms());
-    assert_eq!(passed.rooms[0].refused, Some(RoomRefusal::InUse));
+    assert_eq!(passed.rooms[0].refused, Some(RoomRefusal::Limit));
     assert_eq!(keeper.asked(), 2);
     drop(held);
 }

@@ -74,7 +74,7 @@ fn a_store_makes_room_within_its_limit_from_its_own() {
     assert_eq!(b.objects().unwrap().objects.len(), 1);
     // More than its limit is not to be had, however much is free.
     let passed = reclaimer.pass(Trigger::Request, &[need("a", 300_000)], now_ms());
-    assert!(passed.rooms[0].refused.is_some());
+    assert_eq!(passed.rooms[0].refused, Some(RoomRefusal::Limit));
     assert_eq!(passed.rooms[0].missing_bytes, 50_000);
     assert_eq!(b.objects().unwrap().objects.len(), 1);
 }

@@ -74,6 +74,7 @@ impl Site {
             name: "store".to_owned(),
             path: self.scratch.root().to_owned(),
             namespaces: Vec::new(),
+            own: false,
         };
         let file = ConfigFile {
             stores: vec![store],
@@ -189,6 +190,7 @@ fn a_pass_begins_without_a_store_whose_header_is_leased_and_takes_it_up_later() 
         name: "store".to_owned(),
         path: dir.path().to_owned(),
         namespaces: Vec::new(),
+        own: false,
     };
     let file = ConfigFile {
         stores: vec![store],

@@ -80,6 +80,7 @@ fn store(mounts: usize) -> impl Strategy<Value = StoreSnapshot> {
                 objects: objects.clone(),
                 models,
                 record_bytes: record_pages * PAGE,
+                ..StoreSnapshot::default()
             };
             for (number, object) in store.objects.iter_mut().enumerate() {
                 object.id = object_id(number);
@@ -160,12 +161,14 @@ pub fn case(stores: usize, requests: usize) -> impl Strategy<Value = Case> {
                     capacity_bytes: used + (free + others) * PAGE,
                     free_bytes: free * PAGE,
                     draining: *draining,
+                    ..MountSnapshot::default()
                 }
             });
             let mounts = mounts.collect();
             let requests = requests.into_iter().map(|(store, pages)| RoomRequest {
                 store: store % stores.len(),
                 bytes: pages * PAGE,
+                inodes: 0,
             });
             let requests = requests.collect();
             let config = PolicyConfig {
@@ -177,6 +180,7 @@ pub fn case(stores: usize, requests: usize) -> impl Strategy<Value = Case> {
                     .enumerate()
                     .map(|(number, policy)| (store_name(number), policy))
                     .collect::<BTreeMap<_, _>>(),
+                ..PolicyConfig::default()
             };
             Case {
                 snapshot: Snapshot {

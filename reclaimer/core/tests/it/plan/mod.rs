@@ -4,3 +4,4 @@ mod generate;
 mod naive;
 mod properties;
 mod rules;
+mod tenants;

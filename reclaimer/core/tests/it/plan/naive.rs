@@ -1,6 +1,6 @@
 //! The rules of `plan`, as slow and simple as possible: every choice scans everything again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tetris_reclaimer_core::{
     Expiry, ModelSnapshot, ModelState, ObjectSnapshot, Order, Reason, RecordId, Snapshot, State,
@@ -199,9 +199,39 @@ impl Naive<'_> {
         self.freed.push((store, object, reason));
     }
 
+    /// Without a percentage, a guarantee is bytes of the configuration, at most the limit.
+    fn guaranteed(&self, store: usize) -> u64 {
+        let policy = self.policy(store);
+        let limit = policy.limit_bytes.unwrap_or(u64::MAX);
+        policy.guaranteed_bytes.min(limit)
+    }
+
     fn excess(&self, store: usize) -> u64 {
-        let guaranteed = self.policy(store).guaranteed_bytes;
-        self.left(store).saturating_sub(guaranteed)
+        self.left(store).saturating_sub(self.guaranteed(store))
+    }
+
+    /// Bytes that guarantees on the mount still lack when `asked` is there as well.
+    fn unused(&self, mount: usize, asked: &BTreeMap<usize, u64>) -> u64 {
+        let lacking = |store: usize| {
+            let then = self.left(store) + asked.get(&store).copied().unwrap_or(0);
+            self.guaranteed(store).saturating_sub(then)
+        };
+        self.stores(mount).into_iter().map(lacking).sum()
+    }
+
+    /// Bytes that are missing for what is asked for: those of guarantees as well, if a store asks
+    /// for more than its own.
+    fn missing(&self, mount: usize, asked: &BTreeMap<usize, u64>) -> u64 {
+        let beyond = |(store, asked): (&usize, &u64)| {
+            *asked > 0 && self.left(*store) + asked > self.guaranteed(*store)
+        };
+        let kept = if asked.iter().any(beyond) {
+            self.unused(mount, asked)
+        } else {
+            0
+        };
+        let free = self.snapshot().mounts[mount].free_bytes + self.freed_on(mount);
+        (asked.values().sum::<u64>() + kept).saturating_sub(free)
     }
 
     fn take_from_the_richest(
@@ -255,10 +285,10 @@ impl Naive<'_> {
         if !self.snapshot().requests.iter().any(waits) {
             return;
         }
-        let mut asked = 0;
+        let mut asked = BTreeMap::new();
         for &store in &stores {
             let own = self.asked(store);
-            asked += own;
+            asked.insert(store, own);
             if let Some(limit) = self.policy(store).limit_bytes
                 && own > 0
             {
@@ -268,11 +298,11 @@ impl Naive<'_> {
                     };
                     self.free(store, object, Reason::Pressure);
                 }
-                asked -= own.min((self.left(store) + own).saturating_sub(limit));
+                let over = (self.left(store) + own).saturating_sub(limit);
+                asked.insert(store, own.saturating_sub(over));
             }
         }
-        let free = self.snapshot().mounts[mount].free_bytes;
-        let missing = |naive: &Self| asked.saturating_sub(free + naive.freed_on(mount));
+        let missing = |naive: &Self| naive.missing(mount, &asked);
         for &store in &stores {
             while missing(self) > 0
                 && let Some(object) = self.cheapest(store, Which::Expired, u64::MAX)
@@ -317,11 +347,16 @@ impl Naive<'_> {
         let config = self.case.policy.config();
         let mark = |percent: u32| room.capacity_bytes * u64::from(percent) / 100;
         let used = |naive: &Self| room.capacity_bytes - room.free_bytes - naive.freed_on(mount);
-        if used(self) > mark(config.high_watermark_percent) || room.draining {
-            let low = mark(config.low_watermark_percent);
-            self.take_from_the_richest(mount, Which::Ripe, Reason::OverWatermark, |naive| {
-                used(naive).saturating_sub(low)
-            });
-        }
+        let full = used(self) > mark(config.high_watermark_percent) || room.draining;
+        let low = if full {
+            mark(config.low_watermark_percent)
+        } else {
+            u64::MAX
+        };
+        self.take_from_the_richest(mount, Which::Ripe, Reason::OverWatermark, |naive| {
+            let over = used(naive).saturating_sub(low);
+            let free = room.free_bytes + naive.freed_on(mount);
+            over.max(naive.unused(mount, &BTreeMap::new()).saturating_sub(free))
+        });
     }
 }

@@ -225,7 +225,7 @@ proptest! {
     fn more_need_frees_a_superset(case in case(1, 0), pages in 0_u64..40, more in 0_u64..40) {
         let freed = |pages: u64| {
             let mut case = case.clone();
-            case.snapshot.requests = vec![RoomRequest { store: 0, bytes: pages * PAGE }];
+            case.snapshot.requests = vec![RoomRequest { store: 0, bytes: pages * PAGE, inodes: 0 }];
             let plan = planned(&case);
             let pressed = plan.actions.iter().filter(|action| {
                 matches!(action.reason, Reason::Pressure | Reason::KeepAliveExpired)

@@ -42,10 +42,9 @@ fn model(number: usize, objects: &[u32], gib: u64) -> ModelSnapshot {
 fn store(name: &str, objects: Vec<ObjectSnapshot>, models: Vec<ModelSnapshot>) -> StoreSnapshot {
     StoreSnapshot {
         name: name.to_owned(),
-        mount: 0,
         objects,
         models,
-        record_bytes: 0,
+        ..StoreSnapshot::default()
     }
 }
 
@@ -55,7 +54,7 @@ fn snapshot(free_gib: u64, stores: Vec<StoreSnapshot>) -> Snapshot {
         mounts: vec![MountSnapshot {
             capacity_bytes: used + free_gib * GIB,
             free_bytes: free_gib * GIB,
-            draining: false,
+            ..MountSnapshot::default()
         }],
         stores,
         requests: Vec::new(),
@@ -67,7 +66,7 @@ fn policy(store: StorePolicy) -> Policy {
         high_watermark_percent: 90,
         low_watermark_percent: 50,
         store,
-        stores: BTreeMap::new(),
+        ..PolicyConfig::default()
     })
     .unwrap()
 }
@@ -139,6 +138,7 @@ fn only_protected_things_left_stay_and_the_plan_says_how_much_is_missing() {
     full.requests.push(RoomRequest {
         store: 0,
         bytes: GIB,
+        inodes: 0,
     });
     let plan = run(&full, &policy(lru()), &State::default(), 10 * MINUTE_MS);
     assert!(plan.actions.is_empty());
@@ -221,7 +221,10 @@ fn greedy_dual_frees_what_costs_least_per_byte_and_shared_things_last() {
         model(2, &[3], 5),
     ];
     let mut full = snapshot(0, vec![store("a", objects, models)]);
-    full.requests.push(RoomRequest { store: 0, bytes: 1 });
+    full.requests.push(RoomRequest {
+        bytes: 1,
+        ..RoomRequest::default()
+    });
     let mut state = State::default();
     for (number, uses) in [(0, 4), (1, 3), (2, 5)] {
         let model = model_id(number);
@@ -263,6 +266,7 @@ fn borrowed_room_goes_back_first_and_a_guarantee_is_kept() {
         low_watermark_percent: 100,
         store: lru(),
         stores,
+        ..PolicyConfig::default()
     })
     .unwrap();
     let many = |count: usize| (0..count).map(|n| object(n, 1, n as u64)).collect();
@@ -278,6 +282,7 @@ fn borrowed_room_goes_back_first_and_a_guarantee_is_kept() {
         full.requests = vec![RoomRequest {
             store,
             bytes: gib * GIB,
+            inodes: 0,
         }];
         let plan = run(&full, &policy, &State::default(), 10 * MINUTE_MS);
         let from = |store: usize| {
@@ -291,8 +296,10 @@ fn borrowed_room_goes_back_first_and_a_guarantee_is_kept() {
     assert_eq!(ask(1, 3), (2, 1, 0));
     // `b` may have at most 8, even with more free memory, so it must make that room itself.
     assert_eq!(ask(1, 9), (2, 2, 2));
-    // `a` can take nothing from `b`, which is within its guarantee.
-    assert_eq!(ask(0, 5), (5, 0, 0));
+    // `a` can take nothing from `b`, which is within its guarantee, nor the room of that guarantee
+    // which `b` does not use yet.
+    assert_eq!(ask(0, 4), (6, 0, 0));
+    assert_eq!(ask(0, 5), (6, 0, 1));
 }
 
 /// If a guarantee applied to the store's own load, less need would free objects that more need
@@ -306,7 +313,10 @@ fn a_guarantee_does_not_bind_against_the_need_of_its_own_store() {
     // The first object in order is larger than the store's excess over its guarantee.
     let objects = vec![object(0, 2, 1), object(1, 1, 2), object(2, 1, 3)];
     let mut full = snapshot(0, vec![store("a", objects, Vec::new())]);
-    full.requests = vec![RoomRequest { store: 0, bytes: 1 }];
+    full.requests = vec![RoomRequest {
+        bytes: 1,
+        ..RoomRequest::default()
+    }];
     let plan = run(&full, &guaranteed, &State::default(), 10 * MINUTE_MS);
     let pressed: Vec<_> = plan.actions.iter().map(|action| action.object).collect();
     assert_eq!(pressed, [0]);
@@ -353,7 +363,13 @@ fn a_snapshot_that_contradicts_itself_is_refused() {
             store: "a".to_owned()
         }
     );
-    let request = |bad: &mut Snapshot| bad.requests.push(RoomRequest { store: 1, bytes: 1 });
+    let request = |bad: &mut Snapshot| {
+        bad.requests.push(RoomRequest {
+            store: 1,
+            bytes: 1,
+            inodes: 0,
+        });
+    };
     assert_eq!(
         refused(request).to_string(),
         "request for room: expected a store below 1, found 1"
