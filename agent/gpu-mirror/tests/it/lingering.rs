@@ -14,7 +14,7 @@ use tetris_store_layout::{CreateOptions, ObjectRef, Store};
 
 use crate::mirror::process::{Process, tell, variable, wait};
 use crate::mirror::raw::Raw;
-use crate::mirror::{LONG, MIB, Mirror, check, eventually, publish, refused};
+use crate::mirror::{LONG, MIB, Mirror, check, eventually, publish, refused, skipped};
 
 const SOCKET: &str = "TETRIS_MIRROR_SOCKET";
 const OBJECTS: &str = "TETRIS_MIRROR_OBJECTS";
@@ -127,7 +127,7 @@ fn memory_that_a_process_keeps_counts_until_it_ends() {
     let theirs = publish(&other.store, &NAMES, KIB);
     let client = client("client_that_keeps_descriptors", &mirror, &model);
     if mirror.server.counters().untracked_connections > 0 {
-        return println!("skipped: this kernel does not tell which process connects");
+        return skipped("this kernel does not tell which process connects");
     }
     eventually("the server has noticed", || {
         mirror.server.connections() == 0

@@ -173,6 +173,11 @@ pub fn free_bytes(device: &HostDevice) -> u64 {
     device.info().unwrap().free_bytes
 }
 
+/// Says why a test shows nothing here.
+pub fn skipped(why: &str) {
+    println!("SKIPPED: {why}");
+}
+
 /// Polls until a condition holds.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + LONG;
