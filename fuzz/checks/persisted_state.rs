@@ -85,8 +85,8 @@ fn plans(state: &State) {
     let snapshot = Snapshot {
         mounts: vec![MountSnapshot {
             capacity_bytes: 8192,
-            free_bytes: 0,
-            draining: false,
+            inodes: 100,
+            ..MountSnapshot::default()
         }],
         stores: vec![StoreSnapshot {
             name: STORE.to_owned(),
