@@ -19,10 +19,10 @@ const METADATA: [Change; 4] = [
         }]);
     }),
     ("a finalizer", |it| {
-        it["metadata"]["finalizers"] = json!(["example.com/hold"])
+        it["metadata"]["finalizers"] = json!(["example.com/hold"]);
     }),
     ("another label", |it| {
-        it["metadata"]["labels"]["app.kubernetes.io/name"] = "x".into()
+        it["metadata"]["labels"]["app.kubernetes.io/name"] = "x".into();
     }),
     ("no labels", |it| it["metadata"]["labels"] = json!({})),
 ];
@@ -31,16 +31,16 @@ const METADATA: [Change; 4] = [
 pub fn of_the_configuration() -> Vec<Change> {
     let own: [Change; 14] = [
         ("other rules", |it| {
-            it["webhooks"][0]["rules"][0]["resources"] = json!(["secrets"])
+            it["webhooks"][0]["rules"][0]["resources"] = json!(["secrets"]);
         }),
         ("more operations", |it| {
             it["webhooks"][1]["rules"][0]["operations"] = json!(["CREATE", "UPDATE"]);
         }),
         ("all namespaces", |it| {
-            it["webhooks"][0]["namespaceSelector"] = json!({})
+            it["webhooks"][0]["namespaceSelector"] = json!({});
         }),
         ("all objects", |it| {
-            it["webhooks"][1]["objectSelector"] = json!({})
+            it["webhooks"][1]["objectSelector"] = json!({});
         }),
         ("a condition", |it| {
             it["webhooks"][0]["matchConditions"] =
@@ -54,13 +54,13 @@ pub fn of_the_configuration() -> Vec<Change> {
             it["webhooks"][1]["clientConfig"]["service"]["namespace"] = "default".into();
         }),
         ("another path", |it| {
-            it["webhooks"][0]["clientConfig"]["service"]["path"] = "/x".into()
+            it["webhooks"][0]["clientConfig"]["service"]["path"] = "/x".into();
         }),
         ("no pod without it", |it| {
-            it["webhooks"][0]["failurePolicy"] = "Fail".into()
+            it["webhooks"][0]["failurePolicy"] = "Fail".into();
         }),
         ("a longer timeout", |it| {
-            it["webhooks"][0]["timeoutSeconds"] = 30.into()
+            it["webhooks"][0]["timeoutSeconds"] = 30.into();
         }),
         ("one more webhook", |it| {
             let mut more = it["webhooks"][0].clone();
@@ -71,10 +71,10 @@ pub fn of_the_configuration() -> Vec<Change> {
             it["webhooks"].as_array_mut().unwrap().pop();
         }),
         ("another order", |it| {
-            it["webhooks"].as_array_mut().unwrap().reverse()
+            it["webhooks"].as_array_mut().unwrap().reverse();
         }),
         ("an annotation", |it| {
-            it["metadata"]["annotations"] = json!({"example.com/a": "b"})
+            it["metadata"]["annotations"] = json!({"example.com/a": "b"});
         }),
     ];
     [&own[..], &METADATA].concat()
@@ -88,7 +88,7 @@ pub fn of_the_secret() -> Vec<Change> {
                 json!({"kubernetes.io/service-account.name": "default"});
         }),
         ("that it cannot be changed", |it| {
-            it["immutable"] = true.into()
+            it["immutable"] = true.into();
         }),
     ];
     [&own[..], &METADATA].concat()
@@ -98,7 +98,7 @@ pub fn of_the_secret() -> Vec<Change> {
 pub fn of_its_deployment() -> Vec<Change> {
     let all: [Change; 6] = [
         ("no owner", |it| {
-            it["metadata"]["ownerReferences"] = json!([])
+            it["metadata"]["ownerReferences"] = json!([]);
         }),
         ("another owner", |it| {
             it["metadata"]["ownerReferences"][0]["uid"] =
@@ -118,7 +118,7 @@ pub fn of_its_deployment() -> Vec<Change> {
         }),
         ("no labels", |it| it["metadata"]["labels"] = json!({})),
         ("a finalizer", |it| {
-            it["metadata"]["finalizers"] = json!(["example.com/hold"])
+            it["metadata"]["finalizers"] = json!(["example.com/hold"]);
         }),
     ];
     all.to_vec()
@@ -151,7 +151,7 @@ pub fn of_a_new_deployment() -> Vec<Change> {
     all.retain(|(what, _)| *what != "another owner");
     let more: [Change; 4] = [
         ("another name", |it| {
-            it["metadata"]["name"] = "coredns".into()
+            it["metadata"]["name"] = "coredns".into();
         }),
         ("an owner of another kind", |it| {
             it["metadata"]["ownerReferences"][0]["apiVersion"] = "apps/v1".into();
@@ -161,7 +161,8 @@ pub fn of_a_new_deployment() -> Vec<Change> {
             it["metadata"]["ownerReferences"][0]["controller"] = false.into();
         }),
         ("a wider selector", |it| {
-            it["spec"]["selector"] = json!({"matchLabels": {"tetris.dev/function": "f"}});
+            let labels = it["spec"]["selector"]["matchLabels"].as_object_mut();
+            labels.unwrap().remove("tetris.dev/configuration");
         }),
     ];
     all.extend(more);
@@ -172,7 +173,7 @@ pub fn of_a_new_deployment() -> Vec<Change> {
 pub fn of_an_instance() -> Vec<Change> {
     let all: [Change; 9] = [
         ("the image", |it| {
-            it["spec"]["containers"][0]["image"] = "example.com/steal:1".into()
+            it["spec"]["containers"][0]["image"] = "example.com/steal:1".into();
         }),
         ("a toleration", |it| {
             let more = json!({"key": "example.com/any", "operator": "Exists"});
@@ -185,10 +186,10 @@ pub fn of_an_instance() -> Vec<Change> {
             it["metadata"]["labels"]["tetris.dev/function"] = "other".into();
         }),
         ("one more label", |it| {
-            it["metadata"]["labels"]["app"] = "victim".into()
+            it["metadata"]["labels"]["app"] = "victim".into();
         }),
         ("an annotation", |it| {
-            it["metadata"]["annotations"]["example.com/a"] = "b".into()
+            it["metadata"]["annotations"]["example.com/a"] = "b".into();
         }),
         ("an annotation less", |it| {
             it["metadata"]["annotations"]
@@ -200,7 +201,7 @@ pub fn of_an_instance() -> Vec<Change> {
             it["metadata"]["annotations"]["example.com/kept"] = "no".into();
         }),
         ("a finalizer", |it| {
-            it["metadata"]["finalizers"] = json!(["example.com/hold"])
+            it["metadata"]["finalizers"] = json!(["example.com/hold"]);
         }),
         ("an owner", |it| {
             it["metadata"]["ownerReferences"] =
@@ -228,10 +229,10 @@ pub fn marks() -> Vec<Change> {
 pub fn of_an_event() -> Vec<Change> {
     let all: [Change; 2] = [
         ("another controller", |it| {
-            it["reportingController"] = "kubelet".into()
+            it["reportingController"] = "kubelet".into();
         }),
         ("another object", |it| {
-            it["regarding"]["kind"] = "Pod".into()
+            it["regarding"]["kind"] = "Pod".into();
         }),
     ];
     all.to_vec()

@@ -232,7 +232,7 @@ fn the_scaler_writes_deployments_of_functions_alone() {
             it["spec"]["template"]["spec"]["containers"][0]["image"] = "server:2".into();
         }),
         ("annotations", |it| {
-            it["metadata"]["annotations"] = json!({"tetris.dev/template-hash": "a"})
+            it["metadata"]["annotations"] = json!({"tetris.dev/template-hash": "a"});
         }),
     ];
     let stored_own = stored(own.clone());

@@ -51,7 +51,7 @@ impl Account {
     }
 
     /// Sends a request. A refusal for another reason, such as an invalid object, is an error: it says nothing about rights.
-    pub fn ask(&self, method: Method, path: &str, kind: &str, body: &Value) -> Result<Answer> {
+    fn ask(&self, method: &Method, path: &str, kind: &str, body: &Value) -> Result<Answer> {
         let body = if body.is_null() {
             Vec::new()
         } else {
@@ -80,23 +80,23 @@ impl Account {
 
     /// Replaces an object.
     pub fn replace(&self, path: &str, object: &Value) -> Result<Answer> {
-        self.ask(Method::PUT, path, "application/json", object)
+        self.ask(&Method::PUT, path, "application/json", object)
     }
 
     /// Changes an object from `old` to `new`.
     pub fn patch(&self, path: &str, old: &Value, new: &Value) -> Result<Answer> {
         let patch = merge_patch(old, new);
-        self.ask(Method::PATCH, path, "application/merge-patch+json", &patch)
+        self.ask(&Method::PATCH, path, "application/merge-patch+json", &patch)
     }
 
     /// Creates an object, in the list at `path`.
     pub fn create(&self, path: &str, object: &Value) -> Result<Answer> {
-        self.ask(Method::POST, path, "application/json", object)
+        self.ask(&Method::POST, path, "application/json", object)
     }
 
     /// Deletes an object.
     pub fn delete(&self, path: &str) -> Result<Answer> {
-        self.ask(Method::DELETE, path, "application/json", &Value::Null)
+        self.ask(&Method::DELETE, path, "application/json", &Value::Null)
     }
 
     /// Requires that a policy refuses what the account's roles allow.
