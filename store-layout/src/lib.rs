@@ -41,6 +41,7 @@ mod file_system;
 mod folder;
 mod hash;
 mod header;
+mod held;
 mod holders;
 mod identity;
 mod interrupted;

@@ -62,6 +62,14 @@ fn is_read_locked(file: impl AsFd, offset: i64) -> bool {
         && found.l_type == libc::F_RDLCK as libc::c_short
 }
 
+/// Returns true if somebody else has a lock on any byte of the file: that of another description, or a
+/// POSIX lock of any process. The file need not be open for writing.
+pub(crate) fn is_locked(file: impl AsFd) -> Result<bool, Errno> {
+    let mut found = request(LockKind::Write, 0, 0);
+    fcntl(&file, FcntlArg::F_OFD_GETLK(&mut found))?;
+    Ok(found.l_type != libc::F_UNLCK as libc::c_short)
+}
+
 /// Locks the whole file without waiting; `false` means that someone else holds a lock.
 ///
 /// The lock lasts until the last reference to the open file description is gone: descriptors,

@@ -11,11 +11,11 @@ use nix::sys::stat::lstat;
 
 use crate::error::{IoError, StoreError};
 use crate::folder::Folder;
-use crate::holders::Holders;
+use crate::held::is_held;
 use crate::lock::{LockKind, try_lock};
 use crate::open_file::{Opening, open_path};
 use crate::scan::{ObjectEntry, object_entry};
-use crate::store::{HEADER, is_part_of_store, names_in};
+use crate::store::{HEADER, is_part_of_store, names_in, open_dir};
 
 /// Most rounds of N4: a process that had the store open may publish meanwhile.
 const ROUNDS: u32 = 16;
@@ -90,11 +90,27 @@ impl StoreRemains {
     /// The objects that processes hold at this moment.
     ///
     /// # Errors
-    /// When the locks cannot be read.
+    /// When a folder cannot be listed, or an object cannot be asked.
     pub fn held(&self) -> Result<Vec<ObjectEntry>, IoError> {
-        let holders = Holders::read()?;
-        let held = self.objects.iter().filter(|entry| holders.of(entry) > 0);
-        Ok(held.copied().collect())
+        let mut held = Vec::new();
+        for folder in self.folders.iter().filter(|folder| is_of_objects(folder)) {
+            let dir = open_dir(folder)?;
+            for name in names_in(folder)? {
+                let path = folder.join(&name);
+                let Ok(stat) = lstat(&path) else { continue };
+                let (Some(text), Ok(entry)) =
+                    (name.to_str(), object_entry(stat.st_uid, &name, &stat))
+                else {
+                    continue;
+                };
+                if is_held(&dir, text)
+                    .map_err(|error| IoError::new("ask who holds", path, error))?
+                {
+                    held.push(entry);
+                }
+            }
+        }
+        Ok(held)
     }
 
     /// Removes the content. The directory, and the files of a daemon in it, stay. With `force` held objects

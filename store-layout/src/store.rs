@@ -354,7 +354,7 @@ fn make_dir(path: &Path) -> Result<(), IoError> {
     }
 }
 
-fn open_dir(path: &Path) -> Result<OwnedFd, IoError> {
+pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, IoError> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     retried(|| open(path, flags, Mode::empty()))
         .map_err(|error| IoError::new("open directory", path, error))

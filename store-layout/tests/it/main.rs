@@ -1,6 +1,7 @@
 //! The protocols of LAYOUT.md on real files, and the seeds of a fuzz target.
 
 mod fuzz_corpus;
+mod held;
 mod protocol;
 mod quarantine;
 #[path = "../../../fuzz/replay.rs"]
