@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use tetris_store_layout::{Holders, ObjectEntry, ObjectRef, Reclaimed, Store, StoreError};
+use tetris_store_layout::{IoError, ObjectEntry, ObjectRef, Reclaimed, Store, StoreError};
 
 /// The choice of unreferenced objects to reclaim.
 #[derive(Debug, Clone, Default)]
@@ -66,7 +66,6 @@ pub struct GcReport {
 pub fn collect(store: &Store, options: &GcOptions) -> Result<GcReport, StoreError> {
     let now = SystemTime::now();
     let mut report = GcReport::default();
-    let holders = Holders::read()?;
     let last_used = last_used(store)?;
     let use_of = |entry: &ObjectEntry| {
         let recorded = last_used.get(&entry.object).copied();
@@ -80,7 +79,10 @@ pub fn collect(store: &Store, options: &GcOptions) -> Result<GcReport, StoreErro
         let enough = options
             .enough_bytes
             .is_some_and(|bytes| report.freed_bytes >= bytes);
-        let freed = if holders.of(entry) > 0 {
+        let Some(held) = asked(store.is_held(&entry.object), &mut report) else {
+            continue;
+        };
+        let freed = if held {
             Reclaimed::Referenced
         } else if age < options.older_than || enough {
             report.kept_objects += 1;
@@ -118,23 +120,22 @@ pub fn collect(store: &Store, options: &GcOptions) -> Result<GcReport, StoreErro
 /// (LAYOUT.md 5.5). [`GcOptions::older_than`] counts from the quarantine of an object.
 ///
 /// # Errors
-/// When the store or the locks cannot be listed. An object that cannot be deleted is counted.
+/// When the store cannot be listed. An object that cannot be deleted is counted.
 pub fn collect_quarantined(store: &Store, options: &GcOptions) -> Result<GcReport, StoreError> {
     let now = SystemTime::now();
     let mut report = GcReport::default();
     let mut objects = store.quarantined()?.objects;
     objects.sort_by_key(|entry| entry.changed);
-    // Nearly always there is nothing, and nobody's locks to read for it.
-    if objects.is_empty() {
-        return Ok(report);
-    }
-    let holders = Holders::read()?;
     for entry in &objects {
         let age = now.duration_since(entry.changed).unwrap_or_default();
         let enough = options
             .enough_bytes
             .is_some_and(|bytes| report.freed_bytes >= bytes);
-        if holders.of(entry) > 0 {
+        let held = store.is_quarantined_held(&entry.object);
+        let Some(held) = asked(held, &mut report) else {
+            continue;
+        };
+        if held {
             report.referenced_objects += 1;
             report.referenced_bytes += entry.allocated;
         } else if age < options.older_than || enough {
@@ -147,6 +148,17 @@ pub fn collect_quarantined(store: &Store, options: &GcOptions) -> Result<GcRepor
         }
     }
     Ok(report)
+}
+
+/// An object's answer whether somebody holds it. One that cannot be asked stays, and must not keep the others
+/// from going.
+fn asked(answer: Result<bool, IoError>, report: &mut GcReport) -> Option<bool> {
+    answer
+        .inspect_err(|error| {
+            tracing::warn!(%error, "object not reclaimed");
+            report.failed_objects += 1;
+        })
+        .ok()
 }
 
 fn remove_quarantined(store: &Store, entry: &ObjectEntry, report: &mut GcReport) -> bool {

@@ -1,8 +1,12 @@
-//! Counting who references an object: `/proc/locks` has one line per holder and inode.
+//! Number of holders of each object, from `/proc/locks`: one line per lock.
+//!
+//! For counts that people and metrics see. Decisions ask the object ([`Store::is_held`]): the kernel makes the
+//! list anew from its begin for every page of text, under a lock that every taker of a lock needs, and all
+//! processes of the machine have their locks in it.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 
 use crate::error::IoError;
 use crate::scan::ObjectEntry;
@@ -16,29 +20,42 @@ pub struct Holders {
     by_file: HashMap<FileKey, u64>,
     /// Write locks: creation locks, and those of reclaimers for a moment.
     writers: HashMap<FileKey, u64>,
+    /// True if the list was read to its end.
+    complete: bool,
 }
 
 /// Device (major, minor) and inode.
 type FileKey = ((u64, u64), u64);
 
 impl Holders {
+    /// Most lines of `/proc/locks` that are read. The time grows with the square of their number: about a
+    /// tenth of a second for these, and more than a minute for ten times as many (Linux 6.18).
+    pub const MAX_LINES: usize = 40_000;
+
     /// Counts the holders of all files. Holders come and go, and the kernel hands the list out in
-    /// pages, so that one who comes or goes meanwhile can make another be missed or counted twice. This
-    /// is for showing and for policies; only [`Store::reclaim`](crate::Store::reclaim) decides whether an object may go.
+    /// pages, so that one who comes or goes meanwhile can make another be missed or counted twice. Of more than
+    /// [`Holders::MAX_LINES`] locks the rest is left out: [`Holders::is_complete`].
+    ///
+    /// # Errors
+    /// When `/proc/locks` cannot be read.
     pub fn read() -> Result<Self, IoError> {
         let failed = |what, error| IoError::new(what, PROC_LOCKS, error);
-        let mut file =
-            BufReader::new(File::open(PROC_LOCKS).map_err(|error| failed("open", error))?);
+        let file = File::open(PROC_LOCKS).map_err(|error| failed("open", error))?;
+        Self::of_lines(BufReader::new(file), Self::MAX_LINES).map_err(|error| failed("read", error))
+    }
+
+    /// Counts at most `most` lines.
+    fn of_lines(mut lines: impl BufRead, most: usize) -> io::Result<Self> {
         let mut holders = Self::default();
         let mut line = String::new();
-        loop {
+        for number in 0.. {
             line.clear();
-            if file
-                .read_line(&mut line)
-                .map_err(|error| failed("read", error))?
-                == 0
-            {
-                return Ok(holders);
+            if lines.read_line(&mut line)? == 0 {
+                holders.complete = true;
+                break;
+            }
+            if number == most {
+                break;
             }
             match parse_lock(&line) {
                 Some((Access::Read, key)) => *holders.by_file.entry(key).or_default() += 1,
@@ -46,6 +63,12 @@ impl Holders {
                 None => {}
             }
         }
+        Ok(holders)
+    }
+
+    /// Returns true if all locks of the node were counted. If not, each count is the least that it can be.
+    pub fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// Processes that map the object and that this process can see, by their identifiers: those of its own PID
@@ -77,8 +100,12 @@ impl Holders {
 
     /// Mappings and handles that reference `object`. A forked child shares its parent's.
     pub fn of(&self, object: &ObjectEntry) -> u64 {
-        let key = (object.device, object.inode);
-        self.by_file.get(&key).copied().unwrap_or(0)
+        self.of_file(object.device, object.inode)
+    }
+
+    /// As [`Holders::of`], of the file with this inode number on the device with these numbers (major, minor).
+    pub fn of_file(&self, device: (u64, u64), inode: u64) -> u64 {
+        self.by_file.get(&(device, inode)).copied().unwrap_or(0)
     }
 }
 
@@ -90,7 +117,8 @@ enum Access {
 }
 
 /// `1: OFDLCK ADVISORY  READ -1 00:2a:12345 0 EOF`, device numbers in hexadecimal (proc_locks(5)).
-/// Lines with `->` are waiters; locks of a store never wait.
+/// Lines with `->` are waiters; locks of a store never wait. A reference is on all bytes (LAYOUT.md 4):
+/// read locks on parts of a file are no holders.
 fn parse_lock(line: &str) -> Option<(Access, FileKey)> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (kind, _advisory, access, _pid, place) = (
@@ -100,8 +128,9 @@ fn parse_lock(line: &str) -> Option<(Access, FileKey)> {
         fields.next()?,
         fields.next()?,
     );
+    let bytes = (fields.next()?, fields.next()?);
     let access = match access {
-        "READ" => Access::Read,
+        "READ" if bytes == ("0", "EOF") => Access::Read,
         "WRITE" => Access::Write,
         _ => return None,
     };
@@ -129,10 +158,48 @@ mod tests {
         for line in [
             "2: FLOCK  ADVISORY  READ 77 00:2a:12345 0 EOF",
             "3: -> OFDLCK ADVISORY READ -1 00:2a:1 0 EOF",
+            "4: OFDLCK ADVISORY  READ -1 00:2a:12345 0 0",
+            "5: POSIX  ADVISORY  READ 77 00:2a:12345 0 EOF",
             "",
-            "4: OFDLCK",
+            "6: OFDLCK",
         ] {
             assert_eq!(parse_lock(line), None, "{line}");
         }
+    }
+    /// A list without an end, as far as its reader can tell.
+    struct Endless {
+        line: &'static [u8],
+        handed_out: usize,
+    }
+
+    impl io::Read for Endless {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.handed_out += 1;
+            let len = bytes.len().min(self.line.len());
+            bytes[..len].copy_from_slice(&self.line[..len]);
+            Ok(len)
+        }
+    }
+
+    #[test]
+    fn a_list_is_read_to_a_bound_and_says_so() {
+        let line = b"1: OFDLCK ADVISORY  READ -1 00:2a:12345 0 EOF\n";
+        let mut endless = Endless {
+            line,
+            handed_out: 0,
+        };
+        let lines = BufReader::with_capacity(line.len(), &mut endless);
+        let holders = Holders::of_lines(lines, 1_000).unwrap();
+        assert!(!holders.is_complete());
+        assert_eq!(holders.of_file((0, 0x2a), 12345), 1_000);
+        assert_eq!(
+            endless.handed_out, 1_001,
+            "lines that the kernel had to make"
+        );
+        let all = line.repeat(1_000);
+        let holders = Holders::of_lines(&all[..], 1_000).unwrap();
+        assert!(holders.is_complete());
+        assert_eq!(holders.of_file((0, 0x2a), 12345), 1_000);
+        assert!(!Holders::default().is_complete());
     }
 }

@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tetris_agent::{ManifestKind, Store};
-use tetris_store_layout::{DecodeError, Holders, IdentityBy, IdentityKey, ManifestId, ObjectEntry};
+use tetris_store_layout::{DecodeError, IdentityBy, IdentityKey, ManifestId, ObjectEntry};
 
+use super::counts::HolderCounts;
 use super::error::Result;
 use super::loading::kind_name;
 use super::lookup::short;
@@ -100,6 +101,7 @@ fn models(store: &Store, args: &LsArgs, out: &mut Output) -> Result {
         let rows: Vec<Value> = rows.iter().map(ModelRow::document).collect();
         return out.json(&json!({
             "manifests": rows,
+            "holder_counts": present.counts().word(),
             "quarantined": quarantined.len(),
             "quarantined_bytes": quarantined_bytes,
         }));
@@ -130,6 +132,7 @@ fn models(store: &Store, args: &LsArgs, out: &mut Output) -> Result {
     table.print(out, "no models; publish one with `tetris load MODEL`")?;
     out.flush()?;
     note_quarantined(quarantined.len() as u64, quarantined_bytes);
+    present.counts().note();
     Ok(())
 }
 
@@ -163,8 +166,8 @@ pub(super) fn note_quarantined(objects: u64, bytes: u64) {
 }
 
 fn quarantined(store: &Store, out: &mut Output) -> Result {
-    let holders = Holders::read()?;
     let mut rows = store.quarantined()?.objects;
+    let counts = HolderCounts::of_quarantined(store, &rows)?;
     rows.sort_by_key(|entry| (Reverse(entry.changed), entry.object.id));
     if out.is_json() {
         let row = |entry: &ObjectEntry| {
@@ -173,7 +176,7 @@ fn quarantined(store: &Store, out: &mut Output) -> Result {
                 "crc": format!("{:08x}", entry.object.crc),
                 "bytes": entry.object.len,
                 "allocated_bytes": entry.allocated,
-                "holders": holders.of(entry),
+                "holders": counts.number(entry),
                 "quarantined_s": unix_s(entry.changed),
             })
         };
@@ -190,11 +193,14 @@ fn quarantined(store: &Store, out: &mut Output) -> Result {
         table.row([
             short(entry.object.id),
             Bytes(entry.object.len).to_string(),
-            holders.of(entry).to_string(),
+            counts.number(entry).to_string(),
             ago(entry.changed),
         ]);
     }
-    table.print(out, "no damaged objects in quarantine")
+    table.print(out, "no damaged objects in quarantine")?;
+    out.flush()?;
+    counts.note();
+    Ok(())
 }
 
 fn objects(store: &Store, out: &mut Output) -> Result {
@@ -229,7 +235,10 @@ fn objects(store: &Store, out: &mut Output) -> Result {
             ago(entry.published),
         ]);
     }
-    table.print(out, "no objects; publish some with `tetris load MODEL`")
+    table.print(out, "no objects; publish some with `tetris load MODEL`")?;
+    out.flush()?;
+    present.counts().note();
+    Ok(())
 }
 
 fn derived(store: &Store, out: &mut Output) -> Result {

@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod completions;
+mod counts;
 mod doctor;
 mod error;
 mod exec;

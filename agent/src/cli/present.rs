@@ -3,23 +3,27 @@
 use std::collections::HashMap;
 
 use tetris_agent::Store;
-use tetris_store_layout::{Holders, Manifest, ObjectEntry, ObjectRef};
+use tetris_store_layout::{Manifest, ObjectEntry, ObjectRef};
 
+use super::counts::HolderCounts;
 use super::error::Result;
 
 /// The objects of a store, by reference, and who holds them.
 pub(crate) struct Present {
     objects: HashMap<ObjectRef, ObjectEntry>,
-    holders: Holders,
+    counts: HolderCounts,
 }
 
 impl Present {
     /// The contents of `store` at this moment.
     pub(crate) fn of(store: &Store) -> Result<Self> {
-        let objects = store.objects()?.objects.into_iter();
+        let objects = store.objects()?.objects;
         Ok(Self {
-            objects: objects.map(|entry| (entry.object, entry)).collect(),
-            holders: Holders::read()?,
+            counts: HolderCounts::of(store, &objects)?,
+            objects: objects
+                .into_iter()
+                .map(|entry| (entry.object, entry))
+                .collect(),
         })
     }
 
@@ -30,12 +34,18 @@ impl Present {
 
     /// Number of holders of the object.
     pub(crate) fn holders(&self, object: &ObjectRef) -> u64 {
-        self.get(object).map_or(0, |entry| self.holders.of(entry))
+        self.get(object)
+            .map_or(0, |entry| self.counts.number(entry))
     }
 
     /// Number of creation locks of the store that are held: files that are being read.
     pub(crate) fn creation_locks(&self, store: &Store) -> u64 {
-        self.holders.creation_locks(store)
+        self.counts.creation_locks(store)
+    }
+
+    /// The numbers of holders.
+    pub(crate) fn counts(&self) -> &HolderCounts {
+        &self.counts
     }
 
     /// All objects.

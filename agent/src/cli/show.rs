@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use tetris_agent::Store;
 use tetris_agent::holders::{HolderProcess, HolderProcesses};
 use tetris_store_layout::{
-    DerivedId, Holders, Manifest, ManifestId, ManifestTensor, ObjectEntry, ObjectRef, StoreError,
+    DerivedId, Manifest, ManifestId, ManifestTensor, ObjectEntry, ObjectRef, StoreError,
 };
 
+use super::counts::HolderCounts;
 use super::error::{Error, Result};
 use super::exit::Code;
 use super::holding;
@@ -76,7 +77,8 @@ fn used_by(store: &Store, entry: &ObjectEntry) -> Result<Vec<(ManifestId, &'stat
 }
 
 fn object(store: &Store, entry: &ObjectEntry, out: &mut Output) -> Result {
-    let holders = Holders::read()?.of(entry);
+    let counts = HolderCounts::of(store, [entry])?;
+    let holders = counts.number(entry);
     let held: &[ObjectEntry] = if holders > 0 { &[*entry] } else { &[] };
     let found = holding::search(held)?;
     let users = used_by(store, entry)?;
@@ -119,6 +121,7 @@ fn object(store: &Store, entry: &ObjectEntry, out: &mut Output) -> Result {
     holding::print(found.processes.iter(), out)?;
     out.flush()?;
     holding::note_unseen(&found);
+    counts.note();
     Ok(())
 }
 
@@ -204,6 +207,7 @@ fn models(store: Option<Store>, shown: &[Shown], out: &mut Output) -> Result {
     if let Some(around) = around {
         out.flush()?;
         holding::note_unseen(&around.found);
+        around.present.counts().note();
     }
     Ok(())
 }

@@ -6,8 +6,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::Store;
 use tetris_agent::holders::HolderProcesses;
-use tetris_store_layout::{Holders, ObjectListing, Usage};
+use tetris_store_layout::{ObjectListing, Usage};
 
+use super::counts::HolderCounts;
 use super::error::Result;
 use super::holding;
 use super::loading::lossy;
@@ -26,6 +27,8 @@ pub(crate) struct StatArgs {}
 /// Sums over the store's objects and records.
 #[derive(Debug, Default)]
 struct Sums {
+    /// The numbers of holders; none in tests.
+    counts: Option<HolderCounts>,
     objects: u64,
     object_bytes: u64,
     allocated: u64,
@@ -50,10 +53,10 @@ struct Sums {
 impl Sums {
     fn of(store: &Store, listing: &ObjectListing) -> Result<Self> {
         let mut sums = Self::default();
-        let holders = Holders::read()?;
+        let counts = HolderCounts::of(store, &listing.objects)?;
         let mut referenced = HashSet::new();
         for entry in &listing.objects {
-            let (len, held) = (entry.object.len, holders.of(entry));
+            let (len, held) = (entry.object.len, counts.number(entry));
             sums.objects += 1;
             sums.object_bytes += len;
             sums.allocated += entry.allocated;
@@ -71,11 +74,15 @@ impl Sums {
             .map(|entry| format!("`{}`: {}", entry.name.display(), entry.reason))
             .collect();
         let quarantined = store.quarantined()?.objects;
-        let held = listing.objects.iter().chain(&quarantined);
-        let held: Vec<_> = held
-            .filter(|entry| holders.of(entry) > 0)
-            .copied()
-            .collect();
+        let objects = listing.objects.iter();
+        let held = objects.filter(|entry| counts.number(entry) > 0);
+        let mut held: Vec<_> = held.copied().collect();
+        for entry in &quarantined {
+            if store.is_quarantined_held(&entry.object)? {
+                held.push(*entry);
+            }
+        }
+        sums.counts = Some(counts);
         sums.processes = holding::search(&held)?;
         sums.quarantined = quarantined.len() as u64;
         sums.quarantined_bytes = quarantined.iter().map(|entry| entry.allocated).sum();
@@ -103,6 +110,11 @@ impl Sums {
     fn saved(&self) -> u64 {
         self.logical_bytes.saturating_sub(self.referenced_bytes)
     }
+
+    /// `complete` or `incomplete`, of the numbers of holders.
+    fn counted(&self) -> &'static str {
+        self.counts.as_ref().map_or("complete", HolderCounts::word)
+    }
 }
 
 /// Runs `stat`.
@@ -120,6 +132,9 @@ pub(crate) fn run(_: &StatArgs, location: &StoreLocation, out: &mut Output) -> R
     out.flush()?;
     holding::note_unseen(&sums.processes);
     note_quarantined(sums.quarantined, sums.quarantined_bytes);
+    if let Some(counts) = &sums.counts {
+        counts.note();
+    }
     if let Some(reason) = pages.small_because() {
         output::warning(format_args!(
             "models have 4 KiB pages here: {reason}{}",
@@ -164,6 +179,7 @@ fn document(store: &Store, sums: &Sums, usage: &Usage, pages: &SeenPages) -> Val
         "referenced_objects": sums.referenced_objects,
         "referenced_bytes": sums.referenced_bytes,
         "holders": sums.holders,
+        "holder_counts": sums.counted(),
         "shared_factor": sums.shared_factor(),
         "saved_bytes": sums.saved(),
         "processes": holding::documents(sums.processes.processes.iter()),
@@ -174,6 +190,15 @@ fn document(store: &Store, sums: &Sums, usage: &Usage, pages: &SeenPages) -> Val
         "quarantined_bytes": sums.quarantined_bytes,
         "foreign": sums.foreign,
     })
+}
+
+/// Number of references, and a word where not all are counted.
+fn references(sums: &Sums) -> String {
+    let counted = match sums.counted() {
+        "complete" => String::new(),
+        word => format!(", {word}"),
+    };
+    format!("{} by all holders{counted}", sums.holders)
 }
 
 fn fields(
@@ -216,7 +241,7 @@ fn fields(
             counted(sums.quarantined, sums.quarantined_bytes),
         ),
         ("records", records),
-        ("references", format!("{} by all holders", sums.holders)),
+        ("references", references(sums)),
         ("shared factor", format!("{:.2}", sums.shared_factor())),
         (
             "saved against private copies",

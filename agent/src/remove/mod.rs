@@ -11,9 +11,7 @@ pub use wanted::Sharer;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use tetris_store_layout::{
-    Holders, ManifestId, ObjectEntry, ObjectRef, Reclaimed, Store, StoreError,
-};
+use tetris_store_layout::{ManifestId, ObjectEntry, ObjectRef, Reclaimed, Store, StoreError};
 
 use self::wanted::Wanted;
 
@@ -42,7 +40,7 @@ pub struct RemoveReport {
 /// tensors of these models, and of no others, go as well.
 ///
 /// # Errors
-/// When the store or the locks cannot be listed.
+/// When the store cannot be listed.
 pub fn remove_models(
     store: &Store,
     ids: &BTreeSet<ManifestId>,
@@ -71,7 +69,6 @@ fn free(
 ) -> Result<HashSet<ObjectRef>, StoreError> {
     let present = store.objects()?.objects.into_iter();
     let present: HashMap<_, _> = present.map(|entry| (entry.object, entry)).collect();
-    let holders = Holders::read()?;
     let mut stays = HashSet::new();
     for object in wanted.objects() {
         let Some(entry) = present.get(&object) else {
@@ -81,20 +78,14 @@ fn free(
             report.shared.push((object, sharers.clone()));
             continue;
         }
-        let reclaimed = if holders.of(entry) > 0 {
-            Reclaimed::Referenced
-        } else if dry_run {
-            Reclaimed::Freed { bytes: object.len }
-        } else {
-            match store.reclaim(&object) {
-                Ok(reclaimed) => reclaimed,
-                Err(error) => {
-                    // One object that cannot be reclaimed must not keep the others from it.
-                    tracing::warn!(%error, "object not reclaimed");
-                    report.failed_objects += 1;
-                    stays.insert(object);
-                    continue;
-                }
+        let reclaimed = match reclaim(store, &object, dry_run) {
+            Ok(reclaimed) => reclaimed,
+            Err(error) => {
+                // One object that cannot be reclaimed must not keep the others from it.
+                tracing::warn!(%error, "object not reclaimed");
+                report.failed_objects += 1;
+                stays.insert(object);
+                continue;
             }
         };
         match reclaimed {
@@ -110,6 +101,18 @@ fn free(
         }
     }
     Ok(stays)
+}
+
+/// Frees an object, or with `dry_run` asks it if it could be freed.
+fn reclaim(store: &Store, object: &ObjectRef, dry_run: bool) -> Result<Reclaimed, StoreError> {
+    if !dry_run {
+        return store.reclaim(object);
+    }
+    Ok(if store.is_held(object)? {
+        Reclaimed::Referenced
+    } else {
+        Reclaimed::Freed { bytes: object.len }
+    })
 }
 
 /// Removes the records of models and derived tensors of which nothing stays.

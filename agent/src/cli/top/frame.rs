@@ -83,6 +83,9 @@ fn summary(snapshot: &Snapshot) -> Vec<String> {
             Bytes(snapshot.saved_bytes)
         ),
     ];
+    if snapshot.holder_counts != "complete" {
+        lines.push("more locks than are counted: references and savings are too low".to_owned());
+    }
     if snapshot.quarantined > 0 {
         lines.push(format!(
             "quarantine {} objects, {}: tetris gc --quarantined",

@@ -30,6 +30,8 @@ pub(super) struct Snapshot {
     pub(super) referenced_bytes: u64,
     /// Number of references by all holders.
     pub(super) holders: u64,
+    /// `complete` or `incomplete`, of the numbers of holders.
+    pub(super) holder_counts: &'static str,
     /// Bytes that private copies of each holder would take in addition.
     pub(super) saved_bytes: u64,
     pub(super) quarantined: u64,
@@ -72,6 +74,7 @@ impl Snapshot {
             object_bytes,
             referenced_bytes,
             holders,
+            holder_counts: present.counts().word(),
             saved_bytes,
             quarantined: quarantined.len() as u64,
             quarantined_bytes: quarantined.iter().map(|entry| entry.allocated).sum(),
@@ -98,6 +101,7 @@ impl Snapshot {
             "object_bytes": self.object_bytes,
             "referenced_bytes": self.referenced_bytes,
             "holders": self.holders,
+            "holder_counts": self.holder_counts,
             "saved_bytes": self.saved_bytes,
             "quarantined": self.quarantined,
             "quarantined_bytes": self.quarantined_bytes,

@@ -86,9 +86,19 @@ pub(super) fn unnamed_files() -> Check {
 /// The kernel's list of locks, by which holders are counted.
 pub(super) fn holders() -> Check {
     match Holders::read() {
-        Ok(_) => Check::ok("holders", "/proc/locks lists references of all processes"),
+        Ok(holders) if holders.is_complete() => {
+            Check::ok("holders", "/proc/locks lists references of all processes")
+        }
+        Ok(_) => Check::note(
+            "holders",
+            format!(
+                "/proc/locks has more than {} locks; the rest is not counted, so numbers of holders and savings are too low",
+                Holders::MAX_LINES
+            ),
+        )
+        .remedy("run `lslocks` to see the processes with many locks"),
         Err(error) => Check::warning("holders", error.to_string())
-            .expected("/proc/locks: without it every object counts as free to go")
+            .expected("/proc/locks, from which holders and savings are counted")
             .remedy("mount /proc without restrictions (hidepid, subset=pid)"),
     }
 }

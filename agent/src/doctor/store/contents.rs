@@ -16,7 +16,7 @@ fn objects(open: &OpenStore) -> Check {
     let (mut bytes, mut held, mut held_bytes) = (0_u64, 0_u64, 0_u64);
     for entry in &open.objects {
         bytes = bytes.saturating_add(entry.object.len);
-        if open.holders.of(entry) > 0 {
+        if open.held.contains(&entry.object) {
             held += 1;
             held_bytes = held_bytes.saturating_add(entry.object.len);
         }

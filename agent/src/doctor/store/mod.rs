@@ -7,9 +7,10 @@ mod pages;
 mod publishing;
 mod room;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use tetris_store_layout::{Holders, ObjectEntry, ObjectRef, Store, Usage};
+use tetris_store_layout::{ObjectEntry, ObjectRef, Store, Usage};
 
 use super::check::{Check, Section};
 use crate::daemon::{Greeting, greet};
@@ -32,9 +33,8 @@ pub(super) struct OpenStore {
     pub(super) daemon: Greeting,
     /// The objects. Empty where they cannot be listed, which `contents` says.
     pub(super) objects: Vec<ObjectEntry>,
-    /// The holders of all files. None are known where the kernel does not list them, which the
-    /// machine's checks say.
-    pub(super) holders: Holders,
+    /// Those that somebody holds, or that cannot be asked.
+    pub(super) held: HashSet<ObjectRef>,
     /// Room of its file system. All zero where that cannot be asked, which `room` says.
     pub(super) usage: Usage,
 }
@@ -56,10 +56,13 @@ impl SeenStore {
 impl OpenStore {
     fn of(store: Store) -> Self {
         let objects = store.objects().map(|listing| listing.objects);
+        let objects = objects.unwrap_or_default();
+        let held = objects.iter().map(|entry| entry.object);
+        let held = held.filter(|object| store.is_held(object).unwrap_or(true));
         Self {
             daemon: greet(&store.daemon_socket(), GREETING),
-            objects: objects.unwrap_or_default(),
-            holders: Holders::read().unwrap_or_default(),
+            held: held.collect(),
+            objects,
             usage: store.usage().unwrap_or_default(),
             store,
         }
@@ -77,7 +80,8 @@ impl OpenStore {
 
     /// As [`OpenStore::freeable`], without the objects that are `wanted`.
     pub(super) fn freeable_without(&self, wanted: impl Fn(&ObjectRef) -> bool) -> u64 {
-        let free = |entry: &&ObjectEntry| self.holders.of(entry) == 0 && !wanted(&entry.object);
+        let free =
+            |entry: &&ObjectEntry| !self.held.contains(&entry.object) && !wanted(&entry.object);
         self.objects
             .iter()
             .filter(free)
