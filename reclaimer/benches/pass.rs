@@ -1,13 +1,15 @@
-//! Time of a whole pass over 100,000 objects, 1,000 of them mapped, and processor time and memory
-//! of the idle daemon.
+//! Time of a whole pass over 100,000 objects, 1,000 of them mapped, also while others hold 250,000
+//! locks on the node, and processor time and memory of the idle daemon.
 //!
 //! `cargo bench -p tetris-node`; `-- --rounds N` for more or fewer than 15, `-- --idle-secs N` for
-//! the time over which the idle daemon is watched (120; 0 leaves it out), `-- --json FILE` to write
-//! the results to a file too. The bars are 200 ms, 0.2 % of a core and 64 MB; the benchmark does
-//! not fail above them. The baseline is the least that a pass without a memory of earlier ones
-//! does: list the folder, `stat` every file, read `/proc/locks`.
+//! the time over which the idle daemon is watched (120; 0 leaves it out), `-- --locks N` for other
+//! numbers of locks (0 leaves them out), `-- --json FILE` to write the results to a file too. The
+//! bars are 200 ms, 0.2 % of a core and 64 MB; the benchmark does not fail above them. The baseline
+//! is the least that a pass without a memory of earlier ones does: list the folder, `stat` every
+//! file, read `/proc/locks`. With locks of others it is that list alone, which takes half a minute.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
+use std::fs::File;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
@@ -16,6 +18,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 use serde_json::{Value, json};
 use tetris_agent::gc::{GcOptions, collect};
 use tetris_node::config::{Config, ConfigFile};
@@ -32,6 +36,10 @@ use tetris_store_layout::{
 const MODELS: u64 = 1_000;
 const OBJECTS_PER_MODEL: u64 = 100;
 const MAPPED: usize = 1_000;
+/// Locks of others on the node: 50 processes with 5,000 objects each.
+const LOCKS: u64 = 250_000;
+/// Locks on one file.
+const LOCKS_PER_FILE: u64 = 500;
 /// Between two passes of the idle daemon; the default.
 const INTERVAL_SECS: u64 = 60;
 
@@ -55,9 +63,13 @@ fn main() -> Result<()> {
         "", "median", "slowest", "ratio"
     );
     let mut passes = Vec::new();
-    let mut line = |what, times: &[f64], baseline: &[f64]| passes.push(line(what, times, baseline));
+    let mut line = |what: &str, times: &[f64], baseline: &[f64]| {
+        passes.push(line(what, times, baseline));
+    };
     let walk = measure(rounds, || walk(&store))?;
     line("baseline: list, stat, /proc/locks", &walk, &walk);
+    let asked = measure(rounds.min(5), || ask(&store))?;
+    line("for comparison: every object is asked", &asked, &walk);
     let mut reclaimer = reclaimer(store.root(), |_| {})?;
     let first = measure(1, || pass(&mut reclaimer, now_ms()))?;
     line("first pass: everything is looked at", &first, &walk);
@@ -83,6 +95,16 @@ fn main() -> Result<()> {
         Ok(())
     })?;
     line("for comparison: `tetris gc --dry-run`", &gc, &walk);
+    let locks = number("--locks").unwrap_or(LOCKS);
+    if locks > 0 {
+        let others = Locks::take(dir.path(), locks)?;
+        let list = measure(1, list_locks)?;
+        let listed = format!("/proc/locks with {locks} locks of others");
+        line(&listed, &list, &list);
+        let steady = measure(rounds, || pass(&mut reclaimer, now_ms()))?;
+        line("pass with them, against the list", &steady, &list);
+        drop(others);
+    }
     let idle = if idle_secs > 0 {
         idle(store.root(), idle_secs)?
     } else {
@@ -93,6 +115,7 @@ fn main() -> Result<()> {
         let report = json!({
             "objects": MODELS * OBJECTS_PER_MODEL,
             "mapped": MAPPED,
+            "locks": locks,
             "rounds": rounds,
             "passes": passes,
             "idle_secs": idle_secs,
@@ -200,6 +223,52 @@ fn fill(store: &Store) -> Result<Vec<Mapping>> {
         store.publish_manifest(&manifest)?;
     }
     Ok(held)
+}
+
+/// Locks on files that are none of a store's.
+struct Locks {
+    _files: Vec<File>,
+}
+
+impl Locks {
+    fn take(dir: &Path, count: u64) -> Result<Self> {
+        let mut files = Vec::new();
+        for number in 0..count.div_ceil(LOCKS_PER_FILE) {
+            let path = dir.join(format!("locked-{number}"));
+            std::fs::write(&path, b"")?;
+            let file = File::open(&path)?;
+            std::fs::remove_file(&path)?;
+            let left = count - number * LOCKS_PER_FILE;
+            for byte in 0..left.min(LOCKS_PER_FILE) {
+                let lock = libc::flock {
+                    l_type: libc::F_RDLCK as libc::c_short,
+                    l_whence: libc::SEEK_SET as libc::c_short,
+                    // A byte is left out between two, or the kernel would make one lock of them.
+                    l_start: (2 * byte).cast_signed(),
+                    l_len: 1,
+                    l_pid: 0,
+                };
+                fcntl(&file, FcntlArg::F_OFD_SETLK(&lock))?;
+            }
+            files.push(file);
+        }
+        Ok(Self { _files: files })
+    }
+}
+
+fn list_locks() -> Result<()> {
+    let locks = std::fs::read("/proc/locks")?;
+    ensure!(!locks.is_empty(), "no locks were found");
+    Ok(())
+}
+
+fn ask(store: &Store) -> Result<()> {
+    let mut held = 0;
+    for entry in store.objects()?.objects {
+        held += usize::from(store.is_held(&entry.object)?);
+    }
+    ensure!(held == MAPPED, "{held} objects are held");
+    Ok(())
 }
 
 fn walk(store: &Store) -> Result<()> {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,6 +27,11 @@ static STARTING: RwLock<()> = RwLock::new(());
 /// references to objects and files that its parent has closed. Who counts such things waits that out.
 pub fn quiet() -> RwLockReadGuard<'static, ()> {
     STARTING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While the guard lives, nobody is [`quiet`]. For the start of a process.
+pub fn starting() -> RwLockWriteGuard<'static, ()> {
+    STARTING.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Line that a worker prints before it waits for the signal to begin.
@@ -63,7 +68,7 @@ impl Worker {
         env: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
         let job = serde_json::to_string(job).expect("a job is plain data");
-        let starting = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+        let starting = starting();
         let mut child = Command::new(exe)
             .arg(job)
             .envs(env)

@@ -50,11 +50,33 @@ pub enum Task {
         /// The file to which events are appended.
         events: PathBuf,
     },
+    /// Take locks as a hostile process would, and keep them until stdin is closed.
+    Locks(LocksTask),
     /// As the owner of a store, see what [`OwnerReport`] says.
     Owner {
         /// An empty directory of the owner's on a tmpfs.
         store: PathBuf,
     },
+}
+
+/// Locks for reading, which any process may take that can open a file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LocksTask {
+    /// The files. With an object for each, this pins them.
+    pub files: Vec<PathBuf>,
+    /// Number of locks on each file: 1 for a lock on all bytes, else as many on one byte each.
+    pub each: u32,
+    /// The kind of the locks.
+    pub kind: LocksKind,
+}
+
+/// Kind of a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LocksKind {
+    /// A lock of the open file description.
+    Ofd,
+    /// A lock of the process.
+    Posix,
 }
 
 /// A scenario for one process that passes numbered steps.

@@ -4,18 +4,26 @@ use std::io::Write as _;
 
 use crate::reclaimer::engine::now_ms;
 use crate::reclaimer::{PassResult, Reclaimer};
-use crate::report::{Amount, StorePass, StoreStatus, Trigger};
+use crate::report::{Amount, ErrorClass, StorePass, StoreStatus, Trigger};
 use anyhow::{Result, anyhow};
 use serde_json::{Map, Value, json};
 use tetris_service_kit::command::Failure;
+use tetris_store_layout::Holders;
 
 use super::{Format, Once, exit, print_json};
 
 pub(super) fn run(args: &Once) -> Result<()> {
     let config = args.config.load()?;
     let mut reclaimer = Reclaimer::new(config, args.dry_run, now_ms());
-    let passed = reclaimer.pass(Trigger::Start, &[], now_ms());
+    let mut passed = reclaimer.pass(Trigger::Start, &[], now_ms());
     reclaimer.keep(now_ms());
+    match Holders::read() {
+        Ok(holders) => passed.status.count_holders(&holders),
+        Err(error) => {
+            tracing::warn!(%error, "holders are not counted");
+            passed.report.errors.push((ErrorClass::Locks, None));
+        }
+    }
     match args.format {
         Format::Json => print_json(as_json(&passed))?,
         Format::Text => {

@@ -1,6 +1,7 @@
 //! The daemon put together: the engine in its thread, and the asynchronous parts around it.
 
 mod declarations;
+mod holder_counter;
 #[cfg_attr(not(feature = "kubernetes"), path = "no_inventory.rs")]
 mod inventory;
 #[cfg_attr(not(feature = "node"), path = "no_node_role.rs")]
@@ -34,6 +35,7 @@ use crate::reclaimer::Reclaimer;
 use crate::reclaimer::engine::{Command, Engine, now_ms};
 use crate::report::VolumeStatus;
 
+use holder_counter::HolderCounter;
 use node_role::NodeRole;
 pub use other::OtherDaemon;
 use other::refuse_others;
@@ -122,8 +124,18 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     let reclaimer = reclaimer
         .with_references(gpu_mirror.as_ref().map(GpuMirrorThread::references))
         .with_granted(sockets.as_ref().map(Sockets::granted_room));
-    let publisher = Publisher::new(commands.clone(), metrics, health, status, sockets, counted)
-        .with(gpu_mirror);
+    let (counter, count_due) = HolderCounter::new(status.clone(), Arc::clone(&metrics));
+    let counting = tokio::spawn(counter.run(stopped));
+    let publisher = Publisher::new(
+        commands.clone(),
+        metrics,
+        health,
+        status,
+        count_due,
+        sockets,
+        counted,
+    )
+    .with(gpu_mirror);
     let mut engine =
         tokio::task::spawn_blocking(|| Engine::new(reclaimer, received, publisher).run());
     let mut ended = None;
@@ -157,6 +169,7 @@ pub async fn run(flags: &ConfigFlags, dry_run: bool) -> Result<()> {
     }
     servers.end().await?;
     role.end().await?;
+    counting.await.context("the count of holders failed")?;
     declarations
         .await
         .context("the watch of the API server failed")?;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::shortfall_log::ShortfallLog;
 use super::sockets::Sockets;
@@ -24,6 +24,8 @@ pub(super) struct Publisher {
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     status: watch::Sender<Option<Arc<NodeStatus>>>,
+    /// Signals that the holders of a status are to be counted.
+    count_due: Arc<Notify>,
     events: Events,
     sockets: Option<Sockets>,
     gpu_mirror: Option<GpuMirrorThread>,
@@ -38,6 +40,7 @@ impl Publisher {
         metrics: Arc<Metrics>,
         health: Arc<Health>,
         status: watch::Sender<Option<Arc<NodeStatus>>>,
+        count_due: Arc<Notify>,
         sockets: Option<Sockets>,
         volumes: watch::Receiver<Option<VolumeStatus>>,
     ) -> Self {
@@ -45,6 +48,7 @@ impl Publisher {
             metrics,
             health,
             status,
+            count_due,
             events: Events::new(commands),
             sockets,
             gpu_mirror: None,
@@ -85,7 +89,14 @@ impl Observer for Publisher {
         log(&passed.report, passed.status.dry_run);
         self.shortfalls.follow(&passed.status.shortfalls);
         self.metrics.pass(&passed.report);
-        self.status.send_replace(Some(Arc::new(passed.status)));
+        let mut status = passed.status;
+        self.status.send_modify(|latest| {
+            if let Some(before) = latest {
+                status.keep_holder_counts(before);
+            }
+            *latest = Some(Arc::new(status));
+        });
+        self.count_due.notify_one();
         self.alive();
     }
 

@@ -80,7 +80,8 @@ impl<'a> Objects<'a> {
 fn store<'a>(store: &'a StoreStatus, mounts: &[MountStatus], most: usize) -> StoreEntry<'a> {
     let on = |mount: &MountStatus| mount.stores.contains(&store.name);
     let mount = mounts.iter().position(on);
-    let mut objects: Vec<&ObjectId> = store.objects.iter().collect();
+    let objects = store.objects.iter();
+    let mut objects: Vec<&ObjectId> = objects.map(|object| &object.id).collect();
     objects.sort_unstable();
     let truncated = objects.len() > most;
     objects.truncate(most);

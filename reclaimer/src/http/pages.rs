@@ -206,6 +206,7 @@ mod tests {
             declarations: crate::keep_warm::Freshness::NoCluster,
             declaring_pods: 0,
             volumes: None,
+            holder_counts: crate::report::HolderCounts::NotYet,
             mounts: Vec::new(),
             stores: Vec::new(),
             shortfalls: Vec::new(),

@@ -11,7 +11,8 @@ use super::families::{Families, Labels};
 use super::shortfall::{BLOCKERS, by_goal, joined};
 use crate::keep_warm::Freshness;
 use crate::report::{
-    Amount, ModelStatus, MountStatus, NodeStatus, ObjectState, StoreStatus, VolumeStatus,
+    Amount, HolderCounts, ModelStatus, MountStatus, NodeStatus, ObjectState, StoreStatus,
+    VolumeStatus,
 };
 
 /// Names of [`Freshness`] in the metric of declarations.
@@ -49,6 +50,12 @@ fn node(out: &mut Families<'_>, status: &NodeStatus) -> fmt::Result {
         Some(&Unit::Seconds),
         "End of the last pass, in seconds since the epoch.",
         seconds,
+    )?;
+    out.one(
+        "holder_counts_complete",
+        None,
+        "1 when all locks of the node were counted, so that holders and savings are exact.",
+        u64::from(status.holder_counts == HolderCounts::Complete),
     )?;
     out.one(
         "dry_run",

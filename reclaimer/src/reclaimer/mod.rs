@@ -3,6 +3,7 @@
 
 pub mod engine;
 
+mod held;
 mod observation;
 mod open;
 mod pages;
@@ -51,6 +52,8 @@ pub struct Reclaimer {
     /// Measured page sizes of each mount, by device.
     pages: BTreeMap<(u64, u64), Pages>,
     started_ms: u64,
+    /// Number of passes, with the one in progress.
+    passes: u64,
     /// Time of the last pass that listed everything.
     full_ms: u64,
     /// Errors since the last report, by class and store.
@@ -92,6 +95,7 @@ impl Reclaimer {
             draining: BTreeMap::new(),
             pages: BTreeMap::new(),
             started_ms: now_ms,
+            passes: 0,
             full_ms: 0,
             errors: Vec::new(),
             references: None,

@@ -4,22 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tetris_reclaimer_core::{MountSnapshot, Snapshot};
-use tetris_store_layout::{Holders, ObjectId, Refresh, Usage};
+use tetris_store_layout::{Refresh, Usage};
 
 use super::Reclaimer;
+use super::held::{Question, Turn, shares};
 use super::progress::Progress;
 use super::tenant::{ObservationContext, StoreObservation, Tenant};
 use crate::keep_warm::StoreDeclarations;
-use crate::report::ErrorClass;
+use crate::report::{ErrorClass, StoredObject};
 
 /// All stores at one moment, in the order of the tenants, and where each lies.
 #[derive(Default)]
 pub(super) struct Observation {
     pub(super) snapshot: Snapshot,
-    /// Holders by store and object.
-    pub(super) holders: Vec<Vec<u64>>,
     /// Objects by store.
-    pub(super) ids: Vec<Arc<[ObjectId]>>,
+    pub(super) stored: Vec<Arc<[StoredObject]>>,
     /// Device and room of each mount.
     pub(super) mounts: Vec<((u64, u64), Usage)>,
 }
@@ -49,41 +48,46 @@ impl Observation {
             self.mounts.len() - 1
         });
         self.snapshot.stores.push(look.snapshot);
-        self.holders.push(look.holders);
-        self.ids.push(look.ids);
+        self.stored.push(look.stored);
     }
 }
 
 impl Reclaimer {
     /// Observes all stores. The observation of a store that cannot be listed is empty, so the plan
-    /// frees nothing there.
+    /// frees nothing there. An object that cannot be asked who holds it counts as held.
     pub(super) fn observe(
         &mut self,
         how: Refresh,
+        question: Question,
         now_ms: u64,
         progress: &mut Progress,
     ) -> Observation {
-        let holders = Holders::read();
-        if let Err(error) = &holders {
-            tracing::warn!(%error, "holders are not known: nothing is freed in this pass");
-            self.errors.push((ErrorClass::Locks, None));
-        }
+        let tenants = self.tenants.iter_mut();
+        let new_bytes: Vec<_> = tenants.map(|tenant| tenant.refresh(how)).collect();
+        let objects: Vec<usize> = self.tenants.iter().map(Tenant::objects).collect();
         let mut seen = Observation::default();
-        for (tenant, pass) in self.tenants.iter_mut().zip(&mut progress.stores) {
+        let tenants = self.tenants.iter_mut().zip(&mut progress.stores);
+        for ((tenant, pass), (new_bytes, most)) in
+            tenants.zip(new_bytes.into_iter().zip(shares(&objects)))
+        {
             let declared = StoreDeclarations {
                 freshness: self.warm.freshness,
                 declarations: self.warm.declared_for(&tenant.config.namespaces),
                 models: &self.config.models,
             };
             let around = ObservationContext {
-                holders: holders.as_ref().ok(),
+                question,
+                turn: Turn {
+                    pass: self.passes,
+                    most,
+                    now_ms,
+                },
                 declared: &declared,
                 reload: self.config.reload_cost(),
-                now_ms,
             };
             let name = tenant.config.name.clone();
-            let look = tenant
-                .observe(how, &around, &mut self.state)
+            let look = new_bytes
+                .and_then(|new_bytes| tenant.observe(new_bytes, &around, &mut self.state))
                 .unwrap_or_else(|error| {
                     tracing::warn!(store = name, %error, "store cannot be listed");
                     self.errors.push((ErrorClass::List, Some(name.clone())));
@@ -92,6 +96,10 @@ impl Reclaimer {
             for error in &look.damaged {
                 tracing::warn!(store = name, %error, "record");
                 self.errors.push((ErrorClass::Record, Some(name.clone())));
+            }
+            if let Some(error) = &look.unasked {
+                tracing::warn!(store = name, %error, "object counts as held");
+                self.errors.push((ErrorClass::Locks, Some(name)));
             }
             pass.loads.add(look.loads);
             seen.add(look, tenant, &self.draining);

@@ -117,7 +117,7 @@ impl Reclaimer {
             let kept = PersistedState::new(
                 tenant.store.id().to_string(),
                 self.state.part(&config.name),
-                &tenant.last_held,
+                &tenant.last_held(),
                 pods.map(|(pod, what)| (pod.clone(), what.clone()))
                     .collect(),
             );

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use tetris_reclaimer_core::{Action, Event, Plan, Reason, plan};
-use tetris_store_layout::{ObjectId, Reclaimed, Refresh};
+use tetris_store_layout::{ObjectId, Reclaimed, Refresh, StoreError};
 
+use super::held::{IN_TURN, Question, Turn};
 use super::observation::Observation;
 use super::progress::Progress;
 use super::{PassResult, Reclaimer};
@@ -16,7 +17,7 @@ use crate::room::RoomNeed;
 const FULL_MS: u64 = 10 * 60 * 1000;
 /// Most objects freed before the next observation, so that a load that began meanwhile is noticed.
 const MAX_ACTIONS: usize = 10_000;
-/// Most rounds of a pass. Another round follows when an object of the plan was mapped meanwhile, or
+/// Most rounds of a pass. Another round follows when an object of the plan turned out to be held, or
 /// when the plan was cut short.
 const MAX_ROUNDS: u32 = 64;
 
@@ -24,6 +25,7 @@ impl Reclaimer {
     /// Makes a pass. `needs` are served before anything else.
     pub fn pass(&mut self, trigger: Trigger, needs: &[RoomNeed], now_ms: u64) -> PassResult {
         let began = Instant::now();
+        self.passes += 1;
         self.open_missing();
         let full = now_ms.saturating_sub(self.full_ms) >= FULL_MS;
         let mut how = Refresh::Changes;
@@ -37,13 +39,13 @@ impl Reclaimer {
             self.see_pages(full);
         }
         self.free_quarantined(!needs.is_empty(), now_ms);
-        let mut seen = self.observe(how, now_ms, &mut progress);
+        let mut seen = self.observe(how, Question::Begin, now_ms, &mut progress);
         if self.trim_records(&seen, needs, &mut progress) {
-            seen = self.observe(Refresh::Changes, now_ms, &mut progress);
+            seen = self.observe(Refresh::Changes, Question::New, now_ms, &mut progress);
         }
         self.rounds(&mut seen, needs, now_ms, &mut progress);
         if self.release_references(&seen, &progress) {
-            seen = self.observe(Refresh::Changes, now_ms, &mut progress);
+            seen = self.observe(Refresh::Changes, Question::Held, now_ms, &mut progress);
             self.rounds(&mut seen, needs, now_ms, &mut progress);
         }
         let freed = progress.freed_bytes.values().any(|bytes| *bytes > 0);
@@ -51,7 +53,7 @@ impl Reclaimer {
             self.collect_records(full, &mut progress);
         }
         if freed && !self.dry_run {
-            seen = self.observe(Refresh::Changes, now_ms, &mut progress);
+            seen = self.observe(Refresh::Changes, Question::New, now_ms, &mut progress);
         }
         PassResult {
             rooms: self.answers(needs, &seen, &progress),
@@ -73,16 +75,19 @@ impl Reclaimer {
         now_ms: u64,
         progress: &mut Progress,
     ) {
-        for round in 0.. {
-            let freed = self.round(seen, needs, now_ms, progress);
-            let again = match freed {
-                Round::Done => false,
-                Round::More => !self.dry_run && round < MAX_ROUNDS,
+        // Where a plan met held objects, answers are old: others are asked before the next one.
+        let mut more = IN_TURN;
+        for _ in 0..MAX_ROUNDS {
+            let question = match self.round(seen, needs, now_ms, progress) {
+                Round::Done => break,
+                Round::More => Question::New,
+                Round::Spared => {
+                    let question = Question::More(more);
+                    more = more.saturating_mul(2);
+                    question
+                }
             };
-            if !again {
-                break;
-            }
-            *seen = self.observe(Refresh::Changes, now_ms, progress);
+            *seen = self.observe(Refresh::Changes, question, now_ms, progress);
         }
     }
 
@@ -117,18 +122,37 @@ impl Reclaimer {
             }
         };
         progress.shortfalls.clone_from(&plan.shortfalls);
-        let spared = self.carry_out(&plan, seen, progress);
+        let spared = self.carry_out(&plan, seen, now_ms, progress);
         self.note_draining(&plan, seen);
         let unmet =
             |need: &RoomNeed| self.is_unmet(need, seen, progress) && !plan.actions.is_empty();
-        if plan.cut_short || spared > 0 || needs.iter().any(unmet) {
+        if self.dry_run {
+            // Another plan would count the same objects again.
+            return Round::Done;
+        }
+        if spared > 0 {
+            return Round::Spared;
+        }
+        if plan.cut_short || needs.iter().any(unmet) {
             return Round::More;
         }
         Round::Done
     }
 
-    /// Carries the plan out. Returns the number of objects that turned out to be mapped.
-    fn carry_out(&mut self, plan: &Plan, seen: &Observation, progress: &mut Progress) -> u64 {
+    /// Carries the plan out. Returns the number of objects that turned out to be held. They count as held
+    /// for the rest of the pass, and for their back-off.
+    fn carry_out(
+        &mut self,
+        plan: &Plan,
+        seen: &Observation,
+        now_ms: u64,
+        progress: &mut Progress,
+    ) -> u64 {
+        let turn = Turn {
+            pass: self.passes,
+            most: 0,
+            now_ms,
+        };
         let mut spared = 0;
         let mut stays: BTreeSet<(usize, ObjectId)> = BTreeSet::new();
         let mut gone: BTreeMap<usize, BTreeSet<ObjectId>> = BTreeMap::new();
@@ -144,6 +168,9 @@ impl Reclaimer {
                 Some(Reclaimed::Referenced) => {
                     spared += 1;
                     stays.insert((action.store, action.id));
+                    if let Some(tenant) = self.tenants.get_mut(action.store) {
+                        tenant.spare(action.object, &turn);
+                    }
                     if let Some(pass) = progress.stores.get_mut(action.store) {
                         pass.kept_by_lock += 1;
                     }
@@ -154,7 +181,7 @@ impl Reclaimer {
             }
         }
         if self.dry_run {
-            return 0;
+            return spared;
         }
         for change in plan.models.iter().filter(|change| change.gone) {
             if let Some(store) = seen.snapshot.stores.get(change.store)
@@ -178,10 +205,20 @@ impl Reclaimer {
             .entry(action.object)
             .filter(|e| e.object.id == action.id)?
             .object;
-        if self.dry_run {
-            return Some(Reclaimed::Freed { bytes: object.len });
-        }
-        match tenant.store.reclaim(&object) {
+        let reclaimed = if self.dry_run {
+            // As reclaim would decide.
+            let held = tenant.store.is_held(&object);
+            held.map_err(StoreError::from).map(|held| {
+                if held {
+                    Reclaimed::Referenced
+                } else {
+                    Reclaimed::Freed { bytes: object.len }
+                }
+            })
+        } else {
+            tenant.store.reclaim(&object)
+        };
+        match reclaimed {
             Ok(reclaimed) => {
                 tracing::debug!(
                     store = tenant.config.name, object = %object.id, bytes = object.len,
@@ -232,6 +269,10 @@ impl Reclaimer {
 /// Result of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Round {
+    /// Nothing is left to do.
     Done,
+    /// The plan was cut short, or a load still misses room.
     More,
+    /// Objects of the plan turned out to be held.
+    Spared,
 }

@@ -1,6 +1,6 @@
 //! Removal of a store that is no longer needed: steps X1 and X2 of LAYOUT.md 5.6.
 
-use tetris_store_layout::{Holders, Reclaimed, Store, StoreError};
+use tetris_store_layout::{Reclaimed, Store, StoreError};
 
 use super::Reclaimer;
 use super::persisted_state;
@@ -58,11 +58,8 @@ fn free_all(store: &Store) -> Result<bool, StoreError> {
     for entry in store.objects()?.objects {
         left &= store.reclaim(&entry.object)? != Reclaimed::Referenced;
     }
-    let quarantined = store.quarantined()?.objects;
-    // Nearly always there is nothing, and nobody's locks to read for it.
-    if !quarantined.is_empty() {
-        let holders = Holders::read()?;
-        left &= quarantined.iter().all(|entry| holders.of(entry) == 0);
+    for entry in store.quarantined()?.objects {
+        left &= !store.is_quarantined_held(&entry.object)?;
     }
     Ok(left)
 }

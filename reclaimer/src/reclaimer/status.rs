@@ -9,8 +9,8 @@ use super::Reclaimer;
 use super::observation::Observation;
 use super::tenant::{Tenant, resident_bytes};
 use crate::report::{
-    Amount, ForeignStatus, ModelStatus, MountStatus, NodeStatus, ObjectState, PagesStatus,
-    RecordStatus, ShortfallStatus, StoreStatus,
+    Amount, ForeignStatus, HolderCounts, ModelStatus, MountStatus, NodeStatus, ObjectState,
+    PagesStatus, RecordStatus, ShortfallStatus, StoreStatus,
 };
 
 /// Most foreign entries that are named; one more entry counts the rest.
@@ -25,18 +25,19 @@ impl Reclaimer {
     ) -> NodeStatus {
         let shares = self.shares(seen);
         let tenants = self.tenants.iter().zip(&seen.snapshot.stores).zip(&shares);
-        let stores = tenants.zip(&seen.holders).zip(&seen.ids).map(
-            |((((tenant, snapshot), share), holders), ids)| StoreStatus {
+        let stores = tenants
+            .zip(&seen.stored)
+            .map(|(((tenant, snapshot), share), stored)| StoreStatus {
                 inodes: snapshot.used().inodes,
                 limit_bytes: limit(share.limit.bytes),
                 limit_inodes: limit(share.limit.inodes),
                 guaranteed_bytes: share.guaranteed.bytes,
                 guaranteed_inodes: share.guaranteed.inodes,
                 records: self.record_status(tenant, share),
-                objects: Arc::clone(ids),
-                ..store_status(tenant, snapshot, holders)
-            },
-        );
+                device: tenant.device(),
+                objects: Arc::clone(stored),
+                ..store_status(tenant, snapshot)
+            });
         let missing = self.missing.iter().map(|(config, error)| StoreStatus {
             name: config.name.clone(),
             path: config.path.clone(),
@@ -53,6 +54,7 @@ impl Reclaimer {
             declaring_pods: self.warm.pods.len() as u64,
             // Known to the CSI driver alone.
             volumes: None,
+            holder_counts: HolderCounts::NotYet,
             mounts: self.mounts(seen),
             stores: stores.chain(missing).collect(),
             shortfalls: missed
@@ -123,7 +125,7 @@ fn shortfall(missed: &Shortfall, seen: &Observation) -> ShortfallStatus {
     }
 }
 
-fn store_status(tenant: &Tenant, snapshot: &StoreSnapshot, holders: &[u64]) -> StoreStatus {
+fn store_status(tenant: &Tenant, snapshot: &StoreSnapshot) -> StoreStatus {
     let mut warm: Vec<bool> = snapshot.objects.iter().map(|_| false).collect();
     for model in snapshot.models.iter().filter(|model| model.warm) {
         for object in &model.objects {
@@ -133,8 +135,7 @@ fn store_status(tenant: &Tenant, snapshot: &StoreSnapshot, holders: &[u64]) -> S
         }
     }
     let mut states: BTreeMap<ObjectState, Amount> = BTreeMap::new();
-    let (mut all_holders, mut held_bytes, mut mapped_bytes) = (0_u64, 0_u64, 0_u64);
-    for ((object, holders), warm) in snapshot.objects.iter().zip(holders).zip(warm) {
+    for (object, warm) in snapshot.objects.iter().zip(warm) {
         let state = match (object.held, warm) {
             (true, _) => ObjectState::Held,
             (false, true) => ObjectState::Warm,
@@ -143,12 +144,6 @@ fn store_status(tenant: &Tenant, snapshot: &StoreSnapshot, holders: &[u64]) -> S
         let amount = states.entry(state).or_default();
         amount.objects += 1;
         amount.bytes += object.allocated_bytes;
-        if *holders > 0 {
-            all_holders += holders;
-            held_bytes += object.allocated_bytes;
-            mapped_bytes =
-                mapped_bytes.saturating_add(object.allocated_bytes.saturating_mul(*holders));
-        }
     }
     let set_aside = tenant.store.quarantined().unwrap_or_default();
     for entry in &set_aside.objects {
@@ -162,13 +157,7 @@ fn store_status(tenant: &Tenant, snapshot: &StoreSnapshot, holders: &[u64]) -> S
         id: Some(tenant.store.id().to_string()),
         error: None,
         states,
-        holders: all_holders,
-        saved_bytes: mapped_bytes.saturating_sub(held_bytes),
-        sharing_factor: if held_bytes == 0 {
-            1.0
-        } else {
-            mapped_bytes as f64 / held_bytes as f64
-        },
+        sharing_factor: 1.0,
         models: snapshot
             .models
             .iter()

@@ -1,4 +1,4 @@
-//! One open store: its objects and records, their holders, and the times of use.
+//! One open store: its objects and records, who holds them, and the times of use.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,11 +8,12 @@ use tetris_reclaimer_core::{
     Event, ModelSnapshot, ObjectSnapshot, RecordFile, RecordId, RecordName, ReloadCost, Space,
     State, StoreSnapshot,
 };
-use tetris_store_layout::{Catalog, Holders, ObjectEntry, ObjectId, Refresh, Store, StoreError};
+use tetris_store_layout::{Catalog, IoError, ObjectEntry, ObjectId, Refresh, Store, StoreError};
 
+use super::held::{HeldObjects, Question, Turn};
 use crate::keep_warm::{StoreDeclarations, WarmResolver};
 use crate::records::{Changes, Records, millis};
-use crate::report::Loads;
+use crate::report::{Loads, StoredObject};
 use crate::store::StoreConfig;
 
 /// Inodes of a store without content: its directory and folders, header, lock file, sockets and
@@ -30,9 +31,9 @@ pub(crate) struct Tenant {
     /// Place of each object in the catalog.
     index: Index,
     /// The objects in the catalog, for reports; `None` when it has changed since.
-    ids: Option<Arc<[ObjectId]>>,
-    /// Time at which each object was last seen held, in milliseconds since the epoch.
-    pub(crate) last_held: HashMap<ObjectId, u64>,
+    stored: Option<Arc<[StoredObject]>>,
+    /// Answers of the objects in the catalog.
+    held: HeldObjects,
     /// Records all of whose objects in the store are held.
     in_use: BTreeSet<RecordId>,
     /// False before the first observation, whose objects are no loads to count.
@@ -41,24 +42,25 @@ pub(crate) struct Tenant {
 
 /// Inputs of an observation besides the store.
 pub(crate) struct ObservationContext<'a> {
-    /// Holders of objects; `None` if they are unknown: then all objects count as held.
-    pub(crate) holders: Option<&'a Holders>,
+    /// The objects to ask who holds them, and
+    pub(super) question: Question,
+    /// the pass that asks.
+    pub(super) turn: Turn,
     pub(crate) declared: &'a StoreDeclarations<'a>,
     pub(crate) reload: ReloadCost,
-    pub(crate) now_ms: u64,
 }
 
 /// One store at one moment.
 #[derive(Debug)]
 pub(crate) struct StoreObservation {
     pub(crate) snapshot: StoreSnapshot,
-    /// Holders by object, in the order of the snapshot.
-    pub(crate) holders: Vec<u64>,
-    /// The objects, in that order as well.
-    pub(crate) ids: Arc<[ObjectId]>,
+    /// The objects, in the order of the snapshot.
+    pub(crate) stored: Arc<[StoredObject]>,
     pub(crate) loads: Loads,
     /// Records found damaged for the first time.
     pub(crate) damaged: Vec<StoreError>,
+    /// The reason that an object could not be asked who holds it.
+    pub(crate) unasked: Option<IoError>,
 }
 
 impl StoreObservation {
@@ -70,10 +72,10 @@ impl StoreObservation {
                 namespace: config.namespace().map(str::to_owned),
                 ..StoreSnapshot::default()
             },
-            holders: Vec::new(),
-            ids: Arc::default(),
+            stored: Arc::default(),
             loads: Loads::default(),
             damaged: Vec::new(),
+            unasked: None,
         }
     }
 }
@@ -86,14 +88,14 @@ impl Tenant {
     ) -> Result<Self, StoreError> {
         let store = Store::open(&config.path)?;
         Ok(Self {
-            last_held: last_held(&store),
+            held: HeldObjects::new(last_held(&store)),
             config,
             store,
             catalog: Catalog::default(),
             records: Records::default(),
             resolver: WarmResolver::default(),
             index: Index::default(),
-            ids: None,
+            stored: None,
             in_use: BTreeSet::new(),
             looked_at: false,
         })
@@ -105,44 +107,40 @@ impl Tenant {
         self.store.is_still_there()
     }
 
-    /// Observes the store, and reports the events since the last observation to `state`.
+    /// Observes the store after a [`refresh`](Self::refresh), which found `new_bytes`, and reports the events
+    /// since the last observation to `state`.
     pub(crate) fn observe(
         &mut self,
-        how: Refresh,
+        new_bytes: u64,
         around: &ObservationContext<'_>,
         state: &mut State,
     ) -> Result<StoreObservation, StoreError> {
-        let new_bytes = self.refresh(how)?;
         let changes = self.records.refresh(&self.store)?;
-        let (declared, now_ms) = (around.declared, around.now_ms);
+        let (declared, now_ms) = (around.declared, around.turn.now_ms);
         let warm = self
             .resolver
             .of(&self.store, &self.records, declared, now_ms)?;
         let objects = &self.catalog.listing().objects;
-        let held_by = |entry| around.holders.map_or(0, |holders| holders.of(entry));
-        let holders: Vec<u64> = objects.iter().map(held_by).collect();
-        for (entry, _) in objects.iter().zip(&holders).filter(|(_, held)| **held > 0) {
-            self.last_held.insert(entry.object.id, now_ms);
-        }
-        let mut snapshot = self.snapshot(&holders, &warm, around.reload);
+        let asked = self.held.ask(around.question, &around.turn, |place| {
+            let entry = objects.get(place);
+            entry.map_or(Ok(false), |entry| self.store.is_held(&entry.object))
+        });
+        let snapshot = self.snapshot(&warm, around.reload, now_ms);
         let mut loads = Loads::default();
-        if around.holders.is_some() {
+        if asked.is_ok() {
             loads = self.notice(&snapshot, &changes, new_bytes, now_ms, state);
-        } else {
-            let objects = snapshot.objects.iter_mut();
-            objects.for_each(|object| object.held = true);
         }
         Ok(StoreObservation {
             snapshot,
-            holders,
-            ids: self.ids(),
+            stored: self.stored(),
             loads,
             damaged: changes.damaged,
+            unasked: asked.err(),
         })
     }
 
     /// Brings the catalog up to date. Returns the bytes that are new in it.
-    fn refresh(&mut self, how: Refresh) -> Result<u64, StoreError> {
+    pub(crate) fn refresh(&mut self, how: Refresh) -> Result<u64, StoreError> {
         if !self.store.refresh(&mut self.catalog, how)? && self.looked_at {
             return Ok(0);
         }
@@ -150,35 +148,61 @@ impl Tenant {
         let known = |entry: &&ObjectEntry| self.index.contains_key(&entry.object.id);
         let new = objects.iter().filter(|entry| !known(entry));
         let new_bytes = new.map(|entry| entry.object.len).sum();
+        self.held.follow(objects, |id| self.index.get(id).copied());
         self.index = index(objects);
-        self.ids = None;
-        self.last_held.retain(|id, _| self.index.contains_key(id));
+        self.stored = None;
         Ok(new_bytes)
     }
 
-    fn ids(&mut self) -> Arc<[ObjectId]> {
-        let objects = &self.catalog.listing().objects;
-        let ids = self
-            .ids
-            .get_or_insert_with(|| objects.iter().map(|entry| entry.object.id).collect());
-        Arc::clone(ids)
+    /// Number of objects in the catalog.
+    pub(crate) fn objects(&self) -> usize {
+        self.catalog.listing().objects.len()
+    }
+
+    fn stored(&mut self) -> Arc<[StoredObject]> {
+        let objects = self.catalog.listing().objects.iter();
+        let stored = self
+            .stored
+            .get_or_insert_with(|| objects.map(StoredObject::from).collect());
+        Arc::clone(stored)
+    }
+
+    /// Times at which objects may last have been held, in milliseconds since the epoch, for a later daemon.
+    pub(crate) fn last_held(&self) -> HashMap<ObjectId, u64> {
+        self.held.times(&self.catalog.listing().objects)
+    }
+
+    /// Notes that reclaim found the object at this place of the last snapshot held.
+    pub(super) fn spare(&mut self, object: u32, turn: &Turn) {
+        let Some(id) = self.entry(object).map(|entry| entry.object.id) else {
+            return;
+        };
+        self.held.spare(object as usize, id, turn);
     }
 
     fn snapshot(
-        &self,
-        holders: &[u64],
+        &mut self,
         warm: &BTreeSet<RecordId>,
         reload: ReloadCost,
+        now_ms: u64,
     ) -> StoreSnapshot {
-        let entries = self.catalog.listing().objects.iter().zip(holders);
-        let objects = entries.map(|(entry, holders)| ObjectSnapshot {
+        self.held.prune(now_ms, |id| self.index.contains_key(id));
+        let entries = self.catalog.listing().objects.iter().enumerate();
+        let objects = entries.map(|(place, entry)| ObjectSnapshot {
             id: entry.object.id,
             len_bytes: entry.object.len,
             allocated_bytes: entry.allocated,
             published_ms: millis(entry.published),
-            last_use_ms: self.last_held.get(&entry.object.id).copied().unwrap_or(0),
-            held: *holders > 0,
+            last_use_ms: self.held.last_held_ms(place),
+            held: self.held.is_held(place),
         });
+        let mut objects: Vec<ObjectSnapshot> = objects.collect();
+        for id in self.held.backed_off(now_ms) {
+            let place = self.index.get(id).map(|place| *place as usize);
+            if let Some(object) = place.and_then(|place| objects.get_mut(place)) {
+                object.held = true;
+            }
+        }
         let models = self.records.iter().map(|(id, record)| ModelSnapshot {
             id: *id,
             objects: record
@@ -195,7 +219,7 @@ impl Tenant {
             name: self.config.name.clone(),
             namespace: self.config.namespace().map(str::to_owned),
             mount: 0,
-            objects: objects.collect(),
+            objects,
             models: models.collect(),
             record_bytes: self.records.used().bytes,
             other_inodes: self.other_inodes(),
@@ -307,10 +331,14 @@ impl Tenant {
         if gone.is_empty() {
             return;
         }
+        let objects = &self.catalog.listing().objects;
+        self.held.forget(|place| {
+            let entry = objects.get(place);
+            entry.is_some_and(|entry| gone.contains(&entry.object.id))
+        });
         self.catalog.forget(|entry| gone.contains(&entry.object.id));
         self.index = index(&self.catalog.listing().objects);
-        self.ids = None;
-        self.last_held.retain(|id, _| !gone.contains(id));
+        self.stored = None;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Removal of leftovers: records without objects, and quarantined objects.
 
 use tetris_reclaimer_core::records_to_remove;
-use tetris_store_layout::{Holders, RecordUse};
+use tetris_store_layout::RecordUse;
 
 use super::Reclaimer;
 use super::observation::Observation;
@@ -86,18 +86,17 @@ impl Reclaimer {
         }
         let keep_ms = self.config.quarantine().as_millis() as u64;
         for tenant in &self.tenants {
-            let quarantined = tenant.store.quarantined().unwrap_or_default().objects;
-            // Nearly always there is nothing, and nobody's locks to read for it.
-            if quarantined.is_empty() {
-                continue;
-            }
-            let Ok(holders) = Holders::read() else { return };
-            for entry in quarantined {
+            for entry in tenant.store.quarantined().unwrap_or_default().objects {
                 let age_ms = now_ms.saturating_sub(millis(entry.changed));
-                if holders.of(&entry) > 0 || !(pressed || age_ms >= keep_ms) {
+                if !(pressed || age_ms >= keep_ms) {
                     continue;
                 }
-                if let Err(error) = tenant.store.remove_quarantined(&entry.object) {
+                let removed = match tenant.store.is_quarantined_held(&entry.object) {
+                    Ok(true) => continue,
+                    Ok(false) => tenant.store.remove_quarantined(&entry.object),
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = removed {
                     tracing::warn!(store = tenant.config.name, %error, "quarantine");
                     let store = Some(tenant.config.name.clone());
                     self.errors.push((ErrorClass::Reclaim, store));

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::uuid::split_uuid;
 use serde::Serialize;
 use tetris_reclaimer_core::Reason;
-use tetris_store_layout::ObjectId;
 
-use crate::uuid::split_uuid;
-
+mod holder_counts;
 mod pages;
 mod scrubbed;
 mod shortfall;
 
+pub use self::holder_counts::{HolderCounts, StoredObject};
 pub use self::pages::{PagesStatus, SmallPagesStatus};
 pub use self::scrubbed::{ScrubResult, Scrubbed};
 pub use self::shortfall::{Blocker, ShortfallStatus};
@@ -154,11 +154,15 @@ pub struct StoreStatus {
     pub records: RecordStatus,
     /// Objects by state.
     pub states: BTreeMap<ObjectState, Amount>,
+    /// Major and minor number of the device that it lies on.
+    #[serde(skip)]
+    pub device: (u64, u64),
     /// Its objects without quarantined ones, in any order. Statuses of passes without a change
     /// share the list.
     #[serde(skip)]
-    pub objects: Arc<[ObjectId]>,
-    /// Locks that mappings hold, over all objects.
+    pub objects: Arc<[StoredObject]>,
+    /// Locks that mappings hold, over all objects. This and the next two are as complete as
+    /// [`NodeStatus::holder_counts`] says.
     pub holders: u64,
     /// Memory that private copies would occupy beyond the store's, in bytes: for each held
     /// object, its memory times the holders beyond the first.
@@ -202,6 +206,8 @@ pub struct NodeStatus {
     pub declaring_pods: u64,
     /// Volumes of pods; none without the CSI driver.
     pub volumes: Option<VolumeStatus>,
+    /// State of the counts of holders.
+    pub holder_counts: HolderCounts,
     /// File systems.
     pub mounts: Vec<MountStatus>,
     /// Stores.
@@ -258,7 +264,7 @@ pub enum ErrorClass {
     Store,
     /// A folder could not be listed.
     List,
-    /// `/proc/locks` could not be read.
+    /// An object could not be asked who holds it, or `/proc/locks` could not be read.
     Locks,
     /// A record could not be read, or is damaged.
     Record,

@@ -6,6 +6,7 @@ mod daemon;
 mod limit;
 mod listen;
 mod load;
+mod locks;
 mod owner;
 mod race;
 mod torture;
@@ -36,6 +37,7 @@ pub fn run(job: &Job) -> anyhow::Result<()> {
         Task::Torture(task) => torture::run(task),
         Task::Collect { store, events } => collect::run(store, events),
         Task::Daemon { config, events } => daemon::run(config, events),
+        Task::Locks(task) => locks::run(task),
         Task::Owner { store } => owner::run(store),
     }
 }

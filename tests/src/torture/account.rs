@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use tetris_node::config::ConfigFile;
 use tetris_node::reclaimer::Reclaimer;
 use tetris_node::report::{Amount, NodeStatus, ObjectState, StoreStatus, Trigger};
-use tetris_store_layout::{ObjectRef, Store, Usage};
+use tetris_store_layout::{Holders, ObjectRef, Store, Usage};
 
 /// `/proc/locks` is handed out in pages: while others on the machine take and drop locks, one look can be wrong.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -40,12 +40,13 @@ pub(super) fn require_true(
     loop {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
         let mut reclaimer = Reclaimer::new(config.clone(), true, now);
-        let passed = reclaimer.pass(Trigger::Start, &[], now);
+        let mut passed = reclaimer.pass(Trigger::Start, &[], now);
         ensure!(
             passed.report.errors.is_empty(),
             "{:?}",
             passed.report.errors
         );
+        passed.status.count_holders(&Holders::read()?);
         let counted = Account::of_daemon(&passed.status)?;
         let found = Account::of_files(store, references)?;
         if counted == found {

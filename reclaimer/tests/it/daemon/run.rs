@@ -129,6 +129,31 @@ fn the_inventory_follows_what_is_loaded() {
 }
 
 #[test]
+fn holders_are_counted_after_a_pass_and_the_status_says_that_all_are() {
+    let place = Place::new();
+    place.store();
+    let config = place.config(&format!("{LISTEN}interval_secs = 1\n"));
+    let daemon = Daemon::start(&config, &[]);
+    daemon.says("address=");
+    let model = place.load(50_000, 1);
+    let again = place.load(50_000, 1);
+    let status = eventually("two holders in the status", || {
+        let answer = daemon.get("/status");
+        answer.contains("\"holders\":2,").then_some(answer)
+    });
+    assert!(
+        status.contains("\"holder_counts\":\"complete\""),
+        "{status}"
+    );
+    assert_eq!(
+        daemon.metric("tetris_holder_counts_complete").to_bits(),
+        1.0_f64.to_bits()
+    );
+    drop((model, again));
+    assert!(daemon.stop().success());
+}
+
+#[test]
 fn what_is_learned_is_kept_at_the_end_and_a_killed_daemon_leaves_a_socket_that_the_next_one_replaces()
  {
     let place = Place::new();

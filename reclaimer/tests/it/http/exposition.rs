@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tetris_node::keep_warm::Freshness;
 use tetris_node::metrics::{Metrics, RoomOutcome};
-use tetris_node::report::{ErrorClass, NodeStatus, ScrubResult, Scrubbed, Trigger};
+use tetris_node::report::{ErrorClass, HolderCounts, NodeStatus, ScrubResult, Scrubbed, Trigger};
 use tetris_reclaimer_core::{Goal, Reason};
 
 use crate::http::fixtures::{node, pass, shortfall};
@@ -309,6 +309,7 @@ fn gauges_are_those_of_the_status() {
         ),
         ("declarations", &[("state", "current")], 1.0),
         ("declaring_pods", &[], 3.0),
+        ("holder_counts_complete", &[], 1.0),
         ("dry_run", &[], 0.0),
         ("node_info", &[("node", "node-1")], 1.0),
         ("last_pass_timestamp_seconds", &[], 1_700_000_000.5),
@@ -377,6 +378,19 @@ fn volumes_are_counted_by_their_ids_where_there_is_a_driver() {
     };
     let without = scrape(&metrics, Some(without));
     assert_eq!(without.value("tetris_volumes", &[("ids", "plain")]), None);
+}
+
+#[test]
+fn counts_that_are_not_there_yet_or_incomplete_are_not_complete() {
+    for holder_counts in [HolderCounts::NotYet, HolderCounts::Incomplete] {
+        let status = NodeStatus {
+            holder_counts,
+            ..node()
+        };
+        let scrape = scrape(&Metrics::new(stores(&[])), Some(status));
+        let complete = scrape.value("tetris_holder_counts_complete", &[]);
+        assert_eq!(complete, Some(0.0), "{holder_counts:?}");
+    }
 }
 
 #[test]

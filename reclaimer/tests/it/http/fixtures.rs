@@ -16,9 +16,9 @@ use tetris_node::http::{Health, HttpState, Pages};
 use tetris_node::keep_warm::Freshness;
 use tetris_node::metrics::Metrics;
 use tetris_node::report::{
-    Amount, ForeignStatus, Loads, ModelStatus, MountStatus, NodeStatus, ObjectState, PagesStatus,
-    PassReport, RecordStatus, ShortfallStatus, SmallPagesStatus, StorePass, StoreStatus, Trigger,
-    VolumeStatus,
+    Amount, ForeignStatus, HolderCounts, Loads, ModelStatus, MountStatus, NodeStatus, ObjectState,
+    PagesStatus, PassReport, RecordStatus, ShortfallStatus, SmallPagesStatus, StorePass,
+    StoreStatus, StoredObject, Trigger, VolumeStatus,
 };
 use tetris_reclaimer_core::{Goal, KeptBytes, Reason};
 use tetris_store_layout::{Digest, ObjectId};
@@ -123,6 +123,7 @@ pub fn node() -> NodeStatus {
             plain: 1,
             plain_because: None,
         }),
+        holder_counts: HolderCounts::Complete,
         mounts: vec![MountStatus {
             stores: vec!["b".to_owned(), "a".to_owned()],
             capacity_bytes: 1 << 30,
@@ -230,6 +231,7 @@ pub fn store(name: &str) -> StoreStatus {
             limit_bytes: 1 << 20,
             limit_files: 100,
         },
+        device: (0, 42),
         objects: object_ids(3),
         states: BTreeMap::from([
             (ObjectState::Held, amount(2, 200)),
@@ -251,9 +253,14 @@ pub fn store(name: &str) -> StoreStatus {
 }
 
 /// Objects as a folder lists them: in no order.
-pub fn object_ids(count: u64) -> Arc<[ObjectId]> {
-    let ids = (0..count).rev();
-    ids.map(|n| ObjectId(Digest::of(&n.to_le_bytes())))
+pub fn object_ids(count: u64) -> Arc<[StoredObject]> {
+    let numbers = (0..count).rev();
+    numbers
+        .map(|number| StoredObject {
+            id: ObjectId(Digest::of(&number.to_le_bytes())),
+            inode: number,
+            allocated_bytes: 4096,
+        })
         .collect()
 }
 

@@ -3,8 +3,7 @@
 use http::StatusCode;
 use serde_json::Value;
 use tetris_node::http::objects::{MAX_OBJECTS, MAX_OBJECTS_OF_NODE};
-use tetris_node::report::{NodeStatus, StoreStatus};
-use tetris_store_layout::ObjectId;
+use tetris_node::report::{NodeStatus, StoreStatus, StoredObject};
 
 use crate::http::fixtures::{Daemon, node, object_ids, store};
 
@@ -14,8 +13,9 @@ async fn page(status: NodeStatus) -> Value {
     Daemon::with(status).get(PAGE).await.json()
 }
 
-fn sorted(objects: &[ObjectId]) -> Vec<String> {
-    let mut ids: Vec<String> = objects.iter().map(ToString::to_string).collect();
+fn sorted(objects: &[StoredObject]) -> Vec<String> {
+    let ids = objects.iter().map(|object| object.id.to_string());
+    let mut ids: Vec<String> = ids.collect();
     ids.sort();
     ids
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tetris_node::reclaimer::Reclaimer;
 use tetris_node::reclaimer::engine::now_ms;
-use tetris_node::report::Trigger;
+use tetris_node::report::{StoreStatus, Trigger};
 use tetris_node::room::{RoomNeed, RoomRefusal};
 use tetris_store_layout::{CreateOptions, Store};
 
@@ -142,13 +142,13 @@ fn the_status_has_the_objects_that_are_there_and_keeps_one_list_while_nothing_ch
         let objects = store.objects().unwrap().objects;
         objects.iter().map(|entry| entry.object.id).collect()
     };
+    let told_ids = |status: &StoreStatus| -> BTreeSet<_> {
+        status.objects.iter().map(|object| object.id).collect()
+    };
     let mut told = pass(&mut reclaimer, now_ms()).status.stores.remove(0);
     assert_eq!(told.limit_bytes, Some(1 << 20));
     assert_eq!(told.objects.len(), 2);
-    assert_eq!(
-        told.objects.iter().copied().collect::<BTreeSet<_>>(),
-        ids(&store)
-    );
+    assert_eq!(told_ids(&told), ids(&store));
     // The folder's time stamp is trusted once it is older than a second.
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
@@ -168,9 +168,6 @@ fn the_status_has_the_objects_that_are_there_and_keeps_one_list_while_nothing_ch
         .stores
         .remove(0);
     assert_eq!(freed.objects.len(), 1);
-    assert_eq!(
-        freed.objects.iter().copied().collect::<BTreeSet<_>>(),
-        ids(&store)
-    );
+    assert_eq!(told_ids(&freed), ids(&store));
     drop(held);
 }
