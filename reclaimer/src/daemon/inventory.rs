@@ -8,7 +8,7 @@ use tetris_service_kit::bound_tls::BoundTls;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use super::pages::Serving;
+use super::serving::Serving;
 use crate::http::{AccessLimits, Gate, Limits, Pages, SERVICE};
 use crate::kubernetes::{TokenReviews, client};
 use crate::metrics::Metrics;

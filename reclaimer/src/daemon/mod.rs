@@ -13,6 +13,7 @@ mod pod_watch;
 mod pods;
 mod publisher;
 mod service;
+mod serving;
 mod shortfall_log;
 mod sockets;
 mod threads;

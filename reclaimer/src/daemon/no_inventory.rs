@@ -6,7 +6,7 @@ use anyhow::Result;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use super::pages::Serving;
+use super::serving::Serving;
 use crate::http::Pages;
 use crate::metrics::Metrics;
 use crate::report::ErrorClass;

@@ -1,32 +1,21 @@
 //! Servers of the daemon's pages, each on its address.
 
-use std::net::SocketAddr;
-
 use anyhow::{Context, Result};
-use axum::Router;
-use tetris_service_kit::http::Transport;
-use tetris_service_kit::shutdown::until;
-use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::inventory;
+use super::serving::Serving;
 use super::threads::Threads;
 use crate::config::Config;
-use crate::http::{HttpState, Limits, Pages, serve};
+use crate::http::{HttpState, Limits, Pages};
 
 /// The servers that the configuration asks for.
 pub(super) struct PageServers {
     servers: Vec<JoinHandle<()>>,
     /// Threads of the servers that pods can keep busy, until all have ended.
     _threads: Threads,
-}
-
-/// Common parts of the servers.
-pub(super) struct Serving {
-    threads: Handle,
-    stopped: watch::Receiver<bool>,
 }
 
 impl PageServers {
@@ -88,37 +77,5 @@ impl PageServers {
             server.await.context("an HTTP server failed")?;
         }
         Ok(())
-    }
-}
-
-impl Serving {
-    /// Listens on the address that `field` gives.
-    async fn bind(&self, field: &'static str, address: SocketAddr) -> Result<TcpListener> {
-        let bound = self.threads.spawn(TcpListener::bind(address)).await?;
-        bound.with_context(|| format!("cannot listen on {address} (field `{field}`)"))
-    }
-
-    /// Serves `router` until the daemon stops.
-    pub(super) fn serve(
-        &self,
-        listener: TcpListener,
-        transport: impl Transport,
-        router: Router,
-        limits: Limits,
-    ) -> JoinHandle<()> {
-        let stop = until(self.stopped.clone());
-        self.threads
-            .spawn(serve(listener, transport, router, limits, stop))
-    }
-
-    /// Drops old pages until the daemon stops.
-    fn sweep(&self, pages: Pages) -> JoinHandle<()> {
-        let stop = until(self.stopped.clone());
-        self.threads.spawn(async move {
-            tokio::select! {
-                () = pages.sweep() => {}
-                () = stop => {}
-            }
-        })
     }
 }

@@ -16,6 +16,7 @@ use tetris_store_layout::{
 };
 
 use super::core::Core;
+use super::damaged::Damaged;
 use crate::arena::ObjectPlace;
 use crate::memory::{DeviceMemory, MemoryError};
 use crate::residency::{DeviceId, TenantId};
@@ -41,13 +42,6 @@ struct Check {
     object: ObjectId,
     place: ObjectPlace,
     segments: Vec<SegmentDigest>,
-}
-
-/// A finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Damaged {
-    pub tenant: TenantId,
-    pub object: ObjectId,
 }
 
 impl Checker {

@@ -7,8 +7,8 @@ use std::time::Instant;
 use tetris_store_layout::ObjectId;
 use tetris_wire::Closer;
 
-use super::check::Damaged;
 use super::connection_limit::ConnectionLimit;
+use super::damaged::Damaged;
 use super::importer::Importers;
 use super::jobs::Load;
 use super::metrics::Metrics;

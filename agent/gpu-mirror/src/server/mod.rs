@@ -36,6 +36,7 @@ mod check;
 mod config;
 mod connection_limit;
 mod core;
+mod damaged;
 mod error;
 mod importer;
 mod jobs;

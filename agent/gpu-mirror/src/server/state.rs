@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 
 use tetris_store_layout::ObjectId;
 
-use super::check::Damaged;
+use super::damaged::Damaged;
 use super::importer::Importer;
 use super::jobs::{Job, Load};
 use super::mailbox::Mailbox;
