@@ -219,7 +219,7 @@ async fn pages_for_everybody_name_no_tensor_no_model_and_no_path() {
     let ids: Vec<String> = status.stores[0]
         .objects
         .iter()
-        .map(ToString::to_string)
+        .map(|object| object.id.to_string())
         .collect();
     let daemon = Daemon::with(status).with_mirror(mirror());
     let pages = Pages::new(daemon.shared.clone());

@@ -91,6 +91,7 @@ impl Ground {
                 name: "a".to_owned(),
                 path: self.store.root().to_owned(),
                 namespaces: Vec::new(),
+                own: false,
             }],
             ..ConfigFile::default()
         };

@@ -188,7 +188,9 @@ impl Node {
             }
             Step::MapAll { namespace } if namespace < self.stores.len() => {
                 let objects = &mut self.stores[namespace].objects;
-                objects.iter_mut().for_each(|object| object.held = true);
+                for object in &mut *objects {
+                    object.held = true;
+                }
             }
             _ => {}
         }
