@@ -70,7 +70,7 @@ impl Pod {
         let path = self.models.with_extension(format!("sparse-{number}"));
         let mut file = File::create(&path).unwrap();
         file.write_all(&header(len)).unwrap();
-        file.seek(SeekFrom::Current(len as i64 - 8)).unwrap();
+        file.seek(SeekFrom::Current(len.cast_signed() - 8)).unwrap();
         file.write_all(&number.to_le_bytes()).unwrap();
         drop(file);
         settle(&path);
