@@ -24,7 +24,7 @@ const GUARANTEED_PERCENT_OF_ALL: u32 = 80;
 pub struct Share {
     /// The most that the store may have; `u64::MAX` without a limit.
     pub limit: Space,
-    /// What the store can have at any time, whatever other stores do.
+    /// Guarantee: the store can have this at any time, and other stores cannot take it.
     pub guaranteed: Space,
 }
 
@@ -40,9 +40,9 @@ impl Default for Share {
 /// Use of a mount by one store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreDemand {
-    /// What it has.
+    /// Space that it has.
     pub used: Space,
-    /// What its waiting loads need beyond that.
+    /// Space that its waiting loads need beyond that.
     pub asked: Space,
 }
 

@@ -60,7 +60,7 @@ impl Reclaimer {
             .collect()
     }
 
-    /// What the stores on a mount have now: objects that this pass freed are out of the catalogs.
+    /// Space that each store on a mount has now: objects that this pass freed are out of the catalogs.
     pub(super) fn used_on(&self, mount: &SharedMount) -> Vec<Space> {
         let tenants = mount.stores.iter().map(|store| self.tenants.get(*store));
         tenants

@@ -27,8 +27,14 @@ fn writable(volume: &Path) -> Option<String> {
     if !entry.is_read_only() {
         return Some(format!("its options are {:?}", entry.options));
     }
+    // Of a file whose owner has no id in the mount, permission is asked before the mount's options.
     let refused = |result: std::io::Result<File>| {
-        result.is_err_and(|error| error.raw_os_error() == Some(Errno::EROFS as i32))
+        let refusals = [Errno::EROFS as i32, Errno::EACCES as i32];
+        result.is_err_and(|error| {
+            error
+                .raw_os_error()
+                .is_some_and(|code| refusals.contains(&code))
+        })
     };
     if !refused(File::create_new(volume.join("planted"))) {
         return Some("a file can be made".to_owned());

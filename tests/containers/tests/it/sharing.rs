@@ -11,7 +11,8 @@ use crate::pod::{Pod, downloads, mib};
 use crate::wait::until_so;
 
 const SETTINGS: Settings = Settings {
-    mib: 160,
+    // A namespace may have 60 % of it.
+    mib: 256,
     inodes: 10_000,
     expires: true,
 };
