@@ -98,12 +98,12 @@ fn the_documented_values_are_the_defaults() {
 
 /// Numbers without an upper limit: amounts of memory and of files, which only the machine limits;
 /// speeds; and fields of rules that the documented configuration does not use.
-const UNLIMITED: [&str; 16] = [
+const UNLIMITED: [&str; 17] = [
+    "gpu_mirror.check_bytes_per_sec",
     "gpu_mirror.device_bytes",
     "gpu_mirror.pinned_bytes",
     "gpu_mirror.store_bytes",
     "ingest.max_file_bytes",
-    "mount.inodes",
     "mount.memory_limit_bytes",
     "mount.reserve_bytes",
     "mount.size_bytes",
@@ -112,6 +112,7 @@ const UNLIMITED: [&str; 16] = [
     "policy.store.learned.min_variation",
     "policy.store.learned.standard_secs",
     "policy.store.limit_bytes",
+    "policy.store.limit_inodes",
     "policy.store.record_files",
     "reload_cost.bytes_per_sec",
     "scrub.bytes_per_sec",

@@ -163,7 +163,8 @@ fn no_descriptor_is_left_of_any_client() {
     }
     // Both ends of each connection are here.
     let most = baseline + 2 * held.len();
-    assert!(descriptors() <= most, "{} > {most}", descriptors());
+    // Other threads close them.
+    eventually("their descriptors are closed", || descriptors() <= most);
     drop(held);
     assert!(is_served(dir.path()));
     eventually("all are closed", || descriptors() <= baseline);
