@@ -5,6 +5,7 @@ use std::fmt;
 use anyhow::anyhow;
 use tetris_agent::store_location::StoreLocationError;
 use tetris_agent::{LoadError, PrivateCause, Words};
+use tetris_conventions::document::ErrorDocument;
 use tetris_store_layout::{IoError, MapError, PublishError, StoreError};
 
 use super::exit::Code;
@@ -27,6 +28,11 @@ impl Error {
             code,
             cause: cause.into(),
         }
+    }
+
+    /// The error as scripts get it.
+    pub(crate) fn document(&self) -> ErrorDocument {
+        ErrorDocument::new(self.code.name(), self.code as u8, self.to_string())
     }
 
     /// An error that is a message alone.

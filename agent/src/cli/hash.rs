@@ -6,9 +6,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use tetris_agent::{Agent, LoadOptions, ManifestKind, sidecar};
 
-use super::error::{Error, Result};
+use super::error::Result;
+use super::failures::Failures;
 use super::loading::lossy;
-use super::output::{self, Output};
+use super::output::Output;
 use super::progress::Bar;
 use super::size::Bytes;
 use super::table::{Side, Table};
@@ -45,16 +46,14 @@ pub(crate) fn run(args: &HashArgs, location: &StoreLocation, out: &mut Output) -
         Agent::without_store()
     };
     let mut hashed = Vec::new();
-    let mut failed: Option<Error> = None;
+    let mut failed = Failures::default();
     for model in &args.models {
-        if let Err(error) = hash(args, &agent, model, &mut hashed)
-            && let Some(earlier) = failed.replace(error)
-        {
-            output::error(earlier);
+        if let Err(error) = hash(args, &agent, model, &mut hashed) {
+            failed.add(model, error);
         }
     }
-    print(&hashed, out)?;
-    failed.map_or(Ok(()), Err)
+    print(&hashed, &failed, out)?;
+    failed.end()
 }
 
 fn hash(args: &HashArgs, agent: &Agent, model: &Path, hashed: &mut Vec<Hashed>) -> Result {
@@ -78,7 +77,7 @@ fn hash(args: &HashArgs, agent: &Agent, model: &Path, hashed: &mut Vec<Hashed>) 
     Ok(())
 }
 
-fn print(hashed: &[Hashed], out: &mut Output) -> Result {
+fn print(hashed: &[Hashed], failed: &Failures<'_>, out: &mut Output) -> Result {
     if out.is_json() {
         let files: Vec<Value> = hashed
             .iter()
@@ -92,7 +91,7 @@ fn print(hashed: &[Hashed], out: &mut Output) -> Result {
                 })
             })
             .collect();
-        return out.json(&json!({ "files": files }));
+        return out.json(&json!({ "files": files, "errors": failed.to_json() }));
     }
     if hashed.is_empty() {
         return Ok(());

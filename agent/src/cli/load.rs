@@ -8,7 +8,8 @@ use serde_json::json;
 use tetris_agent::{Agent, LoadOptions, LoadReport, Recognized, Words};
 
 use super::checkpoint::is_torch_checkpoint;
-use super::error::{Error, Result};
+use super::error::Result;
+use super::failures::Failures;
 use super::interruption::Interruption;
 use super::loading::{Loaded, References, kind_of, lossy};
 use super::output::{self, Output};
@@ -47,26 +48,20 @@ pub(crate) fn run(args: &LoadArgs, location: &StoreLocation, out: &mut Output) -
     let agent = Agent::open_at(location)?;
     let interruption = Interruption::watch(&agent)?;
     let mut loaded = Vec::new();
-    let mut failed: Option<Error> = None;
+    let mut failed = Failures::default();
     for path in &args.models {
         match load(args, &agent, path, &interruption) {
             Ok(model) => loaded.push((path.as_path(), model)),
             // The others are loaded all the same.
-            Err(error) => {
-                if let Some(earlier) = failed.replace(error) {
-                    output::error(earlier);
-                }
-            }
+            Err(error) => failed.add(path, error),
         }
     }
     if args.hold {
         // Before the report is printed: its reader may send a signal.
         interruption.set_holding();
     }
-    print(&loaded, location, out)?;
-    if let Some(error) = failed {
-        return Err(error);
-    }
+    print(&loaded, &failed, location, out)?;
+    failed.end()?;
     if args.hold {
         let keep = loaded
             .into_iter()
@@ -98,7 +93,12 @@ fn load(
     Ok(loaded)
 }
 
-fn print(loaded: &[(&Path, Loaded)], location: &StoreLocation, out: &mut Output) -> Result {
+fn print(
+    loaded: &[(&Path, Loaded)],
+    failed: &Failures<'_>,
+    location: &StoreLocation,
+    out: &mut Output,
+) -> Result {
     if out.is_json() {
         let models: Vec<_> = loaded
             .iter()
@@ -108,6 +108,7 @@ fn print(loaded: &[(&Path, Loaded)], location: &StoreLocation, out: &mut Output)
             "store": lossy(&location.dir),
             "store_because": location.choice.code(),
             "models": models,
+            "errors": failed.to_json(),
         }))?;
     } else if !loaded.is_empty() {
         table(loaded).print(out, "")?;

@@ -7,6 +7,7 @@ mod doctor;
 mod error;
 mod exec;
 mod exit;
+mod failures;
 mod gc;
 mod gpu_bench;
 #[cfg(feature = "gpu")]

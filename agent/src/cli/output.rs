@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
-use tetris_conventions::document::{self, ErrorDocument};
+use tetris_conventions::document;
 
 use super::error::{Error, Result};
 use super::exit::Code;
@@ -89,8 +89,7 @@ impl Output {
         if !self.is_json() || self.documented {
             return;
         }
-        let code = error.code;
-        let document = ErrorDocument::new(code.name(), code as u8, error.to_string());
+        let document = error.document();
         // The message is on stderr already, and the exit code says the rest.
         let _closed = self.line(document.to_json()).and_then(|()| self.flush());
     }

@@ -51,12 +51,17 @@ impl ErrorDocument {
 
     /// The document.
     pub fn to_json(&self) -> Value {
-        of_result(json!({ "error": {
+        of_result(json!({ "error": self.object() }))
+    }
+
+    /// The object in it, for results that list errors.
+    pub fn object(&self) -> Value {
+        json!({
             "code": self.code,
             "exit_code": self.exit_code,
             "message": self.message,
             "remedy": self.remedy,
-        }}))
+        })
     }
 }
 

@@ -178,6 +178,14 @@ fn a_missing_or_invalid_model_is_code_4_and_the_others_are_done() {
             let run = site.run(&args).expect(4);
             assert!(run.stderr.contains(wrong.to_str().unwrap()), "{run:?}");
             assert!(run.stdout.contains("good.safetensors"), "{run:?}");
+            let args = [&args[..], &["--format".as_ref(), "json".as_ref()]].concat();
+            let errors = site.run(&args).expect(4).json()["errors"].clone();
+            assert_eq!(errors.as_array().unwrap().len(), 1, "{errors}");
+            assert_eq!(errors[0]["model"], wrong.to_str().unwrap());
+            assert_eq!(
+                (&errors[0]["code"], &errors[0]["exit_code"]),
+                (&"model".into(), &4.into())
+            );
         }
     }
     site.run(&["show", "no such thing"]).expect(4);
