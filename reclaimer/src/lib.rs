@@ -27,6 +27,8 @@ pub mod kubernetes;
 pub mod metrics;
 #[cfg(feature = "node")]
 pub mod mount;
+pub mod process;
+pub mod processes;
 pub mod reclaimer;
 pub mod report;
 pub mod room;

@@ -51,7 +51,7 @@ pub enum RoomRefusal {
 
 /// Room that loads were granted.
 pub trait GrantedRoom: fmt::Debug + Send {
-    /// The part that is not filled yet, by the name of the store.
+    /// The part that the file system does not count as used yet, by the name of the store.
     fn left(&self) -> Vec<(String, Space)>;
 }
 

@@ -43,9 +43,9 @@ pub const RECLAIMER_STATE: &str = "reclaimer-state";
 /// Name of that file until it is complete.
 pub const RECLAIMER_STATE_NEW: &str = "reclaimer-state.new";
 
-/// User and group id of the sockets that a daemon of root listens on. Mounts for pods give no other owner an id
-/// (LAYOUT.md 4), and a socket whose owner has none cannot be connected to. Nobody runs as this user: it is one of the
-/// ids that systemd keeps free.
+/// User and group id of the sockets of a daemon that gives pods their volumes. Mounts for pods give no other owner an
+/// id (LAYOUT.md 4), and a socket whose owner has none cannot be connected to. Nobody runs as this user: it is one of
+/// the ids that systemd keeps free.
 pub const SOCKET_USER: u32 = 65_533;
 
 /// Everything that is needed to find an object and to notice that it is damaged.
@@ -159,16 +159,8 @@ impl Store {
     /// version made it, [`StoreError::Header`] where the header is damaged.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, StoreError> {
         let root = root.as_ref();
-        let header_path = root.join(HEADER);
-        let header_file = match open_soon(&header_path) {
-            Ok(file) => file,
-            Err(Errno::ENOENT) if root.is_dir() => {
-                return Err(StoreError::NotAStore { path: root.into() });
-            }
-            Err(error) => return Err(IoError::of_open(&header_path, error).into()),
-        };
-        let header = read_header(root, &header_file)?;
-        let folder = |folder: Folder| open_dir(&root.join(folder.name()));
+        let (header_file, header) = open_header(root)?;
+        let folder = |folder: Folder| open_folder(&root.join(folder.name()));
         let objects = folder(Folder::Objects)?;
         let stat = fstat(&objects).map_err(|error| IoError::new("stat", root, error))?;
         Ok(Self {
@@ -183,6 +175,16 @@ impl Store {
             derived: folder(Folder::Derived)?,
             quarantine: folder(Folder::Quarantine)?,
         })
+    }
+
+    /// Identity of the store in `root`, by its header: nothing else of it is opened. For processes that look after
+    /// stores whose owner they do not trust.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn id_in(root: impl AsRef<Path>) -> Result<StoreId, StoreError> {
+        let (_, header) = open_header(root.as_ref())?;
+        Ok(header.id)
     }
 
     /// Returns true if the directory still is the store that was opened. Another one may be mounted there, or have
@@ -334,6 +336,19 @@ impl Store {
     }
 }
 
+fn open_header(root: &Path) -> Result<(File, StoreHeader), StoreError> {
+    let path = root.join(HEADER);
+    let file = match open_soon(&path) {
+        Ok(file) => file,
+        Err(Errno::ENOENT) if root.is_dir() => {
+            return Err(StoreError::NotAStore { path: root.into() });
+        }
+        Err(error) => return Err(IoError::of_open(&path, error).into()),
+    };
+    let header = read_header(root, &file)?;
+    Ok((file, header))
+}
+
 fn read_header(root: &Path, file: &File) -> Result<StoreHeader, StoreError> {
     let path = root.join(HEADER);
     let bytes = StoreHeader::bytes_of(file).map_err(|error| IoError::new("read", &path, error))?;
@@ -354,8 +369,17 @@ fn make_dir(path: &Path) -> Result<(), IoError> {
     }
 }
 
+/// Opens a folder of a store. A link in its place leads nowhere.
+fn open_folder(path: &Path) -> Result<OwnedFd, IoError> {
+    open_dir_with(path, OFlag::O_NOFOLLOW)
+}
+
 pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, IoError> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    open_dir_with(path, OFlag::empty())
+}
+
+fn open_dir_with(path: &Path, more: OFlag) -> Result<OwnedFd, IoError> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | more;
     retried(|| open(path, flags, Mode::empty()))
         .map_err(|error| IoError::new("open directory", path, error))
 }

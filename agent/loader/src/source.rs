@@ -162,6 +162,13 @@ impl Source {
         Ok((header, raw))
     }
 
+    /// Tells the file's monitor that an object of `bytes` was staged for it.
+    pub(crate) fn note_staged(&self, bytes: u64) {
+        if let Some(monitor) = &self.monitor {
+            monitor.count_staged(bytes);
+        }
+    }
+
     /// Fills `buffer` with the bytes at `offset`.
     ///
     /// # Errors

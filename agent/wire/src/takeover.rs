@@ -2,18 +2,18 @@
 //!
 //! # Flow
 //! The caller holds a lock that every owner of the name takes. A name is free if there is no file,
-//! or a dead socket of this user; root's sockets belong to [`SOCKET_USER`]. The new socket listens under a second name, `<path>.new`, and is
+//! or a dead socket of this user, or of [`SOCKET_USER`], whose sockets this protocol's servers alone have. The new socket listens under a second name, `<path>.new`, and is
 //! then renamed: a client finds the dead socket, none, or the new one (LAYOUT.md 11.1, steps D1 to
 //! D5).
 //!
 //! # Guarantees
 //! - The socket of a process that lives is never replaced.
-//! - A file that is not a socket of this user is left alone.
+//! - A file that is not a socket of these users is left alone.
 //! - A name is removed only while device and inode are still this socket's.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, lchown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -158,7 +158,7 @@ fn check_free(path: &Path) -> Result<(), TakeoverError> {
         found => found.map_err(io_error("stat", path))?,
     };
     let expected_uid = rustix::process::geteuid().as_raw();
-    let is_ours = found.uid() == expected_uid || expected_uid == 0 && found.uid() == SOCKET_USER;
+    let is_ours = found.uid() == expected_uid || found.uid() == SOCKET_USER;
     if !found.file_type().is_socket() || !is_ours {
         let what = if found.file_type().is_socket() {
             "a socket"
@@ -204,7 +204,6 @@ fn listen(path: &Path) -> Result<(UnixListener, BoundSocket), TakeoverError> {
     listener
         .set_nonblocking(true)
         .and_then(|()| fs::set_permissions(&new, Permissions::from_mode(MODE)))
-        .and_then(|()| give_away(&new))
         .map_err(io_error("set up", &new))?;
     let file = fs::symlink_metadata(&new).map_err(io_error("stat", &new))?;
     fs::rename(&new, path).map_err(io_error("rename", &new))?;
@@ -212,27 +211,9 @@ fn listen(path: &Path) -> Result<(UnixListener, BoundSocket), TakeoverError> {
     Ok((listener, BoundSocket { path, file }))
 }
 
-/// Gives a socket of root to the user whose id every mount shows. Where that is not permitted, no mount of this process
-/// hides ids either.
-fn give_away(path: &Path) -> io::Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    match lchown(path, Some(SOCKET_USER), Some(SOCKET_USER)) {
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::PermissionDenied | ErrorKind::InvalidInput
-            ) =>
-        {
-            Ok(())
-        }
-        given => given,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::lchown;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -281,19 +262,19 @@ mod tests {
     }
 
     #[test]
-    fn sockets_of_root_belong_to_a_user_of_their_own_and_are_taken_over() {
+    fn a_socket_that_was_given_to_the_user_of_sockets_is_taken_over_and_no_other_users() {
         if !rustix::process::geteuid().is_root() {
             eprintln!("SKIPPED: needs root, to give a file away");
             return;
         }
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
-        // As an earlier build left it.
         drop(UnixListener::bind(&path).unwrap());
         for _ in 0..2 {
             let (listener, bound) = BoundSocket::bind(&path).unwrap();
-            let owner = fs::metadata(&path).unwrap();
-            assert_eq!((owner.uid(), owner.gid()), (SOCKET_USER, SOCKET_USER));
+            assert_eq!(fs::metadata(&path).unwrap().uid(), 0);
+            lchown(&path, Some(SOCKET_USER), Some(SOCKET_USER)).unwrap();
+            UnixStream::connect(&path).unwrap();
             // Killed: the name stays.
             drop((listener, bound));
         }
@@ -303,5 +284,11 @@ mod tests {
             refused.to_string().contains("a socket of uid 1000"),
             "{refused}"
         );
+        // Given while it is listened on: it is still the owner's to remove.
+        fs::remove_file(&path).unwrap();
+        let (_listener, bound) = BoundSocket::bind(&path).unwrap();
+        lchown(&path, Some(SOCKET_USER), Some(SOCKET_USER)).unwrap();
+        bound.remove().unwrap();
+        assert!(!path.exists());
     }
 }

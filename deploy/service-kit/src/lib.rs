@@ -7,6 +7,7 @@
 //! - [`http`]: a server with limits, and pages that all daemons have
 //! - [`metrics`]: metrics as OpenMetrics text
 //! - `bound_tls` (feature `bound-tls`): TLS with tokens that are good for one server alone
+//! - `unix_http` (feature `unix-http`): HTTP over Unix sockets, between processes of one daemon
 //! - `tls_roots` (feature `tls-roots`): certificates that clients trust
 
 #![forbid(unsafe_code)]
@@ -36,3 +37,5 @@ pub mod service_manager;
 pub mod shutdown;
 #[cfg(feature = "tls-roots")]
 pub mod tls_roots;
+#[cfg(feature = "unix-http")]
+pub mod unix_http;

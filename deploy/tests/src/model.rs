@@ -14,7 +14,15 @@ pub const TENSOR_BYTES: usize = 128 << 10;
 /// # Errors
 /// None that happens with these tensors.
 pub fn bytes() -> anyhow::Result<Vec<u8>> {
-    let data: Vec<Vec<u8>> = (0..TENSORS).map(contents).collect();
+    bytes_of(0)
+}
+
+/// One of several such files, which have no tensor in common.
+///
+/// # Errors
+/// As [`bytes`].
+pub fn bytes_of(model: u32) -> anyhow::Result<Vec<u8>> {
+    let data: Vec<Vec<u8>> = (0..TENSORS).map(|tensor| contents(model, tensor)).collect();
     let views = data.iter().enumerate().map(|(index, data)| {
         let shape = vec![TENSOR_BYTES / 4];
         let view = TensorView::new(Dtype::F32, shape, data)?;
@@ -39,9 +47,13 @@ pub fn objects() -> anyhow::Result<Vec<(String, u64)>> {
 }
 
 /// Different for each tensor, so that no two are one object.
-fn contents(tensor: usize) -> Vec<u8> {
+fn contents(model: u32, tensor: usize) -> Vec<u8> {
     let words = (0_u32..).take(TENSOR_BYTES / 4);
-    let words = words.map(|word| word.wrapping_mul(0x9e37_79b9).rotate_left(tensor as u32));
+    let words = words.map(|word| {
+        (word ^ model << 24)
+            .wrapping_mul(0x9e37_79b9)
+            .rotate_left(tensor as u32)
+    });
     words.flat_map(u32::to_le_bytes).collect()
 }
 
@@ -73,6 +85,22 @@ mod tests {
         assert_eq!(tensors.len(), TENSORS);
         assert!(tensors.iter().all(|tensor| tensor.len() == TENSOR_BYTES));
         assert!(tensors.windows(2).all(|two| two[0] != two[1]));
+    }
+
+    #[test]
+    fn models_have_no_tensor_in_common() {
+        let mut found = BTreeSet::new();
+        for model in 0..4 {
+            let bytes = bytes_of(model).unwrap();
+            let tensors = SafeTensors::deserialize(&bytes).unwrap();
+            found.extend(
+                tensors
+                    .tensors()
+                    .iter()
+                    .map(|(_, tensor)| ObjectId::of(tensor.data()).to_string()),
+            );
+        }
+        assert_eq!(found.len(), 4 * TENSORS);
     }
 
     #[test]

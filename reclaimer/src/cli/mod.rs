@@ -16,9 +16,12 @@ use serde_json::{Value, json};
 use tetris_conventions::document::{self, ErrorDocument};
 use tetris_service_kit::command::{self, Failure};
 use tetris_service_kit::logs::LogArgs;
+use tetris_service_kit::unix_http::UnixHttpError;
 
 use crate::config::{ConfigError, ConfigFlags};
 use crate::daemon::{self, OtherDaemon};
+#[cfg(feature = "node")]
+use crate::processes::{mirror, volumes};
 
 /// Free unmapped tensors of this node's stores, by policy
 #[derive(Debug, Parser)]
@@ -34,6 +37,18 @@ pub struct Cli {
 enum Command {
     /// Run until SIGTERM; SIGHUP reads the configuration again
     Run(Run),
+    /// Run the privileged part of a daemon of several processes: mounts and volumes of pods
+    #[cfg(feature = "node")]
+    Volumes(ConfigFlags),
+    /// Look after the stores, as the process without privileges, until SIGTERM
+    #[cfg(feature = "node")]
+    Broker(ConfigFlags),
+    /// Run the part of a daemon of several processes with the cluster's token and the network
+    #[cfg(all(feature = "kubernetes", feature = "node"))]
+    Cluster(ConfigFlags),
+    /// Serve the devices of the table `gpu_mirror`, beside `broker`
+    #[cfg(feature = "node")]
+    Mirror(ConfigFlags),
     /// Make one pass, print its results, and end
     Once(Once),
     /// Check the configuration, and print it with all defaults in the form that --config takes
@@ -148,11 +163,17 @@ fn error_document(error: &Error) -> Value {
 fn with_status(error: Error) -> Error {
     if error.is::<ConfigError>() {
         Failure::new(exit::CONFIGURATION, error).into()
-    } else if error.is::<OtherDaemon>() {
+    } else if error.is::<OtherDaemon>() || is_taken(&error) {
         Failure::new(exit::OTHER_DAEMON, error).into()
     } else {
         error
     }
+}
+
+/// Returns true if another process listens on this one's socket.
+fn is_taken(error: &Error) -> bool {
+    let error = error.downcast_ref::<UnixHttpError>();
+    matches!(error, Some(UnixHttpError::InUse { .. }))
 }
 
 fn run(cli: &Cli) -> Result<()> {
@@ -161,6 +182,14 @@ fn run(cli: &Cli) -> Result<()> {
             // Passes and the scrub have threads of their own.
             command::runtime()?.block_on(daemon::run(&args.config, args.dry_run))
         }
+        #[cfg(feature = "node")]
+        Command::Volumes(flags) => command::runtime()?.block_on(volumes::run(flags)),
+        #[cfg(feature = "node")]
+        Command::Broker(flags) => daemon::broker(flags),
+        #[cfg(all(feature = "kubernetes", feature = "node"))]
+        Command::Cluster(flags) => daemon::cluster(flags),
+        #[cfg(feature = "node")]
+        Command::Mirror(flags) => mirror::run(flags),
         Command::Once(args) => once::run(args),
         Command::Check(args) => check::run(args),
         #[cfg(feature = "node")]

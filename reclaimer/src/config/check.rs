@@ -33,6 +33,7 @@ impl ConfigFile {
         self.check_kubernetes(&mut errors);
         errors.extend(not_of_this_machine(self.listen));
         errors.extend(self.network.mistakes(self.kubernetes.enabled));
+        errors.extend(self.processes.mistakes());
         let tables = self.check_tables(&mut errors);
         let policies = self.policy.mistakes().into_iter().map(|error| {
             let field = format!("policy.{}", error.field);

@@ -58,7 +58,7 @@ impl fmt::Display for ConfigMistake {
 
 impl ConfigMistake {
     /// A value outside its range, in a configuration without a file.
-    pub(super) fn of_field(error: &FieldError) -> Self {
+    pub(crate) fn of_field(error: &FieldError) -> Self {
         Self {
             file: None,
             line: None,

@@ -66,6 +66,8 @@ pub struct ConfigFile {
     pub models: BTreeMap<String, Vec<String>>,
     /// The watch of pods' declarations.
     pub kubernetes: KubernetesConfig,
+    /// The processes of one daemon.
+    pub processes: crate::process::ProcessesConfig,
     /// The tmpfs of the stores; without this table the daemon mounts none.
     #[cfg(feature = "node")]
     pub mount: Option<crate::mount::MountTable>,
@@ -127,6 +129,7 @@ impl Default for ConfigFile {
             gpu_mirror: None,
             models: BTreeMap::new(),
             kubernetes: KubernetesConfig::default(),
+            processes: crate::process::ProcessesConfig::default(),
             #[cfg(feature = "node")]
             mount: None,
             #[cfg(feature = "node")]

@@ -1,9 +1,12 @@
 //! Tables of a node of a cluster in a build without the feature `node`: there are none.
 
+use std::path::Path;
+
 use clap::Args;
 
 use super::ConfigFile;
 use crate::field_error::FieldError;
+use crate::store::FoundStores;
 
 /// No flags.
 #[derive(Debug, Clone, Default, Args)]
@@ -34,6 +37,16 @@ impl ConfigFile {
     /// Returns 0: no namespace has a store of its own.
     pub(crate) fn arrivals(&self, _: (u64, u64), _: usize) -> u32 {
         0
+    }
+
+    /// None: there are no namespaces.
+    pub(crate) fn stores_of_namespaces(&self) -> FoundStores {
+        FoundStores::default()
+    }
+
+    /// None: there are no namespaces.
+    pub(crate) fn parent_of_namespaces(&self) -> Option<&Path> {
+        None
     }
 
     /// Returns false: there are no volumes.

@@ -1,11 +1,14 @@
 //! Checks of the tables of a cluster's node: the tmpfs mount and the volumes for pods.
 
+use std::path::Path;
+
 use clap::Args;
 use nix::sys::stat::{makedev, stat};
 
 use super::ConfigFile;
 use crate::field_error::FieldError;
 use crate::mount::{MountConfig, MountTable};
+use crate::store::FoundStores;
 
 /// Flags for the tables of a node of a cluster.
 #[derive(Debug, Clone, Default, Args)]
@@ -80,6 +83,20 @@ impl ConfigFile {
         let expected = self.policy.guaranteed_namespaces as usize;
         let kept = expected.saturating_sub(own).max(usize::from(expected > 0));
         u32::try_from(kept.min(rule.limit - own)).unwrap_or(u32::MAX)
+    }
+
+    /// The stores of namespaces that are there and not among `stores`.
+    pub(crate) fn stores_of_namespaces(&self) -> FoundStores {
+        let rule = self.csi.as_ref().and_then(|csi| csi.per_namespace.as_ref());
+        rule.map_or_else(FoundStores::default, |rule| {
+            FoundStores::look(rule, &self.stores)
+        })
+    }
+
+    /// The directory in which the stores of namespaces are made.
+    pub(crate) fn parent_of_namespaces(&self) -> Option<&Path> {
+        let rule = self.csi.as_ref()?.per_namespace.as_ref()?;
+        Some(rule.parent())
     }
 
     /// Returns true if pods get stores as volumes.

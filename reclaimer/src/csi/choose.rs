@@ -99,7 +99,7 @@ impl OwnStore {
     }
 
     /// The store whose directory has this name; `None` for a name that is not the rule's.
-    pub(super) fn of_directory(rule: &PerNamespace, directory: &str) -> Option<Self> {
+    pub(crate) fn of_directory(rule: &PerNamespace, directory: &str) -> Option<Self> {
         let (before, after) = rule.last().split_once(NAMESPACE)?;
         let (rest, uid) = split_uuid(directory);
         let namespace = rest.strip_prefix(before)?.strip_suffix(after)?;

@@ -65,7 +65,7 @@ const fn default_limit() -> usize {
 }
 
 /// Most stores of namespaces: a node has some hundred pods, and each store costs time in every pass.
-const MAX_STORES: usize = 4096;
+pub(super) const MAX_STORES: usize = 4096;
 
 /// The longest address of a UNIX socket, without its final zero byte.
 const SOCKET_PATH_BYTES: usize = 107;

@@ -7,6 +7,7 @@ use thiserror::Error;
 use tonic::{Code, Status};
 
 use super::namespaces::NamespaceError;
+use crate::mount::DirectoryError;
 
 /// The reason a volume is not published, or not removed.
 #[derive(Debug, Error)]
@@ -89,7 +90,7 @@ pub enum VolumeError {
         /// Its name.
         name: String,
         /// The reason.
-        source: Box<tetris_store_layout::StoreError>,
+        source: DirectoryError,
     },
     /// Something else is mounted at the target.
     #[error("`{}` is taken by {found}; unpublish it first", target.display())]

@@ -69,6 +69,7 @@ pub use error::VolumeError;
 pub use idmap::IdmapMode;
 pub use namespaces::{NamespaceError, Namespaces, NoCluster, PodName, PodPlace};
 pub use request::{Publish, unpublish};
+pub(crate) use stores::named_like_stores;
 pub use stores::{Keeper, Removal, Stores};
 
 use idmap::PodIds;
@@ -155,10 +156,9 @@ pub async fn serve_csi(
         );
     }
     let driver = CsiDriver::new(config.clone(), node, stores, namespaces, ids, volumes);
-    // First, since stores are to be looked after whether or not the kubelet can be served.
-    let telling = driver.clone();
-    let told = tokio::task::spawn_blocking(move || telling.start()).await;
-    told.map_err(|_| CsiError::Ended)?;
+    let counting = driver.clone();
+    let counted = tokio::task::spawn_blocking(move || counting.count_volumes()).await;
+    counted.map_err(|_| CsiError::Ended)?;
     let (listener, csi_name) = endpoint::listen(&config.socket()).await?;
     let (registry, registration_name) = endpoint::listen(&config.registration_socket()).await?;
     let (refusals, mut refused) = mpsc::channel(1);

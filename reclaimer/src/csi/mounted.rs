@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{major, minor};
@@ -18,16 +17,13 @@ pub(super) struct VolumeCounts {
     pub plain: u64,
 }
 
-/// Counts the mounts below the kubelet's directory of the file systems on which `stores` lie.
-pub(super) fn count<'a>(
+/// Counts the mounts below the kubelet's directory of the stores' file systems, by their devices.
+pub(super) fn count(
     kubelet_dir: &Path,
-    stores: impl Iterator<Item = &'a Path>,
+    devices: impl Iterator<Item = u64>,
 ) -> io::Result<VolumeCounts> {
-    let device = |path: &Path| {
-        let device = std::fs::metadata(path).ok()?.dev();
-        Some(format!("{}:{}", major(device), minor(device)))
-    };
-    let devices: BTreeSet<String> = stores.filter_map(device).collect();
+    let numbers = |device| format!("{}:{}", major(device), minor(device));
+    let devices: BTreeSet<String> = devices.map(numbers).collect();
     let pods = kubelet_dir.join("pods");
     let is_volume = |entry: &MountEntry| {
         devices.contains(&entry.device) && entry.mount_point.starts_with(&pods)

@@ -1,5 +1,6 @@
 //! Interface to the namespaces of a cluster, for the API server's clients to implement.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -39,7 +40,7 @@ pub enum NamespaceError {
         /// The failure.
         problem: String,
         /// The administrator's next step.
-        next_step: &'static str,
+        next_step: Cow<'static, str>,
     },
     /// The API server knows no such object.
     #[error("the API server has no {what}; the object is gone, or not visible yet")]
@@ -100,7 +101,7 @@ impl NoCluster {
         NamespaceError::Unknown {
             what: format!("namespace `{namespace}`"),
             problem: self.problem.clone(),
-            next_step: "see the daemon's log",
+            next_step: "see the daemon's log".into(),
         }
     }
 }

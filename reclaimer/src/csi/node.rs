@@ -16,7 +16,7 @@ use super::remove;
 use super::request::{self, Publish};
 use super::services::identity_server::Identity;
 use super::services::node_server::Node;
-use super::stores::Stores;
+use super::stores::{Given, Stores};
 use super::target::TargetDirectory;
 use super::wire::{
     GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
@@ -25,7 +25,6 @@ use super::wire::{
     NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse, ProbeRequest, ProbeResponse,
 };
 use crate::report::VolumeStatus;
-use crate::store::StoreConfig;
 
 /// Both services.
 #[derive(Debug, Clone)]
@@ -78,11 +77,8 @@ impl CsiDriver {
         }
     }
 
-    /// Hands over the stores that are there, and counts the volumes that pods have.
-    pub fn start(&self) {
-        if let Some(rule) = &self.0.config.per_namespace {
-            self.0.stores.tell_existing(rule);
-        }
+    /// Counts the volumes that pods have.
+    pub fn count_volumes(&self) {
         self.0.count_volumes();
     }
 
@@ -106,10 +102,11 @@ impl CsiDriver {
             (Chosen::Fixed(store), rule) => {
                 let host_users = rule.is_none() || self.has_host_users(&wish).await;
                 self.blocking(move |shared| {
-                    let fixed = |_: &Stores| Stores::fixed(store);
+                    let fixed = |stores: &Stores| stores.fixed(&store);
                     logged(PUBLISH, shared.publish(&wish, host_users, fixed))
                 })
-                .await
+                .await?;
+                Ok(())
             }
             (Chosen::Own(_), Some(rule)) => self.publish_own(wish, rule).await,
             (Chosen::Own(_), None) => {
@@ -133,11 +130,18 @@ impl CsiDriver {
             source,
         });
         let place = logged(PUBLISH, place)?;
-        self.blocking(move |shared| {
-            let own = |stores: &Stores| stores.own(&rule, &wish.namespace, &place.namespace_uid);
-            logged(PUBLISH, shared.publish(&wish, place.host_users, own))
-        })
-        .await
+        let given = self
+            .blocking(move |shared| {
+                let own =
+                    |stores: &Stores| stores.own(&rule, &wish.namespace, &place.namespace_uid);
+                logged(PUBLISH, shared.publish(&wish, place.host_users, own))
+            })
+            .await?;
+        if given.is_new {
+            // Other pods' volumes need not wait for it.
+            self.0.stores.await_keeper(&given).await;
+        }
+        Ok(())
     }
 
     /// Returns true if the pod has the users of the node. A pod that cannot be asked about must start even if it has
@@ -168,8 +172,8 @@ impl DriverParts {
         &self,
         wish: &Publish,
         host_users: bool,
-        store: impl FnOnce(&Stores) -> Result<StoreConfig, VolumeError>,
-    ) -> Result<(), VolumeError> {
+        store: impl FnOnce(&Stores) -> Result<Given, VolumeError>,
+    ) -> Result<Given, VolumeError> {
         let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let store = store(&self.stores)?;
         let target = TargetDirectory::open(&self.config.kubelet_dir, &wish.target)?;
@@ -179,26 +183,24 @@ impl DriverParts {
             VolumeError::invalid("target_path", expected, found.display().to_string())
         })?;
         let map = self.ids.map().filter(|_| host_users);
-        publish::publish(&target, &store.path, map)?;
+        publish::publish(&target, &store.directory, map)?;
         self.count_volumes();
         tracing::info!(
             volume = wish.volume_id,
             namespace = wish.namespace,
             pod = wish.pod,
             pod_uid = wish.pod_uid,
-            store = store.name,
+            store = store.config.name,
             idmapped = map.is_some(),
             "volume published"
         );
-        Ok(())
+        Ok(store)
     }
 
     /// Counts the volumes that pods have now.
     fn count_volumes(&self) {
-        let fixed = self.stores.fixed_paths();
-        let rule = self.config.per_namespace.as_ref();
-        let paths = fixed.chain(rule.map(PerNamespace::parent));
-        let counts = mounted::count(&self.config.kubelet_dir, paths).unwrap_or_else(|error| {
+        let devices = self.stores.devices(self.config.per_namespace.as_ref());
+        let counts = mounted::count(&self.config.kubelet_dir, devices).unwrap_or_else(|error| {
             tracing::warn!(%error, "volumes of pods cannot be counted");
             VolumeCounts::default()
         });
@@ -221,15 +223,14 @@ impl DriverParts {
             return Ok(false);
         }
         for store in self.stores.existing(rule) {
-            let path = &store.config.path;
             if store.namespace != wish.namespace {
                 continue;
             }
-            match publish::is_published(&target, path) {
-                Ok(false) => {}
-                // It was removed meanwhile.
-                Err(_) if !path.exists() => {}
-                outcome => return outcome,
+            // One that was removed meanwhile is mounted nowhere.
+            if let Some(directory) = self.stores.directory(&store.config.path)?
+                && publish::is_published(&target, &directory)?
+            {
+                return Ok(true);
             }
         }
         Ok(false)

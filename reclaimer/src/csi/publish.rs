@@ -1,9 +1,7 @@
 //! Mounts of stores at targets, and their removal. The mounts are the only state.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::mount::{MoveMountFlags, move_mount};
 
 use tetris_idmap::IdMap;
@@ -11,7 +9,7 @@ use tetris_idmap::IdMap;
 use super::error::VolumeError;
 use super::read_only::read_only_mount;
 use super::target::TargetDirectory;
-use crate::mount::MountEntry;
+use crate::mount::{MountEntry, StoreDirectory};
 
 /// Mounts that lie on top of each other at a target, at most: there is one, unless others mounted
 /// there too.
@@ -30,7 +28,7 @@ enum There {
 /// Mounts `store` at `target`, read-only and with the ids of `map`, unless it is there already.
 pub(super) fn publish(
     target: &TargetDirectory,
-    store: &Path,
+    store: &StoreDirectory,
     map: Option<&IdMap>,
 ) -> Result<(), VolumeError> {
     target.make()?;
@@ -45,7 +43,7 @@ pub(super) fn publish(
     }
     let tree = read_only_mount(store, map).map_err(VolumeError::io(
         "make a read-only mount of the store",
-        store,
+        store.path(),
     ))?;
     let Some(dir) = target.dir()? else {
         return Err(occupied(
@@ -60,7 +58,10 @@ pub(super) fn publish(
 }
 
 /// Returns true if the store is mounted at `target`, read-only.
-pub(super) fn is_published(target: &TargetDirectory, store: &Path) -> Result<bool, VolumeError> {
+pub(super) fn is_published(
+    target: &TargetDirectory,
+    store: &StoreDirectory,
+) -> Result<bool, VolumeError> {
     Ok(matches!(there(target, store)?, There::Published))
 }
 
@@ -75,11 +76,14 @@ pub(super) fn unpublish(target: &TargetDirectory) -> Result<(), VolumeError> {
     Err(occupied(target, format!("over {MOST_MOUNTS} mounts")))
 }
 
-fn there(target: &TargetDirectory, store: &Path) -> Result<There, VolumeError> {
+fn there(target: &TargetDirectory, store: &StoreDirectory) -> Result<There, VolumeError> {
     let Some((entry, dir)) = target.mounted()? else {
         return Ok(There::Nothing);
     };
-    if !same_directory(target, &dir, store)? {
+    if !store
+        .is(&dir)
+        .map_err(VolumeError::io("stat", target.path()))?
+    {
         return Ok(There::Other(describe(&entry)));
     }
     Ok(if entry.is_read_only() {
@@ -89,21 +93,8 @@ fn there(target: &TargetDirectory, store: &Path) -> Result<There, VolumeError> {
     })
 }
 
-fn same_directory(
-    target: &TargetDirectory,
-    dir: &OwnedFd,
-    store: &Path,
-) -> Result<bool, VolumeError> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let store_dir =
-        openat(CWD, store, flags, Mode::empty()).map_err(VolumeError::io("open", store))?;
-    let expected = fstat(&store_dir).map_err(VolumeError::io("stat", store))?;
-    let found = fstat(dir).map_err(VolumeError::io("stat", target.path()))?;
-    Ok((found.st_dev, found.st_ino) == (expected.st_dev, expected.st_ino))
-}
-
 /// After the fact, as mountinfo has it.
-fn verify(target: &TargetDirectory, store: &Path) -> Result<(), VolumeError> {
+fn verify(target: &TargetDirectory, store: &StoreDirectory) -> Result<(), VolumeError> {
     let not_read_only = |found: String| VolumeError::NotReadOnly {
         target: target.path().to_owned(),
         found,

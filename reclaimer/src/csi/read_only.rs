@@ -5,26 +5,29 @@
 //! their flags. mount_setattr(2) on a detached mount would do it, from Linux 5.12 on. On all kernels a
 //! thread makes the mount in a mount namespace of its own, which shares nothing, and hands over a
 //! detached copy of it, which has its flags from the start. Nothing is left over, whenever the
-//! process is killed.
+//! process is killed. All steps go by descriptors, so that no link in the directory's place is
+//! followed.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{CWD, StatVfsMountFlags, fstatvfs};
+use rustix::fs::{StatVfsMountFlags, fstatvfs};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, OpenTreeFlags, mount_bind, mount_change, mount_remount,
-    open_tree,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_change, mount_remount,
+    move_mount, open_tree,
 };
 use tetris_idmap::IdMap;
 
+use crate::mount::StoreDirectory;
+
 /// A detached mount of `dir`: read-only, without devices, set-user-ID or execution, and with the ids of `map`.
-pub(super) fn read_only_mount(dir: &Path, map: Option<&IdMap>) -> io::Result<OwnedFd> {
-    let dir = dir.to_owned();
-    let thread = std::thread::Builder::new().name("read-only".to_owned());
-    let made = thread.spawn(move || in_own_namespace(&dir))?.join();
-    let tree = made.map_err(|_| io::Error::other("the thread that makes the mount panicked"))??;
+pub(super) fn read_only_mount(dir: &StoreDirectory, map: Option<&IdMap>) -> io::Result<OwnedFd> {
+    let tree = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("read-only".to_owned());
+        let made = thread.spawn_scoped(scope, || in_own_namespace(dir))?.join();
+        made.map_err(|_| io::Error::other("the thread that makes the mount panicked"))?
+    })?;
     if !fstatvfs(&tree)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
         return Err(io::Error::other("the detached mount is not read-only"));
     }
@@ -34,20 +37,31 @@ pub(super) fn read_only_mount(dir: &Path, map: Option<&IdMap>) -> io::Result<Own
     Ok(tree)
 }
 
-fn in_own_namespace(dir: &Path) -> io::Result<OwnedFd> {
+fn in_own_namespace(dir: &StoreDirectory) -> io::Result<OwnedFd> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     // What is mounted from here on is seen by this thread alone.
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
     )?;
-    mount_bind(dir, dir)?;
+    let dir = dir.again()?;
+    let tree = detached(&dir)?;
+    // Options are changed of attached mounts alone.
+    let at = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&tree, "", &dir, "", at)?;
     let flags = MountFlags::BIND
         | MountFlags::RDONLY
         | MountFlags::NODEV
         | MountFlags::NOSUID
         | MountFlags::NOEXEC;
-    mount_remount(dir, flags, "")?;
-    let detached = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    Ok(open_tree(CWD, dir, detached)?)
+    mount_remount(format!("/proc/self/fd/{}", tree.as_raw_fd()), flags, "")?;
+    detached(&tree)
+}
+
+/// A detached copy of the mount through which `dir` was opened, with `dir` as its root.
+fn detached(dir: impl AsFd) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    Ok(open_tree(dir, "", flags)?)
 }

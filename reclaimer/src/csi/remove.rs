@@ -52,8 +52,7 @@ async fn sweep(rule: &PerNamespace, stores: &Arc<Stores>, namespaces: &dyn Names
             (Some(uid), Some(_)) => is_gone(&store, uid, namespaces).await,
         };
         if gone {
-            let _tried: Option<Removal> =
-                blocking(stores, move |stores| stores.remove(&store)).await;
+            let _tried: Removal = stores.remove(&store).await;
         }
     }
 }

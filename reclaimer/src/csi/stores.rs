@@ -2,17 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use tetris_store_layout::{CreateOptions, Store, StoreError};
-
 use super::choose::{Chosen, OwnStore, choose};
-use super::config::PerNamespace;
+use super::config::{MAX_STORES, PerNamespace};
 use super::error::VolumeError;
-use crate::mount::{is_mounted_elsewhere, is_tmpfs_mount};
+use crate::mount::{DirectoryError, StoreDirectory, StoreGround, is_tmpfs_mount};
 use crate::store::StoreConfig;
-use crate::store::remove_leftovers;
 
 /// Result of a store's removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,19 +23,32 @@ pub enum Removal {
     Failed(String),
 }
 
-/// Keeper of the stores of namespaces. Called on threads that may block.
+/// Keeper of the stores of namespaces: the process that owns them.
+#[tonic::async_trait]
 pub trait Keeper: Send + Sync {
-    /// Looks after a store from now on: one that is there when the service starts, or one that was
-    /// just made. The pod that it was made for gets it when this returns.
-    fn look_after(&self, store: &StoreConfig);
+    /// Waits for a while until a store that was just made is looked after. The pod that it was made
+    /// for starts when this returns.
+    async fn look_after(&self, store: &StoreConfig, directory: &StoreDirectory);
 
     /// Removes a store with its contents, unless some of it is mapped.
-    fn remove(&self, store: &StoreConfig) -> Removal;
+    async fn remove(&self, store: &StoreConfig) -> Removal;
+}
+
+/// A store that a pod gets.
+#[derive(Debug)]
+pub(super) struct Given {
+    /// Its name and path.
+    pub config: StoreConfig,
+    /// Its directory.
+    pub directory: StoreDirectory,
+    /// True if it was made for this pod.
+    pub is_new: bool,
 }
 
 /// The stores that pods can get.
 pub struct Stores {
     fixed: Vec<StoreConfig>,
+    ground: StoreGround,
     keeper: Box<dyn Keeper>,
     /// Identifiers of namespaces that are gone for certain, and whose stores are still there.
     gone: Mutex<BTreeSet<String>>,
@@ -52,36 +63,33 @@ impl fmt::Debug for Stores {
 
 impl Stores {
     /// The configured stores, whose `namespaces` select their pods, and those of namespaces in the
-    /// care of `keeper`.
-    pub fn new(fixed: Vec<StoreConfig>, keeper: impl Keeper + 'static) -> Self {
+    /// care of `keeper`. All lie on `ground`.
+    pub fn new(
+        fixed: Vec<StoreConfig>,
+        ground: StoreGround,
+        keeper: impl Keeper + 'static,
+    ) -> Self {
         Self {
             fixed,
+            ground,
             keeper: Box::new(keeper),
             gone: Mutex::default(),
         }
     }
 
-    /// Hands the existing stores of namespaces to the keeper, after a restart. Stores that no pod
-    /// gets any more are among them: mappings of their objects stay, and their objects count.
-    pub(super) fn tell_existing(&self, rule: &PerNamespace) {
-        if let Err(error) = remove_leftovers(rule.parent()) {
-            tracing::warn!(path = %rule.parent().display(), %error, "a store whose removal has begun was left behind");
-        }
-        for store in self.existing(rule) {
-            if is_store(&store.config.path) {
-                self.keeper.look_after(&store.config);
-            }
-        }
-    }
-
     /// Returns true if every configured store can be used.
     pub(super) fn are_there(&self) -> bool {
-        self.fixed.iter().all(|store| is_store(&store.path))
+        self.fixed.iter().all(|store| self.is_store(&store.path))
     }
 
-    /// Directories of the configured stores.
-    pub(super) fn fixed_paths(&self) -> impl Iterator<Item = &Path> {
-        self.fixed.iter().map(|store| store.path.as_path())
+    /// Devices that the configured stores and those of `rule` lie on.
+    pub(super) fn devices<'a>(
+        &'a self,
+        rule: Option<&'a PerNamespace>,
+    ) -> impl Iterator<Item = u64> + 'a {
+        let fixed = self.fixed.iter().map(|store| store.path.as_path());
+        let paths = fixed.chain(rule.map(PerNamespace::parent));
+        paths.filter_map(|path| self.ground.open(path).ok()??.device().ok())
     }
 
     /// The store for a pod of `namespace` that asks for `wanted`.
@@ -94,12 +102,13 @@ impl Stores {
         choose(&self.fixed, rule, namespace, wanted)
     }
 
-    /// Checks that a configured store can be used.
-    pub(super) fn fixed(config: StoreConfig) -> Result<StoreConfig, VolumeError> {
-        match open_unless_leased(&config.path) {
-            Ok(()) => Ok(config),
-            Err(source) => Err(unusable(&config, source)),
-        }
+    /// A configured store, if it can be used.
+    pub(super) fn fixed(&self, config: &StoreConfig) -> Result<Given, VolumeError> {
+        Ok(Given {
+            config: config.clone(),
+            directory: self.open(config)?,
+            is_new: false,
+        })
     }
 
     /// The store of the namespace with this identifier, made if need be. Not to be called twice at
@@ -109,15 +118,29 @@ impl Stores {
         rule: &PerNamespace,
         namespace: &str,
         uid: &str,
-    ) -> Result<StoreConfig, VolumeError> {
+    ) -> Result<Given, VolumeError> {
         let own = OwnStore::new(&self.fixed, rule, namespace, uid)?;
-        if !is_store(&own.config.path) {
-            self.make(rule, &own, uid)?;
+        if let Ok(directory) = self.open(&own.config) {
+            return Ok(Given {
+                config: own.config,
+                directory,
+                is_new: false,
+            });
         }
-        Ok(own.config)
+        let directory = self.make(rule, &own, uid)?;
+        Ok(Given {
+            config: own.config,
+            directory,
+            is_new: true,
+        })
     }
 
-    fn make(&self, rule: &PerNamespace, own: &OwnStore, uid: &str) -> Result<(), VolumeError> {
+    fn make(
+        &self,
+        rule: &PerNamespace,
+        own: &OwnStore,
+        uid: &str,
+    ) -> Result<StoreDirectory, VolumeError> {
         let (parent, config) = (rule.parent(), &own.config);
         // Without the mount, the store would lie on what is below it, and vanish from sight when it
         // is mounted.
@@ -131,11 +154,41 @@ impl Stores {
                 namespace: own.namespace.clone(),
             });
         }
-        Store::create(&config.path, &CreateOptions::default())
-            .map_err(|source| unusable(config, source))?;
+        let made = self.ground.create_store(&config.path);
+        let made = made.map_err(|source| unusable(config, source))?;
         tracing::info!(store = config.name, path = %config.path.display(), namespace = own.namespace, namespace_uid = uid, "store made");
-        self.keeper.look_after(config);
-        Ok(())
+        Ok(made)
+    }
+
+    /// Waits for a while until a new store is looked after.
+    pub(super) async fn await_keeper(&self, new: &Given) {
+        self.keeper.look_after(&new.config, &new.directory).await;
+    }
+
+    /// The directory of a store.
+    fn open(&self, config: &StoreConfig) -> Result<StoreDirectory, VolumeError> {
+        let path = &config.path;
+        let opened = self.ground.open(path);
+        let opened = opened.and_then(|found| found.ok_or(io::ErrorKind::NotFound.into()));
+        let opened = opened.map_err(|source| DirectoryError::Io {
+            action: "open",
+            path: path.clone(),
+            source,
+        });
+        let opened = opened.and_then(|directory| directory.check().map(|()| directory));
+        opened.map_err(|source| unusable(config, source))
+    }
+
+    /// The directory at `path`, if there is one.
+    pub(super) fn directory(&self, path: &Path) -> Result<Option<StoreDirectory>, VolumeError> {
+        self.ground
+            .open(path)
+            .map_err(VolumeError::io("open", path))
+    }
+
+    fn is_store(&self, path: &Path) -> bool {
+        let directory = self.ground.open(path);
+        directory.is_ok_and(|found| found.is_some_and(|found| found.check().is_ok()))
     }
 
     /// Number of existing stores whose namespaces live, as far as is known.
@@ -149,29 +202,21 @@ impl Stores {
 
     /// The stores of namespaces that are there.
     pub(super) fn existing(&self, rule: &PerNamespace) -> Vec<OwnStore> {
-        let Ok(entries) = std::fs::read_dir(rule.parent()) else {
-            return Vec::new();
-        };
         let configured = |path: &Path| self.fixed.iter().any(|fixed| fixed.path.starts_with(path));
-        let mut found: Vec<_> = entries
-            .filter_map(|entry| {
-                let entry = entry
-                    .ok()
-                    .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))?;
-                let store = OwnStore::of_directory(rule, entry.file_name().to_str()?)?;
-                // A directory of somebody else can be called like a namespace. One with an
-                // identifier is ours, damaged or not.
-                let ours = store.uid.is_some() || is_store(&store.config.path);
-                (ours && !configured(&store.config.path)).then_some(store)
-            })
-            .collect();
+        let mut found = named_like_stores(rule);
+        found.retain(|store| {
+            // A directory of somebody else can be called like a namespace. One with an identifier
+            // is ours, damaged or not.
+            let ours = store.uid.is_some() || self.is_store(&store.config.path);
+            ours && !configured(&store.config.path)
+        });
         found.sort_by(|a, b| a.config.name.cmp(&b.config.name));
         found
     }
 
     /// Removes a store whose namespace is gone for certain, or that no pod gets any more. While a
     /// volume of it is mounted, or an object mapped, it stays for another attempt.
-    pub(super) fn remove(&self, store: &OwnStore) -> Removal {
+    pub(super) async fn remove(&self, store: &OwnStore) -> Removal {
         let config = &store.config;
         if let Some(uid) = &store.uid {
             self.gone
@@ -179,9 +224,9 @@ impl Stores {
                 .unwrap_or_else(PoisonError::into_inner)
                 .insert(uid.clone());
         }
-        let removal = match is_mounted_elsewhere(&config.path) {
+        let removal = match self.is_mounted(&config.path) {
             Ok(true) => Removal::InUse,
-            Ok(false) => self.keeper.remove(config),
+            Ok(false) => self.keeper.remove(config).await,
             Err(error) => Removal::Failed(format!("cannot find out where it is mounted: {error}")),
         };
         match &removal {
@@ -211,24 +256,29 @@ impl Stores {
         }
         removal
     }
-}
 
-/// Opens a store, to see that it can be used. A header on which a process holds a lease is there, and what it says
-/// is the concern of those who read it later: no pod waits for the holder.
-fn open_unless_leased(path: &Path) -> Result<(), StoreError> {
-    match Store::open(path) {
-        Err(error) if error.is_leased() => Ok(()),
-        opened => opened.map(drop),
+    fn is_mounted(&self, path: &Path) -> io::Result<bool> {
+        let directory = self.ground.open(path)?;
+        directory.map_or(Ok(false), |directory| directory.is_mounted())
     }
 }
 
-fn is_store(path: &Path) -> bool {
-    open_unless_leased(path).is_ok()
+/// Directories whose names are those of stores of namespaces, as many as there can be stores.
+pub(crate) fn named_like_stores(rule: &PerNamespace) -> Vec<OwnStore> {
+    let Ok(entries) = std::fs::read_dir(rule.parent()) else {
+        return Vec::new();
+    };
+    let stores = entries.flatten().filter_map(|entry| {
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let name = entry.file_name();
+        OwnStore::of_directory(rule, name.to_str().filter(|_| is_directory)?)
+    });
+    stores.take(MAX_STORES).collect()
 }
 
-fn unusable(config: &StoreConfig, source: StoreError) -> VolumeError {
+fn unusable(config: &StoreConfig, source: DirectoryError) -> VolumeError {
     VolumeError::Store {
         name: config.name.clone(),
-        source: Box::new(source),
+        source,
     }
 }

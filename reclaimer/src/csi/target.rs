@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::error::VolumeError;
-use crate::mount::{MountEntry, is_mount_root, mount_of};
+use crate::mount::{MountEntry, is_mount_root, mount_of, open_below};
 
 /// As the kubelet makes its own.
 const MODE: u32 = 0o750;
@@ -102,15 +102,4 @@ impl TargetDirectory {
 
 fn directory() -> OFlags {
     OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
-}
-
-fn open_below(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
-    let straight = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    openat2(
-        root,
-        path,
-        directory() | OFlags::NOFOLLOW,
-        Mode::empty(),
-        straight,
-    )
 }

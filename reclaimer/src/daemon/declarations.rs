@@ -11,6 +11,7 @@ use crate::keep_warm::WarmSet;
 use crate::metrics::Metrics;
 use crate::reclaimer::Reclaimer;
 use crate::reclaimer::engine::Command;
+use crate::report::ErrorClass;
 use tetris_service_kit::shutdown::until;
 
 /// Follows the declarations of this node's pods until the daemon stops, if it is configured.
@@ -26,7 +27,10 @@ pub(super) fn follow(
     }
     let (warm, changes) = watch::channel(reclaimer.declared().clone());
     let handed_on = hand_on(changes, commands.clone());
-    let watched = watch_pods(config, warm, Arc::clone(metrics), until(stopped));
+    let metrics = Arc::clone(metrics);
+    let on_errors =
+        move |errors| (0..errors).for_each(|_| metrics.error(ErrorClass::Kubernetes, None));
+    let watched = watch_pods(config, warm, on_errors, until(stopped));
     tokio::spawn(async {
         // When the watch ends, so does its channel.
         tokio::join!(watched, handed_on);

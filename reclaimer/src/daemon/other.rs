@@ -7,7 +7,7 @@ use tetris_store_layout::Store;
 use tetris_wire::{Listening, listening};
 use thiserror::Error;
 
-use crate::config::Config;
+use crate::store::StoreConfig;
 
 /// Another daemon looks after a store.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -25,12 +25,12 @@ pub struct OtherDaemon {
     pub pid: Option<u32>,
 }
 
-/// Looks for daemons at the configured stores, before anything of them is changed.
+/// Looks for daemons at these stores, before anything of them is changed.
 ///
 /// # Errors
 /// [`OtherDaemon`] for the first store that has one.
-pub(super) fn refuse_others(config: &Config) -> Result<(), OtherDaemon> {
-    for store in &config.file.stores {
+pub(super) fn refuse_others(stores: &[StoreConfig]) -> Result<(), OtherDaemon> {
+    for store in stores {
         // The passes report a store that cannot be opened.
         let Ok(open) = Store::open(&store.path) else {
             continue;

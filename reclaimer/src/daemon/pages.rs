@@ -9,7 +9,7 @@ use super::inventory;
 use super::serving::Serving;
 use super::threads::Threads;
 use crate::config::Config;
-use crate::http::{HttpState, Limits, Pages};
+use crate::http::PageSource;
 
 /// The servers that the configuration asks for.
 pub(super) struct PageServers {
@@ -20,25 +20,25 @@ pub(super) struct PageServers {
 
 impl PageServers {
     /// Starts the servers, until `stopped`. That of probes is among the daemon's own tasks, and no
-    /// client of another server takes its time.
+    /// client of another server takes its time. `no_api_server` is called where clients of the
+    /// inventory cannot be checked.
     ///
     /// # Errors
     /// When an address cannot be listened on.
     pub(super) async fn start(
         config: &Config,
-        shared: HttpState,
+        pages: impl PageSource,
+        no_api_server: impl FnOnce(),
         stopped: watch::Receiver<bool>,
     ) -> Result<Self> {
         let threads = Threads::of_pages().context("cannot start the thread of pages")?;
         let (file, network) = (&config.file, &config.file.network);
-        let metrics = std::sync::Arc::clone(&shared.metrics);
-        let pages = Pages::new(shared);
         let on = |threads: &Handle| Serving {
             threads: threads.clone(),
             stopped: stopped.clone(),
         };
         let (main, apart) = (on(&Handle::current()), on(threads.handle()));
-        let limits = Limits::default();
+        let limits = pages.limits();
         let mut servers = Vec::new();
         if let Some(address) = file.listen {
             let listener = apart.bind("listen", address).await?;
@@ -53,13 +53,13 @@ impl PageServers {
         if let Some(address) = network.probes {
             let listener = main.bind("network.probes", address).await?;
             tracing::info!(probes = %listener.local_addr()?, "serving probes");
-            let limits = Limits::of_probes();
+            let limits = pages.limits_of_probes();
             servers.push(main.serve(listener, limits.transport(), pages.probes(), limits));
         }
         if let Some(address) = network.inventory {
             let listener = apart.bind("network.inventory", address).await?;
             let clients = network.inventory_clients.iter().cloned();
-            let server = inventory::serve(&apart, listener, &pages, clients, &metrics).await?;
+            let server = inventory::serve(&apart, listener, &pages, clients, no_api_server).await?;
             servers.extend(server);
         }
         if !servers.is_empty() {

@@ -1,20 +1,17 @@
 //! The watch of this node's pods, for their declarations.
 
-use std::sync::Arc;
-
 use tokio::sync::watch;
 
 use crate::config::ConfigFile;
 use crate::keep_warm::WarmSet;
 use crate::kubernetes::{Fault, WatchOptions, client, watch as watch_node};
-use crate::metrics::Metrics;
-use crate::report::ErrorClass;
 
 /// Watches the API server until `stop` is done. Without a client the declarations stay as they are.
+/// `on_errors` is called with the number of each fault's errors.
 pub(super) async fn watch_pods(
     config: ConfigFile,
     warm: watch::Sender<WarmSet>,
-    metrics: Arc<Metrics>,
+    on_errors: impl Fn(u64),
     stop: impl Future<Output = ()>,
 ) {
     let node = config.node.unwrap_or_default();
@@ -32,17 +29,16 @@ pub(super) async fn watch_pods(
                     error,
                     "declarations of pods are not followed: the reclaimer goes by locks and the last known declarations"
                 );
-                metrics.error(ErrorClass::Kubernetes, None);
+                on_errors(1);
             }
             return stop.await;
         }
     };
     let faults = |fault| {
-        let errors = match fault {
+        on_errors(match fault {
             Fault::Watch => 1,
             Fault::Declarations(items) => items,
-        };
-        (0..errors).for_each(|_| metrics.error(ErrorClass::Kubernetes, None));
+        });
     };
     watch_node(client, options, warm, faults, stop).await;
 }

@@ -15,9 +15,12 @@ use crate::http::Health;
 use crate::metrics::Metrics;
 use crate::reclaimer::PassResult;
 use crate::reclaimer::engine::{Command, Observer};
-use crate::report::{NodeStatus, PassReport, VolumeStatus};
+use crate::report::{NodeStatus, PassReport};
 use crate::scrub::{ScrubConfig, Scrubber};
 use crate::store::OpenStore;
+
+/// Adds the parts of a status that the engine does not know.
+pub(super) type Amend = Box<dyn Fn(&mut NodeStatus) + Send>;
 
 /// Distributes the engine's reports.
 pub(super) struct Publisher {
@@ -30,7 +33,7 @@ pub(super) struct Publisher {
     sockets: Option<Sockets>,
     gpu_mirror: Option<GpuMirrorThread>,
     scrub: Option<(Scrubber, Vec<OpenStore>, ScrubConfig)>,
-    volumes: watch::Receiver<Option<VolumeStatus>>,
+    amend: Amend,
     shortfalls: ShortfallLog,
 }
 
@@ -42,7 +45,7 @@ impl Publisher {
         status: watch::Sender<Option<Arc<NodeStatus>>>,
         count_due: Arc<Notify>,
         sockets: Option<Sockets>,
-        volumes: watch::Receiver<Option<VolumeStatus>>,
+        amend: Amend,
     ) -> Self {
         Self {
             metrics,
@@ -53,7 +56,7 @@ impl Publisher {
             sockets,
             gpu_mirror: None,
             scrub: None,
-            volumes,
+            amend,
             shortfalls: ShortfallLog::default(),
         }
     }
@@ -85,7 +88,7 @@ impl Publisher {
 
 impl Observer for Publisher {
     fn passed(&mut self, mut passed: PassResult) {
-        passed.status.volumes.clone_from(&self.volumes.borrow());
+        (self.amend)(&mut passed.status);
         log(&passed.report, passed.status.dry_run);
         self.shortfalls.follow(&passed.status.shortfalls);
         self.metrics.pass(&passed.report);
@@ -108,6 +111,7 @@ impl Observer for Publisher {
         let names = config.file.stores.iter().map(|store| store.name.clone());
         self.metrics.set_stores(names);
         self.events.watch(open);
+        self.events.watch_parent(config.file.parent_of_namespaces());
         if let Some(sockets) = &mut self.sockets {
             sockets.serve(open, config);
         }

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::http::{Limits, Pages, serve};
+use crate::http::{Limits, PageSource, serve};
 
 /// Common parts of the servers.
 pub(super) struct Serving {
@@ -44,7 +44,7 @@ impl Serving {
     }
 
     /// Drops old pages until the daemon stops.
-    pub(super) fn sweep(&self, pages: Pages) -> JoinHandle<()> {
+    pub(super) fn sweep(&self, pages: impl PageSource) -> JoinHandle<()> {
         let stop = until(self.stopped.clone());
         self.threads.spawn(async move {
             tokio::select! {

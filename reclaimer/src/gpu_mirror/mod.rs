@@ -8,7 +8,7 @@ mod check;
 mod config;
 mod descriptors;
 mod devices;
-mod orders;
+pub(crate) mod orders;
 mod references;
 mod serve;
 mod server;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::GpuMirrorView;
-use super::orders::{Order, Orders, send};
+use super::orders::Orders;
 use crate::room::DaemonReferences;
 
 /// Longest wait of a pass for the driver to release pages. Gigabytes take it some tenths of a
@@ -16,14 +16,14 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// mirror.
 #[derive(Debug)]
 pub struct GpuMirrorReferences {
-    orders: Orders,
+    orders: Arc<Orders>,
     view: Arc<GpuMirrorView>,
     /// The answer that took too long. Nothing more is asked until it is there.
     late: Mutex<Option<Receiver<u64>>>,
 }
 
 impl GpuMirrorReferences {
-    pub(super) fn new(orders: Orders, view: Arc<GpuMirrorView>) -> Self {
+    pub(super) fn new(orders: Arc<Orders>, view: Arc<GpuMirrorView>) -> Self {
         Self {
             orders,
             view,
@@ -45,7 +45,7 @@ impl DaemonReferences for GpuMirrorReferences {
             return 0;
         }
         let (done, answer) = sync_channel(1);
-        if !send(&self.orders, Order::Unpin(stores.to_vec(), done)) {
+        if !self.orders.unpin(stores.to_vec(), done) {
             return 0;
         }
         match answer.recv_timeout(LONGEST) {

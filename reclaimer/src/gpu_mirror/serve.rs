@@ -101,6 +101,13 @@ impl GpuMirror {
 
     fn start(&mut self, store: &OpenStore) -> anyhow::Result<TenantId> {
         let opened = Arc::new(Store::open(&store.root)?);
+        anyhow::ensure!(
+            opened.id() == store.id,
+            "`{}`: expected store {}, found {}",
+            store.root.display(),
+            store.id,
+            opened.id()
+        );
         // A tenant's number is never another's, so what is left of a store that went stays apart.
         let tenant = TenantId(self.next);
         self.next += 1;
@@ -115,6 +122,6 @@ impl GpuMirror {
 impl Drop for GpuMirror {
     fn drop(&mut self) {
         // Nobody but this has the server then, so that it ends here.
-        self.view.close();
+        self.view.close("the GPU mirror has ended".to_owned());
     }
 }

@@ -1,11 +1,15 @@
-//! The GPU mirror's thread. A driver that is slow or hangs does not delay the rest of the daemon.
+//! The daemon's thread of the GPU mirror: the mirror itself, or the talk with the process that is
+//! it. A driver or a process that is slow or hangs does not delay the rest of the daemon.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::orders::{Order, Orders, Wanted, send};
-use super::{GpuMirror, GpuMirrorConfig, GpuMirrorReferences, GpuMirrorView, descriptors, open};
+use super::orders::{EndOfOrders, Order, Orders, Wanted};
+use super::{
+    GpuMirror, GpuMirrorConfig, GpuMirrorReferences, GpuMirrorView, Implementation, descriptors,
+    open,
+};
 use crate::store::OpenStore;
 
 /// Longest wait of the engine for a new store's socket, so that the store's first pod finds it.
@@ -13,9 +17,9 @@ const SOCKET_WAIT: Duration = Duration::from_secs(1);
 /// Longest wait of the daemon's end for the GPU mirror's.
 const END_WAIT: Duration = Duration::from_secs(10);
 
-/// The GPU mirror, in a thread of its own. Dropping it ends it.
+/// The GPU mirror, behind a thread of its own. Dropping it ends the thread.
 pub struct GpuMirrorThread {
-    orders: Orders,
+    orders: Arc<Orders>,
     ended: Receiver<()>,
     view: Arc<GpuMirrorView>,
     last: Option<Wanted>,
@@ -24,19 +28,35 @@ pub struct GpuMirrorThread {
 impl GpuMirrorThread {
     /// Opens the devices that `config` names, in the thread. If that fails the log says so, and the
     /// daemon goes on without.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
     pub fn start(config: GpuMirrorConfig) -> std::io::Result<Self> {
-        let view = GpuMirrorView::new(config.implementation);
-        let (orders, received) = channel();
+        let implementation = config.implementation;
+        Self::spawn(implementation, move |view, orders| {
+            run(config, view, orders);
+        })
+    }
+
+    /// Follows the orders by `run`, in the thread, until they end.
+    pub(crate) fn spawn(
+        implementation: Implementation,
+        run: impl FnOnce(&Arc<GpuMirrorView>, &Orders) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let view = GpuMirrorView::new(implementation);
+        let orders = Arc::<Orders>::default();
         let (ends, ended) = channel();
-        let shown = Arc::clone(&view);
+        let (shown, taken) = (Arc::clone(&view), Arc::clone(&orders));
         let thread = std::thread::Builder::new().name("mirror".to_owned());
         thread.spawn(move || {
-            run(config, &shown, &received);
+            let end = EndOfOrders(&taken);
+            run(&shown, &taken);
+            drop(end);
             // Nobody listens when it took too long.
             let _told: Result<(), _> = ends.send(());
         })?;
         Ok(Self {
-            orders: Arc::new(Mutex::new(Some(orders))),
+            orders,
             ended,
             view,
             last: None,
@@ -58,7 +78,7 @@ impl GpuMirrorThread {
     pub fn serve(&mut self, open: &[OpenStore], config: &GpuMirrorConfig) {
         let wanted = (open.to_vec(), config.clone());
         let (done, served) = sync_channel(1);
-        let sent = send(&self.orders, Order::Serve(wanted.clone(), done));
+        let sent = self.orders.serve(wanted.clone(), done);
         let is_new = self.last.as_ref() != Some(&wanted);
         self.last = Some(wanted);
         if is_new && sent && self.view.is_open() {
@@ -70,36 +90,40 @@ impl GpuMirrorThread {
 
 impl Drop for GpuMirrorThread {
     fn drop(&mut self) {
-        let orders = self.orders.lock();
-        *orders.unwrap_or_else(PoisonError::into_inner) = None;
+        self.orders.end();
         if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = self.ended.recv_timeout(END_WAIT) {
             tracing::warn!("the GPU mirror is left behind: its driver does not answer");
         }
     }
 }
 
-fn run(config: GpuMirrorConfig, view: &Arc<GpuMirrorView>, orders: &Receiver<Order>) {
+fn run(config: GpuMirrorConfig, view: &Arc<GpuMirrorView>, orders: &Orders) {
     descriptors::make_room(config.connections);
-    let opened = match open(&config) {
+    let opened = match view.during("opening the devices", || open(&config)) {
         Ok(opened) => opened,
         Err(error) => {
             tracing::warn!(%error, "no GPU mirror (table `gpu_mirror`)");
+            view.close(error.to_string());
             return;
         }
     };
     let mut mirror = GpuMirror::new(opened, config, Arc::clone(view));
-    for order in orders {
+    while let Some(order) = orders.next(None) {
         // The engine may not wait any more for what it is told.
         match order {
             Order::Serve((stores, config), done) => {
-                mirror.configure(&config);
-                mirror.serve(&stores);
-                mirror.check();
+                view.during("following the open stores", || {
+                    mirror.configure(&config);
+                    mirror.serve(&stores);
+                    mirror.check();
+                });
                 let _told = done.send(());
             }
             Order::Unpin(stores, done) => {
-                let _told = done.send(mirror.unpin(&stores));
+                let bytes = view.during("releasing pages", || mirror.unpin(&stores));
+                let _told = done.send(bytes);
             }
+            Order::Nothing => {}
         }
     }
 }

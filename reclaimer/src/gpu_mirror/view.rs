@@ -1,22 +1,30 @@
-//! State of the GPU mirror, for metrics.
+//! State of the GPU mirror, for metrics and status.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use tetris_gpu_mirror::residency::TenantId;
 use tetris_gpu_mirror::server::Report;
 
 use super::{Implementation, Serves};
 
+/// Duration of an operation from which its driver counts as hung. Opening the devices and
+/// releasing gigabytes of pages take seconds.
+const HUNG: Duration = Duration::from_secs(10);
+
 /// State of the GPU mirror at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuMirrorStatus {
     /// Kind of its devices.
     pub implementation: Implementation,
     /// True if it serves. Without it clients load into host memory.
     pub running: bool,
-    /// Devices that were asked for and could not be used when the daemon started.
+    /// The reason that it does not serve.
+    pub reason: Option<String>,
+    /// Devices that were asked for and could not be used when the mirror started.
     pub missing_devices: usize,
     /// State of the server; empty when there is none.
     pub report: Report,
@@ -30,11 +38,24 @@ pub struct GpuMirrorView {
     inside: Mutex<Inside>,
 }
 
-#[derive(Default)]
 struct Inside {
-    server: Option<Arc<dyn Serves>>,
-    missing_devices: usize,
-    stores: BTreeMap<TenantId, String>,
+    state: State,
+    /// The thread's operation that has not ended, and its start.
+    operation: Option<(&'static str, Instant)>,
+}
+
+enum State {
+    /// It does not serve, for this reason.
+    Closed(String),
+    /// Its server is in this process.
+    Here {
+        server: Arc<dyn Serves>,
+        missing_devices: usize,
+        stores: BTreeMap<TenantId, String>,
+    },
+    /// Its server is in another process, which reported this.
+    #[cfg(feature = "node")]
+    Beside(Box<GpuMirrorStatus>),
 }
 
 impl fmt::Debug for GpuMirrorView {
@@ -46,10 +67,13 @@ impl fmt::Debug for GpuMirrorView {
 impl GpuMirrorView {
     /// Of a mirror that does not serve yet.
     pub fn new(implementation: Implementation) -> Arc<Self> {
-        let inside = Mutex::default();
+        let inside = Inside {
+            state: State::Closed("the GPU mirror has just been started".to_owned()),
+            operation: None,
+        };
         Arc::new(Self {
             implementation,
-            inside,
+            inside: Mutex::new(inside),
         })
     }
 
@@ -61,33 +85,126 @@ impl GpuMirrorView {
     pub fn status(&self) -> GpuMirrorStatus {
         // Under the lock, so that no report uses the server after `close`.
         let inside = self.lock();
-        let report = inside.server.as_ref().map(|server| server.report());
-        GpuMirrorStatus {
-            implementation: self.implementation,
-            running: inside.server.is_some(),
-            missing_devices: inside.missing_devices,
-            report: report.unwrap_or_default(),
-            stores: inside.stores.clone(),
+        let hung = inside.hung();
+        let running = hung.is_none();
+        match &inside.state {
+            State::Closed(reason) => GpuMirrorStatus {
+                implementation: self.implementation,
+                running: false,
+                reason: Some(hung.unwrap_or_else(|| reason.clone())),
+                missing_devices: 0,
+                report: Report::default(),
+                stores: BTreeMap::new(),
+            },
+            State::Here {
+                server,
+                missing_devices,
+                stores,
+            } => GpuMirrorStatus {
+                implementation: self.implementation,
+                running,
+                reason: hung,
+                missing_devices: *missing_devices,
+                report: server.report(),
+                stores: stores.clone(),
+            },
+            #[cfg(feature = "node")]
+            State::Beside(status) => GpuMirrorStatus::clone(status),
         }
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.lock().server.is_some()
+    /// The reason that it does not serve; `None` where it does.
+    #[cfg(feature = "node")]
+    pub(crate) fn reason(&self) -> Option<String> {
+        let inside = self.lock();
+        let hung = inside.hung();
+        match &inside.state {
+            State::Closed(reason) => Some(hung.unwrap_or_else(|| reason.clone())),
+            State::Here { .. } => hung,
+            State::Beside(status) => status.reason.clone(),
+        }
     }
 
+    /// Returns true if it serves, and its thread may be waited for.
+    pub(crate) fn is_open(&self) -> bool {
+        let inside = self.lock();
+        match &inside.state {
+            State::Closed(_) => false,
+            State::Here { .. } => inside.hung().is_none(),
+            #[cfg(feature = "node")]
+            State::Beside(status) => status.running,
+        }
+    }
+
+    /// Shows a server of this process.
     pub(super) fn open(&self, server: &Arc<dyn Serves>, missing_devices: usize) {
-        let mut inside = self.lock();
-        inside.server = Some(Arc::clone(server));
-        inside.missing_devices = missing_devices;
+        self.lock().state = State::Here {
+            server: Arc::clone(server),
+            missing_devices,
+            stores: BTreeMap::new(),
+        };
     }
 
-    pub(super) fn serves(&self, stores: BTreeMap<TenantId, String>) {
-        self.lock().stores = stores;
+    pub(super) fn serves(&self, served: BTreeMap<TenantId, String>) {
+        if let State::Here { stores, .. } = &mut self.lock().state {
+            *stores = served;
+        }
     }
 
-    pub(super) fn close(&self) {
-        let mut inside = self.lock();
-        inside.server = None;
-        inside.stores.clear();
+    /// Shows the report of another process.
+    #[cfg(feature = "node")]
+    pub(crate) fn show(&self, status: GpuMirrorStatus) {
+        self.lock().state = State::Beside(Box::new(status));
+    }
+
+    /// Shows a mirror that does not serve.
+    pub(crate) fn close(&self, reason: String) {
+        let before = std::mem::replace(&mut self.lock().state, State::Closed(reason));
+        // Outside the lock: it may be the server's last use.
+        drop(before);
+    }
+
+    /// Does `work`, which a driver can delay for any time.
+    pub(super) fn during<T>(&self, operation: &'static str, work: impl FnOnce() -> T) -> T {
+        self.lock().operation = Some((operation, Instant::now()));
+        let result = work();
+        self.lock().operation = None;
+        result
+    }
+}
+
+impl Inside {
+    /// The operation that has taken too long.
+    fn hung(&self) -> Option<String> {
+        let (operation, since) = self.operation?;
+        let took = since.elapsed();
+        (took >= HUNG).then(|| {
+            let secs = took.as_secs();
+            format!("the driver hangs: {operation} has taken {secs} s; load into host memory, and restart the machine if it stays so")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_that_hangs_is_told_and_not_waited_for() {
+        let view = GpuMirrorView::new(Implementation::Cuda);
+        let began = |ago: Duration| {
+            let since = Instant::now().checked_sub(ago).unwrap();
+            view.lock().operation = Some(("opening the devices", since));
+        };
+        began(Duration::ZERO);
+        let reason = view.status().reason.unwrap();
+        assert!(reason.contains("just been started"), "{reason}");
+        began(HUNG);
+        let reason = view.status().reason.unwrap();
+        assert!(
+            reason.contains("the driver hangs: opening the devices has taken"),
+            "{reason}"
+        );
+        assert!(!view.is_open());
     }
 }

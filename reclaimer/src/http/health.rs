@@ -3,7 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::report::NodeStatus;
@@ -13,18 +12,16 @@ use crate::report::NodeStatus;
 pub struct Health {
     limit: Duration,
     last: Mutex<Instant>,
-    driver: Option<watch::Receiver<DriverState>>,
+    missing: Option<Missing>,
 }
 
-/// Registration of the CSI driver with the kubelet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DriverState {
-    /// There is no driver for it.
-    Absent,
-    /// The driver is not registered yet, or no longer.
-    Waiting,
-    /// Pods can have volumes.
-    Registered,
+/// Says what the daemon waits for, one thing on each line.
+struct Missing(Box<dyn Fn() -> Vec<String> + Send + Sync>);
+
+impl std::fmt::Debug for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Missing")
+    }
 }
 
 impl Health {
@@ -34,14 +31,17 @@ impl Health {
         Self {
             limit,
             last: Mutex::new(Instant::now()),
-            driver: None,
+            missing: None,
         }
     }
 
-    /// The daemon is ready only when this is not [`DriverState::Waiting`].
+    /// The daemon is ready only when `missing` is empty. The reasons name no store.
     #[must_use]
-    pub fn with_driver(mut self, driver: watch::Receiver<DriverState>) -> Self {
-        self.driver = Some(driver);
+    pub fn with_missing(
+        mut self,
+        missing: impl Fn() -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.missing = Some(Missing(Box::new(missing)));
         self
     }
 
@@ -99,13 +99,12 @@ fn lacking(
     status: Option<&NodeStatus>,
     broken: impl Fn(&NodeStatus) -> Vec<String>,
 ) -> Result<(), String> {
-    let Some(status) = status else {
-        return Err("no pass has ended yet".to_owned());
+    let mut missing = match status {
+        Some(status) => broken(status),
+        None => vec!["no pass has ended yet".to_owned()],
     };
-    let mut missing = broken(status);
-    let driver = health.driver.as_ref().map(|driver| *driver.borrow());
-    if driver == Some(DriverState::Waiting) {
-        missing.push("the kubelet has not registered the CSI driver; the log says more".to_owned());
+    if let Some(Missing(others)) = &health.missing {
+        missing.extend(others());
     }
     if missing.is_empty() {
         return Ok(());

@@ -1,9 +1,9 @@
 //! Bounds against clients that are many, slow or hostile.
 //!
-//! A connection is for one request. It has [`Limits::request`] to send all of it, and
-//! [`Limits::answer`] to take the answer; then it is cut, wherever it is. Both count from one
-//! event, so trickling bytes gains nothing. hyper bounds the head of a request by itself (400 KiB,
-//! 100 fields), and no page reads a body.
+//! A connection is for one request. It has [`Limits::request`] to send all of it,
+//! [`Limits::wait`] until the answer begins, and [`Limits::answer`] to take the answer; then it is
+//! cut, wherever it is. Each counts from one event, so trickling bytes gains nothing. hyper bounds
+//! the head of a request by itself (400 KiB, 100 fields), and no page reads a body.
 
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ pub struct Limits {
     pub per_address: usize,
     /// Time for a request to arrive, from the connection on.
     pub request: Duration,
+    /// Further time until the answer begins, for pages that another process makes.
+    pub wait: Duration,
     /// Time for the client to read its answer, from the first byte on.
     pub answer: Duration,
     /// Time for clients to read answers when the server stops.
@@ -30,6 +32,7 @@ impl Default for Limits {
             connections: 256,
             per_address: 32,
             request: Duration::from_secs(5),
+            wait: Duration::ZERO,
             answer: Duration::from_secs(30),
             stop: Duration::from_secs(5),
         }
@@ -45,12 +48,19 @@ impl Limits {
             connections: 512,
             per_address: 512,
             request: Duration::from_secs(2),
+            wait: Duration::ZERO,
             answer: Duration::from_secs(2),
             stop: Duration::from_secs(1),
         }
     }
 
-    /// Limits on connections. [`OneRequest`] bounds all of a request, its head too.
+    /// These limits for pages whose making takes at most `wait`.
+    #[must_use]
+    pub fn with_wait(self, wait: Duration) -> Self {
+        Self { wait, ..self }
+    }
+
+    /// Limits on connections.
     pub fn connections(&self) -> ConnectionLimits {
         ConnectionLimits {
             connections: self.connections,
@@ -63,7 +73,7 @@ impl Limits {
     /// Deadlines of each connection.
     pub fn transport(&self) -> OneRequest {
         OneRequest {
-            request: self.request,
+            request: self.request + self.wait,
             answer: self.answer,
         }
     }

@@ -4,7 +4,7 @@
 //! | path | answer |
 //! |---|---|
 //! | `/healthz` | 200 while the daemon's loop reports heartbeats, otherwise 503 and the reason |
-//! | `/readyz` | 200 once a pass has ended, all stores can be used, and the kubelet knows the CSI driver if there is one; otherwise 503 and the missing parts |
+//! | `/readyz` | 200 once a pass has ended and all stores can be used; otherwise 503 and the missing parts; `?brief=true` names no store |
 //! | `/metrics` | OpenMetrics text |
 //! | `/status` | the node at the end of the last pass, as JSON; `?models=true` adds every model |
 //! | `/inventory` | models by store, and how much of each is here, as JSON; its shape is in [`inventory`] |
@@ -29,13 +29,14 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Router, handler::Handler as _};
+use serde::Deserialize;
 use tetris_service_kit::http::{self, Transport, metrics_page, probe, text};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -46,21 +47,25 @@ use crate::metrics::Metrics;
 use crate::report::NodeStatus;
 
 pub use self::access::{AccessLimits, Gate, ReviewError, TokenReviewer};
-pub use self::health::{DriverState, Health};
+pub use self::health::Health;
 pub use self::limits::Limits;
 pub use self::network::NetworkConfig;
 pub(crate) use self::network::not_of_this_machine;
 pub use self::pages::OBSERVED_HEADER;
+#[cfg(all(feature = "kubernetes", feature = "node"))]
+pub(crate) use self::pages::{answer, with_models};
+pub use self::source::{PageSource, gated};
 
 mod access;
 mod health;
 pub mod inventory;
 mod limits;
-mod negotiate;
+pub(crate) mod negotiate;
 mod network;
 pub mod objects;
 mod pages;
 mod render;
+mod source;
 mod status;
 
 /// Sources of the pages.
@@ -112,43 +117,7 @@ impl Pages {
         }
     }
 
-    /// Router of all pages.
-    pub fn all(&self) -> Router {
-        let router = self.tensors(with_metrics(with_probes(Router::new(), readyz)));
-        self.finish(
-            router,
-            "/healthz, /readyz, /metrics, /status, /inventory and /inventory/objects",
-        )
-    }
-
-    /// Router of `/metrics`.
-    pub fn metrics(&self) -> Router {
-        self.finish(with_metrics(Router::new()), "/metrics")
-    }
-
-    /// Router of `/healthz` and `/readyz`, which names no store.
-    pub fn probes(&self) -> Router {
-        let router = with_probes(Router::new(), readyz_in_brief);
-        self.finish(router, "/healthz and /readyz")
-    }
-
-    /// Router of the pages with ids of models and objects, for those that `gate` admits.
-    pub fn inventory(&self, gate: Gate<impl TokenReviewer>) -> Router {
-        let router = self.tensors(Router::new());
-        let router = self.finish(router, "/status, /inventory and /inventory/objects");
-        let gate = Arc::new(gate);
-        router
-            .layer(from_fn_with_state(gate, access::admit))
-            .layer(map_response(close))
-    }
-
-    /// Drops pages of earlier passes after each pass. Ends when there are no more.
-    pub async fn sweep(&self) {
-        let caches = [&self.status, &self.inventory, &self.objects].map(Arc::clone);
-        pages::sweep(caches.into(), self.shared.status.clone()).await;
-    }
-
-    fn tensors(&self, router: Router<HttpState>) -> Router<HttpState> {
+    fn with_tensors(&self, router: Router<HttpState>) -> Router<HttpState> {
         let page = |cache: &Arc<pages::Cache>| {
             let cached = from_fn_with_state(Arc::clone(cache), pages::cached);
             get(render::render).route_layer(cached)
@@ -160,12 +129,60 @@ impl Pages {
     }
 
     fn finish(&self, router: Router<HttpState>, there_are: &'static str) -> Router {
-        router
-            .fallback(async move || not_found(there_are))
-            .method_not_allowed_fallback(not_allowed)
-            .layer(map_response(close))
-            .with_state(self.shared.clone())
+        finish(router, there_are).with_state(self.shared.clone())
     }
+}
+
+impl PageSource for Pages {
+    fn all(&self) -> Router {
+        let router = self.with_tensors(with_metrics(with_probes(Router::new(), readyz)));
+        self.finish(
+            router,
+            "/healthz, /readyz, /metrics, /status, /inventory and /inventory/objects",
+        )
+    }
+
+    fn metrics(&self) -> Router {
+        self.finish(with_metrics(Router::new()), "/metrics")
+    }
+
+    fn probes(&self) -> Router {
+        let router = with_probes(Router::new(), readyz_in_brief);
+        self.finish(router, "/healthz and /readyz")
+    }
+
+    fn tensors(&self) -> Router {
+        let router = self.with_tensors(Router::new());
+        self.finish(router, TENSORS)
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    fn limits_of_probes(&self) -> Limits {
+        Limits::of_probes()
+    }
+
+    /// Drops pages of earlier passes after each pass. Ends when there are no more.
+    async fn sweep(&self) {
+        let caches = [&self.status, &self.inventory, &self.objects].map(Arc::clone);
+        pages::sweep(caches.into(), self.shared.status.clone()).await;
+    }
+}
+
+/// Paths of the pages with ids of models and objects.
+pub(crate) const TENSORS: &str = "/status, /inventory and /inventory/objects";
+
+/// The router with answers to other paths and methods, which ends each connection with its answer.
+pub(crate) fn finish<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+    there_are: &'static str,
+) -> Router<S> {
+    router
+        .fallback(async move || not_found(there_are))
+        .method_not_allowed_fallback(not_allowed)
+        .layer(map_response(close))
 }
 
 fn with_metrics(router: Router<HttpState>) -> Router<HttpState> {
@@ -187,9 +204,20 @@ async fn healthz(State(shared): State<HttpState>) -> Response {
     probe(shared.health.check())
 }
 
-async fn readyz(State(shared): State<HttpState>) -> Response {
+/// Query of `/readyz`.
+#[derive(Debug, Deserialize)]
+struct ReadyzQuery {
+    #[serde(default)]
+    brief: bool,
+}
+
+async fn readyz(State(shared): State<HttpState>, Query(query): Query<ReadyzQuery>) -> Response {
     let status = shared.status.borrow().clone();
-    probe(health::ready(&shared.health, status.as_deref()))
+    probe(if query.brief {
+        health::ready_in_brief(&shared.health, status.as_deref())
+    } else {
+        health::ready(&shared.health, status.as_deref())
+    })
 }
 
 async fn readyz_in_brief(State(shared): State<HttpState>) -> Response {

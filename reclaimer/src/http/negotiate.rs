@@ -4,7 +4,7 @@ use axum::http::header::{ACCEPT_ENCODING, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Returns true if `If-None-Match` names the tag, compared weakly (RFC 9110, 13.1.2).
-pub(super) fn matches(asked: &HeaderMap, tag: Option<&HeaderValue>) -> bool {
+pub(crate) fn matches(asked: &HeaderMap, tag: Option<&HeaderValue>) -> bool {
     let Some(tag) = tag.and_then(|tag| tag.to_str().ok()) else {
         return false;
     };
@@ -13,7 +13,7 @@ pub(super) fn matches(asked: &HeaderMap, tag: Option<&HeaderValue>) -> bool {
 }
 
 /// Returns true if `Accept-Encoding` names gzip and does not rule it out.
-pub(super) fn accepts_gzip(asked: &HeaderMap) -> bool {
+pub(crate) fn accepts_gzip(asked: &HeaderMap) -> bool {
     listed(asked, &ACCEPT_ENCODING).any(|item| {
         let (coding, weight) = item.split_once(';').unwrap_or((item, ""));
         let weight = weight.trim().strip_prefix("q=").unwrap_or("1");

@@ -35,6 +35,12 @@ impl Default for NetworkConfig {
 }
 
 impl NetworkConfig {
+    /// Returns true if there is a server.
+    #[cfg(feature = "node")]
+    pub(crate) fn is_served(&self) -> bool {
+        self.metrics.or(self.probes).or(self.inventory).is_some()
+    }
+
     /// Mistakes of a daemon that has an API server to ask if `kubernetes` is true.
     pub(crate) fn mistakes(&self, kubernetes: bool) -> Vec<FieldError> {
         let mut mistakes = Vec::new();

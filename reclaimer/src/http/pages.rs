@@ -41,6 +41,13 @@ struct StatusQuery {
     models: bool,
 }
 
+/// Returns true if `/status` is asked for with its models, or the mistake in the query.
+pub(crate) fn with_models(uri: &Uri) -> Result<bool, String> {
+    let Query(query) = Query::<StatusQuery>::try_from_uri(uri)
+        .map_err(|err| format!("{err}; expected nothing, `models=true` or `models=false`"))?;
+    Ok(query.models)
+}
+
 /// A page as it is answered, and the status that it tells of. Weak, so that an old status is not
 /// kept for nobody; yet its address is not used again while this is here.
 #[derive(Debug)]
@@ -102,9 +109,7 @@ impl Cache {
             Endpoint::Objects => return Ok(Page::Objects),
             Endpoint::Status => {}
         }
-        let Query(query) = Query::<StatusQuery>::try_from_uri(uri)
-            .map_err(|err| format!("{err}; expected nothing, `models=true` or `models=false`"))?;
-        Ok(if query.models {
+        Ok(if with_models(uri)? {
             Page::StatusWithModels
         } else {
             Page::Status
@@ -152,9 +157,9 @@ pub(super) async fn cached(
         tags: cache.tags.clone(),
     });
     match place.take().filter(|entry| entry.tells_of(&status)) {
-        Some(entry) => answer(place.insert(entry), &asked),
+        Some(entry) => place.insert(entry).answer(&asked),
         None => match Entry::keep(&status, next.run(request).await).await {
-            Ok(entry) => answer(place.insert(entry), &asked),
+            Ok(entry) => place.insert(entry).answer(&asked),
             Err(response) => *response,
         },
     }
@@ -163,6 +168,10 @@ pub(super) async fn cached(
 impl Entry {
     fn tells_of(&self, status: &Arc<NodeStatus>) -> bool {
         std::ptr::eq(self.status.as_ptr(), Arc::as_ptr(status))
+    }
+
+    fn answer(&self, asked: &HeaderMap) -> Response {
+        answer(&self.headers, &self.body, asked)
     }
 
     /// An entry from the answer of [`render`](super::render::render); an error as it is.
@@ -182,14 +191,15 @@ impl Entry {
     }
 }
 
-fn answer(entry: &Entry, asked: &HeaderMap) -> Response {
-    let mut headers = entry.headers.clone();
+/// The answer to a client with the headers `asked`: the page, or 304 if the client has it.
+pub(crate) fn answer(headers: &HeaderMap, body: &Bytes, asked: &HeaderMap) -> Response {
+    let mut headers = headers.clone();
     // Also with 304, where axum would say 0: it has to be the length that 200 had (RFC 9110, 8.6).
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(entry.body.len()));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     if matches(asked, headers.get(ETAG)) {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
-    (headers, Body::from(entry.body.clone())).into_response()
+    (headers, Body::from(body.clone())).into_response()
 }
 
 #[cfg(test)]
@@ -206,6 +216,7 @@ mod tests {
             declarations: crate::keep_warm::Freshness::NoCluster,
             declaring_pods: 0,
             volumes: None,
+            processes: Vec::new(),
             holder_counts: crate::report::HolderCounts::NotYet,
             mounts: Vec::new(),
             stores: Vec::new(),

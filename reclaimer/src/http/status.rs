@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::keep_warm::Freshness;
 use crate::report::{
     Amount, ForeignStatus, HolderCounts, ModelStatus, MountStatus, NodeStatus, ObjectState,
-    RecordStatus, ShortfallStatus, StoreStatus, VolumeStatus,
+    ProcessStatus, RecordStatus, ShortfallStatus, StoreStatus, VolumeStatus,
 };
 
 /// The page, borrowed from a status.
@@ -24,6 +24,7 @@ pub(super) struct Status<'a> {
     declarations: Freshness,
     declaring_pods: u64,
     volumes: Option<&'a VolumeStatus>,
+    processes: &'a [ProcessStatus],
     holder_counts: HolderCounts,
     mounts: &'a [MountStatus],
     stores: Vec<StoreEntry<'a>>,
@@ -66,6 +67,7 @@ impl<'a> Status<'a> {
             declarations: status.declarations,
             declaring_pods: status.declaring_pods,
             volumes: status.volumes.as_ref(),
+            processes: &status.processes,
             holder_counts: status.holder_counts,
             mounts: &status.mounts,
             stores: status.stores.iter().map(store).collect(),

@@ -15,18 +15,32 @@ struct Reservation {
     store: String,
     room: Space,
     monitor: Arc<ReadMonitor>,
-    /// Number of bytes read before the reservation.
-    since: u64,
+    /// Numbers of bytes read and staged before the reservation.
+    read_before: u64,
+    staged_before: u64,
     /// True once the engine has granted it.
     granted: bool,
 }
 
 impl Reservation {
-    /// The part that is not filled. Read bytes are about to be published, and the store's catalog
-    /// counts them from then on; inodes are taken in proportion.
+    /// The part that the store's catalog does not count: read bytes are about to be published.
     fn left(&self) -> Space {
-        let read = self.monitor.bytes_read().saturating_sub(self.since);
-        let bytes = self.room.bytes.saturating_sub(read);
+        self.beyond(self.read())
+    }
+
+    /// The part that the file system does not count. Staged objects have all their pages, read or not.
+    fn untaken(&self) -> Space {
+        let staged = self.monitor.bytes_staged();
+        self.beyond(self.read().max(staged.saturating_sub(self.staged_before)))
+    }
+
+    fn read(&self) -> u64 {
+        self.monitor.bytes_read().saturating_sub(self.read_before)
+    }
+
+    /// The rest of the room when these bytes are taken; inodes are taken in proportion.
+    fn beyond(&self, taken: u64) -> Space {
+        let bytes = self.room.bytes.saturating_sub(taken);
         let inodes = u128::from(self.room.inodes) * u128::from(bytes);
         let inodes = inodes.div_ceil(u128::from(self.room.bytes.max(1)));
         Space {
@@ -52,7 +66,8 @@ impl Reserved {
             store: store.to_owned(),
             room,
             monitor: Arc::clone(monitor),
-            since: monitor.bytes_read(),
+            read_before: monitor.bytes_read(),
+            staged_before: monitor.bytes_staged(),
             granted: false,
         });
         let own = self.0.iter().filter(|other| other.store == store);
@@ -66,11 +81,11 @@ impl Reserved {
         own.for_each(|reservation| reservation.granted = true);
     }
 
-    /// Granted room that is not filled, by store.
+    /// Granted room that the file system does not count as used, by store.
     pub(super) fn granted(&self) -> Vec<(String, Space)> {
         let granted = self.0.iter().filter(|other| other.granted);
         granted
-            .map(|other| (other.store.clone(), other.left()))
+            .map(|other| (other.store.clone(), other.untaken()))
             .collect()
     }
 
@@ -116,5 +131,22 @@ mod tests {
         // What is asked for anew has to be granted anew.
         reserved.set(2, "b", room, &monitor);
         assert_eq!(reserved.granted(), []);
+    }
+
+    #[test]
+    fn a_staged_object_takes_its_room_once_however_little_of_it_was_read() {
+        let (mut reserved, monitor) = (Reserved::default(), Arc::<ReadMonitor>::default());
+        monitor.count_staged(7);
+        let (bytes, inodes) = (10, 0);
+        reserved.set(1, "a", Space { bytes, inodes }, &monitor);
+        reserved.grant(1);
+        let left = |reserved: &Reserved| reserved.granted()[0].1.bytes;
+        assert_eq!(left(&reserved), 10);
+        monitor.count_staged(8);
+        assert_eq!(left(&reserved), 2);
+        // For the store's own limit, which goes by its catalog, nothing of it is there yet.
+        let (bytes, inodes) = (5, 0);
+        let other = Space { bytes, inodes };
+        assert_eq!(reserved.set(2, "a", other, &Arc::default()).bytes, 15);
     }
 }

@@ -119,10 +119,10 @@ async fn answer<T>(
     what: &str,
     question: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, NamespaceError> {
-    let unknown = |problem: String, next_step| NamespaceError::Unknown {
+    let unknown = |problem: String, next_step: &'static str| NamespaceError::Unknown {
         what: what.to_owned(),
         problem,
-        next_step,
+        next_step: next_step.into(),
     };
     match tokio::time::timeout(ANSWER, question).await {
         Err(_) => {

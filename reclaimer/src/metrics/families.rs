@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -43,12 +45,12 @@ impl Families<'_> {
     }
 
     /// Counters of one name, with values counted elsewhere.
-    pub(super) fn counters<'a>(
+    pub(super) fn counters<'a, N: EncodeCounterValue>(
         &mut self,
         name: &str,
         unit: Option<&Unit>,
         help: &str,
-        samples: impl IntoIterator<Item = (Labels<'a>, u64)>,
+        samples: impl IntoIterator<Item = (Labels<'a>, N)>,
     ) -> fmt::Result {
         let mut family = self
             .0

@@ -28,8 +28,7 @@ impl Collector for GpuMirrorMetrics {
 
 fn mirror(out: &mut Families<'_>, status: &GpuMirrorStatus) -> fmt::Result {
     let implementation = status.implementation.name();
-    let help =
-        "1 when the GPU mirror serves; 0 when it is configured and there is no driver or no device";
+    let help = "1 when the GPU mirror serves; 0 when it is configured and has no driver or device, its driver hangs, or its process does not answer";
     let labels = vec![("implementation", implementation)];
     out.family(
         "gpu_mirror_up",
@@ -57,7 +56,7 @@ fn mirror(out: &mut Families<'_>, status: &GpuMirrorStatus) -> fmt::Result {
 type OfDevice = (&'static str, bool, &'static str, fn(&DeviceReport) -> u64);
 
 #[rustfmt::skip]
-const OF_DEVICES: [OfDevice; 12] = [
+const OF_DEVICES: [OfDevice; 13] = [
     ("gpu_device_up", false, "0 when the device was lost: nothing is copied to it until the daemon is restarted", |d| u64::from(d.lost.is_none())),
     ("gpu_capacity", true, "Device memory that the GPU mirror may take", |d| d.usage.capacity_bytes),
     ("gpu_chunks", true, "Device memory that the GPU mirror has taken", |d| d.usage.created_bytes),
@@ -70,6 +69,7 @@ const OF_DEVICES: [OfDevice; 12] = [
     ("gpu_leases", false, "Connections that hold a model on the device", |d| d.leases as u64),
     ("gpu_group", true, "Size of groups of copies to the device, configured or calibrated", |d| d.group_bytes),
     ("gpu_pinned", true, "Pages of the stores that are registered with the driver for copies to the device; they count as referenced", |d| d.pinned_bytes),
+    ("gpu_unanswered_check_seconds", false, "Seconds for which a device has not answered a check: copies keep it busy, or its driver hangs", |d| d.unanswered_ms.unwrap_or(0) / 1000),
 ];
 
 fn devices(out: &mut Families<'_>, devices: &[DeviceReport]) -> fmt::Result {

@@ -18,6 +18,7 @@ use crate::report::{ErrorClass, NodeStatus, PassReport, Scrubbed, StorePass};
 
 use self::counters::Counters;
 use self::ingest::Ingests;
+pub use self::processes::ProcessSample;
 
 mod counters;
 mod families;
@@ -25,6 +26,7 @@ mod gpu;
 mod ingest;
 mod node;
 mod process;
+mod processes;
 mod shortfall;
 
 /// Names of all metrics that are the daemon's own begin so.
@@ -66,6 +68,7 @@ pub struct Metrics {
     ingests: Ingests,
     stores: RwLock<BTreeSet<String>>,
     gpu_mirror: OnceLock<GpuMirrorSource>,
+    processes: OnceLock<ProcessSource>,
 }
 
 /// Says how the GPU mirror is.
@@ -74,6 +77,15 @@ struct GpuMirrorSource(Box<dyn Fn() -> GpuMirrorStatus + Send + Sync>);
 impl std::fmt::Debug for GpuMirrorSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("GpuMirrorSource")
+    }
+}
+
+/// Says how the daemon's processes are.
+struct ProcessSource(Box<dyn Fn() -> Vec<ProcessSample> + Send + Sync>);
+
+impl std::fmt::Debug for ProcessSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ProcessSource")
     }
 }
 
@@ -94,6 +106,7 @@ impl Metrics {
             registry,
             stores: RwLock::default(),
             gpu_mirror: OnceLock::new(),
+            processes: OnceLock::new(),
         };
         metrics.set_stores(stores);
         metrics
@@ -119,6 +132,13 @@ impl Metrics {
     pub fn show_gpu_mirror(&self, status: impl Fn() -> GpuMirrorStatus + Send + Sync + 'static) {
         let first = self.gpu_mirror.set(GpuMirrorSource(Box::new(status)));
         debug_assert!(first.is_ok(), "a daemon has one mirror");
+    }
+
+    /// Shows the daemon's processes from now on: `samples` is called at each scrape. Without this
+    /// there are no series of them.
+    pub fn show_processes(&self, samples: impl Fn() -> Vec<ProcessSample> + Send + Sync + 'static) {
+        let first = self.processes.set(ProcessSource(Box::new(samples)));
+        debug_assert!(first.is_ok(), "a daemon has one list of processes");
     }
 
     /// Counts a pass.
@@ -166,6 +186,13 @@ impl Metrics {
         });
     }
 
+    /// Counts errors of another process of the daemon, which concern no store.
+    pub fn errors_elsewhere(&self, class: ErrorClass, errors: u64) {
+        self.with_store(None, |store| {
+            self.counters.errors.add(store, class.name(), errors);
+        });
+    }
+
     /// Counts a load that asked for `bytes` of room.
     pub fn request(&self, store: &str, outcome: RoomOutcome, bytes: u64) {
         let outcome = outcome.name();
@@ -201,6 +228,12 @@ impl Metrics {
             gpu_mirror.register_collector(Box::new(gpu::GpuMirrorMetrics(status())));
             gpu_mirror
         });
-        encode([&self.registry].into_iter().chain(&node).chain(&gpu_mirror))
+        let processes = self.processes.get().map(|ProcessSource(samples)| {
+            let mut processes = Registry::with_prefix(PREFIX);
+            processes.register_collector(Box::new(processes::ProcessMetrics(samples())));
+            processes
+        });
+        let all = [&self.registry].into_iter();
+        encode(all.chain(&node).chain(&gpu_mirror).chain(&processes))
     }
 }

@@ -41,6 +41,10 @@ pub struct MountTable {
     /// may read.
     #[serde(default)]
     pub selinux_context: Option<String>,
+    /// User and group that own the stores, those of the process that looks after them. A tmpfs of
+    /// another owner is handed over when it is adopted; 0 leaves it.
+    #[serde(default)]
+    pub user: u32,
 }
 
 /// A checked [`MountTable`]; fields mean the same.
@@ -58,6 +62,8 @@ pub struct MountConfig {
     pub noswap: bool,
     /// The SELinux context of all its files.
     pub selinux_context: Option<String>,
+    /// User and group that own the stores.
+    pub user: u32,
 }
 
 /// Use of huge pages (tmpfs(5), `huge`).
@@ -147,6 +153,7 @@ impl MountTable {
                 huge: self.huge,
                 noswap: self.noswap,
                 selinux_context: self.selinux_context.clone(),
+                user: self.user,
             }),
             _ => Err(errors),
         }

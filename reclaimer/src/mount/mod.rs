@@ -7,7 +7,8 @@
 //! # Guarantees
 //! Users of the tmpfs notice nothing: a mount that is there is only ever changed in place, and
 //! the mount outlives this process. Two processes that do the same at once make one mount. A mount
-//! appears with all its options, or not at all.
+//! appears with all its options, or not at all. Stores are made with the rights of their owner, and
+//! no link below the mount is followed.
 //!
 //! # Caveats
 //! `noswap`, the SELinux context and an unlimited size cannot be changed while mounted: they are
@@ -15,8 +16,12 @@
 
 mod config;
 mod decide;
+mod hand_over;
 mod mountinfo;
 mod observed;
+mod owner;
+mod prepare;
+mod store_directory;
 mod tmpfs;
 
 use std::fs::{DirBuilder, File};
@@ -29,7 +34,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use tetris_store_layout::{CreateOptions, Store, StoreError};
+use tetris_store_layout::Store;
 use thiserror::Error;
 
 use crate::store::StoreConfig;
@@ -37,8 +42,12 @@ use crate::store::StoreConfig;
 pub use config::{HugePages, INODE_BYTES, MountConfig, MountTable};
 use decide::refuse_foreign;
 pub use decide::{Action, Changes, Decision, Note, Refusal, decide};
+use hand_over::hand_over;
 pub use mountinfo::{MountEntry, all_mounts, is_mount_root, is_mounted_elsewhere, mount_of};
 pub use observed::{ObservedPath, TmpfsSize, observe};
+pub use prepare::prepare;
+pub(crate) use store_directory::open_below;
+pub use store_directory::{DirectoryError, StoreDirectory, StoreGround};
 
 /// Exists where SELinux is on, in containers too.
 const SELINUX: &str = "/sys/fs/selinux/enforce";
@@ -57,6 +66,10 @@ pub struct Ensured {
     pub notes: Vec<Note>,
     /// Its size and use.
     pub room: TmpfsSize,
+    /// User that owns the stores.
+    pub user: u32,
+    /// Number of files that were given to that user.
+    pub handed_over: u64,
 }
 
 /// The reason there is no tmpfs, or no store on it.
@@ -91,7 +104,7 @@ pub enum MountError {
         /// Its name.
         name: String,
         /// The reason.
-        source: Box<StoreError>,
+        source: DirectoryError,
     },
     /// A daemon serves a store on it.
     #[error("a daemon serves `{}`; stop it first (`systemctl stop tetris-node`)", path.display())]
@@ -135,11 +148,17 @@ pub fn ensure_mount(config: &MountConfig) -> Result<Ensured, MountError> {
                 let what = "is private: where this process runs in a container, the mount ends with it; its volume needs `mountPropagation: Bidirectional`";
                 notes.push(Note::new("propagation", what));
             }
+            let handed_over = match (&action, config.user) {
+                (Action::Create, _) | (_, 0) => 0,
+                (_, user) => hand_over(path, user).map_err(io_error("hand over", path))?,
+            };
             Ok(Ensured {
                 path: path.clone(),
                 action,
                 notes,
                 room,
+                user: config.user,
+                handed_over,
             })
         }
         found => Err(MountError::Lost {
@@ -177,6 +196,10 @@ impl Ensured {
             }
         };
         tracing::info!(%path, bytes, used_bytes, "{done}");
+        if self.handed_over > 0 {
+            let (user, files) = (self.user, self.handed_over);
+            tracing::info!(%path, user, files, "tmpfs handed over to the stores' owner");
+        }
         for note in &self.notes {
             tracing::warn!(%path, %note, "the tmpfs is not as configured");
         }
@@ -187,13 +210,17 @@ impl Ensured {
     /// # Errors
     /// That of the first store that could not be made or opened.
     pub fn create_stores(&self, stores: &[StoreConfig]) -> Result<(), MountError> {
+        let ground = StoreGround {
+            root: Some(self.path.clone()),
+            user: self.user,
+        };
         let mut outcome = Ok(());
         for config in stores
             .iter()
             .filter(|store| store.path.starts_with(&self.path))
         {
-            if let Err(source) = Store::create(&config.path, &CreateOptions::default()) {
-                let (name, source) = (config.name.clone(), Box::new(source));
+            if let Err(source) = ground.create_store(&config.path) {
+                let name = config.name.clone();
                 outcome = outcome.and(Err(MountError::Store { name, source }));
             }
         }

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags, openat, statx};
+use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, statx};
 
 /// Of the thread, not of the process: a thread can be in a mount namespace of its own.
 const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
@@ -121,14 +121,11 @@ pub fn all_mounts() -> io::Result<Vec<MountEntry>> {
 
 /// Returns true if a directory is mounted by itself somewhere in this thread's mount namespace. The
 /// mount through which it was opened does not count.
-pub fn is_mounted_elsewhere(dir: &Path) -> io::Result<bool> {
+pub fn is_mounted_elsewhere(dir: impl AsFd) -> io::Result<bool> {
+    let through = mount_of(&dir)?;
     // As mountinfo has it, without symbolic links.
-    let dir = match dir.canonicalize() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        dir => dir?,
-    };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let through = mount_of(openat(CWD, &dir, flags, Mode::empty())?)?;
+    let descriptor = format!("/proc/thread-self/fd/{}", dir.as_fd().as_raw_fd());
+    let dir = std::fs::read_link(descriptor)?;
     let below = dir.strip_prefix(&through.mount_point).map_err(|_| {
         let message = format!("mounted at {}", through.mount_point.display());
         io::Error::other(message)

@@ -28,6 +28,9 @@ pub(super) fn create(config: &MountConfig, selinux: bool) -> io::Result<Vec<Note
     let mut notes = Vec::new();
     context.set("source", SOURCE)?;
     context.set("mode", MODE)?;
+    let user = config.user.to_string();
+    context.set("uid", &user)?;
+    context.set("gid", &user)?;
     context.set("size", &config.size_bytes.to_string())?;
     context.set("nr_inodes", &config.inodes.to_string())?;
     notes.extend(context.set_if_known("huge", Some(config.huge.as_str()))?);

@@ -16,6 +16,9 @@ use crate::store::{OpenStore, StoreConfig, remove_directory};
 const EVENT_GAP: Duration = Duration::from_secs(2);
 /// Time between two writes of learned state.
 const KEEP_EVERY: Duration = Duration::from_mins(1);
+/// First wait until another look at a store that is being made, and the longest.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
 /// Longest time between two passes while a mount stays over its high watermark because nothing may
 /// go.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
@@ -26,12 +29,12 @@ pub enum Command {
     Room(RoomNeed, Box<dyn FnOnce(RoomResult) + Send>),
     /// An object was published.
     Event,
+    /// A directory was made where the stores of namespaces are.
+    Look,
     /// The declarations of pods changed.
     Declared(WarmSet),
     /// Another configuration is in force.
     Reload(Box<Config>),
-    /// Adds a store that was made while the daemon runs; answered once the engine has it.
-    Store(StoreConfig, SyncSender<()>),
     /// Removes a store whose namespace is gone, with its contents; answered with the result.
     Remove(StoreConfig, SyncSender<StoreRemoval>),
     /// Ends the engine, after it persisted learned state.
@@ -43,9 +46,9 @@ impl std::fmt::Debug for Command {
         match self {
             Self::Room(need, _) => f.debug_tuple("Room").field(need).finish(),
             Self::Event => f.write_str("Event"),
+            Self::Look => f.write_str("Look"),
             Self::Declared(warm) => f.debug_tuple("Declared").field(warm).finish(),
             Self::Reload(_) => f.write_str("Reload"),
-            Self::Store(store, _) => f.debug_tuple("Store").field(store).finish(),
             Self::Remove(store, _) => f.debug_tuple("Remove").field(store).finish(),
             Self::Stop => f.write_str("Stop"),
         }
@@ -90,6 +93,8 @@ struct Due {
     watermark: Instant,
     /// The next pass for events, while one is wanted.
     event: Option<Instant>,
+    /// The next look at stores that are being made, while there are any, and the wait after it.
+    look: Option<(Instant, Duration)>,
     keep: Instant,
     last_pass: Instant,
     /// Time until a mount that stays over its watermark is worth another pass.
@@ -101,8 +106,8 @@ struct Due {
 struct Inbox {
     needs: Vec<RoomNeed>,
     replies: Vec<Box<dyn FnOnce(RoomResult) + Send>>,
-    new_stores: Vec<SyncSender<()>>,
     event: bool,
+    look: bool,
     changed: bool,
     stop: bool,
 }
@@ -115,6 +120,7 @@ impl<O: Observer> Engine<O> {
             interval: now,
             watermark: now,
             event: None,
+            look: None,
             keep: now + KEEP_EVERY,
             last_pass: now,
             backoff: Duration::ZERO,
@@ -132,17 +138,13 @@ impl<O: Observer> Engine<O> {
     pub fn run(mut self) {
         self.pass(Trigger::Start, Inbox::default());
         loop {
-            let mut inbox = self.wait();
+            let inbox = self.wait();
             self.observer.alive();
             if inbox.stop {
                 break;
             }
-            let new_stores = std::mem::take(&mut inbox.new_stores);
             if let Some(trigger) = self.trigger(&inbox) {
                 self.pass(trigger, inbox);
-            }
-            for done in new_stores {
-                let _gone = done.try_send(());
             }
             if Instant::now() >= self.due.keep {
                 self.reclaimer.keep(now_ms());
@@ -159,6 +161,7 @@ impl<O: Observer> Engine<O> {
             Some(self.due.interval),
             Some(self.due.watermark),
             self.due.event,
+            self.due.look.map(|(at, _)| at),
         ];
         let next = times.into_iter().flatten().min();
         let wait = next.map_or(EVENT_GAP, |next| {
@@ -182,6 +185,7 @@ impl<O: Observer> Engine<O> {
                 inbox.replies.push(reply);
             }
             Command::Event => inbox.event = true,
+            Command::Look => inbox.look = true,
             Command::Declared(warm) => {
                 self.reclaimer.declare(warm);
                 inbox.changed = true;
@@ -189,10 +193,6 @@ impl<O: Observer> Engine<O> {
             Command::Reload(config) => {
                 self.reclaimer.reconfigure(*config);
                 inbox.changed = true;
-            }
-            Command::Store(store, done) => {
-                inbox.changed |= self.reclaimer.add_store(store);
-                inbox.new_stores.push(done);
             }
             Command::Remove(store, done) => {
                 let removed = self.remove(&store);
@@ -225,10 +225,12 @@ impl<O: Observer> Engine<O> {
         if inbox.event && self.due.event.is_none() {
             self.due.event = Some(now.max(self.due.last_pass + EVENT_GAP));
         }
+        // A load may wait for room in a store that was just made.
+        let came = self.look_for_stores(inbox, now);
         if !inbox.needs.is_empty() {
             return Some(Trigger::Request);
         }
-        if inbox.changed {
+        if inbox.changed || came {
             return Some(Trigger::Change);
         }
         if now >= self.due.watermark || inbox.event {
@@ -245,6 +247,23 @@ impl<O: Observer> Engine<O> {
             return Some(Trigger::Event);
         }
         (now >= self.due.interval).then_some(Trigger::Interval)
+    }
+
+    /// Looks for stores that have come, at each watermark check and when a directory was made. A
+    /// store that is being made is looked at again soon. Returns true if one can be used now.
+    fn look_for_stores(&mut self, inbox: &Inbox, now: Instant) -> bool {
+        let again = self.due.look.filter(|(at, _)| now >= *at);
+        if !inbox.look && again.is_none() && now < self.due.watermark {
+            return false;
+        }
+        let looked = self.reclaimer.look_for_stores();
+        let wait = match again {
+            Some((_, wait)) if !inbox.look => wait,
+            _ => FIRST_LOOK,
+        };
+        let soon = looked.incomplete && wait < LONGEST_LOOK;
+        self.due.look = soon.then(|| (now + wait, wait * 2));
+        looked.came
     }
 
     fn pass(&mut self, trigger: Trigger, inbox: Inbox) {

@@ -3,6 +3,7 @@
 
 pub mod engine;
 
+mod arrival;
 mod held;
 mod observation;
 mod open;
@@ -103,6 +104,7 @@ impl Reclaimer {
         };
         reclaimer.missing = reclaimer.wanted();
         reclaimer.open_missing();
+        reclaimer.look_for_stores();
         reclaimer
     }
 

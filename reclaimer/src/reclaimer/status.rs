@@ -54,6 +54,7 @@ impl Reclaimer {
             declaring_pods: self.warm.pods.len() as u64,
             // Known to the CSI driver alone.
             volumes: None,
+            processes: Vec::new(),
             holder_counts: HolderCounts::NotYet,
             mounts: self.mounts(seen),
             stores: stores.chain(missing).collect(),

@@ -109,6 +109,7 @@ mod tests {
             declarations: crate::keep_warm::Freshness::NoCluster,
             declaring_pods: 0,
             volumes: None,
+            processes: Vec::new(),
             holder_counts: HolderCounts::NotYet,
             mounts: Vec::new(),
             stores,

@@ -7,16 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::uuid::split_uuid;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tetris_reclaimer_core::Reason;
 
 mod holder_counts;
 mod pages;
+mod process;
+pub mod process_report;
 mod scrubbed;
 mod shortfall;
 
 pub use self::holder_counts::{HolderCounts, StoredObject};
 pub use self::pages::{PagesStatus, SmallPagesStatus};
+pub use self::process::ProcessStatus;
 pub use self::scrubbed::{ScrubResult, Scrubbed};
 pub use self::shortfall::{Blocker, ShortfallStatus};
 
@@ -118,7 +121,7 @@ pub struct RecordStatus {
 }
 
 /// Volumes that pods have of their stores.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeStatus {
     /// Number of idmapped ones: no user of a container owns a file there.
     pub idmapped: u64,
@@ -206,6 +209,8 @@ pub struct NodeStatus {
     pub declaring_pods: u64,
     /// Volumes of pods; none without the CSI driver.
     pub volumes: Option<VolumeStatus>,
+    /// Processes of the daemon; none where it is one process.
+    pub processes: Vec<ProcessStatus>,
     /// State of the counts of holders.
     pub holder_counts: HolderCounts,
     /// File systems.

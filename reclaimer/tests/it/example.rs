@@ -9,17 +9,19 @@ use tetris_node::cli::Cli;
 use tetris_node::config::ConfigFile;
 
 /// Fields for clusters alone, and names of one's own; the example leaves them out.
-const LEFT_OUT: [&str; 11] = [
+const LEFT_OUT: [&str; 13] = [
     "csi",
     "kubernetes",
     "models",
     "mount.memory_limit_bytes",
     "mount.reserve_bytes",
+    "mount.user",
     "network.inventory",
     "network.inventory_clients",
     "node",
     "policy.namespaces",
     "policy.stores",
+    "processes",
     "stores.0.namespaces",
 ];
 

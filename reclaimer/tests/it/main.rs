@@ -35,6 +35,8 @@ mod lease;
 #[path = "../../../deploy/tests/shared/metrics_page.rs"]
 mod metrics_page;
 #[cfg(feature = "node")]
+mod mirror_process;
+#[cfg(feature = "node")]
 mod mount;
 mod namespace;
 mod node;
@@ -42,8 +44,13 @@ mod node;
 mod persisted_state;
 #[path = "../../../fuzz/seeds/persisted_state.rs"]
 mod persisted_state_seeds;
+#[cfg(feature = "node")]
+mod processes;
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
+#[path = "../shared/processes.rs"]
+#[cfg(all(feature = "node", feature = "kubernetes"))]
+mod running;
 #[path = "../../../fuzz/checks/session.rs"]
 mod session;
 #[path = "../shared/settled.rs"]

@@ -35,11 +35,20 @@ struct Objects {
     pods: BTreeMap<(String, String), String>,
     /// Pods with users of their own.
     own_users: BTreeSet<(String, String)>,
-    events: Vec<(u64, Value)>,
+    /// Pods of nodes, with their annotations.
+    running: Vec<Value>,
+    events: Vec<(u64, Kind, Value)>,
     /// Account and audience of each token.
     tokens: BTreeMap<String, (String, String)>,
     is_down: bool,
     is_silent: bool,
+}
+
+/// Kind of the object that an event is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Namespace,
+    Pod,
 }
 
 /// The identifier of a namespace that was made so often.
@@ -55,7 +64,7 @@ impl Objects {
         self.version += 1;
         let object = metadata(name, uid, self.version);
         let event = json!({"type": kind, "object": object});
-        self.events.push((self.version, event));
+        self.events.push((self.version, Kind::Namespace, event));
     }
 
     fn make(&mut self, name: &str) -> String {
@@ -110,6 +119,26 @@ impl Api {
         self.change(|state| state.own_users.insert(key));
     }
 
+    /// Runs a pod on a node, which declares these models.
+    #[allow(dead_code, reason = "not every binary of tests has such pods")]
+    pub fn run_pod(&self, node: &str, namespace: &str, name: &str, models: &str) {
+        self.change(|state| {
+            state.version += 1;
+            let version = state.version.to_string();
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {
+                    "namespace": namespace, "name": name, "uid": format!("{namespace}-{name}"),
+                    "resourceVersion": version, "annotations": {"tetris.dev/models": models},
+                },
+                "spec": {"nodeName": node, "containers": []}, "status": {"phase": "Running"},
+            });
+            let event = json!({"type": "ADDED", "object": pod});
+            state.events.push((state.version, Kind::Pod, event));
+            state.running.push(pod);
+        });
+    }
+
     /// Knows a token of `account` for `audience` from now on.
     #[allow(dead_code, reason = "not every binary of tests has tokens")]
     pub fn add_token(&self, token: &str, account: &str, audience: &str) {
@@ -159,17 +188,17 @@ impl Api {
         result
     }
 
-    /// Events after this version, as they come.
-    fn events(&self, after: u64) -> Response {
+    /// Events of these objects after this version, as they come.
+    fn events(&self, kind: Kind, after: u64) -> Response {
         let told = (self.clone(), self.told.subscribe(), after);
-        let body = futures::stream::unfold(told, |(api, mut told, after)| async move {
+        let body = futures::stream::unfold(told, move |(api, mut told, after)| async move {
             let until = *told.wait_for(|version| *version > after).await.ok()?;
             let lines = api.change(|state| {
                 let new = state
                     .events
                     .iter()
-                    .filter(|(at, _)| (after + 1..=until).contains(at));
-                new.flat_map(|(_, event)| [event.to_string(), "\n".to_owned()])
+                    .filter(|(at, of, _)| *of == kind && (after + 1..=until).contains(at));
+                new.flat_map(|(_, _, event)| [event.to_string(), "\n".to_owned()])
                     .collect::<String>()
             });
             Some((
@@ -208,7 +237,7 @@ async fn namespaces(
     Query(asked): Query<BTreeMap<String, String>>,
 ) -> Response {
     if asked.get("watch").is_some_and(|watch| watch == "true") {
-        return api.events(asked["resourceVersion"].parse().unwrap());
+        return api.events(Kind::Namespace, asked["resourceVersion"].parse().unwrap());
     }
     api.change(|state| {
         if state.is_down {
@@ -247,14 +276,12 @@ async fn pod(State(api): State<Api>, Path(key): Path<(String, String)>) -> Respo
     })
 }
 
-/// None on any node, and nothing ever happens to them.
+/// Those of all nodes: the selector is left to the client to check.
 async fn pods(State(api): State<Api>, Query(asked): Query<BTreeMap<String, String>>) -> Response {
     if asked.get("watch").is_some_and(|watch| watch == "true") {
-        return Response::new(Body::from_stream(futures::stream::pending::<
-            Result<Bytes, std::io::Error>,
-        >()));
+        return api.events(Kind::Pod, asked["resourceVersion"].parse().unwrap());
     }
-    api.change(|state| list("PodList", &[], state.version))
+    api.change(|state| list("PodList", &state.running, state.version))
 }
 
 /// As the API server answers: a token is valid if one of the audiences is its own.

@@ -272,6 +272,27 @@ fn links_pipes_and_directories_with_an_objects_name_are_refused_without_blocking
 }
 
 #[test]
+fn a_link_in_the_place_of_a_folder_is_not_followed() {
+    let (dir, store) = new_store();
+    let (root, objects) = (store.root().to_owned(), store.objects_dir());
+    drop(store);
+    let elsewhere = dir.path().join("elsewhere");
+    std::fs::rename(&objects, &elsewhere).unwrap();
+    symlink(&elsewhere, &objects).unwrap();
+    let refused = Store::open(&root).unwrap_err();
+    assert!(
+        refused.to_string().contains("objects-v1"),
+        "the link is named: {refused}"
+    );
+    // Who looks at the header alone opens no folder.
+    Store::id_in(&root).unwrap();
+    std::fs::rename(root.join("store"), dir.path().join("header")).unwrap();
+    symlink(dir.path().join("header"), root.join("store")).unwrap();
+    let refused = Store::id_in(&root).unwrap_err();
+    assert!(matches!(refused, StoreError::Io(_)), "{refused}");
+}
+
+#[test]
 fn opening_what_is_no_store_says_what_it_is() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let open = |path: &std::path::Path| Store::open(path).unwrap_err();

@@ -34,7 +34,7 @@ const LAYOUT_MAY: [&str; 7] = [
 ];
 
 /// Packages of this workspace that each may depend on directly, besides the store's layout.
-const MAY: [(&str, &[&str]); 24] = [
+const MAY: [(&str, &[&str]); 25] = [
     ("tetris-store-layout", &[]),
     ("tetris-loader", &[]),
     (
@@ -68,11 +68,13 @@ const MAY: [(&str, &[&str]); 24] = [
             "tetris-gpu-mirror",
             "tetris-idmap",
             "tetris-loader",
+            "tetris-sandbox",
             "tetris-service-kit",
             "tetris-wire",
         ],
     ),
     ("tetris-idmap", &[]),
+    ("tetris-sandbox", &[]),
     ("tetris-scaler-core", &[]),
     (
         "tetris-scaler",

@@ -8,6 +8,7 @@ pub const HANDLE_BYTES: usize = 64;
 
 /// Identity of a device, the same in every process of a machine and in every driver call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceUuid(pub [u8; 16]);
 
 impl fmt::Display for DeviceUuid {

@@ -74,6 +74,7 @@ pub struct Failed {
 
 /// Usage of a device, in bytes where not said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Usage {
     /// Limit of the mirror's device memory.
     pub capacity_bytes: u64,

@@ -8,6 +8,7 @@ macro_rules! number_newtype {
     ($(#[$doc:meta])* $name:ident($number:ty), $what:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct $name(pub $number);
 
         impl fmt::Debug for $name {

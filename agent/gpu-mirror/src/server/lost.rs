@@ -5,6 +5,7 @@
 //! keeps it, as at a server's end: that memory is between the client and the driver.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use super::jobs::Job;
 use super::state::{Physical, State};
@@ -17,7 +18,8 @@ impl<D: DeviceMemory> State<D> {
     /// Asks each device's thread to check the device, unless a check is already pending.
     pub fn check_devices(&mut self) {
         for slot in self.devices.values_mut() {
-            if !std::mem::replace(&mut slot.checking, true) {
+            if slot.checking.is_none() {
+                slot.checking = Some(Instant::now());
                 // Workers live as long as their senders.
                 let _sent = slot.jobs.send(Job::Check);
             }

@@ -334,7 +334,7 @@ fn slot<D: DeviceMemory>(
         group_bytes: executor.group_bytes(),
         registrar: Arc::new(registrar),
         lost: None,
-        checking: false,
+        checking: None,
         chunks: BTreeMap::new(),
         lingering: BTreeMap::new(),
         jobs,

@@ -1,5 +1,7 @@
 //! State of a server and its devices, for metrics.
 
+use std::time::Duration;
+
 use super::state::{Slot, State};
 use super::{Counters, Server};
 use crate::memory::{DeviceMemory, DeviceUuid};
@@ -7,6 +9,7 @@ use crate::residency::{DeviceId, TenantId, Usage};
 
 /// State of a server at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Report {
     /// Its counters.
     pub counters: Counters,
@@ -20,6 +23,7 @@ pub struct Report {
 
 /// State of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceReport {
     /// Its number.
     pub id: DeviceId,
@@ -38,10 +42,14 @@ pub struct DeviceReport {
     pub pinned_bytes: u64,
     /// The reason the device is lost; `None` while it works.
     pub lost: Option<String>,
+    /// Milliseconds since the check that the device's thread has not begun: it copies, or its
+    /// driver hangs. `None` without a pending check.
+    pub unanswered_ms: Option<u64>,
 }
 
 /// State of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TenantReport {
     /// The tenant.
     pub tenant: TenantId,
@@ -51,6 +59,10 @@ pub struct TenantReport {
     pub quota_bytes: Option<u64>,
     /// Length of its chunks on each device, in bytes.
     pub chunk_bytes: Vec<(DeviceUuid, u64)>,
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl<D: DeviceMemory> State<D> {
@@ -79,7 +91,8 @@ impl<D: DeviceMemory> State<D> {
         waiting.filter(|(of, _)| *of == tenant).count()
     }
 
-    fn device_report(&self, id: DeviceId, slot: &Slot<D>) -> DeviceReport {
+    /// State of a device.
+    pub(super) fn device_report(&self, id: DeviceId, slot: &Slot<D>) -> DeviceReport {
         DeviceReport {
             id,
             uuid: slot.uuid,
@@ -89,6 +102,7 @@ impl<D: DeviceMemory> State<D> {
             group_bytes: slot.group_bytes,
             pinned_bytes: slot.registrar.used_bytes(),
             lost: slot.lost.clone(),
+            unanswered_ms: slot.checking.map(|since| millis(since.elapsed())),
         }
     }
 

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Instant;
 
 use tetris_store_layout::ObjectId;
 
@@ -43,8 +44,8 @@ pub(super) struct Slot<D: DeviceMemory> {
     pub registrar: Arc<Registrar<D>>,
     /// The reason the device is lost; `None` while it works.
     pub lost: Option<String>,
-    /// True if the device's thread has a pending check.
-    pub checking: bool,
+    /// Time of the check that the device's thread has not begun.
+    pub checking: Option<Instant>,
     pub chunks: BTreeMap<(TenantId, ChunkId), Physical<D>>,
     /// Released chunks whose memory is not free, with the processes that may have it.
     pub lingering: BTreeMap<(TenantId, ChunkId), Vec<Arc<Importer>>>,

@@ -146,7 +146,7 @@ impl<D: DeviceMemory> Worker<D> {
     /// sticky: every later call in this process returns them.
     fn check(&self) {
         if let Some(slot) = self.core.state().devices.get_mut(&self.id) {
-            slot.checking = false;
+            slot.checking = None;
         }
         if self.core.state().lost(Some(self.id)).is_some() {
             return;

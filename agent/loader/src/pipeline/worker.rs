@@ -203,6 +203,9 @@ impl<'a> SweepState<'a> {
             }
             staged = store.stage(len);
         }
+        if staged.is_ok() {
+            self.pipeline.source.note_staged(len);
+        }
         staged.map_err(|error| self.refuse(error)).ok()
     }
 

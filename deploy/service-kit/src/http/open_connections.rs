@@ -8,25 +8,25 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::hash::Hash;
 
 use tokio::task::{AbortHandle, Id};
 
 /// Open connections, by the addresses of their clients.
 #[derive(Debug)]
-pub(super) struct OpenConnections {
+pub(crate) struct OpenConnections<A> {
     most: usize,
     per_address: usize,
     /// Connections of each address, oldest first, with their number in the order of arrival.
-    by_address: HashMap<IpAddr, VecDeque<(u64, AbortHandle)>>,
-    addresses: HashMap<Id, IpAddr>,
+    by_address: HashMap<A, VecDeque<(u64, AbortHandle)>>,
+    addresses: HashMap<Id, A>,
     arrived: u64,
 }
 
-impl OpenConnections {
+impl<A: Copy + Eq + Hash> OpenConnections<A> {
     /// Creates the list of at most `most` connections, and `per_address` of one address. Either is
     /// at least one.
-    pub(super) fn new(most: usize, per_address: usize) -> Self {
+    pub(crate) fn new(most: usize, per_address: usize) -> Self {
         Self {
             most: most.max(1),
             per_address: per_address.max(1),
@@ -38,7 +38,7 @@ impl OpenConnections {
 
     /// Ends as many connections as a newcomer of `address` needs to find a place. Returns the
     /// addresses that lost one.
-    pub(super) fn make_place(&mut self, address: IpAddr) -> Vec<IpAddr> {
+    pub(crate) fn make_place(&mut self, address: A) -> Vec<A> {
         let mut displaced = Vec::new();
         let own = |open: &Self| open.by_address.get(&address).map_or(0, VecDeque::len);
         while own(self) >= self.per_address {
@@ -54,7 +54,7 @@ impl OpenConnections {
     }
 
     /// Adds the connection of `address` that `task` serves.
-    pub(super) fn opened(&mut self, address: IpAddr, task: AbortHandle) {
+    pub(crate) fn opened(&mut self, address: A, task: AbortHandle) {
         self.arrived += 1;
         self.addresses.insert(task.id(), address);
         let connections = self.by_address.entry(address).or_default();
@@ -62,7 +62,7 @@ impl OpenConnections {
     }
 
     /// Removes the connection that the task served. One that was displaced is gone already.
-    pub(super) fn ended(&mut self, task: Id) {
+    pub(crate) fn ended(&mut self, task: Id) {
         let Some(address) = self.addresses.remove(&task) else {
             return;
         };
@@ -76,7 +76,7 @@ impl OpenConnections {
 
     /// Returns the address with the most connections; of several, the one with the oldest
     /// connection.
-    fn largest(&self) -> Option<IpAddr> {
+    fn largest(&self) -> Option<A> {
         let rank = |connections: &VecDeque<(u64, AbortHandle)>| {
             let oldest = connections.front().map(|(arrived, _)| *arrived);
             (connections.len(), Reverse(oldest))
@@ -85,7 +85,7 @@ impl OpenConnections {
         largest.map(|(address, _)| *address)
     }
 
-    fn end_oldest(&mut self, address: IpAddr) -> Option<IpAddr> {
+    fn end_oldest(&mut self, address: A) -> Option<A> {
         let task = self.by_address.get(&address)?.front()?.1.clone();
         task.abort();
         self.ended(task.id());
@@ -95,6 +95,8 @@ impl OpenConnections {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use tokio::task::JoinHandle;
 
     use super::*;
@@ -103,7 +105,10 @@ mod tests {
     const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
     const C: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 3));
 
-    fn arrive(open: &mut OpenConnections, address: IpAddr) -> (Vec<IpAddr>, JoinHandle<()>) {
+    fn arrive(
+        open: &mut OpenConnections<IpAddr>,
+        address: IpAddr,
+    ) -> (Vec<IpAddr>, JoinHandle<()>) {
         let displaced = open.make_place(address);
         let task = tokio::spawn(std::future::pending());
         open.opened(address, task.abort_handle());

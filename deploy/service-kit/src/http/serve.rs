@@ -1,16 +1,20 @@
 //! The server: connections within limits, and a graceful end.
 
+use std::fmt::Display;
+use std::hash::Hash;
+use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::Request;
+use axum::http::{Extensions, Request};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
@@ -26,7 +30,8 @@ pub struct ConnectionLimits {
     /// Maximum number of open connections. A newcomer displaces the oldest one of the address that
     /// has the most, so that no number of idle connections keeps it out.
     pub connections: usize,
-    /// Maximum number of open connections of one address. A newcomer displaces its oldest one.
+    /// Maximum number of open connections of one address, or of one user of a Unix socket. A
+    /// newcomer displaces its oldest one.
     pub per_address: usize,
     /// Longest time that a connection may wait for the head of a request.
     pub head: Duration,
@@ -50,11 +55,77 @@ impl Default for ConnectionLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientAddress(pub IpAddr);
 
+/// Source of connections.
+pub(crate) trait Accept: Send {
+    /// A connection.
+    type Connection: Send + 'static;
+    /// The client for the limits.
+    type Client: Copy + Eq + Hash + Display + Send + 'static;
+
+    /// Waits for the next connection.
+    fn accept(
+        &self,
+    ) -> impl Future<Output = io::Result<Accepted<Self::Connection, Self::Client>>> + Send;
+}
+
+/// A connection that was accepted.
+pub(crate) struct Accepted<C, A> {
+    pub(crate) connection: C,
+    pub(crate) client: A,
+    /// Extensions of each of its requests.
+    pub(crate) extensions: Extensions,
+}
+
+impl Accept for TcpListener {
+    type Connection = TcpStream;
+    type Client = IpAddr;
+
+    async fn accept(&self) -> io::Result<Accepted<TcpStream, IpAddr>> {
+        let (connection, address) = Self::accept(self).await?;
+        let client = address.ip();
+        let mut extensions = Extensions::new();
+        extensions.insert(ClientAddress(client));
+        Ok(Accepted {
+            connection,
+            client,
+            extensions,
+        })
+    }
+}
+
+/// Makes the stream of requests from a connection.
+pub(crate) trait Open<C>: Clone + Send + Sync + 'static {
+    /// The stream.
+    type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+
+    /// Returns the stream, or none if the client failed at it.
+    fn open(&self, connection: C) -> impl Future<Output = Option<Self::Stream>> + Send;
+}
+
+impl<T: Transport> Open<TcpStream> for T {
+    type Stream = T::Stream;
+
+    fn open(&self, connection: TcpStream) -> impl Future<Output = Option<T::Stream>> + Send {
+        Transport::open(self, connection)
+    }
+}
+
 /// Serves `router` until `stop` completes. Then answers the requests that have arrived, for at most
 /// [`ConnectionLimits::stop`].
 pub async fn serve(
     listener: TcpListener,
     transport: impl Transport,
+    router: Router,
+    limits: ConnectionLimits,
+    stop: impl Future<Output = ()>,
+) {
+    serve_on(&listener, transport, router, limits, stop).await;
+}
+
+/// [`serve`] on any source of connections.
+pub(crate) async fn serve_on<L: Accept>(
+    listener: &L,
+    transport: impl Open<L::Connection>,
     router: Router,
     limits: ConnectionLimits,
     stop: impl Future<Output = ()>,
@@ -87,9 +158,9 @@ struct Server<T> {
     limits: ConnectionLimits,
 }
 
-async fn accept(
-    listener: TcpListener,
-    server: &Server<impl Transport>,
+async fn accept<L: Accept>(
+    listener: &L,
+    server: &Server<impl Open<L::Connection>>,
     graceful: &GracefulShutdown,
     tasks: &mut JoinSet<()>,
 ) {
@@ -102,7 +173,7 @@ async fn accept(
                 continue;
             }
         };
-        let (connection, address) = match accepted {
+        let accepted = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!("cannot accept a connection: {error}");
@@ -110,24 +181,30 @@ async fn accept(
                 continue;
             }
         };
-        let client = address.ip();
+        let client = accepted.client;
         for displaced in open.make_place(client) {
             tracing::debug!(%client, %displaced, "a connection is closed to make place for a newcomer");
         }
         let (server, watcher) = (server.clone(), graceful.watcher());
-        let task = tasks.spawn(async move { server.connection(connection, client, watcher).await });
+        let task = tasks.spawn(async move {
+            let (connection, extensions) = (accepted.connection, accepted.extensions);
+            server.connection(connection, extensions, watcher).await;
+        });
         open.opened(client, task);
     }
 }
 
-impl<T: Transport> Server<T> {
-    async fn connection(&self, connection: TcpStream, client: IpAddr, watcher: Watcher) {
+impl<T> Server<T> {
+    async fn connection<C>(&self, connection: C, extensions: Extensions, watcher: Watcher)
+    where
+        T: Open<C>,
+    {
         let Some(stream) = self.transport.open(connection).await else {
             return;
         };
         let router = TowerToHyperService::new(self.router.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(ClientAddress(client));
+            request.extensions_mut().extend(extensions.clone());
             router.call(request)
         });
         let connection = http1::Builder::new()

@@ -2,3 +2,5 @@
 
 mod http;
 mod logs;
+#[cfg(feature = "unix-http")]
+mod unix_http;

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 
 use super::Kubectl;
 
-/// Longest wait for a byte of an answer.
-const READ: Duration = Duration::from_secs(20);
+/// Longest wait for a byte of an answer: longer than a page waits for a process that is stopped.
+const READ: Duration = Duration::from_mins(1);
 
 /// The body at `path` of a pod's port.
 ///

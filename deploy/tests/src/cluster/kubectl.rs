@@ -78,11 +78,15 @@ impl Objects {
     /// # Errors
     /// When kustomize fails.
     pub fn rendered(folder: &str, images: &[(&str, String)]) -> Result<Self> {
-        let mut objects = Self::parse(&kustomize::render(folder)?)?;
-        for object in &mut objects.0 {
+        Ok(Self::parse(&kustomize::render(folder)?)?.with_images(images))
+    }
+
+    /// The same objects with other images.
+    pub fn with_images(mut self, images: &[(&str, String)]) -> Self {
+        for object in &mut self.0 {
             replace_images(object, images);
         }
-        Ok(objects)
+        self
     }
 }
 

@@ -36,7 +36,8 @@ fn parse(objects: &Objects, pods: &Pods<'_>, container: &Value) {
     match command[0] {
         "/usr/local/bin/tetris-node" => {
             let definition = tetris_node::cli::Cli::command();
-            let parsed = definition.try_get_matches_from(Daemon::of(objects).arguments());
+            let process = Daemon::of(objects).process(text(&container["name"]));
+            let parsed = definition.try_get_matches_from(process.arguments());
             parsed.unwrap_or_else(|error| panic!("{}: {error}", pods.name()));
         }
         "/usr/local/bin/tetris-webhook" => {

@@ -11,6 +11,15 @@ fn every_install_has_a_configuration_that_the_daemon_accepts() {
         let objects = Objects::golden(name);
         let daemon = Daemon::of(&objects);
         let config = daemon.config(&objects);
+        // The same for each of them, with the flags that it gets.
+        for process in daemon.processes() {
+            assert_eq!(
+                process.config(&objects).file,
+                config.file,
+                "{name}: {}",
+                process.name()
+            );
+        }
         assert_eq!(config.file.node.as_deref(), Some("node-1"), "{name}");
         assert!(config.file.kubernetes.enabled, "{name}");
         assert!(config.file.ingest.enabled, "{name}");
@@ -24,7 +33,7 @@ fn every_install_has_a_configuration_that_the_daemon_accepts() {
             "{name}: these pages are for nobody else"
         );
         let network = config.file.network;
-        let ports = list(&daemon.container["ports"]);
+        let ports = list(&daemon.process("cluster").container["ports"]);
         for (port, address) in [
             ("metrics", network.metrics),
             ("probes", network.probes),
@@ -39,10 +48,6 @@ fn every_install_has_a_configuration_that_the_daemon_accepts() {
             assert_eq!(found["containerPort"], address.port(), "{name}: {port}");
         }
         assert_eq!(ports.len(), 3, "{name}");
-        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
-            let port = &daemon.container[probe]["httpGet"]["port"];
-            assert_eq!(port, "probes", "{name}: {probe}");
-        }
     }
 }
 

@@ -6,8 +6,13 @@ use tetris_deploy_tests::objects::{Objects, Pods, list, text, texts};
 use tetris_node::cli::Cli;
 use tetris_node::config::{Config, ConfigFlags};
 
-/// The daemon of one install.
+/// The daemon of one install: containers of one pod.
 pub struct Daemon<'a> {
+    pub pods: Pods<'a>,
+}
+
+/// One container of it, called after its process.
+pub struct Process<'a> {
     pub pods: Pods<'a>,
     pub container: &'a Value,
 }
@@ -18,10 +23,36 @@ impl<'a> Daemon<'a> {
         let pods = all
             .find(|pods| pods.name() == "DaemonSet tetris-node")
             .unwrap();
-        let [container] = list(&pods.spec["containers"]) else {
-            panic!("expected one container");
-        };
-        Self { pods, container }
+        assert_eq!(pods.spec["initContainers"], Value::Null);
+        Self { pods }
+    }
+
+    pub fn processes(&self) -> impl Iterator<Item = Process<'a>> {
+        let pods = self.pods;
+        let containers = list(&pods.spec["containers"]).iter();
+        containers.map(move |container| Process { pods, container })
+    }
+
+    pub fn process(&self, name: &str) -> Process<'a> {
+        let mut all = self.processes();
+        all.find(|process| process.name() == name)
+            .unwrap_or_else(|| panic!("no container `{name}`"))
+    }
+
+    /// The memory limit that the size of the tmpfs follows from.
+    pub fn memory_limit(&self) -> u64 {
+        memory_limit(self.process("broker").container)
+    }
+
+    /// The configuration of the process that mounts.
+    pub fn config(&self, objects: &Objects) -> Config {
+        self.process("volumes").config(objects)
+    }
+}
+
+impl<'a> Process<'a> {
+    pub fn name(&self) -> &'a str {
+        text(&self.container["name"])
     }
 
     /// The arguments, followed by what the environment says, as flags.
@@ -50,15 +81,10 @@ impl<'a> Daemon<'a> {
         }
         assert_eq!(from["resourceFieldRef"]["resource"], "limits.memory");
         assert_eq!(from["resourceFieldRef"]["divisor"], "1");
-        assert_eq!(
-            from["resourceFieldRef"]["containerName"],
-            self.container["name"]
-        );
-        self.memory_limit().to_string()
-    }
-
-    pub fn memory_limit(&self) -> u64 {
-        tetris_scaler::nodes::bytes(text(&self.container["resources"]["limits"]["memory"])).unwrap()
+        let of = &from["resourceFieldRef"]["containerName"];
+        let mut containers = list(&self.pods.spec["containers"]).iter();
+        let container = containers.find(|container| container["name"] == *of);
+        memory_limit(container.unwrap()).to_string()
     }
 
     /// The text of its configuration file, found as the container would find it.
@@ -73,20 +99,25 @@ impl<'a> Daemon<'a> {
         text(&objects.one("ConfigMap", text(name))["data"][file])
     }
 
-    /// The configuration that the daemon would run with: the real definition of the command line, and the real checks.
+    /// The configuration that it would run with: the real definition of the command line, and the real checks.
     pub fn config(&self, objects: &Objects) -> Config {
         let matches = Cli::command().try_get_matches_from(self.arguments());
         let matches = matches.unwrap_or_else(|error| panic!("{error}"));
-        let run = matches
-            .subcommand_matches("run")
-            .expect("the subcommand `run`");
-        let mut flags = ConfigFlags::from_arg_matches(run).unwrap();
+        let (subcommand, matches) = matches.subcommand().expect("a subcommand");
+        assert_eq!(subcommand, self.name());
+        let mut flags = ConfigFlags::from_arg_matches(matches).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("node.toml");
         std::fs::write(&path, self.file(objects)).unwrap();
         flags.config = Some(path);
-        flags.load().unwrap_or_else(|error| panic!("{error}"))
+        flags
+            .load()
+            .unwrap_or_else(|error| panic!("{subcommand}: {error}"))
     }
+}
+
+pub fn memory_limit(container: &Value) -> u64 {
+    tetris_scaler::nodes::bytes(text(&container["resources"]["limits"]["memory"])).unwrap()
 }
 
 /// The flag of a subcommand that a variable stands for.
@@ -94,7 +125,7 @@ fn flag_of(definition: &Command, subcommand: &str, variable: &str) -> String {
     let mut subcommands = definition.get_subcommands();
     let subcommand = subcommands
         .find(|found| found.get_name() == subcommand)
-        .unwrap();
+        .unwrap_or_else(|| panic!("no subcommand `{subcommand}`"));
     let mut arguments = subcommand.get_arguments();
     let argument = arguments.find(|found| found.get_env().is_some_and(|env| env == variable));
     let argument = argument.unwrap_or_else(|| panic!("no flag reads {variable}"));

@@ -25,18 +25,25 @@ fn the_daemon_sees_every_device_and_asks_the_scheduler_for_none() {
     let objects = Objects::golden("gpu");
     let daemon = Daemon::of(&objects);
     assert_eq!(daemon.pods.spec["runtimeClassName"], "nvidia");
+    let mirror = daemon.process("mirror").container;
     let value = |name: &str| {
-        let mut all = list(&daemon.container["env"]).iter();
+        let mut all = list(&mirror["env"]).iter();
         let variable = all.find(|variable| variable["name"] == name);
         variable.map_or("", |variable| text(&variable["value"]))
     };
     assert_eq!(value("NVIDIA_VISIBLE_DEVICES"), "all");
     assert_eq!(value("NVIDIA_DRIVER_CAPABILITIES"), "compute,utility");
-    // The runtime heeds the variable of an unprivileged container only where it is configured so.
-    assert_eq!(daemon.container["securityContext"]["privileged"], true);
-    assert_eq!(text(&daemon.container["image"]), "tetris-node-gpu");
-    let resources = daemon.container["resources"].to_string();
+    assert_eq!(text(&mirror["image"]), "tetris-node-gpu");
+    let resources = mirror["resources"].to_string();
     assert!(!resources.contains("nvidia.com"), "{resources}");
+    // The runtime gives devices to containers that ask for them.
+    for process in daemon
+        .processes()
+        .filter(|process| process.name() != "mirror")
+    {
+        let env = process.container["env"].to_string();
+        assert!(!env.contains("NVIDIA"), "{}", process.name());
+    }
     let selector = &daemon.pods.spec["nodeSelector"];
     assert_eq!(selector["nvidia.com/gpu.present"], "true");
 }
@@ -48,7 +55,9 @@ fn no_other_install_has_a_mirror_or_needs_a_runtime() {
         let daemon = Daemon::of(&objects);
         assert_eq!(daemon.config(&objects).file.gpu_mirror, None, "{name}");
         assert_eq!(daemon.pods.spec["runtimeClassName"], Value::Null, "{name}");
-        assert_eq!(text(&daemon.container["image"]), "tetris-node", "{name}");
+        for process in daemon.processes() {
+            assert_eq!(text(&process.container["image"]), "tetris-node", "{name}");
+        }
     }
     assert!(RENDERED.iter().any(|(name, _)| *name == "gpu"));
 }

@@ -11,6 +11,7 @@ mod gpu;
 mod images;
 mod monitoring;
 mod policies;
+mod processes;
 mod restricted;
 mod rights;
 mod sbom;

@@ -167,8 +167,9 @@ fn the_scaler_reaches_the_daemons() {
     let mut outwards = list(&own["spec"]["egress"]).iter();
     let to_daemons = outwards.find(|rule| matches(&rule["to"][0]["podSelector"], &daemon));
     let node = objects.one("DaemonSet", "tetris-node");
-    let ports = list(&node["spec"]["template"]["spec"]["containers"][0]["ports"]);
-    let inventory = ports.iter().find(|port| port["name"] == "inventory");
+    let containers = list(&node["spec"]["template"]["spec"]["containers"]).iter();
+    let mut ports = containers.flat_map(|container| list(&container["ports"]));
+    let inventory = ports.find(|port| port["name"] == "inventory");
     assert_eq!(
         to_daemons.unwrap()["ports"][0]["port"],
         inventory.unwrap()["containerPort"]

@@ -1,5 +1,6 @@
 //! A kubelet's directory, a tmpfs with stores, and the driver between them.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tetris_node::config::ConfigFile;
 use tetris_node::csi::wire::*;
 use tetris_node::csi::{CsiConfig, CsiError, Keeper, PerNamespace, Removal, Stores, serve_csi};
 use tetris_node::kubernetes::{KnownNamespaces, watch_namespaces};
+use tetris_node::mount::{StoreDirectory, StoreGround};
 use tetris_node::reclaimer::{Leave, Reclaimer};
 use tetris_node::report::VolumeStatus;
 use tetris_node::store::StoreConfig;
@@ -104,14 +106,18 @@ struct Daemon {
     reclaimer: Mutex<Reclaimer>,
 }
 
+#[tonic::async_trait]
 impl Keeper for Daemon {
-    fn look_after(&self, store: &StoreConfig) {
+    async fn look_after(&self, store: &StoreConfig, _: &StoreDirectory) {
         self.told.lock().unwrap().push(store.clone());
         self.reclaimer.lock().unwrap().add_store(store.clone());
     }
 
-    fn remove(&self, store: &StoreConfig) -> Removal {
-        match self.reclaimer.lock().unwrap().leave(store).unwrap() {
+    async fn remove(&self, store: &StoreConfig) -> Removal {
+        let mut reclaimer = self.reclaimer.lock().unwrap();
+        // It finds stores by itself.
+        reclaimer.add_store(store.clone());
+        match reclaimer.leave(store).unwrap() {
             Leave::InUse => Removal::InUse,
             Leave::Left => {
                 remove_directory(&store.path).unwrap();
@@ -142,7 +148,7 @@ pub struct Driver {
     stop: Option<oneshot::Sender<()>>,
     pub served: JoinHandle<Result<(), CsiError>>,
     config: CsiConfig,
-    /// Stores of namespaces that were told of.
+    /// Stores of namespaces that were made.
     pub told: Arc<Mutex<Vec<StoreConfig>>>,
     pub is_registered: watch::Receiver<bool>,
     /// The volumes that pods have, as the driver counts them.
@@ -162,7 +168,13 @@ impl Driver {
             told: Arc::clone(&told),
             reclaimer: Mutex::new(reclaimer()),
         };
-        let stores = Stores::new(stores, daemon);
+        let rule = config.per_namespace.as_ref();
+        let ground = StoreGround {
+            root: rule.map(|rule| rule.parent().to_owned()),
+            user: std::fs::metadata(config.kubelet_dir.with_file_name("tetris"))
+                .map_or(0, |dir| dir.uid()),
+        };
+        let stores = Stores::new(stores, ground, daemon);
         let runtime = Runtime::new().unwrap();
         let entered = runtime.enter();
         let (sender, living) = watch::channel(None);

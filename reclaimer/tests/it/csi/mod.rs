@@ -1,17 +1,15 @@
 //! The CSI driver over its real sockets, with real mounts.
 
 mod authority;
-mod calls;
+pub mod calls;
 mod choosing;
-mod fixture;
+pub mod fixture;
 mod gone;
 mod idmap;
 mod kubelet;
-mod lingering;
-mod process;
+mod links;
 mod propagation;
 mod registration;
 mod requests;
 mod sanity;
-mod shares;
 mod wire;

@@ -39,6 +39,7 @@ fn what_a_container_publishes_arrives_read_only_on_the_host_and_leaves_with_it()
             huge: HugePages::Never,
             noswap: false,
             selinux_context: None,
+            user: 0,
         };
         ensure_mount(&config).unwrap();
         let store = in_container.store("mounted-below/a", &[]);

@@ -33,6 +33,18 @@ pub fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// A model file in a folder, of one tensor of `len` bytes, told from others by its seed.
+pub fn model_file(folder: &Path, len: usize, seed: u8) -> PathBuf {
+    let path = folder.join(format!("{seed}-{len}.safetensors"));
+    let header = format!(r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend_from_slice(header.as_bytes());
+    bytes.extend((0..len).map(|n| (n % 251) as u8 ^ seed));
+    std::fs::write(&path, bytes).unwrap();
+    settle(&path);
+    path
+}
+
 /// A directory with a store in it.
 pub struct Place {
     dir: TempDir,
@@ -88,15 +100,7 @@ impl Place {
 
     /// A model file of one tensor of `len` bytes, told from others by its seed.
     pub fn model_file(&self, len: usize, seed: u8) -> PathBuf {
-        let path = self.path(&format!("{seed}-{len}.safetensors"));
-        let header =
-            format!(r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);
-        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-        bytes.extend_from_slice(header.as_bytes());
-        bytes.extend((0..len).map(|n| (n % 251) as u8 ^ seed));
-        std::fs::write(&path, bytes).unwrap();
-        settle(&path);
-        path
+        model_file(self.dir.path(), len, seed)
     }
 
     /// Publishes a model file, however small.
@@ -142,6 +146,11 @@ impl Daemon {
         let mut command = Command::new(EXE);
         command.envs(variables.iter().copied());
         command.arg("run").arg("--config").arg(config).args(args);
+        Self::started(command)
+    }
+
+    /// Starts another command of the daemon.
+    pub fn started(mut command: Command) -> Self {
         command.args(["--log", "info,tetris_node=debug"]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));

@@ -5,7 +5,7 @@ pub mod harness;
 mod image;
 mod once;
 #[cfg(feature = "kubernetes")]
-mod pages;
+pub mod pages;
 mod remedies;
 mod run;
 mod scrub;

@@ -29,7 +29,8 @@ fn get(server: SocketAddr, path: &str) -> String {
     answer
 }
 
-async fn get_by_token(server: SocketAddr, token: &str) -> (String, String) {
+/// The objects that a client with this token reads, and the audience of the server.
+pub async fn get_by_token(server: SocketAddr, token: &str) -> (String, String) {
     let stream = tokio::net::TcpStream::connect(server).await.unwrap();
     let client = BoundClient::try_new("tetris-node").unwrap();
     let mut bound = client.connect(stream, server.ip()).await.unwrap();

@@ -14,7 +14,11 @@ use crate::http::scrape::Scrape;
 /// Labels that Prometheus adds to every series that it scrapes.
 const OF_TARGET: [&str; 2] = ["instance", "job"];
 /// Families that no panel shows, and why.
-const NOT_SHOWN: [(&str, &str); 5] = [
+const NOT_SHOWN: [(&str, &str); 6] = [
+    (
+        "tetris_gpu_unanswered_check_seconds",
+        "copies keep a device busy too: for a look by hand at one that may hang",
+    ),
     ("tetris_node_info", "names nodes, for the variable `node`"),
     (
         "tetris_store_record_limit_bytes",
@@ -38,6 +42,7 @@ async fn scrape() -> Scrape {
     Scrape::parse(
         Daemon::with(node())
             .with_mirror(mirror())
+            .with_processes()
             .get("/metrics")
             .await
             .text(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use tetris_node::http::Pages;
+use tetris_node::http::{PageSource as _, Pages};
 use tetris_service_kit::metrics::CONTENT_TYPE;
 use tower::ServiceExt as _;
 

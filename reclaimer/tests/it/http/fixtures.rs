@@ -12,9 +12,11 @@ use tetris_gpu_mirror::memory::DeviceUuid;
 use tetris_gpu_mirror::residency::{DeviceId, TenantId, Usage};
 use tetris_gpu_mirror::server::{Counters, DeviceReport, Report, TenantReport};
 use tetris_node::gpu_mirror::{GpuMirrorStatus, Implementation};
-use tetris_node::http::{Health, HttpState, Pages};
+use tetris_node::http::{Health, HttpState, PageSource as _, Pages};
 use tetris_node::keep_warm::Freshness;
-use tetris_node::metrics::Metrics;
+use tetris_node::metrics::{Metrics, ProcessSample};
+use tetris_node::process::Process;
+use tetris_node::report::process_report::Usage as ProcessUsage;
 use tetris_node::report::{
     Amount, ForeignStatus, HolderCounts, Loads, ModelStatus, MountStatus, NodeStatus, ObjectState,
     PagesStatus, PassReport, RecordStatus, ShortfallStatus, SmallPagesStatus, StorePass,
@@ -60,6 +62,16 @@ impl Daemon {
         self
     }
 
+    /// And that is several processes, of which one uses this.
+    pub fn with_processes(self) -> Self {
+        let sample = ProcessSample {
+            process: Process::Volumes,
+            usage: Some(ProcessUsage::default()),
+        };
+        self.shared.metrics.show_processes(move || vec![sample]);
+        self
+    }
+
     pub fn observed(&self, status: NodeStatus) {
         self.passes.send_replace(Some(Arc::new(status)));
     }
@@ -69,13 +81,18 @@ impl Daemon {
     }
 
     pub async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
-        let mut request = Request::builder().method(method).uri(path);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(Body::empty()).unwrap();
-        Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
+        ask(&self.router, method, path, headers).await
     }
+}
+
+/// Asks a router for a page.
+pub async fn ask(router: &Router, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Body::empty()).unwrap();
+    Answer::of(router.clone().oneshot(request).await.unwrap()).await
 }
 
 #[derive(Debug)]
@@ -123,6 +140,7 @@ pub fn node() -> NodeStatus {
             plain: 1,
             plain_because: None,
         }),
+        processes: Vec::new(),
         holder_counts: HolderCounts::Complete,
         mounts: vec![MountStatus {
             stores: vec!["b".to_owned(), "a".to_owned()],
@@ -158,6 +176,7 @@ pub fn mirror() -> GpuMirrorStatus {
         group_bytes: 2 << 20,
         pinned_bytes: 300,
         lost: lost.map(str::to_owned),
+        unanswered_ms: None,
     };
     let mut works = device(1, None);
     works.usage = Usage {
@@ -170,6 +189,7 @@ pub fn mirror() -> GpuMirrorStatus {
         held_models: 4,
     };
     works.leases = 6;
+    works.unanswered_ms = Some(7_000);
     let tenant = |number, quota_bytes| TenantReport {
         tenant: TenantId(number),
         waiting: 3,
@@ -189,6 +209,7 @@ pub fn mirror() -> GpuMirrorStatus {
     GpuMirrorStatus {
         implementation: Implementation::Cuda,
         running: true,
+        reason: None,
         missing_devices: 1,
         report: Report {
             counters,

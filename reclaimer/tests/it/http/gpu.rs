@@ -31,6 +31,7 @@ fn every_number_of_a_device_is_there_by_its_uuid() {
         ("leases", 6.0),
         ("group_bytes", 2_097_152.0),
         ("pinned_bytes", 300.0),
+        ("unanswered_check_seconds", 7.0),
     ] {
         let name = format!("tetris_gpu_{name}");
         let works = scrape.value(&name, &[("device", WORKS)]);
@@ -86,6 +87,7 @@ fn a_mirror_without_a_driver_is_down_and_counts_zero() {
     let scrape = scrape(GpuMirrorStatus {
         implementation: Implementation::Cuda,
         running: false,
+        reason: Some("no driver".to_owned()),
         missing_devices: 0,
         report: tetris_gpu_mirror::server::Report::default(),
         stores: std::collections::BTreeMap::new(),

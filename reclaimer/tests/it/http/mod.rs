@@ -4,7 +4,7 @@ mod conditional;
 mod dashboard;
 mod endpoints;
 mod exposition;
-mod fixtures;
+pub mod fixtures;
 mod gpu;
 mod ingest;
 mod large;

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use tetris_node::http::{AccessLimits, Gate, Limits, Pages, SERVICE, serve};
+use tetris_node::http::{
+    AccessLimits, Gate, Limits, PageSource as _, Pages, SERVICE, gated, serve,
+};
 use tetris_node::kubernetes::TokenReviews;
 use tetris_service_kit::bound_tls::{BoundClient, BoundTls};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -62,7 +64,7 @@ impl Servers {
         let (plain, quick) = (limits.transport(), of_probes.transport());
         tokio::spawn(serve(on_metrics, plain, pages.metrics(), limits, never()));
         tokio::spawn(serve(on_probes, quick, pages.probes(), of_probes, never()));
-        let inventory_pages = pages.inventory(gate);
+        let inventory_pages = gated(pages.tensors(), gate);
         tokio::spawn(serve(on_inventory, tls, inventory_pages, limits, never()));
         Self {
             api,

@@ -47,6 +47,7 @@ fn references_and_bytes_survive_a_restart_and_a_remount() {
         huge: HugePages::WithinSize,
         noswap: true,
         selinux_context: None,
+        user: 0,
     };
     let root = config.path.join("a");
     ensure_mount(&config).unwrap();

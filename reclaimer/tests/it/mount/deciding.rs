@@ -14,6 +14,7 @@ fn config() -> MountConfig {
         huge: HugePages::WithinSize,
         noswap: true,
         selinux_context: None,
+        user: 0,
     }
 }
 

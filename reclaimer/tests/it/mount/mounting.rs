@@ -23,6 +23,7 @@ fn config(path: PathBuf) -> MountConfig {
         huge: HugePages::WithinSize,
         noswap: true,
         selinux_context: None,
+        user: 0,
     }
 }
 

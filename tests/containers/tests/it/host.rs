@@ -70,6 +70,11 @@ impl Host {
         self.dir.join("config")
     }
 
+    /// The directories of the processes' sockets.
+    pub fn sockets(&self) -> PathBuf {
+        self.dir.join("run")
+    }
+
     /// The tmpfs of the stores.
     pub fn stores(&self) -> PathBuf {
         self.tetris().join("stores")

@@ -1,6 +1,8 @@
-//! The node's container: the daemon, with the mounts that its DaemonSet gives it.
+//! The node's containers: the processes of the daemon, with the users, rights and mounts that their DaemonSet gives them.
 
 use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use tetris_store_layout::{Holders, ObjectEntry, Store};
@@ -14,6 +16,8 @@ use crate::wait::until_so;
 
 const MIB: u64 = 1 << 20;
 const DRIVER: &str = "csi.tetris.dev";
+/// Users of the processes that have a socket of their own.
+const USERS: [(&str, u32); 2] = [("broker", 9460), ("cluster", 9461)];
 
 /// Settings of the tmpfs, and the fate of unmapped objects.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +31,9 @@ pub struct Settings {
 pub struct Node<'a> {
     pub host: &'a Host,
     pub kubelet: Kubelet,
+    /// The broker's: the pages of the stores are charged to it.
     pub container: Container,
+    others: [Container; 2],
 }
 
 impl<'a> Node<'a> {
@@ -37,10 +43,16 @@ impl<'a> Node<'a> {
         let socket = host.kubelet().join("plugins").join(DRIVER).join("csi.sock");
         let kubelet = Kubelet::new(socket);
         reach(host, &kubelet);
+        for (name, user) in USERS {
+            let sockets = host.sockets().join(name);
+            fs::create_dir_all(&sockets).unwrap();
+            chown(&sockets, Some(user), Some(user)).unwrap();
+        }
         let node = Self {
             host,
             kubelet,
-            container: container(host),
+            container: broker(host),
+            others: [volumes(host), cluster(host)],
         };
         node.wait();
         node
@@ -48,9 +60,13 @@ impl<'a> Node<'a> {
 
     /// Puts another container in the place of this one, as a rolling update does.
     pub fn replace(self, settings: Settings) -> Self {
-        self.container.signal("TERM");
-        let ended = self.container.ended();
-        assert_eq!(ended, 0, "{}", self.container.stderr());
+        for container in self.containers() {
+            container.signal("TERM");
+        }
+        for container in self.containers() {
+            let ended = container.ended();
+            assert_eq!(ended, 0, "{}", container.stderr());
+        }
         let host = self.host;
         drop(self);
         Self::start(host, settings)
@@ -59,24 +75,42 @@ impl<'a> Node<'a> {
     /// Has it read another configuration, as it does when its ConfigMap changes.
     pub fn reconfigure(&self, settings: Settings) {
         configure(self.host, settings);
-        self.container.signal("HUP");
+        for container in self.containers() {
+            container.signal("HUP");
+        }
     }
 
-    /// Ends it as the OOM killer would.
+    /// Ends all as the OOM killer would.
     pub fn kill(&self) {
-        self.container.signal("KILL");
-        self.container.ended();
+        for container in self.containers() {
+            container.signal("KILL");
+        }
+        for container in self.containers() {
+            container.ended();
+        }
     }
 
     pub fn start_again(&self) {
-        self.container.start_again();
+        for container in self.containers() {
+            container.start_again();
+        }
         self.wait();
     }
 
+    fn containers(&self) -> impl Iterator<Item = &Container> {
+        self.others.iter().chain([&self.container])
+    }
+
     fn wait(&self) {
-        until_so("the driver answers", || {
-            assert!(self.container.is_running(), "{}", self.container.stderr());
-            self.kubelet.probe()
+        until_so("the driver answers, and the others", || {
+            for container in self.containers() {
+                assert!(container.is_running(), "{}", container.stderr());
+            }
+            let listens = |name: &str| {
+                let socket = self.host.sockets().join(name).join("socket");
+                UnixStream::connect(socket).is_ok()
+            };
+            USERS.iter().all(|(name, _)| listens(name)) && self.kubelet.probe()
         });
     }
 
@@ -108,7 +142,7 @@ impl<'a> Node<'a> {
     pub fn wait_for_socket(&self, namespace: &str) {
         let socket = self.host.stores().join(directory(namespace)).join("daemon");
         until_so("the store's socket", || {
-            std::os::unix::net::UnixStream::connect(&socket).is_ok()
+            UnixStream::connect(&socket).is_ok()
         });
     }
 
@@ -125,25 +159,57 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A container with what the DaemonSet gives it.
-fn container(host: &Host) -> Container {
+fn volume(from: &Path, to: &str) -> String {
+    format!("--volume={}:{to}", from.display())
+}
+
+/// The container with privileges, and neither a network nor a token.
+fn volumes(host: &Host) -> Container {
     let mut options = privileged();
-    let volume = |from: PathBuf, to: &str| format!("--volume={}:{to}", from.display());
-    options.push(volume(host.tetris(), "/var/lib/tetris:rshared"));
-    options.push(volume(host.kubelet(), "/var/lib/kubelet:rshared"));
-    options.push(volume(host.config(), "/etc/tetris:ro"));
+    options.extend([
+        volume(&host.tetris(), "/var/lib/tetris:rshared"),
+        volume(&host.kubelet(), "/var/lib/kubelet:rshared"),
+        volume(&host.sockets(), "/run/tetris:ro"),
+    ]);
+    start(host, "volumes", options)
+}
+
+/// The container with the stores, as their owner.
+fn broker(host: &Host) -> Container {
+    let options = vec![
+        "--user=9460:9460".to_owned(),
+        "--cap-drop=ALL".to_owned(),
+        volume(&host.tetris(), "/var/lib/tetris:rslave"),
+        volume(&host.sockets().join("broker"), "/run/tetris/broker"),
+    ];
+    start(host, "broker", options)
+}
+
+/// The container with the network.
+fn cluster(host: &Host) -> Container {
+    let options = vec![
+        "--user=9461:9461".to_owned(),
+        "--cap-drop=ALL".to_owned(),
+        "--env=KUBECONFIG=/etc/tetris/kubeconfig".to_owned(),
+        // The API server is a thread of the test.
+        "--network=host".to_owned(),
+        volume(&host.sockets().join("broker"), "/run/tetris/broker:ro"),
+        volume(&host.sockets().join("cluster"), "/run/tetris/cluster"),
+    ];
+    start(host, "cluster", options)
+}
+
+fn start(host: &Host, process: &str, mut options: Vec<String>) -> Container {
+    options.push(volume(&host.config(), "/etc/tetris:ro"));
     options.push("--env=NODE_NAME=node-1".to_owned());
-    options.push("--env=KUBECONFIG=/etc/tetris/kubeconfig".to_owned());
-    // The API server is a thread of the test.
-    options.push("--network=host".to_owned());
     let command = [
         image::NODE,
-        "run",
+        process,
         "--kubernetes",
         "--config",
         "/etc/tetris/node.toml",
     ];
-    Container::start("node", &host.image.name, &options, &command)
+    Container::start(process, &host.image.name, &options, &command)
 }
 
 /// The directory of a namespace's store.
@@ -170,6 +236,7 @@ fn configure(host: &Host, settings: Settings) {
 interval_secs = 1
 [mount]
 path = "/var/lib/tetris/stores"
+user = 9460
 size_bytes = {bytes}
 inodes = {inodes}
 [csi.per_namespace]

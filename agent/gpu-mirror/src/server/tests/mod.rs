@@ -67,7 +67,7 @@ impl Fixture {
             group_bytes: 64 << 10,
             registrar: Arc::new(Registrar::new(Arc::new(device.clone()), PIN_LIMIT)),
             lost: None,
-            checking: false,
+            checking: None,
             chunks: BTreeMap::new(),
             lingering: BTreeMap::new(),
             jobs: sender,
@@ -149,6 +149,21 @@ impl Fixture {
         self.jobs = Some(receiver);
         self
     }
+}
+
+#[test]
+fn a_check_that_a_device_has_not_begun_is_in_its_report() {
+    let fixture = Fixture::new();
+    let unanswered = |core: &Core<HostDevice>| {
+        let state = core.state();
+        let report = state.device_report(DEVICE, &state.devices[&DEVICE]);
+        report.unanswered_ms
+    };
+    assert_eq!(unanswered(&fixture.core), None);
+    fixture.core.state().check_devices();
+    assert!(unanswered(&fixture.core).is_some());
+    let fixture = fixture.work();
+    assert_eq!(unanswered(&fixture.core), None);
 }
 
 #[test]

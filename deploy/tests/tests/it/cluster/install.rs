@@ -86,11 +86,16 @@ pub fn wait_for_rollout(what: &str) -> Result<()> {
 
 /// The model, as pods get it.
 pub fn config_map(namespace: &str) -> Result<Value> {
+    config_map_of(namespace, "model", 0)
+}
+
+/// One of several models, as pods get it.
+pub fn config_map_of(namespace: &str, name: &str, model: u32) -> Result<Value> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("model.safetensors");
-    std::fs::write(&path, model::bytes()?)?;
+    std::fs::write(&path, model::bytes_of(model)?)?;
     let from = format!("--from-file={}", path.display());
-    let args = ["create", "configmap", "model", "-n", namespace, &from];
+    let args = ["create", "configmap", name, "-n", namespace, &from];
     Kubectl.json(&[&args[..], &["--dry-run=client"]].concat())
 }
 

@@ -73,7 +73,7 @@ fn require_undisturbed_by_a_restart(daemon: &str, node: &str) -> Result<String> 
 }
 
 /// Name and node of a daemon that is ready; of another one than `not`, on its node.
-fn a_daemon(not: Option<(&str, &str)>) -> Result<(String, String)> {
+pub fn a_daemon(not: Option<(&str, &str)>) -> Result<(String, String)> {
     let selector = "app.kubernetes.io/name=tetris-node";
     let pods = Kubectl.json(&["get", "pods", "-n", SYSTEM, "-l", selector])?;
     let mut ready = list(&pods["items"])
