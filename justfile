@@ -34,6 +34,10 @@ test-gpu *ARGS:
 fuzz *ARGS:
     tests/fuzz {{ARGS}}
 
+# All attacks at once on a daemon for ten minutes, or the seconds given, with limits of time. Needs root and an idle machine
+soak SECONDS='600':
+    TETRIS_SOAK_SECONDS={{SECONDS}} TETRIS_SOAK_TIMES=1 tests/rust -E 'package(tetris-attacks) and test(soak::)' --no-capture
+
 # Benchmarks, which leave their figures in docs/benchmarks
 bench *ARGS:
     tests/bench {{ARGS}}

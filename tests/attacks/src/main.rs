@@ -1,0 +1,5 @@
+//! Hostile pods, and the victim beside them.
+
+fn main() -> anyhow::Result<()> {
+    tetris_attacks::cli::main()
+}

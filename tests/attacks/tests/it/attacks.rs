@@ -1,0 +1,295 @@
+//! Each attack on a daemon of its own. While it is made, a victim in another namespace gets all its loads from the
+//! daemon, volumes come and go, probes are answered and passes are made; after it, nothing is left of it.
+
+use std::fs;
+use std::io::Write as _;
+use std::time::Duration;
+
+use crate::attacker::{Attacker, tell};
+use crate::node::{Node, Options, PATIENCE, Pod, USER};
+use crate::usage::{Usage, bytes_read, damaged, files};
+use crate::victim::{self, Victim};
+
+const MIB: u64 = 1 << 20;
+/// Loads of the victim, passes and volumes during an attack.
+const TIMES: usize = 3;
+
+/// A node with a hostile pod, and one in another namespace.
+struct Scene {
+    node: Node,
+    hostile: Pod,
+    victim: Pod,
+}
+
+impl Scene {
+    fn new(options: &Options) -> Option<Self> {
+        let mut node = Node::start(options)?;
+        let victim = node.pod("green", "victim", victim::USER);
+        let hostile = node.pod("blue", "hostile", USER);
+        Some(Self {
+            node,
+            hostile,
+            victim,
+        })
+    }
+
+    /// The attack in force, after some rounds; `None` where it cannot be made, which is said.
+    fn attack(&self, name: &str, more: &[&str]) -> Option<Attacker> {
+        let mut attacker = Attacker::start(&self.node, &self.hostile, name, more);
+        attacker.rounds(2).then_some(attacker)
+    }
+
+    /// All others are served.
+    fn goes_on(&mut self) {
+        let passes = |node: &Node| node.metric("tetris_pass_duration_seconds_count");
+        let before = passes(&self.node);
+        let mut victim = Victim::start(&self.victim, Duration::from_millis(100));
+        let passing = self.node.passing_pod("green", "passing");
+        let begun = std::time::Instant::now();
+        for _ in 0..TIMES {
+            victim.loads(&self.node, 1);
+            self.node.publish(&passing);
+            self.node.unpublish(&passing);
+            let health = self.node.page("/healthz").unwrap();
+            assert!(health.starts_with("HTTP/1.1 200"), "{health}");
+        }
+        assert!(begun.elapsed() < PATIENCE, "{}", self.node.log());
+        self.node
+            .eventually("passes", |node| passes(node) >= before + TIMES as f64);
+        victim.stop(&self.node);
+    }
+
+    /// Ends an attack, and waits until no process has more open files than before.
+    fn end(mut self, attacker: Attacker, before: &Usage) {
+        let (rounds, counts) = attacker.stop();
+        tell(&format!("{rounds} rounds: {counts:?}"));
+        let open = |usage: &Usage, name: &str| usage.processes[name].open_files;
+        self.node.eventually("its descriptors are closed", |node| {
+            let now = node.usage();
+            let mut names = before.processes.keys();
+            // A connection for pages, and a file of a pass, may be open at any moment.
+            names.all(|name| open(&now, name) <= open(before, name) + 8)
+        });
+        for namespace in ["blue", "green"] {
+            let damaged = damaged(&self.node.store(namespace, 1));
+            assert_eq!(damaged, Vec::<std::path::PathBuf>::new(), "{namespace}");
+        }
+        self.node.stop();
+    }
+}
+
+/// An attack of which it matters only that nobody else notices.
+fn nobody_else_notices(name: &str, more: &[&str]) {
+    let Some(mut scene) = Scene::new(&Options::default()) else {
+        return;
+    };
+    let before = scene.node.usage();
+    let Some(attacker) = scene.attack(name, more) else {
+        return;
+    };
+    scene.goes_on();
+    scene.end(attacker, &before);
+}
+
+#[test]
+fn sockets_whose_last_close_waits_hold_up_nobody() {
+    nobody_else_notices("lingering", &[]);
+}
+
+#[test]
+fn records_without_objects_do_not_fill_the_node() {
+    let Some(mut scene) = Scene::new(&Options::default()) else {
+        return;
+    };
+    let before = scene.node.usage();
+    let Some(attacker) = scene.attack("metadata", &[]) else {
+        return;
+    };
+    scene.goes_on();
+    // A quarter of 60 % of 128 MiB, and a file of each turn besides.
+    let most = 128 * MIB * 60 / 100 / 4 + 4 * 5 * MIB;
+    let folder = scene.node.store("blue", 1).join("manifests-v1");
+    let (bytes, _) = files(&folder);
+    assert!(bytes <= most, "{bytes} bytes of manifests, at most {most}");
+    assert_eq!(attacker.counts.get("metadata-ingested"), None);
+    scene.end(attacker, &before);
+}
+
+#[test]
+fn locks_of_a_pod_on_its_own_files_lengthen_no_pass() {
+    let Some(mut scene) = Scene::new(&Options::default()) else {
+        return;
+    };
+    let before = scene.node.usage();
+    // The processes that make passes are among them.
+    let ids = scene.node.process_ids();
+    let read = || -> u64 { ids.iter().filter_map(|(_, id)| bytes_read(*id)).sum() };
+    let Some(attacker) = scene.attack("locks", &[]) else {
+        return;
+    };
+    let line = "1: OFDLCK ADVISORY  READ -1 00:19:2 0 0\n".len() as u64;
+    let list = 250_000 * line;
+    let (passes, begun) = (
+        scene.node.metric("tetris_pass_duration_seconds_count"),
+        read(),
+    );
+    scene.goes_on();
+    let passes = scene.node.metric("tetris_pass_duration_seconds_count") - passes;
+    let each = (read() - begun) / passes as u64;
+    // The bounded reading that counts holders is a sixth of the list.
+    assert!(
+        each < list / 2,
+        "a pass reads {each} bytes, the list of locks has {list}"
+    );
+    scene.end(attacker, &before);
+}
+
+#[test]
+fn posix_locks_on_objects_pin_their_own_store_alone() {
+    nobody_else_notices("posix-locks", &[]);
+}
+
+/// The volume is a plain mount, as for pods with users of their own and on kernels before 6.3.
+#[test]
+fn nothing_waits_for_leases_of_a_containers_root() {
+    let options = Options {
+        csi: "idmap = \"off\"",
+        ..Options::default()
+    };
+    let Some(mut scene) = Scene::new(&options) else {
+        return;
+    };
+    let before = scene.node.usage();
+    // Something to take leases on.
+    let mut first = Victim::start(&scene.hostile, Duration::from_millis(100));
+    first.loads(&scene.node, 2);
+    first.stop(&scene.node);
+    let Some(attacker) = scene.attack("leases", &["--container-root"]) else {
+        return;
+    };
+    let held = attacker.counts.get("held").copied().unwrap_or_default();
+    assert!(held > 0, "{:?}", attacker.counts);
+    scene.goes_on();
+    scene.end(attacker, &before);
+}
+
+#[test]
+fn on_an_idmapped_volume_a_containers_root_gets_no_lease() {
+    let Some(scene) = Scene::new(&Options::default()) else {
+        return;
+    };
+    let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    let volume = format!(" {} ", scene.hostile.volume.display());
+    let mount = mounts.lines().find(|line| line.contains(&volume)).unwrap();
+    if !mount.contains(",idmapped") {
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: this kernel maps no ids of a tmpfs"
+        );
+        return;
+    }
+    let before = scene.node.usage();
+    let Some(attacker) = scene.attack("leases", &["--container-root"]) else {
+        return;
+    };
+    assert_eq!(attacker.counts["held"], 0, "{:?}", attacker.counts);
+    assert!(attacker.counts["refused"] > 0, "{:?}", attacker.counts);
+    scene.end(attacker, &before);
+}
+
+#[test]
+fn a_store_that_hoards_leaves_others_their_guarantee() {
+    nobody_else_notices("hoard", &[]);
+}
+
+#[test]
+fn a_flood_of_tiny_files_leaves_others_their_inodes() {
+    let options = Options {
+        mount: "inodes = 1024",
+        ..Options::default()
+    };
+    let Some(mut scene) = Scene::new(&options) else {
+        return;
+    };
+    let before = scene.node.usage();
+    let mut attacker = Attacker::start(&scene.node, &scene.hostile, "inodes", &[]);
+    // Until its store is full.
+    while !attacker.counts.contains_key("private") {
+        attacker.rounds(1);
+    }
+    scene.goes_on();
+    scene.end(attacker, &before);
+}
+
+#[test]
+fn slow_and_hung_files_take_no_turn_of_others() {
+    nobody_else_notices("slow", &[]);
+}
+
+#[test]
+fn connections_of_many_users_keep_no_other_store_out() {
+    nobody_else_notices("connections", &["--container-root"]);
+}
+
+#[test]
+fn a_sidecar_by_another_user_changes_no_load() {
+    let Some(mut scene) = Scene::new(&Options::default()) else {
+        return;
+    };
+    let before = scene.node.usage();
+    // The attacker may create files beside the victim's.
+    let models = scene.victim.scratch.clone();
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(&models, all).unwrap();
+    let path = models.display().to_string();
+    let Some(mut attacker) = scene.attack("sidecar", &["--models", &path]) else {
+        return;
+    };
+    // Until one was there in time.
+    while attacker.look() == 0 || !attacker.counts.contains_key("planted") {
+        scene.goes_on();
+    }
+    scene.end(attacker, &before);
+}
+
+#[test]
+fn files_that_say_they_are_others_are_not_taken_for_them() {
+    nobody_else_notices("identities", &[]);
+}
+
+#[test]
+fn floods_of_the_ports_keep_no_probe_out() {
+    nobody_else_notices("http", &[]);
+}
+
+#[test]
+fn descriptors_of_every_kind_are_refused_and_closed() {
+    nobody_else_notices("descriptors", &[]);
+}
+
+#[test]
+fn malformed_messages_end_their_own_connection() {
+    nobody_else_notices("frames", &[]);
+}
+
+/// Two tenants have a namespace of one name, one after the other.
+#[test]
+fn a_namespace_made_again_gets_nothing_of_its_predecessor() {
+    let Some(mut scene) = Scene::new(&Options::default()) else {
+        return;
+    };
+    let mut first = Victim::start(&scene.hostile, Duration::from_millis(100));
+    first.loads(&scene.node, 2);
+    first.stop(&scene.node);
+    let old = scene.node.store("blue", 1);
+    assert!(files(&old.join("objects-v1")).1 > 0);
+    scene.node.api.make("blue");
+    let later = scene.node.pod("blue", "later", USER);
+    assert_eq!(files(&later.volume.join("objects-v1")), (0, 0));
+    scene.goes_on();
+    scene.node.unpublish(&scene.hostile);
+    scene
+        .node
+        .eventually("the predecessor's store goes", |_| !old.exists());
+    scene.node.stop();
+}

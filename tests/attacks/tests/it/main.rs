@@ -1,0 +1,13 @@
+//! Attacks on a whole daemon, one at a time and all at once.
+
+#[allow(dead_code, reason = "other tests have more of the API server")]
+#[path = "../../../../reclaimer/tests/shared/api.rs"]
+mod api;
+mod attacker;
+mod attacks;
+#[path = "../../../../reclaimer/tests/it/namespace.rs"]
+mod namespace;
+mod node;
+mod soak;
+mod usage;
+mod victim;

@@ -1,0 +1,77 @@
+//! A pod that loads fresh models, and is none of the attackers' business.
+
+use std::time::Duration;
+
+use tetris_attacks::line::Line;
+
+use crate::attacker::Program;
+use crate::node::{Node, Pod};
+
+pub const USER: u32 = 5000;
+
+pub struct Victim {
+    program: Program,
+    /// Durations of its loads, in milliseconds.
+    pub took_ms: Vec<u64>,
+}
+
+impl Victim {
+    /// Starts one that loads a model at each interval.
+    pub fn start(pod: &Pod, interval: Duration) -> Self {
+        let every = interval.as_millis().to_string();
+        let arguments = ["victim", "--every-ms", &every].map(str::to_owned);
+        Self {
+            program: Program::start(pod, "victim", &arguments),
+            took_ms: Vec::new(),
+        }
+    }
+
+    /// Waits for further loads.
+    ///
+    /// # Panics
+    /// When the bytes of one are wrong or private.
+    pub fn loads(&mut self, node: &Node, loads: usize) {
+        let until = self.took_ms.len() + loads;
+        while self.took_ms.len() < until {
+            match self.program.line() {
+                Some(line) => self.note(node, &line),
+                None => panic!("the victim ended: {}", node.log()),
+            }
+        }
+    }
+
+    /// Looks at the loads that there were by now.
+    pub fn look(&mut self, node: &Node) {
+        for line in self.program.lines_so_far() {
+            self.note(node, &line);
+        }
+    }
+
+    /// Ends it: what it kept mapped is compared once more.
+    pub fn stop(self, node: &Node) -> Vec<u64> {
+        let Self {
+            program,
+            mut took_ms,
+        } = self;
+        for line in program.stop() {
+            took_ms.push(require_brokered(node, &line));
+        }
+        took_ms
+    }
+
+    fn note(&mut self, node: &Node, line: &Line) {
+        self.took_ms.push(require_brokered(node, line));
+    }
+}
+
+fn require_brokered(node: &Node, line: &Line) -> u64 {
+    match line {
+        Line::Load {
+            recognized,
+            private: 0,
+            took_ms,
+            ..
+        } if recognized == "brokered" => *took_ms,
+        line => panic!("{line:?}: {}", node.log()),
+    }
+}
