@@ -6,6 +6,7 @@ use clap::Args;
 use nix::sys::stat::{makedev, stat};
 
 use super::ConfigFile;
+use crate::csi::find_stores;
 use crate::field_error::FieldError;
 use crate::mount::{MountConfig, MountTable};
 use crate::store::FoundStores;
@@ -88,9 +89,7 @@ impl ConfigFile {
     /// The stores of namespaces that are there and not among `stores`.
     pub(crate) fn stores_of_namespaces(&self) -> FoundStores {
         let rule = self.csi.as_ref().and_then(|csi| csi.per_namespace.as_ref());
-        rule.map_or_else(FoundStores::default, |rule| {
-            FoundStores::look(rule, &self.stores)
-        })
+        rule.map_or_else(FoundStores::default, |rule| find_stores(rule, &self.stores))
     }
 
     /// The directory in which the stores of namespaces are made.

@@ -1,7 +1,6 @@
 //! Stores as the daemon's parts name them: configured, and open.
 
-#[cfg_attr(not(feature = "node"), path = "no_namespaces.rs")]
-mod of_namespaces;
+mod found;
 mod removal;
 
 use std::path::PathBuf;
@@ -9,7 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tetris_store_layout::StoreId;
 
-pub(crate) use of_namespaces::FoundStores;
+pub(crate) use found::FoundStores;
 pub use removal::{remove_directory, remove_leftovers};
 
 /// One configured store.

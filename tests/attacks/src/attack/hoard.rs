@@ -30,7 +30,7 @@ pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
         for share in [16, 3, 1] {
             let path = rounds.scratch("sparse");
             model::write_sparse(&path, round * 16 + share, capacity / share)?;
-            // Passed, not loaded: a private copy would be the attacker's own memory.
+            // Passed, not loaded: a private copy would be private memory of the attacker.
             tally.count(format!("sparse-{}", rounds.pass(&path)?));
             std::fs::remove_file(&path)?;
         }

@@ -30,7 +30,7 @@ const NAMESPACES: Duration = Duration::from_secs(5);
 const PASS_SECONDS: f64 = 1.0;
 const ANSWER: Duration = Duration::from_millis(100);
 
-/// Growth of a process's own memory that is no leak: stacks of idle threads, and gaps between blocks in use.
+/// Growth of a process's private memory that is no leak: stacks of idle threads, and gaps between blocks in use.
 const MEMORY_KIB: u64 = 16 << 10;
 /// Descriptors that a page, a pass or a probe may have open at any moment.
 const OPEN_FILES: u64 = 8;

@@ -1,0 +1,36 @@
+//! Stores of namespaces that are there, by the names of their directories.
+
+use tetris_store_layout::{Store, StoreError};
+
+use super::choose::OwnStore;
+use super::config::PerNamespace;
+use crate::store::{FoundStores, StoreConfig};
+
+/// Finds stores in the directories of `rule`, beside the `known` stores. One without a unique
+/// identifier can be somebody else's, and counts only if it is a store.
+pub(crate) fn find_stores(rule: &PerNamespace, known: &[StoreConfig]) -> FoundStores {
+    let mut found = FoundStores::default();
+    let Ok(entries) = std::fs::read_dir(rule.parent()) else {
+        return found;
+    };
+    for entry in entries.flatten() {
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let name = entry.file_name();
+        let own = name
+            .to_str()
+            .filter(|_| is_directory)
+            .and_then(|name| OwnStore::of_directory(rule, name));
+        let Some(own) = own else { continue };
+        let path = &own.config.path;
+        if known.iter().any(|known| known.path.starts_with(path)) {
+            continue;
+        }
+        match Store::open(path) {
+            Err(StoreError::NotAStore { .. }) => found.incomplete |= own.uid.is_some(),
+            Err(error) if own.uid.is_none() && !error.is_leased() => {}
+            _ => found.stores.push(own.config),
+        }
+    }
+    found.stores.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
