@@ -395,6 +395,10 @@ class Index:
     def __index__(self) -> int:
         return 1
 
+    # Tests' names are the same in each process.
+    def __repr__(self) -> str:
+        return "Index()"
+
 
 INDICES: tuple[Any, ...] = (
     0, 1, -1, 3, 4, -4, -5, 2**31, 2**63, -(2**63) - 1, True, False, None, ..., (), Index(), 1.0, "a", b"a", 1j,

@@ -5,6 +5,8 @@ use std::fs;
 use std::io::Write as _;
 use std::time::Duration;
 
+use tetris_agent::{Agent, LoadOptions};
+
 use crate::attacker::{Attacker, tell};
 use crate::node::{Node, Options, PATIENCE, Pod, USER};
 use crate::usage::{Usage, bytes_read, damaged, files};
@@ -270,6 +272,47 @@ fn descriptors_of_every_kind_are_refused_and_closed() {
 #[test]
 fn malformed_messages_end_their_own_connection() {
     nobody_else_notices("frames", &[]);
+}
+
+/// A pod that declares what it does not map: the daemon keeps it, within the pod's own store.
+#[test]
+fn declared_models_that_nobody_maps_take_no_guarantee() {
+    let Some(mut scene) = Scene::new(&Options::default()) else {
+        return;
+    };
+    let agent = Agent::open_store(&scene.hostile.volume).unwrap();
+    let options = LoadOptions::default().with_min_shared_bytes(0);
+    let path = scene.hostile.scratch.join("declared");
+    let mut declared = Vec::new();
+    // Until its store has no room; each model is let go of at once.
+    for seed in 0..64 {
+        tetris_attacks::model::write(&path, seed, 6 * MIB as usize).unwrap();
+        let model = agent.load_with(&path, &options).unwrap();
+        if model.report().bytes_private > 0 {
+            break;
+        }
+        let manifests = model.manifests().filter_map(|(_, manifest)| manifest);
+        declared.extend(manifests.map(|manifest| format!("manifest:{manifest}")));
+        let list = declared.join(",");
+        scene
+            .node
+            .api
+            .run_pod("node-1", "blue", &format!("declares-{seed}"), &list);
+        let warm = declared.len() as f64;
+        scene.node.eventually("it is kept warm", |node| {
+            node.metric("tetris_store_warm_models") >= warm
+        });
+    }
+    // The store's share of the node's 128 MiB.
+    let most = 128 * MIB * 60 / 100 / (6 * MIB);
+    tell(&format!("{} models declared", declared.len()));
+    assert!(
+        declared.len() > 1 && declared.len() as u64 <= most,
+        "{declared:?}"
+    );
+    scene.goes_on();
+    scene.goes_on();
+    scene.node.stop();
 }
 
 /// Two tenants have a namespace of one name, one after the other.

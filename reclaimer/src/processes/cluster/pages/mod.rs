@@ -39,6 +39,9 @@ use probes::Probes;
 pub struct PageLimits {
     /// Longest time from a request for a page to its answer.
     pub page: Duration,
+    /// Longest time from a request for metrics to its answer: shorter than Prometheus waits for one
+    /// (10 s by default), so that it gets the reason.
+    pub metrics: Duration,
     /// Longest time from a probe to its answer by the broker.
     pub probe: Duration,
     /// Largest page, in bytes. The objects of a full node are 36 MB.
@@ -57,6 +60,7 @@ impl Default for PageLimits {
     fn default() -> Self {
         Self {
             page: Duration::from_secs(20),
+            metrics: Duration::from_secs(8),
             probe: Duration::from_secs(2),
             page_bytes: 64 << 20,
             pages_bytes: 128 << 20,
@@ -154,7 +158,11 @@ impl Shared {
             return text(StatusCode::INTERNAL_SERVER_ERROR, "there is no such page");
         };
         let reserve = |bytes| self.reserve(page, bytes);
-        let got = place.get(&self.broker, asked, self.limits.page, reserve);
+        let limit = match page {
+            Page::Metrics => self.limits.metrics,
+            _ => self.limits.page,
+        };
+        let got = place.get(&self.broker, asked, limit, reserve);
         match got.await {
             Ok(Got::Page { headers, body }) => answer(&headers, &body, asked),
             Ok(Got::Unchanged(headers)) => (StatusCode::NOT_MODIFIED, headers).into_response(),

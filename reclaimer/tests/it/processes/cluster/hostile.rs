@@ -24,6 +24,7 @@ const PAGES: [&str; 5] = [
 fn quick() -> PageLimits {
     PageLimits {
         page: Duration::from_millis(300),
+        metrics: Duration::from_millis(300),
         probe: Duration::from_millis(300),
         ..PageLimits::default()
     }
