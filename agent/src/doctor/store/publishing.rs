@@ -47,14 +47,13 @@ impl Publishing {
 
 /// The checks of owner and permission.
 pub(super) fn checks(open: &OpenStore) -> Vec<Check> {
-    let root = open.store.root();
     let user = geteuid().as_raw();
     match open.store.owner() {
         Ok(owner) => vec![
             if open.store.hides_owner() {
                 hidden_owner(user)
             } else {
-                owner_check(root, owner, user)
+                owner_check(open.store.root(), owner, user, open.publishing())
             },
             publish_check(open, owner, user),
         ],
@@ -71,19 +70,19 @@ fn hidden_owner(user: u32) -> Check {
     Check::ok("owner", found).fact("user", user)
 }
 
-fn owner_check(root: &Path, owner: u32, user: u32) -> Check {
+fn owner_check(root: &Path, owner: u32, user: u32, publishing: Publishing) -> Check {
     let facts = |check: Check| check.fact("owner", owner).fact("user", user);
     let name = users::name(owner);
     facts(if owner == user {
         Check::ok("owner", format!("{name}, who runs this"))
-    } else if user == 0 {
+    } else if user == 0 && publishing == Publishing::Own {
         Check::warning(
             "owner",
             format!("{name}; objects that root publishes here are root's, and their owner cannot free them"),
         )
         .expected(format_args!("commands on this store run as {name}"))
         .remedy(format_args!("run `sudo -u '#{owner}' tetris load --store {} MODEL`", root.display()))
-    } else if owner == 0 {
+    } else if owner == 0 || user == 0 {
         Check::ok(
             "owner",
             format!("{name}; this runs as {}", users::name(user)),
@@ -170,14 +169,16 @@ mod tests {
     #[test]
     fn root_in_a_user_s_store_is_warned_and_others_are_not() {
         let root = Path::new("/dev/shm/tetris");
-        for (owner, user, status) in [
-            (0, 0, Status::Ok),
-            (1000, 1000, Status::Ok),
-            (0, 1000, Status::Ok),
-            (1001, 1000, Status::Note),
-            (1000, 0, Status::Warning),
+        for (owner, user, publishing, status) in [
+            (0, 0, Publishing::Own, Status::Ok),
+            (1000, 1000, Publishing::Own, Status::Ok),
+            (0, 1000, Publishing::Brokered, Status::Ok),
+            (1001, 1000, Publishing::Brokered, Status::Note),
+            (1000, 0, Publishing::Own, Status::Warning),
+            // Root of a pod whose volume is mounted read-only.
+            (1000, 0, Publishing::Brokered, Status::Ok),
         ] {
-            let check = owner_check(root, owner, user);
+            let check = owner_check(root, owner, user, publishing);
             assert_eq!(check.status, status, "{check:?}");
             assert_eq!(check.remedy.is_some(), status == Status::Warning);
         }

@@ -79,6 +79,23 @@ impl<'a> Cluster<'a> {
         }
     }
 
+    /// Returns true if an instance has a node, or if a node that accepts new instances has room for
+    /// its private resources.
+    pub(super) fn has_room_for(&self, instance: usize) -> bool {
+        let one = self.view.instances.get(instance);
+        let waits = one.is_some_and(|one| one.node.is_none());
+        let Some(needs) = needs(self.view, instance).filter(|_| waits) else {
+            return true;
+        };
+        self.by_name().any(|at| {
+            let accepts_new = self.node(at).is_some_and(|node| node.accepts_new);
+            let free = self.free(at);
+            accepts_new
+                && needs.cpu_millis <= free.cpu_millis
+                && needs.memory_bytes <= free.memory_bytes
+        })
+    }
+
     /// Returns theta of `tensors` by rank; zero for nodes that the inventory lacks.
     pub(super) fn thetas(&self, tensors: &ModelTensors) -> Vec<Similarity> {
         let thetas = self.view.inventory.thetas(tensors);

@@ -50,8 +50,8 @@ use step::{Growth, Step};
 /// counted once per node, resident or not. The plan replaces instances if it saves enough. Replaced
 /// instances are listed as [`retiring`](FunctionDecision::retiring). They stay until their
 /// replacements are ready and carry the peak with the larger headroom. Retiring is a part of the
-/// caller's observations, so the decision needs no memory. If the load rises, they become ordinary
-/// instances again.
+/// caller's observations, so the decision needs no memory. If the load rises, or a replacement has
+/// no room on any node, they become ordinary instances again.
 ///
 /// **Determinism.** A decision depends only on the view, not on the order of its instances and
 /// nodes. Once the caller has executed it, the same load gives the same decision.
@@ -60,8 +60,9 @@ use step::{Growth, Step};
 /// [`FunctionOutcome`] describes the necessary change.
 pub fn decide(view: &View<'_>, settings: &Settings) -> Decision {
     let mut states = State::of(view);
-    let steps: Vec<Step> = states.iter_mut().map(step::step).collect();
     let cluster = Cluster::of(view);
+    let each = states.iter_mut();
+    let steps: Vec<Step> = each.map(|state| step::step(state, &cluster)).collect();
     let growths = steps
         .iter()
         .enumerate()

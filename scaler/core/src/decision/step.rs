@@ -1,6 +1,7 @@
 //! Step of a single function, before the plan.
 
 use super::FunctionOutcome;
+use super::cluster::Cluster;
 use super::state::{State, count};
 use crate::rate::Rate;
 use crate::scale_in::{Running, ScaleInConfig, ScaleInPolicy, scale_in};
@@ -32,7 +33,7 @@ pub(super) struct Growth {
 const PARTS: usize = 4;
 
 /// Decides for one function; may end the retirement of its instances.
-pub(super) fn step(state: &mut State<'_>) -> Step {
+pub(super) fn step(state: &mut State<'_>, cluster: &Cluster<'_>) -> Step {
     let surplus = state.live().saturating_sub(state.view.max_instances);
     if surplus > 0 {
         return above_maximum(state, surplus as usize);
@@ -52,7 +53,7 @@ pub(super) fn step(state: &mut State<'_>) -> Step {
         return Step::Keep(FunctionOutcome::Steady);
     }
     if !state.retiring.is_empty() {
-        return replace(state);
+        return replace(state, cluster);
     }
     if !state.outdated.is_empty() {
         return renew(state);
@@ -151,8 +152,9 @@ fn grow(state: &State<'_>) -> Step {
     Step::Release(release, outcome)
 }
 
-/// Releases retiring instances once the others are ready and carry the peak.
-fn replace(state: &mut State<'_>) -> Step {
+/// Releases retiring instances once the others are ready and carry the peak. Ends the replacement if
+/// an instance that starts has no room on any node: it would wait for ever, and so would the others.
+fn replace(state: &mut State<'_>, cluster: &Cluster<'_>) -> Step {
     let waiting = FunctionOutcome::Consolidating {
         starting: count(state.starting.len()),
         retiring: count(state.retiring.len()),
@@ -164,6 +166,10 @@ fn replace(state: &mut State<'_>) -> Step {
     if state.capacity() < kept {
         state.keep_retiring();
         return Step::Keep(FunctionOutcome::Steady);
+    }
+    if state.starting.iter().any(|&at| !cluster.has_room_for(at)) {
+        state.keep_retiring();
+        return shrink(state);
     }
     if !state.starting.is_empty() {
         return Step::Keep(waiting);

@@ -193,6 +193,33 @@ fn four_small_ones_give_way_to_a_large_one_when_that_is_ready() {
 }
 
 #[test]
+fn a_replacement_without_room_is_taken_back() {
+    let view = FunctionView {
+        consolidate: false,
+        ..function(model("m", &[SMALL, LARGE], &[(1, 100)]), 30)
+    };
+    let mut all: Vec<_> = ["s", "t", "u", "v"].map(|name| ready(name, 0, 0, 7)).into();
+    for one in &mut all {
+        one.retiring = true;
+    }
+    all.push(starting("large", 1));
+    let (small, large) = (SMALL.0, LARGE.0);
+    let nodes = |free| {
+        let cpu_millis = 4 * small + free;
+        vec![node("n0", cpu_millis, 10_000)]
+    };
+    let waits = &on_empty(std::slice::from_ref(&view), &all, &nodes(large)).functions[0];
+    assert_eq!(waits.retiring.len(), 4, "it has room: {waits:?}");
+    let back = &on_empty(std::slice::from_ref(&view), &all, &nodes(large - 1)).functions[0];
+    assert_eq!((&back.release, &back.retiring), (&vec![4], &Vec::new()));
+    assert_eq!(back.replicas, BTreeMap::from([(0, 4), (1, 0)]));
+    // It runs on a node that is full because of it.
+    all[4].node = Some(0);
+    let starts = &on_empty(&[view], &all, &nodes(large)).functions[0];
+    assert_eq!(starts.retiring.len(), 4, "{starts:?}");
+}
+
+#[test]
 fn a_saving_below_the_threshold_is_left_alone() {
     let view = FunctionView {
         consolidate: true,
