@@ -56,9 +56,11 @@ pub struct Profile {
 }
 
 /// Files that the standard library, the allocator and the store's code read: limits and processors of
-/// this machine and container, locks and mounts, random bytes, page sizes, numbers of disks.
-const SYSTEM: [(&str, Rights); 7] = [
+/// this machine and container, locks and mounts, random bytes, page sizes, numbers of disks. A program that is linked statically
+/// finds no `getrandom` of its C library, and reads both files instead: the first to wait until there is entropy.
+const SYSTEM: [(&str, Rights); 8] = [
     ("/proc", Rights::Read),
+    ("/dev/random", Rights::Read),
     ("/dev/urandom", Rights::Read),
     ("/dev/null", Rights::Write),
     ("/sys/devices", Rights::Read),

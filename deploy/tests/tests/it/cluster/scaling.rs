@@ -14,7 +14,7 @@ use crate::cluster::install::{
     wait_for_rollout,
 };
 
-const NAMESPACE: &str = "tetris-e2e-scaler";
+pub const NAMESPACE: &str = "tetris-e2e-scaler";
 const FUNCTION: &str = "held";
 /// The configuration with least memory for each request.
 const BEST: &str = "held-c10-b1-p1";
@@ -173,7 +173,7 @@ fn require_preferred_nodes() -> Result<()> {
     })
 }
 
-fn require_ready() -> Result<()> {
+pub fn require_ready() -> Result<()> {
     let name = format!("inferencefunction/{FUNCTION}");
     let function = Kubectl.json(&["get", &name, "-n", NAMESPACE])?;
     let status = &function["status"];
