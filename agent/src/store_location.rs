@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{AccessFlags, access, geteuid};
 use tetris_loader::{PrivateCause, Words};
-use tetris_store_layout::{Store, StoreError, is_idmapped};
+use tetris_store_layout::{Store, StoreError, is_idmapped, is_mounted_by_root};
 use thiserror::Error;
 
 /// Directory at which root mounts a store.
@@ -212,8 +212,8 @@ impl StoreLocation {
         }
     }
 
-    /// Opens the store. Its owner must be this user or root, or be hidden by an idmapped mount, unless the user named
-    /// the directory.
+    /// Opens the store. Its owner must be this user or root, or root must have mounted it, unless the user
+    /// named the directory.
     ///
     /// # Errors
     /// The reason that it cannot be used.
@@ -230,14 +230,15 @@ impl StoreLocation {
     }
 
     /// Anybody may make a directory in /dev/shm, and a store's owner decides its content. So a
-    /// stranger's store is used only by its name. An idmapped mount hides the owner: only root of the node
-    /// makes one.
+    /// stranger's store is used only by its name. On a node, the store belongs to the daemon's user: root
+    /// mounted it, by an idmapped mount that hides the owner where the kernel has those.
     fn require_trusted(&self) -> Result<(), StoreLocationError> {
         let owner = std::fs::metadata(&self.dir).map_or(0, |metadata| metadata.uid());
         if self.named || owner == 0 || owner == geteuid().as_raw() {
             return Ok(());
         }
-        if File::open(&self.dir).is_ok_and(|dir| is_idmapped(&dir)) {
+        if is_mounted_by_root(&self.dir) || File::open(&self.dir).is_ok_and(|dir| is_idmapped(&dir))
+        {
             return Ok(());
         }
         Err(StoreLocationError::Untrusted {
@@ -351,5 +352,44 @@ mod tests {
         let refused = place.open().unwrap_err().to_string();
         assert!(refused.contains("not a tensor store"), "{refused}");
         std::os::unix::fs::chown(dir.path(), Some(0), None).unwrap();
+    }
+
+    #[test]
+    fn a_store_that_root_mounted_is_trusted_whoever_owns_it() {
+        use nix::mount::{MntFlags, MsFlags, mount, umount2};
+        use std::os::unix::fs::{PermissionsExt, chown};
+
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("store");
+        std::fs::create_dir(&dir).unwrap();
+        let none = None::<&str>;
+        if let Err(error) = mount(none, &dir, Some("tmpfs"), MsFlags::empty(), none) {
+            eprintln!("SKIPPED: cannot mount a tmpfs: {error}");
+            return;
+        }
+        let mut place = StoreLocation::named(&dir);
+        place.named = false;
+        let opened = || {
+            Store::create(&dir, &tetris_store_layout::CreateOptions::default()).unwrap();
+            chown(&dir, Some(65_534), None).unwrap();
+            place.open().map(drop)
+        };
+        let by_root = opened();
+        // Others may mount where they may write.
+        std::fs::set_permissions(parent.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        let by_anybody = opened();
+        std::fs::set_permissions(parent.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        umount2(&dir, MntFlags::MNT_DETACH).unwrap();
+        let not_mounted = opened();
+        assert!(by_root.is_ok(), "{by_root:?}");
+        for refused in [by_anybody, not_mounted] {
+            assert!(
+                matches!(
+                    refused,
+                    Err(StoreLocationError::Untrusted { owner: 65_534, .. })
+                ),
+                "{refused:?}"
+            );
+        }
     }
 }

@@ -1,9 +1,16 @@
 //! Lists of mounts (proc_pid_mountinfo(5)).
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
+use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use rustix::fs::{AtFlags, StatxFlags, statx};
+
+/// Permissions to write for others than the owner.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// The list of this thread: another may be in another mount namespace.
 pub(crate) fn read() -> io::Result<Vec<u8>> {
@@ -41,6 +48,20 @@ pub fn is_idmapped_in(mounts: &[u8], file: impl AsFd) -> bool {
     mount_id(file).is_some_and(|mount| has_option(mounts, mount, b"idmapped"))
 }
 
+/// Returns true if a tmpfs is mounted at `dir`, in a directory of root that nobody else may write to. Root
+/// of this mount namespace made such a mount: a user without rights can only mount where the user may write.
+pub fn is_mounted_by_root(dir: &Path) -> bool {
+    let look = || -> io::Result<bool> {
+        let (mounted, parent) = (File::open(dir)?, File::open(dir.join(".."))?);
+        let above = parent.metadata()?;
+        let of_root = above.uid() == 0 && above.mode() & WRITABLE_BY_OTHERS == 0;
+        let is_tmpfs = fstatfs(&mounted)?.filesystem_type() == TMPFS_MAGIC;
+        let mounts = mount_id(&mounted).zip(mount_id(&parent));
+        Ok(of_root && is_tmpfs && mounts.is_some_and(|(here, above)| here != above))
+    };
+    look().unwrap_or(false)
+}
+
 fn has_option(mounts: &[u8], mount: u64, option: &[u8]) -> bool {
     let options = line(mounts, mount).and_then(|line| line.split(|&byte| byte == b' ').nth(5));
     options.is_some_and(|options| {
@@ -65,7 +86,7 @@ mod tests {
 
     #[test]
     fn ordinary_mounts_are_not_idmapped() {
-        let dir = std::fs::File::open("/proc").unwrap();
+        let dir = File::open("/proc").unwrap();
         assert!(mount_id(&dir).is_some() && !is_idmapped(&dir));
     }
 }

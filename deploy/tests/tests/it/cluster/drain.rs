@@ -62,7 +62,7 @@ fn drain(node: &Node, images: &[(&str, String)]) -> Result<()> {
         Ok(())
     })?;
     wait_for("the objects to be freed", || {
-        let objects = node.run(&format!("find {STORES}/{PODS}.*/objects -type f"))?;
+        let objects = node.run(&format!("find {STORES}/{PODS}.*/objects-v1 -type f"))?;
         ensure!(objects.is_empty(), "{objects}");
         Ok(())
     })?;

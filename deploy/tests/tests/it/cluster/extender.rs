@@ -58,6 +58,7 @@ fn schedule(program: PathBuf, images: &[(&str, String)]) -> Result<()> {
     add_tensors(&mut objects)?;
     let _function = Applied::new("the function", objects)?;
     wait_for("the function to be ready", require_ready)?;
+    wait_for("all extenders to know of the model", require_known)?;
     let scheduler = Scheduler::start(program)?;
     let nodes = EmptyNodes::new()?;
     let template = Objects::rendered("tests/cluster/pods", images)?;
@@ -65,6 +66,29 @@ fn schedule(program: PathBuf, images: &[(&str, String)]) -> Result<()> {
     let tried = require_attracted(template);
     drop(nodes);
     tried.map_err(|error| error.context(scheduler.log()))
+}
+
+/// Asks each extender as the scheduler does: the node with the model has a score.
+fn require_known() -> Result<()> {
+    let function = Kubectl.json(&["get", "pods", "-n", NAMESPACE])?;
+    let node = &function["items"][0]["spec"]["nodeName"];
+    let annotations = json!({"tetris.dev/profile": "held"});
+    let pod = json!({"metadata": {"namespace": NAMESPACE, "annotations": annotations}});
+    let request = json!({"Pod": pod, "NodeNames": [node]});
+    let file = tempfile::NamedTempFile::new()?;
+    fs::write(&file, request.to_string())?;
+    let file = file.path().display().to_string();
+    let selector = "app.kubernetes.io/name=tetris-scaler";
+    let scalers = Kubectl.json(&["get", "pods", "-n", SYSTEM, "-l", selector])?;
+    for scaler in list(&scalers["items"]) {
+        let name = text(&scaler["metadata"]["name"]);
+        let url = format!("/api/v1/namespaces/{SYSTEM}/pods/{name}:9463/proxy/prioritize");
+        let said = Kubectl.run(&["create", "--raw", &url, "-f", &file])?;
+        let scores: Value = serde_json::from_str(&said)?;
+        let score = scores[0]["Score"].as_i64().unwrap_or_default();
+        ensure!(score > 5, "{name}: {scores} for {request}");
+    }
+    Ok(())
 }
 
 /// Pods of the model are where it is; the others are not all there, as empty nodes are better for them.
