@@ -11,7 +11,8 @@
 //! - **Several models:** [`place`] selects configurations and nodes together, so that tensors count
 //!   once per node; [`place_as_published`] is the paper's algorithm, for comparison.
 //! - **Decision:** [`decide`] decides which instances to start, release and replace, and why, from
-//!   the observed functions, instances and nodes.
+//!   the observed functions, instances and nodes. [`assign`] chooses the nodes of instances that
+//!   exist and wait for one.
 //! - **Scaling in:** [`scale_in`] releases the least loaded instances that the load does not need.
 //!
 //! **Guarantees.** Every selection and placement carries its load within its objective, as
@@ -85,7 +86,7 @@ pub use configuration::{
 pub use cost::{MAX_ALPHA, MemoryTerm, Weights};
 pub use decision::{
     Decision, FunctionDecision, FunctionModel, FunctionOutcome, FunctionView, InstanceView,
-    NodeView, Phase, Preference, Settings, Totals, View, decide,
+    NodeView, Phase, Preference, Settings, Totals, View, Waiting, assign, decide,
 };
 pub use dts::dts;
 pub use error::FieldError;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{NodeView, Phase, View};
+use super::{NodeView, Phase, Settings, View};
 use crate::inventory::{ModelTensors, Similarity};
 use crate::placement::{Hosted, Node};
 use crate::score::Resources;
@@ -136,6 +136,32 @@ impl<'a> Cluster<'a> {
         }
         let empty: BTreeSet<usize> = others.into_iter().map(|(_, rank)| rank).collect();
         Offer { taken, empty }
+    }
+
+    /// Returns the nodes of a plan that accept instances, as indices in the view and as input of
+    /// the plan: those in use or, according to `has` by rank, with tensors, and the largest empty
+    /// ones with a reserve; or, if `widest`, all without a reserve.
+    pub(super) fn offered_nodes(
+        &self,
+        has: &[bool],
+        widest: bool,
+        settings: &Settings,
+    ) -> (Vec<usize>, Vec<Node>) {
+        let (empty, reserve) = if widest {
+            (usize::MAX, 0)
+        } else {
+            (settings.empty_nodes as usize, settings.reserve_permille)
+        };
+        let offer = self.offered(has, empty);
+        let ranks = offer.taken.iter().map(|&rank| (rank, 0));
+        let ranks = ranks.chain(offer.empty.iter().map(|&rank| (rank, reserve)));
+        let ranks: BTreeMap<usize, u32> = ranks.collect();
+        let each = ranks.into_iter().filter_map(|(rank, reserve)| {
+            let at = self.at(rank)?;
+            let node = self.plan_node(at, self.free(at), reserve)?;
+            node.accepts_new.then_some((at, node))
+        });
+        each.unzip()
     }
 
     /// Returns a node for a plan, with `reserve_permille` of its CPU reserved.

@@ -257,24 +257,7 @@ impl Planner<'_> {
                 *has |= theta.resident_bytes > 0;
             }
         }
-        let (empty, reserve) = if widest {
-            (usize::MAX, 0)
-        } else {
-            (
-                self.settings.empty_nodes as usize,
-                self.settings.reserve_permille,
-            )
-        };
-        let offer = self.cluster.offered(&has, empty);
-        let ranks = offer.taken.iter().map(|&rank| (rank, 0));
-        let ranks = ranks.chain(offer.empty.iter().map(|&rank| (rank, reserve)));
-        let ranks: BTreeMap<usize, u32> = ranks.collect();
-        let each = ranks.into_iter().filter_map(|(rank, reserve)| {
-            let at = self.cluster.at(rank)?;
-            let node = self.cluster.plan_node(at, self.cluster.free(at), reserve)?;
-            node.accepts_new.then_some((at, node))
-        });
-        each.unzip()
+        self.cluster.offered_nodes(&has, widest, self.settings)
     }
 
     fn take(&mut self, placement: &Placement, functions: &[usize], offered: &[usize]) {

@@ -1,5 +1,6 @@
 //! Decisions: instances to start, release and replace.
 
+mod assign;
 mod change;
 mod cluster;
 mod consolidate;
@@ -18,6 +19,7 @@ mod view;
 
 use std::collections::BTreeMap;
 
+pub use assign::{Waiting, assign};
 pub use outcome::FunctionOutcome;
 pub use output::{Decision, FunctionDecision, Preference, Totals};
 pub use settings::Settings;

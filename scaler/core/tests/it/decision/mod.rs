@@ -1,5 +1,6 @@
 //! Tests of decisions: by hand, and invariants in an arbitrary environment.
 
+mod assignments;
 mod by_hand;
 mod cases;
 mod properties;

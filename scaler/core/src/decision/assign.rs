@@ -1,0 +1,327 @@
+//! Nodes for instances that exist and wait for one.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cluster::{Cluster, needs, positions};
+use super::{InstanceView, Phase, Settings, View};
+use crate::configuration::Configuration;
+use crate::inventory::Similarity;
+use crate::placement::{Demand, Hosted, Node, PlacementProblem, place};
+use crate::profile::Profile;
+use crate::rate::Slo;
+
+/// An instance that waits for a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Index of the instance in the view. Its node there is ignored.
+    pub instance: usize,
+    /// Node that the plan has for it, as an index in the view.
+    pub planned: Option<usize>,
+    /// Nodes that did not take it, as indices in the view.
+    pub excluded: BTreeSet<usize>,
+}
+
+/// Returns a node for each waiting instance, as an index in the view; `None` without one that has
+/// room.
+///
+/// An instance gets its planned node if that still has room. The others are planned together, as
+/// [`decide`](crate::decide) plans starts. If there is not room for all of them, or a node is
+/// excluded, each gets the node that has most of its tensors, one after the other.
+///
+/// **Guarantees.** No node gets more than its free resources, or an instance that it does not
+/// accept. An instance with a known configuration stays without a node only if no accepting node
+/// that is not excluded has room beside the others.
+pub fn assign(view: &View<'_>, waiting: &[Waiting], settings: &Settings) -> Vec<Option<usize>> {
+    let mut instances = view.instances.to_vec();
+    for one in waiting {
+        if let Some(instance) = instances.get_mut(one.instance) {
+            instance.node = None;
+            instance.phase = Phase::Starting;
+        }
+    }
+    let mut assignment = Assignment {
+        nodes: vec![None; waiting.len()],
+        waiting,
+        settings,
+    };
+    assignment.as_planned(&of(view, &instances));
+    assignment.mark(&mut instances);
+    assignment.together(&of(view, &instances));
+    assignment.mark(&mut instances);
+    assignment.one_by_one(&of(view, &instances));
+    assignment.nodes
+}
+
+fn of<'a>(view: &View<'a>, instances: &'a [InstanceView]) -> View<'a> {
+    View { instances, ..*view }
+}
+
+struct Assignment<'a> {
+    /// Nodes by waiting instance.
+    nodes: Vec<Option<usize>>,
+    waiting: &'a [Waiting],
+    settings: &'a Settings,
+}
+
+impl Assignment<'_> {
+    /// Writes the nodes so far into the instances.
+    fn mark(&self, instances: &mut [InstanceView]) {
+        for (one, node) in self.waiting.iter().zip(&self.nodes) {
+            if let Some(instance) = instances.get_mut(one.instance) {
+                instance.node = *node;
+            }
+        }
+    }
+
+    fn as_planned(&mut self, view: &View<'_>) {
+        let mut rooms = Rooms::of(view);
+        for (one, slot) in self.waiting.iter().zip(&mut self.nodes) {
+            let planned = one.planned.filter(|node| !one.excluded.contains(node));
+            if let Some(node) = planned.filter(|&node| rooms.take(one.instance, node)) {
+                *slot = Some(node);
+            }
+        }
+    }
+
+    /// Plans all instances that wait without an excluded node, with a reserve on empty nodes, else
+    /// without.
+    fn together(&mut self, view: &View<'_>) {
+        let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+        for (at, (one, node)) in self.waiting.iter().zip(&self.nodes).enumerate() {
+            let instance = view.instances.get(one.instance);
+            let Some(instance) = instance.filter(|_| node.is_none() && one.excluded.is_empty())
+            else {
+                continue;
+            };
+            if let Some(configuration) = instance.configuration {
+                let group = (instance.function, configuration);
+                groups.entry(group).or_default().push(at);
+            }
+        }
+        if groups.is_empty() {
+            return;
+        }
+        let cluster = Cluster::of(view);
+        let site = Site {
+            view,
+            cluster: &cluster,
+            settings: self.settings,
+        };
+        let placed = [false, true]
+            .into_iter()
+            .find_map(|widest| site.plan(&groups, widest));
+        for (at, node) in placed.unwrap_or_default() {
+            if let Some(slot) = self.nodes.get_mut(at) {
+                *slot = Some(node);
+            }
+        }
+    }
+
+    fn one_by_one(&mut self, view: &View<'_>) {
+        if self.nodes.iter().all(Option::is_some) {
+            return;
+        }
+        let mut rooms = Rooms::of(view);
+        let mut order: Vec<usize> = (0..self.waiting.len()).collect();
+        order.retain(|&at| self.nodes.get(at).is_some_and(Option::is_none));
+        // Large instances find room first.
+        let size = |at: &usize| {
+            let one = self
+                .waiting
+                .get(*at)
+                .and_then(|one| needs(view, one.instance));
+            one.map(|needs| (needs.cpu_millis, needs.memory_bytes))
+        };
+        order.sort_by_key(|at| (Reverse(size(at)), *at));
+        for at in order {
+            let (Some(one), Some(slot)) = (self.waiting.get(at), self.nodes.get_mut(at)) else {
+                continue;
+            };
+            *slot = rooms.best(one, self.settings);
+        }
+    }
+}
+
+/// Free resources of nodes, as instances take them.
+struct Rooms<'a> {
+    view: &'a View<'a>,
+    cluster: Cluster<'a>,
+    /// By index in the view.
+    nodes: Vec<Node>,
+    /// Functions with tensors on a node, or on their way there.
+    hosted: BTreeSet<(usize, usize)>,
+    /// Similarities by function, then by rank.
+    thetas: BTreeMap<usize, Vec<Similarity>>,
+}
+
+impl<'a> Rooms<'a> {
+    fn of(view: &'a View<'a>) -> Self {
+        let cluster = Cluster::of(view);
+        let all = 0..view.nodes.len();
+        let nodes = all.filter_map(|at| cluster.plan_node(at, cluster.free(at), 0));
+        let hosted = cluster.arriving(|_| true).into_iter();
+        Self {
+            nodes: nodes.collect(),
+            hosted: hosted.map(|one| (one.model, one.node)).collect(),
+            thetas: BTreeMap::new(),
+            cluster,
+            view,
+        }
+    }
+
+    /// Returns the share of the function's tensors on a node.
+    fn theta(&mut self, function: usize, node: usize) -> Option<Similarity> {
+        let model = &self.view.functions.get(function)?.model;
+        let cluster = &self.cluster;
+        let thetas = self.thetas.entry(function);
+        let thetas = thetas.or_insert_with(|| cluster.thetas(&model.tensors));
+        let theta = *thetas.get(cluster.rank(node)?)?;
+        if self.hosted.contains(&(function, node)) {
+            return Some(Similarity {
+                resident_bytes: theta.total_bytes,
+                ..theta
+            });
+        }
+        Some(theta)
+    }
+
+    /// Takes the resources of an instance from a node. Returns true if there was enough.
+    fn take(&mut self, instance: usize, node: usize) -> bool {
+        let Some(function) = self.view.instances.get(instance).map(|one| one.function) else {
+            return false;
+        };
+        let (needs, theta) = (needs(self.view, instance), self.theta(function, node));
+        let (Some(needs), Some(theta), Some(room)) = (needs, theta, self.nodes.get_mut(node))
+        else {
+            return false;
+        };
+        let mut after = room.clone();
+        let fits = room.accepts_new && after.take(needs, theta.missing_bytes());
+        if fits {
+            *room = after;
+            self.hosted.insert((function, node));
+        }
+        fits
+    }
+
+    /// Takes the resources of an instance from the node with the highest score among those with
+    /// room, and returns that node.
+    fn best(&mut self, one: &Waiting, settings: &Settings) -> Option<usize> {
+        let function = self.view.instances.get(one.instance)?.function;
+        let mut ranked: Vec<(Reverse<u32>, Option<usize>, usize)> = Vec::new();
+        for at in 0..self.nodes.len() {
+            if one.excluded.contains(&at) {
+                continue;
+            }
+            let (theta, free) = (self.theta(function, at)?, self.nodes.get(at)?.free);
+            let all = self.view.nodes.get(at)?.all;
+            let score = settings.spread.score(theta, free, all);
+            ranked.push((Reverse(score), self.cluster.rank(at), at));
+        }
+        ranked.sort_unstable();
+        let mut ranked = ranked.into_iter().map(|(_, _, at)| at);
+        ranked.find(|&at| self.take(one.instance, at))
+    }
+}
+
+/// Input of a plan for waiting instances.
+struct Site<'a> {
+    view: &'a View<'a>,
+    cluster: &'a Cluster<'a>,
+    settings: &'a Settings,
+}
+
+impl Site<'_> {
+    /// Plans groups by function and configuration. Returns waiting instances with their nodes, or
+    /// `None` if there is not room for all.
+    fn plan(
+        &self,
+        groups: &BTreeMap<(usize, usize), Vec<usize>>,
+        widest: bool,
+    ) -> Option<Vec<(usize, usize)>> {
+        let arriving = self.cluster.arriving(|_| true);
+        let mut demands = Vec::new();
+        let mut functions = Vec::new();
+        for (&(function, configuration), group) in groups {
+            demands.push(self.demand(function, Some(configuration), group.len())?);
+            functions.push(function);
+        }
+        // Tensors of the others save memory too.
+        for hosted in &arriving {
+            if !functions.contains(&hosted.model) {
+                demands.push(self.demand(hosted.model, None, 0)?);
+                functions.push(hosted.model);
+            }
+        }
+        let (offered, nodes) = self.offer(groups, widest);
+        let (of_function, of_node) = (positions(&functions), positions(&offered));
+        let fixed = arriving.iter().filter_map(|hosted| {
+            Some(Hosted {
+                model: *of_function.get(&hosted.model)?,
+                node: *of_node.get(&hosted.node)?,
+            })
+        });
+        let fixed: Vec<Hosted> = fixed.collect();
+        let placement = place(&PlacementProblem {
+            demands: &demands,
+            nodes: &nodes,
+            inventory: self.view.inventory,
+            current: &[],
+            fixed: &fixed,
+            start_cost_bytes: self.settings.start_cost_bytes,
+            max_trials: self.settings.max_trials as usize,
+        });
+        let placement = placement.ok()?;
+        let mut rest: Vec<std::slice::Iter<'_, usize>> =
+            groups.values().map(|group| group.iter()).collect();
+        let mut assigned = Vec::new();
+        for placed in &placement.placed {
+            let (group, node) = (rest.get_mut(placed.model)?, *offered.get(placed.node)?);
+            let some = group.by_ref().take(placed.count as usize);
+            assigned.extend(some.map(|&at| (at, node)));
+        }
+        Some(assigned)
+    }
+
+    /// Returns the demand for a number of instances of a configuration, or for none.
+    fn demand(&self, function: usize, only: Option<usize>, count: usize) -> Option<Demand> {
+        let model = &self.view.functions.get(function)?.model;
+        let one: Option<Configuration> =
+            only.and_then(|at| model.profile.configurations().get(at).copied());
+        let profile = match one {
+            Some(one) => Profile::try_new(vec![one]).ok()?,
+            None => model.profile.clone(),
+        };
+        // The instances exist already, however slow they are.
+        let slo = one.map_or(model.slo.us(), |one| one.least_slo_us().max(model.slo.us()));
+        Some(Demand {
+            name: function.to_string(),
+            profile,
+            slo: Slo::try_from_us(slo).ok()?,
+            load: one
+                .map(|one| one.rate().times(count as u64))
+                .unwrap_or_default(),
+            tensors: model.tensors.clone(),
+            alpha_bytes_per_millicore: model.alpha_bytes_per_millicore,
+        })
+    }
+
+    fn offer(
+        &self,
+        groups: &BTreeMap<(usize, usize), Vec<usize>>,
+        widest: bool,
+    ) -> (Vec<usize>, Vec<Node>) {
+        let mut has = vec![false; self.view.nodes.len()];
+        for (function, _) in groups.keys() {
+            let Some(function) = self.view.functions.get(*function) else {
+                continue;
+            };
+            let thetas = self.cluster.thetas(&function.model.tensors);
+            for (has, theta) in has.iter_mut().zip(thetas) {
+                *has |= theta.resident_bytes > 0;
+            }
+        }
+        self.cluster.offered_nodes(&has, widest, self.settings)
+    }
+}
