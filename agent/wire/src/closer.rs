@@ -35,8 +35,9 @@ struct State {
     threads: usize,
     /// Number of these that wait for work.
     idle: usize,
-    /// Threads that are closing a value, and the time they began.
-    busy: BTreeMap<u64, (Pthread, Instant)>,
+    /// Threads that are closing a value, and the time they began. A thread is a number here: musl has a pointer, which
+    /// threads may not pass to each other.
+    busy: BTreeMap<u64, (usize, Instant)>,
     next: u64,
     /// True if a thread ends waits that are too long.
     nudged: bool,
@@ -120,7 +121,9 @@ impl Inside {
     fn begin(self: &Arc<Self>, state: &mut State) -> u64 {
         let number = state.next;
         state.next += 1;
-        state.busy.insert(number, (pthread_self(), Instant::now()));
+        state
+            .busy
+            .insert(number, (pthread_self() as usize, Instant::now()));
         if !state.nudged {
             state.nudged = self.start_nudging();
         }
@@ -168,7 +171,7 @@ impl Inside {
                 if since.elapsed() >= PATIENCE {
                     // It is there: it takes itself out under the lock. A thread that has left the
                     // kernel since only finds its next call interrupted.
-                    let _sent = pthread_kill(*thread, NUDGE);
+                    let _sent = pthread_kill(*thread as Pthread, NUDGE);
                 }
             }
             if quiet >= IDLE {
