@@ -15,12 +15,20 @@ RUN RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile ima
 FROM build AS build-gpu
 RUN cargo build --locked --profile image --target-dir /dynamic --package tetris-node --bin tetris-node
 
+# For pods whose images do not have it.
+FROM build AS python-package
+RUN apt-get update && apt-get install --yes --no-install-recommends python3-venv \
+    && rustup target add "$(uname -m)-unknown-linux-musl" \
+    && deploy/images/python-package /python
+
 FROM ${DEBIAN_IMAGE} AS gpu
+COPY --from=python-package /python /usr/share/tetris/python
 COPY --from=build-gpu /dynamic/image/tetris-node /usr/local/bin/tetris-node
 USER 0:0
 ENTRYPOINT ["/usr/local/bin/tetris-node"]
 
 FROM scratch AS node
+COPY --from=python-package /python /usr/share/tetris/python
 COPY --from=build /tetris-node /usr/local/bin/tetris-node
 # It mounts, and frees what belongs to root.
 USER 0:0

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::files;
 
 /// Name of the golden file, and the folder of `deploy/` that it is rendered from.
-pub const RENDERED: [(&str, &str); 18] = [
+pub const RENDERED: [(&str, &str); 19] = [
     ("node", "overlays/node"),
     ("webhook", "overlays/webhook"),
     ("scaler", "overlays/scaler"),
@@ -25,10 +25,11 @@ pub const RENDERED: [(&str, &str); 18] = [
     ("cluster-scaler", "tests/cluster/scaler"),
     ("cluster-function", "tests/cluster/function"),
     ("cluster-older", "tests/cluster/older"),
+    ("cluster-webhook", "tests/cluster/webhook"),
 ];
 
 /// Those that install the daemon.
-pub const INSTALLS: [&str; 10] = [
+pub const INSTALLS: [&str; 11] = [
     "node",
     "webhook",
     "scaler",
@@ -39,10 +40,11 @@ pub const INSTALLS: [&str; 10] = [
     "cluster-install",
     "cluster-scaler",
     "cluster-older",
+    "cluster-webhook",
 ];
 
 /// Those of them that install the webhook.
-pub const WITH_WEBHOOK: [&str; 2] = ["webhook", "cluster-older"];
+pub const WITH_WEBHOOK: [&str; 3] = ["webhook", "cluster-older", "cluster-webhook"];
 
 /// Those of them that install the scaler.
 pub const WITH_SCALER: [&str; 4] = ["scaler", "extender", "cluster-scaler", "cluster-older"];

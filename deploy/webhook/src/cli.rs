@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use tetris_conventions::exit::{FAILED, USAGE, help};
 use tetris_service_kit::logs::LogArgs;
 
-use crate::inject::{DEFAULT_DRIVER, DEFAULT_MOUNT_PATH, Options, OptionsError};
+use crate::inject::{
+    DEFAULT_DRIVER, DEFAULT_MOUNT_PATH, DEFAULT_PYTHON_PATH, Options, OptionsError, Scope,
+};
 
 /// Gives labeled pods their node's tensor store
 #[derive(Debug, Parser)]
@@ -61,12 +63,37 @@ pub struct Run {
 pub struct Patch {
     /// File with the object in JSON, as `kubectl get -o json` prints it; standard input by default
     pub file: Option<PathBuf>,
-    /// Treat the namespace as labeled `tetris.dev/inject: "true"`
-    #[arg(long)]
-    pub labeled_namespace: bool,
+    /// Treat the namespace as labeled `tetris.dev/inject`, with this value
+    #[arg(
+        long,
+        value_name = "VALUE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub labeled_namespace: Option<NamespaceLabel>,
     /// Arguments for the injected parts.
     #[command(flatten)]
     pub injected: Injected,
+}
+
+/// Value of the label of a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum NamespaceLabel {
+    /// Pods get the store
+    True,
+    /// Pods get the store and the Python package
+    Python,
+}
+
+impl NamespaceLabel {
+    /// The webhook that the API server asks about pods of such a namespace.
+    pub fn scope(self) -> Scope {
+        match self {
+            Self::True => Scope::Namespace,
+            Self::Python => Scope::PythonNamespace,
+        }
+    }
 }
 
 /// Arguments for the injected parts.
@@ -78,11 +105,14 @@ pub struct Injected {
     /// Path of the store in containers; the agent looks there by default
     #[arg(long, value_name = "PATH", default_value = DEFAULT_MOUNT_PATH)]
     pub mount_path: String,
+    /// Path of the Python package in containers
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_PYTHON_PATH)]
+    pub python_path: String,
 }
 
 impl Injected {
     /// The same, checked.
     pub fn options(&self) -> Result<Options, OptionsError> {
-        Options::try_new(&self.driver, &self.mount_path)
+        Options::try_new(&self.driver, &self.mount_path, &self.python_path)
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
 use tetris_service_kit::command;
-use tetris_webhook::cli::{Cli, Command, Patch};
+use tetris_webhook::cli::{Cli, Command, NamespaceLabel, Patch};
 use tetris_webhook::inject::{Scope, inject_templates};
 
 fn main() -> ExitCode {
@@ -28,11 +28,9 @@ fn patch(args: &Patch) -> Result<()> {
     let (name, text) = read(args)?;
     let object = serde_json::from_slice(&text)
         .with_context(|| format!("{name}: expected an object in JSON; of YAML, `kubectl label --local -o json -f FILE tetris.dev/inject=true` makes JSON"))?;
-    let scope = if args.labeled_namespace {
-        Scope::Namespace
-    } else {
-        Scope::Pod
-    };
+    let scope = args
+        .labeled_namespace
+        .map_or(Scope::Pod, NamespaceLabel::scope);
     let templates = inject_templates(object, scope, &args.injected.options()?);
     if templates.injections.is_empty() {
         bail!(

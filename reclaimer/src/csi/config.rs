@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::idmap::IdmapMode;
+use super::python::PythonConfig;
 use crate::field_error::FieldError;
 
 /// Placeholder of the namespace in names and paths.
@@ -21,6 +22,8 @@ pub struct CsiConfig {
     pub kubelet_dir: PathBuf,
     /// Use of idmapped mounts.
     pub idmap: IdmapMode,
+    /// The Python package for pods whose images do not have it.
+    pub python: PythonConfig,
     /// Stores that are made when the first pod of a namespace asks; none without it.
     pub per_namespace: Option<PerNamespace>,
 }
@@ -51,6 +54,7 @@ impl Default for CsiConfig {
             driver: "csi.tetris.dev".to_owned(),
             kubelet_dir: "/var/lib/kubelet".into(),
             idmap: IdmapMode::Auto,
+            python: PythonConfig::default(),
             per_namespace: None,
         }
     }
@@ -110,6 +114,7 @@ impl CsiConfig {
             let found = format!("{} for `{}`", length(socket), socket.display());
             errors.push(FieldError::new("csi.kubelet_dir", expected, found));
         }
+        self.python.add_mistakes(&mut errors);
         if let Some(rule) = &self.per_namespace {
             rule.add_mistakes(&mut errors);
         }

@@ -30,7 +30,7 @@ pub enum VolumeError {
         found: String,
     },
     /// The pod uses an unknown attribute.
-    #[error("unknown volume attributes {found}; this driver knows `store` alone")]
+    #[error("unknown volume attributes {found}; this driver knows `store` and `content`")]
     UnknownAttributes {
         /// Their names.
         found: String,
@@ -84,6 +84,12 @@ pub enum VolumeError {
         /// Its mount point.
         path: PathBuf,
     },
+    /// The Python package is not there after it was mounted.
+    #[error("the Python package is not at `{}` after mounting; does something else mount there?", path.display())]
+    NoPackage {
+        /// Its mount point.
+        path: PathBuf,
+    },
     /// The store is not there, or not usable.
     #[error("store `{name}` cannot be used: {source}")]
     Store {
@@ -101,7 +107,7 @@ pub enum VolumeError {
         found: String,
     },
     /// The new mount was not read-only or not the store, and was removed again.
-    #[error("`{}` is {found} after mounting, expected a read-only mount of the store; it was unmounted", target.display())]
+    #[error("`{}` is {found} after mounting, expected a read-only mount; it was unmounted", target.display())]
     NotReadOnly {
         /// The target.
         target: PathBuf,
@@ -158,7 +164,7 @@ impl VolumeError {
             Self::Taken { .. } | Self::NoMount { .. } | Self::Store { .. } => {
                 Code::FailedPrecondition
             }
-            Self::NotReadOnly { .. } | Self::Io { .. } => Code::Internal,
+            Self::NoPackage { .. } | Self::NotReadOnly { .. } | Self::Io { .. } => Code::Internal,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The CSI driver of a node: pods get their store as an ephemeral inline volume, read-only.
+//! The CSI driver of a node: pods get their store as an ephemeral inline volume, read-only, and the
+//! Python package as another one ([`python`]).
 //!
 //! # Flow
 //! The kubelet finds the registration socket, asks for the plugin, and from then on calls the CSI
@@ -41,6 +42,7 @@ mod mounted;
 mod namespaces;
 mod node;
 mod publish;
+mod python;
 mod read_only;
 mod registration;
 mod remove;
@@ -70,7 +72,8 @@ pub use error::VolumeError;
 pub(crate) use find::find_stores;
 pub use idmap::IdmapMode;
 pub use namespaces::{NamespaceError, Namespaces, NoCluster, PodName, PodPlace};
-pub use request::{Publish, unpublish};
+pub use python::PythonConfig;
+pub use request::{Publish, VolumeContent, unpublish};
 pub(crate) use stores::named_like_stores;
 pub use stores::{Keeper, Removal, Stores};
 
@@ -159,7 +162,11 @@ pub async fn serve_csi(
     }
     let driver = CsiDriver::new(config.clone(), node, stores, namespaces, ids, volumes);
     let counting = driver.clone();
-    let counted = tokio::task::spawn_blocking(move || counting.count_volumes()).await;
+    let counted = tokio::task::spawn_blocking(move || {
+        counting.unmount_earlier_packages();
+        counting.count_volumes();
+    })
+    .await;
     counted.map_err(|_| CsiError::Ended)?;
     let (listener, csi_name) = endpoint::listen(&config.socket()).await?;
     let (registry, registration_name) = endpoint::listen(&config.registration_socket()).await?;

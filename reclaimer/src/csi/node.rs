@@ -11,9 +11,10 @@ use super::error::VolumeError;
 use super::idmap::PodIds;
 use super::mounted::{self, VolumeCounts};
 use super::namespaces::{Namespaces, PodName};
-use super::publish;
+use super::publish::{self, MountUse};
+use super::python::PackageMount;
 use super::remove;
-use super::request::{self, Publish};
+use super::request::{self, Publish, VolumeContent};
 use super::services::identity_server::Identity;
 use super::services::node_server::Node;
 use super::stores::{Given, Stores};
@@ -31,17 +32,18 @@ use crate::report::VolumeStatus;
 pub(super) struct CsiDriver(Arc<DriverParts>);
 
 #[derive(Debug)]
-struct DriverParts {
+pub(super) struct DriverParts {
     config: CsiConfig,
     node: String,
     stores: Arc<Stores>,
     namespaces: Arc<dyn Namespaces>,
     unpublished: Arc<Notify>,
-    ids: PodIds,
+    pub(super) ids: PodIds,
+    pub(super) package: PackageMount,
     volumes: watch::Sender<Option<VolumeStatus>>,
     /// One change at a time: each takes some milliseconds, and two at one target would mount on top
     /// of each other.
-    changes: Mutex<()>,
+    pub(super) changes: Mutex<()>,
 }
 
 impl CsiDriver {
@@ -54,6 +56,7 @@ impl CsiDriver {
         volumes: watch::Sender<Option<VolumeStatus>>,
     ) -> Self {
         Self(Arc::new(DriverParts {
+            package: PackageMount::new(config.python.clone()),
             config,
             node,
             stores: Arc::new(stores),
@@ -82,8 +85,13 @@ impl CsiDriver {
         self.0.count_volumes();
     }
 
+    /// Unmounts the Python packages of earlier daemons.
+    pub fn unmount_earlier_packages(&self) {
+        self.0.package.unmount_others();
+    }
+
     /// Does it where blocking is allowed. It runs to its end even when the kubelet hangs up.
-    async fn blocking<T: Send + 'static>(
+    pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&DriverParts) -> Result<T, VolumeError> + Send + 'static,
     ) -> Result<T, Status> {
@@ -95,12 +103,15 @@ impl CsiDriver {
 
     async fn publish(&self, request: NodePublishVolumeRequest) -> Result<(), Status> {
         let wish = logged(PUBLISH, Publish::new(request, &self.0.config.kubelet_dir))?;
+        if wish.content == VolumeContent::Python {
+            return self.publish_python(wish).await;
+        }
         let rule = self.0.config.per_namespace.clone();
         let stores = &self.0.stores;
         let chosen = stores.choose(rule.as_ref(), &wish.namespace, wish.store.as_deref());
         match (logged(PUBLISH, chosen)?, rule) {
-            (Chosen::Fixed(store), rule) => {
-                let host_users = rule.is_none() || self.has_host_users(&wish).await;
+            (Chosen::Fixed(store), _) => {
+                let host_users = self.may_be_idmapped(&wish).await;
                 self.blocking(move |shared| {
                     let fixed = |stores: &Stores| stores.fixed(&store);
                     logged(PUBLISH, shared.publish(&wish, host_users, fixed))
@@ -144,6 +155,11 @@ impl CsiDriver {
         Ok(())
     }
 
+    /// Returns true if the pod's mount may be idmapped. Without stores of namespaces there may be no API server to ask.
+    pub(super) async fn may_be_idmapped(&self, wish: &Publish) -> bool {
+        self.0.config.per_namespace.is_none() || self.has_host_users(wish).await
+    }
+
     /// Returns true if the pod has the users of the node. A pod that cannot be asked about must start even if it has
     /// its own, so it gets a plain mount.
     async fn has_host_users(&self, wish: &Publish) -> bool {
@@ -165,7 +181,7 @@ fn pod_of(wish: &Publish) -> PodName {
     }
 }
 
-const PUBLISH: &str = "NodePublishVolume";
+pub(super) const PUBLISH: &str = "NodePublishVolume";
 
 impl DriverParts {
     fn publish(
@@ -176,14 +192,9 @@ impl DriverParts {
     ) -> Result<Given, VolumeError> {
         let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let store = store(&self.stores)?;
-        let target = TargetDirectory::open(&self.config.kubelet_dir, &wish.target)?;
-        let target = target.ok_or_else(|| {
-            let expected = "a path whose directory the kubelet has made";
-            let found = self.config.kubelet_dir.join(&wish.target);
-            VolumeError::invalid("target_path", expected, found.display().to_string())
-        })?;
+        let target = self.target(wish)?;
         let map = self.ids.map().filter(|_| host_users);
-        publish::publish(&target, &store.directory, map)?;
+        publish::publish(&target, &store.directory, map, MountUse::Data)?;
         self.count_volumes();
         tracing::info!(
             volume = wish.volume_id,
@@ -195,6 +206,16 @@ impl DriverParts {
             "volume published"
         );
         Ok(store)
+    }
+
+    /// The directory of the volume.
+    pub(super) fn target(&self, wish: &Publish) -> Result<TargetDirectory, VolumeError> {
+        let target = TargetDirectory::open(&self.config.kubelet_dir, &wish.target)?;
+        target.ok_or_else(|| {
+            let expected = "a path whose directory the kubelet has made";
+            let found = self.config.kubelet_dir.join(&wish.target);
+            VolumeError::invalid("target_path", expected, found.display().to_string())
+        })
     }
 
     /// Counts the volumes that pods have now.
@@ -249,7 +270,7 @@ impl DriverParts {
     }
 }
 
-fn logged<T>(call: &str, outcome: Result<T, VolumeError>) -> Result<T, VolumeError> {
+pub(super) fn logged<T>(call: &str, outcome: Result<T, VolumeError>) -> Result<T, VolumeError> {
     outcome.inspect_err(|error| tracing::warn!(call, %error, "call refused"))
 }
 

@@ -7,6 +7,7 @@ use rustix::mount::{MoveMountFlags, move_mount};
 use tetris_idmap::IdMap;
 
 use super::error::VolumeError;
+pub(super) use super::read_only::MountUse;
 use super::read_only::read_only_mount;
 use super::target::TargetDirectory;
 use crate::mount::{MountEntry, StoreDirectory};
@@ -25,11 +26,12 @@ enum There {
     Other(String),
 }
 
-/// Mounts `store` at `target`, read-only and with the ids of `map`, unless it is there already.
+/// Mounts `store`, a store or the Python package, at `target`, read-only and with the ids of `map`, unless it is there already.
 pub(super) fn publish(
     target: &TargetDirectory,
     store: &StoreDirectory,
     map: Option<&IdMap>,
+    mount_use: MountUse,
 ) -> Result<(), VolumeError> {
     target.make()?;
     match there(target, store)? {
@@ -41,7 +43,7 @@ pub(super) fn publish(
         }
         There::Other(found) => return Err(occupied(target, found)),
     }
-    let tree = read_only_mount(store, map).map_err(VolumeError::io(
+    let tree = read_only_mount(store, map, mount_use).map_err(VolumeError::io(
         "make a read-only mount of the store",
         store.path(),
     ))?;

@@ -21,11 +21,26 @@ use tetris_idmap::IdMap;
 
 use crate::mount::StoreDirectory;
 
-/// A detached mount of `dir`: read-only, without devices, set-user-ID or execution, and with the ids of `map`.
-pub(super) fn read_only_mount(dir: &StoreDirectory, map: Option<&IdMap>) -> io::Result<OwnedFd> {
+/// Use of a mount beyond reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MountUse {
+    /// None: nothing there can be executed.
+    Data,
+    /// Programs and extension modules.
+    Code,
+}
+
+/// A detached mount of `dir`: read-only, without devices and set-user-ID, with the ids of `map`, and with execution of code alone.
+pub(super) fn read_only_mount(
+    dir: &StoreDirectory,
+    map: Option<&IdMap>,
+    mount_use: MountUse,
+) -> io::Result<OwnedFd> {
     let tree = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("read-only".to_owned());
-        let made = thread.spawn_scoped(scope, || in_own_namespace(dir))?.join();
+        let made = thread
+            .spawn_scoped(scope, || in_own_namespace(dir, mount_use))?
+            .join();
         made.map_err(|_| io::Error::other("the thread that makes the mount panicked"))?
     })?;
     if !fstatvfs(&tree)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
@@ -37,7 +52,7 @@ pub(super) fn read_only_mount(dir: &StoreDirectory, map: Option<&IdMap>) -> io::
     Ok(tree)
 }
 
-fn in_own_namespace(dir: &StoreDirectory) -> io::Result<OwnedFd> {
+fn in_own_namespace(dir: &StoreDirectory, mount_use: MountUse) -> io::Result<OwnedFd> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     // What is mounted from here on is seen by this thread alone.
     mount_change(
@@ -49,11 +64,10 @@ fn in_own_namespace(dir: &StoreDirectory) -> io::Result<OwnedFd> {
     // Options are changed of attached mounts alone.
     let at = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(&tree, "", &dir, "", at)?;
-    let flags = MountFlags::BIND
-        | MountFlags::RDONLY
-        | MountFlags::NODEV
-        | MountFlags::NOSUID
-        | MountFlags::NOEXEC;
+    let mut flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID;
+    if mount_use == MountUse::Data {
+        flags |= MountFlags::NOEXEC;
+    }
     mount_remount(format!("/proc/self/fd/{}", tree.as_raw_fd()), flags, "")?;
     detached(&tree)
 }

@@ -22,14 +22,25 @@ const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
 const NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
 const POD: &str = "volume_context.csi.storage.k8s.io/pod.name";
 const POD_UID: &str = "volume_context.csi.storage.k8s.io/pod.uid";
-/// The one attribute of our own.
+/// The attributes of our own.
 const STORE: &str = "store";
+const CONTENT: &str = "content";
 /// The kubelet's identifiers have 68 bytes; the specification allows 128.
 const ID_BYTES: usize = 128;
 /// PATH_MAX with its final zero byte.
 const PATH_BYTES: usize = 4095;
 /// Access modes are numbered from 1; 0 is unknown.
 const MODES: std::ops::RangeInclusive<i32> = 1..=7;
+
+/// Content of a volume, its attribute `content`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum VolumeContent {
+    /// A store.
+    #[default]
+    Store,
+    /// The Python package.
+    Python,
+}
 
 /// A pod's wish for a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +55,8 @@ pub struct Publish {
     pub pod: String,
     /// The pod's unique identifier.
     pub pod_uid: String,
+    /// The content of the volume.
+    pub content: VolumeContent,
     /// The store that the pod prefers.
     pub store: Option<String>,
 }
@@ -86,6 +99,7 @@ impl Publish {
             namespace: namespace.clone(),
             pod: about(POD)?,
             pod_uid: about(POD_UID)?,
+            content: content(&context)?,
             store: context.get(STORE).cloned(),
         })
     }
@@ -98,6 +112,25 @@ pub fn unpublish(
 ) -> Result<PathBuf, VolumeError> {
     check_id(&request.volume_id)?;
     below(kubelet_dir, &request.target_path)
+}
+
+fn content(context: &HashMap<String, String>) -> Result<VolumeContent, VolumeError> {
+    match context.get(CONTENT).map(String::as_str) {
+        None | Some("store") => Ok(VolumeContent::Store),
+        Some("python") if context.contains_key(STORE) => {
+            let expected = "none beside `content: python`, which is the same for all stores";
+            Err(VolumeError::invalid(STORE, expected, &context[STORE]))
+        }
+        Some("python") => Ok(VolumeContent::Python),
+        Some(found) => {
+            let found: String = found.chars().take(64).collect();
+            Err(VolumeError::invalid(
+                CONTENT,
+                "`store` or `python`",
+                format!("{found:?}"),
+            ))
+        }
+    }
 }
 
 fn check_id(id: &str) -> Result<(), VolumeError> {
@@ -184,7 +217,7 @@ fn check_capability(capability: &VolumeCapability) -> Result<(), VolumeError> {
 fn check_attributes(context: &HashMap<String, String>) -> Result<(), VolumeError> {
     let mut unknown: Vec<_> = context
         .keys()
-        .filter(|key| *key != STORE && !key.starts_with(KUBELET))
+        .filter(|key| ![STORE, CONTENT].contains(&key.as_str()) && !key.starts_with(KUBELET))
         .map(|key| format!("`{key}`"))
         .collect();
     if unknown.is_empty() {

@@ -24,8 +24,9 @@ VARIABLE = "TETRIS_PATCH"
 #: The value with which safetensors alone is patched.
 FILES = "files"
 
-#: The occasion of the patch: the start of the interpreter, the import of ``tetris``, or a call of :func:`patch`.
-Occasion = Literal["start-up", "import", "call"]
+#: The occasion of the patch: the start of the interpreter, the first library that loads models where the node injects
+#: the package, the import of ``tetris``, or a call of :func:`patch`.
+Occasion = Literal["start-up", "injection", "import", "call"]
 
 
 class Hook(NamedTuple):
@@ -88,16 +89,23 @@ def unpatch() -> None:
 
 def at_startup() -> None:
     """Patch, in an interpreter that has only just started. Never fails: the program comes first."""
-    global _occasion
-    _patch_as_environment("start-up")
-    if _occasion is not None:
-        # The import of the package, which comes before this, has patched.
-        _occasion = "start-up"
+    _patch_instead_of_import("start-up")
+
+
+def at_injection() -> None:
+    """Patch before the first library that loads models, where the node injects the package. Never fails."""
+    _patch_instead_of_import("injection")
 
 
 def at_import() -> None:
     """Patch if the environment says so and the interpreter did not at its start. Never fails."""
     _patch_as_environment("import")
+
+
+def imported(module: ModuleType) -> None:
+    """Replace the functions of a library that was imported without the finder, if there is a patch. Never fails."""
+    if is_active():
+        _imported_or_told(module)
 
 
 def completed(source: str) -> None:
@@ -130,6 +138,14 @@ def _patch_as_environment(occasion: Occasion) -> None:
             _patch(occasion)
     except Exception as error:
         print(f"Tetris: {VARIABLE} has no effect: {error}", file=sys.stderr)
+
+
+def _patch_instead_of_import(occasion: Occasion) -> None:
+    global _occasion
+    _patch_as_environment(occasion)
+    if _occasion is not None:
+        # The import of the package, which comes before this, has patched.
+        _occasion = occasion
 
 
 def _patch(occasion: Occasion) -> None:

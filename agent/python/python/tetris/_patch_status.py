@@ -22,8 +22,8 @@ class PatchStatus(NamedTuple):
 
     #: True if modules are patched: those that were imported, and others when they are.
     active: bool
-    #: The first occasion: ``"start-up"`` and ``"import"`` (of ``tetris``) by ``TETRIS_PATCH``, or ``"call"`` of
-    #: :func:`tetris.patch`; `None` without a patch.
+    #: The first occasion: ``"start-up"``, ``"injection"`` by the node and ``"import"`` (of ``tetris``) by
+    #: ``TETRIS_PATCH``, or ``"call"`` of :func:`tetris.patch`; `None` without a patch.
     occasion: Occasion | None
     #: The value of ``TETRIS_PATCH`` now; `None` if it is not set.
     variable: str | None

@@ -53,6 +53,9 @@ pub(super) struct Memory {
     pub(super) anonymous: u64,
     /// True if the native part of the Python package is mapped.
     pub(super) has_extension: bool,
+    /// The version of the node daemon that gave the package to the process's pod; `None` if its
+    /// image has the package.
+    pub(super) injected_by: Option<String>,
     /// True if a Python interpreter is mapped as a library.
     pub(super) has_libpython: bool,
 }
@@ -100,7 +103,10 @@ impl Memory {
         } else {
             let private = region.anonymous.saturating_add(region.swapped);
             self.anonymous = self.anonymous.saturating_add(private);
-            self.has_extension |= is_extension(&region.path);
+            if is_extension(&region.path) {
+                self.has_extension = true;
+                self.injected_by = injected_by(&region.path);
+            }
             self.has_libpython |= region.file_name().starts_with("libpython");
             if region.has_file() && region.len >= MODEL_BYTES && is_model(&region.path) {
                 self.files
@@ -205,6 +211,18 @@ fn is_extension(path: &Path) -> bool {
     in_package && name.starts_with("_native.")
 }
 
+/// The version in the name of a folder of the node's volume, which is named as wheels are:
+/// `tetris_store-0.1.0-cp311-abi3-manylinux_2_17_x86_64/tetris/_native.abi3.so`. An installed
+/// package lies in no such folder.
+fn injected_by(extension: &Path) -> Option<String> {
+    let folder = extension.parent()?.parent()?.file_name()?.to_str()?;
+    let mut parts = folder.strip_prefix("tetris_store-")?.split('-');
+    let version = parts.next()?;
+    let is_version = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+');
+    let is_wheel = parts.nth(1) == Some("abi3");
+    (is_wheel && version.chars().all(is_version)).then(|| version.to_owned())
+}
+
 /// By its ending, or as a blob of a Hugging Face cache.
 fn is_model(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str());
@@ -255,6 +273,23 @@ mod tests {
         assert_eq!(memory.anonymous, (2 << 20) + 8192 + 4096);
         assert!(memory.has_extension && memory.has_libpython);
         assert!(memory.files_check().found.contains("and 1 more"));
+    }
+
+    #[test]
+    fn a_package_that_the_node_gave_says_of_which_version_its_daemon_was() {
+        let by = |folder: &str| {
+            let path = format!("/{folder}/tetris/_native.abi3.so");
+            Memory::of(&[region(&path, 9, 0)], None).injected_by
+        };
+        let wheel = "tetris_store-0.1.0-cp311-abi3-manylinux_2_17_x86_64";
+        assert_eq!(by(&format!("run/tetris/python/{wheel}")).unwrap(), "0.1.0");
+        for folder in [
+            "site-packages",
+            "tetris_store-0.1.0",
+            "tetris_store-\u{1b}[2J-cp311-abi3-x",
+        ] {
+            assert_eq!(by(folder), None, "{folder}");
+        }
     }
 
     #[test]

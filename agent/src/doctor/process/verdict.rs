@@ -49,13 +49,20 @@ impl Evidence<'_> {
 
 fn extension(evidence: &Evidence<'_>) -> Check {
     let mapped = evidence.memory.has_extension;
-    let check = if mapped {
-        Check::ok("python", "its interpreter has loaded tetris")
-    } else {
-        Check::note("python", "its interpreter has not loaded tetris")
+    let injected_by = &evidence.memory.injected_by;
+    let check = match injected_by {
+        Some(daemon) => {
+            let found = format!(
+                "its interpreter has loaded tetris, by injection from the node daemon {daemon}"
+            );
+            Check::ok("python", found)
+        }
+        None if mapped => Check::ok("python", "its interpreter has loaded tetris"),
+        None => Check::note("python", "its interpreter has not loaded tetris"),
     };
     check
         .fact("extension", mapped)
+        .fact("injected_by", injected_by.clone())
         .fact("patch_at_start", evidence.environment.patches())
 }
 

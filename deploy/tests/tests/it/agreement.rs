@@ -233,11 +233,12 @@ fn the_webhook_is_reached_through_its_service_and_leaves_the_systems_pods_alone(
     let configuration = objects.one("MutatingWebhookConfiguration", "tetris-webhook");
     let webhooks = list(&configuration["webhooks"]).iter();
     let paths = webhooks.map(|webhook| text(&webhook["clientConfig"]["service"]["path"]));
-    let (pods_path, namespaces_path) = (
+    let expected = [
         tetris_webhook::http::POD_PATH,
         tetris_webhook::http::NAMESPACE_PATH,
-    );
-    assert_eq!(paths.collect::<Vec<_>>(), [pods_path, namespaces_path]);
+        tetris_webhook::http::PYTHON_NAMESPACE_PATH,
+    ];
+    assert_eq!(paths.collect::<Vec<_>>(), expected);
     for webhook in list(&configuration["webhooks"]) {
         let to = &webhook["clientConfig"]["service"];
         let service = objects.one("Service", text(&to["name"]));

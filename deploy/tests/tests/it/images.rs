@@ -1,10 +1,13 @@
 //! Images: those that manifests name are built, and from what is there.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tetris_deploy_tests::files;
 use tetris_deploy_tests::kustomize::RENDERED;
 use tetris_deploy_tests::objects::{Objects, text};
+use tetris_node::csi::PythonConfig;
 
 /// The rows of a table in the script that builds them.
 pub fn table(name: &str) -> Vec<Vec<String>> {
@@ -232,7 +235,7 @@ fn digests_are_written_for_all_images_or_for_none() {
         std::fs::write(&skopeo, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&skopeo, PermissionsExt::from_mode(0o755)).unwrap();
         let path = std::env::var("PATH").unwrap();
-        std::process::Command::new(folder.path().join("pin"))
+        Command::new(folder.path().join("pin"))
             .env("PATH", format!("{}:{path}", folder.path().display()))
             .output()
             .unwrap()
@@ -276,4 +279,74 @@ fn what_is_shipped_checks_its_arithmetic() {
     let (_, image) = manifest.split_once("\n[profile.image]\n").unwrap();
     assert!(image.starts_with("inherits = \"release\"\n"));
     assert!(!manifest.contains("overflow-checks = false"));
+}
+
+#[test]
+fn the_python_package_lies_where_the_daemon_and_pods_look_for_it() {
+    let source = PythonConfig::default().source;
+    let source = source.to_str().unwrap();
+    let dockerfile = files::read("images/node.Dockerfile");
+    let copy = format!("COPY --from=python-package /python {source}\n");
+    let copies = dockerfile.matches(&copy).count();
+    assert_eq!(copies, 2, "images from source");
+    let build = files::read("images/build");
+    assert!(
+        build.contains(&format!("\"$root{source}\"")),
+        "images of binaries"
+    );
+    let script = files::read("images/python-package");
+    let in_pods = tetris_webhook::inject::DEFAULT_PYTHON_PATH;
+    assert!(script.contains(&format!("SEEN_AT = \"{in_pods}\"")));
+}
+
+/// Makes a wheel of these files, and unpacks it as images have it; returns the folder, or the error.
+fn unpacked(dir: &Path, wheel: &str, names: &[&str]) -> Result<PathBuf, String> {
+    let (wheel, folder) = (dir.join(wheel), dir.join("volume"));
+    let zip = "import sys, zipfile\nwith zipfile.ZipFile(sys.argv[1], 'w') as zip:\n  for name in sys.argv[2:]: zip.writestr(name, 'x = 1\\n')";
+    let mut python = Command::new("python3");
+    let made = python.args(["-c", zip]).arg(&wheel).args(names).status();
+    assert!(made.unwrap().success());
+    let script = files::deploy().join("images/python-package");
+    let mut script = Command::new(script);
+    let done = script.arg(&folder).arg("--wheel").arg(&wheel).output();
+    let done = done.unwrap();
+    if done.status.success() {
+        return Ok(folder);
+    }
+    Err(String::from_utf8_lossy(&done.stderr).into_owned())
+}
+
+#[test]
+fn the_package_of_pods_is_that_of_the_wheel_without_its_metadata() {
+    let dir = tempfile::tempdir().unwrap();
+    let wheel = "tetris_store-0.1.0-cp311-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl";
+    let names = [
+        "tetris/__init__.py",
+        "tetris/_native.abi3.so",
+        "tetris/_native.pyi",
+        "tetris/py.typed",
+        "tetris_store-0.1.0.dist-info/METADATA",
+        "tetris_store-0.1.0.data/purelib/tetris_store_patch.pth",
+    ];
+    let folder = unpacked(dir.path(), wheel, &names).unwrap();
+    let entries = |path: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(path).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| name != "__pycache__").collect();
+        names.sort();
+        names
+    };
+    let package = "tetris_store-0.1.0-cp311-abi3-manylinux_2_17_x86_64";
+    let expected = ["sitecustomize.py", "tetris_injection.py", package];
+    assert_eq!(entries(&folder), expected);
+    assert_eq!(entries(&folder.join(package)), ["tetris"]);
+    let files = entries(&folder.join(package).join("tetris"));
+    assert_eq!(files, ["__init__.py", "_native.abi3.so"]);
+    // Interpreters of the version that built it find it compiled.
+    assert!(folder.join("__pycache__").is_dir());
+    let error = unpacked(dir.path(), "other-1-py3-none-any.whl", &names).unwrap_err();
+    assert!(
+        error.contains("expected a wheel of tetris_store"),
+        "{error}"
+    );
 }

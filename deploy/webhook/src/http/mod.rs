@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `POST /mutate` | reviews of pods that are labeled themselves |
 //! | `POST /mutate/namespace` | reviews of pods of labeled namespaces |
+//! | `POST /mutate/namespace/python` | the same of namespaces with the label `python` |
 //! | `/healthz` | 200 while the process answers |
 //! | `/readyz` | 200 while a certificate is served that the API server was told to trust, otherwise 503 and what is missing |
 //! | `/metrics` | OpenMetrics text |
@@ -34,6 +35,8 @@ pub use tls::Tls;
 pub const POD_PATH: &str = "/mutate";
 /// Path of reviews of pods of labeled namespaces.
 pub const NAMESPACE_PATH: &str = "/mutate/namespace";
+/// Path for pods of namespaces with the label `python`.
+pub const PYTHON_NAMESPACE_PATH: &str = "/mutate/namespace/python";
 
 /// State that answers are made from.
 #[derive(Debug, Clone)]
@@ -51,7 +54,8 @@ pub fn reviews(shared: Shared, limits: Limits) -> Router {
     let review = |scope| post(async move |state, body| mutate::mutate(state, scope, body));
     let router = Router::new()
         .route(POD_PATH, review(Scope::Pod))
-        .route(NAMESPACE_PATH, review(Scope::Namespace));
+        .route(NAMESPACE_PATH, review(Scope::Namespace))
+        .route(PYTHON_NAMESPACE_PATH, review(Scope::PythonNamespace));
     finish(probes(router), shared, limits)
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::annotations::Wishes;
 use super::lists::{append, flag, items, text};
+use super::module_path;
 use super::options::Options;
 use super::paths::{Relation, relation};
 use super::volume::Volume;
@@ -23,29 +24,46 @@ pub(super) struct Containers {
     operations: Vec<PatchOperation>,
     /// Containers that have the mount, or are given it.
     with_store: usize,
+    /// Containers that have the mount of the Python package, or are given it.
+    with_package: usize,
+}
+
+/// Volumes of a pod that are mounted in its containers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Volumes<'a> {
+    /// The store's.
+    pub(super) store: &'a Volume<'a>,
+    /// The Python package's, where it is asked for and possible.
+    pub(super) package: Option<&'a Volume<'a>>,
 }
 
 /// Parts that containers get, and their pod.
 struct Plan<'a> {
     spec: &'a Value,
-    volume: &'a Volume<'a>,
+    volumes: Volumes<'a>,
     patch: Option<&'static str>,
-    mount_path: &'a str,
+    options: &'a Options,
+}
+
+/// Operations on one container.
+struct Additions {
+    operations: Vec<PatchOperation>,
+    has_package: bool,
 }
 
 impl Containers {
     pub(super) fn plan(
         spec: &Value,
-        volume: &Volume<'_>,
+        volumes: Volumes<'_>,
         wishes: &Wishes<'_>,
         options: &Options,
         warnings: &mut Warnings,
     ) -> Self {
         let plan = Plan {
             spec,
-            volume,
+            volumes,
             patch: wishes.patch,
-            mount_path: options.mount_path(),
+            options,
         };
         let mut all = Self::default();
         let mut seen = Vec::new();
@@ -55,7 +73,8 @@ impl Containers {
                 let name = text(container, "name").unwrap_or_default();
                 seen.push(name);
                 if container.is_object() && wishes.chose(name) {
-                    all.add(plan.container(container, list, index), name, warnings);
+                    let planned = plan.container(container, [list, &index.to_string()], warnings);
+                    all.add(planned, name, warnings);
                 }
             }
         }
@@ -63,16 +82,12 @@ impl Containers {
         all
     }
 
-    fn add(
-        &mut self,
-        planned: Result<Vec<PatchOperation>, String>,
-        name: &str,
-        warnings: &mut Warnings,
-    ) {
+    fn add(&mut self, planned: Result<Additions, String>, name: &str, warnings: &mut Warnings) {
         match planned {
-            Ok(operations) => {
-                self.operations.extend(operations);
+            Ok(additions) => {
+                self.operations.extend(additions.operations);
                 self.with_store += 1;
+                self.with_package += usize::from(additions.has_package);
             }
             Err(reason) => {
                 warnings.push(format!(
@@ -85,6 +100,10 @@ impl Containers {
 
     pub(super) fn any_has_the_store(&self) -> bool {
         self.with_store > 0
+    }
+
+    pub(super) fn any_has_the_package(&self) -> bool {
+        self.with_package > 0
     }
 
     pub(super) fn into_operations(self) -> Vec<PatchOperation> {
@@ -114,46 +133,58 @@ impl Plan<'_> {
     fn container(
         &self,
         container: &Value,
-        list: &str,
-        index: usize,
-    ) -> Result<Vec<PatchOperation>, String> {
+        [list, index]: [&str; 2],
+        warnings: &mut Warnings,
+    ) -> Result<Additions, String> {
         let not_a_list = |field: &str| format!("{field}: expected a list");
         let mounts = items(container, "volumeMounts").ok_or_else(|| not_a_list("volumeMounts"))?;
         let env = items(container, "env").ok_or_else(|| not_a_list("env"))?;
         let mut additions = Vec::new();
-        let path = if let Some(path) = self.mounted(mounts) {
-            path
-        } else {
-            self.check_free(container, mounts)?;
-            let name = self.volume.name;
-            let mount = json!({"name": name, "mountPath": self.mount_path, "readOnly": true});
-            additions.push(mount);
-            self.mount_path
-        };
-        let index = index.to_string();
-        let at = ["spec", list, &index];
+        let path = self.options.mount_path();
+        let store = self.place(container, mounts, self.volumes.store, path, &mut additions)?;
+        let path = self.options.python_path();
+        let package = self.volumes.package.and_then(|package| {
+            let placed = self.place(container, mounts, package, path, &mut additions);
+            placed
+                .map_err(|reason| {
+                    let name = shown(text(container, "name").unwrap_or_default());
+                    warnings.push(format!(
+                        "container {name} without the Python package: {reason}"
+                    ));
+                })
+                .ok()
+        });
+        let mut variables = self.variables(env, store);
+        variables.extend(package.and_then(|folder| module_path::variable(container, env, folder)));
+        let at = ["spec", list, index];
         let mut operations = append(container, &at, "volumeMounts", additions);
-        operations.extend(append(container, &at, "env", self.variables(env, path)));
-        Ok(operations)
+        operations.extend(append(container, &at, "env", variables));
+        Ok(Additions {
+            operations,
+            has_package: package.is_some(),
+        })
     }
 
-    /// Returns the path at which the container mounts the whole store already.
-    fn mounted<'m>(&self, mounts: &'m [Value]) -> Option<&'m str> {
-        let part = |mount: &Value| {
-            let set = |field| text(mount, field).is_some_and(|path| !path.is_empty());
-            set("subPath") || set("subPathExpr")
-        };
-        let ours = |mount: &&Value| {
-            let of_driver = |name| self.volume.of_driver.contains(&name);
-            text(mount, "name").is_some_and(of_driver) && !part(mount)
-        };
-        text(mounts.iter().find(ours)?, "mountPath")
+    /// The path at which the container has a volume, which is added to its mounts if need be.
+    fn place<'p>(
+        &self,
+        container: &Value,
+        mounts: &'p [Value],
+        volume: &Volume<'_>,
+        path: &'p str,
+        additions: &mut Vec<Value>,
+    ) -> Result<&'p str, String> {
+        if let Some(path) = mounted(mounts, volume) {
+            return Ok(path);
+        }
+        self.check_free(container, mounts, path)?;
+        additions.push(json!({"name": volume.name, "mountPath": path, "readOnly": true}));
+        Ok(path)
     }
 
-    /// Checks that the store can be mounted: the API server refuses a path that is taken, and the container runtime makes a
+    /// Checks that a volume can be mounted at `ours`: the API server refuses a path that is taken, and the container runtime makes a
     /// directory for each mount in what is mounted above it.
-    fn check_free(&self, container: &Value, mounts: &[Value]) -> Result<(), String> {
-        let ours = self.mount_path;
+    fn check_free(&self, container: &Value, mounts: &[Value], ours: &str) -> Result<(), String> {
         let devices = items(container, "volumeDevices").unwrap_or_default();
         let devices = devices
             .iter()
@@ -206,4 +237,17 @@ impl Plan<'_> {
             .filter_map(|(name, value)| Some(json!({"name": name, "value": value?})))
             .collect()
     }
+}
+
+/// Returns the path at which the container mounts the whole volume already.
+fn mounted<'m>(mounts: &'m [Value], volume: &Volume<'_>) -> Option<&'m str> {
+    let part = |mount: &Value| {
+        let set = |field| text(mount, field).is_some_and(|path| !path.is_empty());
+        set("subPath") || set("subPathExpr")
+    };
+    let ours = |mount: &&Value| {
+        let of_driver = |name| volume.of_driver.contains(&name);
+        text(mount, "name").is_some_and(of_driver) && !part(mount)
+    };
+    text(mounts.iter().find(ours)?, "mountPath")
 }

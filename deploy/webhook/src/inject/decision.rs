@@ -12,24 +12,41 @@ pub enum Scope {
     Pod,
     /// The one for labeled namespaces: pods get the store unless their own label says otherwise.
     Namespace,
+    /// The one for namespaces with the label `python`: pods get the Python package as well, unless their own label says
+    /// otherwise.
+    PythonNamespace,
 }
 
-/// Returns true if the labels ask for the store. The pod's own is looked at again, so that a wrong selector harms nothing.
-pub(super) fn wanted(pod: &Value, scope: Scope, warnings: &mut Warnings) -> bool {
+/// A pod's request, by labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Request {
+    /// The store.
+    Store,
+    /// The store and the Python package.
+    StoreAndPython,
+}
+
+/// The request of the labels, if there is one. The pod's own is looked at again, so that a wrong selector harms nothing.
+pub(super) fn request(pod: &Value, scope: Scope, warnings: &mut Warnings) -> Option<Request> {
     let label = pod
         .get("metadata")
         .and_then(|metadata| metadata.get("labels"))
         .and_then(|labels| labels.get(LABEL));
     match label.map(Value::as_str) {
-        None => scope == Scope::Namespace,
-        Some(Some("true")) => true,
-        Some(Some("false")) => false,
+        None => match scope {
+            Scope::Pod => None,
+            Scope::Namespace => Some(Request::Store),
+            Scope::PythonNamespace => Some(Request::StoreAndPython),
+        },
+        Some(Some("true")) => Some(Request::Store),
+        Some(Some("python")) => Some(Request::StoreAndPython),
+        Some(Some("false")) => None,
         Some(found) => {
             let found = shown(found.unwrap_or("no string"));
             warnings.push(format!(
-                "nothing injected: label {LABEL}: expected \"true\" or \"false\", found {found}"
+                "nothing injected: label {LABEL}: expected \"true\", \"python\" or \"false\", found {found}"
             ));
-            false
+            None
         }
     }
 }

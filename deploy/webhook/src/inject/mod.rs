@@ -1,12 +1,16 @@
-//! Injection into a pod: the volume, a mount of it in each container, and the variables that programs look at. Purely.
+//! Injection into a pod: the volume, a mount of it in each container, and the variables that programs look at. Where the
+//! label says so, the same for the Python package. Purely.
 //!
 //! Guarantees:
 //! - What the user has is never changed: operations only add, and none adds a name or a path that is taken.
 //! - Applied twice is applied once: a pod that has everything gets no operation.
 //! - Nothing here fails. What cannot be done is left out, and a warning says why and what to do.
 //!
+//! - The Python package never costs a pod the store: where it cannot be added, the store is added alone.
+//!
 //! Caveats: variables that come from `envFrom` are not seen, because their names are not in the pod; Kubernetes lets
-//! the ones that are added here win over them.
+//! the ones that are added here win over them. Only of `PYTHONPATH` the earlier value is kept, by a reference to it; that
+//! of the image is hidden.
 
 use json_patch::Patch;
 use serde_json::Value;
@@ -15,6 +19,7 @@ mod annotations;
 mod container;
 mod decision;
 mod lists;
+mod module_path;
 mod options;
 mod paths;
 mod template;
@@ -22,16 +27,17 @@ mod volume;
 mod warnings;
 
 pub use decision::Scope;
-pub use options::{DEFAULT_DRIVER, DEFAULT_MOUNT_PATH, Options, OptionsError};
+pub use options::{DEFAULT_DRIVER, DEFAULT_MOUNT_PATH, DEFAULT_PYTHON_PATH, Options, OptionsError};
 pub use template::{Templates, inject_templates};
 pub use warnings::{MAX_WARNINGS, WARNING_CHARS};
 
 use annotations::Wishes;
-use container::Containers;
+use container::{Containers, Volumes};
+use decision::Request;
 use volume::Volume;
 use warnings::Warnings;
 
-/// The label of pods and of namespaces: `true`, or on a pod `false`.
+/// The label of pods and of namespaces: `true`, `python` for the Python package too, or on a pod `false`.
 pub const LABEL: &str = "tetris.dev/inject";
 /// Annotation for the patch of Python programs: `true` (default), `files` or `false`.
 pub const PATCH_ANNOTATION: &str = "tetris.dev/patch";
@@ -43,6 +49,14 @@ pub const STORE_ANNOTATION: &str = "tetris.dev/store";
 pub const VOLUME: &str = "tetris-store";
 /// The volume's attribute that names a store.
 pub const STORE_ATTRIBUTE: &str = "store";
+/// The name of the volume with the Python package.
+pub const PYTHON_VOLUME: &str = "tetris-python";
+/// The volume's attribute that names its content, and the value for the Python package.
+pub const CONTENT_ATTRIBUTE: &str = "content";
+/// Value of [`CONTENT_ATTRIBUTE`] for the Python package.
+pub const PYTHON_CONTENT: &str = "python";
+/// Tells Python interpreters where modules are.
+pub const PYTHON_PATH_ENV: &str = "PYTHONPATH";
 /// Tells programs where the store is.
 pub const STORE_ENV: &str = "TETRIS_STORE";
 /// Tells Python programs to load through the store.
@@ -95,12 +109,10 @@ pub struct Injection {
 /// Returns the changes of `pod`, an object with `metadata` and `spec`, by the webhook for `scope`.
 pub fn inject(pod: &Value, scope: Scope, options: &Options) -> Injection {
     let mut warnings = Warnings::default();
-    let (patch, outcome) = if decision::wanted(pod, scope, &mut warnings) {
-        additions(pod, options, &mut warnings)
-    } else if warnings.is_empty() {
-        (Patch::default(), InjectionOutcome::NotAsked)
-    } else {
-        (Patch::default(), InjectionOutcome::Refused)
+    let (patch, outcome) = match decision::request(pod, scope, &mut warnings) {
+        Some(request) => additions(pod, request, options, &mut warnings),
+        None if warnings.is_empty() => (Patch::default(), InjectionOutcome::NotAsked),
+        None => (Patch::default(), InjectionOutcome::Refused),
     };
     Injection {
         patch,
@@ -109,7 +121,12 @@ pub fn inject(pod: &Value, scope: Scope, options: &Options) -> Injection {
     }
 }
 
-fn additions(pod: &Value, options: &Options, warnings: &mut Warnings) -> (Patch, InjectionOutcome) {
+fn additions(
+    pod: &Value,
+    request: Request,
+    options: &Options,
+    warnings: &mut Warnings,
+) -> (Patch, InjectionOutcome) {
     let refused = (Patch::default(), InjectionOutcome::Refused);
     let Some(spec) = pod.get("spec").filter(|spec| spec.is_object()) else {
         warnings.push("nothing injected: spec: expected an object");
@@ -123,11 +140,19 @@ fn additions(pod: &Value, options: &Options, warnings: &mut Warnings) -> (Patch,
     let Some(volume) = Volume::find(spec, &wishes, options, warnings) else {
         return refused;
     };
-    let containers = Containers::plan(spec, &volume, &wishes, options, warnings);
+    let package = (request == Request::StoreAndPython)
+        .then(|| Volume::find_package(spec, &volume, options, warnings))
+        .flatten();
+    let volumes = Volumes {
+        store: &volume,
+        package: package.as_ref(),
+    };
+    let containers = Containers::plan(spec, volumes, &wishes, options, warnings);
     if !containers.any_has_the_store() {
         return refused;
     }
-    let mut patch = volume.operations(spec);
+    let package = package.filter(|_| containers.any_has_the_package());
+    let mut patch = Volume::operations(spec, [Some(volume), package]);
     patch.extend(containers.into_operations());
     let outcome = if patch.is_empty() {
         InjectionOutcome::Complete

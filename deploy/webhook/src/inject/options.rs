@@ -2,12 +2,15 @@
 
 use thiserror::Error;
 
-use super::paths::parts;
+use super::paths::{Relation, parts, relation};
 
 /// The CSI driver's name where none is given.
 pub const DEFAULT_DRIVER: &str = "csi.tetris.dev";
 /// The agent's default path.
 pub const DEFAULT_MOUNT_PATH: &str = "/run/tetris/store";
+
+/// Path of the Python package in containers.
+pub const DEFAULT_PYTHON_PATH: &str = "/run/tetris/python";
 
 const DRIVER_CHARS: usize = 63;
 
@@ -16,6 +19,7 @@ const DRIVER_CHARS: usize = 63;
 pub struct Options {
     driver: String,
     mount_path: String,
+    python_path: String,
 }
 
 /// The reason settings are invalid.
@@ -33,17 +37,34 @@ pub enum OptionsError {
     },
     /// The path cannot be one of a mount.
     #[error(
-        "--mount-path {found:?}: expected an absolute path without `..` and ':', such as `{DEFAULT_MOUNT_PATH}`"
+        "{flag} {found:?}: expected an absolute path without `..`, ':', ',' and '$', such as `{example}`"
     )]
     MountPath {
+        /// The flag.
+        flag: &'static str,
+        /// The given value.
+        found: String,
+        /// A good value.
+        example: &'static str,
+    },
+    /// The two mounts would be in each other's way.
+    #[error(
+        "--python-path {found:?}: expected a path that is not at, above or below --mount-path, such as `{DEFAULT_PYTHON_PATH}`"
+    )]
+    Nested {
         /// The given value.
         found: String,
     },
 }
 
 impl Options {
-    /// Volumes of the CSI driver `driver`, mounted at `mount_path` in each container.
-    pub fn try_new(driver: &str, mount_path: &str) -> Result<Self, OptionsError> {
+    /// Volumes of the CSI driver `driver`: the store, mounted at `mount_path` in each container, and the Python package at
+    /// `python_path`.
+    pub fn try_new(
+        driver: &str,
+        mount_path: &str,
+        python_path: &str,
+    ) -> Result<Self, OptionsError> {
         let letter = |c: char| c.is_ascii_alphanumeric();
         let is_driver = driver.len() <= DRIVER_CHARS
             && driver.starts_with(letter)
@@ -53,15 +74,16 @@ impl Options {
             let found = driver.to_owned();
             return Err(OptionsError::Driver { found });
         }
-        let normal = format!("/{}", parts(mount_path).join("/"));
-        let bad = |c: char| c == ':' || c == ',' || c.is_control();
-        if normal != mount_path || normal == "/" || mount_path.contains(bad) {
-            let found = mount_path.to_owned();
-            return Err(OptionsError::MountPath { found });
+        check_path("--mount-path", mount_path, DEFAULT_MOUNT_PATH)?;
+        check_path("--python-path", python_path, DEFAULT_PYTHON_PATH)?;
+        if relation(python_path, mount_path) != Relation::Apart {
+            let found = python_path.to_owned();
+            return Err(OptionsError::Nested { found });
         }
         Ok(Self {
             driver: driver.to_owned(),
             mount_path: mount_path.to_owned(),
+            python_path: python_path.to_owned(),
         })
     }
 
@@ -74,6 +96,24 @@ impl Options {
     pub fn mount_path(&self) -> &str {
         &self.mount_path
     }
+
+    /// Path of the Python package in containers.
+    pub fn python_path(&self) -> &str {
+        &self.python_path
+    }
+}
+
+fn check_path(flag: &'static str, path: &str, example: &'static str) -> Result<(), OptionsError> {
+    let normal = format!("/{}", parts(path).join("/"));
+    let bad = |c: char| matches!(c, ':' | ',' | '$') || c.is_control();
+    if normal == path && normal != "/" && !path.contains(bad) {
+        return Ok(());
+    }
+    Err(OptionsError::MountPath {
+        flag,
+        found: path.to_owned(),
+        example,
+    })
 }
 
 impl Default for Options {
@@ -81,6 +121,7 @@ impl Default for Options {
         Self {
             driver: DEFAULT_DRIVER.to_owned(),
             mount_path: DEFAULT_MOUNT_PATH.to_owned(),
+            python_path: DEFAULT_PYTHON_PATH.to_owned(),
         }
     }
 }

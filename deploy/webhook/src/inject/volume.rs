@@ -1,4 +1,4 @@
-//! The pod's volume: one that it has, or one to be added.
+//! The pod's volumes of the store and of the Python package: those that it has, or new ones.
 
 use json_patch::PatchOperation;
 use serde_json::{Value, json};
@@ -7,14 +7,16 @@ use super::annotations::Wishes;
 use super::lists::{append, flag, items, text};
 use super::options::Options;
 use super::warnings::{Warnings, shown};
-use super::{STORE_ANNOTATION, STORE_ATTRIBUTE, VOLUME};
+use super::{
+    CONTENT_ATTRIBUTE, PYTHON_CONTENT, PYTHON_VOLUME, STORE_ANNOTATION, STORE_ATTRIBUTE, VOLUME,
+};
 
-/// A pod's volume of the store.
+/// A pod's volume of the store, or of the Python package.
 #[derive(Debug)]
 pub(super) struct Volume<'a> {
     /// The name that mounts refer to.
     pub(super) name: &'a str,
-    /// All volumes of the driver, this one too, by name.
+    /// All volumes of the driver with such content, this one too, by name.
     pub(super) of_driver: Vec<&'a str>,
     /// The volume to add; none if the pod has it.
     addition: Option<Value>,
@@ -34,7 +36,7 @@ impl<'a> Volume<'a> {
         };
         let ours: Vec<_> = volumes
             .iter()
-            .filter(|volume| driver(volume) == Some(options.driver()))
+            .filter(|volume| driver(volume) == Some(options.driver()) && !has_package(volume))
             .filter_map(|volume| Some((text(volume, "name")?, volume)))
             .collect();
         if let Some((name, volume)) = preferred(&ours, wishes) {
@@ -46,6 +48,44 @@ impl<'a> Volume<'a> {
             });
         }
         Self::added(volumes, wishes, options, warnings)
+    }
+
+    /// The volume of the Python package that the pod has, or a new one. None, with a warning, when there can be none.
+    pub(super) fn find_package(
+        spec: &'a Value,
+        store: &Volume<'_>,
+        options: &Options,
+        warnings: &mut Warnings,
+    ) -> Option<Self> {
+        let volumes = items(spec, "volumes")?;
+        let ours: Vec<_> = volumes
+            .iter()
+            .filter(|volume| driver(volume) == Some(options.driver()) && has_package(volume))
+            .filter_map(|volume| text(volume, "name"))
+            .filter(|name| !store.of_driver.contains(name))
+            .collect();
+        if let Some(name) = ours.first() {
+            return Some(Self {
+                name,
+                of_driver: ours,
+                addition: None,
+            });
+        }
+        let is_taken = |volume: &Value| text(volume, "name") == Some(PYTHON_VOLUME);
+        if volumes.iter().any(is_taken) {
+            warnings.push(format!(
+                "the Python package left out: the pod has another volume {PYTHON_VOLUME}; rename it"
+            ));
+            return None;
+        }
+        let attributes = json!({CONTENT_ATTRIBUTE: PYTHON_CONTENT});
+        let csi =
+            json!({"driver": options.driver(), "readOnly": true, "volumeAttributes": attributes});
+        Some(Self {
+            name: PYTHON_VOLUME,
+            of_driver: vec![PYTHON_VOLUME],
+            addition: Some(json!({"name": PYTHON_VOLUME, "csi": csi})),
+        })
     }
 
     /// A new volume, unless its name is taken.
@@ -71,19 +111,23 @@ impl<'a> Volume<'a> {
         })
     }
 
-    /// Operations that add the volume.
-    pub(super) fn operations(&self, spec: &Value) -> Vec<PatchOperation> {
-        append(
-            spec,
-            &["spec"],
-            "volumes",
-            self.addition.iter().cloned().collect(),
-        )
+    /// Operations that add the volumes.
+    pub(super) fn operations(spec: &Value, volumes: [Option<Self>; 2]) -> Vec<PatchOperation> {
+        let additions = volumes.into_iter().flatten().filter_map(|one| one.addition);
+        append(spec, &["spec"], "volumes", additions.collect())
     }
 }
 
 fn driver(volume: &Value) -> Option<&str> {
     text(volume.get("csi")?, "driver")
+}
+
+fn has_package(volume: &Value) -> bool {
+    let attributes = volume
+        .get("csi")
+        .and_then(|csi| csi.get("volumeAttributes"));
+    let content = attributes.and_then(|attributes| text(attributes, CONTENT_ATTRIBUTE));
+    content == Some(PYTHON_CONTENT)
 }
 
 fn store(volume: &Value) -> Option<&str> {

@@ -9,6 +9,7 @@ mod idmap;
 mod kubelet;
 mod links;
 mod propagation;
+mod python;
 mod registration;
 mod requests;
 mod sanity;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tetris_node::csi::wire::*;
-use tetris_node::csi::{Publish, VolumeError};
+use tetris_node::csi::{Publish, VolumeContent, VolumeError};
 use tonic::Code;
 
 use crate::csi::fixture::request;
@@ -54,6 +54,32 @@ fn what_the_kubelet_sends_for_an_inline_volume_is_accepted() {
     }
     check(|request| mount_of(request).fs_type = "tmpfs".to_owned()).unwrap();
     check(|request| mount_of(request).mount_flags = vec!["ro".to_owned()]).unwrap();
+}
+
+#[test]
+fn a_volume_has_a_store_or_the_python_package() {
+    let content = |value: Option<&str>| {
+        let wish = check(|request| {
+            if let Some(value) = value {
+                with(request, "content", value);
+            }
+        });
+        wish.unwrap().content
+    };
+    assert_eq!(content(None), VolumeContent::Store);
+    assert_eq!(content(Some("store")), VolumeContent::Store);
+    assert_eq!(content(Some("python")), VolumeContent::Python);
+    for unknown in ["Python", "", "model"] {
+        let expected = format!("`content`: expected `store` or `python`, found {unknown:?}");
+        refused(&expected, |request| with(request, "content", unknown));
+    }
+    refused(
+        "`store`: expected none beside `content: python`",
+        |request| {
+            with(request, "content", "python");
+            with(request, "store", "shared");
+        },
+    );
 }
 
 #[test]
@@ -120,7 +146,7 @@ fn what_cannot_be_done_is_refused_with_what_to_do() {
         |request| request.readonly = false,
     );
     refused(
-        "unknown volume attributes `Store`, `size`; this driver knows `store` alone",
+        "unknown volume attributes `Store`, `size`; this driver knows `store` and `content`",
         |request| {
             with(request, "size", "1Gi");
             with(request, "Store", "a");

@@ -9,11 +9,16 @@ from typing import Any
 
 from tetris._doctor.checks import check
 from tetris._doctor.packages import package_checks
+from tetris._injection import Injection, injection
 from tetris._patch import HOOKED, REPLACED, VARIABLE
 from tetris._patch_status import PatchStatus, patch_status
 
 #: Occasions of the patch.
-_SINCE = {"start-up": f"the start, by {VARIABLE}", "import": f"the import of tetris, by {VARIABLE}"}
+_SINCE = {
+    "start-up": f"the start, by {VARIABLE}",
+    "injection": f"the first library that loads models, by injection and {VARIABLE}",
+    "import": f"the import of tetris, by {VARIABLE}",
+}
 #: Name of the distribution.
 DISTRIBUTION = "tetris-store"
 
@@ -48,6 +53,9 @@ def _package() -> dict[str, Any]:
     try:
         installed = metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
+        injected = injection()
+        if injected is not None:
+            return _injected(injected, native)
         return check(
             "package",
             "note",
@@ -67,6 +75,31 @@ def _package() -> dict[str, Any]:
             facts=facts,
         )
     return check("package", "ok", f"{DISTRIBUTION} {installed}, native half of the same version", facts=facts)
+
+
+def _injected(injected: Injection, native: str) -> dict[str, Any]:
+    """Tell of a package that the node gives, and compare it with the daemon."""
+    folder = f"{injected.folder}, by injection from the node daemon"
+    facts = {"native_version": native, "version": None, "folder": injected.folder, "daemon": injected.daemon}
+    if injected.unfit is not None:
+        return check(
+            "package",
+            "warning",
+            f"{native} in {folder}, and off: {injected.unfit}",
+            expected="libraries that the package works with",
+            remedy='use an image with newer libraries, or label the pod `tetris.dev/inject: "true"`',
+            facts=facts,
+        )
+    if injected.daemon != native:
+        return check(
+            "package",
+            "warning",
+            f"{native} in {folder} {injected.daemon or 'of an unknown version'}",
+            expected="one version of both",
+            remedy="build the image of the node daemon again with deploy/images/build",
+            facts=facts,
+        )
+    return check("package", "ok", f"{native} in {folder} {injected.daemon}", facts=facts)
 
 
 def _patch(status: PatchStatus) -> list[dict[str, Any]]:

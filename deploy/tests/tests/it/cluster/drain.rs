@@ -14,6 +14,7 @@ use crate::cluster::node::{NODE_EXEC, Node};
 use crate::cluster::sharing::a_daemon;
 
 const STORES: &str = "/var/lib/tetris/stores";
+const PYTHON: &str = "/var/lib/tetris/python";
 const PLUGIN: &str = "/var/lib/kubelet/plugins/csi.tetris.dev";
 
 #[test]
@@ -85,7 +86,8 @@ fn require_uninstalled(node: &Node) -> Result<()> {
     let mounted = node.run(&format!("grep -c ' {STORES} tmpfs ' /proc/mounts; true"))?;
     ensure!(mounted.trim() == "1", "expected one tmpfs, found {mounted}");
     node.run(&format!(
-        "set -e; umount {STORES}; rmdir {STORES}; rmdir /var/lib/tetris {PLUGIN}"
+        "set -e; if [ -d {PYTHON} ]; then umount {PYTHON}/*; rmdir {PYTHON}/* {PYTHON}; fi; \
+         umount {STORES}; rmdir {STORES}; rmdir /var/lib/tetris {PLUGIN}"
     ))?;
     Ok(())
 }

@@ -4,6 +4,7 @@ mod annotations;
 mod conflicts;
 mod fixtures;
 mod properties;
+mod python;
 mod reviews;
 mod templates;
 mod volumes;

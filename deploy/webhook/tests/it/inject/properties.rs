@@ -7,10 +7,11 @@ use tetris_webhook::inject::{Injection, InjectionOutcome, Options, Scope, inject
 
 use crate::inject::fixtures::{PODS, patched, pod};
 
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 9] = [
     "/run/tetris/store",
     "/run/tetris/store/",
     "/run/tetris/store/a",
+    "/run/tetris/python",
     "/run/tetris",
     "/run",
     "/",
@@ -19,10 +20,11 @@ const PATHS: [&str; 8] = [
 ];
 
 fn volumes() -> impl Strategy<Value = Value> {
-    let name = select(vec!["tetris-store", "weights", "run", "models"]);
+    let name = select(vec!["tetris-store", "tetris-python", "weights", "run"]);
     let source = select(vec![
         json!({"csi": {"driver": "csi.tetris.dev", "readOnly": true}}),
         json!({"csi": {"driver": "csi.tetris.dev", "volumeAttributes": {"store": "a"}}}),
+        json!({"csi": {"driver": "csi.tetris.dev", "volumeAttributes": {"content": "python"}}}),
         json!({"csi": {"driver": "other.example.org"}}),
         json!({"emptyDir": {}}),
         json!({"configMap": {"name": "c"}}),
@@ -36,7 +38,7 @@ fn volumes() -> impl Strategy<Value = Value> {
 }
 
 fn containers() -> impl Strategy<Value = Value> {
-    let names = || select(vec!["tetris-store", "weights", "run", "gone"]);
+    let names = || select(vec!["tetris-store", "tetris-python", "weights", "gone"]);
     let mount = (
         names(),
         select(PATHS.to_vec()),
@@ -47,11 +49,18 @@ fn containers() -> impl Strategy<Value = Value> {
             let part = if part { "sub" } else { "" };
             json!({"name": name, "mountPath": path, "readOnly": read_only, "subPath": part})
         });
-    let variable = select(vec!["TETRIS_STORE", "TETRIS_PATCH", "OTHER"]);
-    let env = variable.prop_map(|name| json!({"name": name, "value": "own"}));
-    let container = (select(vec!["a", "b", "c"]), list(mount, 2), list(env, 2));
-    let container = container.prop_map(|(name, mounts, env)| {
-        json!({"name": name, "image": "i", "volumeMounts": mounts, "env": env})
+    let variable = select(vec!["TETRIS_STORE", "TETRIS_PATCH", "PYTHONPATH", "OTHER"]);
+    let value = select(vec!["own", "", "/run/tetris/python:/app"]);
+    let env = (variable, value).prop_map(|(name, value)| json!({"name": name, "value": value}));
+    let from = select(vec![Value::Null, json!([]), json!([{"secretRef": {}}])]);
+    let container = (
+        select(vec!["a", "b", "c"]),
+        list(mount, 2),
+        list(env, 2),
+        from,
+    );
+    let container = container.prop_map(|(name, mounts, env, from)| {
+        json!({"name": name, "image": "i", "volumeMounts": mounts, "env": env, "envFrom": from})
     });
     list(container, 3)
 }
@@ -81,10 +90,12 @@ fn pods() -> impl Strategy<Value = Value> {
         json!(""),
     ]);
     let store = select(vec![Value::Null, json!("a"), json!("/"), json!([])]);
-    (volumes(), containers(), containers(), patch, chosen, store).prop_map(
-        |(volumes, init, containers, patch, chosen, store)| {
+    let label = select(vec!["true", "python"]);
+    let wishes = (label, patch, chosen, store);
+    (volumes(), containers(), containers(), wishes).prop_map(
+        |(volumes, init, containers, (label, patch, chosen, store))| {
             json!({
-                "metadata": {"labels": {"tetris.dev/inject": "true"}, "annotations": {
+                "metadata": {"labels": {"tetris.dev/inject": label}, "annotations": {
                     "tetris.dev/patch": patch, "tetris.dev/containers": chosen, "tetris.dev/store": store}},
                 "spec": {"volumes": volumes, "initContainers": init, "containers": containers, "priority": 0},
             })
@@ -100,6 +111,7 @@ fn json() -> impl Strategy<Value = Value> {
         any::<i32>().prop_map(Value::from),
         select(vec![
             "true",
+            "python",
             "tetris-store",
             "/run/tetris/store",
             "csi.tetris.dev",
@@ -191,7 +203,11 @@ fn adds_no_duplicates(before: &Value, after: &Value) {
             .iter()
             .zip(taken(after, list, field))
         {
-            for added in &after[before.len()..] {
+            // A second one refers to the first, and both are meant.
+            let added = after[before.len()..]
+                .iter()
+                .filter(|name| *name != "PYTHONPATH");
+            for added in added {
                 assert_eq!(
                     after.iter().filter(|found| *found == added).count(),
                     1,
@@ -226,7 +242,7 @@ fn check(pod: &Value, scope: Scope) -> Injection {
 #[test]
 fn twice_is_once_and_nothing_else_changes_in_pods_as_they_come() {
     for (name, _) in PODS {
-        for scope in [Scope::Pod, Scope::Namespace] {
+        for scope in [Scope::Pod, Scope::Namespace, Scope::PythonNamespace] {
             check(&pod(name), scope);
         }
     }
@@ -243,5 +259,6 @@ proptest! {
     #[test]
     fn what_is_no_pod_is_left_as_it_is_or_patched_as_one(object in json()) {
         check(&object, Scope::Namespace);
+        check(&object, Scope::PythonNamespace);
     }
 }

@@ -209,7 +209,7 @@ fn a_label_that_is_neither_leaves_the_pod_alone_and_says_so() {
 
 #[test]
 fn driver_and_path_can_be_others() {
-    let options = Options::try_new("store.example.org", "/mnt/store").unwrap();
+    let options = Options::try_new("store.example.org", "/mnt/store", "/mnt/python").unwrap();
     let before = pod("minimal");
     let after = patched(&before, &inject(&before, Scope::Pod, &options));
     assert_eq!(
@@ -224,11 +224,11 @@ fn driver_and_path_can_be_others() {
 #[test]
 fn options_that_no_pod_could_have_are_refused() {
     for driver in ["", "a/b", "-a", "a b", &"a".repeat(64)] {
-        let error = Options::try_new(driver, "/run/tetris/store").unwrap_err();
+        let error = Options::try_new(driver, "/run/tetris/store", "/python").unwrap_err();
         assert!(error.to_string().contains("--driver"), "{error}");
     }
     for path in ["", "/", "run", "/a/../b", "/a:b", "/a/", "//a", "/a\n"] {
-        let error = Options::try_new("csi.tetris.dev", path).unwrap_err();
+        let error = Options::try_new("csi.tetris.dev", path, "/python").unwrap_err();
         assert!(error.to_string().contains("--mount-path"), "{error}");
     }
 }

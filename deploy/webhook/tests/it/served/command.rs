@@ -117,6 +117,20 @@ fn patch_reads_files_and_takes_options() {
         good && printed.contains("d.example.org") && printed.contains("/mnt/store"),
         "{said}"
     );
+    assert!(!printed.contains("PYTHONPATH"));
+    let args = [
+        "--labeled-namespace=python",
+        "--python-path",
+        "/mnt/python",
+        path,
+    ];
+    let (good, printed, said) = patch(&args, "");
+    assert!(
+        good && printed.contains("PYTHONPATH") && printed.contains("/mnt/python"),
+        "{said}"
+    );
+    let (good, _, said) = patch(&["--labeled-namespace=yes", path], "");
+    assert!(!good && said.contains("possible values"), "{said}");
     let (_, printed, said) = patch(&[path], "");
     assert!(
         !printed.contains("csi") && said.contains("not-asked"),

@@ -99,7 +99,12 @@ async fn an_api_server_that_trusts_the_configuration_gets_patches() {
     let running = Running::ready(&Api::new(), limits()).await;
     let mut client = connect(&running.api, running.https).await.unwrap();
     // Not labeled itself: only the webhook of labeled namespaces gives it the store.
-    for (path, patched) in [("/mutate", false), ("/mutate/namespace", true)] {
+    let paths = [
+        ("/mutate", false),
+        ("/mutate/namespace", true),
+        ("/mutate/namespace/python", true),
+    ];
+    for (path, patched) in paths {
         let (status, body) = client.post(path, review()).await;
         assert_eq!(status, StatusCode::OK);
         let body: Value = serde_json::from_str(&body).unwrap();
@@ -115,10 +120,10 @@ async fn an_api_server_that_trusts_the_configuration_gets_patches() {
     assert_eq!(client.get("/readyz").await.0, StatusCode::OK);
     let (_, metrics) = plain(running.http).await.get("/metrics").await;
     for line in [
-        "tetris_webhook_reviews_total{outcome=\"injected\"} 1",
+        "tetris_webhook_reviews_total{outcome=\"injected\"} 2",
         "tetris_webhook_reviews_total{outcome=\"not-asked\"} 1",
         "tetris_webhook_connections_total{handshake=\"ok\"} 1",
-        "tetris_webhook_review_seconds_count 2",
+        "tetris_webhook_review_seconds_count 3",
     ] {
         assert!(metrics.contains(line), "{line}\n{metrics}");
     }
