@@ -1,7 +1,7 @@
 //! The extender in a real kube-scheduler: pods go where their model is, although other nodes are empty.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -46,11 +46,11 @@ fn pods_go_where_their_model_is() {
         ];
         let install = Objects::rendered("overlays/extender", &images)?;
         let _install = Applied::new("the install with the extender", install)?;
-        schedule(program, &images).map_err(|error| error.context(state()))
+        schedule(&program, &images).map_err(|error| error.context(state()))
     });
 }
 
-fn schedule(program: PathBuf, images: &[(&str, String)]) -> Result<()> {
+fn schedule(program: &Path, images: &[(&str, String)]) -> Result<()> {
     wait_for_daemons()?;
     wait_for_rollout("deployment/tetris-scaler")?;
     let mut objects = Objects::rendered("tests/cluster/function", images)?;
@@ -141,12 +141,12 @@ struct Scheduler {
 }
 
 impl Scheduler {
-    fn start(program: PathBuf) -> Result<Self> {
+    fn start(program: &Path) -> Result<Self> {
         let dir = TempDir::new()?;
         let (config, log) = (dir.path().join("config.json"), dir.path().join("log"));
         fs::write(&config, configuration()?.to_string())?;
         let output = File::create(&log)?;
-        let child = Command::new(&program)
+        let child = Command::new(program)
             .args(["--secure-port=0", "--config"])
             .arg(&config)
             .stdin(Stdio::null())

@@ -68,11 +68,6 @@ impl Team {
     }
 }
 
-/// As the samples are.
-fn unchanged(_pod: &mut Value) -> Result<()> {
-    Ok(())
-}
-
 #[test]
 fn named_stores_are_for_the_namespaces_that_the_configuration_names() {
     on_the_cluster(|| {
@@ -88,7 +83,7 @@ fn named_stores_are_for_the_namespaces_that_the_configuration_names() {
         let daemon = a_running_daemon()?;
         let mut applied = Vec::new();
         for team in &teams {
-            let objects = team.objects(&images, unchanged)?;
+            let objects = team.objects(&images, |_| Ok(()))?;
             applied.push(Applied::new("a team", objects)?);
         }
         let tried = wait_for("the teams to share", || {
@@ -154,7 +149,7 @@ fn pods_reach_the_mirror_of_a_simulated_device() {
         let _label = Labelled::new()?;
         let _install = Applied::new("the install", install)?;
         let daemon = a_running_daemon()?;
-        let _pods = Applied::new("the pods", teams[0].objects(&images, unchanged)?)?;
+        let _pods = Applied::new("the pods", teams[0].objects(&images, |_| Ok(()))?)?;
         let tried = wait_for("both pods to share", || {
             require_held(&daemon, "tetris-e2e", 2)
         })
