@@ -43,6 +43,7 @@ mod namespaces;
 mod node;
 mod publish;
 mod python;
+mod python_volume;
 mod read_only;
 mod registration;
 mod remove;

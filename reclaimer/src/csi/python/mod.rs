@@ -19,7 +19,6 @@
 mod config;
 mod contents;
 mod mounted;
-mod volume;
 
 pub use config::PythonConfig;
-pub(super) use mounted::PackageMount;
+pub(super) use mounted::{PackageMount, is_package_mount};

@@ -161,7 +161,7 @@ fn is_package(directory: &StoreDirectory) -> io::Result<bool> {
 }
 
 /// Returns true if it is a mount of a whole tmpfs that nobody can write to, as packages are alone.
-pub(super) fn is_package_mount(entry: &MountEntry) -> bool {
+pub(in crate::csi) fn is_package_mount(entry: &MountEntry) -> bool {
     let is_read_only = entry.super_option("ro").is_some();
     entry.fs_type == "tmpfs" && entry.root == Path::new("/") && is_read_only
 }

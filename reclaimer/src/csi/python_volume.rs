@@ -1,18 +1,18 @@
-//! Volumes of the package.
+//! Volumes of the Python package, as the kubelet asks for them.
 
 use std::sync::PoisonError;
 
 use tonic::Status;
 
-use super::mounted::is_package_mount;
-use crate::csi::error::VolumeError;
-use crate::csi::node::{CsiDriver, DriverParts, PUBLISH, logged};
-use crate::csi::publish::{self, MountUse};
-use crate::csi::request::Publish;
+use super::error::VolumeError;
+use super::node::{CsiDriver, DriverParts, PUBLISH, logged};
+use super::publish::{self, MountUse};
+use super::python::is_package_mount;
+use super::request::Publish;
 
 impl CsiDriver {
     /// Gives a pod the package.
-    pub(in crate::csi) async fn publish_python(&self, wish: Publish) -> Result<(), Status> {
+    pub(super) async fn publish_python(&self, wish: Publish) -> Result<(), Status> {
         let host_users = self.may_be_idmapped(&wish).await;
         self.blocking(move |shared| logged(PUBLISH, shared.publish_python(&wish, host_users)))
             .await
