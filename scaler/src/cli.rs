@@ -9,6 +9,8 @@ use tetris_conventions::duration;
 use tetris_conventions::exit::{FAILED, USAGE, help};
 use tetris_service_kit::logs::LogArgs;
 
+use crate::placement::PlacementMode;
+
 /// Chooses batch size, concurrency and CPUs per instance, and places instances near their tensors
 #[derive(Debug, Parser)]
 #[command(name = "tetris-scaler", version, max_term_width = 100, after_help = help(&[FAILED, USAGE]))]
@@ -26,12 +28,25 @@ pub struct Cli {
 pub enum Command {
     /// Scale the cluster's functions until SIGTERM
     Run(Box<Run>),
+    /// Open scheduling gates of functions' pods that the operator leaves closed, until SIGTERM
+    OpenGates(OpenGates),
     /// Print the definitions of the custom resources, for `kubectl apply --server-side -f -`
     Crds,
     /// Print the scaler's decision from files, without a cluster: configurations, nodes and reasons
     Plan(crate::plan::PlanArgs),
     /// Measure a model server per configuration, and write its ModelProfile
     Profile(Box<tetris_scaler_profiler::cli::ProfileArgs>),
+}
+
+/// Arguments of `open-gates`.
+#[derive(Debug, Clone, Args)]
+pub struct OpenGates {
+    /// Address of the HTTP server of /metrics, /healthz and /readyz
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9461")]
+    pub listen: SocketAddr,
+    /// Time for which a gate may stay closed
+    #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = seconds(1, 3600))]
+    pub after_seconds: u64,
 }
 
 /// Parser of times from `least` to `most` seconds: `90`, `90s` or `5m`.
@@ -92,6 +107,9 @@ pub struct Run {
     /// Interval between two polls of each node's daemon for its tensors
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = seconds(1, 60))]
     pub poll_seconds: u64,
+    /// Way in which pods get to the nodes of the plan; a change replaces all instances
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = PlacementMode::Gates)]
+    pub placement: PlacementMode,
     /// Namespace of the daemons
     #[arg(long, default_value = "tetris-system")]
     pub daemon_namespace: String,

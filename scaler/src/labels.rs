@@ -10,6 +10,12 @@ pub const PROFILE: &str = "tetris.dev/profile";
 pub const TEMPLATE_HASH: &str = "tetris.dev/template-hash";
 /// On Deployments: preferred nodes and their weights, unchanged until the template changes.
 pub const PREFERRED_NODES: &str = "tetris.dev/preferred-nodes";
+/// On Deployments: number of instances by the name of the node that the last plan put them on.
+pub const PLANNED_NODES: &str = "tetris.dev/planned-nodes";
+/// On pods of Deployments: hash of their template, by which old and new ones differ.
+pub const POD_TEMPLATE: &str = "pod-template-hash";
+/// Scheduling gate of pods that wait for their node.
+pub const GATE: &str = "tetris.dev/placement";
 /// On pods: marks an instance with replacements under way.
 pub const RETIRING: &str = "tetris.dev/retiring";
 /// On pods: Kubernetes deletes pods of lower cost first.

@@ -11,6 +11,7 @@
 
 pub mod cli;
 pub mod extender;
+pub mod gates;
 pub mod keda;
 pub mod labels;
 pub mod lease;
@@ -19,6 +20,7 @@ pub mod metrics;
 pub mod nodes;
 pub mod operator;
 pub mod pages;
+pub mod placement;
 pub mod plan;
 pub mod resources;
 pub mod run;

@@ -31,6 +31,10 @@ fn run(command: &Command) -> Result<()> {
             command::runtime()?.block_on(tetris_scaler::run::run(args))?;
             Ok(())
         }
+        Command::OpenGates(args) => {
+            command::runtime()?.block_on(tetris_scaler::gates::run(args))?;
+            Ok(())
+        }
         // Handled in `main`: it logs nothing.
         Command::Plan(_) => Ok(()),
         Command::Profile(args) => args.run(),

@@ -67,6 +67,15 @@ pub enum RunError {
 /// Fails if an argument is invalid, an address is taken, or no API server is configured.
 pub async fn run(args: &Run) -> Result<(), RunError> {
     let stop = signals().map_err(RunError::Signals)?;
+    run_with(args, client().await?, stop).await
+}
+
+/// Creates a client of the API server that the environment configures.
+///
+/// # Errors
+///
+/// Fails if none is configured, or its certificates or credentials are unusable.
+pub(crate) async fn client() -> Result<Client, RunError> {
     let mut config = Config::infer().await?;
     config.connect_timeout = Some(CONNECT);
     // Passes and watches retry by themselves, and must not wait for one function.
@@ -75,8 +84,7 @@ pub async fn run(args: &Run) -> Result<(), RunError> {
     if config.root_cert.is_none() && config.root_cert_file.is_none() {
         config.root_cert = Some(roots_for(&config.cluster_url.to_string())?);
     }
-    let client = Client::try_from(config)?;
-    run_with(args, client, stop).await
+    Ok(Client::try_from(config)?)
 }
 
 /// Runs with `client` until `stop` completes. Then finishes the work in progress and releases the
@@ -216,6 +224,7 @@ fn options(args: &Run) -> Options {
         consolidate_after: (args.consolidate_after_seconds > 0)
             .then(|| Duration::from_secs(args.consolidate_after_seconds)),
         settings: Settings::default(),
+        placement: args.placement,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Prometheus metrics. The number of series is bounded by the functions and their configurations.
 
 mod decided;
+mod gates;
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::state::Snapshot;
 use decided::Decided;
+use gates::Gates;
 
 /// Upper bounds of the histogram of pass durations, in seconds.
 const SECONDS: [f64; 10] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
@@ -25,31 +27,52 @@ pub struct Metrics {
     decision: Histogram,
     leads: Gauge,
     nodes: Gauge,
+    gates: Gates,
 }
 
 impl Metrics {
     /// Creates metrics at zero. Each scrape reads the last decision from `snapshots`.
     pub fn new(snapshots: watch::Receiver<Arc<Snapshot>>) -> Self {
-        let mut metrics = Self {
+        let mut metrics = Self::empty();
+        metrics.register(snapshots);
+        metrics
+    }
+
+    /// Creates metrics of a process that only opens gates.
+    pub fn of_gates() -> Self {
+        let mut metrics = Self::empty();
+        metrics.register_errors();
+        metrics.gates.register(&mut metrics.registry);
+        metrics
+    }
+
+    fn empty() -> Self {
+        Self {
             registry: Registry::with_prefix("tetris_scaler"),
             errors: ByLabel::default(),
             writes: ByLabel::default(),
             decision: Histogram::new(SECONDS),
             leads: Gauge::default(),
             nodes: Gauge::default(),
-        };
-        metrics.register(snapshots);
-        metrics
+            gates: Gates::default(),
+        }
+    }
+
+    fn register_errors(&mut self) {
+        let errors = self.errors.clone();
+        self.registry.register("errors", "Errors, by class", errors);
     }
 
     #[rustfmt::skip]
     fn register(&mut self, snapshots: watch::Receiver<Arc<Snapshot>>) {
+        self.register_errors();
         let registry = &mut self.registry;
-        registry.register("errors", "Errors, by class", self.errors.clone());
         registry.register("writes", "Writes to the API server that succeeded, by kind", self.writes.clone());
         registry.register_with_unit("decision", "Time to plan for all functions", Unit::Seconds, self.decision.clone());
         registry.register("leader", "1 if this replica holds the lease, else 0", self.leads.clone());
         registry.register("inventory_nodes", "Number of nodes with a known tensor inventory", self.nodes.clone());
+        self.gates.register(registry);
+        self.gates.register_replaced(registry);
         registry.register_collector(Box::new(Decided(snapshots)));
     }
 
@@ -61,6 +84,16 @@ impl Metrics {
     /// Counts a write of `kind`.
     pub fn wrote(&self, kind: &'static str) {
         self.writes.get_or_create(&[("kind", kind)]).inc();
+    }
+
+    /// Counts a gate that was opened after `seconds`.
+    pub fn opened(&self, reason: &'static str, seconds: f64) {
+        self.gates.opened(reason, seconds);
+    }
+
+    /// Counts a pod that was deleted because its node did not take it.
+    pub fn replaced(&self) {
+        self.gates.replaced();
     }
 
     /// Records a plan that took `seconds`.

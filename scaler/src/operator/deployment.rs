@@ -16,6 +16,9 @@ use crate::resources::InferenceFunction;
 /// Maximum number of preferred nodes in a template.
 const MAX_PREFERRED: usize = 20;
 
+/// Maximum length of the plan in an annotation; all of them may have 256 KiB.
+const MAX_PLANNED_BYTES: usize = 128 << 10;
+
 /// Properties of a Deployment.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
@@ -29,6 +32,8 @@ pub struct Wanted<'a> {
     pub template: &'a Template,
     /// Preferred nodes by hostname, with their weights.
     pub preferred: &'a BTreeMap<String, u32>,
+    /// Planned number of instances by the name of the node.
+    pub planned: &'a BTreeMap<String, u32>,
     /// Number of instances.
     pub replicas: u32,
 }
@@ -50,6 +55,7 @@ pub fn deployment(wanted: &Wanted<'_>, present: Option<&DeploymentRecord>) -> Va
             "annotations": {
                 labels::TEMPLATE_HASH: wanted.template.hash,
                 labels::PREFERRED_NODES: json!(wanted.preferred).to_string(),
+                labels::PLANNED_NODES: bounded(wanted.planned),
             },
             "ownerReferences": [{
                 "apiVersion": InferenceFunction::api_version(&()),
@@ -72,6 +78,18 @@ pub fn deployment(wanted: &Wanted<'_>, present: Option<&DeploymentRecord>) -> Va
         metadata.insert("uid".to_owned(), present.uid.clone().into());
     }
     object
+}
+
+/// Returns the plan as JSON, without the last nodes if it is too long for an annotation: their
+/// instances are planned anew.
+fn bounded(planned: &BTreeMap<String, u32>) -> String {
+    let length = |(name, _): &(&String, &u32)| name.len().saturating_add(16);
+    let mut total = 0_usize;
+    let first = planned.iter().take_while(|one| {
+        total = total.saturating_add(length(one));
+        total <= MAX_PLANNED_BYTES
+    });
+    json!(first.collect::<BTreeMap<_, _>>()).to_string()
 }
 
 /// Returns the weights of the preferred nodes by hostname, the label that affinity uses: up to 50

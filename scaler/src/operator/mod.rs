@@ -16,8 +16,12 @@
 //! and end with the next pass. A finalizer would have no work, and would block deletion without an
 //! operator.
 //!
-//! **Caveats.** The scheduler places pods: preferences are not binding. The operator ignores the
-//! pods' tolerations and node selectors.
+//! **Placing.** New pods wait behind a scheduling gate. [`placing`] narrows each to the node that the
+//! plan has for it, and opens the gate, beside the passes. The plan of a Deployment stands in an
+//! annotation of it, so that a new leader carries it out.
+//!
+//! **Caveats.** Plans ignore the pods' tolerations and node selectors. Placing evaluates the
+//! selectors, and takes another node where the planned one does not match.
 
 pub mod apply;
 pub mod cache;
@@ -27,11 +31,14 @@ pub mod loads;
 mod names;
 pub mod observed;
 pub mod outage;
+pub mod placing;
 pub mod plan;
 pub mod prepare;
 pub mod records;
 mod report;
 pub mod run;
+mod shared;
+mod slots;
 mod template;
 mod view;
 pub mod watches;

@@ -9,6 +9,7 @@ use super::prepare::{Prepared, Unprepared};
 use super::records::{DeploymentRecord, FunctionRecord, NodeRecord, PodRecord};
 use crate::load::LoadError;
 use crate::nodes::Room;
+use crate::placement::PlacementMode;
 use crate::state::Key;
 
 /// Records by namespace and name.
@@ -29,6 +30,8 @@ pub struct Observed {
     pub inventory: Arc<Inventory>,
     /// Room for more tensors, by node.
     pub rooms: BTreeMap<String, Room>,
+    /// Way in which pods get to the nodes of the plan.
+    pub mode: PlacementMode,
 }
 
 /// A function with its current observations.

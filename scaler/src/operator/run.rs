@@ -2,27 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kube::Client;
 use tetris_scaler_core::Settings;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::apply::Applier;
 use super::history::History;
-use super::loads::Loads;
-use super::observed::{FunctionInput, Observed};
+use super::observed::Observed;
+use super::placing::{Memory, Placer, steps};
 use super::plan::reconcile;
-use super::prepare::{Preparations, Prepared, Unprepared};
-use super::records::{FunctionRecord, PodRecord};
-use super::watches::Watches;
+use super::records::PodRecord;
+use super::shared::{Shared, unmeasured};
 use crate::lease::Leadership;
-use crate::load::{LoadError, Prometheus};
+use crate::load::Prometheus;
 use crate::metrics::Metrics;
-use crate::nodes::{Daemon, Inventories, Poller};
+use crate::nodes::{Daemon, Poller};
+use crate::placement::PlacementMode;
 use crate::state::{Key, Snapshot};
 
 /// Port of the daemons' inventories.
@@ -31,11 +31,8 @@ const DAEMON_PORT: u16 = 9466;
 const LEAST: Duration = Duration::from_secs(1);
 /// Interval of checks for complete lists.
 const SYNC: Duration = Duration::from_millis(100);
-/// Maximum wait of the first pass for the first answers of daemons and of Prometheus.
-const FIRST_ANSWERS: Duration = Duration::from_secs(15);
-/// Minimum length of a window in intervals: two measurements a window apart say nothing about the
-/// load in between.
-const LEAST_WINDOW: u32 = 3;
+/// Interval between two looks at waiting pods.
+const PLACING: Duration = Duration::from_millis(200);
 
 /// Timing and settings of passes.
 #[derive(Debug, Clone)]
@@ -50,6 +47,8 @@ pub struct Options {
     pub consolidate_after: Option<Duration>,
     /// Settings of plans.
     pub settings: Settings,
+    /// Way in which pods get to the nodes of the plan.
+    pub placement: PlacementMode,
 }
 
 /// Parts of the operator.
@@ -70,52 +69,10 @@ pub struct Operator {
     pub prometheus: Option<Prometheus>,
 }
 
-/// State shared by the tasks.
-struct Shared {
-    watches: Watches,
-    loads: Loads,
-    inventories: Arc<Mutex<Inventories>>,
-    changed: Notify,
-    /// Notified when a function has no load query yet.
-    unasked: Notify,
-    /// True once loads have been queried.
-    measured: AtomicBool,
-    /// True once daemons have been polled.
-    polled: AtomicBool,
-    started: Instant,
-}
-
-impl Shared {
-    fn new(options: &Options, poller: &Poller) -> Self {
-        Self {
-            watches: Watches::default(),
-            loads: Loads::new(options.interval.saturating_mul(LEAST_WINDOW)),
-            inventories: poller.latest(),
-            changed: Notify::new(),
-            unasked: Notify::new(),
-            measured: AtomicBool::new(false),
-            polled: AtomicBool::new(false),
-            started: Instant::now(),
-        }
-    }
-
-    /// Returns true once the inputs of a pass are complete, or after a timeout. An earlier pass
-    /// would report wrong states, and place instances away from their tensors.
-    fn may_begin(&self) -> bool {
-        let asked = |what: &AtomicBool| what.load(Ordering::Relaxed);
-        (asked(&self.measured) && asked(&self.polled)) || self.started.elapsed() >= FIRST_ANSWERS
-    }
-
-    /// Returns monotonic milliseconds.
-    fn clock(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
 impl Operator {
     /// Runs until `stop` completes, and finishes the current pass.
     pub async fn run(self, mut poller: Poller, stop: impl Future<Output = ()>) {
-        let shared = Shared::new(&self.options, &poller);
+        let shared = Shared::new(self.options.interval, self.options.placement, &poller);
         let stopping = AtomicBool::new(false);
         let until = async {
             stop.await;
@@ -129,6 +86,7 @@ impl Operator {
                     .run(&self.client, &shared.changed, &self.metrics),
                 self.poll(&shared, &mut poller),
                 self.measure(&shared),
+                self.place(&shared),
             );
         };
         tokio::select! {
@@ -193,11 +151,10 @@ impl Operator {
         let after = self.options.consolidate_after;
         let after = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
         let mut history = History::new(after);
-        let mut preparations = Preparations::default();
         let leadership = self.leadership.clone();
         let mut applier = Applier::new(self.client.clone(), leadership, Arc::clone(&self.metrics));
         while !stopping.load(Ordering::Relaxed) {
-            if let Some(observed) = self.observe(shared, &history, &mut preparations) {
+            if let Some(observed) = shared.observe(&history) {
                 self.pass(shared, &observed, &mut history, &mut applier)
                     .await;
             }
@@ -230,61 +187,25 @@ impl Operator {
         }
     }
 
-    /// Returns the current observations, or `None` before all lists are complete.
-    fn observe(
-        &self,
-        shared: &Shared,
-        history: &History,
-        preparations: &mut Preparations,
-    ) -> Option<Observed> {
-        if !shared.may_begin() {
-            return None;
-        }
-        let watches = &shared.watches;
-        let functions = watches.functions.all()?;
-        let profiles = watches.profiles.all()?;
-        preparations.keep(&functions);
-        let inputs = functions.values().map(|record| {
-            let prepared = preparations.get(record, &profiles);
-            self.input(shared, history, record, prepared)
-        });
-        let functions: Vec<FunctionInput> = inputs.collect();
-        let inventories = shared.inventories.lock();
-        let inventories = inventories.unwrap_or_else(PoisonError::into_inner).clone();
-        Some(Observed {
-            functions,
-            deployments: watches.deployments.all()?,
-            pods: watches.pods.all()?,
-            nodes: watches.nodes.all()?,
-            inventory: inventories.inventory,
-            rooms: inventories.rooms,
-        })
-    }
-
-    /// Returns a function with its current observations.
-    fn input(
-        &self,
-        shared: &Shared,
-        history: &History,
-        record: &Arc<FunctionRecord>,
-        prepared: Result<Arc<Prepared>, Unprepared>,
-    ) -> FunctionInput {
-        let now = shared.clock();
-        let stale = self.options.interval.saturating_mul(4) + Duration::from_secs(10);
-        let stale = u64::try_from(stale.as_millis()).unwrap_or(u64::MAX);
-        let reading = shared.loads.of(record, now, stale);
-        if record.function.is_ok() && reading.load == Err(LoadError::NotAsked) {
-            shared.unasked.notify_one();
-        }
-        FunctionInput {
-            prepared,
-            load: reading.load,
-            pod_loads: reading.pods,
-            peak: reading.peak,
-            consolidate: history.may_consolidate(&record.key, now),
-            give_up_retiring: history.gives_up(&record.key, now),
-            refresh_status: history.may_report(&record.key, now),
-            record: Arc::clone(record),
+    /// Places waiting pods, for ever.
+    async fn place(&self, shared: &Shared) {
+        let mut memory = Memory::default();
+        let metrics = Arc::clone(&self.metrics);
+        let placer = Placer::new(self.client.clone(), self.leadership.clone(), metrics);
+        loop {
+            sleep(PLACING).await;
+            let pods = shared.watches.pods.all();
+            if !shared.may_place() || !pods.is_some_and(|pods| Memory::has_work(&pods)) {
+                continue;
+            }
+            let Some(observed) = shared.observe_with(unmeasured) else {
+                continue;
+            };
+            let now = shared.clock();
+            let steps = steps(&observed, &mut memory, &self.options.settings, now);
+            if self.leadership.leads() && !steps.is_empty() {
+                placer.carry_out(steps, &mut memory, now).await;
+            }
         }
     }
 }

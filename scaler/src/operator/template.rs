@@ -6,7 +6,8 @@ use tetris_store_layout::Digest;
 use super::prepare::Prepared;
 use crate::labels;
 use crate::nodes::{bytes, millis};
-use crate::resources::{FieldProblem, MeasuredConfiguration};
+use crate::placement::{PlacementMode, assigned_node};
+use crate::resources::{CheckedTemplate, FieldProblem, MeasuredConfiguration};
 
 /// Mount path of the store in containers.
 const MOUNT_PATH: &str = "/run/tetris/store";
@@ -14,8 +15,6 @@ const MOUNT_PATH: &str = "/run/tetris/store";
 const DRIVER: &str = "csi.tetris.dev";
 /// Name of the store's volume.
 const VOLUME: &str = "tetris-store";
-/// Weight of spreading instances over nodes, out of 100.
-const SPREAD_WEIGHT: u32 = 10;
 
 /// A pod template without preferred nodes, and its hash.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,13 +26,17 @@ pub struct Template {
 }
 
 /// Returns the function's template with the needs of the configuration `index`: labels,
-/// environment, requests, the store's volume, and a term that spreads instances. Adds a memory
-/// limit if there is none.
+/// environment, requests, the store's volume, and the scheduling gate. Adds a memory limit if there
+/// is none.
 ///
 /// # Errors
 ///
 /// Fails if a limit is below the needs of the configuration.
-pub fn template(prepared: &Prepared, index: usize) -> Result<Template, FieldProblem> {
+pub fn template(
+    prepared: &Prepared,
+    index: usize,
+    mode: PlacementMode,
+) -> Result<Template, FieldProblem> {
     let function = &prepared.function;
     let measured = prepared.measured.get(index);
     let measured =
@@ -57,7 +60,9 @@ pub fn template(prepared: &Prepared, index: usize) -> Result<Template, FieldProb
     }
     let store = (function.store != function.namespace).then_some(function.store.as_str());
     add_volume(&mut pods, store);
-    add_spread(&mut pods, &function.name);
+    if mode == PlacementMode::Gates {
+        add_gate(&mut pods, &function.template);
+    }
     let hash = Digest::of(pods.to_string().as_bytes()).to_string();
     let hash = hash.chars().take(16).collect();
     Ok(Template { pods, hash })
@@ -182,19 +187,22 @@ fn rename_mount(pods: &mut Value) {
     }
 }
 
-fn add_spread(pods: &mut Value, function: &str) {
-    let terms = list(
-        pods,
-        &["spec", "affinity", "podAntiAffinity"],
-        "preferredDuringSchedulingIgnoredDuringExecution",
-    );
-    terms.push(json!({
-        "weight": SPREAD_WEIGHT,
-        "podAffinityTerm": {
-            "topologyKey": labels::HOSTNAME,
-            "labelSelector": {"matchLabels": {labels::FUNCTION: function}},
-        },
-    }));
+/// Adds the scheduling gate, unless the template names a node itself.
+fn add_gate(pods: &mut Value, template: &CheckedTemplate) {
+    if template
+        .pods
+        .spec
+        .as_ref()
+        .and_then(assigned_node)
+        .is_some()
+    {
+        return;
+    }
+    let gates = list(pods, &["spec"], "schedulingGates");
+    let is_ours = |gate: &Value| gate.get("name").and_then(Value::as_str) == Some(labels::GATE);
+    if !gates.iter().any(is_ours) {
+        gates.push(json!({"name": labels::GATE}));
+    }
 }
 
 /// Returns the object at `path`, and replaces any other value there.

@@ -38,6 +38,12 @@ pub struct Source {
     pub is_retiring: bool,
     /// Deletion cost.
     pub cost: i32,
+    /// True if it waits for a node: behind a gate, or not created yet.
+    pub takes_slot: bool,
+    /// True if its pod is being deleted.
+    pub is_leaving: bool,
+    /// Hash of its pod's template, and the time of its creation; `None` without a pod.
+    pub template: Option<(i64, String)>,
 }
 
 /// Pods of functions, by namespace and function, then by configuration.
@@ -87,6 +93,7 @@ impl Assembled {
             let staying = pods.iter().filter(|(_, one)| !one.is_leaving).count();
             let surplus = staying.saturating_sub(deployment.replicas as usize);
             let mut leaving = 0;
+            let first = self.instances.len();
             for (pod, instance) in pods {
                 let is_surplus = !instance.is_leaving && leaving < surplus;
                 leaving += usize::from(is_surplus);
@@ -95,6 +102,7 @@ impl Assembled {
             for number in staying..deployment.replicas as usize {
                 self.add_missing(of, deployment, number);
             }
+            self.fill_slots(of.nodes, &deployment.planned, first);
         }
         // Their Deployment is deleted, unseen so far, or not the operator's.
         for (pod, instance) in group.into_values().flatten() {
@@ -118,7 +126,7 @@ impl Assembled {
             name: pod.key.name.clone(),
             function: of.function,
             configuration: of.configuration(&instance.configuration),
-            node: of.nodes.get(pod.node.as_str()).copied(),
+            node: of.nodes.get(pod.place()).copied(),
             phase,
             load: of.input.pod_loads.get(&pod.key.name).copied(),
             retiring: is_retiring && !of.input.give_up_retiring,
@@ -128,6 +136,9 @@ impl Assembled {
             pod: Some(pod.key.clone()),
             is_retiring,
             cost: instance.cost,
+            takes_slot: instance.gate.is_some() && !instance.is_leaving,
+            is_leaving: instance.is_leaving,
+            template: Some((instance.created_s, instance.template.clone())),
         });
     }
 
@@ -147,6 +158,9 @@ impl Assembled {
             pod: None,
             is_retiring: false,
             cost: 0,
+            takes_slot: true,
+            is_leaving: false,
+            template: None,
         });
     }
 
@@ -158,8 +172,8 @@ impl Assembled {
             .filter_map(|(_, source)| source.pod.as_ref())
             .collect();
         let others = observed.pods.values();
-        for pod in others.filter(|pod| !pod.node.is_empty() && !counted.contains(&pod.key)) {
-            let sum = taken.entry(pod.node.as_str()).or_default();
+        for pod in others.filter(|pod| !pod.place().is_empty() && !counted.contains(&pod.key)) {
+            let sum = taken.entry(pod.place()).or_default();
             sum.cpu_millis = sum.cpu_millis.saturating_add(pod.requests.cpu_millis);
             sum.memory_bytes = sum.memory_bytes.saturating_add(pod.requests.memory_bytes);
         }

@@ -38,8 +38,8 @@ pub struct InferenceFunctionSpec {
     /// Service level objective.
     pub slo: SloSpec,
     /// Pod template. The operator adds TETRIS_BATCH, TETRIS_CONCURRENCY and TETRIS_CPU_MILLIS,
-    /// requests of CPU and memory, labels, the store's volume, and a preference for nodes that hold
-    /// the tensors.
+    /// requests of CPU and memory, labels, the store's volume, a preference for nodes that hold the
+    /// tensors, and a scheduling gate.
     pub template: PodTemplate,
     /// Container that gets batch size and concurrency; by default the first of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]

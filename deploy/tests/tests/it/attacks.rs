@@ -10,6 +10,9 @@ pub const WEBHOOK: &str = "system:serviceaccount:tetris-system:tetris-webhook";
 /// The account of the scaler.
 pub const SCALER: &str = "system:serviceaccount:tetris-system:tetris-scaler";
 
+/// The account that opens gates.
+pub const GATES: &str = "system:serviceaccount:tetris-system:tetris-gates";
+
 /// Changes of any object's metadata that nobody here needs.
 const METADATA: [Change; 4] = [
     ("an owner", |it| {
@@ -225,6 +228,78 @@ pub fn marks() -> Vec<Change> {
     all.to_vec()
 }
 
+/// Changes of a gated instance that the scaler makes: first the gate alone, as the account of gates does.
+pub fn openings() -> Vec<Change> {
+    let all: [Change; 2] = [
+        ("an open gate", |it| {
+            it["spec"]["schedulingGates"] = json!([{"name": "example.com/other"}]);
+        }),
+        ("an open gate and a node", |it| {
+            it["spec"]["schedulingGates"] = json!([{"name": "example.com/other"}]);
+            let terms = &mut it["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+                ["nodeSelectorTerms"];
+            terms[0]["matchFields"] =
+                json!([{"key": "metadata.name", "operator": "In", "values": ["n"]}]);
+        }),
+    ];
+    all.to_vec()
+}
+
+/// Changes of gates that nobody here needs.
+pub fn of_gates() -> Vec<Change> {
+    let all: [Change; 4] = [
+        ("no gate at all", |it| {
+            it["spec"]["schedulingGates"] = json!([]);
+        }),
+        ("another gate removed", |it| {
+            it["spec"]["schedulingGates"] = json!([{"name": "tetris.dev/placement"}]);
+        }),
+        ("one more gate", |it| {
+            let gates = it["spec"]["schedulingGates"].as_array_mut();
+            gates.unwrap().push(json!({"name": "example.com/more"}));
+        }),
+        ("another gate instead", |it| {
+            it["spec"]["schedulingGates"] = json!([{"name": "example.com/more"}]);
+        }),
+    ];
+    all.to_vec()
+}
+
+/// Changes of a gated instance that the API server would take, and nobody here needs.
+pub fn of_a_gated_instance() -> Vec<Change> {
+    let all: [Change; 5] = [
+        ("a node with a closed gate", |it| {
+            let required = "requiredDuringSchedulingIgnoredDuringExecution";
+            let terms = &mut it["spec"]["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"];
+            terms[0]["matchFields"] =
+                json!([{"key": "metadata.name", "operator": "In", "values": ["n"]}]);
+        }),
+        ("a node selector", |it| {
+            it["spec"]["nodeSelector"]["example.com/more"] = "true".into();
+        }),
+        ("other preferred nodes", |it| {
+            open(it);
+            it["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+                json!([]);
+        }),
+        ("no spreading", |it| {
+            open(it);
+            let affinity = it["spec"]["affinity"].as_object_mut();
+            affinity.unwrap().remove("podAntiAffinity");
+        }),
+        ("no affinity", |it| {
+            open(it);
+            it["spec"].as_object_mut().unwrap().remove("affinity");
+        }),
+    ];
+    all.to_vec()
+}
+
+/// Removes the gate, as it may.
+fn open(instance: &mut Value) {
+    instance["spec"]["schedulingGates"] = json!([{"name": "example.com/other"}]);
+}
+
 /// Spoils an event about a function.
 pub fn of_an_event() -> Vec<Change> {
     let all: [Change; 2] = [
@@ -280,6 +355,28 @@ pub fn instance(namespace: &str) -> Value {
         },
         "spec": pod_spec(),
     })
+}
+
+/// An instance that waits for its node, with a gate and affinity of its template as well.
+pub fn gated_instance(namespace: &str) -> Value {
+    let mut pod = instance(namespace);
+    pod["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "f-c1-b1-p1-5d9c7b",
+        "uid": "00000000-0000-0000-0000-000000000003", "controller": true,
+    }]);
+    pod["spec"]["schedulingGates"] =
+        json!([{"name": "tetris.dev/placement"}, {"name": "example.com/other"}]);
+    let zone = |name: &str| json!([{"key": "zone", "operator": "In", "values": [name]}]);
+    pod["spec"]["affinity"] = json!({
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": zone("a")}]},
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {"matchExpressions": zone("b")}}],
+        },
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
+            "weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname"},
+        }]},
+    });
+    pod
 }
 
 /// A pod of a user.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tetris_deploy_tests::kustomize::{RENDERED, WITH_SCALER, WITH_WEBHOOK};
 use tetris_deploy_tests::objects::{Objects, list, text, texts};
 
-use crate::attacks::{self, Change, SCALER, WEBHOOK};
+use crate::attacks::{self, Change, GATES, SCALER, WEBHOOK};
 
 const NAMESPACE: &str = "blue";
 
@@ -302,6 +302,82 @@ fn the_scaler_marks_instances_and_changes_nothing_else_of_pods() {
 }
 
 #[test]
+fn the_scaler_opens_its_gate_and_narrows_the_node_affinity_with_it() {
+    let gated = stored(attacks::gated_instance(NAMESPACE));
+    let openings = attacks::openings();
+    let attacks = [
+        attacks::of_an_instance(),
+        attacks::of_a_gated_instance(),
+        attacks::of_gates(),
+    ];
+    require(SCALER, "pods", &gated, &openings, &attacks.concat());
+    // Without other affinity and other gates.
+    let mut bare = gated.clone();
+    bare["spec"].as_object_mut().unwrap().remove("affinity");
+    bare["spec"]["schedulingGates"] = json!([{"name": "tetris.dev/placement"}]);
+    let open: [Change; 2] = [
+        ("an open gate", |it| {
+            it["spec"]
+                .as_object_mut()
+                .unwrap()
+                .remove("schedulingGates");
+        }),
+        ("an open gate and a node", |it| {
+            it["spec"]
+                .as_object_mut()
+                .unwrap()
+                .remove("schedulingGates");
+            it["spec"]["affinity"] = json!({"nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]},
+                ]},
+            }});
+        }),
+    ];
+    require(SCALER, "pods", &bare, &open, &attacks[0]);
+    // A pod that somebody made with the labels and the gate of an instance.
+    for owners in [
+        json!([]),
+        json!([{
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "other-1",
+            "uid": "00000000-0000-0000-0000-000000000003", "controller": true,
+        }]),
+    ] {
+        let mut foreign = gated.clone();
+        foreign["metadata"]["ownerReferences"] = owners;
+        require(SCALER, "pods", &foreign, &[], &openings);
+        require(GATES, "pods", &foreign, &[], &openings);
+        require_alone(SCALER, "pods", Some(&foreign), None, false);
+    }
+}
+
+#[test]
+fn the_scaler_deletes_instances_that_no_node_has_taken_alone() {
+    let mut instance = stored(attacks::gated_instance(NAMESPACE));
+    require_alone(SCALER, "pods", Some(&instance), None, true);
+    require_alone(GATES, "pods", Some(&instance), None, false);
+    instance["spec"]["nodeName"] = "n".into();
+    require_alone(SCALER, "pods", Some(&instance), None, false);
+    let another = stored(attacks::another_pod(NAMESPACE));
+    require_alone(SCALER, "pods", Some(&another), None, false);
+}
+
+#[test]
+fn the_account_of_gates_removes_the_gate_of_instances_and_changes_nothing_else() {
+    let gated = stored(attacks::gated_instance(NAMESPACE));
+    let (open, narrow) = (attacks::openings()[0], attacks::openings()[1]);
+    let attacks = [
+        attacks::of_an_instance(),
+        attacks::of_a_gated_instance(),
+        attacks::of_gates(),
+        attacks::marks(),
+        vec![narrow],
+    ];
+    require(GATES, "pods", &gated, &[open], &attacks.concat());
+    require_alone(GATES, "pods", None, Some(&gated), false);
+}
+
+#[test]
 fn the_scaler_writes_its_own_events_alone() {
     let event = attacks::event(NAMESPACE);
     require_alone(SCALER, "events", None, Some(&event), true);
@@ -349,7 +425,7 @@ fn policies_are_bound_and_deny() {
             assert_eq!(policy["spec"]["failurePolicy"], "Fail", "{name}");
         }
         let webhook = if WITH_WEBHOOK.contains(&name) { 2 } else { 0 };
-        let scaler = if WITH_SCALER.contains(&name) { 3 } else { 0 };
+        let scaler = if WITH_SCALER.contains(&name) { 4 } else { 0 };
         let expected = if name == "cluster-older" {
             0
         } else {

@@ -107,6 +107,7 @@ fn webhook_and_scaler_are_restricted() {
     for (golden, name) in [
         ("webhook", "Deployment tetris-webhook"),
         ("scaler", "Deployment tetris-scaler"),
+        ("scaler", "Deployment tetris-gates"),
     ] {
         let objects = Objects::golden(golden);
         let mut pods = objects.pods().into_iter();

@@ -6,6 +6,8 @@ use tetris_deploy_tests::objects::{Objects, list, text};
 
 /// The role that administrators bind, in each namespace that lets the scaler write.
 const TO_BE_BOUND: &str = "tetris-scaler-namespace";
+/// The role that they bind beside it, so that pods start without the operator.
+const GATES_TO_BE_BOUND: &str = "tetris-gates-namespace";
 
 /// Kind, name and rules of all roles, in order.
 fn roles(objects: &Objects) -> Vec<(&str, &str, &Value)> {
@@ -55,7 +57,7 @@ fn scaler() -> [Value; 3] {
         {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list", "watch"]}]);
     let namespace = json!([
         {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "create", "patch", "delete"]},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch", "delete"]},
         {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]);
     let own = json!([
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["tetris-scaler"],
@@ -65,9 +67,17 @@ fn scaler() -> [Value; 3] {
     [cluster, namespace, own]
 }
 
+/// Rights of the account that opens gates: in the cluster, and in namespaces that let it.
+fn gates() -> [Value; 2] {
+    ["list watch", "patch"].map(|verbs| {
+        let verbs: Vec<_> = verbs.split(' ').collect();
+        json!([{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}])
+    })
+}
+
 #[test]
 fn each_install_has_the_rights_of_its_components_and_no_others() {
-    let (node, webhook, scaler) = (node(), webhook(), scaler());
+    let (node, webhook, scaler, gates) = (node(), webhook(), scaler(), gates());
     for name in INSTALLS {
         let mut expected = vec![("ClusterRole", "tetris-node", &node)];
         if WITH_SCALER.contains(&name) {
@@ -75,6 +85,8 @@ fn each_install_has_the_rights_of_its_components_and_no_others() {
                 ("ClusterRole", "tetris-scaler", &scaler[0]),
                 ("ClusterRole", TO_BE_BOUND, &scaler[1]),
                 ("Role", "tetris-scaler", &scaler[2]),
+                ("ClusterRole", "tetris-gates", &gates[0]),
+                ("ClusterRole", GATES_TO_BE_BOUND, &gates[1]),
             ]);
         }
         if WITH_WEBHOOK.contains(&name) {
@@ -113,7 +125,7 @@ fn each_role_is_bound_to_the_account_of_its_name() {
     for (name, _) in RENDERED {
         let objects = Objects::golden(name);
         for (kind, role, _) in roles(&objects) {
-            if role == TO_BE_BOUND {
+            if [TO_BE_BOUND, GATES_TO_BE_BOUND].contains(&role) {
                 continue;
             }
             let binding = objects.one(&format!("{kind}Binding"), role);
@@ -128,25 +140,30 @@ fn each_role_is_bound_to_the_account_of_its_name() {
 }
 
 #[test]
-fn the_scaler_writes_in_namespaces_that_let_it_alone() {
-    let subject =
-        json!([{"kind": "ServiceAccount", "name": "tetris-scaler", "namespace": "tetris-system"}]);
-    let mut bound = Vec::new();
-    for (name, _) in RENDERED {
-        let objects = Objects::golden(name);
-        for binding in ["ClusterRoleBinding", "RoleBinding"]
-            .iter()
-            .flat_map(|kind| objects.all(kind))
-        {
-            if binding["roleRef"]["name"] == TO_BE_BOUND {
-                assert_eq!(binding["kind"], "RoleBinding", "{name}");
-                assert_eq!(binding["roleRef"]["kind"], "ClusterRole", "{name}");
-                assert_eq!(binding["subjects"], subject, "{name}");
-                bound.push(name);
+fn pods_are_written_in_namespaces_that_let_the_account_alone() {
+    for (role, account) in [
+        (TO_BE_BOUND, "tetris-scaler"),
+        (GATES_TO_BE_BOUND, "tetris-gates"),
+    ] {
+        let subject =
+            json!([{"kind": "ServiceAccount", "name": account, "namespace": "tetris-system"}]);
+        let mut bound = Vec::new();
+        for (name, _) in RENDERED {
+            let objects = Objects::golden(name);
+            for binding in ["ClusterRoleBinding", "RoleBinding"]
+                .iter()
+                .flat_map(|kind| objects.all(kind))
+            {
+                if binding["roleRef"]["name"] == role {
+                    assert_eq!(binding["kind"], "RoleBinding", "{name}");
+                    assert_eq!(binding["roleRef"]["kind"], "ClusterRole", "{name}");
+                    assert_eq!(binding["subjects"], subject, "{name}");
+                    bound.push(name);
+                }
             }
         }
+        assert_eq!(bound, ["sample-scaler", "cluster-function"]);
     }
-    assert_eq!(bound, ["sample-scaler", "cluster-function"]);
 }
 
 /// A token that the kubelet mounts by itself may be good for a year after it was stolen.

@@ -33,6 +33,7 @@ fn scrape() -> Scrape {
     metrics.failed("load");
     metrics.wrote("apply");
     metrics.planned(0.001);
+    metrics.opened("planned", 0.2);
     metrics.state(true, 3);
     let key = Key::new("team", "held");
     snapshots.send_replace(Arc::new(Snapshot {

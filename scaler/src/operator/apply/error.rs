@@ -77,7 +77,7 @@ impl ApplyError {
     }
 
     /// Converts a failed write into a function's namespace, with the word for the object's kind.
-    pub(super) fn of(kind: &str, key: &Key, source: kube::Error) -> Self {
+    pub(in crate::operator) fn of(kind: &str, key: &Key, source: kube::Error) -> Self {
         let what = format!("{kind} {key}");
         match &source {
             kube::Error::Api(status) if lacks_a_right(status.code, &status.message) => {

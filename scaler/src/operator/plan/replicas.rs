@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use tetris_scaler_core::Phase;
+
 use super::{Action, Scene};
 use crate::operator::deployment::{Wanted, deployment, weights};
 use crate::operator::names::deployment_name;
 use crate::operator::records::DeploymentRecord;
 use crate::operator::template::{Template, template};
+use crate::placement::PlacementMode;
 use crate::resources::FieldProblem;
 use crate::state::Key;
 
@@ -43,7 +46,7 @@ impl Scene<'_> {
             if replicas == 0 {
                 return Ok(None);
             }
-            let template = template(self.prepared, index)?;
+            let template = template(self.prepared, index, self.observed.mode)?;
             return Ok(Some(self.apply(index, name, replicas, None, &template)));
         };
         if replicas == 0 && present.replicas == 0 {
@@ -53,7 +56,7 @@ impl Scene<'_> {
             // A change of the template no longer matters.
             return Ok(Some(scale(present, 0)));
         }
-        let template = template(self.prepared, index)?;
+        let template = template(self.prepared, index, self.observed.mode)?;
         let is_same = present.template_hash.as_ref() == Some(&template.hash);
         if is_same && present.replicas == replicas {
             return Ok(None);
@@ -82,6 +85,7 @@ impl Scene<'_> {
             configuration: name,
             template,
             preferred: &preferred,
+            planned: &self.planned(index, name),
             replicas,
         };
         let object = deployment(&wanted, present);
@@ -111,6 +115,38 @@ impl Scene<'_> {
             Some(fresh) if rolls || replaces_nothing => fresh,
             _ => present.preferred.clone(),
         }
+    }
+
+    /// Returns the nodes of the instances that stay, and those where the plan starts more.
+    fn planned(&self, index: usize, configuration: &str) -> BTreeMap<String, u32> {
+        let mut planned: BTreeMap<String, u32> = BTreeMap::new();
+        let mut add = |node: usize, count: u32| {
+            if let Some(node) = self.assembled.nodes.get(node).filter(|_| count > 0) {
+                let planned = planned.entry(node.name.clone()).or_default();
+                *planned = planned.saturating_add(count);
+            }
+        };
+        if self.observed.mode == PlacementMode::Gates {
+            let assembled = self.assembled;
+            for &at in &self.decision.ranking {
+                let (Some(source), Some(one)) =
+                    (assembled.sources.get(at), assembled.instances.get(at))
+                else {
+                    continue;
+                };
+                let stays = one.phase != Phase::Leaving && !self.decision.release.contains(&at);
+                if let Some(node) = one
+                    .node
+                    .filter(|_| stays && source.configuration == configuration)
+                {
+                    add(node, 1);
+                }
+            }
+            for one in self.decision.preferred.get(&index).into_iter().flatten() {
+                add(one.node, one.planned);
+            }
+        }
+        planned
     }
 
     /// Returns actions on Deployments of configurations outside the profile.

@@ -39,6 +39,8 @@ pub struct DeploymentRecord {
     pub template_hash: Option<String>,
     /// Preferred nodes by hostname, with their weights.
     pub preferred: BTreeMap<String, u32>,
+    /// Planned number of instances by node.
+    pub planned: BTreeMap<String, u32>,
 }
 
 impl DeploymentRecord {
@@ -50,8 +52,10 @@ impl DeploymentRecord {
         );
         let label = |name| deployment.labels().get(name).cloned();
         let annotation = |name| deployment.annotations().get(name);
-        let preferred = annotation(labels::PREFERRED_NODES);
-        let preferred = preferred.and_then(|text| serde_json::from_str(text).ok());
+        let numbers = |name| {
+            let numbers = annotation(name).and_then(|text| serde_json::from_str(text).ok());
+            numbers.unwrap_or_default()
+        };
         let owners = deployment.owner_references().iter();
         let mut owners = owners
             .filter(|owner| owner.kind == "InferenceFunction" && owner.controller == Some(true));
@@ -71,7 +75,8 @@ impl DeploymentRecord {
             is_observed: seen >= deployment.metadata.generation,
             is_deleting: deployment.metadata.deletion_timestamp.is_some(),
             template_hash: annotation(labels::TEMPLATE_HASH).cloned(),
-            preferred: preferred.unwrap_or_default(),
+            preferred: numbers(labels::PREFERRED_NODES),
+            planned: numbers(labels::PLANNED_NODES),
             key,
         })
     }

@@ -1,5 +1,7 @@
 //! Records of nodes.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use tetris_scaler_core::Resources;
@@ -14,6 +16,8 @@ pub struct NodeRecord {
     pub name: String,
     /// Hostname label, which preferences refer to.
     pub hostname: String,
+    /// All labels, which selectors of templates refer to.
+    pub labels: BTreeMap<String, String>,
     /// Resources that pods can request.
     pub allocatable: Resources,
     /// True if the node is ready, not cordoned, and has no taint that keeps pods away. The operator
@@ -40,6 +44,7 @@ impl NodeRecord {
         let hostname = node.labels().get(labels::HOSTNAME);
         Self {
             hostname: hostname.unwrap_or(&name).clone(),
+            labels: node.labels().clone(),
             allocatable: Resources {
                 cpu_millis: quantity("cpu", millis),
                 memory_bytes: quantity("memory", bytes),

@@ -2,16 +2,17 @@
 
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::ResourceExt as _;
 use tetris_scaler_core::Resources;
 
 use crate::labels;
 use crate::nodes::requests;
+use crate::placement::{Gate, assigned_node};
 use crate::state::Key;
 
 /// A pod that has not ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct PodRecord {
     /// Namespace and name of the pod.
     pub key: Key,
@@ -26,7 +27,7 @@ pub struct PodRecord {
 }
 
 /// A pod that is an instance.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Instance {
     /// Name of its function.
     pub function: String,
@@ -42,9 +43,46 @@ pub struct Instance {
     pub cost: i32,
     /// Time of its creation, in seconds since the epoch.
     pub created_s: i64,
+    /// Unique id, different for a recreated pod.
+    pub uid: String,
+    /// Hash of its template.
+    pub template: String,
+    /// Its closed gate.
+    pub gate: Option<Gate>,
+    /// Node to which its affinity narrows it, before it is scheduled.
+    pub assigned: Option<String>,
+    /// Version of the pod, while it is narrowed to a node and not scheduled.
+    pub version: Option<String>,
+    /// The scheduler's last answer for it.
+    pub refusal: Refusal,
+}
+
+/// The scheduler's last answer for a pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Refusal {
+    /// No refusal so far.
+    #[default]
+    None,
+    /// No node takes the pod.
+    Unschedulable,
+    /// No node takes the pod before others have left theirs for it.
+    Preempting,
 }
 
 impl PodRecord {
+    /// Returns the node on which it is or will be; empty if neither is known.
+    pub fn place(&self) -> &str {
+        let assigned = self
+            .instance
+            .as_ref()
+            .and_then(|one| one.assigned.as_deref());
+        if self.node.is_empty() {
+            assigned.unwrap_or_default()
+        } else {
+            &self.node
+        }
+    }
+
     /// Parses a pod; returns `None` for one that has ended and takes no resources.
     pub fn read(pod: &Pod) -> Option<Self> {
         let status = pod.status.as_ref();
@@ -78,17 +116,42 @@ fn instance(pod: &Pod) -> Option<Instance> {
         .status
         .as_ref()
         .and_then(|status| status.conditions.as_ref());
-    let mut conditions = conditions.into_iter().flatten();
+    let conditions = conditions.map_or(&[][..], Vec::as_slice);
+    let spec = pod.spec.as_ref().filter(|spec| spec.node_name.is_none());
+    let assigned = spec.and_then(assigned_node).map(str::to_owned);
     let created = pod.creation_timestamp();
     Some(Instance {
         function: label(labels::FUNCTION)?,
         configuration: label(labels::CONFIGURATION)?,
-        is_ready: conditions.any(|one| one.type_ == "Ready" && one.status == "True"),
+        is_ready: (conditions.iter()).any(|one| one.type_ == "Ready" && one.status == "True"),
         is_leaving: pod.metadata.deletion_timestamp.is_some(),
         is_retiring: annotation(labels::RETIRING).is_some_and(|value| value == "true"),
         cost: annotation(labels::DELETION_COST)
             .and_then(|cost| cost.parse().ok())
             .unwrap_or(0),
         created_s: created.map_or(0, |time| time.0.as_second()),
+        uid: pod.uid().unwrap_or_default(),
+        template: label(labels::POD_TEMPLATE).unwrap_or_default(),
+        gate: Gate::read(pod),
+        version: assigned.as_ref().and(pod.resource_version()),
+        assigned,
+        refusal: refusal(pod, conditions),
     })
+}
+
+fn refusal(pod: &Pod, conditions: &[PodCondition]) -> Refusal {
+    let is_refusal = |one: &PodCondition| {
+        one.type_ == "PodScheduled"
+            && one.status == "False"
+            && one.reason.as_deref() == Some("Unschedulable")
+    };
+    if !conditions.iter().any(is_refusal) {
+        return Refusal::None;
+    }
+    let nominated = pod.status.as_ref();
+    let nominated = nominated.and_then(|status| status.nominated_node_name.as_deref());
+    match nominated {
+        Some(node) if !node.is_empty() => Refusal::Preempting,
+        _ => Refusal::Unschedulable,
+    }
 }

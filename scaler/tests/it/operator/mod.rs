@@ -2,6 +2,7 @@
 
 mod convergence;
 mod fields;
+mod placing;
 mod reports;
 mod templates;
 mod world;

@@ -68,14 +68,17 @@ fn a_deployment_has_all_that_an_instance_needs() {
     let typed: k8s_openapi::api::apps::v1::Deployment =
         serde_json::from_value(one.clone()).unwrap();
     let spec = typed.spec.unwrap().template.spec.unwrap();
-    let affinity = spec.affinity.unwrap();
+    let affinity = spec.affinity.clone().unwrap();
     let nodes = affinity.node_affinity.unwrap();
     let terms = nodes
         .preferred_during_scheduling_ignored_during_execution
         .unwrap();
     assert!(!terms.is_empty() && terms.len() <= 20);
     assert!(terms.iter().all(|term| (1..=100).contains(&term.weight)));
-    assert!(affinity.pod_anti_affinity.is_some());
+    assert!(affinity.pod_anti_affinity.is_none());
+    let gates = spec.scheduling_gates.unwrap();
+    let names: Vec<&str> = gates.iter().map(|gate| gate.name.as_str()).collect();
+    assert_eq!(names, ["tetris.dev/placement"]);
 }
 
 #[test]

@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 use tetris_scaler::load::LoadError;
 use tetris_scaler::operator::history::History;
 use tetris_scaler::operator::observed::{FunctionInput, Observed};
+use tetris_scaler::operator::placing::{Memory, Step, steps};
 use tetris_scaler::operator::plan::{Action, Plan, reconcile};
 use tetris_scaler::operator::prepare::Preparations;
 use tetris_scaler::operator::records::{
     DeploymentRecord, FunctionRecord, Instance, NodeRecord, PodRecord, ProfileRecord,
 };
+use tetris_scaler::placement::Gate;
 use tetris_scaler::state::Key;
 use tetris_scaler_core::{LoadPeak, Rate, Resources, Settings};
 
@@ -41,6 +43,8 @@ pub struct World {
     pub history: History,
     consolidate_after_ms: Option<u64>,
     pub time_ms: u64,
+    /// The memory of placing.
+    pub memory: Memory,
     /// Number of pods ever created.
     pub started: u64,
     pub refused: u64,
@@ -64,6 +68,7 @@ impl World {
             let name = format!("node-{number}");
             let record = NodeRecord {
                 hostname: name.clone(),
+                labels: BTreeMap::new(),
                 allocatable: Resources {
                     cpu_millis: 16_000,
                     memory_bytes: 64 << 30,
@@ -81,6 +86,7 @@ impl World {
             history: History::new(None),
             consolidate_after_ms: None,
             time_ms: 1_700_000_000_000,
+            memory: Memory::default(),
             started: 0,
             refused: 0,
             peaks: BTreeMap::new(),
@@ -93,6 +99,7 @@ impl World {
     pub fn restart(&mut self) {
         self.peaks.clear();
         self.preparations = Preparations::default();
+        self.memory = Memory::default();
         self.history = History::new(self.consolidate_after_ms);
         self.see();
     }
@@ -237,12 +244,15 @@ impl World {
         let replicas = object["spec"]["replicas"].as_u64().unwrap() as u32;
         let preferred = text("/metadata/annotations/tetris.dev~1preferred-nodes");
         let preferred: BTreeMap<String, u32> = serde_json::from_str(preferred).unwrap();
+        let planned = text("/metadata/annotations/tetris.dev~1planned-nodes");
+        let planned: BTreeMap<String, u32> = serde_json::from_str(planned).unwrap();
         let hash = text("/metadata/annotations/tetris.dev~1template-hash").to_owned();
         if is_present {
             return self.write(key, text("/metadata/resourceVersion"), |one| {
                 one.replicas = replicas;
                 one.template_hash = Some(hash.clone());
                 one.preferred = preferred.clone();
+                one.planned = planned.clone();
                 one.is_observed = false;
             });
         }
@@ -260,6 +270,7 @@ impl World {
             replicas,
             template_hash: Some(hash),
             preferred,
+            planned,
             ..DeploymentRecord::default()
         };
         self.now.deployments.insert(key.clone(), Arc::new(record));
@@ -329,6 +340,8 @@ impl World {
             function: deployment.function.clone(),
             configuration: deployment.configuration.clone(),
             created_s: i64::try_from(self.started).unwrap(),
+            uid: format!("uid-{}", self.started),
+            gate: Some(gate(self.started)),
             ..Instance::default()
         };
         let pod = PodRecord {
@@ -340,7 +353,38 @@ impl World {
         self.now.pods.insert(key, Arc::new(pod));
     }
 
-    /// Schedules pods without a node, arbitrarily by `choice`.
+    /// Looks at the waiting pods once, and writes.
+    pub fn place(&mut self) -> Vec<Step> {
+        let (observed, now) = (self.observed(), self.time_ms);
+        let steps = steps(&observed, &mut self.memory, &Settings::default(), now);
+        for step in &steps {
+            match step {
+                Step::Open {
+                    pod, gate, node, ..
+                } => {
+                    let Some(record) = self.now.pods.get_mut(pod) else {
+                        continue;
+                    };
+                    let one = Arc::make_mut(record).instance.as_mut().unwrap();
+                    if one.gate.as_ref() == Some(gate) {
+                        one.gate = None;
+                        one.assigned.clone_from(node);
+                        self.memory.note_opened(&gate.uid, node.clone(), now);
+                    }
+                }
+                Step::Replace { pod, uid, .. } => {
+                    let found = self.now.pods.get(pod);
+                    if found.is_some_and(|pod| pod.instance.as_ref().unwrap().uid == *uid) {
+                        self.now.pods.remove(pod);
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        steps
+    }
+
+    /// Schedules open pods without a node: to their own, or arbitrarily by `choice`.
     pub fn schedule(&mut self, choice: usize) {
         let nodes: Vec<String> = self
             .now
@@ -349,10 +393,18 @@ impl World {
             .map(|one| one.name.clone())
             .collect();
         for (number, pod) in self.now.pods.values_mut().enumerate() {
-            if pod.node.is_empty() {
-                let node = &nodes[(number + choice) % nodes.len()];
-                Arc::make_mut(pod).node.clone_from(node);
+            let one = pod.instance.as_ref().unwrap();
+            if !pod.node.is_empty() || one.gate.is_some() {
+                continue;
             }
+            let node = match one.assigned.clone() {
+                None => nodes[(number + choice) % nodes.len()].clone(),
+                Some(node) if nodes.contains(&node) => node,
+                Some(_) => continue,
+            };
+            let pod = Arc::make_mut(pod);
+            pod.node = node;
+            pod.instance.as_mut().unwrap().assigned = None;
         }
     }
 
@@ -378,6 +430,8 @@ impl World {
             self.see();
             self.pass();
             self.control();
+            self.see();
+            self.place();
             self.schedule(round);
             self.kubelets();
         }
@@ -431,4 +485,13 @@ pub fn function(name: &str, profile: &str) -> Value {
             "scaleIn": {"windowSeconds": 60},
         },
     })
+}
+
+/// Returns the closed gate of the pod with this number.
+fn gate(number: u64) -> Gate {
+    let pod = json!({
+        "metadata": {"uid": format!("uid-{number}"), "resourceVersion": "1"},
+        "spec": {"containers": [], "schedulingGates": [{"name": "tetris.dev/placement"}]},
+    });
+    Gate::read(&serde_json::from_value(pod).unwrap()).unwrap()
 }

@@ -21,5 +21,6 @@ fn the_page_of_metrics_has_every_metric() {
     let metrics = Metrics::new(snapshots);
     metrics.failed("watch");
     metrics.wrote("deployment");
+    metrics.opened("planned", 0.2);
     metrics_page::check("tetris-scaler", &metrics.encode().unwrap());
 }

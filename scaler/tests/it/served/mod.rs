@@ -4,6 +4,7 @@ mod acting;
 mod api;
 mod crds;
 mod daemons;
+mod gates;
 mod lease;
 mod metrics;
 mod prometheus;

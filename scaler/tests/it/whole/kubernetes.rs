@@ -100,9 +100,13 @@ fn report(objects: &mut Objects, key: &(String, String, String)) {
 fn schedule(objects: &mut Objects) {
     let nodes = objects.of("nodes");
     for (key, pod) in objects.of("pods") {
-        if pod["spec"]["nodeName"].is_string() {
+        let gates = pod["spec"]["schedulingGates"].as_array();
+        if pod["spec"]["nodeName"].is_string() || gates.is_some_and(|gates| !gates.is_empty()) {
             continue;
         }
+        let required = &pod["spec"]["affinity"]["nodeAffinity"];
+        let required = &required["requiredDuringSchedulingIgnoredDuringExecution"];
+        let only = required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0].as_str();
         let preferred = preferences(&pod);
         let mut free: Vec<(u64, Reverse<usize>, String)> = Vec::new();
         for ((_, _, node), object) in &nodes {
@@ -112,14 +116,22 @@ fn schedule(objects: &mut Objects) {
                 .filter(|(_, pod)| pod["spec"]["nodeName"] == **node);
             let taken: u64 = there.clone().map(|(_, pod)| cpu(pod)).sum();
             let all = object["status"]["allocatable"]["cpu"].as_str().unwrap();
-            if taken + cpu(&pod) <= all.parse::<u64>().unwrap() * 1_000 {
+            let allows = only.is_none_or(|only| only == node);
+            if allows && taken + cpu(&pod) <= all.parse::<u64>().unwrap() * 1_000 {
                 let weight = preferred.get(node).copied().unwrap_or(0);
                 free.push((weight, Reverse(there.count()), node.clone()));
             }
         }
-        if let Some((_, _, node)) = free.into_iter().max() {
-            objects.change(&key, |pod| pod["spec"]["nodeName"] = node.into());
-        }
+        let taken_by = free.into_iter().max().map(|(_, _, node)| node);
+        objects.change(&key, |pod| {
+            if let Some(node) = taken_by {
+                pod["spec"]["nodeName"] = node.into();
+                return;
+            }
+            let refusal =
+                json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
+            pod["status"]["conditions"] = json!([refusal]);
+        });
     }
 }
 

@@ -15,6 +15,7 @@ mod inject;
 mod install;
 mod node;
 mod overlays;
+mod placement;
 mod processes;
 mod program;
 mod rights;

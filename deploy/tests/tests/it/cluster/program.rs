@@ -22,6 +22,11 @@ pub struct Program {
 impl Program {
     /// Builds and starts a program, as the account of its name.
     pub fn start(name: &str, arguments: &[&str]) -> Result<Self> {
+        Self::start_as(name, name, arguments)
+    }
+
+    /// Builds and starts a program with the rights of an account.
+    pub fn start_as(account: &str, name: &str, arguments: &[&str]) -> Result<Self> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         // Without a package, cargo resolves the features of the whole workspace.
         let shared = ["--quiet", "--offline", "--locked", "--bin", name];
@@ -34,7 +39,7 @@ impl Program {
         anyhow::ensure!(built.success(), "cannot build {name}");
         let dir = TempDir::new()?;
         let (config, log) = (dir.path().join("config"), dir.path().join("log"));
-        fs::write(&config, kubeconfig(name)?.to_string())?;
+        fs::write(&config, kubeconfig(account)?.to_string())?;
         // Cargo becomes the program.
         let child = cargo("run")
             .arg("--")
@@ -49,6 +54,14 @@ impl Program {
             log,
             _dir: dir,
         })
+    }
+
+    /// Sends it a signal, by name.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status()?;
+        anyhow::ensure!(sent.success(), "cannot send SIG{name} to {pid}");
+        Ok(())
     }
 
     /// Its log so far.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tetris_deploy_tests::cluster::{Kubectl, wait_for};
 use tetris_deploy_tests::objects::{Objects, list, text};
 
-use crate::attacks::{self, SCALER, WEBHOOK};
+use crate::attacks::{self, GATES, SCALER, WEBHOOK};
 use crate::cluster::account::{Account, Answer};
 use crate::cluster::install::{APPLY, Applied, SYSTEM, look_at, on_the_cluster, require_absent};
 use crate::cluster::program::Program;
@@ -113,7 +113,7 @@ fn require_policies_without_warnings() -> Result<()> {
         let found = Kubectl.json(&["get", "validatingadmissionpolicies"])?;
         let mut ours = list(&found["items"]).to_vec();
         ours.retain(|policy| text(&policy["metadata"]["name"]).starts_with("tetris-"));
-        ensure!(ours.len() == 5, "{} policies", ours.len());
+        ensure!(ours.len() == 6, "{} policies", ours.len());
         let seen = |policy: &Value| policy["status"]["observedGeneration"].is_u64();
         ensure!(ours.iter().all(seen), "not looked at yet");
         Ok(ours)
@@ -381,7 +381,10 @@ fn require_its_own_objects(scaler: &Account) -> Result<()> {
         let answer = scaler.patch(&format!("{pods}/victim"), &victim, &new);
         scaler.require_policy(what, answer)?;
     }
-    scaler.require_no_right("a pod deleted", scaler.delete(&path))?;
+    // Its owner is no ReplicaSet.
+    scaler.require_policy("a pod deleted", scaler.delete(&path))?;
+    let answer = scaler.delete(&format!("{pods}/victim"));
+    scaler.require_policy("a user's pod deleted", answer)?;
     scaler.require_no_right("a pod", scaler.create(&pods, &attacks::another_pod(OPEN)))?;
 
     let event = attacks::event(OPEN);
@@ -418,7 +421,7 @@ fn require_nothing(scaler: &Account) -> Result<()> {
 
 /// Answers of `kubectl auth can-i`: account, namespace, and verbs with resources that it may, and may not.
 fn require_rights() -> Result<()> {
-    let rows: [(&str, &str, &[&str], &[&str]); 7] = [
+    let rows: [(&str, &str, &[&str], &[&str]); 9] = [
         (
             WEBHOOK,
             SYSTEM,
@@ -473,13 +476,13 @@ fn require_rights() -> Result<()> {
                 "patch deployments.apps",
                 "delete deployments.apps",
                 "patch pods",
+                "delete pods",
                 "create events.events.k8s.io",
                 "patch events.events.k8s.io",
             ],
             &[
                 "update deployments.apps",
                 "create pods",
-                "delete pods",
                 "create pods/exec",
                 "patch inferencefunctions.tetris.dev",
                 "create rolebindings",
@@ -507,6 +510,18 @@ fn require_rights() -> Result<()> {
                 "create events.events.k8s.io",
                 "get configmaps",
             ],
+        ),
+        (
+            GATES,
+            OPEN,
+            &["list pods", "watch pods", "patch pods"],
+            &["delete pods", "create pods", "patch deployments.apps"],
+        ),
+        (
+            GATES,
+            CLOSED,
+            &["list pods"],
+            &["patch pods", "delete pods", "list nodes"],
         ),
         (
             NODE,

@@ -1,0 +1,213 @@
+//! Steps of one look at the waiting pods, pure and without a clock.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tetris_scaler_core::{Settings, View, Waiting, assign};
+
+use super::memory::Memory;
+use crate::operator::observed::Observed;
+use crate::operator::records::PodRecord;
+use crate::operator::view::Assembled;
+use crate::placement::{Gate, selects};
+use crate::state::Key;
+
+/// Time for which a pod without a planned node waits for its Deployment's plan and for its siblings,
+/// in milliseconds.
+const SETTLED_MS: u64 = 500;
+
+/// Time for which a pod waits for others to leave its planned node, in milliseconds: those that an
+/// update replaces.
+const PATIENCE_MS: u64 = 5_000;
+
+/// A write.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Step {
+    /// Opens a gate.
+    Open {
+        /// The pod.
+        pod: Key,
+        /// Its gate.
+        gate: Gate,
+        /// Name of the node to which the pod is narrowed.
+        node: Option<String>,
+        /// The reason, for the metrics.
+        reason: &'static str,
+        /// Time for which the gate has been closed, in milliseconds.
+        waited_ms: u64,
+    },
+    /// Deletes a pod that its node does not take. Its controller makes another one.
+    Replace {
+        /// The pod.
+        pod: Key,
+        /// Its uid.
+        uid: String,
+        /// Its version without a node. One that is scheduled meanwhile stays.
+        version: Option<String>,
+        /// Name of the node.
+        node: String,
+    },
+}
+
+/// Returns the writes that are due at `now`, in monotonic milliseconds.
+///
+/// A gated pod of a function that cannot be decided on, or without a node that has room, is opened
+/// without a node. Pods wait half a second for a missing plan, and 5 s for pods that leave their
+/// planned node.
+pub fn steps(observed: &Observed, memory: &mut Memory, settings: &Settings, now: u64) -> Vec<Step> {
+    memory.observe(observed, now);
+    let observed = with_opened(observed, memory);
+    let assembled = Assembled::new(&observed);
+    let mut steps = replacements(&observed, memory);
+    let gated = Gated::new(&observed, &assembled, memory, now);
+    let view = View {
+        functions: &assembled.functions,
+        instances: &assembled.instances,
+        nodes: &assembled.nodes,
+        inventory: &observed.inventory,
+    };
+    let nodes = assign(&view, &gated.waiting, settings);
+    let mut placed: BTreeMap<&Key, (Option<&str>, &'static str)> = BTreeMap::new();
+    let mut patient: BTreeSet<&Key> = BTreeSet::new();
+    for ((pod, one), node) in gated.pods.iter().zip(&gated.waiting).zip(nodes) {
+        let planned = one
+            .planned
+            .filter(|at| node != Some(*at) && !one.excluded.contains(at));
+        if planned.is_some_and(|at| assembled.has_leaving(one.instance, at)) {
+            patient.insert(&pod.key);
+        }
+        let reason = match node {
+            None => "unplanned",
+            Some(_) if node == one.planned => "planned",
+            Some(_) => "chosen",
+        };
+        let node = node.and_then(|at| assembled.nodes.get(at));
+        placed.insert(&pod.key, (node.map(|node| node.name.as_str()), reason));
+    }
+    for pod in observed.pods.values() {
+        let Some(one) = &pod.instance else { continue };
+        let Some(gate) = one.gate.clone().filter(|_| !memory.is_put_off(one)) else {
+            continue;
+        };
+        let waited_ms = memory.waited(one, now);
+        let (node, reason) = placed.get(&pod.key).copied().unwrap_or((None, "unplanned"));
+        let least = if patient.contains(&pod.key) {
+            PATIENCE_MS
+        } else {
+            SETTLED_MS
+        };
+        if reason == "planned" || waited_ms >= least {
+            steps.push(Step::Open {
+                pod: pod.key.clone(),
+                gate,
+                node: node.map(str::to_owned),
+                reason,
+                waited_ms,
+            });
+        }
+    }
+    steps
+}
+
+/// Returns the observations with the gates open that this replica opened a moment ago.
+fn with_opened<'a>(observed: &'a Observed, memory: &Memory) -> Cow<'a, Observed> {
+    let mut opened = Vec::new();
+    for (key, pod) in observed.pods.iter() {
+        let Some(one) = pod.instance.as_ref().filter(|one| one.gate.is_some()) else {
+            continue;
+        };
+        if let Some(node) = memory.opened(one) {
+            let mut pod = pod.as_ref().clone();
+            if let Some(one) = &mut pod.instance {
+                (one.gate, one.assigned) = (None, node.clone());
+            }
+            opened.push((key.clone(), Arc::new(pod)));
+        }
+    }
+    if opened.is_empty() {
+        return Cow::Borrowed(observed);
+    }
+    let mut observed = observed.clone();
+    Arc::make_mut(&mut observed.pods).extend(opened);
+    Cow::Owned(observed)
+}
+
+fn replacements(observed: &Observed, memory: &Memory) -> Vec<Step> {
+    let due = |pod: &&Arc<PodRecord>| {
+        let one = pod.instance.as_ref();
+        one.is_some_and(|one| memory.is_refused(one) && !memory.is_put_off(one))
+    };
+    let due = observed.pods.values().filter(due);
+    let steps = due.filter_map(|pod| {
+        Some(Step::Replace {
+            pod: pod.key.clone(),
+            uid: pod.instance.as_ref()?.uid.clone(),
+            version: pod.instance.as_ref()?.version.clone(),
+            node: pod.place().to_owned(),
+        })
+    });
+    steps.collect()
+}
+
+/// Gated pods that can get a node.
+struct Gated<'a> {
+    pods: Vec<&'a PodRecord>,
+    waiting: Vec<Waiting>,
+}
+
+impl<'a> Gated<'a> {
+    fn new(observed: &'a Observed, assembled: &'a Assembled, memory: &Memory, now: u64) -> Self {
+        let mut gated = Self {
+            pods: Vec::new(),
+            waiting: Vec::new(),
+        };
+        let mut unselected: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for (instance, pod) in assembled.gated(observed) {
+            let Some(one) = &pod.instance else { continue };
+            let Some(left_out) = memory.excluded(pod, one, now) else {
+                continue;
+            };
+            let view = assembled.instances.get(instance);
+            let function = view.map_or(0, |view| view.function);
+            let excluded = unselected.entry(function);
+            let mut excluded = excluded
+                .or_insert_with(|| not_selected(observed, assembled, function))
+                .clone();
+            for (at, node) in assembled.nodes.iter().enumerate() {
+                if left_out.contains(node.name.as_str()) {
+                    excluded.insert(at);
+                }
+            }
+            gated.pods.push(pod);
+            gated.waiting.push(Waiting {
+                instance,
+                planned: view.and_then(|view| view.node),
+                excluded,
+            });
+        }
+        gated
+    }
+}
+
+/// Returns the nodes that the function's template does not allow.
+fn not_selected(observed: &Observed, assembled: &Assembled, function: usize) -> BTreeSet<usize> {
+    let input = assembled.inputs.get(function);
+    let input = input.and_then(|at| observed.functions.get(*at));
+    let prepared = input.and_then(|input| input.prepared.as_ref().ok());
+    let spec = prepared.and_then(|one: &Arc<_>| one.function.template.pods.spec.as_ref());
+    let Some(spec) = spec.filter(|spec| restricts(spec)) else {
+        return BTreeSet::new();
+    };
+    let nodes = observed.nodes.values().enumerate();
+    nodes
+        .filter(|(_, node)| !selects(spec, &node.name, &node.labels))
+        .map(|(at, _)| at)
+        .collect()
+}
+
+fn restricts(spec: &k8s_openapi::api::core::v1::PodSpec) -> bool {
+    let affinity = spec.affinity.as_ref();
+    spec.node_selector.is_some() || affinity.is_some_and(|one| one.node_affinity.is_some())
+}

@@ -1,0 +1,163 @@
+//! State that the operator's tasks share, and the observations from it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::history::History;
+use super::loads::Loads;
+use super::observed::{FunctionInput, Observed};
+use super::prepare::{Preparations, Prepared, Unprepared};
+use super::records::FunctionRecord;
+use super::watches::Watches;
+use crate::load::LoadError;
+use crate::nodes::{Inventories, Poller};
+use crate::placement::PlacementMode;
+
+/// Maximum wait of the first pass for the first answers of daemons and of Prometheus.
+const FIRST_ANSWERS: Duration = Duration::from_secs(15);
+/// Maximum wait of placing for the first answers of daemons.
+const FIRST_TENSORS: Duration = Duration::from_secs(3);
+/// Minimum length of a window in intervals: two measurements a window apart say nothing about the
+/// load in between.
+const LEAST_WINDOW: u32 = 3;
+
+/// State shared by the tasks.
+pub(super) struct Shared {
+    pub(super) watches: Watches,
+    pub(super) loads: Loads,
+    pub(super) inventories: Arc<Mutex<Inventories>>,
+    pub(super) changed: Notify,
+    /// Notified when a function has no load query yet.
+    pub(super) unasked: Notify,
+    /// True once loads have been queried.
+    pub(super) measured: AtomicBool,
+    /// True once daemons have been polled.
+    pub(super) polled: AtomicBool,
+    pub(super) preparations: Mutex<Preparations>,
+    interval: Duration,
+    mode: PlacementMode,
+    started: Instant,
+}
+
+impl Shared {
+    /// Creates the state at the start, with the `interval` of load queries.
+    pub(super) fn new(interval: Duration, mode: PlacementMode, poller: &Poller) -> Self {
+        Self {
+            watches: Watches::default(),
+            loads: Loads::new(interval.saturating_mul(LEAST_WINDOW)),
+            inventories: poller.latest(),
+            changed: Notify::new(),
+            unasked: Notify::new(),
+            measured: AtomicBool::new(false),
+            polled: AtomicBool::new(false),
+            preparations: Mutex::default(),
+            interval,
+            mode,
+            started: Instant::now(),
+        }
+    }
+
+    /// Returns true once the inputs of a pass are complete, or after a timeout. An earlier pass
+    /// would report wrong states, and place instances away from their tensors.
+    pub(super) fn may_begin(&self) -> bool {
+        let asked = |what: &AtomicBool| what.load(Ordering::Relaxed);
+        (asked(&self.measured) && asked(&self.polled)) || self.started.elapsed() >= FIRST_ANSWERS
+    }
+
+    /// Returns true once placing can begin: soon, as pods wait, but with the tensors if daemons
+    /// answer.
+    pub(super) fn may_place(&self) -> bool {
+        self.polled.load(Ordering::Relaxed) || self.started.elapsed() >= FIRST_TENSORS
+    }
+
+    /// Returns monotonic milliseconds.
+    pub(super) fn clock(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the input of a pass, or `None` before all lists are complete.
+    pub(super) fn observe(&self, history: &History) -> Option<Observed> {
+        if !self.may_begin() {
+            return None;
+        }
+        self.observe_with(|record, prepared| self.input(history, record, prepared))
+    }
+
+    /// Returns the current observations, or `None` before all lists are complete.
+    pub(super) fn observe_with(
+        &self,
+        input: impl Fn(&Arc<FunctionRecord>, Result<Arc<Prepared>, Unprepared>) -> FunctionInput,
+    ) -> Option<Observed> {
+        let watches = &self.watches;
+        let functions = watches.functions.all()?;
+        let profiles = watches.profiles.all()?;
+        let functions: Vec<FunctionInput> = {
+            let preparations = self.preparations.lock();
+            let mut preparations = preparations.unwrap_or_else(PoisonError::into_inner);
+            preparations.keep(&functions);
+            let inputs = functions.values().map(|record| {
+                let prepared = preparations.get(record, &profiles);
+                input(record, prepared)
+            });
+            inputs.collect()
+        };
+        let inventories = self.inventories.lock();
+        let inventories = inventories.unwrap_or_else(PoisonError::into_inner).clone();
+        Some(Observed {
+            functions,
+            deployments: watches.deployments.all()?,
+            pods: watches.pods.all()?,
+            nodes: watches.nodes.all()?,
+            inventory: inventories.inventory,
+            rooms: inventories.rooms,
+            mode: self.mode,
+        })
+    }
+
+    /// Returns a function with its current observations.
+    fn input(
+        &self,
+        history: &History,
+        record: &Arc<FunctionRecord>,
+        prepared: Result<Arc<Prepared>, Unprepared>,
+    ) -> FunctionInput {
+        let now = self.clock();
+        let stale = self.interval.saturating_mul(4) + Duration::from_secs(10);
+        let stale = u64::try_from(stale.as_millis()).unwrap_or(u64::MAX);
+        let reading = self.loads.of(record, now, stale);
+        if record.function.is_ok() && reading.load == Err(LoadError::NotAsked) {
+            self.unasked.notify_one();
+        }
+        FunctionInput {
+            prepared,
+            load: reading.load,
+            pod_loads: reading.pods,
+            peak: reading.peak,
+            consolidate: history.may_consolidate(&record.key, now),
+            give_up_retiring: history.gives_up(&record.key, now),
+            refresh_status: history.may_report(&record.key, now),
+            record: Arc::clone(record),
+        }
+    }
+}
+
+/// Returns a function without its load, which placing does not need.
+pub(super) fn unmeasured(
+    record: &Arc<FunctionRecord>,
+    prepared: Result<Arc<Prepared>, Unprepared>,
+) -> FunctionInput {
+    FunctionInput {
+        prepared,
+        load: Err(LoadError::NotAsked),
+        pod_loads: Arc::default(),
+        peak: None,
+        consolidate: false,
+        give_up_retiring: false,
+        refresh_status: false,
+        record: Arc::clone(record),
+    }
+}

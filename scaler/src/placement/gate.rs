@@ -1,0 +1,104 @@
+//! The scheduling gate of a pod, and the node to which its affinity narrows it.
+
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec};
+use kube::ResourceExt as _;
+use serde_json::{Map, Value, json};
+
+use crate::labels;
+
+/// Field of nodes that the affinity of an assigned pod selects by.
+const NAME: &str = "metadata.name";
+
+/// The closed gate of a pod, with the fields that opening it changes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Gate {
+    /// Uid of the pod.
+    pub uid: String,
+    /// Resource version of the pod.
+    pub version: String,
+    /// Gates of other controllers.
+    others: Vec<String>,
+    /// Terms of the required node affinity, of which one must match.
+    terms: Vec<NodeSelectorTerm>,
+}
+
+impl Gate {
+    /// Reads the gate of a pod; returns `None` for a pod without it, or one that is being deleted.
+    pub fn read(pod: &Pod) -> Option<Self> {
+        let spec = pod.spec.as_ref()?;
+        let gates = spec.scheduling_gates.iter().flatten();
+        let (ours, others): (Vec<_>, Vec<_>) = gates
+            .map(|gate| gate.name.clone())
+            .partition(|name| name == labels::GATE);
+        if ours.is_empty() || pod.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        Some(Self {
+            uid: pod.uid()?,
+            version: pod.resource_version()?,
+            others,
+            terms: terms(spec).to_vec(),
+        })
+    }
+
+    /// Returns the merge patch that opens the gate of this version of the pod, and narrows it to
+    /// `node`, if there is one. The API server takes only additions to the terms of a gated pod.
+    pub fn opening(&self, node: Option<&str>) -> Value {
+        let others = self.others.iter().map(|name| json!({"name": name}));
+        let others: Vec<Value> = others.collect();
+        let gates = if others.is_empty() {
+            Value::Null
+        } else {
+            others.into()
+        };
+        let mut spec = Map::from_iter([("schedulingGates".to_owned(), gates)]);
+        if let Some(node) = node {
+            let terms = json!({"nodeSelectorTerms": self.narrowed(node)});
+            let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
+            spec.insert("affinity".to_owned(), json!({"nodeAffinity": required}));
+        }
+        json!({"metadata": {"uid": self.uid, "resourceVersion": self.version}, "spec": spec})
+    }
+
+    fn narrowed(&self, node: &str) -> Vec<NodeSelectorTerm> {
+        let mut terms = self.terms.clone();
+        if terms.is_empty() {
+            terms.push(NodeSelectorTerm::default());
+        }
+        for term in &mut terms {
+            term.match_fields
+                .get_or_insert_default()
+                .push(NodeSelectorRequirement {
+                    key: NAME.to_owned(),
+                    operator: "In".to_owned(),
+                    values: Some(vec![node.to_owned()]),
+                });
+        }
+        terms
+    }
+}
+
+/// Returns the only node that the required affinity of a pod allows by name.
+pub fn assigned_node(spec: &PodSpec) -> Option<&str> {
+    let mut nodes = terms(spec).iter().map(|term| {
+        let mut fields = term.match_fields.iter().flatten().rev();
+        let field = fields.find(|field| field.key == NAME && field.operator == "In")?;
+        match field.values.as_deref()? {
+            [node] => Some(node.as_str()),
+            _ => None,
+        }
+    });
+    let first = nodes.next()??;
+    nodes.all(|node| node == Some(first)).then_some(first)
+}
+
+fn terms(spec: &PodSpec) -> &[NodeSelectorTerm] {
+    let affinity = spec.affinity.as_ref();
+    let nodes = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = nodes.and_then(|nodes| {
+        nodes
+            .required_during_scheduling_ignored_during_execution
+            .as_ref()
+    });
+    required.map_or(&[], |required| &required.node_selector_terms)
+}
