@@ -96,6 +96,11 @@ impl Lease {
 
     /// Returns true if the kernel still has the lease. What ended before this was asked did not wait for its end.
     pub fn is_held(&self) -> bool {
+        // The list is read in pieces, and a line may be missing where locks of others come and go meanwhile.
+        (0..20).any(|_| self.is_listed())
+    }
+
+    fn is_listed(&self) -> bool {
         let locks = std::fs::read_to_string("/proc/locks").unwrap();
         let place = format!(":{} ", self.inode);
         let mut lines = locks.lines();
