@@ -1,5 +1,5 @@
 //! The CSI driver of a node: pods get their store as an ephemeral inline volume, read-only, and the
-//! Python package as another one ([`python`]).
+//! Python package as another one (`python`).
 //!
 //! # Flow
 //! The kubelet finds the registration socket, asks for the plugin, and from then on calls the CSI
