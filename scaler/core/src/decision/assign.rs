@@ -10,6 +10,7 @@ use crate::inventory::Similarity;
 use crate::placement::{Demand, Hosted, Node, PlacementProblem, place};
 use crate::profile::Profile;
 use crate::rate::Slo;
+use crate::score::Resources;
 
 /// An instance that waits for a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -149,8 +150,8 @@ struct Rooms<'a> {
     cluster: Cluster<'a>,
     /// By index in the view.
     nodes: Vec<Node>,
-    /// Functions with tensors on a node, or on their way there.
-    hosted: BTreeSet<(usize, usize)>,
+    /// Functions whose tensors are on their way to a node, by node.
+    hosted: BTreeMap<usize, BTreeSet<usize>>,
     /// Similarities by function, then by rank.
     thetas: BTreeMap<usize, Vec<Similarity>>,
 }
@@ -160,30 +161,40 @@ impl<'a> Rooms<'a> {
         let cluster = Cluster::of(view);
         let all = 0..view.nodes.len();
         let nodes = all.filter_map(|at| cluster.plan_node(at, cluster.free(at), 0));
-        let hosted = cluster.arriving(|_| true).into_iter();
-        Self {
+        let arriving = cluster.arriving(|_| true);
+        let mut rooms = Self {
             nodes: nodes.collect(),
-            hosted: hosted.map(|one| (one.model, one.node)).collect(),
+            hosted: BTreeMap::new(),
             thetas: BTreeMap::new(),
             cluster,
             view,
+        };
+        // They take room, as they do in a plan.
+        for Hosted { model, node } in arriving {
+            let theta = rooms.theta(model, node);
+            if let (Some(theta), Some(room)) = (theta, rooms.nodes.get_mut(node)) {
+                room.take(Resources::default(), theta.missing_bytes());
+            }
+            rooms.hosted.entry(node).or_default().insert(model);
         }
+        rooms
     }
 
-    /// Returns the share of the function's tensors on a node.
+    /// Returns the share of the function's tensors that a node has or gets with those of others.
     fn theta(&mut self, function: usize, node: usize) -> Option<Similarity> {
-        let model = &self.view.functions.get(function)?.model;
+        let tensors = &self.view.functions.get(function)?.model.tensors;
+        if let Some(hosted) = self.hosted.get(&node) {
+            let others = hosted
+                .iter()
+                .filter_map(|&other| self.view.functions.get(other));
+            let others: Vec<_> = others.map(|other| &other.model.tensors).collect();
+            let name = &self.view.nodes.get(node)?.name;
+            return Some(self.view.inventory.theta_beside(tensors, name, &others));
+        }
         let cluster = &self.cluster;
         let thetas = self.thetas.entry(function);
-        let thetas = thetas.or_insert_with(|| cluster.thetas(&model.tensors));
-        let theta = *thetas.get(cluster.rank(node)?)?;
-        if self.hosted.contains(&(function, node)) {
-            return Some(Similarity {
-                resident_bytes: theta.total_bytes,
-                ..theta
-            });
-        }
-        Some(theta)
+        let thetas = thetas.or_insert_with(|| cluster.thetas(tensors));
+        thetas.get(cluster.rank(node)?).copied()
     }
 
     /// Takes the resources of an instance from a node. Returns true if there was enough.
@@ -200,7 +211,7 @@ impl<'a> Rooms<'a> {
         let fits = room.accepts_new && after.take(needs, theta.missing_bytes());
         if fits {
             *room = after;
-            self.hosted.insert((function, node));
+            self.hosted.entry(node).or_default().insert(function);
         }
         fits
     }

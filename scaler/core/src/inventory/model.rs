@@ -68,6 +68,13 @@ impl ModelTensors {
         &self.objects
     }
 
+    /// Returns true if the model has the object.
+    pub fn contains(&self, id: &ObjectId) -> bool {
+        self.objects
+            .binary_search_by(|(other, _)| other.cmp(id))
+            .is_ok()
+    }
+
     /// Size of all objects, `Mem(T_i)`, in bytes.
     pub const fn total_bytes(&self) -> u64 {
         self.total_bytes

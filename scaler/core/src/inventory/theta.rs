@@ -1,6 +1,7 @@
 //! Tensor similarity: the share of a model that a node has.
 
 use serde::Serialize;
+use tetris_store_layout::ObjectId;
 
 use super::node_set::NodeSet;
 use super::{Inventory, ModelTensors};
@@ -75,6 +76,33 @@ impl Inventory {
             resident_bytes: here.map(|(_, bytes)| bytes).sum(),
             total_bytes: model.total_bytes(),
         })
+    }
+
+    /// Computes theta of `model` for one node that gets the tensors of `others` as well; for an
+    /// unknown node, as if it had no others.
+    pub fn theta_beside(
+        &self,
+        model: &ModelTensors,
+        node: &str,
+        others: &[&ModelTensors],
+    ) -> Similarity {
+        let node = self.names.get(node).copied();
+        let is_here = |id: &ObjectId| {
+            let number = self.numbers.get(id);
+            let object = number.and_then(|&number| self.objects.get(number as usize));
+            object
+                .zip(node)
+                .is_some_and(|(object, node)| object.nodes.contains(node))
+        };
+        let here = model.objects().iter().filter(|(id, _)| {
+            let mut others = others.iter();
+            others.any(|other| other.contains(id)) || is_here(id)
+        });
+        Similarity {
+            // The sum is a part of the model's total, which fits.
+            resident_bytes: here.map(|(_, bytes)| bytes).sum(),
+            total_bytes: model.total_bytes(),
+        }
     }
 
     /// Computes theta of `model` for all nodes.
