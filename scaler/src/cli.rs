@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use tetris_conventions::duration;
 use tetris_conventions::exit::{FAILED, USAGE, help};
+use tetris_scaler_core::OperatorDefaults;
 use tetris_service_kit::logs::LogArgs;
 
 use crate::placement::PlacementMode;
@@ -102,7 +103,7 @@ pub struct Run {
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = seconds(1, 60))]
     pub prometheus_timeout_seconds: u64,
     /// Longest interval between two decisions, and between two reads of the loads
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = seconds(1, 600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = OperatorDefaults::ALL.interval_seconds, value_parser = seconds(1, 600))]
     pub interval_seconds: u64,
     /// Interval between two polls of each node's daemon for its tensors
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = seconds(1, 60))]
@@ -114,6 +115,6 @@ pub struct Run {
     #[arg(long, default_value = "tetris-system")]
     pub daemon_namespace: String,
     /// Steady time after which a function's instances may be replaced to save memory; 0 for never
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds(0, u64::MAX))]
+    #[arg(long, value_name = "SECONDS", default_value_t = OperatorDefaults::ALL.consolidate_after_seconds, value_parser = seconds(0, u64::MAX))]
     pub consolidate_after_seconds: u64,
 }

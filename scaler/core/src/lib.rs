@@ -69,6 +69,7 @@
 mod configuration;
 mod cost;
 mod decision;
+mod defaults;
 mod dts;
 mod error;
 mod exact;
@@ -88,6 +89,7 @@ pub use decision::{
     Decision, FunctionDecision, FunctionModel, FunctionOutcome, FunctionView, InstanceView,
     NodeView, Phase, Preference, Settings, Totals, View, Waiting, assign, decide,
 };
+pub use defaults::OperatorDefaults;
 pub use dts::dts;
 pub use error::FieldError;
 pub use exact::{DEFAULT_STEPS, Solution, solve, solve_within};

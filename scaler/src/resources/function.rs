@@ -3,6 +3,7 @@
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tetris_scaler_core::OperatorDefaults;
 
 use super::load::LoadSpec;
 use super::percentile::Percentile;
@@ -74,9 +75,13 @@ pub struct InferenceFunctionSpec {
     #[schemars(length(min = 1, max = 63))]
     pub store: Option<String>,
     /// Cost of a millicore relative to memory, in bytes.
-    #[serde(default)]
+    #[serde(default = "alpha_bytes_per_millicore")]
     #[schemars(range(min = 0, max = 1_099_511_627_776_u64))]
     pub alpha_bytes_per_millicore: u64,
+}
+
+const fn alpha_bytes_per_millicore() -> u64 {
+    OperatorDefaults::ALL.alpha_bytes_per_millicore
 }
 
 /// A service level objective.

@@ -2,7 +2,7 @@
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
-use tetris_scaler_core::{LoadPeak, ScaleInConfig, ScaleInError, ScaleInPolicy};
+use tetris_scaler_core::{LoadPeak, OperatorDefaults, ScaleInConfig, ScaleInError, ScaleInPolicy};
 
 use super::problem::FieldProblem;
 
@@ -42,20 +42,22 @@ impl Default for ScaleInSpec {
     }
 }
 
+const DEFAULTS: OperatorDefaults = OperatorDefaults::ALL;
+
 const fn window_seconds() -> u64 {
-    300
+    DEFAULTS.window_seconds
 }
 
-fn keep_percent() -> u32 {
-    ScaleInConfig::default().keep_percent
+const fn keep_percent() -> u32 {
+    DEFAULTS.scale_in.keep_percent
 }
 
-fn scale_out_percent() -> u32 {
-    ScaleInConfig::default().scale_out_percent
+const fn scale_out_percent() -> u32 {
+    DEFAULTS.scale_in.scale_out_percent
 }
 
-fn max_releases() -> u32 {
-    ScaleInConfig::default().max_releases
+const fn max_releases() -> u32 {
+    DEFAULTS.scale_in.max_releases
 }
 
 impl ScaleInSpec {

@@ -4,6 +4,8 @@ use std::process::{self, Output};
 
 use clap::Parser as _;
 use tetris_scaler::cli::{Cli, Command};
+use tetris_scaler::resources::InferenceFunctionSpec;
+use tetris_scaler_core::{OperatorDefaults, ScaleInConfig};
 
 use crate::exit_codes_page;
 
@@ -50,4 +52,30 @@ fn times_are_plain_seconds_or_have_a_unit() {
         panic!("another command");
     };
     assert_eq!((args.interval_seconds, args.poll_seconds), (120, 10));
+}
+
+#[test]
+fn the_defaults_are_those_of_the_core_which_the_simulator_takes_too() {
+    let parsed = Cli::try_parse_from(["tetris-scaler", "run"]);
+    let Command::Run(args) = parsed.unwrap().command else {
+        panic!("another command");
+    };
+    let function: InferenceFunctionSpec = serde_json::from_value(serde_json::json!({
+        "profile": "m", "slo": { "latencyMillis": 100 }, "load": { "prometheus": { "query": "q" } }, "template": {},
+    }))
+    .unwrap();
+    let scale_in = function.scale_in;
+    let found = OperatorDefaults {
+        interval_seconds: args.interval_seconds,
+        window_seconds: scale_in.window_seconds,
+        consolidate_after_seconds: args.consolidate_after_seconds,
+        alpha_bytes_per_millicore: function.alpha_bytes_per_millicore,
+        scale_in: ScaleInConfig {
+            keep_percent: scale_in.keep_percent,
+            scale_out_percent: scale_in.scale_out_percent,
+            max_releases: scale_in.max_releases,
+            ..ScaleInConfig::default()
+        },
+    };
+    assert_eq!(found, OperatorDefaults::default());
 }

@@ -24,14 +24,19 @@ pub struct ScaleInConfig {
     pub max_releases: u32,
 }
 
+impl ScaleInConfig {
+    /// The defaults, as a constant.
+    pub const DEFAULT: Self = Self {
+        keep_percent: 20,
+        scale_out_percent: 5,
+        min_instances: 0,
+        max_releases: 100,
+    };
+}
+
 impl Default for ScaleInConfig {
     fn default() -> Self {
-        Self {
-            keep_percent: 20,
-            scale_out_percent: 5,
-            min_instances: 0,
-            max_releases: 100,
-        }
+        Self::DEFAULT
     }
 }
 
