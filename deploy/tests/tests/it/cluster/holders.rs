@@ -10,7 +10,7 @@ use crate::cluster::install::{APPLY, Applied, config_map_of};
 /// Namespace of the pods, and so the name of their store.
 pub const PODS: &str = "tetris-e2e";
 /// Number of models that pods can hold.
-const MODELS: u32 = 4;
+pub const MODELS: u32 = 4;
 
 /// The namespace, with pods that come one after the other.
 pub struct Holders {
@@ -47,6 +47,12 @@ impl Holders {
 
     /// Starts a pod that loads a model and holds it. Returns the report of its load.
     pub fn hold(&self, name: &str, model: u32) -> Result<Load> {
+        self.start(name, model)?;
+        Self::wait_for_load(name)
+    }
+
+    /// Starts a pod that loads a model and holds it.
+    pub fn start(&self, name: &str, model: u32) -> Result<()> {
         let mut pod = self.template.clone();
         pod["metadata"]["name"] = name.into();
         pod["spec"]["containers"][0]["args"] = json!([
@@ -65,7 +71,11 @@ impl Holders {
         {
             volume["configMap"]["name"] = format!("model-{model}").into();
         }
-        Kubectl.with_objects(&APPLY, &Objects(vec![pod]))?;
+        Kubectl.with_objects(&APPLY, &Objects(vec![pod]))
+    }
+
+    /// Waits for the report of the load of a pod.
+    pub fn wait_for_load(name: &str) -> Result<Load> {
         wait_for(&format!("the load of {name}"), || report(name))
     }
 

@@ -30,6 +30,8 @@ const LONGEST: Duration = Duration::from_secs(10);
 const LEAST_PERMILLE: usize = 990;
 /// The same after a roll, whose old pods fill the planned nodes while new ones start.
 const LEAST_ROLLED_PERMILLE: usize = 500;
+/// The same where the scheduler decides, which weighs the planned nodes against how full nodes are.
+const LEAST_PREFERRED_PERMILLE: usize = 500;
 
 #[test]
 fn pods_are_where_they_were_planned() {
@@ -151,6 +153,30 @@ fn try_it(api: &Arc<Api>, count: usize) -> Result<()> {
     ensure!(figures.permille() >= LEAST_PERMILLE, "{figures:?}");
     ensure!(rolled.permille() >= LEAST_ROLLED_PERMILLE, "{rolled:?}");
     ensure!(figures.longest() <= LONGEST, "{figures:?}");
+    pods::remove()?;
+    drop(scene);
+    prefer(&nodes, count)
+}
+
+/// The mode without gates: the scheduler decides, and prefers the planned nodes.
+fn prefer(nodes: &Nodes, count: usize) -> Result<()> {
+    let mut scene = Scene::new(nodes, count)?;
+    scene.start_operator_by("preferences")?;
+    let mut figures = Figures::default();
+    for _ in 0..2 {
+        let expected = scene.change_loads()?;
+        scene.wait_until_ready()?;
+        figures.planned(&pods::pods()?, &expected);
+    }
+    for pod in pods::all("pods")? {
+        let gates = &pod["spec"]["schedulingGates"];
+        ensure!(list(gates).is_empty(), "expected no gate, found {gates}");
+    }
+    figures.print(&format!("{count} nodes, by preferences"));
+    ensure!(
+        figures.permille() >= LEAST_PREFERRED_PERMILLE,
+        "{figures:?}"
+    );
     pods::remove()
 }
 

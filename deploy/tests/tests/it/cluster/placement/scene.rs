@@ -64,8 +64,15 @@ impl<'a> Scene<'a> {
     }
 
     pub fn start_operator(&mut self) -> Result<()> {
+        self.start_operator_by("gates")
+    }
+
+    /// Starts the operator with a way of placing pods.
+    pub fn start_operator_by(&mut self, placement: &str) -> Result<()> {
         let arguments = [
             "run",
+            "--placement",
+            placement,
             "--namespace",
             SYSTEM,
             "--interval-seconds",
