@@ -191,9 +191,9 @@ fn images_are_built_on_nothing_but_images_that_can_be_pinned() {
             .lines()
             .filter_map(|line| line.strip_prefix("ARG ")?.split_once('='))
             .collect();
-        let froms = text.lines().filter_map(|line| line.strip_prefix("FROM "));
+        let sources = text.lines().filter_map(|line| line.strip_prefix("FROM "));
         let mut stages = vec!["scratch"];
-        for from in froms {
+        for from in sources {
             let (image, stage) = from.split_once(" AS ").unwrap_or((from, ""));
             let argument = image
                 .strip_prefix("${")

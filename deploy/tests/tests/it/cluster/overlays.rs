@@ -146,7 +146,7 @@ fn pods_reach_the_mirror_of_a_simulated_device() {
             "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
             "metadata": {"name": RUNTIME_CLASS}, "handler": "runc",
         }));
-        let _label = Labelled::new()?;
+        let _label = Labeled::new()?;
         let _install = Applied::new("the install", install)?;
         let daemon = a_running_daemon()?;
         let _pods = Applied::new("the pods", teams[0].objects(&images, |_| Ok(()))?)?;
@@ -176,9 +176,9 @@ fn simulate_device(install: &mut Objects) -> Result<()> {
 }
 
 /// The label of nodes with a device, on all nodes until this value is dropped.
-struct Labelled;
+struct Labeled;
 
-impl Labelled {
+impl Labeled {
     fn new() -> Result<Self> {
         let label = format!("{LABEL}=true");
         Kubectl.run(&["label", "nodes", "--all", "--overwrite", &label])?;
@@ -186,7 +186,7 @@ impl Labelled {
     }
 }
 
-impl Drop for Labelled {
+impl Drop for Labeled {
     fn drop(&mut self) {
         let _stays = Kubectl.run(&["label", "nodes", "--all", &format!("{LABEL}-")]);
     }
