@@ -6,6 +6,10 @@ use super::state::{State, count};
 use crate::rate::Rate;
 use crate::scale_in::{Running, ScaleInConfig, ScaleInPolicy, scale_in};
 
+/// Preferred growth of a function, in percent of its capacity. Of 0, 30 and 70 this had the least
+/// memory in the simulator under periodic and bursty requests, and fewer late requests than 0.
+const LEAST_GROWTH_PERCENT: u32 = 30;
+
 /// Step for one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -119,11 +123,14 @@ fn grow(state: &State<'_>) -> Step {
     let capacity = state.capacity();
     let load = state.view.load.unwrap_or_default();
     let residual = state.needed().minus(capacity);
-    // Start more than the bare minimum: leave as much headroom as a release would.
+    // Start more than the bare minimum: leave as much headroom as a release would, and grow by a
+    // part of what there is. Many small instances take more private memory than few large ones,
+    // and their short queues make more requests late.
     let load = if residual.is_zero() {
         Rate::ZERO
     } else {
-        state.view.scale_in.needed(load).minus(capacity)
+        let step = capacity.with_headroom(LEAST_GROWTH_PERCENT).minus(capacity);
+        state.view.scale_in.needed(load).minus(capacity).max(step)
     };
     let growth = Growth {
         load,

@@ -421,3 +421,24 @@ fn totals_count_a_nodes_tensors_once_and_have_a_bound() {
     assert_eq!((totals.instances, totals.cpu_millis), (4, 4_000));
     assert_eq!((totals.memory_bytes, totals.lower_bound), (140, 140));
 }
+
+#[test]
+fn a_function_that_grows_grows_by_a_part_of_what_it_has() {
+    let ten: Vec<InstanceView> = (0..10)
+        .map(|number| ready(&format!("i{number}"), 0, 0, 9))
+        .collect();
+    let nodes = [node("a", 100_000, 10_000)];
+    // 95 and a fifth are 114, for which two more would do; 30 % of 100 are three more.
+    let decision = on_empty(&[one(95)], &ten, &nodes);
+    assert_eq!(decision.functions[0].start, BTreeMap::from([(0, 3)]));
+    let capped = FunctionView {
+        max_instances: 12,
+        ..one(95)
+    };
+    let decision = on_empty(&[capped], &ten, &nodes);
+    assert_eq!(
+        decision.functions[0].start,
+        BTreeMap::from([(0, 1)]),
+        "beside the maximum only what the load needs"
+    );
+}
