@@ -7,10 +7,10 @@ use tetris_simulation::TraceKind;
 use crate::catalog::{Application, MODELS, PaperModel};
 use crate::engine::simulate;
 use crate::error::SimulationError;
-use crate::paper::{Checked, check};
+use crate::paper::{Checked, Saving, check, savings};
 use crate::policy::Policy;
 use crate::policy_run::PolicyRun;
-use crate::scenario::{Platform, Scenario};
+use crate::scenario::{Assumptions, Scenario};
 
 /// Parameters of all runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,7 +23,7 @@ pub struct Grid {
     pub kinds: Vec<TraceKind>,
     /// Policies.
     pub policies: Vec<Policy>,
-    /// Mean load of each application, times its [`load_factor`](Application::load_factor).
+    /// Mean load of SVT; those of the others are multiples of it.
     pub mean: Rate,
     /// Length of a trace, in seconds.
     pub seconds: u64,
@@ -33,8 +33,8 @@ pub struct Grid {
     pub nodes: usize,
     /// Seed of traces, branches and latencies.
     pub seed: u64,
-    /// Assumptions about the platform.
-    pub platform: Platform,
+    /// Invented inputs, and the operator's defaults.
+    pub assumptions: Assumptions,
 }
 
 impl Default for Grid {
@@ -51,7 +51,7 @@ impl Default for Grid {
             warm_up_s: 60,
             nodes: 8,
             seed: 1,
-            platform: Platform::default(),
+            assumptions: Assumptions::default(),
         }
     }
 }
@@ -70,6 +70,8 @@ pub struct Comparison {
     pub runs: Vec<PolicyRun>,
     /// Numbers of the paper beside the simulated ones.
     pub claims: Vec<Checked>,
+    /// Memory saved per 100 requests/s, beside figure 14b.
+    pub savings: Vec<Saving>,
 }
 
 impl Grid {
@@ -81,7 +83,8 @@ impl Grid {
         each.chain(together).collect()
     }
 
-    fn scenario(&self, applications: &[Application], kind: TraceKind) -> Scenario {
+    /// Returns the scenario of a cell.
+    pub fn scenario(&self, applications: &[Application], kind: TraceKind) -> Scenario {
         Scenario {
             applications: applications.to_vec(),
             kind,
@@ -90,7 +93,7 @@ impl Grid {
             warm_up_s: self.warm_up_s,
             nodes: self.nodes,
             seed: self.seed,
-            platform: self.platform,
+            assumptions: self.assumptions,
         }
     }
 }
@@ -116,8 +119,10 @@ pub fn compare(grid: Grid, clock: &mut dyn FnMut() -> u64) -> Result<Comparison,
             }
         }
     }
+    let loads = grid.scenario(&Application::ALL, TraceKind::Stable);
     Ok(Comparison {
         claims: check(&runs),
+        savings: savings(&runs, |one| loads.mean_of(one)),
         models: MODELS.to_vec(),
         runs,
         grid,

@@ -3,8 +3,8 @@
 //! **Flow.** Requests arrive ([`trace`]), and instances execute them singly or in batches that wait
 //! to fill. Every few seconds a scaler starts and releases instances ([`policy`]) on nodes with
 //! tensor stores ([`cluster`]). [`simulate`] runs one policy on one [`Scenario`]. [`compare()`]
-//! runs all policies on the four applications of the paper, and [`paper`] has the paper's own
-//! figures for comparison.
+//! runs all policies on the four applications of the paper, [`sweep`] varies every invented input,
+//! and [`paper`] has the paper's own figures for comparison.
 //!
 //! **Guarantees.** All arithmetic is in integers, and the only clock is the caller's: the same
 //! scenario has the same outcome everywhere. [`catalog`], [`trace`], [`Platform`] and [`paper`]
@@ -18,22 +18,28 @@
     clippy::panic
 )]
 
+pub mod against_dts;
 pub mod catalog;
 pub mod cluster;
+mod column;
 mod compare;
 mod engine;
 mod error;
 mod outcome;
 pub mod paper;
+mod platform;
 pub mod policy;
 mod policy_run;
 mod scenario;
+pub mod sweep;
 pub mod trace;
 
+pub use column::Column;
 pub use compare::{Comparison, Grid, compare};
 pub use engine::simulate;
 pub use error::SimulationError;
-pub use outcome::{RunOutcome, Samples, Series};
+pub use outcome::{QueueTimes, RunOutcome, Samples, Series};
+pub use platform::Platform;
 pub use policy::Policy;
 pub use policy_run::PolicyRun;
-pub use scenario::{MAX_SECONDS, Platform, Scenario};
+pub use scenario::{Assumptions, MAX_SECONDS, Scenario};

@@ -2,18 +2,40 @@
 
 mod cli;
 
+use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use tetris_scaler_simulator::compare;
+use tetris_scaler_simulator::{compare, sweep};
 
-use cli::{Args, html, text};
+use cli::{Args, html, sweep_html, sweep_text, text};
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    if args.sweep {
+        let grid = args.grid();
+        ensure!(
+            grid.together > 0,
+            "--sweep runs all applications together: expected --copies of 1 or more, found 0"
+        );
+        let found = sweep::sweep(grid, args.random(), &progress).context("simulating")?;
+        return args
+            .report
+            .write(&found, sweep_text::report, sweep_html::page);
+    }
     let start = Instant::now();
     let mut clock = || start.elapsed().as_micros() as u64;
     let comparison = compare(args.grid(), &mut clock).context("simulating")?;
     args.report.write(&comparison, text::report, html::page)
+}
+
+/// Shows on a terminal how far a sweep has come.
+fn progress(done: usize, all: usize) {
+    let mut stderr = io::stderr().lock();
+    if stderr.is_terminal() {
+        let end = if done == all { "\n" } else { "" };
+        let _unseen = write!(stderr, "\r{done} of {all} traces{end}");
+        let _unseen = stderr.flush();
+    }
 }

@@ -29,6 +29,36 @@ impl Samples {
     }
 }
 
+/// Times that requests spend in queues, once for each function they go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct QueueTimes {
+    /// Number of requests that waited.
+    pub waited: u64,
+    /// Number of all requests.
+    pub all: u64,
+    /// Sum of their times, in microseconds.
+    pub sum_us: u64,
+    /// Longest time, in microseconds.
+    pub most_us: u64,
+}
+
+impl QueueTimes {
+    pub(crate) fn add(&mut self, queue_us: u64) {
+        self.waited += u64::from(queue_us > 0);
+        self.all += 1;
+        self.sum_us = self.sum_us.saturating_add(queue_us);
+        self.most_us = self.most_us.max(queue_us);
+    }
+
+    /// Mean time, in microseconds.
+    pub const fn mean_us(&self) -> u64 {
+        match self.sum_us.checked_div(self.all) {
+            Some(mean_us) => mean_us,
+            None => 0,
+        }
+    }
+}
+
 /// Memory and CPU of all nodes over time: at most [`Series::POINTS`] points, each the maximum of
 /// its span.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -76,8 +106,13 @@ pub struct RunOutcome {
     pub violations: u64,
     /// Number of requests that found no ready instance with room.
     pub waited: u64,
+    /// Times from a request's arrival at a function until a thread begins with it: behind other
+    /// requests, for a batch to fill, or for an instance.
+    pub queue: QueueTimes,
     /// Memory of instances and of tensors, all nodes together, in bytes.
     pub memory_bytes: Samples,
+    /// Size of files that the page caches have and nobody maps, in bytes: free memory.
+    pub cached_bytes: Samples,
     /// CPU of instances, in millicores.
     pub cpu_millis: Samples,
     /// Memory and CPU over time.
@@ -86,10 +121,12 @@ pub struct RunOutcome {
     pub instances: Samples,
     /// Number of started instances.
     pub starts: u64,
-    /// Number of cold starts: instances that had to load tensors.
+    /// Number of cold starts: instances that had to read weights from the disk.
     pub cold_starts: u64,
-    /// Size of the tensors they loaded, in bytes.
+    /// Size of the weights read from the disk, in bytes.
     pub loaded_bytes: u64,
+    /// Size of the weights copied out of the page cache, in bytes.
+    pub copied_bytes: u64,
     /// Number of instances without room, counted at each attempt.
     pub unplaced: u64,
     /// Duration of the scaler's decisions that had to start instances, in microseconds of the given
@@ -100,6 +137,14 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
+    /// Number of violations per 100,000 requests.
+    pub const fn late_per_100_000(&self) -> u64 {
+        match (self.violations * 100_000).checked_div(self.requests) {
+            Some(late) => late,
+            None => 0,
+        }
+    }
+
     /// Number of violations per thousand requests.
     pub const fn violations_permille(&self) -> u64 {
         match (self.violations * 1_000).checked_div(self.requests) {

@@ -2,6 +2,7 @@
 //! numbers.
 
 use serde::Serialize;
+use tetris_scaler_core::Rate;
 use tetris_simulation::TraceKind;
 
 use crate::catalog::Application;
@@ -138,28 +139,53 @@ fn less_permille(one: u64, other: u64) -> Option<i64> {
         .map(|permille| 1_000 - permille)
 }
 
-/// Memory that DTS saves against another policy, in bytes per 100 requests per second, for the
-/// four applications under stable requests. Negative if it takes more; `None` if the runs are
-/// missing.
-pub fn saved_bytes_per_100_rps(
-    runs: &[PolicyRun],
-    against: Policy,
-    mean_micro_rps: u64,
-) -> Option<i128> {
-    let mean = |policy: Policy, application: Application| {
+/// Memory that DTS saves against another policy under stable requests, per 100 requests/s
+/// (figure 14b).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Saving {
+    /// Policy that DTS is compared to.
+    pub against: Policy,
+    /// Application that ran alone; all four in turn if `None`.
+    pub application: Option<Application>,
+    /// Saved memory, in bytes per 100 requests/s; negative if DTS takes more.
+    pub bytes_per_100_rps: i64,
+}
+
+/// Returns the savings against the policies of figure 14b, for each application and for all of them.
+/// Missing runs are left out. `load` returns the mean load of an application.
+pub fn savings(runs: &[PolicyRun], load: impl Fn(Application) -> Rate) -> Vec<Saving> {
+    let mut all = Vec::new();
+    for (against, _) in SAVED_TENTHS_GB {
+        let each = Application::ALL.map(|one| Some((saved(runs, against, one)?, load(one))));
+        let saving = |application, parts: &[(i128, Rate)]| {
+            let bytes: i128 = parts.iter().map(|(bytes, _)| bytes).sum();
+            let load: Rate = parts.iter().map(|&(_, load)| load).sum();
+            let per_100 = (bytes * 100_000_000).checked_div(i128::from(load.micro_rps()))?;
+            Some(Saving {
+                against,
+                application,
+                bytes_per_100_rps: i64::try_from(per_100).ok()?,
+            })
+        };
+        for (application, part) in Application::ALL.into_iter().zip(each) {
+            all.extend(part.and_then(|part| saving(Some(application), &[part])));
+        }
+        let parts: Option<Vec<_>> = each.into_iter().collect();
+        all.extend(parts.and_then(|parts| saving(None, &parts)));
+    }
+    all
+}
+
+/// Returns the memory that DTS saves for one application, in bytes.
+fn saved(runs: &[PolicyRun], against: Policy, application: Application) -> Option<i128> {
+    let mean = |policy: Policy| {
         let mut own = runs.iter().filter(|run| {
             run.cell == application.name() && run.kind == TraceKind::Stable && run.policy == policy
         });
-        own.next()
-            .map(|run| i128::from(run.outcome.memory_bytes.mean))
+        let bytes = own.next()?.outcome.memory_bytes.mean;
+        Some(i128::from(bytes))
     };
-    let mut saved = 0;
-    for application in Application::ALL {
-        saved += mean(against, application)? - mean(Policy::Dts, application)?;
-    }
-    let factors: u64 = Application::ALL.map(Application::load_factor).iter().sum();
-    let all_micro_rps = i128::from(mean_micro_rps) * i128::from(factors);
-    (saved * 100_000_000).checked_div(all_micro_rps)
+    Some(mean(against)? - mean(Policy::Dts)?)
 }
 
 #[cfg(test)]
@@ -198,16 +224,19 @@ mod tests {
     }
 
     #[test]
-    fn savings_are_per_hundred_requests_of_all_applications() {
+    fn savings_are_per_hundred_requests_of_one_application_and_of_all() {
         let mut runs = Vec::new();
         for application in Application::ALL {
             runs.push(run(Policy::Dts, application, 100));
             runs.push(run(Policy::Photons, application, 700));
         }
-        let saved = |rps: u64| saved_bytes_per_100_rps(&runs, Policy::Photons, rps * 1_000_000);
-        // 2,400 bytes less at 37 times the load of SVT.
-        assert_eq!(saved(1), Some(6_486));
-        assert_eq!(saved(100), Some(64));
-        assert_eq!(saved_bytes_per_100_rps(&runs, Policy::Infless, 1), None);
+        let all = savings(&runs, |one| match one {
+            Application::Ss => Rate::from_rps(300),
+            _ => Rate::from_rps(100),
+        });
+        let bytes: Vec<i64> = all.iter().map(|one| one.bytes_per_100_rps).collect();
+        assert_eq!(bytes, [600, 600, 200, 600, 400]);
+        assert_eq!(all[4].application, None);
+        assert!(all.iter().all(|one| one.against == Policy::Photons));
     }
 }

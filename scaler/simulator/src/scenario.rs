@@ -1,13 +1,14 @@
 //! Scenario of a simulation.
 
-use serde::Serialize;
-use tetris_scaler_core::{FieldError, Rate, ScaleInConfig};
+use serde::{Deserialize, Serialize};
+use tetris_scaler_core::{FieldError, Rate};
 use tetris_simulation::TraceKind;
 
-use crate::catalog::Application;
+use crate::catalog::{Application, ModelAssumptions};
 use crate::cluster::MAX_NODES;
 use crate::error::SimulationError;
-use crate::trace::MAX_RPS;
+use crate::platform::Platform;
+use crate::trace::{MAX_RPS, TraceShape};
 
 /// Applications, requests and a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -16,7 +17,7 @@ pub struct Scenario {
     pub applications: Vec<Application>,
     /// Kind of the trace.
     pub kind: TraceKind,
-    /// Mean load of each application, times its [`load_factor`](Application::load_factor).
+    /// Mean load of SVT; those of the others are multiples of it.
     pub mean: Rate,
     /// Length of the trace, in seconds.
     pub seconds: u64,
@@ -26,45 +27,19 @@ pub struct Scenario {
     pub nodes: usize,
     /// Seed of traces, branches and latencies.
     pub seed: u64,
-    /// Assumptions about the platform.
+    /// Invented inputs, and the operator's defaults.
+    pub assumptions: Assumptions,
+}
+
+/// Inputs of a simulation that are neither the paper's nor chosen with the scenario.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assumptions {
+    /// Operator, cluster and engines.
     pub platform: Platform,
-}
-
-/// Assumptions about the platform, the same for all policies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Platform {
-    /// Interval between passes of the scaler, in seconds.
-    pub tick_s: u64,
-    /// Time for which a load must stay low before a release, in milliseconds.
-    pub window_ms: u64,
-    /// Time to start container and runtime, before tensors are loaded, in microseconds.
-    pub sandbox_us: u64,
-    /// Throughput of loading tensors that are not in the store, in bytes per second. From the
-    /// paper: Bit-M (3.5 GB) takes 7.9 s from the page cache, and 2.8 s with all tensors shared
-    /// (5.2).
-    pub load_bytes_per_s: u64,
-    /// Minimum latency of a batch, in thousandths of its configuration's latency, which is the
-    /// maximum.
-    pub least_latency_permille: u64,
-    /// Headroom of scaling out and in.
-    pub scale_in: ScaleInConfig,
-}
-
-impl Default for Platform {
-    fn default() -> Self {
-        Self {
-            tick_s: 5,
-            window_ms: 60_000,
-            sandbox_us: 1_000_000,
-            load_bytes_per_s: 3_500_000_000 * 10 / 51,
-            least_latency_permille: 800,
-            scale_in: ScaleInConfig {
-                keep_percent: 35,
-                scale_out_percent: 20,
-                ..ScaleInConfig::default()
-            },
-        }
-    }
+    /// Models and loads.
+    pub models: ModelAssumptions,
+    /// Requests over time.
+    pub trace: TraceShape,
 }
 
 /// Maximum length of a trace, in seconds: a day.
@@ -73,7 +48,10 @@ pub const MAX_SECONDS: u64 = 86_400;
 impl Scenario {
     /// Mean load of one of its applications.
     pub fn mean_of(&self, application: Application) -> Rate {
-        self.mean.times(application.load_factor())
+        let models = &self.assumptions.models;
+        let mean = u128::from(self.mean.micro_rps()) * u128::from(models.load_permille) / 1_000;
+        Rate::from_micro_rps(u64::try_from(mean).unwrap_or(u64::MAX))
+            .times(models.load_factor(application))
     }
 
     pub(crate) fn check(&self) -> Result<(), SimulationError> {
@@ -84,17 +62,51 @@ impl Scenario {
         check("seconds", self.seconds, 1, MAX_SECONDS)?;
         check("warm_up_s", self.warm_up_s, 0, last_s)?;
         check("nodes", self.nodes as u64, 1, MAX_NODES as u64)?;
-        self.platform.check()
+        self.assumptions.check()
     }
 }
 
-impl Platform {
+impl Assumptions {
+    /// Checks every field that could make a simulation fail or never end.
     fn check(&self) -> Result<(), SimulationError> {
-        check("tick_s", self.tick_s, 1, 3_600)?;
-        check("sandbox_us", self.sandbox_us, 0, 3_600_000_000)?;
-        check("load_bytes_per_s", self.load_bytes_per_s, 1, 1 << 50)?;
-        let least = self.least_latency_permille;
-        check("least_latency_permille", least, 1, 1_000)
+        let Self {
+            platform,
+            models,
+            trace,
+        } = self;
+        check("interval_s", platform.interval_s, 1, 3_600)?;
+        check("scrape_s", platform.scrape_s, 1, 3_600)?;
+        let scrape_s = platform.scrape_s;
+        check("load_window_s", platform.load_window_s, scrape_s, 86_400)?;
+        check("start_us", platform.start_us, 0, 3_600_000_000)?;
+        check("disk_bytes_per_s", platform.disk_bytes_per_s, 1, 1 << 50)?;
+        check("cache_bytes_per_s", platform.cache_bytes_per_s, 1, 1 << 50)?;
+        let least = platform.least_latency_permille;
+        check("least_latency_permille", least, 1, 1_000)?;
+        check("neighbors_permille", platform.neighbors_permille, 0, 10_000)?;
+        check("copied_permille", platform.copied_permille, 0, 1_000)?;
+        check("photons_cpu_millis", platform.photons_cpu_millis, 1, 64_000)?;
+        check("load_permille", models.load_permille, 0, 100_000)?;
+        check("ss_load", models.ss_load, 0, 100)?;
+        check("qa_text_load", models.qa_text_load, 0, 100)?;
+        check("branch_permille", models.branch_permille, 0, 1_000)?;
+        check("serial_permille", models.serial_permille, 0, 1_000)?;
+        for (field, permille) in [
+            ("work_permille", models.work_permille),
+            ("thread_permille", models.thread_permille),
+            ("once_permille", models.once_permille),
+            ("slo_permille", models.slo_permille),
+            ("private_permille", models.private_permille),
+            ("request_permille", models.request_permille),
+        ] {
+            check(field, permille, 0, 16_000)?;
+        }
+        check("max_cpu_millis", models.max_cpu_millis, 1_000, 64_000)?;
+        check("noise_permille", trace.noise_permille, 0, 1_000)?;
+        check("period_s", trace.period_s, 2, MAX_SECONDS)?;
+        check("night_permille", trace.night_permille, 0, 1_000)?;
+        check("burst_every_s", trace.burst_every_s, 1, MAX_SECONDS)?;
+        check("burst_permille", trace.burst_permille, 0, 16_000)
     }
 }
 
@@ -109,4 +121,27 @@ fn check(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), Simu
         max,
     }
     .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tetris_scaler_core::{OperatorDefaults, ScaleInConfig};
+
+    #[test]
+    fn the_default_run_has_the_operators_defaults() {
+        let platform = Platform::default();
+        let found = OperatorDefaults {
+            interval_seconds: platform.interval_s,
+            window_seconds: platform.window_s,
+            consolidate_after_seconds: platform.consolidate_after_s,
+            alpha_bytes_per_millicore: platform.alpha_bytes_per_millicore,
+            scale_in: ScaleInConfig {
+                keep_percent: platform.keep_percent as u32,
+                scale_out_percent: platform.scale_out_percent as u32,
+                ..OperatorDefaults::default().scale_in
+            },
+        };
+        assert_eq!(found, OperatorDefaults::default());
+    }
 }

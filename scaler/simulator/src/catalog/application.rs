@@ -10,7 +10,7 @@ use super::model::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Application {
     /// Second-hand vehicle trading: SSD finds objects, and one of two Resnet152 classifies cars or
-    /// motorcycles. The simulator assumes that each gets half of the requests.
+    /// motorcycles. Their shares are assumed.
     #[serde(rename = "SVT")]
     Svt,
     /// Audio question answering: Stt, then Use-qa, then Fastspeech2.
@@ -41,18 +41,7 @@ impl Application {
         }
     }
 
-    /// Load of the application relative to that of SVT. With these factors each application keeps
-    /// about as many cores busy: 12 to 18 at 20 requests/s of SVT. Assumed; the paper's text gives
-    /// no loads.
-    pub const fn load_factor(self) -> u64 {
-        match self {
-            Self::Svt | Self::QaAudio => 1,
-            Self::Ss => 10,
-            Self::QaText => 25,
-        }
-    }
-
-    /// Stages in order. A request goes to one function of each stage, each with equal probability.
+    /// Stages in order. A request goes to one function of each stage.
     pub fn stages(self) -> &'static [&'static [Part]] {
         match self {
             Self::Svt => &[

@@ -31,6 +31,11 @@ pub struct PaperModel {
     pub request_mb: u64,
     /// Time of one request on one core, in microseconds. Assumed.
     pub work_us: u64,
+    /// Share of the work that only one core can do, in thousandths. Assumed.
+    pub serial_permille: u64,
+    /// Cost of each further thread, in thousandths of the latency of one. Assumed; that of Use is
+    /// fitted to the paper's ratios in SS, with its work.
+    pub thread_permille: u64,
     /// Share of the work that a batch does once, in thousandths. Assumed.
     pub once_permille: u64,
     /// True if the model supports batching (Tetris 5.3).
@@ -47,6 +52,8 @@ const ASSUMED: PaperModel = PaperModel {
     own_from_paper: false,
     request_mb: 10,
     work_us: 0,
+    serial_permille: 100,
+    thread_permille: 50,
     once_permille: 200,
     batchable: true,
     slo_us: 0,
@@ -94,7 +101,8 @@ pub(super) const USE: PaperModel = PaperModel {
     tensor_mb: 1_651,
     own_mb: 69,
     own_from_paper: true,
-    work_us: 60_000,
+    work_us: 110_000,
+    thread_permille: 250,
     batchable: false,
     slo_us: 100_000,
     ..ASSUMED
@@ -140,8 +148,9 @@ pub const MODELS: [PaperModel; 9] = [
 
 impl PaperModel {
     /// Latency of a batch, in microseconds. Assumed: a thread has an equal share of the cores, and
-    /// nine tenths of its work are parallel (Amdahl). With less than one core all of the work slows
-    /// down. Each further thread costs 5 %, and a batch does `once_permille` of the work once.
+    /// `serial_permille` of its work are on one core (Amdahl). With less than one core all of the
+    /// work slows down. Each further thread costs `thread_permille`, and a batch does
+    /// `once_permille` of the work once.
     pub const fn latency_us(&self, cpu_millis: u64, batch: u64, threads: u64) -> u64 {
         let threads = if threads == 0 { 1 } else { threads };
         let share = cpu_millis / threads;
@@ -149,11 +158,11 @@ impl PaperModel {
         let cores_permille = if share < 1_000 {
             1_000_000 / share
         } else {
-            100 + 900_000 / share
+            self.serial_permille + (1_000 - self.serial_permille) * 1_000 / share
         };
         let batch_permille = self.once_permille + (1_000 - self.once_permille) * batch;
-        let beside_permille = 1_000 + 50 * (threads - 1);
-        // At most 2^20 us, and factors of at most 2^20, 2^12 and 2^11: no overflow.
+        let beside_permille = 1_000 + self.thread_permille * (threads - 1);
+        // At most 2^24 us, and factors of at most 2^20, 2^12 and 2^14: no overflow.
         let work = self.work_us * cores_permille / 1_000 * batch_permille / 1_000;
         let latency_us = work * beside_permille / 1_000;
         if latency_us == 0 { 1 } else { latency_us }
@@ -164,10 +173,11 @@ impl PaperModel {
         (self.own_mb + self.request_mb * (batch * threads).saturating_sub(1)) * MB
     }
 
-    /// Returns all combinations of C, B and P, without batches if the model does not support them.
-    pub(super) fn profile(&self) -> Result<Profile, SimulationError> {
+    /// Returns all combinations of C up to `max_cpu_millis`, B and P, without batches if the model
+    /// does not support them.
+    pub(super) fn profile(&self, max_cpu_millis: u64) -> Result<Profile, SimulationError> {
         let mut all = Vec::new();
-        for cpu_millis in CPU_MILLIS {
+        for cpu_millis in CPU_MILLIS.into_iter().filter(|&cpu| cpu <= max_cpu_millis) {
             for batch in BATCHES
                 .into_iter()
                 .filter(|&batch| batch == 1 || self.batchable)

@@ -7,7 +7,7 @@ use tetris_scaler_simulator::{Comparison, PolicyRun, RunOutcome};
 use tetris_simulation::TraceKind;
 use tetris_simulation::page::{self, BarGroup, bars, key, over_time, table};
 
-use super::text::{percent, simulated};
+use super::text::{percent, setting, simulated};
 
 const GB: f64 = 1e9;
 
@@ -31,10 +31,9 @@ const MEASURES: [Measure; 6] = [
 pub fn page(comparison: &Comparison) -> String {
     let grid = &comparison.grid;
     let lead = format!(
-        "The four applications of the Tetris paper on {} nodes, {} on average for SVT and QA-Audio, 10 times that \
-         for SS and 25 times for QA-Text, for {} s, seed {}. Simulated; latencies, objectives and traces are assumed, \
+        "The four applications of the Tetris paper: {}. Simulated; latencies, objectives and traces are assumed, \
          see below.",
-        grid.nodes, grid.mean, grid.seconds, grid.seed
+        setting(grid)
     );
     let mut body = format!("<section>{}</section>", legend(comparison));
     for &kind in &grid.kinds {
@@ -127,6 +126,7 @@ fn runs(comparison: &Comparison) -> String {
         "peak GB",
         "CPUs",
         "beyond objective %",
+        "queue ms",
         "starts",
         "cold",
         "loaded GB",
@@ -148,6 +148,7 @@ fn cells(run: &PolicyRun) -> Vec<String> {
         gb(one.memory_bytes.peak),
         format!("{:.0}", one.cpu_millis.mean as f64 / 1e3),
         format!("{:.2}", percent(one.violations, one.requests)),
+        format!("{:.2}", one.queue.mean_us() as f64 / 1e3),
         one.starts.to_string(),
         one.cold_starts.to_string(),
         gb(one.loaded_bytes),

@@ -1,6 +1,8 @@
 //! Arguments and reports of `scaler-simulate`.
 
 pub mod html;
+pub mod sweep_html;
+pub mod sweep_text;
 pub mod text;
 
 use clap::Parser;
@@ -17,7 +19,7 @@ pub struct Args {
     /// Number of nodes; two in eight have 80 CPUs and 256 GB, the others 32 CPUs and 128 GB
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES as u64))]
     nodes: u64,
-    /// Mean load of SVT and QA-Audio, in requests per second; SS has 10 times and QA-Text 25 times that
+    /// Mean load of SVT and QA-Audio, in requests per second; the others have multiples of it
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100))]
     rps: u64,
     /// Copies of each application in the run of all together; 0 for no such run
@@ -29,28 +31,53 @@ pub struct Args {
     /// Policies, named as in reports
     #[arg(long, value_delimiter = ',', default_values_t = Policy::ALL, value_parser = policy)]
     policies: Vec<Policy>,
-    /// Length of a trace in seconds
-    #[arg(long, default_value_t = 1_800, value_parser = clap::value_parser!(u64).range(10..=MAX_SECONDS))]
-    seconds: u64,
+    /// Length of a trace in seconds; by default 1800, and 600 in a sweep
+    #[arg(long, value_parser = clap::value_parser!(u64).range(10..=MAX_SECONDS))]
+    seconds: Option<u64>,
     /// Seed of traces, branches and latencies
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Spare capacity below which instances start, in percent of the load; by default the operator's
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(0..=900))]
+    scale_out_percent: Option<u64>,
+    /// Spare capacity that a release leaves, in percent of the load; by default the operator's
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=900))]
+    keep_percent: Option<u64>,
+    /// Vary every invented input between a low and a high value, all applications together
+    #[arg(long)]
+    pub sweep: bool,
+    /// Random combinations of inputs in a sweep
+    #[arg(long, requires = "sweep", default_value_t = 40, value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    random: u64,
     /// Arguments for the form of the report.
     #[command(flatten)]
     pub report: ReportArgs,
 }
 
 impl Args {
+    /// Number of random combinations of inputs in a sweep.
+    pub const fn random(&self) -> usize {
+        self.random as usize
+    }
+
     /// Returns the grid of runs.
     pub fn grid(&self) -> Grid {
         let grid = Grid::default();
+        let seconds = self
+            .seconds
+            .unwrap_or(if self.sweep { 600 } else { grid.seconds });
+        let mut assumptions = grid.assumptions;
+        let platform = &mut assumptions.platform;
+        platform.scale_out_percent = self.scale_out_percent.unwrap_or(platform.scale_out_percent);
+        platform.keep_percent = self.keep_percent.unwrap_or(platform.keep_percent);
         Grid {
+            assumptions,
             kinds: self.kinds.clone(),
             policies: self.policies.clone(),
             together: self.copies as usize,
             mean: Rate::from_rps(self.rps),
-            seconds: self.seconds,
-            warm_up_s: grid.warm_up_s.min(self.seconds / 5),
+            seconds,
+            warm_up_s: grid.warm_up_s.min(seconds / 5),
             nodes: self.nodes as usize,
             seed: self.seed,
             ..grid

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tetris_scaler_core::{LoadPeak, Rate};
 
 use super::instance::{Instance, Job, Phase};
+use super::load_meter::LoadMeter;
 use crate::error::SimulationError;
+use crate::platform::Platform;
 
 /// State of a function.
 #[derive(Clone, Debug)]
@@ -17,20 +19,20 @@ pub(super) struct State {
     listed: BTreeMap<usize, u64>,
     /// Requests without room on an instance.
     pub(super) waiting: VecDeque<Job>,
-    /// Number of requests since the last pass of the scaler.
-    pub(super) arrived: u64,
+    /// Load as the operator measures it.
+    pub(super) meter: LoadMeter,
     pub(super) peak: LoadPeak,
 }
 
 impl State {
-    pub(super) fn try_new(window_ms: u64) -> Result<Self, SimulationError> {
+    pub(super) fn try_new(platform: &Platform, before: Rate) -> Result<Self, SimulationError> {
         Ok(Self {
             members: BTreeSet::new(),
             by_backlog: BTreeSet::new(),
             listed: BTreeMap::new(),
             waiting: VecDeque::new(),
-            arrived: 0,
-            peak: LoadPeak::try_new(window_ms)?,
+            meter: LoadMeter::new(platform.scrape_s, platform.load_window_s, before),
+            peak: LoadPeak::try_new(platform.window_s.saturating_mul(1_000))?,
         })
     }
 

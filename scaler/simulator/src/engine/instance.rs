@@ -14,6 +14,8 @@ pub(super) struct Job {
     pub(super) arrived_us: u64,
     /// Sum of the objectives of its functions so far, in microseconds.
     pub(super) allowed_us: u64,
+    /// Time at which it came to its current function, in microseconds.
+    pub(super) routed_us: u64,
 }
 
 /// Phase of an instance's life.
@@ -128,6 +130,11 @@ impl Instance {
         self.in_work = self.in_work.saturating_sub(count as u64);
     }
 
+    /// CPU of one thread, in millicores.
+    pub(super) fn thread_millis(&self) -> u64 {
+        self.configuration.cpu_millis() / u64::from(self.configuration.concurrency())
+    }
+
     /// Number of requests in execution at once.
     fn at_once(&self) -> u64 {
         u64::from(self.configuration.batch()) * u64::from(self.configuration.concurrency())
@@ -144,6 +151,7 @@ mod tests {
         stage: 0,
         arrived_us: 0,
         allowed_us: 0,
+        routed_us: 0,
     };
 
     fn instance(batch: u32, concurrency: u32) -> Instance {
@@ -171,6 +179,17 @@ mod tests {
         assert_eq!(one.next(121), Next::Nothing, "its only thread works");
         one.done(1);
         assert_eq!(one.next(121), Next::Work(vec![JOB; 2]));
+    }
+
+    #[test]
+    fn a_single_request_waits_behind_another_on_the_only_thread() {
+        let mut one = instance(1, 1);
+        one.take(0, JOB);
+        one.take(3, JOB);
+        assert_eq!(one.next(0), Next::Work(vec![JOB]));
+        assert_eq!(one.next(3), Next::Nothing);
+        one.done(1);
+        assert_eq!(one.next(100), Next::Work(vec![JOB]));
     }
 
     #[test]

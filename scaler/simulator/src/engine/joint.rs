@@ -14,10 +14,6 @@ use crate::catalog::Function;
 use crate::error::SimulationError;
 use crate::policy::{self, Start};
 
-/// Time without starts and stops after which instances of a function may be replaced to save
-/// memory. Assumed.
-const STEADY_US: u64 = 60 * SECOND_US;
-
 /// State of decisions beside the view of the cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deciding {
@@ -28,7 +24,7 @@ pub(super) struct Deciding {
 }
 
 impl Deciding {
-    pub(super) fn new(functions: &[Function]) -> Self {
+    pub(super) fn new(functions: &[Function], alpha_bytes_per_millicore: u64) -> Self {
         let models = functions.iter().map(|function| {
             Arc::new(FunctionModel {
                 name: function.name.clone(),
@@ -36,7 +32,7 @@ impl Deciding {
                 slo: function.slo,
                 tensors: function.tensors.clone(),
                 allowed: Vec::new(),
-                alpha_bytes_per_millicore: 0,
+                alpha_bytes_per_millicore,
             })
         });
         Self {
@@ -66,6 +62,7 @@ impl Simulation<'_> {
     }
 
     fn function_views(&self, looks: &[Look]) -> Vec<FunctionView> {
+        let after_s = self.scenario.assumptions.platform.consolidate_after_s;
         let known = self.deciding.models.iter().zip(&self.deciding.changed_us);
         let each = known.zip(looks).map(|((model, &changed_us), look)| {
             let steady_us = self.now_us.saturating_sub(changed_us);
@@ -76,14 +73,14 @@ impl Simulation<'_> {
                 min_instances: 0,
                 max_instances: u32::MAX,
                 scale_in: self.scale_in,
-                consolidate: steady_us >= STEADY_US,
+                consolidate: after_s > 0 && steady_us >= after_s.saturating_mul(SECOND_US),
             }
         });
         each.collect()
     }
 
     fn instance_views(&self) -> impl Iterator<Item = (usize, InstanceView)> {
-        let tick_s = self.scenario.platform.tick_s;
+        let interval_s = self.scenario.assumptions.platform.interval_s;
         let members = self.states.iter().flat_map(|state| &state.members);
         members.filter_map(move |&at| {
             let one = self.instances.get(at)?;
@@ -94,7 +91,7 @@ impl Simulation<'_> {
                 node: Some(one.node),
                 phase: one.phase.seen()?,
                 load: Some(Rate::from_micro_rps(
-                    one.taken.saturating_mul(1_000_000) / tick_s,
+                    one.taken.saturating_mul(1_000_000) / interval_s,
                 )),
                 retiring: one.retiring,
             };
@@ -183,20 +180,20 @@ impl Simulation<'_> {
             return Ok(());
         };
         let mut fitting = nodes.iter().copied();
-        let fits = |&node: &usize| self.cluster.takes(node, &what.tensors, one).is_some();
+        let fits = |&node: &usize| self.cluster.takes(node, what, one).is_some();
         let preferred = fitting.find(fits);
         let node = preferred.or_else(|| policy::best_score(&self.cluster, what, one));
         let Some(node) = node else {
             self.counts.unplaced += 1;
             return Ok(());
         };
-        if let Some(loads_bytes) = self.cluster.start(node, &what.tensors, one)? {
+        if let Some(loads) = self.cluster.start(node, what, one)? {
             self.launch(
                 function,
                 Start {
                     node,
                     configuration,
-                    loads_bytes,
+                    loads,
                 },
             );
         }

@@ -1,35 +1,41 @@
 //! Event-driven simulation of one policy on one scenario.
 
+mod busy;
 mod event;
 mod function;
 mod instance;
 mod joint;
+mod load_meter;
 mod scale;
+mod setup;
 
 use tetris_scaler_core::ScaleInPolicy;
 use tetris_simulation::Rng;
 
-use crate::catalog::{Application, Function};
+use crate::catalog::Function;
 use crate::cluster::Cluster;
 use crate::error::SimulationError;
 use crate::outcome::{RunOutcome, Samples, Series};
 use crate::policy::Policy;
 use crate::scenario::Scenario;
-use crate::trace::{Arrivals, rates};
+use crate::trace::Arrivals;
 
+use busy::Busy;
 use event::{Events, What};
 use function::State;
 use instance::{Instance, Job, Next, Phase};
 use joint::Deciding;
+use setup::{arrivals_of, first_loads, routes, rules};
 
 /// Runs `policy` on `scenario`.
 ///
 /// The gateway sends a request to the ready instance of its function with the smallest backlog, or
-/// keeps it until an instance has room. Instances work as in `instance`. Every few seconds the
-/// scaler makes a pass over the requests since the last one. It starts instances for the load that
+/// keeps it until an instance has room. Instances work as in `instance`: a request waits behind
+/// others for a thread, also without batches. Busy neighbors make batches slower. Every few seconds
+/// the scaler makes a pass over the load of the last scrapes. It starts instances for the load that
 /// starting and ready ones do not carry with headroom, and releases instances that the load of a
-/// whole window does not need. An instance is ready once its container is up and it has loaded the
-/// tensors missing on its node. At the start of the simulation it is ready at once.
+/// whole window does not need. An instance is ready once its server is up and it has loaded the
+/// weights that it does not share. At the start of the simulation it is ready at once.
 ///
 /// `clock` returns microseconds. Only [`RunOutcome::decision_us`] depends on it.
 ///
@@ -69,10 +75,12 @@ struct Simulation<'a> {
     events: Events,
     rng: Rng,
     now_us: u64,
+    busy: Busy,
     deciding: Deciding,
     counts: RunOutcome,
     served: u64,
     memory_bytes: Vec<u64>,
+    cached_bytes: Vec<u64>,
     cpu_millis: Vec<u64>,
     instance_counts: Vec<u64>,
     decision_us: Vec<u64>,
@@ -81,19 +89,20 @@ struct Simulation<'a> {
 impl<'a> Simulation<'a> {
     fn new(scenario: &'a Scenario, policy: Policy) -> Result<Self, SimulationError> {
         let (functions, routes) = routes(scenario)?;
-        let states = functions
-            .iter()
-            .map(|_| State::try_new(scenario.platform.window_ms));
+        let platform = &scenario.assumptions.platform;
+        let states = first_loads(scenario, &functions, &routes).into_iter();
+        let states = states.map(|load| State::try_new(platform, load));
         let arrivals = scenario.applications.iter().zip(0..);
         let arrivals = arrivals.map(|(&one, number)| arrivals_of(scenario, one, number));
         let mut simulation = Self {
             scenario,
             policy,
-            scale_in: ScaleInPolicy::try_new(scenario.platform.scale_in)?,
+            scale_in: platform.scale_in()?,
             states: states.collect::<Result<_, _>>()?,
             arrivals: arrivals.collect(),
-            cluster: Cluster::try_new(scenario.nodes, policy.shares())?,
-            deciding: Deciding::new(&functions),
+            cluster: Cluster::try_new(scenario.nodes, rules(scenario, policy))?,
+            busy: Busy::new(scenario.nodes),
+            deciding: Deciding::new(&functions, platform.alpha_bytes_per_millicore),
             functions,
             routes,
             instances: Vec::new(),
@@ -103,6 +112,7 @@ impl<'a> Simulation<'a> {
             counts: RunOutcome::default(),
             served: 0,
             memory_bytes: Vec::new(),
+            cached_bytes: Vec::new(),
             cpu_millis: Vec::new(),
             instance_counts: Vec::new(),
             decision_us: Vec::new(),
@@ -130,6 +140,7 @@ impl<'a> Simulation<'a> {
                     stage: 0,
                     arrived_us,
                     allowed_us: 0,
+                    routed_us: arrived_us,
                 });
             }
             What::Ready { instance } => self.ready(instance),
@@ -155,8 +166,9 @@ impl<'a> Simulation<'a> {
             self.finish(job);
             return;
         };
-        let chosen = self.rng.below(choices.len() as u64) as usize;
-        let Some(&function) = choices.get(chosen) else {
+        let first_permille = self.scenario.assumptions.models.branch_permille;
+        let other = choices.len() > 1 && self.rng.below(1_000) >= first_permille;
+        let Some(&function) = choices.get(usize::from(other)) else {
             return;
         };
         let slo_us = self
@@ -164,8 +176,9 @@ impl<'a> Simulation<'a> {
             .get(function)
             .map_or(0, |function| function.slo.us());
         job.allowed_us += slo_us;
+        job.routed_us = self.now_us;
         if let Some(state) = self.states.get_mut(function) {
-            state.arrived += 1;
+            state.meter.arrived(self.now_us);
             let full = state.least_loaded().is_none();
             self.counts.waited += u64::from(full);
             state.waiting.push_back(job);
@@ -204,29 +217,50 @@ impl<'a> Simulation<'a> {
 
     /// Starts batches while there are idle threads and requests for them.
     fn work(&mut self, at: usize) {
-        let Some(instance) = self.instances.get_mut(at) else {
-            return;
-        };
         loop {
-            match instance.next(self.now_us) {
-                Next::Work(jobs) => {
-                    let model = self.functions.get(instance.function).map(|one| one.model);
-                    let cpu = instance.configuration.cpu_millis();
-                    let threads = u64::from(instance.configuration.concurrency());
-                    let whole =
-                        model.map_or(0, |model| model.latency_us(cpu, jobs.len() as u64, threads));
-                    let least = self.scenario.platform.least_latency_permille;
-                    let took_us = whole * self.rng.between(least, 1_000) / 1_000;
-                    let done = What::Done { instance: at, jobs };
-                    self.events.push(self.now_us + took_us, done);
-                }
-                Next::Wait(until_us) => {
+            let next = self.instances.get_mut(at).map(|one| one.next(self.now_us));
+            match next {
+                Some(Next::Work(jobs)) => self.begin(at, jobs),
+                Some(Next::Wait(until_us)) => {
                     self.events.push(until_us, What::Waited { instance: at });
                     break;
                 }
-                Next::Nothing => break,
+                Some(Next::Nothing) | None => break,
             }
         }
+    }
+
+    /// Executes a batch on a thread that its instance has taken for it.
+    fn begin(&mut self, at: usize, jobs: Vec<Job>) {
+        let Some(instance) = self.instances.get(at) else {
+            return;
+        };
+        let (node, thread_millis) = (instance.node, instance.thread_millis());
+        let cpu = instance.configuration.cpu_millis();
+        let threads = u64::from(instance.configuration.concurrency());
+        let own_millis = thread_millis * u64::from(instance.busy);
+        let model = self.functions.get(instance.function).map(|one| one.model);
+        let whole_us = model.map_or(0, |model| model.latency_us(cpu, jobs.len() as u64, threads));
+        let platform = &self.scenario.assumptions.platform;
+        let alone_us = whole_us * self.rng.between(platform.least_latency_permille, 1_000) / 1_000;
+        self.busy.begin(node, thread_millis);
+        let all_millis = self
+            .cluster
+            .nodes()
+            .get(node)
+            .map_or(0, |one| one.all.cpu_millis);
+        let permille = platform.neighbors_permille;
+        let took_us = self
+            .busy
+            .disturbed(node, alone_us, own_millis, all_millis, permille);
+        if self.now_us >= self.scenario.warm_up_s * SECOND_US {
+            for job in &jobs {
+                let queue_us = self.now_us.saturating_sub(job.routed_us);
+                self.counts.queue.add(queue_us);
+            }
+        }
+        let done = What::Done { instance: at, jobs };
+        self.events.push(self.now_us + took_us, done);
     }
 
     fn ready(&mut self, at: usize) {
@@ -249,6 +283,7 @@ impl<'a> Simulation<'a> {
             return;
         };
         instance.done(jobs.len());
+        self.busy.end(instance.node, instance.thread_millis());
         let function = instance.function;
         let left = instance.phase == Phase::Draining && instance.outstanding() == 0;
         if let Some(state) = self.states.get_mut(function) {
@@ -267,12 +302,13 @@ impl<'a> Simulation<'a> {
 
     fn outcome(self) -> RunOutcome {
         let unserved = self.counts.requests.saturating_sub(self.served);
-        let tick_s = self.scenario.platform.tick_s;
-        let first_s = self.scenario.warm_up_s.next_multiple_of(tick_s);
+        let interval_s = self.scenario.assumptions.platform.interval_s;
+        let first_s = self.scenario.warm_up_s.next_multiple_of(interval_s);
         RunOutcome {
-            series: Series::of(first_s, tick_s, &self.memory_bytes, &self.cpu_millis),
+            series: Series::of(first_s, interval_s, &self.memory_bytes, &self.cpu_millis),
             violations: self.counts.violations + unserved,
             memory_bytes: Samples::of(self.memory_bytes),
+            cached_bytes: Samples::of(self.cached_bytes),
             cpu_millis: Samples::of(self.cpu_millis),
             instances: Samples::of(self.instance_counts),
             decisions: self.decision_us.len() as u64,
@@ -280,30 +316,4 @@ impl<'a> Simulation<'a> {
             ..self.counts
         }
     }
-}
-
-/// Returns the requests of one application, the `number`th of the scenario.
-fn arrivals_of(scenario: &Scenario, application: Application, number: u64) -> Arrivals {
-    let seed = scenario.seed.wrapping_add(number << 32);
-    let mean = scenario.mean_of(application);
-    let trace = rates(scenario.kind, scenario.seconds, mean, seed);
-    Arrivals::new(trace, scenario.seed, number)
-}
-
-/// Returns the functions of all applications, and each application's stages. Applications share
-/// tensors but no functions, as each has its own objective and owner.
-fn routes(scenario: &Scenario) -> Result<(Vec<Function>, Vec<Route>), SimulationError> {
-    let (mut functions, mut routes) = (Vec::new(), Vec::new());
-    for application in &scenario.applications {
-        let mut route = Route::new();
-        for stage in application.stages() {
-            let first = functions.len();
-            for &(model, variant) in *stage {
-                functions.push(Function::try_new(model, variant)?);
-            }
-            route.push((first..functions.len()).collect());
-        }
-        routes.push(route);
-    }
-    Ok((functions, routes))
 }

@@ -5,6 +5,7 @@ use tetris_scaler_core::{Rate, Running, scale_in};
 use super::event::What;
 use super::instance::{Instance, Phase};
 use super::{SECOND_US, Simulation};
+use crate::cluster::Loads;
 use crate::error::SimulationError;
 use crate::policy::{self, Policy, Start};
 
@@ -32,25 +33,18 @@ impl Simulation<'_> {
         }
         self.cluster.reclaim(self.now_us)?;
         self.sample();
-        let next_us = self.now_us + self.scenario.platform.tick_s * SECOND_US;
+        let next_us = self.now_us + self.scenario.assumptions.platform.interval_s * SECOND_US;
         if next_us < self.scenario.seconds * SECOND_US {
             self.events.push(next_us, What::Tick);
         }
         Ok(())
     }
 
-    /// Measures all functions. At the start it takes the mean load, as there are no requests yet.
+    /// Measures all functions.
     fn look(&mut self) -> Result<Vec<Look>, SimulationError> {
-        let tick_s = self.scenario.platform.tick_s;
-        let first = self.first_loads();
         let mut looks = Vec::new();
-        for (function, state) in self.states.iter_mut().enumerate() {
-            let arrived = std::mem::take(&mut state.arrived);
-            let load = if self.now_us == 0 {
-                first.get(function).copied().unwrap_or_default()
-            } else {
-                Rate::from_micro_rps(arrived.saturating_mul(1_000_000) / tick_s)
-            };
+        for state in &mut self.states {
+            let load = state.meter.load(self.now_us);
             let now_ms = self.now_us / 1_000;
             state.peak.measured(now_ms, load)?;
             let capacity = state.capacity(&self.instances);
@@ -61,23 +55,6 @@ impl Simulation<'_> {
             });
         }
         Ok(looks)
-    }
-
-    /// Returns the mean load of each function.
-    fn first_loads(&self) -> Vec<Rate> {
-        let mut loads = vec![Rate::ZERO; self.functions.len()];
-        for (route, &application) in self.routes.iter().zip(&self.scenario.applications) {
-            let mean = self.scenario.mean_of(application).micro_rps();
-            for stage in route {
-                let each = Rate::from_micro_rps(mean.div_ceil(stage.len().max(1) as u64));
-                for &function in stage {
-                    if let Some(load) = loads.get_mut(function) {
-                        *load = each;
-                    }
-                }
-            }
-        }
-        loads
     }
 
     fn scale_each(&mut self, looks: &[Look]) -> Result<(), SimulationError> {
@@ -95,7 +72,13 @@ impl Simulation<'_> {
         let Some(what) = self.functions.get(function) else {
             return Ok(());
         };
-        let started = policy::scale_out(self.policy, what, residual, &mut self.cluster)?;
+        let started = policy::scale_out(
+            self.policy,
+            what,
+            residual,
+            &mut self.cluster,
+            self.scenario.assumptions.platform.photons_cpu_millis,
+        )?;
         self.counts.unplaced += started.unplaced;
         for start in started.starts {
             self.launch(function, start);
@@ -125,14 +108,19 @@ impl Simulation<'_> {
             self.ready(at);
             return;
         }
-        let platform = &self.scenario.platform;
-        let load_us = u128::from(start.loads_bytes) * u128::from(SECOND_US)
-            / u128::from(platform.load_bytes_per_s);
-        let ready_us = self.now_us + platform.sandbox_us + load_us as u64;
+        let platform = &self.scenario.assumptions.platform;
+        let Loads {
+            disk_bytes,
+            cache_bytes,
+        } = start.loads;
+        let load_us = time_us(disk_bytes, platform.disk_bytes_per_s)
+            + time_us(cache_bytes, platform.cache_bytes_per_s);
+        let ready_us = self.now_us + platform.start_us + load_us;
         self.events.push(ready_us, What::Ready { instance: at });
         self.counts.starts += 1;
-        self.counts.cold_starts += u64::from(start.loads_bytes > 0);
-        self.counts.loaded_bytes += start.loads_bytes;
+        self.counts.cold_starts += u64::from(disk_bytes > 0);
+        self.counts.loaded_bytes += disk_bytes;
+        self.counts.copied_bytes += cache_bytes;
     }
 
     /// Releases instances that the load of a whole window does not need.
@@ -141,7 +129,7 @@ impl Simulation<'_> {
         else {
             return;
         };
-        let tick_s = self.scenario.platform.tick_s;
+        let interval_s = self.scenario.assumptions.platform.interval_s;
         let ready = state
             .members
             .iter()
@@ -153,7 +141,7 @@ impl Simulation<'_> {
             .map(|&(at, one)| Running {
                 name: format!("{at:012}"),
                 configuration: one.configuration,
-                load: Rate::from_micro_rps(one.taken.saturating_mul(1_000_000) / tick_s),
+                load: Rate::from_micro_rps(one.taken.saturating_mul(1_000_000) / interval_s),
             })
             .collect();
         let released = scale_in(&running, what.slo, look.peak, &self.scale_in).release;
@@ -192,7 +180,7 @@ impl Simulation<'_> {
         }
         if let Some(function) = self.functions.get(instance.function) {
             let (node, one) = (instance.node, &instance.configuration);
-            self.cluster.stop(node, &function.tensors, one, self.now_us);
+            self.cluster.stop(node, function, one, self.now_us);
         }
     }
 
@@ -208,8 +196,15 @@ impl Simulation<'_> {
         if self.now_us >= self.scenario.warm_up_s * SECOND_US {
             let used = self.cluster.used();
             self.memory_bytes.push(used.memory_bytes);
+            self.cached_bytes.push(self.cluster.cached_bytes());
             self.cpu_millis.push(used.cpu_millis);
             self.instance_counts.push(members.len() as u64);
         }
     }
+}
+
+/// Returns the time to move `bytes`, in microseconds.
+fn time_us(bytes: u64, bytes_per_s: u64) -> u64 {
+    let us = u128::from(bytes) * u128::from(SECOND_US) / u128::from(bytes_per_s.max(1));
+    u64::try_from(us).unwrap_or(u64::MAX)
 }

@@ -40,11 +40,11 @@ pub(super) fn scale_out(
             started.unplaced += 1;
             break;
         };
-        if let Some(loads_bytes) = cluster.start(node, &function.tensors, one)? {
+        if let Some(loads) = cluster.start(node, function, one)? {
             started.starts.push(Start {
                 node,
                 configuration,
-                loads_bytes,
+                loads,
             });
         }
         left = left.minus(one.rate());

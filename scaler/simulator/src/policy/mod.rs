@@ -10,7 +10,7 @@ use serde::Serialize;
 use tetris_scaler_core::{Rate, Selection, SloTooTight, Weights, dts, solve};
 
 use crate::catalog::Function;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Loads, Sharing};
 use crate::error::SimulationError;
 
 pub(crate) use nodes::best_score;
@@ -25,6 +25,10 @@ pub enum Policy {
     Photons,
     /// DTS without sharing of tensors, the paper's Tetris-RO (5.1).
     DtsRo,
+    /// DTS, with a file and a copy in private memory for each instance.
+    PrivateCopies,
+    /// DTS, with files that instances map, so that the page cache shares them.
+    PageCache,
     /// DTS, then the most similar node: the paper's Tetris (3.2).
     Dts,
     /// The exact solution of the integer program, then the most similar node.
@@ -35,10 +39,12 @@ pub enum Policy {
 
 impl Policy {
     /// All policies, in the order of reports.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Infless,
         Self::Photons,
         Self::DtsRo,
+        Self::PrivateCopies,
+        Self::PageCache,
         Self::Dts,
         Self::Exact,
         Self::SharingAware,
@@ -50,6 +56,8 @@ impl Policy {
             Self::Infless => "INFless",
             Self::Photons => "Photons",
             Self::DtsRo => "DTS-RO",
+            Self::PrivateCopies => "private-copies",
+            Self::PageCache => "page-cache",
             Self::Dts => "DTS",
             Self::Exact => "exact",
             Self::SharingAware => "sharing-aware",
@@ -65,7 +73,15 @@ impl Policy {
             Self::Photons => {
                 "concurrency only: as many threads as the objective allows, two cores each, emptiest node"
             }
-            Self::DtsRo => "DTS (Algorithm 1), no sharing of tensors, emptiest node",
+            Self::DtsRo => {
+                "DTS (Algorithm 1), weights copied out of the page cache into private memory, emptiest node"
+            }
+            Self::PrivateCopies => {
+                "DTS (Algorithm 1), own file and private memory for each instance, emptiest node"
+            }
+            Self::PageCache => {
+                "DTS (Algorithm 1), one file of each model mapped in place, emptiest node"
+            }
             Self::Dts => "DTS (Algorithm 1), tensors shared, most similar node",
             Self::Exact => "exact integer program, tensors shared, most similar node with a spread",
             Self::SharingAware => {
@@ -74,9 +90,14 @@ impl Policy {
         }
     }
 
-    /// Returns true if instances of a node share tensors.
-    pub const fn shares(self) -> bool {
-        matches!(self, Self::Dts | Self::Exact | Self::SharingAware)
+    /// Way in which instances of a node share weights.
+    pub const fn sharing(self) -> Sharing {
+        match self {
+            Self::Infless | Self::Photons | Self::DtsRo => Sharing::CopiedFile,
+            Self::PrivateCopies => Sharing::Private,
+            Self::PageCache => Sharing::MappedFile,
+            Self::Dts | Self::Exact | Self::SharingAware => Sharing::Store,
+        }
     }
 }
 
@@ -93,8 +114,8 @@ pub struct Start {
     pub node: usize,
     /// Index of the configuration in the function's profile.
     pub configuration: usize,
-    /// Size of the tensors that it has to load, in bytes.
-    pub loads_bytes: u64,
+    /// Weights that it has to load.
+    pub loads: Loads,
 }
 
 /// Result of scaling out.
@@ -108,7 +129,7 @@ pub struct Started {
 
 /// Starts instances of one function for `residual`. [`Policy::SharingAware`] normally uses
 /// [`decide`](tetris_scaler_core::decide) for all functions at once; here it equals
-/// [`Policy::Exact`].
+/// [`Policy::Exact`]. `photons_cpu_millis` is the CPU that [`Policy::Photons`] gives a thread.
 ///
 /// # Errors
 ///
@@ -118,13 +139,16 @@ pub fn scale_out(
     function: &Function,
     residual: Rate,
     cluster: &mut Cluster,
+    photons_cpu_millis: u64,
 ) -> Result<Started, SimulationError> {
     let weights = Weights::PAPER;
     let (profile, slo) = (&function.profile, function.slo);
     let selection = match policy {
         Policy::Infless => return infless::scale_out(function, residual, cluster),
-        Policy::Photons => photons::select(function, residual),
-        Policy::DtsRo | Policy::Dts => dts(profile, slo, residual, weights),
+        Policy::Photons => photons::select(function, residual, photons_cpu_millis),
+        Policy::DtsRo | Policy::PrivateCopies | Policy::PageCache | Policy::Dts => {
+            dts(profile, slo, residual, weights)
+        }
         Policy::Exact | Policy::SharingAware => {
             solve(profile, slo, residual, weights).map(|solution| solution.selection)
         }
@@ -153,9 +177,11 @@ fn place_each(
         };
         for done in 0..choice.count {
             let node = match policy {
-                Policy::Infless | Policy::Photons | Policy::DtsRo => {
-                    nodes::emptiest(cluster, function, one)
-                }
+                Policy::Infless
+                | Policy::Photons
+                | Policy::DtsRo
+                | Policy::PrivateCopies
+                | Policy::PageCache => nodes::emptiest(cluster, function, one),
                 Policy::Dts => nodes::most_similar(cluster, function, one),
                 Policy::Exact | Policy::SharingAware => best_score(cluster, function, one),
             };
@@ -163,12 +189,12 @@ fn place_each(
                 started.unplaced += choice.count - done;
                 break;
             };
-            if let Some(loads_bytes) = cluster.start(node, &function.tensors, one)? {
+            if let Some(loads) = cluster.start(node, function, one)? {
                 let configuration = choice.configuration;
                 started.starts.push(Start {
                     node,
                     configuration,
-                    loads_bytes,
+                    loads,
                 });
             }
         }

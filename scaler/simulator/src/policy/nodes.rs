@@ -17,9 +17,7 @@ fn fitting<'a>(
     nodes.filter(move |&(at, node)| {
         // The cheap check goes first: there may be 10,000 nodes.
         node.free().cpu_millis >= configuration.cpu_millis()
-            && cluster
-                .takes(at, &function.tensors, configuration)
-                .is_some()
+            && cluster.takes(at, function, configuration).is_some()
     })
 }
 

@@ -4,14 +4,16 @@ use tetris_scaler_core::{Configuration, Profile, Rate, Selection, Slo, SloTooTig
 
 use crate::catalog::Function;
 
-/// CPU per thread, in millicores. The paper says that it is fixed (5.3), but gives no value.
-pub(super) const CPU_MILLIS_PER_THREAD: u64 = 2_000;
-
 /// Selects the configuration without batches and with the most threads that meets the objective, in
-/// the number that the load needs.
-pub(super) fn select(function: &Function, residual: Rate) -> Result<Selection, SloTooTight> {
+/// the number that the load needs. A thread has `cpu_millis`: the paper says that it is fixed (5.3), but
+/// gives no value.
+pub(super) fn select(
+    function: &Function,
+    residual: Rate,
+    cpu_millis: u64,
+) -> Result<Selection, SloTooTight> {
     let allowed = |one: &Configuration| {
-        one.batch() == 1 && one.cpu_millis() == CPU_MILLIS_PER_THREAD * u64::from(one.concurrency())
+        one.batch() == 1 && one.cpu_millis() == cpu_millis * u64::from(one.concurrency())
     };
     let feasible = function
         .profile

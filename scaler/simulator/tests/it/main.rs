@@ -1,5 +1,7 @@
 //! The simulator: traces, policies and the command `scaler-simulate`.
 
+mod against_dts;
 mod cli;
 mod policies;
 mod simulation;
+mod sweep;

@@ -2,23 +2,33 @@
 
 use tetris_scaler_core::Rate;
 use tetris_scaler_simulator::Policy;
-use tetris_scaler_simulator::catalog::{Application, Function};
-use tetris_scaler_simulator::cluster::Cluster;
+use tetris_scaler_simulator::catalog::{Application, Function, ModelAssumptions};
+use tetris_scaler_simulator::cluster::{Cluster, Loads, WeightRules};
 use tetris_scaler_simulator::policy::{Started, scale_out};
 
 fn functions(application: Application) -> Vec<Function> {
+    let assumed = ModelAssumptions::default();
     let all = application.stages().iter().copied().flatten();
-    all.map(|&(model, variant)| Function::try_new(model, variant).unwrap())
+    all.map(|&(model, variant)| Function::try_new(model, variant, &assumed).unwrap())
         .collect()
 }
 
+fn cluster(policy: Policy) -> Cluster {
+    let rules = WeightRules {
+        sharing: policy.sharing(),
+        copied_permille: 0,
+        keep_alive_us: 60_000_000,
+    };
+    Cluster::try_new(8, rules).unwrap()
+}
+
 fn start(policy: Policy, function: &Function, rps: u64, cluster: &mut Cluster) -> Started {
-    scale_out(policy, function, Rate::from_rps(rps), cluster).unwrap()
+    scale_out(policy, function, Rate::from_rps(rps), cluster, 2_000).unwrap()
 }
 
 /// Returns batch size and threads of each instance.
 fn shapes(policy: Policy, function: &Function, rps: u64) -> Vec<(u32, u32)> {
-    let mut cluster = Cluster::try_new(8, policy.shares()).unwrap();
+    let mut cluster = cluster(policy);
     let started = start(policy, function, rps, &mut cluster);
     let all = function.profile.configurations();
     let each = started.starts.iter().map(|start| all[start.configuration]);
@@ -73,7 +83,7 @@ fn infless_batches_what_can_be_batched_and_has_one_thread() {
 fn infless_fills_nodes_and_others_that_share_nothing_spread() {
     let function = &functions(Application::Ss)[0];
     let nodes = |policy: Policy| {
-        let mut cluster = Cluster::try_new(8, false).unwrap();
+        let mut cluster = cluster(policy);
         let started = start(policy, function, 200, &mut cluster);
         let nodes = started.starts.iter().map(|start| start.node);
         nodes.collect::<std::collections::BTreeSet<_>>()
@@ -86,14 +96,14 @@ fn infless_fills_nodes_and_others_that_share_nothing_spread() {
 fn those_that_share_go_where_the_tensors_are() {
     let function = &functions(Application::Ss)[0];
     for policy in [Policy::Dts, Policy::Exact] {
-        let mut cluster = Cluster::try_new(8, true).unwrap();
+        let mut cluster = cluster(policy);
         let one = &function.profile.configurations()[0];
-        cluster.start(5, &function.tensors, one).unwrap();
+        cluster.start(5, function, one).unwrap();
         let started = start(policy, function, 100, &mut cluster);
         let warm = started
             .starts
             .iter()
-            .all(|start| start.node == 5 && start.loads_bytes == 0);
+            .all(|start| start.node == 5 && start.loads == Loads::default());
         assert!(!started.starts.is_empty() && warm, "{policy}: {started:?}");
     }
 }

@@ -2,8 +2,10 @@
 
 use tetris_scaler_core::Rate;
 use tetris_scaler_simulator::catalog::Application;
-use tetris_scaler_simulator::trace::{Arrivals, rates};
-use tetris_scaler_simulator::{Platform, Policy, RunOutcome, Scenario, SimulationError, simulate};
+use tetris_scaler_simulator::trace::{Arrivals, TraceShape, rates};
+use tetris_scaler_simulator::{
+    Assumptions, Policy, RunOutcome, Scenario, SimulationError, simulate,
+};
 use tetris_simulation::TraceKind;
 
 fn scenario(applications: &[Application], kind: TraceKind) -> Scenario {
@@ -15,7 +17,7 @@ fn scenario(applications: &[Application], kind: TraceKind) -> Scenario {
         warm_up_s: 20,
         nodes: 8,
         seed: 3,
-        platform: Platform::default(),
+        assumptions: Assumptions::default(),
     }
 }
 
@@ -40,7 +42,13 @@ fn a_run_follows_from_its_seed() {
 #[test]
 fn every_request_is_counted_once_under_every_policy() {
     let scenario = scenario(&[Application::QaAudio], TraceKind::Periodic);
-    let trace = rates(TraceKind::Periodic, 200, scenario.mean, 3);
+    let trace = rates(
+        TraceKind::Periodic,
+        &TraceShape::default(),
+        200,
+        scenario.mean,
+        3,
+    );
     let expected = Arrivals::new(trace, 3, 0)
         .filter(|&at_us| at_us >= 20_000_000)
         .count();
@@ -52,27 +60,63 @@ fn every_request_is_counted_once_under_every_policy() {
 }
 
 #[test]
-fn a_stable_load_is_served_in_time() {
+fn a_stable_load_is_served_in_time_by_instances_with_spare_threads() {
     for application in Application::ALL {
-        for policy in Policy::ALL {
-            let outcome = run(&scenario(&[application], TraceKind::Stable), policy);
+        // Instances of INFless have one thread: with 5 % of headroom, simultaneous requests queue.
+        // Those of Photons have little time left beside their latency.
+        let policies = Policy::ALL.into_iter();
+        let policies = policies.filter(|one| !matches!(one, Policy::Infless | Policy::Photons));
+        for policy in policies {
+            let mut scenario = scenario(&[application], TraceKind::Stable);
+            scenario.mean = Rate::from_rps(20);
+            let outcome = run(&scenario, policy);
             let permille = outcome.violations_permille();
-            // With one thread per instance, simultaneous requests queue.
-            let most = if policy == Policy::Infless { 150 } else { 60 };
-            assert!(
-                permille < most,
-                "{} by {policy}: {permille}",
-                application.name()
-            );
+            let name = application.name();
+            assert!(permille < 60, "{name} by {policy}: {permille}");
             assert_eq!(outcome.unplaced, 0);
         }
     }
 }
 
 #[test]
+fn slow_starts_busy_neighbors_and_late_loads_make_requests_late() {
+    let mut base = scenario(&Application::ALL, TraceKind::Bursty);
+    base.seconds = 600;
+    let late = |edit: fn(&mut Assumptions)| {
+        let mut scenario = base.clone();
+        edit(&mut scenario.assumptions);
+        run(&scenario, Policy::Dts).violations
+    };
+    let default = late(|_| {});
+    let quick = late(|one| {
+        (one.platform.load_window_s, one.platform.scrape_s) = (5, 5);
+        one.platform.neighbors_permille = 0;
+        one.platform.start_us = 0;
+    });
+    let slow = late(|one| one.platform.start_us = 30_000_000);
+    let busy = late(|one| one.platform.neighbors_permille = 1_000);
+    assert!(quick < default, "{quick} {default}");
+    assert!(default < slow && default < busy, "{default} {slow} {busy}");
+}
+
+#[test]
+fn single_requests_wait_in_queues() {
+    let outcome = run(
+        &scenario(&[Application::Ss], TraceKind::Stable),
+        Policy::Dts,
+    );
+    let queue = outcome.queue;
+    // Use has no batches, so nobody waits for one to fill.
+    assert_eq!(queue.all, outcome.requests);
+    assert!(queue.waited > 0 && queue.waited < queue.all, "{queue:?}");
+    assert!(queue.mean_us() > 0 && queue.mean_us() < queue.most_us);
+}
+
+#[test]
 fn sharing_takes_less_memory_than_the_same_without() {
     for application in [Application::Svt, Application::Ss] {
-        let scenario = scenario(&[application], TraceKind::Stable);
+        let mut scenario = scenario(&[application], TraceKind::Stable);
+        scenario.mean = Rate::from_rps(20);
         let own = run(&scenario, Policy::DtsRo).memory_bytes.mean;
         let shared = run(&scenario, Policy::Dts).memory_bytes.mean;
         let infless = run(&scenario, Policy::Infless).memory_bytes.mean;
@@ -84,6 +128,8 @@ fn sharing_takes_less_memory_than_the_same_without() {
 fn ten_thousand_nodes_change_nothing_for_those_that_share_nothing() {
     let mut scenario = scenario(&[Application::Svt], TraceKind::Bursty);
     scenario.seconds = 100;
+    // Among more nodes there are fewer neighbors.
+    scenario.assumptions.platform.neighbors_permille = 0;
     let small = run(&scenario, Policy::DtsRo);
     scenario.nodes = 10_000;
     assert_eq!(run(&scenario, Policy::DtsRo), small);

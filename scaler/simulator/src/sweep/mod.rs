@@ -1,0 +1,177 @@
+//! Sensitivity of the comparison: every invented input varied, one at a time and in combinations.
+
+mod inputs;
+mod points;
+mod wins;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde::Serialize;
+use tetris_simulation::TraceKind;
+
+use crate::column::Column;
+use crate::compare::Grid;
+use crate::engine::simulate;
+use crate::error::SimulationError;
+use crate::outcome::RunOutcome;
+use crate::policy::Policy;
+
+pub use inputs::{INPUTS, Input};
+pub use points::{Change, Point};
+pub use wins::{AS_TIMELY_PER_100_000, Wins, competitors};
+
+/// Values of a policy in each of [`Column::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PolicyValues {
+    /// Policy.
+    pub policy: Policy,
+    /// Values in the order of [`Column::ALL`].
+    pub values: [u64; Column::ALL.len()],
+}
+
+impl PolicyValues {
+    fn of(policy: Policy, outcome: &RunOutcome) -> Self {
+        Self {
+            policy,
+            values: Column::ALL.map(|column| column.of(outcome)),
+        }
+    }
+
+    /// Value of a column.
+    pub fn value(&self, column: Column) -> u64 {
+        let columns = Column::ALL.iter().zip(self.values);
+        let mut found = columns.filter(|(one, _)| **one == column);
+        found.next().map_or(0, |(_, value)| value)
+    }
+}
+
+/// All policies on one trace with the assumptions of one point.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SweepRun {
+    /// Index of the point.
+    pub point: usize,
+    /// Kind of the trace.
+    pub kind: TraceKind,
+    /// Values of the policies.
+    pub results: Vec<PolicyValues>,
+    /// Policies without a configuration that meets an objective.
+    pub infeasible: Vec<Policy>,
+}
+
+/// An input with its range.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct InputRange {
+    /// Input, with its low and high value.
+    #[serde(flatten)]
+    pub input: Input,
+    /// Default value.
+    pub default: u64,
+}
+
+/// Result of a sweep.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sweep {
+    /// Parameters of all runs; each point changes the assumptions.
+    pub grid: Grid,
+    /// Inputs that are varied.
+    pub inputs: Vec<InputRange>,
+    /// Points, the default first.
+    pub points: Vec<Point>,
+    /// Runs by point and kind.
+    pub runs: Vec<SweepRun>,
+    /// Wins of each policy.
+    pub wins: Vec<Wins>,
+}
+
+/// Runs all applications together at every point of a sweep, with `random` combinations, on all
+/// cores. `progress` gets the numbers of finished and of all runs.
+///
+/// # Errors
+///
+/// Fails if a parameter is out of range. A policy that meets no objective is a result, not an error.
+pub fn sweep(
+    grid: Grid,
+    random: usize,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Sweep, SimulationError> {
+    let points = points::points(random, grid.seed);
+    let tasks: Vec<(usize, TraceKind)> = (0..points.len())
+        .flat_map(|point| grid.kinds.iter().map(move |&kind| (point, kind)))
+        .collect();
+    let mut runs = in_parallel(&tasks, progress, |&(at, kind)| {
+        points.get(at).map(|point| run(&grid, point, at, kind))
+    })?;
+    runs.sort_by_key(|run| (run.point, run.kind));
+    let inputs = INPUTS.iter().map(|&input| InputRange {
+        input,
+        default: input.default_value(),
+    });
+    Ok(Sweep {
+        inputs: inputs.collect(),
+        wins: wins::wins(&grid.policies, &runs),
+        grid,
+        points,
+        runs,
+    })
+}
+
+/// Runs `work` for each task on all cores. Results are in no order; the first error ends it.
+fn in_parallel<T: Sync, R: Send>(
+    tasks: &[T],
+    progress: &(dyn Fn(usize, usize) + Sync),
+    work: impl Fn(&T) -> Option<Result<R, SimulationError>> + Sync,
+) -> Result<Vec<R>, SimulationError> {
+    let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let results = Mutex::new(Vec::new());
+    let worker = || {
+        while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let Some(result) = work(task) else {
+                continue;
+            };
+            let failed = result.is_err();
+            if let Ok(mut results) = results.lock() {
+                results.push(result);
+            }
+            if failed {
+                next.store(tasks.len(), Ordering::Relaxed);
+            }
+            progress(finished.fetch_add(1, Ordering::Relaxed) + 1, tasks.len());
+        }
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..threads {
+            scope.spawn(worker);
+        }
+    });
+    let results = results.into_inner();
+    let results = results.unwrap_or_else(std::sync::PoisonError::into_inner);
+    results.into_iter().collect()
+}
+
+fn run(
+    grid: &Grid,
+    point: &Point,
+    at: usize,
+    kind: TraceKind,
+) -> Result<SweepRun, SimulationError> {
+    let applications = grid.applications.repeat(grid.together);
+    let mut scenario = grid.scenario(&applications, kind);
+    scenario.assumptions = point.assumptions(grid.assumptions);
+    let (mut results, mut infeasible) = (Vec::new(), Vec::new());
+    for &policy in &grid.policies {
+        match simulate(&scenario, policy, &mut || 0) {
+            Ok(outcome) => results.push(PolicyValues::of(policy, &outcome)),
+            Err(SimulationError::SloTooTight { .. }) => infeasible.push(policy),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(SweepRun {
+        point: at,
+        kind,
+        results,
+        infeasible,
+    })
+}
