@@ -48,7 +48,7 @@ fn wins(sweep: &Sweep) -> String {
         if before != Some(view) {
             let _infallible = writeln!(
                 text,
-                "\n{}\n{:<14} {:>9} {:>7} {:>12} {:>12} {:>12}",
+                "\n{}\n{:<17} {:>9} {:>7} {:>12} {:>12} {:>12}",
                 heading(one),
                 "",
                 "best",
@@ -62,7 +62,7 @@ fn wins(sweep: &Sweep) -> String {
         let [lead, mean, worst] = percents(one);
         let _infallible = writeln!(
             text,
-            "{:<14} {:>9} {:>7} {lead:>12} {mean:>12} {worst:>12}",
+            "{:<17} {:>9} {:>7} {lead:>12} {mean:>12} {worst:>12}",
             one.policy.name(),
             one.wins,
             one.of

@@ -37,7 +37,7 @@ pub fn setting(grid: &Grid) -> String {
 
 fn header() -> String {
     format!(
-        "{:<9} {:<9} {:<14} {:>26} {:>15} {:>8} {:>9} {:>8} {:>6} {:>8} {:>6} {:>14}",
+        "{:<9} {:<9} {:<17} {:>26} {:>15} {:>8} {:>9} {:>8} {:>6} {:>8} {:>6} {:>14}",
         "",
         "requests",
         "policy",
@@ -60,7 +60,7 @@ fn row(run: &PolicyRun) -> String {
     let [mean, median, peak] = memory.map(|gb| format!("{gb:.1}"));
     let cpu = [one.cpu_millis.mean, one.cpu_millis.peak].map(|millis| millis as f64 / 1e3);
     format!(
-        "{:<9} {:<9} {:<14} {:>26} {:>15} {:>7.2}% {:>9.2} {:>8} {:>6} {:>8.1} {:>6} {:>14}\n",
+        "{:<9} {:<9} {:<17} {:>26} {:>15} {:>7.2}% {:>9.2} {:>8} {:>6} {:>8.1} {:>6} {:>14}\n",
         run.cell,
         run.kind,
         run.policy,
@@ -166,7 +166,7 @@ fn assumed(comparison: &Comparison) -> String {
     }
     text.push('\n');
     for policy in &comparison.grid.policies {
-        let _infallible = writeln!(text, "{:<14} {}", policy.name(), policy.about());
+        let _infallible = writeln!(text, "{:<17} {}", policy.name(), policy.about());
     }
     text
 }

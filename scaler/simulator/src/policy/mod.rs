@@ -29,6 +29,8 @@ pub enum Policy {
     PrivateCopies,
     /// DTS, with files that instances map, so that the page cache shares them.
     PageCache,
+    /// The same, and an instance goes where the most of its file is mapped already.
+    PageCachePlaced,
     /// DTS, then the most similar node: the paper's Tetris (3.2).
     Dts,
     /// The exact solution of the integer program, then the most similar node.
@@ -39,12 +41,13 @@ pub enum Policy {
 
 impl Policy {
     /// All policies, in the order of reports.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Infless,
         Self::Photons,
         Self::DtsRo,
         Self::PrivateCopies,
         Self::PageCache,
+        Self::PageCachePlaced,
         Self::Dts,
         Self::Exact,
         Self::SharingAware,
@@ -58,6 +61,7 @@ impl Policy {
             Self::DtsRo => "DTS-RO",
             Self::PrivateCopies => "private-copies",
             Self::PageCache => "page-cache",
+            Self::PageCachePlaced => "page-cache-placed",
             Self::Dts => "DTS",
             Self::Exact => "exact",
             Self::SharingAware => "sharing-aware",
@@ -82,6 +86,9 @@ impl Policy {
             Self::PageCache => {
                 "DTS (Algorithm 1), one file of each model mapped in place, emptiest node"
             }
+            Self::PageCachePlaced => {
+                "DTS (Algorithm 1), one file of each model mapped in place, node where it is mapped"
+            }
             Self::Dts => "DTS (Algorithm 1), tensors shared, most similar node",
             Self::Exact => "exact integer program, tensors shared, most similar node with a spread",
             Self::SharingAware => {
@@ -95,7 +102,7 @@ impl Policy {
         match self {
             Self::Infless | Self::Photons | Self::DtsRo => Sharing::CopiedFile,
             Self::PrivateCopies => Sharing::Private,
-            Self::PageCache => Sharing::MappedFile,
+            Self::PageCache | Self::PageCachePlaced => Sharing::MappedFile,
             Self::Dts | Self::Exact | Self::SharingAware => Sharing::Store,
         }
     }
@@ -146,9 +153,11 @@ pub fn scale_out(
     let selection = match policy {
         Policy::Infless => return infless::scale_out(function, residual, cluster),
         Policy::Photons => photons::select(function, residual, photons_cpu_millis),
-        Policy::DtsRo | Policy::PrivateCopies | Policy::PageCache | Policy::Dts => {
-            dts(profile, slo, residual, weights)
-        }
+        Policy::DtsRo
+        | Policy::PrivateCopies
+        | Policy::PageCache
+        | Policy::PageCachePlaced
+        | Policy::Dts => dts(profile, slo, residual, weights),
         Policy::Exact | Policy::SharingAware => {
             solve(profile, slo, residual, weights).map(|solution| solution.selection)
         }
@@ -182,6 +191,7 @@ fn place_each(
                 | Policy::DtsRo
                 | Policy::PrivateCopies
                 | Policy::PageCache => nodes::emptiest(cluster, function, one),
+                Policy::PageCachePlaced => nodes::cheapest(cluster, function, one),
                 Policy::Dts => nodes::most_similar(cluster, function, one),
                 Policy::Exact | Policy::SharingAware => best_score(cluster, function, one),
             };

@@ -51,6 +51,21 @@ pub(super) fn fullest(
         .map(|(at, _)| at)
 }
 
+/// Returns the node on which the instance takes the least memory, and among equals the one with the
+/// most free memory.
+pub(super) fn cheapest(
+    cluster: &Cluster,
+    function: &Function,
+    configuration: &Configuration,
+) -> Option<usize> {
+    let nodes = cluster.nodes().iter().enumerate();
+    let fitting = nodes.filter_map(|(at, node)| {
+        let takes = cluster.takes(at, function, configuration)?;
+        Some((takes.memory_bytes, Reverse(node.free().memory_bytes), at))
+    });
+    fitting.min().map(|(_, _, at)| at)
+}
+
 /// Returns the node with the largest theta, and among equals the one with the most free memory
 /// (Tetris 3.2).
 pub(super) fn most_similar(

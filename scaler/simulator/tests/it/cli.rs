@@ -38,7 +38,7 @@ fn the_tables_name_every_policy_and_what_is_assumed() {
 fn json_has_every_run_and_claim() {
     let report: Value = serde_json::from_slice(&simulate(&["--format", "json"]).stdout).unwrap();
     let count = |name: &str| report[name].as_array().unwrap().len();
-    assert_eq!((count("runs"), count("claims")), (5 * 3 * 8, 18));
+    assert_eq!((count("runs"), count("claims")), (5 * 3 * 9, 18));
     assert!(
         report["runs"][0]["outcome"]["memory_bytes"]["mean"]
             .as_u64()
@@ -61,7 +61,7 @@ fn the_page_has_a_plot_for_each_kind_and_measure() {
     );
     let page = std::fs::read_to_string(path).unwrap();
     assert_eq!(page.matches("<svg").count(), 3 * 7);
-    assert_eq!(page.matches("<polyline").count(), 3 * 8);
+    assert_eq!(page.matches("<polyline").count(), 3 * 9);
     assert!(!page.contains("NaN") && !page.contains("inf\""), "{page}");
 }
 

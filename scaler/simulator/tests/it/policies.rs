@@ -93,6 +93,22 @@ fn infless_fills_nodes_and_others_that_share_nothing_spread() {
 }
 
 #[test]
+fn the_placed_page_cache_goes_where_the_file_is_mapped() {
+    let function = &functions(Application::Ss)[0];
+    let started_on = |policy: Policy| {
+        let mut cluster = cluster(policy);
+        let one = &function.profile.configurations()[0];
+        cluster.start(5, function, one).unwrap();
+        let started = start(policy, function, 100, &mut cluster);
+        let nodes = started.starts.iter().map(|start| start.node);
+        nodes.collect::<Vec<_>>()
+    };
+    let placed = started_on(Policy::PageCachePlaced);
+    assert!(!placed.is_empty() && placed.iter().all(|&node| node == 5));
+    assert!(started_on(Policy::PageCache).iter().all(|&node| node != 5));
+}
+
+#[test]
 fn those_that_share_go_where_the_tensors_are() {
     let function = &functions(Application::Ss)[0];
     for policy in [Policy::Dts, Policy::Exact] {
