@@ -11,6 +11,12 @@ pub const MAX_CPU_MILLIS: u64 = 10_000_000;
 pub const MAX_MEMORY_BYTES: u64 = 1 << 50;
 /// Maximum batch size, and maximum number of concurrent threads.
 pub const MAX_BATCH: u32 = 4_096;
+/// Maximum measured rate of one instance, in thousandths of a request per second: a million requests
+/// per second.
+pub const MAX_RATE_MILLIS: u64 = 1_000_000_000;
+
+/// Thousandths in a request times microseconds in a second.
+const MILLIS_AND_MICROS: u64 = 1_000_000_000;
 
 /// Fields of a configuration, before they are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -28,6 +34,9 @@ pub struct ConfigurationSpec {
     pub concurrency: u32,
     /// Latency of one batch (l), in microseconds.
     pub latency_us: u64,
+    /// Measured rate of one instance, in thousandths of a request per second; `None` for `b p / l`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_millis: Option<u64>,
 }
 
 /// A measured tuple `<c, m, b, p, l>` of a profile, with m split into a private and a shared part.
@@ -36,7 +45,7 @@ pub struct ConfigurationSpec {
 pub struct Configuration(ConfigurationSpec);
 
 impl Configuration {
-    /// Checks every field. CPU, private memory, batch size, concurrency and latency are at least 1.
+    /// Checks every field. All but the shared memory are at least 1.
     ///
     /// # Errors
     ///
@@ -49,6 +58,9 @@ impl Configuration {
         check("batch", spec.batch.into(), 1, MAX_BATCH.into())?;
         check("concurrency", spec.concurrency.into(), 1, MAX_BATCH.into())?;
         check("latency_us", spec.latency_us, 1, MAX_LATENCY_US)?;
+        if let Some(rate_millis) = spec.rate_millis {
+            check("rate_millis", rate_millis, 1, MAX_RATE_MILLIS)?;
+        }
         Ok(Self(spec))
     }
 
@@ -88,9 +100,25 @@ impl Configuration {
         self.0.latency_us
     }
 
-    /// Requests per second that one instance carries: `b p / l`, constraint (4).
+    /// Requests per second that one instance carries, constraint (4): as measured, or else
+    /// `b p / l`. With l at a percentile the latter is below the former: most batches are faster.
     pub fn rate(&self) -> Rate {
-        Rate::of(self.0.batch, self.0.concurrency, self.0.latency_us)
+        match self.0.rate_millis {
+            Some(rate_millis) => Rate::from_milli_rps(rate_millis),
+            None => Rate::of(self.0.batch, self.0.concurrency, self.0.latency_us),
+        }
+    }
+
+    /// Requests per microseconds: numerator and denominator of the rate, below 2^32 each.
+    pub(crate) const fn rate_fraction(&self) -> (u64, u64) {
+        match self.0.rate_millis {
+            Some(rate_millis) => (rate_millis, MILLIS_AND_MICROS),
+            // At most 2^12 each.
+            None => (
+                (self.0.batch as u64).saturating_mul(self.0.concurrency as u64),
+                self.0.latency_us,
+            ),
+        }
     }
 
     /// Smallest objective that the configuration meets, in microseconds: l, or 2 l if requests wait
@@ -135,12 +163,13 @@ mod tests {
         batch: 1,
         concurrency: 1,
         latency_us: 50_000,
+        rate_millis: None,
     };
 
     #[test]
     fn every_field_has_a_range_and_its_error_names_it() {
         type Edit = fn(&mut ConfigurationSpec);
-        let edits: [(&str, Edit); 7] = [
+        let edits: [(&str, Edit); 9] = [
             ("cpu_millis", |spec| spec.cpu_millis = 0),
             ("own_bytes", |spec| spec.own_bytes = 0),
             ("shared_bytes", |spec| spec.shared_bytes = u64::MAX),
@@ -148,6 +177,8 @@ mod tests {
             ("concurrency", |spec| spec.concurrency = 0),
             ("latency_us", |spec| spec.latency_us = 0),
             ("latency_us", |spec| spec.latency_us = u64::MAX),
+            ("rate_millis", |spec| spec.rate_millis = Some(0)),
+            ("rate_millis", |spec| spec.rate_millis = Some(u64::MAX)),
         ];
         for (field, edit) in edits {
             let mut spec = SPEC;
@@ -157,6 +188,26 @@ mod tests {
         }
         let error = Configuration::try_new(ConfigurationSpec { batch: 0, ..SPEC }).unwrap_err();
         assert_eq!(error.to_string(), "`batch` is 0, expected 1 to 4096");
+    }
+
+    #[test]
+    fn the_measured_rate_counts_before_the_computed_one() {
+        let of = |rate_millis| {
+            Configuration::try_new(ConfigurationSpec {
+                rate_millis,
+                ..SPEC
+            })
+            .unwrap()
+        };
+        assert_eq!(of(None).rate(), Rate::from_rps(20));
+        assert_eq!(of(Some(27_500)).rate(), Rate::from_milli_rps(27_500));
+        let json = serde_json::to_string(&of(None)).unwrap();
+        assert!(!json.contains("rate_millis"), "{json}");
+        let json = serde_json::to_string(&of(Some(1))).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Configuration>(&json).unwrap(),
+            of(Some(1))
+        );
     }
 
     #[test]

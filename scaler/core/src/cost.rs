@@ -80,15 +80,16 @@ impl Weights {
         memory.saturating_add(cpu.saturating_mul(configuration.cpu_millis()))
     }
 
-    /// Orders by normalized throughput `b p / (l (m + alpha c))`, descending (Algorithm 1, line 2).
+    /// Orders by normalized throughput `b p / (l (m + alpha c))`, descending (Algorithm 1, line 2);
+    /// with the measured rate in place of `b p / l` where there is one.
     ///
     /// It compares the quotients by cross-multiplication. The paper does not define the order of
     /// ties: here the cheaper instance comes first, then the one with less CPU.
     pub(crate) fn by_normalized_throughput(self, a: &Configuration, b: &Configuration) -> Ordering {
-        // 2^24 requests * 2^32 us * 2^64 of cost fit into 2^128.
+        // 2^32 * 2^32 * 2^64 of cost fit into 2^128.
         let side = |one: &Configuration, other: &Configuration| {
-            let requests = u128::from(one.batch()) * u128::from(one.concurrency());
-            requests * u128::from(other.latency_us()) * u128::from(self.of(other))
+            let ((requests, _), (_, per)) = (one.rate_fraction(), other.rate_fraction());
+            u128::from(requests) * u128::from(per) * u128::from(self.of(other))
         };
         side(b, a)
             .cmp(&side(a, b))

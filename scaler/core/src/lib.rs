@@ -35,6 +35,7 @@
 //!         batch,
 //!         concurrency,
 //!         latency_us: latency_ms * 1_000,
+//!         rate_millis: None,
 //!     })
 //! };
 //! // 20 requests/s for 500 MiB, and 100 requests/s for 900 MiB.
@@ -82,7 +83,7 @@ mod score;
 mod selection;
 
 pub use configuration::{
-    Configuration, ConfigurationSpec, MAX_BATCH, MAX_CPU_MILLIS, MAX_MEMORY_BYTES,
+    Configuration, ConfigurationSpec, MAX_BATCH, MAX_CPU_MILLIS, MAX_MEMORY_BYTES, MAX_RATE_MILLIS,
 };
 pub use cost::{MAX_ALPHA, MemoryTerm, Weights};
 pub use decision::{

@@ -103,6 +103,7 @@ mod tests {
             batch: 1,
             concurrency: 1,
             latency_us: 50_000,
+            rate_millis: None,
         };
         let one = r#"{"cpu_millis":1000,"own_bytes":10,"shared_bytes":20,"batch":1,"concurrency":1,"latency_us":50000}"#;
         let profile: Profile = serde_json::from_str(&format!("[{one}]")).unwrap();

@@ -1,7 +1,7 @@
 //! Measurement of a setting.
 
 use serde::{Deserialize, Serialize};
-use tetris_scaler_core::{Configuration, ConfigurationSpec, FieldError};
+use tetris_scaler_core::{Configuration, ConfigurationSpec, FieldError, MAX_RATE_MILLIS};
 
 use crate::latency::{LatencyMicros, Percentile};
 use crate::model_profile::ProfiledConfiguration;
@@ -29,11 +29,12 @@ pub struct Measurement {
 
 impl Measurement {
     /// Returns the measurement as the resource has it.
-    pub const fn profiled(&self) -> ProfiledConfiguration {
+    pub fn profiled(&self) -> ProfiledConfiguration {
         ProfiledConfiguration {
             setting: self.setting,
             own_bytes: self.own_bytes,
             latency_micros: self.latency,
+            rate_millis: self.rate_millis(),
         }
     }
 
@@ -54,6 +55,16 @@ impl Measurement {
             batch: self.setting.batch,
             concurrency: self.setting.concurrency,
             latency_us: self.latency.at(percentile),
+            rate_millis: self.rate_millis(),
         })
+    }
+
+    /// Answers in a thousand seconds, rounded down; `None` without an answer, or beyond the core's
+    /// range.
+    fn rate_millis(&self) -> Option<u64> {
+        let rate_millis = (self.requests_per_second * 1e3) as u64;
+        (1..=MAX_RATE_MILLIS)
+            .contains(&rate_millis)
+            .then_some(rate_millis)
     }
 }

@@ -67,6 +67,9 @@ pub struct ProfiledConfiguration {
     pub own_bytes: u64,
     /// Latency percentiles with one batch per thread in flight, in microseconds.
     pub latency_micros: LatencyMicros,
+    /// Answers per second meanwhile, in thousandths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_millis: Option<u64>,
 }
 
 /// An object of the tensor store.
@@ -132,7 +135,7 @@ mod tests {
       "spec": {
         "model": "all-MiniLM-L6-v2",
         "configurations": [{"cpuMillis": 2000, "batch": 4, "concurrency": 2, "ownBytes": 104857600,
-          "latencyMicros": {"p50": 1, "p90": 2, "p95": 3, "p99": 4}}],
+          "latencyMicros": {"p50": 1, "p90": 2, "p95": 3, "p99": 4}, "rateMillis": 27500}],
         "objects": [{"id": "00ff", "bytes": 12}],
         "unlistedBytes": 7,
         "manifests": ["aa"],

@@ -171,6 +171,7 @@ impl CheckedProfile {
             batch: one.batch,
             concurrency: one.concurrency,
             latency_us,
+            rate_millis: one.rate_millis,
         };
         Configuration::try_new(spec).map_err(|error| out_of_range(index, measure, &error))
     }
@@ -213,6 +214,7 @@ fn out_of_range(index: usize, measure: &str, error: &FieldError) -> FieldProblem
     let field = match error.field {
         "cpu_millis" => "cpuMillis".to_owned(),
         "own_bytes" => "ownBytes".to_owned(),
+        "rate_millis" => "rateMillis".to_owned(),
         "latency_us" => format!("latencyMicros.{measure}"),
         // The value is the sum of the sizes of all objects.
         "shared_bytes" => {

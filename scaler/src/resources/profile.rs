@@ -77,6 +77,11 @@ pub struct MeasuredConfiguration {
     pub own_bytes: u64,
     /// Latency percentiles of one batch, in microseconds.
     pub latency_micros: LatencyMicros,
+    /// Measured requests per second of an instance with one batch per thread in flight, in
+    /// thousandths. Without it the scaler computes batch * concurrency / latency, which is less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000_000_u64))]
+    pub rate_millis: Option<u64>,
 }
 
 /// Latency percentiles of one batch, in microseconds.

@@ -153,6 +153,7 @@ fn demand(random: &mut Random, at: u64, rps: u64) -> Demand {
             batch,
             concurrency: threads,
             latency_us: busy.max(work_us * u64::from(batch) / 2),
+            rate_millis: None,
         };
         all.push(Configuration::try_new(spec).expect("in range"));
     }

@@ -125,6 +125,7 @@ fn profile(kind: Kind, seed: u64) -> Profile {
             batch,
             concurrency: threads,
             latency_us,
+            rate_millis: None,
         };
         all.push(Configuration::try_new(spec).expect("in range"));
     }

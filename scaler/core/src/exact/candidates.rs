@@ -92,6 +92,7 @@ mod tests {
                 batch,
                 concurrency: 1,
                 latency_us: 1_000,
+                rate_millis: None,
             })
             .unwrap()
         });

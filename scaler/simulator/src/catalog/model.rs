@@ -191,6 +191,7 @@ impl PaperModel {
                         batch,
                         concurrency,
                         latency_us: self.latency_us(cpu_millis, b, p),
+                        rate_millis: None,
                     })?);
                 }
             }

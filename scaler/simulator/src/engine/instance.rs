@@ -162,6 +162,7 @@ mod tests {
             batch,
             concurrency,
             latency_us: 100,
+            rate_millis: None,
         };
         let mut instance = Instance::new(0, 0, 0, Configuration::try_new(spec).unwrap());
         instance.phase = Phase::Ready;

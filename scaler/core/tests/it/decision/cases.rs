@@ -28,6 +28,7 @@ pub fn model(name: &str, rows: &[Row], tensors: &[(u8, u64)]) -> FunctionModel {
                 batch: 1,
                 concurrency: rate * latency_ms as u32 / 1_000,
                 latency_us: latency_ms * 1_000,
+                rate_millis: None,
             };
             Configuration::try_new(spec).unwrap()
         });

@@ -84,6 +84,7 @@ pub fn demand(rps: u64, rows: &[(u64, u64, u32)], tensors: &[(u8, u64)]) -> Dema
                 batch: 1,
                 concurrency: rate,
                 latency_us: 1_000_000,
+                rate_millis: None,
             };
             assert!(
                 rows[..at]

@@ -28,8 +28,8 @@ use scene::Scene;
 const LONGEST: Duration = Duration::from_secs(10);
 /// Least share of pods on their planned nodes, in thousandths.
 const LEAST_PERMILLE: usize = 990;
-/// The same after a roll, whose old pods fill the planned nodes while new ones start.
-const LEAST_ROLLED_PERMILLE: usize = 500;
+/// The same after a roll, whose old pods fill the planned nodes while new ones start: fewer the longer they take to leave.
+const LEAST_ROLLED_PERMILLE: usize = 250;
 /// The same where the scheduler decides, which weighs the planned nodes against how full nodes are.
 const LEAST_PREFERRED_PERMILLE: usize = 500;
 
