@@ -68,7 +68,10 @@ fn report(
                 .collect()
         })
         .collect();
-    let mut inventory = Inventory::new(InventoryLimits::default());
+    let mut inventory = Inventory::new(InventoryLimits {
+        pairs: 100_000_000,
+        ..InventoryLimits::default()
+    });
     let mut list = |node: u64| -> Vec<ObjectId> {
         let objects = has(&mut random, node).into_iter();
         objects

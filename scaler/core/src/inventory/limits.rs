@@ -17,14 +17,23 @@ pub struct InventoryLimits {
 }
 
 impl Default for InventoryLimits {
-    /// Returns limits for 10,000 nodes of 10,000 objects each, some 600 MB; see
-    /// [`Inventory`](super::Inventory).
+    /// Returns limits for 10,000 nodes of 2,000 objects each: at most 165 MB, see
+    /// [`most_bytes`](Self::most_bytes). The scaler's container has 512 MiB, and copies the inventory
+    /// while a decision reads it.
     fn default() -> Self {
         Self {
             nodes: 10_000,
-            objects: 1_000_000,
-            pairs: 100_000_000,
+            objects: 300_000,
+            pairs: 20_000_000,
         }
+    }
+}
+
+impl InventoryLimits {
+    /// Memory of an inventory at its limits, in bytes: 6 for each pair, and 150 for each object.
+    pub const fn most_bytes(&self) -> usize {
+        let pairs = self.pairs.saturating_mul(6);
+        pairs.saturating_add(self.objects.saturating_mul(150))
     }
 }
 

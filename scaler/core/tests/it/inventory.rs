@@ -166,3 +166,22 @@ fn numbers_of_forgotten_nodes_and_objects_are_used_again() {
     assert_eq!(inventory.memory_bytes(), after_four);
     assert_eq!((inventory.object_count(), inventory.pair_count()), (1, 1));
 }
+
+#[test]
+fn two_inventories_at_their_limits_fit_three_quarters_of_the_containers_memory() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../deploy/base/scaler/deployment.yaml"
+    );
+    let manifest = std::fs::read_to_string(path).unwrap();
+    let (_, limits) = manifest.split_once("limits:").unwrap();
+    let (_, memory) = limits.split_once("memory: ").unwrap();
+    let (mib, _) = memory.split_once("Mi\n").unwrap();
+    let limit = mib.parse::<usize>().unwrap() << 20;
+    // A new list of a node copies the inventory while a decision reads the old one.
+    let most = 2 * InventoryLimits::default().most_bytes();
+    assert!(
+        most <= limit / 4 * 3,
+        "found {most} bytes, the limit is {limit}"
+    );
+}
