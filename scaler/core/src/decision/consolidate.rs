@@ -7,7 +7,7 @@ use super::grow::{Started, room};
 use super::state::State;
 use super::step::Step;
 use super::totals::{Group, Groups, group, running, totals};
-use super::{FunctionOutcome, Phase, Settings, View};
+use super::{FunctionOutcome, InstanceView, Phase, Settings, View};
 use crate::inventory::{Inventory, ModelTensors};
 use crate::placement::{Demand, Hosted, Node, Placed, PlacementProblem, place};
 use crate::rate::Rate;
@@ -32,12 +32,38 @@ pub(super) struct Site<'a> {
     pub(super) settings: &'a Settings,
 }
 
-/// Returns the replacements by function. There are none while anything starts, or if they save too
-/// little.
-pub(super) fn consolidate(site: &Site<'_>, steps: &[Step]) -> BTreeMap<usize, Move> {
-    if steps.iter().any(|step| matches!(step, Step::Grow(_))) {
-        return BTreeMap::new();
+/// Returns the view with the instances that functions start, where they were planned. `None` if one
+/// of them has no node: it may need any room there is.
+pub(super) fn with_started(
+    view: &View<'_>,
+    started: &BTreeMap<usize, Started>,
+) -> Option<Vec<InstanceView>> {
+    let mut instances = view.instances.to_vec();
+    for (&function, one) in started {
+        let placed = one.nodes.values().flat_map(BTreeMap::values);
+        let counts = one.counts.values().map(|&count| u64::from(count));
+        if placed.map(|&count| u64::from(count)).sum::<u64>() != counts.sum::<u64>() {
+            return None;
+        }
+        for (&configuration, nodes) in &one.nodes {
+            for (&node, &count) in nodes {
+                instances.extend((0..count).map(|_| InstanceView {
+                    name: String::new(),
+                    function,
+                    configuration: Some(configuration),
+                    node: Some(node),
+                    phase: Phase::Starting,
+                    load: None,
+                    retiring: false,
+                }));
+            }
+        }
     }
+    Some(instances)
+}
+
+/// Returns the replacements by function. There are none if they save too little.
+pub(super) fn consolidate(site: &Site<'_>, steps: &[Step]) -> BTreeMap<usize, Move> {
     let all = site.states.iter().zip(steps).enumerate();
     let steady = all.filter(|(_, (state, step))| may_move(state, step));
     let mut members: BTreeSet<usize> = steady.map(|(at, _)| at).collect();

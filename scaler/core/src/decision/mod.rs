@@ -27,7 +27,8 @@ pub use view::{FunctionModel, FunctionView, InstanceView, NodeView, Phase, View}
 
 use change::Change;
 use cluster::Cluster;
-use consolidate::Site;
+use consolidate::{Move, Site};
+use grow::Started;
 use state::State;
 use step::{Growth, Step};
 
@@ -49,7 +50,8 @@ use step::{Growth, Step};
 /// the minimum is zero; a load above zero brings them back.
 ///
 /// **Replacement.** Functions that are steady and allow it are planned together, with each tensor
-/// counted once per node, resident or not. The plan replaces instances if it saves enough. Replaced
+/// counted once per node, resident or not, on what the starts of others leave; not while an instance
+/// that starts finds no room. The plan replaces instances if it saves enough. Replaced
 /// instances are listed as [`retiring`](FunctionDecision::retiring). They stay until their
 /// replacements are ready and carry the peak with the larger headroom. Retiring is a part of the
 /// caller's observations, so the decision needs no memory. If the load rises, or a replacement has
@@ -64,7 +66,9 @@ pub fn decide(view: &View<'_>, settings: &Settings) -> Decision {
     let mut states = State::of(view);
     let cluster = Cluster::of(view);
     let each = states.iter_mut();
-    let steps: Vec<Step> = each.map(|state| step::step(state, &cluster)).collect();
+    let steps: Vec<Step> = each
+        .map(|state| step::step(state, &cluster, settings))
+        .collect();
     let growths = steps
         .iter()
         .enumerate()
@@ -74,13 +78,17 @@ pub fn decide(view: &View<'_>, settings: &Settings) -> Decision {
         });
     let growths: BTreeMap<usize, Growth> = growths.collect();
     let mut started = grow::grow(view, &cluster, &states, &growths, settings);
-    let site = Site {
-        view,
-        cluster: &cluster,
-        states: &states,
-        settings,
+    let mut moves = if started.is_empty() {
+        let site = Site {
+            view,
+            cluster: &cluster,
+            states: &states,
+            settings,
+        };
+        consolidate::consolidate(&site, &steps)
+    } else {
+        beside(view, &started, &steps, settings)
     };
-    let mut moves = consolidate::consolidate(&site, &steps);
     let each = states.iter().zip(steps).enumerate();
     let functions = each.map(|(at, (state, step))| {
         let change = Change {
@@ -93,4 +101,29 @@ pub fn decide(view: &View<'_>, settings: &Settings) -> Decision {
     Decision {
         functions: functions.collect(),
     }
+}
+
+/// Returns the replacements of steady functions, for which there is the room that starts of others
+/// leave.
+fn beside(
+    view: &View<'_>,
+    started: &BTreeMap<usize, Started>,
+    steps: &[Step],
+    settings: &Settings,
+) -> BTreeMap<usize, Move> {
+    let Some(instances) = consolidate::with_started(view, started) else {
+        return BTreeMap::new();
+    };
+    let view = View {
+        instances: &instances,
+        ..*view
+    };
+    let (states, cluster) = (State::of(&view), Cluster::of(&view));
+    let site = Site {
+        view: &view,
+        cluster: &cluster,
+        states: &states,
+        settings,
+    };
+    consolidate::consolidate(&site, steps)
 }

@@ -12,6 +12,10 @@ use crate::score::Spread;
 pub struct Settings {
     /// Cost of starting an instance, in bytes: a replacement of running instances must save more.
     pub start_cost_bytes: u64,
+    /// Preferred growth of a function, in percent of its capacity. Of 0, 30 and 70 the default had
+    /// the least memory in the simulator under periodic and bursty requests, and fewer late requests
+    /// than 0.
+    pub growth_percent: u32,
     /// Share of its functions' cost that a consolidation must save, in thousandths.
     pub saving_permille: u32,
     /// Share of an empty node's CPU that is reserved for growth, in thousandths. The reserve is
@@ -31,6 +35,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             start_cost_bytes: 64_000_000,
+            growth_percent: 30,
             saving_permille: 50,
             reserve_permille: 100,
             empty_nodes: 64,
@@ -55,6 +60,7 @@ impl Settings {
             0,
             MAX_MEMORY_BYTES,
         )?;
+        check("growth_percent", self.growth_percent.into(), 0, 1_000)?;
         check("saving_permille", self.saving_permille.into(), 1, 1_000)?;
         check("reserve_permille", self.reserve_permille.into(), 0, 1_000)?;
         check("empty_nodes", self.empty_nodes.into(), 1, 10_000)?;

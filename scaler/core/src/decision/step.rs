@@ -1,14 +1,10 @@
 //! Step of a single function, before the plan.
 
-use super::FunctionOutcome;
 use super::cluster::Cluster;
 use super::state::{State, count};
+use super::{FunctionOutcome, Settings};
 use crate::rate::Rate;
 use crate::scale_in::{Running, ScaleInConfig, ScaleInPolicy, scale_in};
-
-/// Preferred growth of a function, in percent of its capacity. Of 0, 30 and 70 this had the least
-/// memory in the simulator under periodic and bursty requests, and fewer late requests than 0.
-const LEAST_GROWTH_PERCENT: u32 = 30;
 
 /// Step for one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +33,7 @@ pub(super) struct Growth {
 const PARTS: usize = 4;
 
 /// Decides for one function; may end the retirement of its instances.
-pub(super) fn step(state: &mut State<'_>, cluster: &Cluster<'_>) -> Step {
+pub(super) fn step(state: &mut State<'_>, cluster: &Cluster<'_>, settings: &Settings) -> Step {
     let surplus = state.live().saturating_sub(state.view.max_instances);
     if surplus > 0 {
         return above_maximum(state, surplus as usize);
@@ -52,7 +48,7 @@ pub(super) fn step(state: &mut State<'_>, cluster: &Cluster<'_>) -> Step {
     if lacks(state) {
         state.keep_retiring();
         if lacks(state) {
-            return grow(state);
+            return grow(state, settings);
         }
         return Step::Keep(FunctionOutcome::Steady);
     }
@@ -119,7 +115,7 @@ fn blind(state: &State<'_>) -> Step {
 }
 
 /// Starts missing instances; at the maximum, outdated instances make room.
-fn grow(state: &State<'_>) -> Step {
+fn grow(state: &State<'_>, settings: &Settings) -> Step {
     let capacity = state.capacity();
     let load = state.view.load.unwrap_or_default();
     let residual = state.needed().minus(capacity);
@@ -129,7 +125,9 @@ fn grow(state: &State<'_>) -> Step {
     let load = if residual.is_zero() {
         Rate::ZERO
     } else {
-        let step = capacity.with_headroom(LEAST_GROWTH_PERCENT).minus(capacity);
+        let step = capacity
+            .with_headroom(settings.growth_percent)
+            .minus(capacity);
         state.view.scale_in.needed(load).minus(capacity).max(step)
     };
     let growth = Growth {

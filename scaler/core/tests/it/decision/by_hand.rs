@@ -193,6 +193,27 @@ fn four_small_ones_give_way_to_a_large_one_when_that_is_ready() {
 }
 
 #[test]
+fn a_steady_function_consolidates_beside_one_that_grows_where_there_is_room_for_both() {
+    let steady = FunctionView {
+        consolidate: true,
+        ..function(model("m", &[SMALL, LARGE], &[(1, 100)]), 30)
+    };
+    let all: Vec<_> = ["s", "t", "u", "v"].map(|name| ready(name, 0, 0, 7)).into();
+    let nodes = [node("a", 10_000, 1_000)];
+    // Of ten cores four are in use, and the large instance needs four more.
+    for (rps, starts, moves) in [(10, 2, 1), (20, 3, 0), (100, 11, 0)] {
+        let growing = function(model("n", &[SMALL], &[(2, 100)]), rps);
+        let decision = on_empty(&[steady.clone(), growing], &all, &nodes);
+        let [steady, growing] = &decision.functions[..] else {
+            panic!("{decision:?}");
+        };
+        assert_eq!(growing.start, BTreeMap::from([(0, starts)]));
+        assert_eq!(steady.start.get(&1).copied().unwrap_or(0), moves, "{rps}");
+        assert_eq!(steady.retiring.len(), 4 * moves as usize, "{rps}");
+    }
+}
+
+#[test]
 fn a_replacement_without_room_is_taken_back() {
     let view = FunctionView {
         consolidate: false,
