@@ -68,6 +68,7 @@ pub fn deployment(wanted: &Wanted<'_>, present: Option<&DeploymentRecord>) -> Va
         "spec": {
             "replicas": wanted.replicas,
             "selector": {"matchLabels": marks},
+            "strategy": function.rollout.strategy(),
             "template": preferring(wanted.template.pods.clone(), wanted.preferred),
         },
     });

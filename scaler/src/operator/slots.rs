@@ -9,7 +9,7 @@ use super::view::{Assembled, Source};
 impl Assembled {
     /// Gives a Deployment's planned nodes to its instances without a node, from the index `first` on:
     /// pods before replicas without a pod. A planned node without its instance is a slot. Pods of
-    /// an older template are to leave, and keep none.
+    /// an older template are to leave, and keep none; slots that they do not stand in come first.
     pub(super) fn fill_slots(
         &mut self,
         nodes: &BTreeMap<&str, usize>,
@@ -27,9 +27,16 @@ impl Assembled {
         let newest = newest.map(|(_, template)| template.clone());
         let instances = self.instances.iter_mut().zip(&self.sources).skip(first);
         let mut waiting = Vec::new();
+        let mut older: BTreeMap<usize, u32> = BTreeMap::new();
         for (instance, source) in instances {
             let template = source.template.as_ref().map(|(_, template)| template);
-            if source.is_leaving || (template.is_some() && template != newest.as_ref()) {
+            if source.is_leaving {
+                continue;
+            }
+            if template.is_some() && template != newest.as_ref() {
+                if let Some(node) = instance.node {
+                    *older.entry(node).or_default() += 1;
+                }
                 continue;
             }
             match instance.node {
@@ -42,9 +49,13 @@ impl Assembled {
                 None => {}
             }
         }
-        let slots = slots.into_iter();
-        let slots = slots.flat_map(|(node, count)| (0..count).map(move |_| node));
-        for (instance, node) in waiting.into_iter().zip(slots) {
+        let (mut vacant, mut occupied) = (Vec::new(), Vec::new());
+        for (node, count) in slots {
+            let old = older.get(&node).copied().unwrap_or(0).min(count);
+            vacant.extend((old..count).map(|_| node));
+            occupied.extend((0..old).map(|_| node));
+        }
+        for (instance, node) in waiting.into_iter().zip(vacant.into_iter().chain(occupied)) {
             instance.node = Some(node);
         }
     }
@@ -64,6 +75,16 @@ impl Assembled {
             other.function == one.function
                 && other.node == Some(node)
                 && (source.is_leaving || is_old)
+        })
+    }
+
+    /// Returns true if a pod of the same function as the instance `at` that is being deleted is on the
+    /// node.
+    pub fn has_deleted(&self, at: usize, node: usize) -> bool {
+        let function = self.instances.get(at).map(|one| one.function);
+        let mut others = self.instances.iter().zip(&self.sources);
+        others.any(|(other, source)| {
+            Some(other.function) == function && other.node == Some(node) && source.is_leaving
         })
     }
 

@@ -7,6 +7,7 @@ use super::function::{InferenceFunction, Scaling};
 use super::load::PrometheusLoad;
 use super::percentile::Percentile;
 use super::problem::FieldProblem;
+use super::rollout::RolloutSpec;
 use super::template::CheckedTemplate;
 
 /// Maximum number of instances of one function, as in the core.
@@ -43,6 +44,8 @@ pub struct CheckedFunction {
     pub scale_in: ScaleInPolicy,
     /// Time for which a load must stay low before a release, in milliseconds.
     pub window_ms: u64,
+    /// Pods that a change of the template replaces at a time.
+    pub rollout: RolloutSpec,
     /// Name of the store on the node.
     pub store: String,
     /// Cost of a millicore, in bytes.
@@ -88,6 +91,7 @@ impl InferenceFunction {
             scaling: spec.scaling,
             scale_in,
             window_ms,
+            rollout: spec.rollout.checked()?,
             store,
             alpha_bytes_per_millicore: FieldProblem::check(
                 alpha,

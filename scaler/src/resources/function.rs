@@ -7,6 +7,7 @@ use tetris_scaler_core::OperatorDefaults;
 
 use super::load::LoadSpec;
 use super::percentile::Percentile;
+use super::rollout::RolloutSpec;
 use super::scale_in::ScaleInSpec;
 use super::status::InferenceFunctionStatus;
 use super::template::PodTemplate;
@@ -70,6 +71,9 @@ pub struct InferenceFunctionSpec {
     /// Limits on releases of instances.
     #[serde(default)]
     pub scale_in: ScaleInSpec,
+    /// Pods that a change of the template replaces at a time.
+    #[serde(default)]
+    pub rollout: RolloutSpec,
     /// Name of the store on the node. By default the store of the namespace, which has its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]

@@ -14,6 +14,7 @@ mod object;
 mod percentile;
 mod problem;
 mod profile;
+mod rollout;
 mod scale_in;
 mod status;
 mod template;
@@ -29,6 +30,7 @@ pub use problem::{FieldProblem, parse};
 pub use profile::{
     LatencyMicros, MeasuredConfiguration, Measurement, ModelProfile, ModelProfileSpec, TensorObject,
 };
+pub use rollout::RolloutSpec;
 pub use scale_in::ScaleInSpec;
 pub use status::{Condition, ConfigurationStatus, InferenceFunctionStatus};
 pub use template::{CheckedTemplate, PodTemplate};

@@ -15,6 +15,8 @@ const UNSCHEDULABLE_MS: u64 = 10_000;
 const PREEMPTING_MS: u64 = 120_000;
 /// The same for a node that is gone: its record may only be late.
 const GONE_MS: u64 = 2_000;
+/// Time for which pods of the function may take to leave the node, in milliseconds.
+const LEAVING_MS: u64 = 120_000;
 /// Time for which a node is left out after the first refusal, doubled with each further one.
 const FIRST_EXCLUSION_MS: u64 = 60_000;
 /// Maximum time for which a node is left out.
@@ -31,6 +33,23 @@ struct Exclusion {
     until: u64,
 }
 
+/// A pod that its node does not take.
+#[derive(Debug, Clone, Copy)]
+struct Refused {
+    /// Time of the first refusal.
+    first: u64,
+    /// Time from which on the node might have taken it.
+    since: u64,
+}
+
+/// Limit of a refusal.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    ms: u64,
+    /// True while pods of the function leave the node.
+    is_left: bool,
+}
+
 /// Function and configuration of pods, with the namespace.
 type Group = (Key, String);
 
@@ -41,8 +60,8 @@ pub struct Memory {
     seen: BTreeMap<String, u64>,
     /// Node and time of gates that this replica opened, by uid of the pod.
     opened: BTreeMap<String, (Option<String>, u64)>,
-    /// Time since which a node refuses its pod, by uid of the pod.
-    refused: BTreeMap<String, u64>,
+    /// Refusals by the pod's node, by uid of the pod.
+    refused: BTreeMap<String, Refused>,
     /// Pods whose refusal has been counted.
     counted: BTreeSet<String>,
     excluded: BTreeMap<Group, BTreeMap<String, Exclusion>>,
@@ -77,7 +96,7 @@ impl Memory {
         self.counted.retain(|uid| present.contains(uid.as_str()));
         self.put_off
             .retain(|uid, until| present.contains(uid.as_str()) && *until > now);
-        let ours = narrowed_by_us(observed);
+        let (ours, leaving) = (narrowed_by_us(observed), left(observed));
         for pod in observed.pods.values() {
             let Some(one) = &pod.instance else { continue };
             if one.gate.is_some() {
@@ -85,7 +104,11 @@ impl Memory {
             }
             let is_ours = ours.contains(&(&pod.key.namespace, &one.function));
             match limit(pod, one, observed).filter(|_| is_ours) {
-                Some(limit) => self.refuse(pod, one, limit, now),
+                Some(limit) => {
+                    let is_left =
+                        leaving.contains(&(pod.place(), &pod.key.namespace, &one.function));
+                    self.refuse(pod, one, Limit { ms: limit, is_left }, now);
+                }
                 None => drop(self.refused.remove(&one.uid)),
             }
         }
@@ -96,9 +119,16 @@ impl Memory {
         self.excluded.retain(|_, nodes| !nodes.is_empty());
     }
 
-    fn refuse(&mut self, pod: &PodRecord, one: &Instance, limit: u64, now: u64) {
-        let since = *self.refused.entry(one.uid.clone()).or_insert(now);
-        if now.saturating_sub(since) < limit || !self.counted.insert(one.uid.clone()) {
+    fn refuse(&mut self, pod: &PodRecord, one: &Instance, limit: Limit, now: u64) {
+        let new = Refused {
+            first: now,
+            since: now,
+        };
+        let refused = self.refused.entry(one.uid.clone()).or_insert(new);
+        if limit.is_left && now.saturating_sub(refused.first) < LEAVING_MS {
+            refused.since = now;
+        }
+        if now.saturating_sub(refused.since) < limit.ms || !self.counted.insert(one.uid.clone()) {
             return;
         }
         let nodes = self.excluded.entry(group(pod, one)).or_default();
@@ -174,6 +204,16 @@ fn narrowed_by_us(observed: &Observed) -> BTreeSet<(&String, &String)> {
     });
     let keys = functions.map(|input| &input.record.key);
     keys.map(|key| (&key.namespace, &key.name)).collect()
+}
+
+/// Returns the nodes that pods leave, with namespace and function.
+fn left(observed: &Observed) -> BTreeSet<(&str, &String, &String)> {
+    let pods = observed.pods.values();
+    let left = pods.filter_map(|pod| {
+        let one = pod.instance.as_ref().filter(|one| one.is_leaving)?;
+        Some((pod.place(), &pod.key.namespace, &one.function))
+    });
+    left.collect()
 }
 
 /// Returns the time for which the pod may stay as it is, if its node does not take it.

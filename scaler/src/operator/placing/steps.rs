@@ -54,8 +54,9 @@ pub enum Step {
 /// Returns the writes that are due at `now`, in monotonic milliseconds.
 ///
 /// A gated pod of a function that cannot be decided on, or without a node that has room, is opened
-/// without a node. Pods wait half a second for a missing plan, and 5 s for pods that leave their
-/// planned node.
+/// without a node. Pods wait half a second for a missing plan, and 5 s for pods of an older template on
+/// their planned node. A pod gets a planned node at once that pods being deleted fill: the scheduler
+/// puts it there when they are gone.
 pub fn steps(observed: &Observed, memory: &mut Memory, settings: &Settings, now: u64) -> Vec<Step> {
     memory.observe(observed, now);
     let observed = with_opened(observed, memory);
@@ -68,7 +69,7 @@ pub fn steps(observed: &Observed, memory: &mut Memory, settings: &Settings, now:
         nodes: &assembled.nodes,
         inventory: &observed.inventory,
     };
-    let nodes = assign(&view, &gated.waiting, settings);
+    let nodes = freed(&view, &assembled, &gated.waiting, settings);
     let mut placed: BTreeMap<&Key, (Option<&str>, &'static str)> = BTreeMap::new();
     let mut patient: BTreeSet<&Key> = BTreeSet::new();
     for ((pod, one), node) in gated.pods.iter().zip(&gated.waiting).zip(nodes) {
@@ -109,6 +110,67 @@ pub fn steps(observed: &Observed, memory: &mut Memory, settings: &Settings, now:
         }
     }
     steps
+}
+
+/// Returns the nodes of waiting pods as [`assign`] does, and planned nodes also where only pods that are
+/// being deleted, of the same function, are in the way.
+fn freed(
+    view: &View<'_>,
+    assembled: &Assembled,
+    waiting: &[Waiting],
+    settings: &Settings,
+) -> Vec<Option<usize>> {
+    let nodes = assign(view, waiting, settings);
+    let is_in_the_way = |one: &Waiting, node: Option<usize>| {
+        one.planned.filter(|at| {
+            node != Some(*at)
+                && !one.excluded.contains(at)
+                && assembled.has_deleted(one.instance, *at)
+        })
+    };
+    let mut blocked = waiting.iter().zip(&nodes);
+    if !blocked.any(|(one, node)| is_in_the_way(one, *node).is_some()) {
+        return nodes;
+    }
+    let mut instances = view.instances.to_vec();
+    for (instance, source) in instances.iter_mut().zip(&assembled.sources) {
+        if source.is_leaving {
+            instance.node = None;
+        }
+    }
+    let without = View {
+        instances: &instances,
+        ..*view
+    };
+    let later = assign(&without, waiting, settings);
+    let mut instances = view.instances.to_vec();
+    let mut fixed = vec![None; waiting.len()];
+    let all = waiting.iter().zip(&nodes).zip(&later).zip(&mut fixed);
+    for (((one, node), later), fixed) in all {
+        let planned = is_in_the_way(one, *node).filter(|at| *later == Some(*at));
+        let instance = instances.get_mut(one.instance);
+        if let (Some(planned), Some(instance)) = (planned, instance) {
+            *fixed = Some(planned);
+            instance.node = Some(planned);
+        }
+    }
+    // The others have what these leave.
+    let rest = || {
+        waiting
+            .iter()
+            .zip(&fixed)
+            .filter(|(_, fixed)| fixed.is_none())
+    };
+    let others: Vec<Waiting> = rest().map(|(one, _)| one.clone()).collect();
+    let beside = View {
+        instances: &instances,
+        ..*view
+    };
+    let mut others = assign(&beside, &others, settings).into_iter();
+    let both = fixed
+        .iter()
+        .map(|fixed| fixed.or_else(|| others.next().flatten()));
+    both.collect()
 }
 
 /// Returns the observations with the gates open that this replica opened a moment ago.

@@ -58,7 +58,8 @@ impl Scene<'_> {
         }
         let template = template(self.prepared, index, self.observed.mode)?;
         let is_same = present.template_hash.as_ref() == Some(&template.hash);
-        if is_same && present.replicas == replicas {
+        let rollout = &self.prepared.function.rollout;
+        if is_same && present.replicas == replicas && present.rollout == *rollout {
             return Ok(None);
         }
         Ok(Some(self.apply(

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentStrategy};
 use kube::ResourceExt as _;
 
 use super::custom::FunctionRecord;
 use crate::labels;
 use crate::operator::names::deployment_name;
+use crate::resources::RolloutSpec;
 use crate::state::Key;
 
 /// A Deployment of a function's configuration.
@@ -41,6 +42,8 @@ pub struct DeploymentRecord {
     pub preferred: BTreeMap<String, u32>,
     /// Planned number of instances by node.
     pub planned: BTreeMap<String, u32>,
+    /// Pods that it replaces at a time.
+    pub rollout: RolloutSpec,
 }
 
 impl DeploymentRecord {
@@ -77,6 +80,7 @@ impl DeploymentRecord {
             template_hash: annotation(labels::TEMPLATE_HASH).cloned(),
             preferred: numbers(labels::PREFERRED_NODES),
             planned: numbers(labels::PLANNED_NODES),
+            rollout: rollout(spec.and_then(|spec| spec.strategy.as_ref())),
             key,
         })
     }
@@ -89,5 +93,20 @@ impl DeploymentRecord {
             && self.function == function.key.name
             && self.key.namespace == function.key.namespace
             && self.key.name == deployment_name(&function.key.name, &self.configuration)
+    }
+}
+
+/// Returns the pods that a strategy replaces at a time. The API server writes both fields of a rolling
+/// update; another strategy has none of them, and is none of the operator's.
+fn rollout(strategy: Option<&DeploymentStrategy>) -> RolloutSpec {
+    let update = strategy.and_then(|one| one.rolling_update.as_ref());
+    let default = RolloutSpec::default();
+    RolloutSpec {
+        max_surge: update
+            .and_then(|one| one.max_surge.clone())
+            .unwrap_or(default.max_surge),
+        max_unavailable: update
+            .and_then(|one| one.max_unavailable.clone())
+            .unwrap_or(default.max_unavailable),
     }
 }

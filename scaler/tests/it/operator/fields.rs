@@ -17,6 +17,7 @@ fn full_function() -> Value {
     full["spec"]["alphaBytesPerMillicore"] = json!(10);
     full["spec"]["load"]["prometheus"]["perPodQuery"] = json!("rate(requests[1m])");
     full["spec"]["slo"]["percentile"] = json!(99);
+    full["spec"]["rollout"] = json!({"maxSurge": 0, "maxUnavailable": "10%"});
     full["spec"]["scaleIn"] =
         json!({"windowSeconds": 60, "keepPercent": 30, "scaleOutPercent": 10, "maxReleases": 3});
     full
@@ -45,6 +46,28 @@ fn every_field_of_a_function() {
     let own = json!([{"name": "TETRIS_BATCH", "value": "1"}]);
     let cases = [
         ("/metadata/name", json!("x".repeat(64)), "metadata.name"),
+        ("/spec/rollout/maxSurge", json!(-1), "spec.rollout.maxSurge"),
+        (
+            "/spec/rollout/maxSurge",
+            json!("1"),
+            "spec.rollout.maxSurge",
+        ),
+        (
+            "/spec/rollout/maxSurge",
+            json!("+1%"),
+            "spec.rollout.maxSurge",
+        ),
+        ("/spec/rollout/maxSurge", json!([]), "spec.rollout.maxSurge"),
+        (
+            "/spec/rollout/maxUnavailable",
+            json!("101%"),
+            "spec.rollout.maxUnavailable",
+        ),
+        (
+            "/spec/rollout/maxUnavailable",
+            json!("0%"),
+            "spec.rollout.maxUnavailable",
+        ),
         ("/spec", Value::Null, "."),
         ("/spec/profile", json!(""), "spec.profile"),
         ("/spec/profile", json!(7), "spec.profile"),
@@ -315,6 +338,10 @@ fn what_is_left_out_has_its_default() {
     assert_eq!((checked.min_instances, checked.max_instances), (0, 100));
     assert_eq!(checked.store, "blue");
     assert_eq!(checked.slo.us(), 200_000);
+    assert_eq!(
+        checked.rollout.strategy(),
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}})
+    );
     assert_eq!(
         checked.scale_in.needed(Rate::from_rps(10)),
         Rate::from_rps(12)

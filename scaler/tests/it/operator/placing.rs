@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tetris_scaler::operator::placing::Step;
-use tetris_scaler::operator::records::{FunctionRecord, Refusal};
+use tetris_scaler::operator::records::{FunctionRecord, PodRecord, Refusal};
 use tetris_scaler::state::Key;
 
 use crate::operator::world::{NAMESPACE, World, function, object, profile};
@@ -222,6 +222,107 @@ fn a_pod_whose_node_is_gone_is_replaced_soon_and_one_that_preempts_has_time() {
             .keys()
             .all(|(_, found)| !found.is_empty() && *found != node),
         "{found:?}"
+    );
+}
+
+/// Lets each node have just the CPUs that its pods take.
+fn fill_nodes(world: &mut World) {
+    let cpus = |pod: &PodRecord| {
+        let configuration = &pod.instance.as_ref().unwrap().configuration;
+        let millis = configuration[1..].split('-').next().unwrap();
+        millis.parse::<u64>().unwrap()
+    };
+    for node in world.now.nodes.values_mut() {
+        let on_it = world.now.pods.values().filter(|pod| pod.node == node.name);
+        let taken = on_it.map(|pod| cpus(pod)).sum();
+        Arc::make_mut(node).allocatable.cpu_millis = taken;
+    }
+}
+
+/// Gives all pods of `from` the template `to`.
+fn set_template(world: &mut World, from: &str, to: &str) {
+    for pod in world.now.pods.values_mut() {
+        let one = Arc::make_mut(pod).instance.as_mut().unwrap();
+        if one.template == from {
+            to.clone_into(&mut one.template);
+        }
+    }
+}
+
+#[test]
+fn in_an_update_without_surge_each_pod_gets_the_node_that_an_old_one_leaves() {
+    let mut world = world(6, 900_000);
+    world.see();
+    world.pass();
+    make_pods(&mut world);
+    world.place();
+    world.schedule(0);
+    world.kubelets();
+    set_template(&mut world, "", "old");
+    fill_nodes(&mut world);
+    let plan = planned(&world);
+    assert!(plan.values().sum::<u32>() >= 3, "{plan:?}");
+    for number in 0..plan.values().sum() {
+        let mut old = world.now.pods.values_mut();
+        let old = old.find(|pod| pod.instance.as_ref().unwrap().template == "old");
+        let old = old.unwrap();
+        let key = old.key.clone();
+        Arc::make_mut(old).instance.as_mut().unwrap().is_leaving = true;
+        make_pods(&mut world);
+        set_template(&mut world, "", "new");
+        world.see();
+        let steps = world.place();
+        assert_eq!(reasons(&steps).len(), 1, "{number}: {steps:?}");
+        assert_eq!(reasons(&steps)[0].0, "planned");
+        // The scheduler refuses it until the old one is gone, and looks again a little later.
+        for _ in 0..11 {
+            world.time_ms += 9_000;
+            refuse(&mut world, Refusal::Unschedulable);
+            assert_eq!(world.place(), []);
+        }
+        world.now.pods.remove(&key);
+        world.time_ms += 9_000;
+        refuse(&mut world, Refusal::Unschedulable);
+        assert_eq!(world.place(), []);
+        world.schedule(0);
+        world.kubelets();
+    }
+    assert_eq!(found(&world), plan);
+}
+
+#[test]
+fn a_pod_that_leaves_for_ever_keeps_no_other_waiting() {
+    let mut world = world(3, 30_000);
+    world.see();
+    world.pass();
+    make_pods(&mut world);
+    world.place();
+    world.schedule(0);
+    world.kubelets();
+    fill_nodes(&mut world);
+    let node = found(&world).keys().next().unwrap().1.clone();
+    for one in world.now.nodes.values_mut().filter(|one| one.name != node) {
+        Arc::make_mut(one).allocatable.cpu_millis = 16_000;
+    }
+    for pod in world.now.pods.values_mut() {
+        Arc::make_mut(pod).instance.as_mut().unwrap().is_leaving = true;
+    }
+    make_pods(&mut world);
+    assert_eq!(reasons(&world.place())[0], ("planned", Some(node.as_str())));
+    let mut seconds = 0;
+    let step = loop {
+        refuse(&mut world, Refusal::Unschedulable);
+        if let Some(step) = world.place().pop() {
+            break step;
+        }
+        world.time_ms += 1_000;
+        seconds += 1;
+        assert!(seconds < 200);
+    };
+    assert!(matches!(step, Step::Replace { .. }), "{step:?}");
+    assert_eq!(
+        seconds, 129,
+        "two minutes for others to leave, and ten seconds"
     );
 }
 

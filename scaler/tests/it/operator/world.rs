@@ -17,6 +17,7 @@ use tetris_scaler::operator::records::{
     DeploymentRecord, FunctionRecord, Instance, NodeRecord, PodRecord, ProfileRecord,
 };
 use tetris_scaler::placement::Gate;
+use tetris_scaler::resources::RolloutSpec;
 use tetris_scaler::state::Key;
 use tetris_scaler_core::{LoadPeak, Rate, Resources, Settings};
 
@@ -247,12 +248,15 @@ impl World {
         let planned = text("/metadata/annotations/tetris.dev~1planned-nodes");
         let planned: BTreeMap<String, u32> = serde_json::from_str(planned).unwrap();
         let hash = text("/metadata/annotations/tetris.dev~1template-hash").to_owned();
+        let rollout = object["spec"]["strategy"]["rollingUpdate"].clone();
+        let rollout: RolloutSpec = serde_json::from_value(rollout).unwrap();
         if is_present {
             return self.write(key, text("/metadata/resourceVersion"), |one| {
                 one.replicas = replicas;
                 one.template_hash = Some(hash.clone());
                 one.preferred = preferred.clone();
                 one.planned = planned.clone();
+                one.rollout = rollout.clone();
                 one.is_observed = false;
             });
         }
@@ -271,6 +275,7 @@ impl World {
             template_hash: Some(hash),
             preferred,
             planned,
+            rollout,
             ..DeploymentRecord::default()
         };
         self.now.deployments.insert(key.clone(), Arc::new(record));

@@ -6,8 +6,9 @@ use tetris_scaler::resources::{crds, crds_yaml};
 /// Checks a structural schema: every node has a type, and no forbidden keyword.
 fn check(path: &str, schema: &Value) {
     let free = schema["x-kubernetes-preserve-unknown-fields"] == true;
+    let number_or_text = schema["x-kubernetes-int-or-string"] == true;
     assert!(
-        schema["type"].is_string() || free,
+        schema["type"].is_string() || free || number_or_text,
         "{path}: no type: {schema}"
     );
     for forbidden in [

@@ -9,7 +9,7 @@ use tetris_scaler::resources::crds;
 type Spoil = fn(&mut Value);
 
 /// Messages of rules, each with an edit that breaks the rule.
-const FUNCTION: [(&str, Spoil); 6] = [
+const FUNCTION: [(&str, Spoil); 8] = [
     ("at most 63 characters", |it| {
         it["metadata"]["name"] = "n".repeat(64).into();
     }),
@@ -24,6 +24,12 @@ const FUNCTION: [(&str, Spoil); 6] = [
     }),
     ("keepPercent must exceed scaleOutPercent", |it| {
         it["spec"]["scaleIn"]["keepPercent"] = 5.into();
+    }),
+    ("maxSurge and maxUnavailable must not both be 0", |it| {
+        it["spec"]["rollout"] = json!({"maxSurge": "0%", "maxUnavailable": 0});
+    }),
+    ("maxSurge and maxUnavailable must not both be 0", |it| {
+        it["spec"]["rollout"] = json!({"maxSurge": 0, "maxUnavailable": "0%"});
     }),
     ("scaling cannot be changed", |it| {
         it["spec"]["scaling"] = "External".into();
@@ -52,6 +58,7 @@ fn function() -> Value {
             "load": {"static": {"requestsPerSecond": 1.0}},
             "minInstances": 7, "maxInstances": 7,
             "scaling": "Operator",
+            "rollout": {"maxSurge": 0, "maxUnavailable": "25%"},
             "scaleIn": {"windowSeconds": 300, "keepPercent": 6, "scaleOutPercent": 5, "maxReleases": 100},
             "alphaBytesPerMillicore": 0,
         },

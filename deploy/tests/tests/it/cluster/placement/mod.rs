@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::json;
 use tetris_deploy_tests::cluster::{Kubectl, wait_for};
 use tetris_deploy_tests::objects::{Objects, list, text};
 
@@ -28,8 +29,8 @@ use scene::Scene;
 const LONGEST: Duration = Duration::from_secs(10);
 /// Least share of pods on their planned nodes, in thousandths.
 const LEAST_PERMILLE: usize = 990;
-/// The same after a roll, whose old pods fill the planned nodes while new ones start: fewer the longer they take to leave.
-const LEAST_ROLLED_PERMILLE: usize = 250;
+/// The same after a roll with new pods beside the old ones, which fill the planned nodes: fewer the longer they take to leave.
+const LEAST_SURGED_PERMILLE: usize = 250;
 /// The same where the scheduler decides, which weighs the planned nodes against how full nodes are.
 const LEAST_PREFERRED_PERMILLE: usize = 500;
 
@@ -116,10 +117,15 @@ fn try_it(api: &Arc<Api>, count: usize) -> Result<()> {
     }
     figures.waits(&nodes, "scale-out, with the operator");
 
-    scene.roll()?;
-    let mut rolled = Figures::default();
-    rolled.planned(&pods::pods()?, &pods::annotated()?);
-    figures.waits(&nodes, "roll");
+    // Old pods go first, which leaves all of them where they are.
+    let plan = pods::annotated()?;
+    scene.roll("1", &json!({"maxSurge": 0, "maxUnavailable": "50%"}))?;
+    figures.planned(&pods::pods()?, &plan);
+    figures.waits(&nodes, "roll in place");
+    let mut surged = Figures::default();
+    scene.roll("2", &json!(null))?;
+    surged.planned(&pods::pods()?, &plan);
+    figures.waits(&nodes, "roll with new pods beside the old ones");
 
     let lost = pods::busiest()?;
     nodes.lose(&lost)?;
@@ -149,9 +155,11 @@ fn try_it(api: &Arc<Api>, count: usize) -> Result<()> {
         );
     }
     figures.print(&format!("{count} nodes"));
-    rolled.print(&format!("{count} nodes, after the roll"));
+    surged.print(&format!(
+        "{count} nodes, after the roll with new pods beside the old ones"
+    ));
     ensure!(figures.permille() >= LEAST_PERMILLE, "{figures:?}");
-    ensure!(rolled.permille() >= LEAST_ROLLED_PERMILLE, "{rolled:?}");
+    ensure!(surged.permille() >= LEAST_SURGED_PERMILLE, "{surged:?}");
     ensure!(figures.longest() <= LONGEST, "{figures:?}");
     pods::remove()?;
     drop(scene);

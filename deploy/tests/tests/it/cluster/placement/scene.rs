@@ -230,10 +230,12 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Replaces all pods.
-    pub fn roll(&self) -> Result<()> {
-        let patch =
-            json!({"spec": {"template": {"metadata": {"annotations": {"example.com/roll": "1"}}}}});
+    /// Replaces all pods, for the time with this number.
+    pub fn roll(&self, number: &str, rollout: &Value) -> Result<()> {
+        let annotations = json!({"example.com/roll": number});
+        let patch = json!({"spec": {
+            "template": {"metadata": {"annotations": annotations}}, "rollout": rollout,
+        }});
         for name in self.loads.keys() {
             let name = format!("inferencefunction/{name}");
             Kubectl.run(&[
@@ -249,7 +251,7 @@ impl<'a> Scene<'a> {
         wait_for("all Deployments to have the new template", || {
             for deployment in all("deployments")? {
                 let annotations = &deployment["spec"]["template"]["metadata"]["annotations"];
-                ensure!(annotations["example.com/roll"] == "1", "{annotations}");
+                ensure!(annotations["example.com/roll"] == number, "{annotations}");
             }
             Ok(())
         })?;
