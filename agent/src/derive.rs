@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use tetris_loader::{PrivateBytes, PrivateCause};
 use tetris_store_layout::{
-    DecodeError, DeriveError, DerivedKey, PublishError, Published, TensorId,
+    DecodeError, DeriveError, DerivedKey, PublishError, PublishOutcome, Published, Store, TensorId,
 };
 
 use crate::agent::Agent;
 use crate::detached::Region;
+use crate::load::LoadContext;
 use crate::options::LoadOptions;
 use crate::origin::Origin;
 use crate::private_reason::PrivateReason;
+use crate::publish::{ReadAt, digest};
 
 /// The result of a transform: shared where the store can hold it. Dropping it drops the reference.
 #[derive(Debug)]
@@ -36,6 +38,9 @@ impl Agent {
     /// `transform` names the operation with its parameters (`cast f32->bf16`), with dtype and shape
     /// where they matter to it. `make` runs at most once.
     ///
+    /// A process that can only read the store finds the records of those who may write it. Otherwise
+    /// it makes the bytes, and the node's daemon publishes them: the memory is shared, the work is not.
+    ///
     /// # Errors
     /// What `make` returns, and a name that is longer than the store can record. What the store cannot
     /// hold is returned in private memory, and [`Derived::private_reason`] says why.
@@ -54,6 +59,9 @@ impl Agent {
             return Ok(make().map(|bytes| Derived::private(bytes, reason)));
         };
         let context = self.load_context(options);
+        if !store.is_writable() {
+            return Ok(derive_brokered(&context, store, &key, options, make));
+        }
         let private = |error: &PublishError, bytes: Vec<u8>| {
             let (refused, len) = (
                 Some(PrivateReason::of_publish(error, store)),
@@ -69,17 +77,68 @@ impl Agent {
             result = store.get_or_create(&key, options.access, options.wait, || Ok(bytes));
         }
         Ok(match result {
-            Ok(published) => Ok(Derived {
-                memory: Memory::Store(published),
-                private: None,
-            }),
+            Ok(published) => Ok(Derived::shared(published)),
             Err(DeriveError::Publish(error, bytes)) => Ok(private(&error, bytes)),
             Err(DeriveError::Make(error)) => Err(error),
         })
     }
 }
 
+/// Derives where this process can only read the store: finds a record of one who may write it, or
+/// makes the bytes and has the daemon publish them.
+fn derive_brokered<E>(
+    context: &LoadContext<'_>,
+    store: &Store,
+    key: &DerivedKey,
+    options: &LoadOptions,
+    make: impl FnOnce() -> Result<Vec<u8>, E>,
+) -> Result<Derived, E> {
+    if let Ok(Some(found)) = store.derived(key, options.access) {
+        return Ok(Derived::shared(found));
+    }
+    let bytes = make()?;
+    let read_at = |at: u64, buffer: &mut [u8]| {
+        let begin = usize::try_from(at).unwrap_or(usize::MAX);
+        let rest = bytes.get(begin..).unwrap_or_default();
+        let len = rest.len().min(buffer.len());
+        if let (Some(to), Some(from)) = (buffer.get_mut(..len), rest.get(..len)) {
+            to.copy_from_slice(from);
+        }
+    };
+    let published = publish_brokered(context, store, bytes.len() as u64, &read_at, options);
+    Ok(match published {
+        Ok(published) => Derived::shared(published),
+        Err(reason) => Derived::private(bytes, reason),
+    })
+}
+
+fn publish_brokered(
+    context: &LoadContext<'_>,
+    store: &Store,
+    len: u64,
+    read_at: ReadAt<'_>,
+    options: &LoadOptions,
+) -> Result<Published, PrivateReason> {
+    let object = digest(len, read_at, options.thread_count());
+    let object = object.map_err(|error| PrivateReason::of_publish(&error, store))?;
+    if let Ok(Some(mapping)) = store.map(&object, options.access) {
+        return Ok(Published {
+            object,
+            outcome: PublishOutcome::Existing,
+            mapping,
+        });
+    }
+    context.publish_brokered(store, object, read_at)
+}
+
 impl Derived {
+    fn shared(published: Published) -> Self {
+        Self {
+            memory: Memory::Store(published),
+            private: None,
+        }
+    }
+
     fn private(bytes: Vec<u8>, reason: PrivateReason) -> Self {
         let memory = match PrivateBytes::zeroed(bytes.len() as u64) {
             Some(mut aligned) => {

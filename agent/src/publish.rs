@@ -1,12 +1,10 @@
 //! Publishing what is already in memory, and attaching objects by name.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use tetris_loader::threads;
+use tetris_loader::{SegmentSink, each_segment, object_of};
 use tetris_store_layout::{
-    MapError, ObjectRef, PublishError, PublishOutcome, Published, SEGMENT_BYTES, SegmentDigest,
-    SegmentHasher, SegmentWriter, Store, TensorId, combine, segment_count, segment_len,
+    MapError, ObjectRef, PublishError, PublishOutcome, Published, Store, TensorId,
 };
 
 use crate::agent::Agent;
@@ -15,15 +13,14 @@ use crate::error::ShareError;
 use crate::options::LoadOptions;
 use crate::private_reason::no_store;
 
-/// Bytes are copied out of the source in pieces of this length, which stay in a core's cache while they
-/// are hashed and written.
-const PIECE_BYTES: usize = 1 << 20;
-
 /// Copies the bytes at an offset of the source into the buffer.
 pub type ReadAt<'a> = &'a (dyn Fn(u64, &mut [u8]) + Sync);
 
 impl Agent {
     /// The `len` bytes that `read_at` gives, as one object of the store: found there, or published.
+    ///
+    /// Where this process can only read the store, the node's daemon publishes them: they are copied
+    /// into memory that it reads.
     ///
     /// The bytes may be those of a tensor that other threads write to meanwhile: what is hashed is the very
     /// buffer that is written (INV-1), so an object's name is true in any case.
@@ -46,6 +43,15 @@ impl Agent {
             return Ok(Arc::new(region));
         }
         let context = self.load_context(options);
+        if !store.is_writable() {
+            let published = context.publish_brokered(store, object, read_at);
+            let published = published.map_err(|reason| ShareError::Private {
+                cause: reason.cause,
+                reason: reason.text,
+            })?;
+            let region = Region::of_mapping(published.mapping, object, published.outcome);
+            return Ok(Arc::new(region));
+        }
         let publish = || publish(store, len, read_at, options);
         let published = match publish() {
             Err(error) if error.is_full() && context.make_room(len) => publish(),
@@ -92,15 +98,20 @@ pub fn content_id(
 }
 
 /// The object's name, from its bytes.
-fn digest(len: u64, read_at: ReadAt<'_>, threads: usize) -> Result<ObjectRef, PublishError> {
-    let hash = |index| Sink::Hash(SegmentHasher::new(len, index));
-    let segments = each_segment(len, read_at, threads, hash)?;
-    let found = segments.iter().map(SegmentDigest::len).sum();
-    let (id, crc) = combine(&segments).ok_or(PublishError::Length {
-        expected: len,
-        found,
-    })?;
-    Ok(ObjectRef { id, crc, len })
+pub(crate) fn digest(
+    len: u64,
+    read_at: ReadAt<'_>,
+    threads: usize,
+) -> Result<ObjectRef, PublishError> {
+    object_of(len, &infallible(read_at), threads)
+}
+
+/// The source, for functions that take one which may fail.
+fn infallible(read_at: ReadAt<'_>) -> impl Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync {
+    move |at, buffer| {
+        read_at(at, buffer);
+        Ok(())
+    }
 }
 
 fn publish(
@@ -110,68 +121,8 @@ fn publish(
     options: &LoadOptions,
 ) -> Result<Published, PublishError> {
     let staging = store.stage(len)?;
-    let write = |index| Sink::Write(staging.segment(index));
-    let segments = each_segment(len, read_at, options.thread_count(), write)?;
+    let write = |index| SegmentSink::Write(staging.segment(index));
+    let source = infallible(read_at);
+    let segments = each_segment(len, &source, options.thread_count(), write)?;
     staging.commit(&segments, options.access)
-}
-
-/// Takes the bytes of one segment, in order.
-enum Sink<'s> {
-    Hash(SegmentHasher),
-    Write(SegmentWriter<'s>),
-}
-
-impl Sink<'_> {
-    fn take(&mut self, bytes: &[u8]) -> Result<(), PublishError> {
-        match self {
-            Self::Hash(hasher) => {
-                hasher.update(bytes);
-                Ok(())
-            }
-            Self::Write(writer) => writer.write(bytes),
-        }
-    }
-
-    fn finish(self) -> SegmentDigest {
-        match self {
-            Self::Hash(hasher) => hasher.finish(),
-            Self::Write(writer) => writer.finish(),
-        }
-    }
-}
-
-/// Puts every segment into a sink of its own, over all threads. Returns their digests in order.
-fn each_segment<'s>(
-    len: u64,
-    read_at: ReadAt<'_>,
-    threads: usize,
-    sink: impl Fn(u64) -> Sink<'s> + Sync,
-) -> Result<Vec<SegmentDigest>, PublishError> {
-    let segments = segment_count(len);
-    let next = AtomicU64::new(0);
-    let digests = Mutex::new(Vec::new());
-    threads::run(threads.min(segments as usize), || {
-        let mut piece = vec![0; PIECE_BYTES.min(len as usize)];
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= segments {
-                return Ok::<(), PublishError>(());
-            }
-            let mut sink = sink(index);
-            let mut at = index * SEGMENT_BYTES;
-            let end = at + segment_len(len, index);
-            while at < end {
-                let wanted = (end - at).min(PIECE_BYTES as u64) as usize;
-                let piece = piece.get_mut(..wanted).unwrap_or_default();
-                read_at(at, piece);
-                sink.take(piece)?;
-                at += wanted as u64;
-            }
-            let mut digests = digests.lock().unwrap_or_else(PoisonError::into_inner);
-            digests.push((index, sink.finish()));
-        }
-    })?;
-    let mut digests = digests.into_inner().unwrap_or_else(PoisonError::into_inner);
-    digests.sort_unstable_by_key(|&(index, _)| index);
-    Ok(digests.into_iter().map(|(_, digest)| digest).collect())
 }

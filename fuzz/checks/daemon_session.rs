@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tetris_node::ingest::{Broker, IngestConfig, IngestOptions};
 use tetris_node::room::RoomResult;
 use tetris_node::socket::{Limits, RoomAnswer, RoomAsk, Socket};
-use tetris_store_layout::{CreateOptions, Digest, ManifestId, ManifestKind, Store};
+use tetris_store_layout::{CreateOptions, Digest, ManifestId, ManifestKind, ObjectRef, Store};
 use tetris_wire::daemon::{Message, PROTOCOL};
 use tetris_wire::{Connection, after, no_descriptors};
 use tokio::runtime::Runtime;
@@ -28,6 +28,7 @@ pub const MAKE_TOO_MUCH_ROOM: u8 = 4;
 pub const ASK_WARM: u8 = 5;
 pub const HELLO: u8 = 6;
 pub const ANSWER: u8 = 7;
+pub const PUBLISH: u8 = 8;
 
 /// Time for a well-behaved client to be answered.
 const LONG: Duration = Duration::from_mins(1);
@@ -167,6 +168,7 @@ async fn make_room(mut asked: mpsc::Receiver<RoomAsk>) {
 fn script(silence: Duration) -> Script {
     let json = br#"{"w":{"dtype":"U8","shape":[5000],"data_offsets":[0,5000]}}"#;
     let length = (json.len() as u64).to_le_bytes();
+    let model = [length.as_slice(), json, &[7; 5000]].concat();
     let messages = [
         Message::Ingest {
             kind: ManifestKind::Safetensors,
@@ -188,6 +190,9 @@ fn script(silence: Duration) -> Script {
         },
         Message::Hello { pid: 0 },
         Message::IngestWaiting { ahead: 1 },
+        Message::Publish {
+            object: ObjectRef::of(&model),
+        },
     ];
     let hello = Message::Hello { pid: 7 }.encode();
     Script {
@@ -196,6 +201,6 @@ fn script(silence: Duration) -> Script {
         // IngestWaiting and IngestProgress.
         passing: &[8, 9],
         silence,
-        model: [length.as_slice(), json, &[7; 5000]].concat(),
+        model,
     }
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{MemfdFlags, OFlags};
+use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg,
@@ -54,7 +54,9 @@ pub const PROC: u8 = 12;
 pub const LISTENER: u8 = 13;
 pub const CHANGING_MODEL: u8 = 14;
 pub const EVENTS: u8 = 15;
-const DESCRIPTORS: u8 = 16;
+pub const SEALED_MODEL: u8 = 16;
+pub const SEALED: u8 = 17;
+const DESCRIPTORS: u8 = 18;
 
 /// Connections of a session at a time.
 pub const CLIENTS: usize = 4;
@@ -353,6 +355,8 @@ impl<'a> Session<'a> {
                 self.changing.push(file.try_clone().ok()?);
                 file.into()
             }
+            SEALED_MODEL => sealed(&self.script.model)?.into(),
+            SEALED => sealed(self.choices.bytes())?.into(),
             _ => {
                 let flags = rustix::event::EventfdFlags::CLOEXEC;
                 rustix::event::eventfd(0, flags).ok()?
@@ -410,9 +414,18 @@ fn raw(file: &File) -> i32 {
     file.as_raw_fd()
 }
 
+/// A file in memory that nobody can change.
+fn sealed(content: &[u8]) -> Option<File> {
+    let file = memory(content)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    rustix::fs::fcntl_add_seals(&file, seals).ok()?;
+    Some(file)
+}
+
 /// A file in memory.
 fn memory(content: &[u8]) -> Option<File> {
-    let file = File::from(rustix::fs::memfd_create("passed", MemfdFlags::CLOEXEC).ok()?);
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(rustix::fs::memfd_create("passed", flags).ok()?);
     file.write_all_at(content, 0).ok()?;
     Some(file)
 }

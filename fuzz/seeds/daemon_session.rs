@@ -2,10 +2,12 @@
 
 use crate::daemon_session::{
     ANSWER, ASK_WARM, HELLO, INGEST, INGEST_DONE, INGEST_FILE, MAKE_ROOM, MAKE_TOO_MUCH_ROOM,
+    PUBLISH,
 };
 use crate::session::{
     CHANGING_MODEL, CLOSED_PIPE, EVENTS, FILE, FOLDER, ITSELF, LISTENER, LONG_FILE, MODEL, NULL,
-    OPEN_PIPE, PATH_ONLY, PROC, SOCKET_WITH_DESCRIPTORS, UNREAD_SOCKET, WRITE_ONLY,
+    OPEN_PIPE, PATH_ONLY, PROC, SEALED, SEALED_MODEL, SOCKET_WITH_DESCRIPTORS, UNREAD_SOCKET,
+    WRITE_ONLY,
 };
 use crate::steps::Steps;
 
@@ -13,6 +15,7 @@ use crate::steps::Steps;
 pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let greeted = || Steps::default().greet(0).hear();
     let ingest = |kinds: &[u8]| greeted().say_with(INGEST, kinds, 0).hear();
+    let publish = |kinds: &[u8]| greeted().say_with(PUBLISH, kinds, 0).hear();
     let small = [FILE, 3, 1, 2, 3];
     let long = [LONG_FILE, 40];
     let seeds = [
@@ -42,6 +45,17 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
                 .select(0)
                 .hear(),
         ),
+        ("valid-memory", publish(&[SEALED_MODEL]).say(INGEST_DONE)),
+        (
+            "valid-memory-gone-at-once",
+            greeted().say_with(PUBLISH, &[SEALED_MODEL], 0).close(3),
+        ),
+        ("valid-memory-not-sealed", publish(&[MODEL])),
+        (
+            "valid-memory-of-other-bytes",
+            publish(&[SEALED, 3, 1, 2, 3]),
+        ),
+        ("valid-memory-is-a-pipe", publish(&[OPEN_PIPE])),
         ("valid-file-refused", kinds(greeted(), &small)),
         ("valid-long-file", kinds(greeted(), &long)),
         (

@@ -148,6 +148,13 @@ fn daemon_messages() -> Vec<Vec<u8>> {
             reason: IngestReason::BUSY,
             text: text(),
         }),
+        Message::Publish {
+            object: ObjectRef::of(b"bytes"),
+        },
+        Message::Published {
+            object: ObjectRef::of(b"bytes"),
+            bytes_read: 5,
+        },
     ];
     messages.iter().map(Message::encode).collect()
 }

@@ -3,7 +3,7 @@
 //! A load reads a file's header ([`header`]), plans its objects ([`Plan`]), and reads, hashes and
 //! publishes them over all cores ([`Pipeline`]). A file that is known is compared with its objects
 //! instead ([`compare`]). The agent loads with these parts in its own process; the node daemon
-//! publishes files for pods that can only read the store ([`ingest`]).
+//! publishes files and memory for pods that can only read the store ([`ingest`]).
 
 #![deny(
     clippy::unwrap_used,
@@ -18,6 +18,7 @@ mod job;
 mod map_limit;
 mod map_objects;
 mod monitor;
+mod object_bytes;
 mod pack_small;
 mod pipeline;
 mod plan;
@@ -40,6 +41,7 @@ pub use job::{Job, jobs_of_manifest};
 pub use map_limit::MapLimit;
 pub use map_objects::map_objects;
 pub use monitor::ReadMonitor;
+pub use object_bytes::{ReadBytes, SegmentSink, WriteBytes, each_segment, named, object_of};
 pub use pipeline::{HashedObject, Pipeline, PipelineRun};
 pub use plan::{Plan, PlannedTensor};
 pub use planned_file::PlannedFile;

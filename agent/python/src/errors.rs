@@ -123,7 +123,11 @@ pub(crate) fn share(error: ShareError) -> PyErr {
     let text = error.to_string();
     match error {
         ShareError::Publish(error) if error.is_full() => python::StoreFullError::new_err(text),
-        ShareError::Publish(PublishError::ReadOnly { .. }) => {
+        ShareError::Private {
+            cause: PrivateCause::Full { .. } | PrivateCause::OverLimit | PrivateCause::Kept { .. },
+            ..
+        } => python::StoreFullError::new_err(text),
+        ShareError::Private { .. } | ShareError::Publish(PublishError::ReadOnly { .. }) => {
             python::ReadOnlyStoreError::new_err(text)
         }
         _ => python::ShareError::new_err(text),

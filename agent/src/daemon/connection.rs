@@ -119,6 +119,24 @@ impl DaemonConnection {
         Ok(Message::decode(frame.kind, &frame.payload)?)
     }
 
+    /// Receives messages until one says how a passed file or memory ended, by `last` at the latest.
+    /// `timeout` is the longest wait for each; `progress` is told of bytes read and of all bytes.
+    pub(super) fn outcome(
+        &mut self,
+        last: Instant,
+        timeout: Duration,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<Message, Failure> {
+        loop {
+            self.extend(last.min(Instant::now() + timeout));
+            match self.message()? {
+                Message::IngestWaiting { .. } => {}
+                Message::IngestProgress { done, total } => progress(done, total),
+                other => return Ok(other),
+            }
+        }
+    }
+
     /// Sends a message.
     pub(super) fn send(&self, message: &Message) -> Result<(), Failure> {
         self.send_bytes(&message.encode())

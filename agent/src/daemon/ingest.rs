@@ -10,7 +10,7 @@ use tetris_wire::daemon::{ErrorCode, IngestRefusal, Message};
 use super::connection::{DaemonConnection, Failure};
 
 /// Longest wait for an ingest, regardless of its progress: a terabyte at 300 MB per second.
-const LONGEST: Duration = Duration::from_hours(1);
+pub(super) const LONGEST: Duration = Duration::from_hours(1);
 
 /// Result of a request to ingest a file.
 #[derive(Debug)]
@@ -79,33 +79,29 @@ fn talk(
     file: BorrowedFd<'_>,
     kind: ManifestKind,
     timeout: Duration,
-    mut progress: impl FnMut(u64, u64),
+    progress: impl FnMut(u64, u64),
 ) -> Result<IngestOutcome, Failure> {
     let last = Instant::now() + LONGEST;
     if let Err(other) = connection.greet()? {
         return Ok(unexpected(&other));
     }
     connection.pass(&Message::Ingest { kind }, file)?;
-    loop {
-        connection.extend(last.min(Instant::now() + timeout));
-        match connection.message()? {
-            Message::IngestWaiting { .. } => {}
-            Message::IngestProgress { done, total } => progress(done, total),
-            Message::Ingested {
+    let answer = connection.outcome(last, timeout, progress)?;
+    Ok(match answer {
+        Message::Ingested {
+            manifest,
+            bytes_read,
+        } => {
+            connection.extend(Instant::now() + timeout);
+            IngestOutcome::Ingested(Ingested {
                 manifest,
                 bytes_read,
-            } => {
-                connection.extend(Instant::now() + timeout);
-                return Ok(IngestOutcome::Ingested(Ingested {
-                    manifest,
-                    bytes_read,
-                    connection,
-                }));
-            }
-            Message::IngestRefused(refusal) => return Ok(IngestOutcome::Refused(refusal)),
-            other => return Ok(unexpected(&other)),
+                connection,
+            })
         }
-    }
+        Message::IngestRefused(refusal) => IngestOutcome::Refused(refusal),
+        other => unexpected(&other),
+    })
 }
 
 fn unexpected(message: &Message) -> IngestOutcome {

@@ -2,17 +2,22 @@
 //!
 //! The agent asks for room when the store is full. The daemon sees the whole node and knows its
 //! policy, so its "no" holds; where no daemon answers, the agent reclaims by itself. An agent that
-//! can only read the store passes its model files to the daemon, which publishes them.
+//! can only read the store passes its model files to the daemon, which publishes them, and bytes that
+//! it made as sealed memory.
 
 mod client;
 mod connection;
 mod greeting;
 mod ingest;
+mod memory;
 mod room;
+mod sealed;
 mod warm;
 
 pub use client::{RoomOutcome, make_room};
 pub use greeting::{Greeting, greet};
 pub use ingest::{IngestOutcome, Ingested, ingest};
+pub use memory::{MemoryOutcome, PublishedMemory, publish_memory};
 pub(crate) use room::{Answers, Patience};
+pub use sealed::sealed_memory;
 pub use warm::declared_warm;

@@ -31,7 +31,7 @@ pub(super) fn known(store: &Store, ingested: &Ingested) -> Option<KnownFile> {
 }
 
 /// The cause that a daemon's refusal stands for. The sizes that are needed are not known yet.
-fn cause_of(reason: IngestReason) -> PrivateCause {
+pub(super) fn cause_of(reason: IngestReason) -> PrivateCause {
     match reason {
         IngestReason::NO_ROOM => PrivateCause::Full { needed: 0 },
         IngestReason::POLICY => PrivateCause::Kept { needed: 0 },

@@ -11,6 +11,7 @@ mod context;
 mod flow;
 mod make_room;
 mod manifest;
+mod memory;
 mod private_load;
 mod publish_missing;
 mod read_once;

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use tetris_reclaimer_core::Space;
-use tetris_store_layout::ManifestKind;
 use tetris_wire::daemon::{IngestReason, IngestRefusal};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
@@ -14,13 +13,13 @@ use super::refusal_log::RefusalLog;
 use super::schedule::Key;
 use super::state::{BrokerState, locked};
 use super::{
-    AskRoom, EndedIngest, IngestCounts, IngestObserver, IngestOptions, IngestOutcome, PassedFile,
-    Stage, TargetStore, refusal,
+    AskRoom, EndedIngest, IngestCounts, IngestObserver, IngestOptions, IngestOutcome,
+    IngestRequest, PassedFile, Stage, TargetStore, refusal,
 };
 use crate::room::GrantedRoom;
 use tetris_wire::Peer;
 
-/// Publishes files that clients pass. One for all stores of the node.
+/// Publishes files and memory that clients pass. One for all stores of the node.
 #[derive(Clone)]
 pub struct Broker(Arc<BrokerState>);
 
@@ -96,7 +95,7 @@ impl Broker {
         locked(&self.0.state).jobs.len()
     }
 
-    /// Has a file published.
+    /// Has a file, or memory, published.
     ///
     /// # Errors
     /// When the descriptor is not of a file that is taken, or there are too many.
@@ -104,11 +103,11 @@ impl Broker {
         &self,
         target: TargetStore,
         peer: Peer,
-        kind: ManifestKind,
+        request: IngestRequest,
         passed: PassedFile,
     ) -> Result<Ticket, IngestRefusal> {
         let (store, begun) = (target.name.clone(), Instant::now());
-        let asked = self.begin(target, peer, kind, passed).await;
+        let asked = self.begin(target, peer, request, passed).await;
         asked.inspect_err(|refusal| {
             self.0.refusals.write(&store, peer, refusal);
             self.0.observer.ended(EndedIngest {
@@ -124,7 +123,7 @@ impl Broker {
         &self,
         target: TargetStore,
         peer: Peer,
-        kind: ManifestKind,
+        request: IngestRequest,
         passed: PassedFile,
     ) -> Result<Ticket, IngestRefusal> {
         let options = locked(&self.0.options).clone();
@@ -132,10 +131,10 @@ impl Broker {
             let text = "this daemon takes no files (ingest.enabled)";
             return Err(refusal(IngestReason::UNAVAILABLE, text));
         }
-        let (passed, checked) = inspected(passed, &target, &options).await?;
+        let (passed, checked) = inspected(passed, &target, request, &options).await?;
         let key = Key {
             store: target.name.clone(),
-            kind,
+            request,
             identity: checked.identity,
         };
         let uid = peer.uid;
@@ -183,12 +182,13 @@ impl Broker {
 async fn inspected(
     passed: PassedFile,
     target: &TargetStore,
+    request: IngestRequest,
     options: &IngestOptions,
 ) -> Result<(PassedFile, Checked), IngestRefusal> {
     let (reply, answer) = oneshot::channel();
     let (target, owned) = (target.clone(), options.clone());
     let thread = std::thread::Builder::new().name("inspect".to_owned());
-    let started = thread.spawn(move || match inspect(&passed, &target, &owned) {
+    let started = thread.spawn(move || match inspect(&passed, &target, &request, &owned) {
         Ok(checked) => {
             let _gone = reply.send(Ok((passed, checked)));
         }

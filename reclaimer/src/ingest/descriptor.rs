@@ -9,7 +9,7 @@ use tetris_store_layout::{FileIdentity, FileSystemType};
 use tetris_wire::daemon::{IngestReason, IngestRefusal};
 
 use super::options::IngestOptions;
-use super::{PassedFile, TargetStore, refusal};
+use super::{IngestRequest, PassedFile, TargetStore, memory, refusal};
 
 /// File systems of the kernel's own state (statfs(2), linux/magic.h): what their files say can
 /// depend on who reads them, and here that is the daemon. proc, sysfs, debugfs, tracefs,
@@ -44,6 +44,7 @@ pub(super) struct Checked {
 pub(super) fn inspect(
     passed: &PassedFile,
     target: &TargetStore,
+    request: &IngestRequest,
     options: &IngestOptions,
 ) -> Result<Checked, IngestRefusal> {
     let failed = |error: std::io::Error| {
@@ -76,6 +77,9 @@ pub(super) fn inspect(
         let text =
             format!("the file lies on a file system of type {magic:#x}, which keeps no models");
         return Err(refusal(IngestReason::NOT_A_FILE, text));
+    }
+    if let IngestRequest::Memory(object) = request {
+        memory::check(&passed.file, &metadata, magic, object)?;
     }
     let identity = FileIdentity::of(&metadata);
     check_size(identity.size, target, options)?;

@@ -1,4 +1,4 @@
-//! Ingest of files for clients that can only read a store (LAYOUT.md 11.5).
+//! Ingest of files and memory for clients that can only read a store (LAYOUT.md 11.5, 11.7).
 //!
 //! # Flow
 //! A connection hands the passed descriptor to [`Broker::ask`]. A thread of its own inspects it.
@@ -21,7 +21,9 @@
 
 mod broker;
 mod descriptor;
+mod finished;
 mod job;
+mod memory;
 mod observer;
 mod options;
 mod read;
@@ -37,7 +39,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_store_layout::{ManifestId, Store};
+use tetris_store_layout::{ManifestId, ManifestKind, ObjectRef, Store};
 use tetris_wire::daemon::{IngestReason, IngestRefusal};
 use tetris_wire::{Aside, Closer};
 
@@ -84,6 +86,24 @@ impl std::fmt::Debug for PassedFile {
     }
 }
 
+/// A client's wish for what it passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IngestRequest {
+    /// A file, of which a manifest of this kind is made.
+    File(ManifestKind),
+    /// Sealed memory, whose bytes make this object.
+    Memory(ObjectRef),
+}
+
+/// Name in the store of what was passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// A file's manifest.
+    Manifest(ManifestId),
+    /// An object.
+    Object(ObjectRef),
+}
+
 /// Progress of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
@@ -98,8 +118,8 @@ pub enum Stage {
     },
     /// It is in the store.
     Done {
-        /// Its manifest.
-        manifest: ManifestId,
+        /// Its name there.
+        stored: Stored,
         /// Bytes that were read.
         bytes_read: u64,
     },

@@ -19,7 +19,7 @@ pub enum IngestOutcome {
 
 impl IngestOutcome {
     /// All that have names of their own.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::Published,
         Self::Known,
         Self::Abandoned,
@@ -35,6 +35,9 @@ impl IngestOutcome {
         Self::Refused(IngestReason::EMPTY),
         Self::Refused(IngestReason::LIMIT),
         Self::Refused(IngestReason::POLICY),
+        Self::Refused(IngestReason::NOT_SEALED),
+        Self::Refused(IngestReason::NOT_MEMORY),
+        Self::Refused(IngestReason::SPARSE),
     ];
 
     /// Its name in logs and metrics.
@@ -54,6 +57,9 @@ impl IngestOutcome {
             Self::Refused(IngestReason::EMPTY) => "empty",
             Self::Refused(IngestReason::LIMIT) => "limit",
             Self::Refused(IngestReason::POLICY) => "policy",
+            Self::Refused(IngestReason::NOT_SEALED) => "not-sealed",
+            Self::Refused(IngestReason::NOT_MEMORY) => "not-memory",
+            Self::Refused(IngestReason::SPARSE) => "sparse",
             Self::Refused(_) => "unavailable",
         }
     }

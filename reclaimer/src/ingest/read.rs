@@ -6,15 +6,16 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tetris_loader::ingest::{IngestError, IngestJob, IngestedFile};
+use tetris_loader::ingest::{IngestError, IngestJob, MemoryIngest};
 use tetris_loader::{LoadError, ReadMonitor};
 use tetris_reclaimer_core::Space;
-use tetris_store_layout::RecordUse;
+use tetris_store_layout::{ManifestKind, ObjectRef, RecordUse};
 use tetris_wire::daemon::{IngestReason, IngestRefusal};
 
 use super::descriptor::Checked;
+use super::finished::Finished;
 use super::schedule::Key;
-use super::{AskRoom, PassedFile, TargetStore, refusal};
+use super::{AskRoom, IngestRequest, PassedFile, TargetStore, refusal};
 use crate::room::{RoomNeed, RoomRefusal, RoomResult};
 
 /// Threads that read from a file system that may hang with all of them.
@@ -70,7 +71,49 @@ impl Pulse {
 
 impl Work {
     /// Reads, hashes and publishes. The descriptor is closed when it ends.
-    pub(super) fn run(self) -> Result<IngestedFile, IngestRefusal> {
+    pub(super) fn run(self) -> Result<Finished, IngestRefusal> {
+        match self.key.request {
+            IngestRequest::File(kind) => self.run_file(kind),
+            IngestRequest::Memory(object) => self.run_memory(object),
+        }
+    }
+
+    /// Publishes memory, or finds its bytes in the store.
+    fn run_memory(&self, object: ObjectRef) -> Result<Finished, IngestRefusal> {
+        let refused = Mutex::new(None);
+        let make_room = |bytes| match self.have_room(Space::of_bytes(bytes)) {
+            Ok(()) => true,
+            Err(refusal) => {
+                let mut noted = refused.lock().unwrap_or_else(PoisonError::into_inner);
+                noted.get_or_insert(refusal);
+                false
+            }
+        };
+        let ingest = MemoryIngest {
+            store: &self.target.store,
+            object,
+            threads: self.threads(),
+            monitor: Arc::clone(&self.monitor),
+            make_room: &make_room,
+        };
+        // An object that cannot be mapped now is published anew, or the store says why not.
+        if let Ok(Some(known)) = ingest.known() {
+            return Ok(known.into());
+        }
+        let room = Space {
+            bytes: ingest.needed(),
+            inodes: 1,
+        };
+        if let Some(whole) = (self.reserve)(room) {
+            self.have_room(whole)?;
+        }
+        let result = ingest.run(&self.passed.file);
+        let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let result = result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)));
+        result.map(Finished::from)
+    }
+
+    fn run_file(&self, kind: ManifestKind) -> Result<Finished, IngestRefusal> {
         let refused = Mutex::new(None);
         let noted = |had: Result<(), IngestRefusal>| match had {
             Ok(()) => true,
@@ -84,24 +127,26 @@ impl Work {
         };
         let make_room = |bytes| noted(self.have_room(Space::of_bytes(bytes)));
         let admit_records = |records| noted(self.have_room_for_records(records));
-        let ingest = self.ingest(&make_room, &admit_records);
+        let ingest = self.ingest(kind, &make_room, &admit_records);
         // Before anything goes for a file of which nothing is published.
         let checked = ingest.check_length(&self.passed.file);
         let most_objects = checked.map_err(|error| refusal_of(&error))?;
-        self.have_room_first(most_objects)?;
+        self.have_room_first(kind, most_objects)?;
         let result = ingest.run(&self.passed.file);
         let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
-        result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)))
+        let result = result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)));
+        result.map(Finished::from)
     }
 
     fn ingest<'a>(
         &'a self,
+        kind: ManifestKind,
         make_room: &'a (dyn Fn(u64) -> bool + Sync),
         admit_records: &'a (dyn Fn(RecordUse) -> bool + Sync),
     ) -> IngestJob<'a> {
         IngestJob {
             store: &self.target.store,
-            kind: self.key.kind,
+            kind,
             identity: self.checked.identity,
             threads: self.threads(),
             max_tensors: self.max_tensors,
@@ -114,7 +159,7 @@ impl Work {
     /// Has room for the whole file in a store that has to ask first. If there is none, the file is
     /// read for what of it is missing: it may be a copy of one that is there, or share most of its
     /// tensors with one. A sparse file counts with the length that it says: its pages would be real.
-    fn have_room_first(&self, most_objects: u64) -> Result<(), IngestRefusal> {
+    fn have_room_first(&self, kind: ManifestKind, most_objects: u64) -> Result<(), IngestRefusal> {
         let size = Space {
             // Nearly always the file's header and two pages hold what its records take.
             bytes: self
@@ -133,7 +178,7 @@ impl Work {
         };
         self.pulse.twice.store(true, Ordering::Relaxed);
         let missing = self
-            .ingest(&|_| false, &|_| false)
+            .ingest(kind, &|_| false, &|_| false)
             .missing(&self.passed.file);
         let missing = missing.map_err(|error| refusal_of(&error))?;
         let missing = Space {
@@ -260,7 +305,7 @@ fn judged(room: RoomResult) -> Result<(), IngestRefusal> {
 
 fn refusal_of(error: &IngestError) -> IngestRefusal {
     let reason = match error {
-        IngestError::Changed => IngestReason::CHANGED,
+        IngestError::Changed | IngestError::OtherBytes { .. } => IngestReason::CHANGED,
         IngestError::TooLarge { .. } => IngestReason::TOO_LARGE,
         IngestError::Empty => IngestReason::EMPTY,
         IngestError::Load(LoadError::Header(_) | LoadError::Dtype { .. }) => IngestReason::INVALID,

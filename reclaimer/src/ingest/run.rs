@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use tetris_loader::ingest::IngestedFile;
 use tetris_wire::daemon::{IngestReason, IngestRefusal};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::finished::Finished;
 use super::job::IngestJob;
 use super::read::Work;
 use super::schedule::Turn;
@@ -21,7 +21,7 @@ use tetris_wire::Peer;
 /// Time between two looks at a file's progress.
 const LOOK: Duration = Duration::from_millis(100);
 
-type Read = Result<IngestedFile, IngestRefusal>;
+type Read = Result<Finished, IngestRefusal>;
 
 impl IngestJob {
     pub(super) fn run(
@@ -220,7 +220,7 @@ impl IngestJob {
         shared.release(self.id);
         let mut changes = shared.changes.subscribe();
         let done = Stage::Done {
-            manifest: published.manifest,
+            stored: published.stored,
             bytes_read: published.bytes_read,
         };
         self.conclude(shared, done);

@@ -4,8 +4,9 @@
 //! namespace. Clients of one store can take only a bounded number of turns from those of another, and
 //! never its first: a store of which nothing is read has a turn of its own.
 
-use tetris_store_layout::{FileIdentity, ManifestKind};
+use tetris_store_layout::FileIdentity;
 
+use super::IngestRequest;
 use super::options::IngestConfig;
 
 /// Files that are given up but whose reader still hangs, before files of file systems that can hang
@@ -16,11 +17,11 @@ const MAX_HANGING: usize = 64;
 /// unless they hang as well.
 const MAX_LOCAL_HANGING_OF_USER: usize = 2;
 
-/// Identity of a job: version of a file, kind of manifest, and store.
+/// Identity of a job: version of a file, the client's wish, and store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) store: String,
-    pub(super) kind: ManifestKind,
+    pub(super) request: IngestRequest,
     pub(super) identity: FileIdentity,
 }
 
@@ -255,6 +256,8 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
+    use tetris_store_layout::ManifestKind;
+
     use super::*;
 
     fn key(ino: u64) -> Key {
@@ -264,7 +267,7 @@ mod tests {
     fn key_in(store: &str, ino: u64) -> Key {
         Key {
             store: store.to_owned(),
-            kind: ManifestKind::File,
+            request: IngestRequest::File(ManifestKind::File),
             identity: FileIdentity {
                 dev: 1,
                 ino,

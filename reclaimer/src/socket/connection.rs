@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::frames::{Ended, Frames};
 use super::{Fault, RoomAnswer, RoomAsk};
-use crate::ingest::{Broker, TargetStore};
+use crate::ingest::{Broker, IngestRequest, TargetStore};
 use crate::report::LatestStatus;
 
 /// Told of each fault.
@@ -78,7 +78,12 @@ impl Client {
             let incoming = frames.receive().await?;
             let (answer, next) = match incoming.message {
                 Ok(Message::Ingest { kind }) => {
-                    self.ingest(frames, kind, incoming.descriptors).await?
+                    let request = IngestRequest::File(kind);
+                    self.ingest(frames, request, incoming.descriptors).await?
+                }
+                Ok(Message::Publish { object }) => {
+                    let request = IngestRequest::Memory(object);
+                    self.ingest(frames, request, incoming.descriptors).await?
                 }
                 Ok(Message::MakeRoom { bytes, inodes }) => {
                     self.make_room(frames, bytes, inodes).await?

@@ -1,15 +1,14 @@
-//! A client passes a file.
+//! A client passes a file or memory.
 
 use std::time::Duration;
 
-use tetris_store_layout::ManifestKind;
 use tetris_wire::daemon::{ErrorCode, IngestReason, IngestRefusal, Message};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::Fault;
 use super::connection::{Client, Next};
 use super::frames::{Descriptors, Ended, Frames};
-use crate::ingest::{HOLD, Stage, Ticket};
+use crate::ingest::{HOLD, IngestRequest, Stage, Stored, Ticket};
 
 /// Least time between two messages about how far a file is.
 const TELL: Duration = Duration::from_millis(500);
@@ -19,7 +18,7 @@ impl Client {
     pub(super) async fn ingest(
         &self,
         frames: &mut Frames,
-        kind: ManifestKind,
+        request: IngestRequest,
         descriptors: Descriptors,
     ) -> Result<(Message, Next), Ended> {
         let found = descriptors.found;
@@ -37,7 +36,7 @@ impl Client {
             }
             (Some(passed), Some(broker)) => {
                 match broker
-                    .ask(self.target.clone(), self.peer, kind, passed)
+                    .ask(self.target.clone(), self.peer, request, passed)
                     .await
                 {
                     Ok(ticket) => ticket,
@@ -46,7 +45,11 @@ impl Client {
             }
         };
         let answer = self.follow(frames, &mut ticket).await?;
-        if matches!(answer, (Message::Ingested { .. }, _)) {
+        let (message, _) = &answer;
+        if matches!(
+            message,
+            Message::Ingested { .. } | Message::Published { .. }
+        ) {
             frames.send(&answer.0.encode()).await?;
             return self.hold(frames, ticket).await;
         }
@@ -65,15 +68,8 @@ impl Client {
         loop {
             let stage = ticket.stage();
             match stage {
-                Stage::Done {
-                    manifest,
-                    bytes_read,
-                } => {
-                    let ingested = Message::Ingested {
-                        manifest,
-                        bytes_read,
-                    };
-                    return Ok((ingested, Next::Another));
+                Stage::Done { stored, bytes_read } => {
+                    return Ok((done(stored, bytes_read), Next::Another));
                 }
                 Stage::Refused(refusal) => {
                     return Ok((Message::IngestRefused(refusal), Next::Another));
@@ -108,6 +104,17 @@ impl Client {
         }
         let text = "expected IngestDone".to_owned();
         Ok((self.error(ErrorCode::OUT_OF_TURN, text), Next::Hangup))
+    }
+}
+
+/// The message about content that is in the store.
+fn done(stored: Stored, bytes_read: u64) -> Message {
+    match stored {
+        Stored::Manifest(manifest) => Message::Ingested {
+            manifest,
+            bytes_read,
+        },
+        Stored::Object(object) => Message::Published { object, bytes_read },
     }
 }
 

@@ -31,6 +31,16 @@ pub enum IngestError {
     /// The store did not take it.
     #[error("the store did not take the file: {0}")]
     NotTaken(String),
+    /// The memory makes another object than the process says.
+    #[error(
+        "the memory makes the object {found}, expected {expected}; seal it before its bytes are hashed"
+    )]
+    OtherBytes {
+        /// The object that the process named.
+        expected: String,
+        /// The object that the bytes make.
+        found: String,
+    },
     /// It has no tensor bytes.
     #[error(
         "the file has no tensor bytes: there is nothing to share, and reading it costs no more than finding it"

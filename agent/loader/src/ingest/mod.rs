@@ -26,9 +26,11 @@ use tetris_store_layout::{
 };
 
 mod error;
+mod memory;
 
 pub use error::IngestError;
 use error::too_large;
+pub use memory::{IngestedMemory, MemoryIngest};
 
 /// Longest wait for an agent that reads the same file just now.
 const WAIT: Duration = Duration::from_secs(10);

@@ -1,10 +1,10 @@
-//! Kinds and refusals of ingests.
+//! Kinds and refusals of files and memory that clients pass.
 
 use tetris_store_layout::ManifestKind;
 
 use crate::{MAX_TEXT_BYTES, ProtocolError, Reader, Writer};
 
-/// The reason a file was not ingested.
+/// The reason a file or memory was not published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngestRefusal {
     /// The reason, for programs.
@@ -13,7 +13,7 @@ pub struct IngestRefusal {
     pub text: String,
 }
 
-/// Reason a file was not ingested. Later daemons may know more reasons.
+/// Reason a file or memory was not published. Later daemons may know more reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IngestReason(pub u16);
 
@@ -42,6 +42,12 @@ impl IngestReason {
     pub const LIMIT: Self = Self(11);
     /// Policy keeps the unmapped objects, or keeps the free room for the guarantees of others.
     pub const POLICY: Self = Self(12);
+    /// The memory is not sealed against changes of its bytes and its length.
+    pub const NOT_SEALED: Self = Self(13);
+    /// The descriptor is not of a memory file of plain pages.
+    pub const NOT_MEMORY: Self = Self(14);
+    /// Pages of the memory were never written.
+    pub const SPARSE: Self = Self(15);
 }
 
 impl IngestRefusal {

@@ -1,14 +1,15 @@
 //! Messages of the node daemon's protocol (LAYOUT.md 11.3).
 //!
-//! An agent asks for room in a full store, or passes a model file that the daemon publishes.
+//! An agent asks for room in a full store, or passes a model file or memory that the daemon publishes.
 //! Hostile bytes become errors.
 
 mod ingest;
+mod object;
 mod room;
 #[cfg(test)]
 mod tests;
 
-use tetris_store_layout::{Digest, ManifestId, ManifestKind};
+use tetris_store_layout::{Digest, ManifestId, ManifestKind, ObjectRef};
 
 use crate::{FrameHeader, MAX_TEXT_BYTES, Protocol, ProtocolError, Reader, Writer};
 
@@ -34,14 +35,19 @@ const INGESTED: u8 = 10;
 const INGEST_REFUSED: u8 = 11;
 const ASK_WARM: u8 = 12;
 const WARM: u8 = 13;
+const PUBLISHED: u8 = 14;
 const INGEST: u8 = 64;
+const PUBLISH: u8 = 65;
 /// Length of the payload of [`Message::Ingest`], in bytes.
 const INGEST_PAYLOAD_BYTES: usize = 1;
 
-/// Returns true for the frames that carry a descriptor: [`Message::Ingest`]. A frame of another
-/// length is no such message.
+/// Returns true for the frames that carry a descriptor: [`Message::Ingest`] and
+/// [`Message::Publish`]. A frame of another length is no such message.
 pub fn carries_descriptor(header: FrameHeader) -> bool {
-    header.kind == INGEST && header.len == INGEST_PAYLOAD_BYTES
+    matches!(
+        (header.kind, header.len),
+        (INGEST, INGEST_PAYLOAD_BYTES) | (PUBLISH, object::BYTES)
+    )
 }
 
 /// A message of either side.
@@ -80,7 +86,7 @@ pub enum Message {
         /// The kind of manifest that the file gets.
         kind: ManifestKind,
     },
-    /// The client has attached the file that it passed, or no longer wants it.
+    /// The client has attached the file or memory that it passed, or no longer wants it.
     IngestDone,
     /// Other files are served first. Sent now and then.
     IngestWaiting {
@@ -101,8 +107,21 @@ pub enum Message {
         /// Number of bytes that were read of the file; 0 for a known file.
         bytes_read: u64,
     },
-    /// The file is not in the store.
+    /// The file, or the memory, is not in the store.
     IngestRefused(IngestRefusal),
+    /// A client that can only read the store passes sealed memory to publish as one object. One
+    /// descriptor comes with it.
+    Publish {
+        /// The object that the bytes make.
+        object: ObjectRef,
+    },
+    /// The object is in the store, and stays there until the client is done.
+    Published {
+        /// The object.
+        object: ObjectRef,
+        /// Number of bytes that were read of the memory; 0 for a known object.
+        bytes_read: u64,
+    },
     /// A client asks if pods declare a model warm, before it removes the model.
     AskWarm {
         /// The model's manifest.
@@ -155,6 +174,8 @@ impl Message {
             Self::IngestRefused(_) => INGEST_REFUSED,
             Self::AskWarm { .. } => ASK_WARM,
             Self::Warm { .. } => WARM,
+            Self::Publish { .. } => PUBLISH,
+            Self::Published { .. } => PUBLISHED,
         }
     }
 
@@ -182,6 +203,8 @@ impl Message {
             Self::IngestRefused(refusal) => refusal.encode(to),
             Self::AskWarm { manifest } => to.bytes(&manifest.0.0),
             Self::Warm { warm } => to.u8(u8::from(*warm)),
+            Self::Publish { object } => object::encode(to, object),
+            Self::Published { object, bytes_read } => object::encode(to, object).u64(*bytes_read),
         };
         to.end()
     }
@@ -260,6 +283,16 @@ impl Message {
                     other => return Err(from.value("0 or 1", other.into())),
                 };
                 from.end(Self::Warm { warm })
+            }
+            PUBLISH => {
+                let mut from = reader("44");
+                let object = object::decode(&mut from)?;
+                from.end(Self::Publish { object })
+            }
+            PUBLISHED => {
+                let mut from = reader("52");
+                let (object, bytes_read) = (object::decode(&mut from)?, from.u64()?);
+                from.end(Self::Published { object, bytes_read })
             }
             unknown => Err(ProtocolError::UnknownKind(unknown)),
         }

@@ -2,11 +2,21 @@
 
 use proptest::prelude::*;
 
+use tetris_store_layout::ObjectId;
+
 use super::*;
 use crate::FRAME_HEADER_BYTES;
 
 fn text() -> impl Strategy<Value = String> {
     ".{0,128}"
+}
+
+fn object() -> impl Strategy<Value = ObjectRef> {
+    any::<([u8; 32], u32, u64)>().prop_map(|(id, crc, len)| ObjectRef {
+        id: ObjectId(Digest(id)),
+        crc,
+        len,
+    })
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -48,6 +58,9 @@ fn message() -> impl Strategy<Value = Message> {
             manifest: ManifestId(Digest(id))
         }),
         any::<bool>().prop_map(|warm| Message::Warm { warm }),
+        object().prop_map(|object| Message::Publish { object }),
+        (object(), any::<u64>())
+            .prop_map(|(object, bytes_read)| Message::Published { object, bytes_read }),
         (any::<u16>(), text()).prop_map(|(code, text)| Message::Error {
             code: ErrorCode(code),
             text
@@ -130,6 +143,19 @@ fn what_an_ingest_is_made_of_has_to_be_known() {
     };
     assert_eq!(whole.encode(), b"\x01\0\0\0\x40\x02");
     assert_eq!(payload(&whole).len(), INGEST_PAYLOAD_BYTES);
+}
+
+#[test]
+fn memory_is_passed_with_the_object_that_its_bytes_make() {
+    let object = ObjectRef::of(b"abc");
+    let frame = Message::Publish { object }.encode();
+    assert_eq!(&frame[..5], b"\x2c\0\0\0\x41");
+    assert_eq!(&frame[5..37], object.id.0.0.as_slice());
+    assert_eq!(&frame[37..], b"\xc2\x41\x24\x35\x03\0\0\0\0\0\0\0");
+    for (len, carries) in [(43, false), (44, true), (45, false)] {
+        let header = FrameHeader { len, kind: PUBLISH };
+        assert_eq!(carries_descriptor(header), carries, "{len}");
+    }
 }
 
 proptest! {

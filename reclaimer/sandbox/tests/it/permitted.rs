@@ -4,12 +4,14 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::mount::MsFlags;
 use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -37,6 +39,10 @@ pub const TESTS: &[Test] = &[
         a_later_mount,
     ),
     ("permitted::files_that_were_open_stay_so", open_files),
+    (
+        "permitted::seals_of_memory_are_asked_for_and_it_is_read",
+        sealed_memory,
+    ),
     (
         "permitted::a_path_that_may_be_missing_is_missing",
         a_missing_path,
@@ -157,6 +163,18 @@ fn a_later_mount(ground: &Ground) {
         fs::write(mount.join("file"), "x").unwrap();
         assert_eq!(fs::read_dir(&mount).unwrap().count(), 1);
     }
+}
+
+fn sealed_memory(ground: &Ground) {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(memfd_create("test", flags).unwrap());
+    (&file).write_all(b"weights").unwrap();
+    fcntl_add_seals(&file, SealFlags::WRITE).unwrap();
+    enter(&broker(ground)).unwrap();
+    assert_eq!(fcntl_get_seals(&file).unwrap(), SealFlags::WRITE);
+    let mut bytes = [0; 7];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"weights");
 }
 
 fn open_files(ground: &Ground) {

@@ -15,6 +15,7 @@ use tetris_node::ingest::{AskRoom, Broker, IngestConfig, IngestOptions};
 use tetris_node::room::{RoomRefusal, RoomResult};
 use tetris_node::socket::{Limits, Socket};
 use tetris_reclaimer_core::{Policy, PolicyConfig, StorePolicy};
+use tetris_store_layout::ObjectRef;
 use tetris_wire::FrameHeader;
 use tetris_wire::daemon::{IngestReason, IngestRefusal, Message, PROTOCOL};
 use tokio::runtime::Runtime;
@@ -202,6 +203,13 @@ impl Raw {
 
     pub fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).unwrap();
+    }
+
+    /// Memory that is to become `object`, with any number of descriptors.
+    pub fn pass_memory(&mut self, object: ObjectRef, files: &[BorrowedFd<'_>]) {
+        let frame = Message::Publish { object }.encode();
+        self.send(&frame[..5]);
+        self.send_with(&frame[5..], files);
     }
 
     /// An ingest with any number of descriptors.

@@ -5,6 +5,7 @@ mod configuration;
 pub mod ground;
 mod harness;
 mod hostile;
+mod memory;
 mod mistaken;
 mod process;
 mod quotas;

@@ -1,7 +1,7 @@
-import ctypes, os, pty, select, socket, sys, tempfile, time
+import ctypes, fcntl, os, pty, select, socket, sys, tempfile, time
 
-store, scratch, greeting, ingest = sys.argv[1:5]
-greeting, ingest = bytes.fromhex(greeting), bytes.fromhex(ingest)
+store, scratch, greeting, ingest, publish = sys.argv[1:6]
+greeting, ingest, publish = bytes.fromhex(greeting), bytes.fromhex(ingest), bytes.fromhex(publish)
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -43,10 +43,33 @@ def memory():
     return [file]
 
 
+def sealed(file, seals):
+    fcntl.fcntl(file, 1033, seals)  # F_ADD_SEALS
+    return [file]
+
+
 def sealed_memory():
     file = os.memfd_create("model", os.MFD_ALLOW_SEALING)
     os.write(file, os.urandom(4096))
-    return [file]
+    return sealed(file, 2 | 4 | 8)
+
+
+def half_sealed_memory():
+    file = os.memfd_create("model", os.MFD_ALLOW_SEALING)
+    os.write(file, os.urandom(4096))
+    return sealed(file, 2 | 4 | 16)  # later writes alone
+
+
+def sparse_memory():
+    file = os.memfd_create("model", os.MFD_ALLOW_SEALING)
+    os.truncate(file, 1 << 20)
+    return sealed(file, 2 | 4 | 8)
+
+
+def huge_memory():
+    file = os.memfd_create("model", os.MFD_ALLOW_SEALING | os.MFD_HUGETLB)
+    os.truncate(file, 2 << 20)
+    return sealed(file, 2 | 4 | 8)
 
 
 def endless_memory():
@@ -109,6 +132,9 @@ def own_connection():
 kinds = {
     "memory": memory,
     "sealed-memory": sealed_memory,
+    "half-sealed-memory": half_sealed_memory,
+    "sparse-memory": sparse_memory,
+    "huge-memory": huge_memory,
     "endless-memory": endless_memory,
     "secret-memory": secret_memory,
     "io-uring": io_uring,
@@ -154,14 +180,14 @@ def read_exactly(stream, number):
     return read
 
 
-def passed(files):
+def passed(request, files):
     stream = socket.socket(socket.AF_UNIX)
     stream.settimeout(30)
     stream.connect(os.path.join(store, "daemon"))
     try:
         stream.sendall(greeting)
-        stream.sendall(ingest[:5])
-        socket.send_fds(stream, [ingest[5:]], files)
+        stream.sendall(request[:5])
+        socket.send_fds(stream, [request[5:]], files)
         read_exactly(stream, 12)
         while True:
             header = read_exactly(stream, 5)
@@ -169,6 +195,8 @@ def passed(files):
             # Not the greeting, and not progress.
             if header[4] == 10:
                 return "ingested"
+            if header[4] == 14:
+                return "published"
             if header[4] == 11:
                 return "refused-%d" % int.from_bytes(payload[:2], "little")
             if header[4] == 6:
@@ -200,15 +228,19 @@ while True:
             results.append(name + ":not-made")
             continue
         try:
-            result = passed(files[:1])
+            result = passed(ingest, files[:1])
         except (OSError, EOFError):
             result = "hung-up"
+        try:
+            as_memory = passed(publish, files[:1])
+        except (OSError, EOFError):
+            as_memory = "hung-up"
         try:
             unasked(files)
         except OSError:
             pass
         for file in files:
             os.close(file)
-        results.append(name + ":" + result)
+        results += [name + ":" + result, name + ":as-memory:" + as_memory]
     print(*results, flush=True)
     time.sleep(0.2)

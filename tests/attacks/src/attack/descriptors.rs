@@ -1,9 +1,10 @@
-//! Descriptors of every kind, in place of a model file and where none is expected.
+//! Descriptors of every kind, in place of a model file or of memory, and where none is expected.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tetris_agent::ManifestKind;
+use tetris_store_layout::ObjectRef;
 use tetris_wire::daemon::Message;
 
 use super::Rounds;
@@ -18,7 +19,19 @@ pub(super) fn run(rounds: &Rounds<'_>) -> Result<()> {
     let scratch = rounds.context.scratch.to_str().context("a path in UTF-8")?;
     let kind = ManifestKind::File;
     let ingest = Message::Ingest { kind }.encode();
-    let arguments = [store, scratch, &hex(&greeting()), &hex(&ingest)];
+    // No bytes make this object.
+    let object = ObjectRef {
+        len: 4096,
+        ..ObjectRef::of(b"lie")
+    };
+    let publish = Message::Publish { object }.encode();
+    let arguments = [
+        store,
+        scratch,
+        &hex(&greeting()),
+        &hex(&ingest),
+        &hex(&publish),
+    ];
     let mut program = Python::start(PROGRAM, arguments)?;
     rounds.repeat(Duration::from_millis(500), |_, tally| {
         for result in program.line()?.split(' ') {
