@@ -117,4 +117,7 @@ pub struct Run {
     /// Steady time after which a function's instances may be replaced to save memory; 0 for never
     #[arg(long, value_name = "SECONDS", default_value_t = OperatorDefaults::ALL.consolidate_after_seconds, value_parser = seconds(0, u64::MAX))]
     pub consolidate_after_seconds: u64,
+    /// Time for which an instance may be unready on its node before others are started in its place
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = seconds(10, 86_400))]
+    pub failing_after_seconds: u64,
 }

@@ -223,6 +223,7 @@ fn options(args: &Run) -> Options {
         daemons: args.daemon_namespace.clone(),
         consolidate_after: (args.consolidate_after_seconds > 0)
             .then(|| Duration::from_secs(args.consolidate_after_seconds)),
+        failing_after: Duration::from_secs(args.failing_after_seconds),
         settings: Settings::default(),
         placement: args.placement,
     }

@@ -62,6 +62,8 @@ pub struct FunctionState {
     pub load: Option<Rate>,
     /// The last decision.
     pub decision: FunctionDecision,
+    /// Number of instances that fail, by reason.
+    pub failing: BTreeMap<&'static str, u32>,
 }
 
 impl FunctionState {

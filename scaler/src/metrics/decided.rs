@@ -21,6 +21,7 @@ impl Collector for Decided {
         targets(&snapshot, &mut encoder)?;
         loads(&snapshot, &mut encoder)?;
         infeasible_functions(&snapshot, &mut encoder)?;
+        failing(&snapshot, &mut encoder)?;
         let seconds = snapshot.decided_ms as f64 / 1_000.0;
         let name = "decided_timestamp_seconds";
         let help = "Time of the last decision since the epoch; 0 before the first";
@@ -79,6 +80,23 @@ fn infeasible_functions(
                 ("reason", reason),
             ];
             ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn failing(snapshot: &Snapshot, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let help = "Number of instances that do not serve and are not expected to soon, by reason";
+    let mut family =
+        encoder.encode_descriptor("failing_instances", help, None, MetricType::Gauge)?;
+    for (key, state) in &snapshot.functions {
+        for (reason, count) in &state.failing {
+            let labels = [
+                ("namespace", key.namespace.as_str()),
+                ("function", key.name.as_str()),
+                ("reason", reason),
+            ];
+            ConstGauge::new(i64::from(*count)).encode(family.encode_family(&labels)?)?;
         }
     }
     Ok(())

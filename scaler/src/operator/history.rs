@@ -1,9 +1,10 @@
 //! History between passes: steady times of functions, and times of their reports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tetris_scaler_core::{FunctionDecision, FunctionOutcome, Rate};
 
+use super::health::{Failing, Trouble, Troubles};
 use super::plan::{Action, FunctionPlan};
 use crate::state::Key;
 
@@ -14,6 +15,10 @@ const REFRESH_MS: u64 = 30_000;
 const MOST_TRIES: u32 = 3;
 /// Time that replacements have to become ready.
 const PATIENCE_MS: u64 = 15 * 60_000;
+/// Time for which instances that fail after others still count, doubled with each time.
+const FIRST_WAIT_MS: u64 = 60_000;
+/// Maximum of that time.
+const MOST_WAIT_MS: u64 = 30 * 60_000;
 
 /// History of all functions. It is lost with the process, and then starts over.
 #[derive(Debug, Clone)]
@@ -31,6 +36,36 @@ struct FunctionHistory {
     /// Load of the last consolidation, with its headroom.
     tried_for: Option<Rate>,
     reported_ms: Option<u64>,
+    failures: Failures,
+}
+
+/// Instances of a function that failed.
+#[derive(Debug, Clone, Default)]
+struct Failures {
+    /// Names of those that are replaced.
+    known: BTreeSet<String>,
+    /// Number of times that instances began to fail.
+    times: u32,
+    /// Time before which no others are replaced.
+    not_before_ms: u64,
+}
+
+impl Failures {
+    fn update(&mut self, failing: &Failing, now_ms: u64) {
+        let is_new = failing.replaced.iter().any(|(pod, trouble)| {
+            // A lost node says nothing about other instances.
+            *trouble != Trouble::NodeLost && !self.known.contains(pod)
+        });
+        if is_new {
+            let factor = 1_u64.checked_shl(self.times).unwrap_or(u64::MAX);
+            let wait = FIRST_WAIT_MS.saturating_mul(factor).min(MOST_WAIT_MS);
+            self.not_before_ms = now_ms.saturating_add(wait);
+            self.times = self.times.saturating_add(1);
+        } else if failing.replaced.is_empty() && now_ms >= self.not_before_ms {
+            self.times = 0;
+        }
+        self.known = failing.replaced.keys().cloned().collect();
+    }
 }
 
 impl History {
@@ -70,6 +105,20 @@ impl History {
         last.is_none_or(|last| now_ms.saturating_sub(last) >= REFRESH_MS)
     }
 
+    /// Returns the instances in trouble that others replace, and those that still count: what began to
+    /// fail after others waits, longer each time.
+    pub fn failing(&self, function: &Key, troubles: Troubles, now_ms: u64) -> Failing {
+        let failures = self.functions.get(function).map(|one| &one.failures);
+        let (replaced, put_off) = troubles.into_iter().partition(|(pod, trouble)| {
+            failures.is_none_or(|one| {
+                now_ms >= one.not_before_ms
+                    || *trouble == Trouble::NodeLost
+                    || one.known.contains(pod)
+            })
+        });
+        Failing { replaced, put_off }
+    }
+
     /// Records a plan, for functions that still exist.
     pub fn planned(&mut self, plans: &[FunctionPlan], now_ms: u64) {
         let mut rest = std::mem::take(&mut self.functions);
@@ -78,6 +127,7 @@ impl History {
             let mut one = rest.remove(key).unwrap_or_default();
             let decision = plan.state.as_ref().map(|state| &state.decision);
             self.update(&mut one, decision, now_ms);
+            one.failures.update(&plan.failing, now_ms);
             if plan
                 .actions
                 .iter()
@@ -182,5 +232,37 @@ mod tests {
             "the load is another"
         );
         assert!(!History::new(None).may_consolidate(&key, u64::MAX));
+    }
+
+    #[test]
+    fn what_fails_after_others_waits_longer_each_time_unless_its_node_is_lost() {
+        let (history, key) = (History::new(None), Key::new("blue", "f"));
+        let mut history = history;
+        let crashed = |pods: &[&str]| -> Troubles {
+            let trouble = Trouble::Waiting("CrashLoopBackOff");
+            pods.iter()
+                .map(|pod| ((*pod).to_owned(), trouble))
+                .collect()
+        };
+        let mut see = |pods: &[&str], lost: &[&str], now: u64| -> (usize, usize) {
+            let mut all = crashed(pods);
+            all.extend(
+                lost.iter()
+                    .map(|pod| ((*pod).to_owned(), Trouble::NodeLost)),
+            );
+            let failing = history.failing(&key, all, now);
+            let one = history.functions.entry(key.clone()).or_default();
+            one.failures.update(&failing, now);
+            (failing.replaced.len(), failing.put_off.len())
+        };
+        assert_eq!(see(&["a", "b"], &[], 0), (2, 0), "at once");
+        assert_eq!(see(&["a", "b", "c"], &["d"], 59_999), (3, 1));
+        assert_eq!(see(&["a", "b", "c"], &[], 60_000), (3, 0));
+        assert_eq!(see(&["a", "b", "c", "e"], &[], 179_999), (3, 1));
+        assert_eq!(see(&["a", "b", "c", "e"], &[], 180_000), (4, 0));
+        assert_eq!(see(&[], &[], 500_000), (0, 0), "all is well again");
+        assert_eq!(see(&["f"], &[], 500_001), (1, 0));
+        assert_eq!(see(&["f", "g"], &[], 560_000), (1, 1));
+        assert_eq!(see(&["f", "g"], &[], 560_001), (2, 0));
     }
 }

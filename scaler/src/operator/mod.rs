@@ -26,6 +26,7 @@
 pub mod apply;
 pub mod cache;
 mod deployment;
+pub mod health;
 pub mod history;
 pub mod loads;
 mod names;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tetris_scaler_core::{Inventory, Rate};
 
+use super::health::Failing;
 use super::prepare::{Prepared, Unprepared};
 use super::records::{DeploymentRecord, FunctionRecord, NodeRecord, PodRecord};
 use crate::load::LoadError;
@@ -53,4 +54,6 @@ pub struct FunctionInput {
     pub give_up_retiring: bool,
     /// True if the status may be written only because its numbers changed.
     pub refresh_status: bool,
+    /// Instances that fail.
+    pub failing: Failing,
 }

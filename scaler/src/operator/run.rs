@@ -45,6 +45,8 @@ pub struct Options {
     pub daemons: String,
     /// Steady time after which instances may be replaced; `None` for never.
     pub consolidate_after: Option<Duration>,
+    /// Time for which an instance may be unready on its node before others take its place.
+    pub failing_after: Duration,
     /// Settings of plans.
     pub settings: Settings,
     /// Way in which pods get to the nodes of the plan.
@@ -72,7 +74,7 @@ pub struct Operator {
 impl Operator {
     /// Runs until `stop` completes, and finishes the current pass.
     pub async fn run(self, mut poller: Poller, stop: impl Future<Output = ()>) {
-        let shared = Shared::new(self.options.interval, self.options.placement, &poller);
+        let shared = Shared::new(&self.options, &poller);
         let stopping = AtomicBool::new(false);
         let until = async {
             stop.await;
@@ -154,7 +156,8 @@ impl Operator {
         let leadership = self.leadership.clone();
         let mut applier = Applier::new(self.client.clone(), leadership, Arc::clone(&self.metrics));
         while !stopping.load(Ordering::Relaxed) {
-            if let Some(observed) = shared.observe(&history) {
+            let now_s = i64::try_from(epoch_ms() / 1_000).unwrap_or(i64::MAX);
+            if let Some(observed) = shared.observe(&history, now_s) {
                 self.pass(shared, &observed, &mut history, &mut applier)
                     .await;
             }

@@ -1,5 +1,6 @@
 //! State that the operator's tasks share, and the observations from it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,15 +8,18 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::health::{Failing, Troubles, troubles};
 use super::history::History;
 use super::loads::Loads;
 use super::observed::{FunctionInput, Observed};
 use super::prepare::{Preparations, Prepared, Unprepared};
 use super::records::FunctionRecord;
+use super::run::Options;
 use super::watches::Watches;
 use crate::load::LoadError;
 use crate::nodes::{Inventories, Poller};
 use crate::placement::PlacementMode;
+use crate::state::Key;
 
 /// Maximum wait of the first pass for the first answers of daemons and of Prometheus.
 const FIRST_ANSWERS: Duration = Duration::from_secs(15);
@@ -39,13 +43,16 @@ pub(super) struct Shared {
     pub(super) polled: AtomicBool,
     pub(super) preparations: Mutex<Preparations>,
     interval: Duration,
+    /// Time for which an instance may be unready on its node, in seconds.
+    failing_after_s: u64,
     mode: PlacementMode,
     started: Instant,
 }
 
 impl Shared {
-    /// Creates the state at the start, with the `interval` of load queries.
-    pub(super) fn new(interval: Duration, mode: PlacementMode, poller: &Poller) -> Self {
+    /// Creates the state at the start.
+    pub(super) fn new(options: &Options, poller: &Poller) -> Self {
+        let interval = options.interval;
         Self {
             watches: Watches::default(),
             loads: Loads::new(interval.saturating_mul(LEAST_WINDOW)),
@@ -56,7 +63,8 @@ impl Shared {
             polled: AtomicBool::new(false),
             preparations: Mutex::default(),
             interval,
-            mode,
+            failing_after_s: options.failing_after.as_secs(),
+            mode: options.placement,
             started: Instant::now(),
         }
     }
@@ -79,12 +87,15 @@ impl Shared {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the input of a pass, or `None` before all lists are complete.
-    pub(super) fn observe(&self, history: &History) -> Option<Observed> {
+    /// Returns the input of a pass at `now_s`, in seconds since the epoch, or `None` before all lists
+    /// are complete.
+    pub(super) fn observe(&self, history: &History, now_s: i64) -> Option<Observed> {
         if !self.may_begin() {
             return None;
         }
-        self.observe_with(|record, prepared| self.input(history, record, prepared))
+        let (pods, nodes) = (self.watches.pods.all()?, self.watches.nodes.all()?);
+        let troubles = troubles(&pods, &nodes, now_s, self.failing_after_s);
+        self.observe_with(|record, prepared| self.input(history, &troubles, record, prepared))
     }
 
     /// Returns the current observations, or `None` before all lists are complete.
@@ -122,6 +133,7 @@ impl Shared {
     fn input(
         &self,
         history: &History,
+        troubles: &BTreeMap<Key, Troubles>,
         record: &Arc<FunctionRecord>,
         prepared: Result<Arc<Prepared>, Unprepared>,
     ) -> FunctionInput {
@@ -140,6 +152,11 @@ impl Shared {
             consolidate: history.may_consolidate(&record.key, now),
             give_up_retiring: history.gives_up(&record.key, now),
             refresh_status: history.may_report(&record.key, now),
+            failing: history.failing(
+                &record.key,
+                troubles.get(&record.key).cloned().unwrap_or_default(),
+                now,
+            ),
             record: Arc::clone(record),
         }
     }
@@ -158,6 +175,7 @@ pub(super) fn unmeasured(
         consolidate: false,
         give_up_retiring: false,
         refresh_status: false,
+        failing: Failing::default(),
         record: Arc::clone(record),
     }
 }

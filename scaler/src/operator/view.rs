@@ -119,6 +119,7 @@ impl Assembled {
         let phase = match instance {
             one if one.is_leaving || surplus => Phase::Leaving,
             one if one.is_ready => Phase::Ready,
+            _ if of.input.failing.replaced.contains_key(&pod.key.name) => Phase::Failing,
             _ => Phase::Starting,
         };
         let is_retiring = instance.is_retiring;

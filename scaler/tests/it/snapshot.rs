@@ -87,6 +87,7 @@ pub fn state(profile: &ModelProfile, function: &InferenceFunction) -> FunctionSt
             needed: Rate::ZERO,
             outcome: FunctionOutcome::Steady,
         },
+        failing: BTreeMap::from([("CrashLoopBackOff", 1)]),
     }
 }
 

@@ -64,6 +64,7 @@ fn function() -> FunctionState {
         function: Arc::new(function),
         configurations: selected.names.into(),
         load: Some(Rate::from_rps(30)),
+        failing: BTreeMap::from([("NotReady", 1)]),
         decision: FunctionDecision {
             replicas: BTreeMap::from([(0, 2)]),
             start: BTreeMap::new(),

@@ -128,6 +128,7 @@ fn replicas(
     let live = [
         &state.ready,
         &state.starting,
+        &state.failing,
         &state.retiring,
         &state.outdated,
     ];
@@ -144,14 +145,21 @@ fn replicas(
 }
 
 /// Returns the order of deletion: leaving instances, released ones, retiring ones, outdated ones,
-/// those that are not ready, then the least loaded.
+/// failing ones, those that start, then the least loaded.
 fn ranking(state: &State<'_>, release: &[usize], retiring: &[usize]) -> Vec<usize> {
     let mut ranking = state.leaving.clone();
     let (outdated, ready) = (
         state.least_loaded_first(&state.outdated),
         state.least_loaded_first(&state.ready),
     );
-    let lists = [release, retiring, &outdated, &state.starting, &ready];
+    let lists = [
+        release,
+        retiring,
+        &outdated,
+        &state.failing,
+        &state.starting,
+        &ready,
+    ];
     let mut seen: std::collections::BTreeSet<usize> = ranking.iter().copied().collect();
     for &at in lists.into_iter().flatten() {
         if seen.insert(at) {

@@ -187,14 +187,15 @@ impl<'a> Cluster<'a> {
     }
 
     /// Returns functions with tensors that may still be on their way to a node: those that are
-    /// `planned`, those of starting instances, and those on nodes that the inventory lacks. The
+    /// `planned`, those of instances that are not ready, and those on nodes that the inventory lacks. The
     /// node is an index in the view.
     pub(super) fn arriving(&self, planned: impl Fn(usize) -> bool) -> BTreeSet<Hosted> {
         let known: BTreeSet<&str> = self.view.inventory.nodes().collect();
         let each = self.view.instances.iter().filter_map(|one| {
             let node = one.node?;
             let name = self.node(node)?.name.as_str();
-            let late = one.phase == Phase::Starting || planned(one.function);
+            let starts = matches!(one.phase, Phase::Starting | Phase::Failing);
+            let late = starts || planned(one.function);
             (late || !known.contains(name)).then_some(Hosted {
                 model: one.function,
                 node,

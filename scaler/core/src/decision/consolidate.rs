@@ -85,7 +85,12 @@ pub(super) fn consolidate(site: &Site<'_>, steps: &[Step]) -> BTreeMap<usize, Mo
 }
 
 fn may_move(state: &State<'_>, step: &Step) -> bool {
-    let others = [&state.starting, &state.retiring, &state.outdated];
+    let others = [
+        &state.starting,
+        &state.failing,
+        &state.retiring,
+        &state.outdated,
+    ];
     let placed = |&at: &usize| state.instance(at).is_some_and(|one| one.node.is_some());
     *step == Step::Keep(FunctionOutcome::Steady)
         && state.view.consolidate

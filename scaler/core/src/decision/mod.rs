@@ -40,13 +40,13 @@ use step::{Growth, Step};
 /// **Starts.** Nothing starts unless the load with the headroom of scaling out exceeds what instances carry that
 /// run, start or are asked for, or fewer than the minimum are there. What runs is not moved for that: a plan
 /// for what is not carried puts new instances where they cost least (see [`place`](crate::place)), empty nodes with a
-/// reserve. It leaves the headroom of scaling in, or where nodes or the maximum do not allow that, the headroom of
+/// reserve. Failing instances are replaced, for at most the load once again. It leaves the headroom of scaling in, or where nodes or the maximum do not allow that, the headroom of
 /// scaling out. A maximum that does not allow that either is filled with the fastest configuration.
 ///
 /// **Releases.** Only [`scale_in`](crate::scale_in) releases instances, by the peak of a whole
 /// window with the larger headroom. No function starts and releases instances in one decision,
 /// except to make room under its maximum. If the ready instances carry the whole load, instances
-/// that are not ready are released too. A load of zero over a whole window gives zero instances if
+/// that are not ready are released too, failing ones first. A load of zero over a whole window gives zero instances if
 /// the minimum is zero; a load above zero brings them back.
 ///
 /// **Replacement.** Functions that are steady and allow it are planned together, with each tensor

@@ -12,6 +12,8 @@ pub(super) struct State<'a> {
     pub(super) usable: Result<Usable, FunctionOutcome>,
     pub(super) ready: Vec<usize>,
     pub(super) starting: Vec<usize>,
+    /// Instances that are not expected to be ready soon.
+    pub(super) failing: Vec<usize>,
     /// Instances that stop once their replacements are ready; they may be ready or not.
     pub(super) retiring: Vec<usize>,
     /// Instances with an outdated configuration.
@@ -47,6 +49,7 @@ impl<'a> State<'a> {
             view,
             ready: Vec::new(),
             starting: Vec::new(),
+            failing: Vec::new(),
             retiring: Vec::new(),
             outdated: Vec::new(),
             leaving: Vec::new(),
@@ -61,12 +64,19 @@ impl<'a> State<'a> {
             &mut self.outdated
         } else if one.retiring {
             &mut self.retiring
-        } else if one.phase == Phase::Ready {
-            &mut self.ready
         } else {
-            &mut self.starting
+            self.list_of(one.phase)
         };
         list.push(at);
+    }
+
+    fn list_of(&mut self, phase: Phase) -> &mut Vec<usize> {
+        match phase {
+            Phase::Ready => &mut self.ready,
+            Phase::Failing => &mut self.failing,
+            Phase::Starting => &mut self.starting,
+            Phase::Leaving => &mut self.leaving,
+        }
     }
 
     fn rate_of(&self, one: &InstanceView) -> Option<Rate> {
@@ -83,20 +93,30 @@ impl<'a> State<'a> {
         rates.sum()
     }
 
-    /// Returns the rate of the active instances.
+    /// Returns the rate of the active instances. Failing ones count beyond the needed rate: if the
+    /// instances that replace them fail as well, no more are started.
     pub(super) fn capacity(&self) -> Rate {
-        self.rate(&self.ready).plus(self.rate(&self.starting))
+        let sound = self.rate(&self.ready).plus(self.rate(&self.starting));
+        sound.plus(self.rate(&self.failing).minus(self.needed()))
     }
 
-    /// Number of active instances: those that are ready or starting.
-    pub(super) fn active(&self) -> u32 {
+    /// Number of instances that are ready or starting.
+    pub(super) fn sound(&self) -> u32 {
         count(self.ready.len().saturating_add(self.starting.len()))
+    }
+
+    /// Number of active instances: those that are ready or starting, and failing ones beyond the
+    /// minimum.
+    pub(super) fn active(&self) -> u32 {
+        let beyond = count(self.failing.len()).saturating_sub(self.min());
+        self.sound().saturating_add(beyond)
     }
 
     /// Number of instances, without those that leave.
     pub(super) fn live(&self) -> u32 {
-        let others = self.retiring.len().saturating_add(self.outdated.len());
-        self.active().saturating_add(count(others))
+        let others = [&self.failing, &self.retiring, &self.outdated];
+        let others: usize = others.into_iter().map(Vec::len).sum();
+        self.sound().saturating_add(count(others))
     }
 
     /// Returns the minimum number of instances.
@@ -121,19 +141,14 @@ impl<'a> State<'a> {
     /// Makes retiring instances ordinary ones again.
     pub(super) fn keep_retiring(&mut self) {
         for at in std::mem::take(&mut self.retiring) {
-            let ready = self
-                .instance(at)
-                .is_some_and(|one| one.phase == Phase::Ready);
-            let list = if ready {
-                &mut self.ready
-            } else {
-                &mut self.starting
-            };
-            list.push(at);
+            if let Some(one) = self.instance(at) {
+                self.list_of(one.phase).push(at);
+            }
         }
         let name = |at: &usize| self.instances.get(*at).map(|one| one.name.as_str());
         self.ready.sort_by(|a, b| name(a).cmp(&name(b)));
         self.starting.sort_by(|a, b| name(a).cmp(&name(b)));
+        self.failing.sort_by(|a, b| name(a).cmp(&name(b)));
     }
 
     /// Sorts by load, ascending; then by private memory, descending; then by name. An unknown load

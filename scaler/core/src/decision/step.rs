@@ -66,12 +66,18 @@ fn lacks(state: &State<'_>) -> bool {
     state.capacity() < state.needed() || state.active() < state.min()
 }
 
-/// Releases instances above a lowered maximum: outdated ones first, then retiring ones, then those
-/// that are not ready, then those with the lowest rate.
+/// Releases instances above a lowered maximum: outdated ones first, then retiring ones, failing
+/// ones, those that start, then those with the lowest rate.
 fn above_maximum(state: &mut State<'_>, surplus: usize) -> Step {
     let mut ready = state.least_loaded_first(&state.ready);
     ready.sort_by_key(|&at| state.rate(&[at]));
-    let all = [&state.outdated, &state.retiring, &state.starting, &ready];
+    let all = [
+        &state.outdated,
+        &state.retiring,
+        &state.failing,
+        &state.starting,
+        &ready,
+    ];
     let release: Vec<usize> = all.into_iter().flatten().copied().take(surplus).collect();
     let stay = |list: &[usize]| -> Vec<usize> {
         let stay = list.iter().filter(|at| !release.contains(at));
@@ -205,8 +211,8 @@ fn renew(state: &State<'_>) -> Step {
     Step::Release(release, outcome)
 }
 
-/// Releases instances that are not ready if the ready ones carry the load, then the least loaded
-/// ones.
+/// Releases instances that are not ready if the ready ones carry the load, failing ones first, then
+/// the least loaded ones.
 fn shrink(state: &State<'_>) -> Step {
     let steady = Step::Keep(FunctionOutcome::Steady);
     let Some(peak) = state.peak() else {
@@ -215,10 +221,16 @@ fn shrink(state: &State<'_>) -> Step {
     if state.rate(&state.ready) < state.view.scale_in.needed(peak) {
         return steady;
     }
-    let spare = state.active().saturating_sub(state.min()) as usize;
-    let mut release = bounded(state, state.starting.clone());
+    let not_ready: Vec<usize> = state
+        .failing
+        .iter()
+        .chain(&state.starting)
+        .copied()
+        .collect();
+    let spare = state.live().saturating_sub(state.min()) as usize;
+    let mut release = bounded(state, not_ready);
     release.truncate(spare);
-    if release.len() == state.starting.len() {
+    if release.len() == state.failing.len() + state.starting.len() {
         let most = most_releases(state).saturating_sub(count(release.len()));
         release.extend(least_loaded(state, peak, most));
     }

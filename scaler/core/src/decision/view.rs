@@ -57,6 +57,9 @@ pub enum Phase {
     Starting,
     /// Ready to serve.
     Ready,
+    /// Not ready, and not expected to be soon: it crashes, or its node is lost. Others are started in
+    /// its place, for at most once the load: what fails beyond that counts as starting.
+    Failing,
     /// Being deleted, or surplus of its Deployment after a release. It takes room, and counts for
     /// nothing else. The caller derives this from the requested replicas, not from memory: of n
     /// pods with r requested replicas, these are the n - r pods that the Deployment's controller

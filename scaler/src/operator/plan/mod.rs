@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tetris_scaler_core::{FunctionDecision, Settings, View, decide};
 
+use super::health::Failing;
 use super::observed::{FunctionInput, Observed};
 use super::prepare::Prepared;
 use super::report;
@@ -81,6 +82,8 @@ pub struct FunctionPlan {
     pub actions: Vec<Action>,
     /// State with the decision, if there is one.
     pub state: Option<Arc<FunctionState>>,
+    /// Instances that fail.
+    pub failing: Failing,
 }
 
 /// Actions, and the snapshot for readers.
@@ -144,6 +147,7 @@ fn function_plan(
         record: Arc::clone(&input.record),
         actions: Vec::new(),
         state: None,
+        failing: input.failing.clone(),
     };
     if input.record.is_deleting {
         // The garbage collector deletes its Deployments, and there is no other state.
@@ -201,6 +205,7 @@ impl<'a> Scene<'a> {
             configurations: Arc::clone(&self.prepared.names),
             load: self.input.load.as_ref().ok().copied(),
             decision: self.decision.clone(),
+            failing: self.input.failing.counts(),
         })
     }
 

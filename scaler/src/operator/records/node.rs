@@ -23,6 +23,8 @@ pub struct NodeRecord {
     /// True if the node is ready, not cordoned, and has no taint that keeps pods away. The operator
     /// does not evaluate tolerations: it never prefers such a node, but the scheduler may use it.
     pub accepts_new: bool,
+    /// True if the node says that it is not ready, or nothing for a while.
+    pub is_lost: bool,
 }
 
 impl NodeRecord {
@@ -37,7 +39,9 @@ impl NodeRecord {
             found.and_then(|quantity| read(&quantity.0)).unwrap_or(0)
         };
         let mut conditions = status.conditions.iter().flatten();
-        let ready = conditions.any(|one| one.type_ == "Ready" && one.status == "True");
+        let ready = conditions.find(|one| one.type_ == "Ready");
+        let is_lost = ready.is_some_and(|one| one.status != "True");
+        let ready = ready.is_some_and(|one| one.status == "True");
         let mut taints = spec.taints.iter().flatten();
         let tainted =
             taints.any(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
@@ -50,6 +54,7 @@ impl NodeRecord {
                 memory_bytes: quantity("memory", bytes),
             },
             accepts_new: ready && !tainted && !spec.unschedulable.unwrap_or(false),
+            is_lost,
             name,
         }
     }

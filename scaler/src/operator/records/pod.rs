@@ -55,7 +55,23 @@ pub struct Instance {
     pub version: Option<String>,
     /// The scheduler's last answer for it.
     pub refusal: Refusal,
+    /// The kubelet's reason for a container that waits and will not start soon.
+    pub waiting: Option<&'static str>,
+    /// Time since which it is on its node and not ready, in seconds since the epoch.
+    pub unready_since_s: Option<i64>,
 }
+
+/// Reasons of the kubelet for a container that does not start until something else changes.
+const HOPELESS: [&str; 8] = [
+    "CrashLoopBackOff",
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+];
 
 /// The scheduler's last answer for a pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -136,7 +152,31 @@ fn instance(pod: &Pod) -> Option<Instance> {
         version: assigned.as_ref().and(pod.resource_version()),
         assigned,
         refusal: refusal(pod, conditions),
+        waiting: waiting(pod),
+        unready_since_s: unready_since_s(conditions),
     })
+}
+
+fn waiting(pod: &Pod) -> Option<&'static str> {
+    let status = pod.status.as_ref()?;
+    let lists = [&status.init_container_statuses, &status.container_statuses];
+    let containers = lists.into_iter().flatten().flatten();
+    let reasons = containers.filter_map(|one| {
+        let reason = one.state.as_ref()?.waiting.as_ref()?.reason.as_deref()?;
+        HOPELESS.into_iter().find(|known| *known == reason)
+    });
+    reasons.max()
+}
+
+/// Returns the later of the times at which the pod got its node and lost its readiness.
+fn unready_since_s(conditions: &[PodCondition]) -> Option<i64> {
+    let since = |what: &str, status: &str| {
+        let mut all = conditions.iter();
+        let one = all.find(|one| one.type_ == what && one.status == status)?;
+        Some(one.last_transition_time.as_ref()?.0.as_second())
+    };
+    let scheduled = since("PodScheduled", "True")?;
+    Some(since("Ready", "False").map_or(scheduled, |unready| unready.max(scheduled)))
 }
 
 fn refusal(pod: &Pod, conditions: &[PodCondition]) -> Refusal {

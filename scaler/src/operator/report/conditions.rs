@@ -38,6 +38,7 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<Said> {
             profile,
             load(facts),
             unknown("Feasible"),
+            healthy(facts),
             said(
                 "Progressing",
                 "False",
@@ -51,6 +52,7 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<Said> {
         profile,
         load(facts),
         feasible(decision),
+        healthy(facts),
         progressing(facts, decision),
     ]
 }
@@ -119,8 +121,20 @@ fn ready(facts: &Facts<'_>, decision: &FunctionDecision) -> Said {
     if decision.ready >= decision.needed && count > 0 {
         return said("Ready", "True", "Serving", &message);
     }
-    let reason = infeasible(&decision.outcome).unwrap_or("Starting");
-    said("Ready", "False", reason, &message)
+    let reason = infeasible(&decision.outcome);
+    let failing = facts.input.failing.reason();
+    if let (None, Some(reason)) = (reason, failing) {
+        return said("Ready", "False", reason, &facts.input.failing.to_string());
+    }
+    said("Ready", "False", reason.unwrap_or("Starting"), &message)
+}
+
+fn healthy(facts: &Facts<'_>) -> Said {
+    let failing = &facts.input.failing;
+    match failing.reason() {
+        None => said("Healthy", "True", "Healthy", ""),
+        Some(reason) => said("Healthy", "False", reason, &failing.to_string()),
+    }
 }
 
 fn feasible(decision: &FunctionDecision) -> Said {

@@ -40,8 +40,14 @@ pub(super) fn events(
             events.push(event(true, reason, &decision.outcome.to_string()));
         }
     }
-    for what in ["Ready", "LoadKnown"] {
+    let reason = |what: &str| {
+        let mut all = now.conditions.iter();
+        all.find(|one| one.r#type == what).map(|one| &one.reason)
+    };
+    for what in ["Ready", "LoadKnown", "Healthy"] {
         let found = now.conditions.iter().find(|one| one.r#type == what);
+        // One event tells what two conditions say.
+        let found = found.filter(|one| what == "Ready" || reason("Ready") != Some(&one.reason));
         let wrong = found.filter(|one| is_wrong(&one.reason) && !says(before, what, &one.reason));
         if let Some(one) = wrong {
             events.push(event(true, &one.reason, &one.message));
@@ -54,6 +60,7 @@ pub(super) fn events(
 fn is_wrong(reason: &str) -> bool {
     let fine = [
         "Serving",
+        "Healthy",
         "Idle",
         "Starting",
         "Measured",

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tetris_scaler::load::LoadError;
+use tetris_scaler::operator::health::troubles;
 use tetris_scaler::operator::history::History;
 use tetris_scaler::operator::observed::{FunctionInput, Observed};
 use tetris_scaler::operator::placing::{Memory, Step, steps};
@@ -75,6 +76,7 @@ impl World {
                     memory_bytes: 64 << 30,
                 },
                 accepts_new: true,
+                is_lost: false,
                 name: name.clone(),
             };
             now.nodes.insert(Key::new("", name), Arc::new(record));
@@ -122,6 +124,9 @@ impl World {
 
     pub fn observed(&mut self) -> Observed {
         let seen = self.seen.clone();
+        let (pods, nodes) = (Arc::new(seen.pods.clone()), Arc::new(seen.nodes.clone()));
+        let now_s = i64::try_from(self.time_ms / 1_000).unwrap();
+        let troubles = troubles(&pods, &nodes, now_s, 300);
         let mut inputs = Vec::new();
         for record in seen.functions.values() {
             let window_ms = record.function.as_ref().map_or(60_000, |one| one.window_ms);
@@ -145,6 +150,11 @@ impl World {
                 consolidate: self.history.may_consolidate(&record.key, self.time_ms),
                 give_up_retiring: self.history.gives_up(&record.key, self.time_ms),
                 refresh_status: false,
+                failing: self.history.failing(
+                    &record.key,
+                    troubles.get(&record.key).cloned().unwrap_or_default(),
+                    self.time_ms,
+                ),
             });
         }
         Observed {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tetris_scaler::lease::Leadership;
 use tetris_scaler::metrics::Metrics;
 use tetris_scaler::operator::apply::Applier;
+use tetris_scaler::operator::health::Failing;
 use tetris_scaler::operator::plan::{Action, FunctionPlan, Plan};
 use tetris_scaler::operator::records::FunctionRecord;
 use tetris_scaler::resources::{Condition, InferenceFunctionStatus};
@@ -34,6 +35,7 @@ fn plan(actions: Vec<Action>) -> Plan {
             record: Arc::new(FunctionRecord::read(object)),
             actions,
             state: None,
+            failing: Failing::default(),
         }],
         snapshot: Snapshot::default(),
     }

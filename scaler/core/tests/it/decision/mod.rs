@@ -3,5 +3,6 @@
 mod assignments;
 mod by_hand;
 mod cases;
+mod failing;
 mod properties;
 mod world;
