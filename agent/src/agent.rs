@@ -1,14 +1,14 @@
 //! The agent: a handle through which a process loads models.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use tetris_loader::{LoadError, PrivateCause, Recognized, Source, Words, hub};
-use tetris_store_layout::{Manifest, ManifestKind, Store, StoreError, TensorId};
+use tetris_store_layout::{Manifest, ManifestKind, Store, StoreError, TensorId, TrustDomain};
 
-use crate::daemon::Patience;
+use crate::daemon::{self, Patience};
 use crate::load::LoadContext;
 use crate::model::{Model, SharedFile};
 use crate::model_file::ModelFile;
@@ -55,6 +55,8 @@ struct Inner {
     patience: Patience,
     /// Tells if the node daemon is worth passing files to.
     broker_patience: Patience,
+    /// Domain in which this process's derived tensors count, once the daemon said so.
+    domain: OnceLock<Option<TrustDomain>>,
     brokered_files: AtomicU64,
     loads: AtomicU64,
     private_loads: AtomicU64,
@@ -166,6 +168,7 @@ impl Agent {
                 choice,
                 patience: Patience::default(),
                 broker_patience: Patience::default(),
+                domain: OnceLock::new(),
                 brokered_files: AtomicU64::new(0),
                 loads: AtomicU64::new(0),
                 private_loads: AtomicU64::new(0),
@@ -369,6 +372,26 @@ impl Agent {
             &inner.patience,
             &inner.broker_patience,
         )
+    }
+
+    /// The domain in which this process's derived tensors count, in a store that it can only read.
+    /// The daemon is asked once.
+    pub(crate) fn trust_domain(&self, store: &Store, timeout: Duration) -> Option<TrustDomain> {
+        if let Some(known) = self.inner.domain.get() {
+            return *known;
+        }
+        let header = store.header_descriptor();
+        match daemon::ask_domain(&store.daemon_socket(), header, timeout) {
+            Ok(domain) => *self.inner.domain.get_or_init(|| domain),
+            Err(why) => {
+                tracing::debug!(
+                    why,
+                    "the node's daemon did not say this process's trust domain"
+                );
+                self.inner.broker_patience.lose(Instant::now());
+                None
+            }
+        }
     }
 
     pub(crate) fn count_unshared(&self, files: u64, bytes: u64) {

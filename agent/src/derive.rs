@@ -9,6 +9,7 @@ use tetris_store_layout::{
 };
 
 use crate::agent::Agent;
+use crate::daemon;
 use crate::detached::Region;
 use crate::load::LoadContext;
 use crate::options::LoadOptions;
@@ -38,8 +39,8 @@ impl Agent {
     /// `transform` names the operation with its parameters (`cast f32->bf16`), with dtype and shape
     /// where they matter to it. `make` runs at most once.
     ///
-    /// A process that can only read the store finds the records of those who may write it. Otherwise
-    /// it makes the bytes, and the node's daemon publishes them: the memory is shared, the work is not.
+    /// A process that can only read the store has the node's daemon publish the bytes and record the
+    /// derivation. Only its trust domain finds that record; others make the bytes, and share them.
     ///
     /// # Errors
     /// What `make` returns, and a name that is longer than the store can record. What the store cannot
@@ -60,7 +61,7 @@ impl Agent {
         };
         let context = self.load_context(options);
         if !store.is_writable() {
-            return Ok(derive_brokered(&context, store, &key, options, make));
+            return Ok(self.derive_brokered(&context, store, key, make));
         }
         let private = |error: &PublishError, bytes: Vec<u8>| {
             let (refused, len) = (
@@ -84,19 +85,45 @@ impl Agent {
     }
 }
 
-/// Derives where this process can only read the store: finds a record of one who may write it, or
-/// makes the bytes and has the daemon publish them.
-fn derive_brokered<E>(
-    context: &LoadContext<'_>,
-    store: &Store,
-    key: &DerivedKey,
-    options: &LoadOptions,
-    make: impl FnOnce() -> Result<Vec<u8>, E>,
-) -> Result<Derived, E> {
-    if let Ok(Some(found)) = store.derived(key, options.access) {
-        return Ok(Derived::shared(found));
+impl Agent {
+    /// Derives where this process can only read the store: finds a record of a domain whose word it
+    /// takes, or makes the bytes and has the daemon publish and record them.
+    fn derive_brokered<E>(
+        &self,
+        context: &LoadContext<'_>,
+        store: &Store,
+        key: DerivedKey,
+        make: impl FnOnce() -> Result<Vec<u8>, E>,
+    ) -> Result<Derived, E> {
+        let options = context.options();
+        if let Ok(Some(found)) = store.derived(&key, options.access) {
+            return Ok(Derived::shared(found));
+        }
+        let domain = context.asks_broker(store);
+        let domain = domain.then(|| self.trust_domain(store, options.broker_timeout));
+        let key = domain.flatten().map(|domain| key.in_domain(domain));
+        if let Some(key) = &key
+            && let Ok(Some(found)) = store.derived(key, options.access)
+        {
+            return Ok(Derived::shared(found));
+        }
+        let derived = publish_made(context, store, make()?);
+        if let (Some(key), Memory::Store(published)) = (&key, &derived.memory) {
+            let (socket, timeout) = (store.daemon_socket(), options.broker_timeout);
+            let header = store.header_descriptor();
+            let object = published.object;
+            if let Err(why) = daemon::record_derived(&socket, header, key, object, timeout) {
+                // The next process makes the same bytes, and shares this memory.
+                tracing::debug!(why, "the node's daemon did not record a derived tensor");
+            }
+        }
+        Ok(derived)
     }
-    let bytes = make()?;
+}
+
+/// Has the daemon publish bytes that this process made.
+fn publish_made(context: &LoadContext<'_>, store: &Store, bytes: Vec<u8>) -> Derived {
+    let options = context.options();
     let read_at = |at: u64, buffer: &mut [u8]| {
         let begin = usize::try_from(at).unwrap_or(usize::MAX);
         let rest = bytes.get(begin..).unwrap_or_default();
@@ -106,10 +133,10 @@ fn derive_brokered<E>(
         }
     };
     let published = publish_brokered(context, store, bytes.len() as u64, &read_at, options);
-    Ok(match published {
+    match published {
         Ok(published) => Derived::shared(published),
         Err(reason) => Derived::private(bytes, reason),
-    })
+    }
 }
 
 fn publish_brokered(

@@ -11,8 +11,10 @@ use tempfile::TempDir;
 use tetris_node::ingest::{Broker, IngestConfig, IngestOptions};
 use tetris_node::room::RoomResult;
 use tetris_node::socket::{Limits, RoomAnswer, RoomAsk, Socket};
-use tetris_store_layout::{CreateOptions, Digest, ManifestId, ManifestKind, ObjectRef, Store};
-use tetris_wire::daemon::{Message, PROTOCOL};
+use tetris_store_layout::{
+    CreateOptions, Digest, ManifestId, ManifestKind, ObjectRef, Store, TensorId,
+};
+use tetris_wire::daemon::{DerivedClaim, Message, PROTOCOL};
 use tetris_wire::{Connection, after, no_descriptors};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -29,6 +31,8 @@ pub const ASK_WARM: u8 = 5;
 pub const HELLO: u8 = 6;
 pub const ANSWER: u8 = 7;
 pub const PUBLISH: u8 = 8;
+pub const ASK_DOMAIN: u8 = 9;
+pub const RECORD: u8 = 10;
 
 /// Time for a well-behaved client to be answered.
 const LONG: Duration = Duration::from_mins(1);
@@ -193,6 +197,13 @@ fn script(silence: Duration) -> Script {
         Message::Publish {
             object: ObjectRef::of(&model),
         },
+        Message::AskDomain,
+        Message::RecordDerived(DerivedClaim {
+            object: ObjectRef::of(&model),
+            source: TensorId(Digest([2; 32])),
+            version: 1,
+            transform: "cast".to_owned(),
+        }),
     ];
     let hello = Message::Hello { pid: 7 }.encode();
     Script {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tetris_store_layout::{
     Access, CreateOptions, DerivedId, DerivedKey, DerivedRecord, Digest, ManifestId, ObjectRef,
-    Store,
+    Store, TrustDomain,
 };
 
 /// First byte of an input: the file that the others are written to.
@@ -114,6 +114,7 @@ impl Site {
             "a second encoding of {key:?}"
         );
         let again = DerivedKey::new(key.source(), key.transform(), key.version());
+        let again = again.map(|again| again.in_domain(key.domain()));
         assert_eq!(again.as_ref(), Ok(&key));
         // Under its name it is a record of an object that is not there.
         fs::rename(&written, folder.join(key.id().to_string())).unwrap();
@@ -152,6 +153,7 @@ pub fn repaired(input: &[u8]) -> Vec<u8> {
     let magic = match input.first().map(|file| file % FILES) {
         Some(HEADER) => b"TETRSTOR",
         Some(IDENTITY) => b"TETRIDEN",
+        Some(DERIVED) if input.get(1..9) == Some(b"TETRDERD") => b"TETRDERD",
         Some(DERIVED) => b"TETRDERV",
         _ => return input.to_vec(),
     };
@@ -168,8 +170,15 @@ pub fn repaired(input: &[u8]) -> Vec<u8> {
 /// A derived record, as LAYOUT.md 3.4 has it.
 pub fn derived_record(key: &DerivedKey, object: &ObjectRef) -> Vec<u8> {
     let transform = key.transform().as_bytes();
+    let (kind, number) = key.domain().code();
+    let domain = [kind.to_le_bytes(), number.to_le_bytes()].concat();
+    let begin: [&[u8]; 2] = match key.domain() {
+        TrustDomain::Owner => [b"TETRDERV\x01\0\0\0", &[]],
+        _ => [b"TETRDERD\x01\0\0\0", &domain],
+    };
     let fields = [
-        b"TETRDERV\x01\0\0\0".as_slice(),
+        begin[0],
+        begin[1],
         &key.version().to_le_bytes(),
         &key.source().0.0,
         &object.id.0.0,

@@ -1,8 +1,8 @@
 //! The committed seeds of the target `daemon_session`.
 
 use crate::daemon_session::{
-    ANSWER, ASK_WARM, HELLO, INGEST, INGEST_DONE, INGEST_FILE, MAKE_ROOM, MAKE_TOO_MUCH_ROOM,
-    PUBLISH,
+    ANSWER, ASK_DOMAIN, ASK_WARM, HELLO, INGEST, INGEST_DONE, INGEST_FILE, MAKE_ROOM,
+    MAKE_TOO_MUCH_ROOM, PUBLISH, RECORD,
 };
 use crate::session::{
     CHANGING_MODEL, CLOSED_PIPE, EVENTS, FILE, FOLDER, ITSELF, LISTENER, LONG_FILE, MODEL, NULL,
@@ -50,6 +50,18 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             "valid-memory-gone-at-once",
             greeted().say_with(PUBLISH, &[SEALED_MODEL], 0).close(3),
         ),
+        (
+            "valid-derived",
+            greeted()
+                .say_with(ASK_DOMAIN, &[NULL], 0)
+                .hear()
+                .say_with(PUBLISH, &[SEALED_MODEL], 0)
+                .hear()
+                .say(INGEST_DONE)
+                .say(RECORD)
+                .hear(),
+        ),
+        ("valid-derived-without-domain", greeted().say(RECORD).hear()),
         ("valid-memory-not-sealed", publish(&[MODEL])),
         (
             "valid-memory-of-other-bytes",

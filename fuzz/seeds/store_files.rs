@@ -5,7 +5,7 @@ use std::fs;
 
 use tetris_store_layout::{
     CreateOptions, DerivedKey, FileIdentity, FileSystem, IdentityBy, IdentityKey, ManifestId,
-    ManifestKind, ObjectRef, Store, TensorId,
+    ManifestKind, ObjectRef, Store, TensorId, TrustDomain,
 };
 
 use crate::store_files::{
@@ -15,13 +15,19 @@ use crate::store_files::{
 /// Name and content of every seed.
 pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let (stat, sha256) = (identity(STAT), identity(SHA256));
-    let derived = of(DERIVED, &derived());
+    let of_domain = of(DERIVED, &derived(TrustDomain::User(1000)));
+    let derived = of(DERIVED, &derived(TrustDomain::Owner));
     let header = of(HEADER, &header(1_700_000_000));
     vec![
         ("valid-header", header.clone()),
         ("valid-identity-by-stat", stat.clone()),
         ("valid-identity-by-digest", sha256),
         ("valid-derived", derived.clone()),
+        ("valid-derived-of-domain", of_domain.clone()),
+        (
+            "hostile-derived-of-no-domain",
+            changed_within(&of_domain, 13, 0x05),
+        ),
         ("valid-path", of(PATH_HINT, b"4026531841:/models/a:b\n")),
         ("hostile-nothing", Vec::new()),
         ("hostile-header-of-no-bytes", of(HEADER, b"")),
@@ -108,7 +114,7 @@ fn identity(by: IdentityBy) -> Vec<u8> {
     of(IDENTITY, &fs::read(path).unwrap())
 }
 
-fn derived() -> Vec<u8> {
+fn derived(domain: TrustDomain) -> Vec<u8> {
     let key = DerivedKey::new(TensorId::of(b"source"), "cast f32->bf16", 3).unwrap();
-    derived_record(&key, &ObjectRef::of(b"result"))
+    derived_record(&key.in_domain(domain), &ObjectRef::of(b"result"))
 }

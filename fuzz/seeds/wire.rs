@@ -8,9 +8,9 @@ use tetris_gpu_mirror::protocol::{
     self as gpu, Acquire, DeviceEntry, DeviceStatus, ModelNamed, PlaceEntry, Reason, Refused,
     Reply, Request, StatusReport,
 };
-use tetris_store_layout::{Digest, ManifestId, ManifestKind, ObjectRef};
+use tetris_store_layout::{Digest, ManifestId, ManifestKind, ObjectRef, TensorId, TrustDomain};
 use tetris_wire::daemon::{
-    self, ErrorCode, IngestReason, IngestRefusal, Message, RoomReason, RoomRefusal,
+    self, DerivedClaim, ErrorCode, IngestReason, IngestRefusal, Message, RoomReason, RoomRefusal,
 };
 
 /// Bytes that select the reading side; see `checks/wire.rs`.
@@ -155,6 +155,16 @@ fn daemon_messages() -> Vec<Vec<u8>> {
             object: ObjectRef::of(b"bytes"),
             bytes_read: 5,
         },
+        Message::AskDomain,
+        Message::Domain(Some(TrustDomain::User(1000))),
+        Message::Domain(None),
+        Message::RecordDerived(DerivedClaim {
+            object: ObjectRef::of(b"bytes"),
+            source: TensorId::of(b"source"),
+            version: 1,
+            transform: "cast bfloat16".to_owned(),
+        }),
+        Message::Recorded,
     ];
     messages.iter().map(Message::encode).collect()
 }

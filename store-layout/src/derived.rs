@@ -10,20 +10,25 @@ use crate::error::{DecodeError, MapError, PublishError, StoreError};
 use crate::folder::Folder;
 use crate::publish::{PublishOutcome, Published};
 use crate::store::{ObjectRef, Store};
+use crate::trust::TrustDomain;
 
 /// Longest name of a transform, in bytes.
 pub const MAX_TRANSFORM_NAME: usize = 4096;
 
 const MAGIC: &[u8; 8] = b"TETRDERV";
+/// Magic of records of a trust domain, which they name.
+const DOMAIN_MAGIC: &[u8; 8] = b"TETRDERD";
+const DOMAIN_LEN: usize = 4 + 4;
 const FIXED_LEN: usize = 8 + 4 + 4 + 32 + 32 + 8 + 4 + 4 + 4;
-const MAX_RECORD_LEN: u64 = (FIXED_LEN + MAX_TRANSFORM_NAME) as u64;
+const MAX_RECORD_LEN: u64 = (FIXED_LEN + DOMAIN_LEN + MAX_TRANSFORM_NAME) as u64;
 
-/// The source of a derived object, and the transform that makes it.
+/// The source of a derived object, the transform that makes it, and the domain whose word that is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DerivedKey {
     source: TensorId,
     transform: String,
     version: u32,
+    domain: TrustDomain,
 }
 
 /// Says which object a transform gave.
@@ -61,7 +66,20 @@ impl DerivedKey {
             source,
             transform,
             version,
+            domain: TrustDomain::Owner,
         })
+    }
+
+    /// The same by the word of `domain`, whose records others do not find.
+    #[must_use]
+    pub fn in_domain(mut self, domain: TrustDomain) -> Self {
+        self.domain = domain;
+        self
+    }
+
+    /// The domain whose word the record is.
+    pub fn domain(&self) -> TrustDomain {
+        self.domain
     }
 
     /// Identity of the source tensor's bytes.
@@ -82,7 +100,17 @@ impl DerivedKey {
     /// The name of this key's record.
     pub fn id(&self) -> DerivedId {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(b"tetris derived v1\0");
+        match self.domain {
+            TrustDomain::Owner => {
+                hasher.update(b"tetris derived v1\0");
+            }
+            domain => {
+                let (kind, number) = domain.code();
+                hasher.update(b"tetris derived domain\0");
+                hasher.update(&kind.to_le_bytes());
+                hasher.update(&number.to_le_bytes());
+            }
+        }
         hasher.update(&self.source.0.0);
         hasher.update(&self.version.to_le_bytes());
         hasher.update(&(self.transform.len() as u32).to_le_bytes());
@@ -112,7 +140,17 @@ impl DeriveError<Infallible> {
 
 impl DerivedRecord {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::with_preamble(MAGIC, FIXED_LEN + self.key.transform.len());
+        let len = FIXED_LEN + DOMAIN_LEN + self.key.transform.len();
+        let mut writer = match self.key.domain {
+            TrustDomain::Owner => Writer::with_preamble(MAGIC, len),
+            domain => {
+                let (kind, number) = domain.code();
+                let mut writer = Writer::with_preamble(DOMAIN_MAGIC, len);
+                writer.u32(kind);
+                writer.u32(number);
+                writer
+            }
+        };
         writer.u32(self.key.version);
         writer.put(&self.key.source.0.0);
         writer.put(&self.object.id.0.0);
@@ -126,8 +164,22 @@ impl DerivedRecord {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes, "derived record");
-        reader.preamble(MAGIC)?;
+        let of_domain = bytes.starts_with(DOMAIN_MAGIC);
+        reader.preamble(if of_domain { DOMAIN_MAGIC } else { MAGIC })?;
         checked_by_crc(bytes, "derived record")?;
+        let domain = if of_domain {
+            let (kind, number) = (reader.u32()?, reader.u32()?);
+            let domain = TrustDomain::from_code(kind, number);
+            // A record of the owner has the other form: there is one encoding.
+            domain
+                .filter(|domain| *domain != TrustDomain::Owner)
+                .ok_or_else(|| {
+                    let found = format!("kind {kind}, number {number}");
+                    DecodeError::field("trust domain", "kind 1 or 2 with its number", found)
+                })?
+        } else {
+            TrustDomain::Owner
+        };
         let version = reader.u32()?;
         let source = TensorId(Digest(reader.array()?));
         let id = ObjectId(Digest(reader.array()?));
@@ -144,6 +196,7 @@ impl DerivedRecord {
                 source,
                 transform,
                 version,
+                domain,
             },
             object: ObjectRef { id, crc, len },
         })
@@ -213,13 +266,22 @@ impl Store {
         bytes: &[u8],
     ) -> Result<Published, PublishError> {
         let published = self.publish(bytes, access)?;
+        self.record_derived(key, published.object)?;
+        Ok(published)
+    }
+
+    /// Records that `key` derives to `object`, which the caller has mapped. Takes the place of an
+    /// earlier record.
+    ///
+    /// # Errors
+    /// As of other records: the store is full or read-only.
+    pub fn record_derived(&self, key: &DerivedKey, object: ObjectRef) -> Result<(), PublishError> {
         let record = DerivedRecord {
             key: key.clone(),
-            object: published.object,
+            object,
         };
         let name = key.id().to_string();
-        self.replace_record(Folder::Derived, &name, &record.encode())?;
-        Ok(published)
+        self.replace_record(Folder::Derived, &name, &record.encode())
     }
 
     /// The record of `id`, if there is one.
@@ -241,22 +303,64 @@ impl Store {
 mod tests {
     use super::*;
 
+    const DOMAINS: [TrustDomain; 4] = [
+        TrustDomain::Owner,
+        TrustDomain::User(1000),
+        TrustDomain::User(0x7000_0000),
+        TrustDomain::Pods(0x7000_0000),
+    ];
+
+    fn key(domain: TrustDomain) -> DerivedKey {
+        let key = DerivedKey::new(TensorId::of(b"source"), "cast f32->bf16", 3);
+        key.unwrap().in_domain(domain)
+    }
+
     #[test]
     fn records_round_trip_and_notice_damage() {
-        let record = DerivedRecord {
-            key: DerivedKey {
-                source: TensorId::of(b"source"),
-                transform: "cast f32->bf16".into(),
-                version: 3,
-            },
-            object: ObjectRef::of(b"result"),
-        };
-        let bytes = record.encode();
-        assert_eq!(DerivedRecord::decode(&bytes), Ok(record));
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(DerivedRecord::decode(&damaged).is_err(), "bit {bit}");
+        for domain in DOMAINS {
+            let record = DerivedRecord {
+                key: key(domain),
+                object: ObjectRef::of(b"result"),
+            };
+            let bytes = record.encode();
+            assert_eq!(DerivedRecord::decode(&bytes), Ok(record));
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(DerivedRecord::decode(&damaged).is_err(), "bit {bit}");
+            }
         }
+    }
+
+    #[test]
+    fn a_record_of_one_domain_is_found_in_no_other() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let store = Store::create(dir.path(), &crate::CreateOptions::default()).unwrap();
+        let mut results = Vec::new();
+        for (number, domain) in DOMAINS.into_iter().enumerate() {
+            assert!(
+                store
+                    .derived(&key(domain), Access::ReadOnly)
+                    .unwrap()
+                    .is_none(),
+                "{domain}"
+            );
+            let result = store
+                .publish(&[number as u8; 100], Access::ReadOnly)
+                .unwrap();
+            store.record_derived(&key(domain), result.object).unwrap();
+            results.push(result);
+        }
+        for (domain, result) in DOMAINS.into_iter().zip(&results) {
+            let found = store.derived(&key(domain), Access::ReadOnly).unwrap();
+            assert_eq!(found.unwrap().object, result.object, "{domain}");
+        }
+        // A record under another domain's name counts for nobody.
+        let [owner, user, ..] = DOMAINS.map(|domain| key(domain).id().to_string());
+        let folder = dir.path().join("derived-v1");
+        std::fs::remove_file(folder.join(&owner)).unwrap();
+        std::fs::copy(folder.join(&user), folder.join(&owner)).unwrap();
+        let found = store.derived(&key(TrustDomain::Owner), Access::ReadOnly);
+        assert!(found.unwrap().is_none());
     }
 }

@@ -63,6 +63,7 @@ mod record;
 mod remains;
 mod scan;
 mod store;
+mod trust;
 mod unnamed_file;
 mod usage;
 mod verify;
@@ -99,6 +100,7 @@ pub use scan::{BoundIdentity, ForeignEntry, ObjectEntry, ObjectListing, RecordEn
 pub use store::{
     CreateOptions, ObjectRef, RECLAIMER_STATE, RECLAIMER_STATE_NEW, SOCKET_USER, Store,
 };
+pub use trust::{FIRST_POD_DOMAIN, LAST_POD_DOMAIN, TRUST_DOMAINS, TrustDomain};
 pub use usage::{RecordUse, Usage};
 pub use verify::{Fault, Verified, VerifyDepth};
 pub use version::FORMAT_VERSION;

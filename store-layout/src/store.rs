@@ -26,6 +26,7 @@ use crate::interrupted::retried;
 use crate::lock::{CreationLock, is_obstructed};
 use crate::mount_list::is_idmapped;
 use crate::open_file::{Opening, open_file, open_path, open_soon};
+use crate::trust::TRUST_DOMAINS;
 use crate::unnamed_file::link_new;
 
 /// Name of the header file.
@@ -311,6 +312,10 @@ impl Store {
         open_file(&self.objects, LOCKS_FROM_OBJECTS, Opening::Write)
     }
 
+    pub(crate) fn header_file(&self) -> &File {
+        &self.header_file
+    }
+
     pub(crate) fn folder(&self, folder: Folder) -> &OwnedFd {
         match folder {
             Folder::Objects => &self.objects,
@@ -392,6 +397,7 @@ pub(crate) fn is_part_of_store(name: &OsStr) -> bool {
         || name == RECLAIMER_STATE
         || name == RECLAIMER_STATE_NEW
         || name == PATHS
+        || name == TRUST_DOMAINS
         || Folder::ALL.iter().any(|folder| name == folder.name())
 }
 

@@ -42,6 +42,15 @@ impl RecordUse {
         }
     }
 
+    /// The room for a derived record.
+    pub fn of_derived() -> Self {
+        Self {
+            // A name may have 4,096 bytes.
+            bytes: 2 * PAGE,
+            files: 1,
+        }
+    }
+
     /// Both together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

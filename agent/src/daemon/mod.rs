@@ -7,6 +7,7 @@
 
 mod client;
 mod connection;
+mod derived;
 mod greeting;
 mod ingest;
 mod memory;
@@ -15,6 +16,7 @@ mod sealed;
 mod warm;
 
 pub use client::{RoomOutcome, make_room};
+pub use derived::{ask_domain, record_derived};
 pub use greeting::{Greeting, greet};
 pub use ingest::{IngestOutcome, Ingested, ingest};
 pub use memory::{MemoryOutcome, PublishedMemory, publish_memory};

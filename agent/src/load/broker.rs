@@ -43,7 +43,7 @@ pub(super) fn cause_of(reason: IngestReason) -> PrivateCause {
 
 impl LoadContext<'_> {
     /// Returns true if files are passed to the daemon that looks after `store`.
-    pub(super) fn asks_broker(&self, store: &Store) -> bool {
+    pub(crate) fn asks_broker(&self, store: &Store) -> bool {
         let options = self.options;
         !store.is_writable()
             && options.broker

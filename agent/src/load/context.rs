@@ -34,6 +34,10 @@ pub(super) struct SharedLoad<'a> {
 }
 
 impl<'a> LoadContext<'a> {
+    pub(crate) fn options(&self) -> &'a LoadOptions {
+        self.options
+    }
+
     pub(crate) fn new(
         store: Option<&'a Store>,
         unavailable: Option<&'a Unavailable>,

@@ -109,8 +109,17 @@ impl<'a> Reader<'a> {
     ///
     /// [`ProtocolError::Length`] if it is too long, [`ProtocolError::Text`] if it is not UTF-8.
     pub fn last_text(&mut self) -> Result<String, ProtocolError> {
+        self.last_text_within(MAX_TEXT_BYTES)
+    }
+
+    /// Reads a text of at most `most` bytes that fills the rest of the payload.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::last_text`].
+    pub fn last_text_within(&mut self, most: usize) -> Result<String, ProtocolError> {
         let len = self.rest.len();
-        if len > MAX_TEXT_BYTES {
+        if len > most {
             return Err(self.length());
         }
         self.text(len)

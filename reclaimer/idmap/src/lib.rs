@@ -35,7 +35,15 @@ impl IdMap {
     /// # Errors
     /// When no user namespace can be made, by a limit (`user.max_user_namespaces`) or for want of a capability.
     pub fn of_one(id: u32) -> io::Result<Self> {
-        namespace::of_one(id).map(Self)
+        namespace::with_groups(id, &[(id, id)]).map(Self)
+    }
+
+    /// The same, and the group `group` is shown as `shown`.
+    ///
+    /// # Errors
+    /// As [`IdMap::of_one`], and when two ids of these are alike.
+    pub fn of_one_with_group(id: u32, group: u32, shown: u32) -> io::Result<Self> {
+        namespace::with_groups(id, &[(id, id), (group, shown)]).map(Self)
     }
 
     /// Maps the ids of a mount, which is attached nowhere, has no map yet, and is not open for writing.
@@ -60,16 +68,20 @@ mod tests {
     /// The id that stands for users without one (proc(5), `overflowuid`).
     const NOBODY: u32 = 65_534;
 
+    fn tmpfs() -> OwnedFd {
+        let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
+        fsconfig_create(&context).unwrap();
+        let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+        fsmount(&context, flags, MountAttrFlags::empty()).unwrap()
+    }
+
     #[test]
     fn on_a_mapped_tmpfs_one_id_stands_for_itself_and_all_others_for_nobody() {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("SKIPPED: needs root, to mount");
             return;
         }
-        let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
-        fsconfig_create(&context).unwrap();
-        let flags = FsMountFlags::FSMOUNT_CLOEXEC;
-        let mount = fsmount(&context, flags, MountAttrFlags::empty()).unwrap();
+        let mount = tmpfs();
         let create = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
         for (name, owner) in [("of-root", 0), ("of-one", 65_533), ("of-another", 1000)] {
             let file = openat(&mount, name, create, Mode::from_raw_mode(0o600)).unwrap();
@@ -89,6 +101,16 @@ mod tests {
             let stat = statat(&mount, name, AtFlags::SYMLINK_NOFOLLOW).unwrap();
             assert_eq!((stat.st_uid, stat.st_gid), (seen, seen), "{name}");
         }
+        let another = tmpfs();
+        let file = openat(&another, "of-another", create, Mode::from_raw_mode(0o600)).unwrap();
+        rustix::fs::fchown(&file, None, Some(rustix::fs::Gid::from_raw(1000))).unwrap();
+        drop(file);
+        let shown = IdMap::of_one_with_group(65_533, 1000, 0x7000_0005).unwrap();
+        shown.apply(&another).unwrap();
+        let stat = statat(&another, "of-another", AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        assert_eq!((stat.st_uid, stat.st_gid), (NOBODY, 0x7000_0005));
+        IdMap::of_one_with_group(65_533, 65_533, 0x7000_0005).unwrap_err();
+
         // Root has every capability here, and none that goes by an owner who has no id.
         let refused = openat(&mount, "of-root", OFlags::RDONLY, Mode::empty()).unwrap_err();
         assert_eq!(refused, rustix::io::Errno::ACCESS);

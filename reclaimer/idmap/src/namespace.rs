@@ -16,8 +16,8 @@ use nix::sys::signal::{Signal, kill, raise};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, pause, read, write};
 
-/// The user namespace in which one user and one group have an id, their own.
-pub(crate) fn of_one(id: u32) -> io::Result<OwnedFd> {
+/// The user namespace in which one user has an id, its own, and these groups are shown as others.
+pub(crate) fn with_groups(id: u32, groups: &[(u32, u32)]) -> io::Result<OwnedFd> {
     let (mut ours, theirs) = UnixStream::pair()?;
     // SAFETY: The process may have other threads, so the child calls nothing but what is safe in a signal handler:
     // it makes system calls, allocates nothing, takes no lock, and never returns.
@@ -34,9 +34,11 @@ pub(crate) fn of_one(id: u32) -> io::Result<OwnedFd> {
         return Err(Errno::from_raw(i32::from(entered)).into());
     }
     let folder = format!("/proc/{}", child.0);
-    for map in ["uid_map", "gid_map"] {
-        fs::write(format!("{folder}/{map}"), format!("{id} {id} 1\n"))?;
-    }
+    fs::write(format!("{folder}/uid_map"), format!("{id} {id} 1\n"))?;
+    let lines = groups
+        .iter()
+        .map(|(group, shown)| format!("{group} {shown} 1\n"));
+    fs::write(format!("{folder}/gid_map"), lines.collect::<String>())?;
     Ok(File::open(format!("{folder}/ns/user"))?.into())
 }
 
@@ -79,7 +81,7 @@ mod tests {
             eprintln!("SKIPPED: needs root, to map ids");
             return;
         }
-        let namespace = File::from(of_one(65_533).unwrap());
+        let namespace = File::from(with_groups(65_533, &[(65_533, 65_533)]).unwrap());
         let own = fs::metadata("/proc/self/ns/user").unwrap();
         assert_ne!(namespace.metadata().unwrap().ino(), own.ino());
         assert_eq!(waitpid(None, None), Err(Errno::ECHILD));

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::domains::PodTrust;
 use super::idmap::IdmapMode;
 use super::python::PythonConfig;
 use crate::field_error::FieldError;
@@ -22,6 +23,8 @@ pub struct CsiConfig {
     pub kubelet_dir: PathBuf,
     /// Use of idmapped mounts.
     pub idmap: IdmapMode,
+    /// Pods that take each other's word for derived tensors, on idmapped mounts.
+    pub trust_domain: PodTrust,
     /// The Python package for pods whose images do not have it.
     pub python: PythonConfig,
     /// Stores that are made when the first pod of a namespace asks; none without it.
@@ -54,6 +57,7 @@ impl Default for CsiConfig {
             driver: "csi.tetris.dev".to_owned(),
             kubelet_dir: "/var/lib/kubelet".into(),
             idmap: IdmapMode::Auto,
+            trust_domain: PodTrust::ServiceAccount,
             python: PythonConfig::default(),
             per_namespace: None,
         }

@@ -34,6 +34,7 @@
 
 mod choose;
 mod config;
+mod domains;
 mod endpoint;
 mod error;
 mod find;
@@ -69,6 +70,7 @@ use tonic::transport::server::Router;
 
 pub use choose::{Chosen, OwnStore, choose};
 pub use config::{CsiConfig, PerNamespace};
+pub use domains::PodTrust;
 pub use error::VolumeError;
 pub(crate) use find::find_stores;
 pub use idmap::IdmapMode;

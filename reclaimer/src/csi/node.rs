@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tetris_idmap::IdMap;
 use tokio::sync::{Notify, watch};
 use tonic::{Request, Response, Status};
 
 use super::choose::Chosen;
 use super::config::{CsiConfig, PerNamespace};
+use super::domains;
 use super::error::VolumeError;
 use super::idmap::PodIds;
 use super::mounted::{self, VolumeCounts};
@@ -111,10 +113,10 @@ impl CsiDriver {
         let chosen = stores.choose(rule.as_ref(), &wish.namespace, wish.store.as_deref());
         match (logged(PUBLISH, chosen)?, rule) {
             (Chosen::Fixed(store), _) => {
-                let host_users = self.may_be_idmapped(&wish).await;
+                let users = self.users_of(&wish).await;
                 self.blocking(move |shared| {
                     let fixed = |stores: &Stores| stores.fixed(&store);
-                    logged(PUBLISH, shared.publish(&wish, host_users, fixed))
+                    logged(PUBLISH, shared.publish(&wish, &users, fixed))
                 })
                 .await?;
                 Ok(())
@@ -145,7 +147,11 @@ impl CsiDriver {
             .blocking(move |shared| {
                 let own =
                     |stores: &Stores| stores.own(&rule, &wish.namespace, &place.namespace_uid);
-                logged(PUBLISH, shared.publish(&wish, place.host_users, own))
+                let users = PodUsers {
+                    are_the_hosts: place.host_users,
+                    namespace_uid: Some(place.namespace_uid.clone()),
+                };
+                logged(PUBLISH, shared.publish(&wish, &users, own))
             })
             .await?;
         if given.is_new {
@@ -157,20 +163,40 @@ impl CsiDriver {
 
     /// Returns true if the pod's mount may be idmapped. Without stores of namespaces there may be no API server to ask.
     pub(super) async fn may_be_idmapped(&self, wish: &Publish) -> bool {
-        self.0.config.per_namespace.is_none() || self.has_host_users(wish).await
+        self.users_of(wish).await.are_the_hosts
     }
 
-    /// Returns true if the pod has the users of the node. A pod that cannot be asked about must start even if it has
-    /// its own, so it gets a plain mount.
-    async fn has_host_users(&self, wish: &Publish) -> bool {
+    /// The pod's users. A pod that cannot be asked about must start even if it has its own, so it gets a plain mount.
+    async fn users_of(&self, wish: &Publish) -> PodUsers {
+        if self.0.config.per_namespace.is_none() {
+            return PodUsers {
+                are_the_hosts: true,
+                namespace_uid: None,
+            };
+        }
         match self.0.namespaces.of_pod(&pod_of(wish)).await {
-            Ok(place) => place.host_users,
+            Ok(place) => PodUsers {
+                are_the_hosts: place.host_users,
+                namespace_uid: Some(place.namespace_uid),
+            },
             Err(error) => {
                 tracing::warn!(pod = wish.pod, namespace = wish.namespace, %error, "it is not known whether the pod has users of its own; its mount is not idmapped");
-                false
+                PodUsers {
+                    are_the_hosts: false,
+                    namespace_uid: None,
+                }
             }
         }
     }
+}
+
+/// Users of a pod, as far as they are known.
+#[derive(Debug)]
+struct PodUsers {
+    /// True if they are those of the node, so that its mount may be idmapped.
+    are_the_hosts: bool,
+    /// Unique identifier of its namespace.
+    namespace_uid: Option<String>,
 }
 
 fn pod_of(wish: &Publish) -> PodName {
@@ -187,14 +213,16 @@ impl DriverParts {
     fn publish(
         &self,
         wish: &Publish,
-        host_users: bool,
+        users: &PodUsers,
         store: impl FnOnce(&Stores) -> Result<Given, VolumeError>,
     ) -> Result<Given, VolumeError> {
         let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let store = store(&self.stores)?;
         let target = self.target(wish)?;
-        let map = self.ids.map().filter(|_| host_users);
-        publish::publish(&target, &store.directory, map, MountUse::Data)?;
+        let map = self.ids.map().filter(|_| users.are_the_hosts);
+        let domain = map.and_then(|_| self.domain_of(wish, users, &store));
+        let shown = domain.as_ref().or(map);
+        publish::publish(&target, &store.directory, shown, MountUse::Data)?;
         self.count_volumes();
         tracing::info!(
             volume = wish.volume_id,
@@ -203,9 +231,23 @@ impl DriverParts {
             pod_uid = wish.pod_uid,
             store = store.config.name,
             idmapped = map.is_some(),
+            trust_domain = domain.is_some(),
             "volume published"
         );
         Ok(store)
+    }
+
+    /// The map that shows the pod's trust domain. A pod without one shares memory all the same.
+    fn domain_of(&self, wish: &Publish, users: &PodUsers, store: &Given) -> Option<IdMap> {
+        let namespace = users.namespace_uid.as_deref()?;
+        let account = wish.service_account.as_deref()?;
+        let identity = self.config.trust_domain.identity(namespace, account)?;
+        let map = domains::map_of(&store.directory, &identity);
+        map.inspect_err(|error| {
+            let (pod, store) = (&wish.pod, &store.config.name);
+            tracing::warn!(pod, namespace = wish.namespace, store, %error, "the pod has no trust domain; it derives its own tensors");
+        })
+        .ok()
     }
 
     /// The directory of the volume.

@@ -21,6 +21,7 @@ const KUBELET: &str = "csi.storage.k8s.io/";
 const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
 const NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
 const POD: &str = "volume_context.csi.storage.k8s.io/pod.name";
+const SERVICE_ACCOUNT: &str = "csi.storage.k8s.io/serviceAccount.name";
 const POD_UID: &str = "volume_context.csi.storage.k8s.io/pod.uid";
 /// The attributes of our own.
 const STORE: &str = "store";
@@ -55,6 +56,8 @@ pub struct Publish {
     pub pod: String,
     /// The pod's unique identifier.
     pub pod_uid: String,
+    /// The pod's service account, if the kubelet names it.
+    pub service_account: Option<String>,
     /// The content of the volume.
     pub content: VolumeContent,
     /// The store that the pod prefers.
@@ -99,6 +102,10 @@ impl Publish {
             namespace: namespace.clone(),
             pod: about(POD)?,
             pod_uid: about(POD_UID)?,
+            service_account: context
+                .get(SERVICE_ACCOUNT)
+                .filter(|name| is_service_account(name))
+                .cloned(),
             content: content(&context)?,
             store: context.get(STORE).cloned(),
         })
@@ -112,6 +119,19 @@ pub fn unpublish(
 ) -> Result<PathBuf, VolumeError> {
     check_id(&request.volume_id)?;
     below(kubelet_dir, &request.target_path)
+}
+
+/// A DNS subdomain, as Kubernetes has it.
+fn is_service_account(name: &str) -> bool {
+    name.len() <= 253
+        && name
+            .split('.')
+            .all(|part| !part.is_empty() && is_label(part))
+}
+
+fn is_label(part: &str) -> bool {
+    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    part.chars().all(letter)
 }
 
 fn content(context: &HashMap<String, String>) -> Result<VolumeContent, VolumeError> {

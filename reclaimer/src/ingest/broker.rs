@@ -85,6 +85,11 @@ impl Broker {
         Granted(Arc::clone(&self.0))
     }
 
+    /// Longest time without progress.
+    pub(super) fn stall(&self) -> std::time::Duration {
+        locked(&self.0.options).stall()
+    }
+
     /// Counts so far.
     pub fn counts(&self) -> IngestCounts {
         locked(&self.0.state).counts
@@ -104,8 +109,9 @@ impl Broker {
         target: TargetStore,
         peer: Peer,
         request: IngestRequest,
-        passed: PassedFile,
+        passed: impl Into<Option<PassedFile>>,
     ) -> Result<Ticket, IngestRefusal> {
+        let passed = passed.into();
         let (store, begun) = (target.name.clone(), Instant::now());
         let asked = self.begin(target, peer, request, passed).await;
         asked.inspect_err(|refusal| {
@@ -124,14 +130,20 @@ impl Broker {
         target: TargetStore,
         peer: Peer,
         request: IngestRequest,
-        passed: PassedFile,
+        passed: Option<PassedFile>,
     ) -> Result<Ticket, IngestRefusal> {
         let options = locked(&self.0.options).clone();
         if !options.config.enabled {
             let text = "this daemon takes no files (ingest.enabled)";
             return Err(refusal(IngestReason::UNAVAILABLE, text));
         }
-        let (passed, checked) = inspected(passed, &target, request, &options).await?;
+        let (passed, checked) = match passed {
+            Some(passed) => {
+                let looked = inspected(passed, &target, request.clone(), &options).await?;
+                (Some(looked.0), looked.1)
+            }
+            None => (None, Checked::NOTHING),
+        };
         let key = Key {
             store: target.name.clone(),
             request,

@@ -40,6 +40,20 @@ pub(super) struct Checked {
     pub(super) local: bool,
 }
 
+impl Checked {
+    /// For a request with which nothing was passed.
+    pub(super) const NOTHING: Self = Self {
+        identity: FileIdentity {
+            dev: 0,
+            ino: 0,
+            size: 0,
+            mtime: (0, 0),
+            ctime: (0, 0),
+        },
+        local: true,
+    };
+}
+
 /// Looks at a descriptor. Nothing of the file is read.
 pub(super) fn inspect(
     passed: &PassedFile,

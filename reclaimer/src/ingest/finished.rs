@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use tetris_loader::ingest::{IngestedFile, IngestedMemory};
+use tetris_store_layout::Mapping;
 
 use super::Stored;
 
@@ -12,6 +13,17 @@ pub(super) struct Finished {
     /// Number of bytes that were read; 0 if the content was there.
     pub(super) bytes_read: u64,
     _references: Box<dyn Any + Send>,
+}
+
+impl Finished {
+    /// The record of a derived tensor, while `object` is referenced.
+    pub(super) fn recorded(object: Mapping) -> Self {
+        Self {
+            stored: Stored::Derived,
+            bytes_read: 0,
+            _references: Box::new(object),
+        }
+    }
 }
 
 impl From<IngestedFile> for Finished {

@@ -21,12 +21,14 @@
 
 mod broker;
 mod descriptor;
+mod domain;
 mod finished;
 mod job;
 mod memory;
 mod observer;
 mod options;
 mod read;
+mod read_memory;
 mod refusal_log;
 mod reserved;
 mod run;
@@ -39,7 +41,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tetris_store_layout::{ManifestId, ManifestKind, ObjectRef, Store};
+use tetris_store_layout::{DerivedRecord, ManifestId, ManifestKind, ObjectRef, Store};
 use tetris_wire::daemon::{IngestReason, IngestRefusal};
 use tetris_wire::{Aside, Closer};
 
@@ -86,13 +88,15 @@ impl std::fmt::Debug for PassedFile {
     }
 }
 
-/// A client's wish for what it passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A client's wish.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IngestRequest {
     /// A file, of which a manifest of this kind is made.
     File(ManifestKind),
     /// Sealed memory, whose bytes make this object.
     Memory(ObjectRef),
+    /// A derived tensor, by the word of its key's domain. Nothing is passed for it.
+    Derived(Arc<DerivedRecord>),
 }
 
 /// Name in the store of what was passed.
@@ -102,6 +106,8 @@ pub enum Stored {
     Manifest(ManifestId),
     /// An object.
     Object(ObjectRef),
+    /// The record of a derived tensor.
+    Derived,
 }
 
 /// Progress of a file.

@@ -11,6 +11,8 @@ pub enum IngestOutcome {
     Published,
     /// It was in the store.
     Known,
+    /// A derived tensor was recorded.
+    Recorded,
     /// Its clients were gone before it was done.
     Abandoned,
     /// It was refused, for this reason.
@@ -19,9 +21,10 @@ pub enum IngestOutcome {
 
 impl IngestOutcome {
     /// All that have names of their own.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::Published,
         Self::Known,
+        Self::Recorded,
         Self::Abandoned,
         Self::Refused(IngestReason::NOT_A_FILE),
         Self::Refused(IngestReason::NOT_READABLE),
@@ -38,6 +41,8 @@ impl IngestOutcome {
         Self::Refused(IngestReason::NOT_SEALED),
         Self::Refused(IngestReason::NOT_MEMORY),
         Self::Refused(IngestReason::SPARSE),
+        Self::Refused(IngestReason::NO_DOMAIN),
+        Self::Refused(IngestReason::NO_OBJECT),
     ];
 
     /// Its name in logs and metrics.
@@ -45,6 +50,7 @@ impl IngestOutcome {
         match self {
             Self::Published => "published",
             Self::Known => "known",
+            Self::Recorded => "recorded",
             Self::Abandoned => "abandoned",
             Self::Refused(IngestReason::NOT_A_FILE) => "not-a-file",
             Self::Refused(IngestReason::NOT_READABLE) => "not-readable",
@@ -60,6 +66,8 @@ impl IngestOutcome {
             Self::Refused(IngestReason::NOT_SEALED) => "not-sealed",
             Self::Refused(IngestReason::NOT_MEMORY) => "not-memory",
             Self::Refused(IngestReason::SPARSE) => "sparse",
+            Self::Refused(IngestReason::NO_DOMAIN) => "no-domain",
+            Self::Refused(IngestReason::NO_OBJECT) => "no-object",
             Self::Refused(_) => "unavailable",
         }
     }

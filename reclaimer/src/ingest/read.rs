@@ -1,15 +1,16 @@
 //! The thread of a job: tetris-agent's pipeline, and room for it.
 
+use std::fs::File;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tetris_loader::ingest::{IngestError, IngestJob, MemoryIngest};
+use tetris_loader::ingest::{IngestError, IngestJob};
 use tetris_loader::{LoadError, ReadMonitor};
 use tetris_reclaimer_core::Space;
-use tetris_store_layout::{ManifestKind, ObjectRef, RecordUse};
+use tetris_store_layout::{ManifestKind, RecordUse};
 use tetris_wire::daemon::{IngestReason, IngestRefusal};
 
 use super::descriptor::Checked;
@@ -32,7 +33,8 @@ const ROOM_WAIT: Duration = Duration::from_secs(30);
 
 /// A file for a thread to read.
 pub(super) struct Work {
-    pub(super) passed: PassedFile,
+    /// None for the record of a derived tensor.
+    pub(super) passed: Option<PassedFile>,
     pub(super) target: TargetStore,
     pub(super) key: Key,
     pub(super) checked: Checked,
@@ -72,48 +74,18 @@ impl Pulse {
 impl Work {
     /// Reads, hashes and publishes. The descriptor is closed when it ends.
     pub(super) fn run(self) -> Result<Finished, IngestRefusal> {
-        match self.key.request {
-            IngestRequest::File(kind) => self.run_file(kind),
-            IngestRequest::Memory(object) => self.run_memory(object),
-        }
-    }
-
-    /// Publishes memory, or finds its bytes in the store.
-    fn run_memory(&self, object: ObjectRef) -> Result<Finished, IngestRefusal> {
-        let refused = Mutex::new(None);
-        let make_room = |bytes| match self.have_room(Space::of_bytes(bytes)) {
-            Ok(()) => true,
-            Err(refusal) => {
-                let mut noted = refused.lock().unwrap_or_else(PoisonError::into_inner);
-                noted.get_or_insert(refusal);
-                false
+        match (&self.key.request, &self.passed) {
+            (IngestRequest::File(kind), Some(passed)) => self.run_file(*kind, &passed.file),
+            (IngestRequest::Memory(object), Some(passed)) => self.run_memory(*object, &passed.file),
+            (IngestRequest::Derived(record), _) => self.run_derived(record),
+            (_, None) => {
+                let text = "nothing was passed (this is a bug)";
+                Err(refusal(IngestReason::UNAVAILABLE, text))
             }
-        };
-        let ingest = MemoryIngest {
-            store: &self.target.store,
-            object,
-            threads: self.threads(),
-            monitor: Arc::clone(&self.monitor),
-            make_room: &make_room,
-        };
-        // An object that cannot be mapped now is published anew, or the store says why not.
-        if let Ok(Some(known)) = ingest.known() {
-            return Ok(known.into());
         }
-        let room = Space {
-            bytes: ingest.needed(),
-            inodes: 1,
-        };
-        if let Some(whole) = (self.reserve)(room) {
-            self.have_room(whole)?;
-        }
-        let result = ingest.run(&self.passed.file);
-        let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let result = result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)));
-        result.map(Finished::from)
     }
 
-    fn run_file(&self, kind: ManifestKind) -> Result<Finished, IngestRefusal> {
+    fn run_file(&self, kind: ManifestKind, file: &File) -> Result<Finished, IngestRefusal> {
         let refused = Mutex::new(None);
         let noted = |had: Result<(), IngestRefusal>| match had {
             Ok(()) => true,
@@ -129,10 +101,10 @@ impl Work {
         let admit_records = |records| noted(self.have_room_for_records(records));
         let ingest = self.ingest(kind, &make_room, &admit_records);
         // Before anything goes for a file of which nothing is published.
-        let checked = ingest.check_length(&self.passed.file);
+        let checked = ingest.check_length(file);
         let most_objects = checked.map_err(|error| refusal_of(&error))?;
-        self.have_room_first(kind, most_objects)?;
-        let result = ingest.run(&self.passed.file);
+        self.have_room_first(kind, file, most_objects)?;
+        let result = ingest.run(file);
         let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
         let result = result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)));
         result.map(Finished::from)
@@ -159,7 +131,12 @@ impl Work {
     /// Has room for the whole file in a store that has to ask first. If there is none, the file is
     /// read for what of it is missing: it may be a copy of one that is there, or share most of its
     /// tensors with one. A sparse file counts with the length that it says: its pages would be real.
-    fn have_room_first(&self, kind: ManifestKind, most_objects: u64) -> Result<(), IngestRefusal> {
+    fn have_room_first(
+        &self,
+        kind: ManifestKind,
+        file: &File,
+        most_objects: u64,
+    ) -> Result<(), IngestRefusal> {
         let size = Space {
             // Nearly always the file's header and two pages hold what its records take.
             bytes: self
@@ -177,9 +154,7 @@ impl Work {
             return Ok(());
         };
         self.pulse.twice.store(true, Ordering::Relaxed);
-        let missing = self
-            .ingest(kind, &|_| false, &|_| false)
-            .missing(&self.passed.file);
+        let missing = self.ingest(kind, &|_| false, &|_| false).missing(file);
         let missing = missing.map_err(|error| refusal_of(&error))?;
         let missing = Space {
             bytes: missing.bytes,
@@ -193,7 +168,7 @@ impl Work {
         }
     }
 
-    fn threads(&self) -> NonZeroUsize {
+    pub(super) fn threads(&self) -> NonZeroUsize {
         let most = if self.checked.local {
             MAX_THREADS
         } else {
@@ -205,7 +180,7 @@ impl Work {
 
     /// Has place for a file's records among those of the store. Objects are there already, and stay
     /// whether or not there is.
-    fn have_room_for_records(&self, records: RecordUse) -> Result<(), IngestRefusal> {
+    pub(super) fn have_room_for_records(&self, records: RecordUse) -> Result<(), IngestRefusal> {
         let limits = self.record_limits;
         if !records.is_within(limits) {
             let text = format!(
@@ -238,7 +213,7 @@ impl Work {
         self.ask_room(beyond.unwrap_or_default(), records)
     }
 
-    fn have_room(&self, room: Space) -> Result<(), IngestRefusal> {
+    pub(super) fn have_room(&self, room: Space) -> Result<(), IngestRefusal> {
         self.ask_room(room, RecordUse::default())
     }
 
@@ -303,7 +278,7 @@ fn judged(room: RoomResult) -> Result<(), IngestRefusal> {
     Err(refusal(reason, text))
 }
 
-fn refusal_of(error: &IngestError) -> IngestRefusal {
+pub(super) fn refusal_of(error: &IngestError) -> IngestRefusal {
     let reason = match error {
         IngestError::Changed | IngestError::OtherBytes { .. } => IngestReason::CHANGED,
         IngestError::TooLarge { .. } => IngestReason::TOO_LARGE,

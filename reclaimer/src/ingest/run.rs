@@ -15,7 +15,7 @@ use super::job::IngestJob;
 use super::read::Work;
 use super::schedule::Turn;
 use super::state::{BrokerState, locked};
-use super::{HOLD, IngestOutcome, PassedFile, Stage, refusal};
+use super::{HOLD, IngestOutcome, PassedFile, Stage, Stored, refusal};
 use tetris_wire::Peer;
 
 /// Time between two looks at a file's progress.
@@ -27,7 +27,7 @@ impl IngestJob {
     pub(super) fn run(
         self: &Arc<Self>,
         shared: Arc<BrokerState>,
-        passed: PassedFile,
+        passed: Option<PassedFile>,
     ) -> impl Future<Output = ()> + Send + 'static {
         let job = Arc::clone(self);
         async move {
@@ -58,6 +58,10 @@ impl IngestJob {
     fn outcome(&self, stage: &Stage) -> Option<IngestOutcome> {
         let abandoned = self.abandoned.load(Ordering::Relaxed);
         match stage {
+            Stage::Done {
+                stored: Stored::Derived,
+                ..
+            } => Some(IngestOutcome::Recorded),
             Stage::Done { bytes_read: 0, .. } => Some(IngestOutcome::Known),
             Stage::Done { .. } => Some(IngestOutcome::Published),
             Stage::Refused(_) if abandoned => Some(IngestOutcome::Abandoned),
@@ -93,7 +97,12 @@ impl IngestJob {
     }
 
     /// Reads the file in a thread of its own, and keeps the result.
-    async fn read(self: &Arc<Self>, shared: &Arc<BrokerState>, passed: PassedFile, turn: Turn) {
+    async fn read(
+        self: &Arc<Self>,
+        shared: &Arc<BrokerState>,
+        passed: Option<PassedFile>,
+        turn: Turn,
+    ) {
         let (reply, mut answer) = oneshot::channel();
         let work = match self.work(shared, passed, turn) {
             Ok(work) => work,
@@ -124,7 +133,7 @@ impl IngestJob {
     fn work(
         self: &Arc<Self>,
         shared: &Arc<BrokerState>,
-        passed: PassedFile,
+        passed: Option<PassedFile>,
         turn: Turn,
     ) -> Result<Work, IngestRefusal> {
         let (job, of) = (Arc::clone(self), Arc::clone(shared));

@@ -45,6 +45,7 @@ pub use decide::{Action, Changes, Decision, Note, Refusal, decide};
 use hand_over::hand_over;
 pub use mountinfo::{MountEntry, all_mounts, is_mount_root, is_mounted_elsewhere, mount_of};
 pub use observed::{ObservedPath, TmpfsSize, observe};
+pub(crate) use owner::with_rights_of;
 pub use prepare::prepare;
 pub(crate) use store_directory::open_below;
 pub use store_directory::{DirectoryError, StoreDirectory, StoreGround};

@@ -20,6 +20,8 @@ pub(super) type OnFault = Arc<dyn Fn(Fault) + Send + Sync>;
 /// A client, and the services that answer its requests.
 pub(super) struct Client {
     pub(super) peer: Peer,
+    /// True if it is a process of a pod that has the store as a volume.
+    pub(super) is_pod: bool,
     /// True if it may ask for room.
     pub(super) allowed: bool,
     /// The file system's size when the client came; `None` if that is unknown.
@@ -74,6 +76,7 @@ impl Client {
         }
         let daemon = env!("CARGO_PKG_VERSION").to_owned();
         frames.send(&Message::HelloAck { daemon }.encode()).await?;
+        let mut domain = None;
         loop {
             let incoming = frames.receive().await?;
             let (answer, next) = match incoming.message {
@@ -85,6 +88,15 @@ impl Client {
                     let request = IngestRequest::Memory(object);
                     self.ingest(frames, request, incoming.descriptors).await?
                 }
+                Ok(Message::AskDomain) => {
+                    let found = self.domain(incoming.descriptors).await;
+                    domain = found.as_ref().ok().copied().flatten();
+                    (
+                        found.map_or_else(|refused| refused, Message::Domain),
+                        Next::Another,
+                    )
+                }
+                Ok(Message::RecordDerived(claim)) => self.record(frames, domain, claim).await?,
                 Ok(Message::MakeRoom { bytes, inodes }) => {
                     self.make_room(frames, bytes, inodes).await?
                 }

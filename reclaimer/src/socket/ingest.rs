@@ -57,7 +57,7 @@ impl Client {
     }
 
     /// Tells how far the file is until that has ended.
-    async fn follow(
+    pub(super) async fn follow(
         &self,
         frames: &mut Frames,
         ticket: &mut Ticket,
@@ -115,6 +115,7 @@ fn done(stored: Stored, bytes_read: u64) -> Message {
             bytes_read,
         },
         Stored::Object(object) => Message::Published { object, bytes_read },
+        Stored::Derived => Message::Recorded,
     }
 }
 

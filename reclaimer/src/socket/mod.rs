@@ -17,6 +17,7 @@
 mod admission;
 mod bind;
 mod connection;
+mod derived;
 mod frames;
 mod ingest;
 mod serve;

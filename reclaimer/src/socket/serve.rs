@@ -121,6 +121,7 @@ impl Server {
         let frames = Frames::new(stream, idle, socket.intake.clone(), Arc::new(slot));
         let client = Client {
             peer,
+            is_pod: socket.readers_only,
             allowed,
             usage: socket.store.usage().ok(),
             room: self.room.clone(),

@@ -3,17 +3,29 @@
 //! An agent asks for room in a full store, or passes a model file or memory that the daemon publishes.
 //! Hostile bytes become errors.
 
+mod derived;
+mod error_code;
 mod ingest;
+mod kinds;
 mod object;
 mod room;
 #[cfg(test)]
 mod tests;
 
-use tetris_store_layout::{Digest, ManifestId, ManifestKind, ObjectRef};
+use tetris_store_layout::{Digest, ManifestId, ManifestKind, ObjectRef, TrustDomain};
 
-use crate::{FrameHeader, MAX_TEXT_BYTES, Protocol, ProtocolError, Reader, Writer};
+use crate::{MAX_TEXT_BYTES, Protocol, ProtocolError, Reader, Writer};
 
+use kinds::{
+    ASK_DOMAIN, ASK_WARM, DOMAIN, ERROR, HELLO, HELLO_ACK, INGEST, INGEST_DONE, INGEST_PROGRESS,
+    INGEST_REFUSED, INGEST_WAITING, INGESTED, MAKE_ROOM, PUBLISH, PUBLISHED, RECORD_DERIVED,
+    RECORDED, ROOM_MADE, ROOM_REFUSED, WARM,
+};
+
+pub use derived::DerivedClaim;
+pub use error_code::ErrorCode;
 pub use ingest::{IngestReason, IngestRefusal};
+pub use kinds::carries_descriptor;
 pub use room::{RoomReason, RoomRefusal};
 
 /// The protocol's preamble.
@@ -21,34 +33,6 @@ pub const PROTOCOL: Protocol = Protocol {
     magic: *b"TETRDAEM",
     version: 1,
 };
-
-const HELLO: u8 = 1;
-const HELLO_ACK: u8 = 2;
-const MAKE_ROOM: u8 = 3;
-const ROOM_MADE: u8 = 4;
-const ROOM_REFUSED: u8 = 5;
-const ERROR: u8 = 6;
-const INGEST_DONE: u8 = 7;
-const INGEST_WAITING: u8 = 8;
-const INGEST_PROGRESS: u8 = 9;
-const INGESTED: u8 = 10;
-const INGEST_REFUSED: u8 = 11;
-const ASK_WARM: u8 = 12;
-const WARM: u8 = 13;
-const PUBLISHED: u8 = 14;
-const INGEST: u8 = 64;
-const PUBLISH: u8 = 65;
-/// Length of the payload of [`Message::Ingest`], in bytes.
-const INGEST_PAYLOAD_BYTES: usize = 1;
-
-/// Returns true for the frames that carry a descriptor: [`Message::Ingest`] and
-/// [`Message::Publish`]. A frame of another length is no such message.
-pub fn carries_descriptor(header: FrameHeader) -> bool {
-    matches!(
-        (header.kind, header.len),
-        (INGEST, INGEST_PAYLOAD_BYTES) | (PUBLISH, object::BYTES)
-    )
-}
 
 /// A message of either side.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +106,15 @@ pub enum Message {
         /// Number of bytes that were read of the memory; 0 for a known object.
         bytes_read: u64,
     },
+    /// A client asks for its trust domain. One descriptor comes with it: the store's header, through
+    /// the client's own mount.
+    AskDomain,
+    /// The client's trust domain; `None` if it has none.
+    Domain(Option<TrustDomain>),
+    /// A client has a derived tensor recorded, in the domain that it asked for before.
+    RecordDerived(DerivedClaim),
+    /// The derived tensor is recorded.
+    Recorded,
     /// A client asks if pods declare a model warm, before it removes the model.
     AskWarm {
         /// The model's manifest.
@@ -139,21 +132,6 @@ pub enum Message {
         /// The reason, for people; at most [`MAX_TEXT_BYTES`].
         text: String,
     },
-}
-
-/// Reason a message got no answer. Later daemons may know more reasons.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ErrorCode(pub u16);
-
-impl ErrorCode {
-    /// The kind of message is unknown, or only the other side sends it.
-    pub const UNKNOWN_KIND: Self = Self(1);
-    /// The bytes are not a message.
-    pub const MALFORMED: Self = Self(2);
-    /// The message is not allowed at this point. The connection ends.
-    pub const OUT_OF_TURN: Self = Self(3);
-    /// The daemon ends, or took too long. The connection ends.
-    pub const UNAVAILABLE: Self = Self(4);
 }
 
 impl Message {
@@ -175,6 +153,10 @@ impl Message {
             Self::AskWarm { .. } => ASK_WARM,
             Self::Warm { .. } => WARM,
             Self::Publish { .. } => PUBLISH,
+            Self::AskDomain => ASK_DOMAIN,
+            Self::Domain(_) => DOMAIN,
+            Self::RecordDerived(_) => RECORD_DERIVED,
+            Self::Recorded => RECORDED,
             Self::Published { .. } => PUBLISHED,
         }
     }
@@ -193,7 +175,7 @@ impl Message {
             Self::RoomRefused(refusal) => refusal.encode(to),
             Self::Error { code, text } => to.u16(code.0).text(text, MAX_TEXT_BYTES),
             Self::Ingest { kind } => to.u8(ingest::kind_code(*kind)),
-            Self::IngestDone => to,
+            Self::IngestDone | Self::Recorded => to,
             Self::IngestWaiting { ahead } => to.u32(*ahead),
             Self::IngestProgress { done, total } => to.u64(*done).u64(*total),
             Self::Ingested {
@@ -204,6 +186,9 @@ impl Message {
             Self::AskWarm { manifest } => to.bytes(&manifest.0.0),
             Self::Warm { warm } => to.u8(u8::from(*warm)),
             Self::Publish { object } => object::encode(to, object),
+            Self::AskDomain => to.u8(0),
+            Self::Domain(domain) => derived::encode_domain(to, *domain),
+            Self::RecordDerived(claim) => claim.encode(to),
             Self::Published { object, bytes_read } => object::encode(to, object).u64(*bytes_read),
         };
         to.end()
@@ -284,6 +269,20 @@ impl Message {
                 };
                 from.end(Self::Warm { warm })
             }
+            ASK_DOMAIN => {
+                let mut from = reader("1");
+                match from.u8()? {
+                    0 => from.end(Self::AskDomain),
+                    other => Err(from.value("0", other.into())),
+                }
+            }
+            DOMAIN => {
+                let mut from = reader("8");
+                let domain = derived::decode_domain(&mut from)?;
+                from.end(Self::Domain(domain))
+            }
+            RECORD_DERIVED => DerivedClaim::decode(reader("80 to 4,176")).map(Self::RecordDerived),
+            RECORDED => reader("0").end(Self::Recorded),
             PUBLISH => {
                 let mut from = reader("44");
                 let object = object::decode(&mut from)?;

@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 
-use tetris_store_layout::ObjectId;
+use tetris_store_layout::{FIRST_POD_DOMAIN, LAST_POD_DOMAIN, ObjectId, TensorId};
 
+use super::kinds::INGEST_PAYLOAD_BYTES;
 use super::*;
-use crate::FRAME_HEADER_BYTES;
+use crate::{FRAME_HEADER_BYTES, FrameHeader};
 
 fn text() -> impl Strategy<Value = String> {
     ".{0,128}"
@@ -17,6 +18,15 @@ fn object() -> impl Strategy<Value = ObjectRef> {
         crc,
         len,
     })
+}
+
+fn domain() -> impl Strategy<Value = Option<TrustDomain>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(TrustDomain::Owner)),
+        any::<u32>().prop_map(|uid| Some(TrustDomain::User(uid))),
+        (FIRST_POD_DOMAIN..=LAST_POD_DOMAIN).prop_map(|number| Some(TrustDomain::Pods(number))),
+    ]
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -58,6 +68,20 @@ fn message() -> impl Strategy<Value = Message> {
             manifest: ManifestId(Digest(id))
         }),
         any::<bool>().prop_map(|warm| Message::Warm { warm }),
+        Just(Message::AskDomain),
+        Just(Message::Recorded),
+        domain().prop_map(Message::Domain),
+        (object(), any::<([u8; 32], u32)>(), text()).prop_map(
+            |(object, (source, version), transform)| {
+                let source = TensorId(Digest(source));
+                Message::RecordDerived(DerivedClaim {
+                    object,
+                    source,
+                    version,
+                    transform,
+                })
+            }
+        ),
         object().prop_map(|object| Message::Publish { object }),
         (object(), any::<u64>())
             .prop_map(|(object, bytes_read)| Message::Published { object, bytes_read }),

@@ -9,8 +9,9 @@ use rustix::fs::CWD;
 use rustix::mount::{OpenTreeFlags, open_tree};
 use tetris_agent::store_location::StoreLocation;
 use tetris_idmap::IdMap;
-use tetris_node::csi::{CsiConfig, IdmapMode};
-use tetris_store_layout::{Access, Reclaimed, SOCKET_USER, Store};
+use tetris_node::csi::wire::NodePublishVolumeRequest;
+use tetris_node::csi::{CsiConfig, IdmapMode, PodTrust};
+use tetris_store_layout::{Access, FIRST_POD_DOMAIN, Reclaimed, SOCKET_USER, Store, TrustDomain};
 use tetris_wire::BoundSocket;
 
 use crate::api::{Api, uid_of};
@@ -155,6 +156,85 @@ fn a_pod_with_users_of_its_own_gets_a_mount_that_its_runtime_can_map() {
         driver.unpublish(&target).unwrap();
     }
     assert_eq!(counts(&driver), (0, 0));
+    driver.stop().unwrap();
+}
+
+/// The group that a mount of the store shows.
+fn shown(target: &Path) -> u32 {
+    fs::metadata(target.join("store")).unwrap().gid()
+}
+
+fn request_of(target: &Path, namespace: &str, account: &str) -> NodePublishVolumeRequest {
+    let mut request = request(target, namespace);
+    let key = "csi.storage.k8s.io/serviceAccount.name";
+    request
+        .volume_context
+        .insert(key.to_owned(), account.to_owned());
+    request
+}
+
+#[test]
+fn mounts_show_the_trust_domain_of_the_pods_service_account() {
+    let Some(host) = Host::new() else { return };
+    let api = Api::new();
+    let shared = host.store("shared", &["green", "red"]);
+    let start = |trust_domain| {
+        let config = CsiConfig {
+            trust_domain,
+            ..host.per_namespace()
+        };
+        Driver::start_with(&config, vec![shared.clone()], &api)
+    };
+    let driver = start(PodTrust::ServiceAccount);
+    let target = |name: &str| host.target(name);
+    let give = |driver: &Driver, pod: &str, namespace: &str, account: &str| {
+        let target = target(pod);
+        driver
+            .publish(request_of(&target, namespace, account))
+            .unwrap();
+        shown(&target)
+    };
+    let web = give(&driver, "web", "blue", "web");
+    if is_skipped(&driver) {
+        return;
+    }
+    assert_eq!(web, FIRST_POD_DOMAIN);
+    assert_eq!(give(&driver, "web-again", "blue", "web"), web);
+    let batch = give(&driver, "batch", "blue", "batch");
+    assert_eq!(batch, FIRST_POD_DOMAIN + 1);
+    // Accounts of one name in a store that namespaces share.
+    let (green, red) = (
+        give(&driver, "green", "green", "web"),
+        give(&driver, "red", "red", "web"),
+    );
+    assert_ne!(green, red);
+    // A name that is none is not taken.
+    assert_eq!(give(&driver, "odd", "blue", "web/../x"), NOBODY);
+    // No pod reads who has which number.
+    let domains = target("web").join("trust-domains");
+    let refused = fs::read_dir(domains).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(EACCES), "{refused}");
+    expect_read_only(&target("web"));
+    let store = Store::open(host.tmpfs().join(format!("blue.{}", uid_of("blue", 1)))).unwrap();
+    let header = |pod: &str| fs::File::open(target(pod).join("store")).unwrap();
+    let domain = |pod| store.domain_of_mount(header(pod)).unwrap();
+    assert_eq!(domain("web"), Some(TrustDomain::Pods(web)));
+    assert_eq!(domain("batch"), Some(TrustDomain::Pods(batch)));
+    // Of another store, which has numbers of its own.
+    assert_eq!(domain("green"), None);
+    driver.stop().unwrap();
+
+    // Numbers outlive the driver; a namespace's is another one.
+    let driver = start(PodTrust::ServiceAccount);
+    assert_eq!(give(&driver, "third", "blue", "batch"), batch);
+    driver.stop().unwrap();
+    let driver = start(PodTrust::Namespace);
+    let all = give(&driver, "fourth", "blue", "web");
+    assert_eq!(all, FIRST_POD_DOMAIN + 2);
+    assert_eq!(give(&driver, "fifth", "blue", "batch"), all);
+    driver.stop().unwrap();
+    let driver = start(PodTrust::Off);
+    assert_eq!(give(&driver, "sixth", "blue", "web"), NOBODY);
     driver.stop().unwrap();
 }
 

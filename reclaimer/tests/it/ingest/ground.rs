@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
+use rustix::fs::CWD;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use tempfile::TempDir;
 use tetris_agent::{CreateOptions, Store, TensorId};
+use tetris_idmap::IdMap;
+use tetris_store_layout::SOCKET_USER;
 
 use crate::settled::settle;
 
@@ -56,6 +60,23 @@ impl Ground {
     /// The store as a container sees it.
     pub fn view(&self) -> PathBuf {
         self.dir.path().join("view")
+    }
+
+    /// The store as a pod of the trust domain `number` sees it; `None` where the kernel maps no ids
+    /// of a tmpfs, which is said.
+    pub fn pod_view(&self, name: &str, number: u32) -> Option<PathBuf> {
+        let place = self.dir.path().join(name);
+        std::fs::create_dir(&place).unwrap();
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = open_tree(CWD, self.view(), flags).unwrap();
+        let map = IdMap::of_one_with_group(SOCKET_USER, 0, number).unwrap();
+        if let Err(error) = map.apply(&tree) {
+            let _ = writeln!(std::io::stderr(), "SKIPPED: trust domains: {error}");
+            return None;
+        }
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        move_mount(&tree, "", CWD, &place, flags).unwrap();
+        Some(place)
     }
 
     /// A file of one tensor, told from others by its seed.

@@ -82,6 +82,16 @@ impl Site {
     }
 
     fn on(ground: Ground, options: IngestOptions, room: Arc<AskRoom>, limits: Limits) -> Self {
+        Self::on_with(ground, options, room, limits, false)
+    }
+
+    fn on_with(
+        ground: Ground,
+        options: IngestOptions,
+        room: Arc<AskRoom>,
+        limits: Limits,
+        pods: bool,
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -93,6 +103,7 @@ impl Site {
             Socket::bind(&ground.store(), "store")
                 .unwrap()
                 .with_broker(broker.clone())
+                .for_readers(pods)
         };
         let (stop, stopped) = oneshot::channel();
         let (asks, _nobody) = mpsc::channel(1);
@@ -107,6 +118,16 @@ impl Site {
             served: Some(served),
             ground,
         }
+    }
+
+    /// One whose clients are pods.
+    pub fn of_pods() -> Option<Self> {
+        let (options, limits) = (IngestOptions::default(), Limits::default());
+        let site = Self::on_with(Ground::new(64)?, options, no_room(), limits, true);
+        let socket = site.store().join("daemon");
+        let user = Some(tetris_store_layout::SOCKET_USER);
+        std::os::unix::fs::lchown(socket, user, user).unwrap();
+        Some(site)
     }
 
     pub fn plain() -> Option<Self> {

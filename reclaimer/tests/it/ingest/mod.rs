@@ -2,6 +2,7 @@
 
 mod charged;
 mod configuration;
+mod derived;
 pub mod ground;
 mod harness;
 mod hostile;

@@ -1,0 +1,84 @@
+//! The thread of a job of memory or of a derived tensor.
+
+use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tetris_loader::ingest::MemoryIngest;
+use tetris_reclaimer_core::Space;
+use tetris_store_layout::{Access, DerivedRecord, ObjectRef, RecordUse};
+use tetris_wire::daemon::{IngestReason, IngestRefusal};
+
+use super::finished::Finished;
+use super::read::{Work, refusal_of};
+use super::refusal;
+
+impl Work {
+    /// Records a derived tensor, by the word of its domain. Its object has to be in the store.
+    pub(super) fn run_derived(&self, record: &DerivedRecord) -> Result<Finished, IngestRefusal> {
+        let store = &self.target.store;
+        let unavailable = |error: String| refusal(IngestReason::UNAVAILABLE, error);
+        let object = store.map(&record.object, Access::ReadOnly);
+        let object = object.map_err(|error| unavailable(error.to_string()))?;
+        let Some(object) = object else {
+            let text = "the object of the derived tensor is not in the store; publish it first";
+            return Err(refusal(IngestReason::NO_OBJECT, text));
+        };
+        let records = RecordUse::of_derived();
+        let room = Space {
+            bytes: records.bytes,
+            inodes: records.files,
+        };
+        if let Some(whole) = (self.reserve)(room) {
+            self.have_room(whole)?;
+        }
+        self.have_room_for_records(records)?;
+        let recorded = store.record_derived(&record.key, record.object);
+        recorded.map_err(|error| {
+            if error.is_full() {
+                refusal(IngestReason::NO_ROOM, error.to_string())
+            } else {
+                unavailable(error.to_string())
+            }
+        })?;
+        Ok(Finished::recorded(object))
+    }
+
+    /// Publishes memory, or finds its bytes in the store.
+    pub(super) fn run_memory(
+        &self,
+        object: ObjectRef,
+        file: &File,
+    ) -> Result<Finished, IngestRefusal> {
+        let refused = Mutex::new(None);
+        let make_room = |bytes| match self.have_room(Space::of_bytes(bytes)) {
+            Ok(()) => true,
+            Err(refusal) => {
+                let mut noted = refused.lock().unwrap_or_else(PoisonError::into_inner);
+                noted.get_or_insert(refusal);
+                false
+            }
+        };
+        let ingest = MemoryIngest {
+            store: &self.target.store,
+            object,
+            threads: self.threads(),
+            monitor: Arc::clone(&self.monitor),
+            make_room: &make_room,
+        };
+        // An object that cannot be mapped now is published anew, or the store says why not.
+        if let Ok(Some(known)) = ingest.known() {
+            return Ok(known.into());
+        }
+        let room = Space {
+            bytes: ingest.needed(),
+            inodes: 1,
+        };
+        if let Some(whole) = (self.reserve)(room) {
+            self.have_room(whole)?;
+        }
+        let result = ingest.run(file);
+        let noted = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let result = result.map_err(|error| noted.unwrap_or_else(|| refusal_of(&error)));
+        result.map(Finished::from)
+    }
+}

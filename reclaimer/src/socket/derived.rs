@@ -1,0 +1,48 @@
+//! Trust domains of clients, and derived tensors that they have recorded.
+
+use tetris_store_layout::TrustDomain;
+use tetris_wire::daemon::{DerivedClaim, ErrorCode, IngestReason, IngestRefusal, Message};
+
+use super::connection::{Client, Next};
+use super::frames::{Descriptors, Ended, Frames};
+
+impl Client {
+    /// Finds the client's domain: of a pod by its mount of the store, of another process by its user.
+    pub(super) async fn domain(
+        &self,
+        descriptors: Descriptors,
+    ) -> Result<Option<TrustDomain>, Message> {
+        let found = descriptors.found;
+        let (Some(header), Some(broker)) = (descriptors.only, &self.broker) else {
+            let text =
+                format!("a question for the domain comes with one descriptor, found {found}");
+            return Err(self.error(ErrorCode::MALFORMED, text));
+        };
+        if !self.is_pod {
+            return Ok(Some(TrustDomain::User(self.peer.uid)));
+        }
+        let found = broker.domain_of(self.target.clone(), header).await;
+        found.map_err(Message::IngestRefused)
+    }
+
+    /// Has a derived tensor recorded, and answers when it is.
+    pub(super) async fn record(
+        &self,
+        frames: &mut Frames,
+        domain: Option<TrustDomain>,
+        claim: DerivedClaim,
+    ) -> Result<(Message, Next), Ended> {
+        let Some(broker) = &self.broker else {
+            let refusal = IngestRefusal {
+                reason: IngestReason::UNAVAILABLE,
+                text: "this daemon takes no files".to_owned(),
+            };
+            return Ok((Message::IngestRefused(refusal), Next::Another));
+        };
+        let (target, peer) = (self.target.clone(), self.peer);
+        match broker.record(target, peer, domain, claim).await {
+            Ok(mut ticket) => self.follow(frames, &mut ticket).await,
+            Err(refusal) => Ok((Message::IngestRefused(refusal), Next::Another)),
+        }
+    }
+}
