@@ -15,7 +15,8 @@ use crate::load::LoadContext;
 use crate::options::LoadOptions;
 use crate::origin::Origin;
 use crate::private_reason::PrivateReason;
-use crate::publish::{ReadAt, digest};
+use crate::publish::digest;
+use crate::read_at::ReadAt;
 
 /// The result of a transform: shared where the store can hold it. Dropping it drops the reference.
 #[derive(Debug)]

@@ -25,6 +25,7 @@ mod options;
 mod origin;
 mod private_reason;
 mod publish;
+mod read_at;
 mod report;
 mod similarity;
 mod worth;
@@ -50,7 +51,8 @@ pub use options::{
     LoadOptions,
 };
 pub use origin::Origin;
-pub use publish::{ReadAt, content_id};
+pub use publish::content_id;
+pub use read_at::ReadAt;
 pub use report::LoadReport;
 pub use similarity::{Similarity, TensorSet};
 pub use tetris_loader::{

@@ -12,9 +12,7 @@ use crate::detached::Region;
 use crate::error::ShareError;
 use crate::options::LoadOptions;
 use crate::private_reason::no_store;
-
-/// Copies the bytes at an offset of the source into the buffer.
-pub type ReadAt<'a> = &'a (dyn Fn(u64, &mut [u8]) + Sync);
+use crate::read_at::ReadAt;
 
 impl Agent {
     /// The `len` bytes that `read_at` gives, as one object of the store: found there, or published.

@@ -14,6 +14,9 @@ pub(crate) enum Folder {
 /// only where it is needed.
 pub(crate) const PATHS: &str = "paths-v1";
 
+/// Name of the directory, in a store's root, with the domains of pods.
+pub const TRUST_DOMAINS: &str = "trust-domains";
+
 impl Folder {
     pub(crate) const ALL: [Self; 5] = [
         Self::Objects,

@@ -79,6 +79,7 @@ pub use dtype::Dtype;
 pub use error::{DecodeError, IoError, MapError, PublishError, StoreError};
 pub use file_identity::FileIdentity;
 pub use file_system::{FileSystem, FileSystemType};
+pub use folder::TRUST_DOMAINS;
 pub use hash::{SEGMENT_BYTES, SegmentDigest, SegmentHasher, combine, segment_count, segment_len};
 pub use header::StoreId;
 pub use holders::Holders;
@@ -100,7 +101,7 @@ pub use scan::{BoundIdentity, ForeignEntry, ObjectEntry, ObjectListing, RecordEn
 pub use store::{
     CreateOptions, ObjectRef, RECLAIMER_STATE, RECLAIMER_STATE_NEW, SOCKET_USER, Store,
 };
-pub use trust::{FIRST_POD_DOMAIN, LAST_POD_DOMAIN, TRUST_DOMAINS, TrustDomain};
+pub use trust::{FIRST_POD_DOMAIN, LAST_POD_DOMAIN, TrustDomain};
 pub use usage::{RecordUse, Usage};
 pub use verify::{Fault, Verified, VerifyDepth};
 pub use version::FORMAT_VERSION;

@@ -20,13 +20,12 @@ use nix::unistd::{AccessFlags, access};
 use crate::digest::{Digest, ObjectId};
 use crate::error::{DecodeError, IoError, PublishError, StoreError};
 use crate::file_system::FileSystemType;
-use crate::folder::{Folder, PATHS};
+use crate::folder::{Folder, PATHS, TRUST_DOMAINS};
 use crate::header::{StoreHeader, StoreId};
 use crate::interrupted::retried;
 use crate::lock::{CreationLock, is_obstructed};
 use crate::mount_list::is_idmapped;
 use crate::open_file::{Opening, open_file, open_path, open_soon};
-use crate::trust::TRUST_DOMAINS;
 use crate::unnamed_file::link_new;
 
 /// Name of the header file.

@@ -9,8 +9,6 @@ use crate::error::IoError;
 use crate::interrupted::retried;
 use crate::store::{HEADER, Store};
 
-/// Name of the directory, in a store's root, with the domains of pods.
-pub const TRUST_DOMAINS: &str = "trust-domains";
 /// First of the group ids by which mounts tell domains of pods apart. systemd's table of ids leaves
 /// those up to [`LAST_POD_DOMAIN`] unused (UIDS-GIDS).
 pub const FIRST_POD_DOMAIN: u32 = 0x7000_0000;

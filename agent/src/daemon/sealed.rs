@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use tetris_loader::{SegmentSink, each_segment};
 use tetris_store_layout::{PublishError, SEGMENT_BYTES};
 
-use crate::publish::ReadAt;
+use crate::read_at::ReadAt;
 
 /// Name of the memory in `/proc/PID/maps` and `/proc/PID/fd`.
 const NAME: &str = "tetris-publish";

@@ -11,7 +11,7 @@ use super::broker::cause_of;
 use super::context::LoadContext;
 use crate::daemon::{self, MemoryOutcome};
 use crate::private_reason::PrivateReason;
-use crate::publish::ReadAt;
+use crate::read_at::ReadAt;
 
 impl LoadContext<'_> {
     /// Has the daemon publish the bytes that `read_at` gives, which make `object` and are not in

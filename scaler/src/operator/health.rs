@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
-use super::observed::Records;
 use super::records::{Instance, NodeRecord, PodRecord};
 use crate::state::Key;
 
@@ -90,8 +90,8 @@ impl fmt::Display for Failing {
 /// Returns the troubles of instances by function, at `now_s` in seconds since the epoch. One that is
 /// unready on its node for more than `after_s` seconds is in trouble.
 pub fn troubles(
-    pods: &Records<PodRecord>,
-    nodes: &Records<NodeRecord>,
+    pods: &BTreeMap<Key, Arc<PodRecord>>,
+    nodes: &BTreeMap<Key, Arc<NodeRecord>>,
     now_s: i64,
     after_s: u64,
 ) -> BTreeMap<Key, Troubles> {

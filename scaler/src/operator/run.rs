@@ -74,7 +74,9 @@ pub struct Operator {
 impl Operator {
     /// Runs until `stop` completes, and finishes the current pass.
     pub async fn run(self, mut poller: Poller, stop: impl Future<Output = ()>) {
-        let shared = Shared::new(&self.options, &poller);
+        let options = &self.options;
+        let (interval, failing_after) = (options.interval, options.failing_after);
+        let shared = Shared::new(interval, failing_after, options.placement, &poller);
         let stopping = AtomicBool::new(false);
         let until = async {
             stop.await;

@@ -14,7 +14,6 @@ use super::loads::Loads;
 use super::observed::{FunctionInput, Observed};
 use super::prepare::{Preparations, Prepared, Unprepared};
 use super::records::FunctionRecord;
-use super::run::Options;
 use super::watches::Watches;
 use crate::load::LoadError;
 use crate::nodes::{Inventories, Poller};
@@ -50,9 +49,14 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Creates the state at the start.
-    pub(super) fn new(options: &Options, poller: &Poller) -> Self {
-        let interval = options.interval;
+    /// Creates the state at the start, with the `interval` of load queries, and the time for which an
+    /// instance may be unready on its node.
+    pub(super) fn new(
+        interval: Duration,
+        failing_after: Duration,
+        mode: PlacementMode,
+        poller: &Poller,
+    ) -> Self {
         Self {
             watches: Watches::default(),
             loads: Loads::new(interval.saturating_mul(LEAST_WINDOW)),
@@ -63,8 +67,8 @@ impl Shared {
             polled: AtomicBool::new(false),
             preparations: Mutex::default(),
             interval,
-            failing_after_s: options.failing_after.as_secs(),
-            mode: options.placement,
+            failing_after_s: failing_after.as_secs(),
+            mode,
             started: Instant::now(),
         }
     }
