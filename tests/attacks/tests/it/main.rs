@@ -5,6 +5,7 @@
 mod api;
 mod attacker;
 mod attacks;
+mod derived;
 #[path = "../../../../reclaimer/tests/it/namespace.rs"]
 mod namespace;
 mod node;

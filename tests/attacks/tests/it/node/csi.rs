@@ -31,7 +31,7 @@ pub fn publish(config: &CsiConfig, pod: &Pod) -> Result<(), Status> {
         ("csi.storage.k8s.io/pod.name", &pod.name),
         ("csi.storage.k8s.io/pod.namespace", &pod.namespace),
         ("csi.storage.k8s.io/pod.uid", POD_UID),
-        ("csi.storage.k8s.io/serviceAccount.name", "default"),
+        ("csi.storage.k8s.io/serviceAccount.name", &pod.account),
     ];
     let request = NodePublishVolumeRequest {
         volume_id: format!("csi-{}", pod.name),

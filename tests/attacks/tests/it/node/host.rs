@@ -19,6 +19,8 @@ pub struct Host {
 pub struct Pod {
     pub namespace: String,
     pub name: String,
+    /// Its service account.
+    pub account: String,
     /// User of its processes.
     pub user: u32,
     /// Its volume.
@@ -78,6 +80,7 @@ impl Host {
         Pod {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+            account: "default".to_owned(),
             user,
             volume: volume.join("mount"),
             scratch,

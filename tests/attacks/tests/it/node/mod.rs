@@ -65,7 +65,15 @@ impl Node {
 
     /// A pod of `namespace` with its volume, and a directory of its own, which belongs to `user`.
     pub fn pod(&mut self, namespace: &str, name: &str, user: u32) -> Pod {
-        let pod = self.host.pod(namespace, name, user);
+        self.pod_of_account(namespace, name, "default", user)
+    }
+
+    /// A pod of a service account, with its volume.
+    pub fn pod_of_account(&mut self, namespace: &str, name: &str, account: &str, user: u32) -> Pod {
+        let pod = Pod {
+            account: account.to_owned(),
+            ..self.host.pod(namespace, name, user)
+        };
         self.publish(&pod);
         let socket = pod.volume.join("daemon");
         self.eventually("the store's socket", |_| {
