@@ -221,15 +221,13 @@ fn shrink(state: &State<'_>) -> Step {
     if state.rate(&state.ready) < state.view.scale_in.needed(peak) {
         return steady;
     }
-    let not_ready: Vec<usize> = state
-        .failing
-        .iter()
-        .chain(&state.starting)
-        .copied()
-        .collect();
-    let spare = state.live().saturating_sub(state.min()) as usize;
+    // While fewer than the minimum are ready, failing ones stay: others would start in their place.
+    let may_go = count(state.ready.len()) >= state.min();
+    let failing = if may_go { &*state.failing } else { &[] };
+    let spare = state.sound().saturating_sub(state.min()) as usize;
+    let starting = state.starting.iter().take(spare);
+    let not_ready = failing.iter().chain(starting).copied().collect();
     let mut release = bounded(state, not_ready);
-    release.truncate(spare);
     if release.len() == state.failing.len() + state.starting.len() {
         let most = most_releases(state).saturating_sub(count(release.len()));
         release.extend(least_loaded(state, peak, most));

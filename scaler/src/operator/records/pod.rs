@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use tetris_scaler_core::Resources;
 
@@ -55,15 +56,18 @@ pub struct Instance {
     pub version: Option<String>,
     /// The scheduler's last answer for it.
     pub refusal: Refusal,
-    /// The kubelet's reason for a container that waits and will not start soon.
+    /// The kubelet's reason for a container that will not start soon, also while one that crashes runs.
     pub waiting: Option<&'static str>,
     /// Time since which it is on its node and not ready, in seconds since the epoch.
     pub unready_since_s: Option<i64>,
 }
 
+/// Reason of the kubelet for a container that ends soon, again and again.
+const CRASHES: &str = "CrashLoopBackOff";
+
 /// Reasons of the kubelet for a container that does not start until something else changes.
 const HOPELESS: [&str; 8] = [
-    "CrashLoopBackOff",
+    CRASHES,
     "ImagePullBackOff",
     "ErrImagePull",
     "ErrImageNeverPull",
@@ -152,31 +156,59 @@ fn instance(pod: &Pod) -> Option<Instance> {
         version: assigned.as_ref().and(pod.resource_version()),
         assigned,
         refusal: refusal(pod, conditions),
-        waiting: waiting(pod),
+        waiting: waiting(pod, conditions),
         unready_since_s: unready_since_s(conditions),
     })
 }
 
-fn waiting(pod: &Pod) -> Option<&'static str> {
+fn waiting(pod: &Pod, conditions: &[PodCondition]) -> Option<&'static str> {
     let status = pod.status.as_ref()?;
     let lists = [&status.init_container_statuses, &status.container_statuses];
     let containers = lists.into_iter().flatten().flatten();
-    let reasons = containers.filter_map(|one| {
-        let reason = one.state.as_ref()?.waiting.as_ref()?.reason.as_deref()?;
-        HOPELESS.into_iter().find(|known| *known == reason)
+    let unready_s = since(conditions, "Ready", "False");
+    let reasons = containers.filter_map(|one| match one.state.as_ref()?.waiting.as_ref() {
+        Some(waiting) => {
+            let reason = waiting.reason.as_deref()?;
+            HOPELESS.into_iter().find(|known| *known == reason)
+        }
+        None => runs_between_crashes(one, unready_s?).then_some(CRASHES),
     });
     reasons.max()
 }
 
+/// Time after which the kubelet takes a container for sound and restarts it at once, in seconds.
+const SOUND_AFTER_S: i64 = 600;
+
+/// Returns true if a container that ended soon was restarted more than once, and its pod was not ready
+/// since, as of `unready_s`. Such a container shows as waiting most of the time, and runs now and then.
+fn runs_between_crashes(one: &ContainerStatus, unready_s: i64) -> bool {
+    let second = |time: &Option<Time>| Some(time.as_ref()?.0.as_second());
+    let running = one.state.as_ref().and_then(|state| state.running.as_ref());
+    let ended = one.last_state.as_ref();
+    let ended = ended.and_then(|state| state.terminated.as_ref());
+    let (Some(running), Some(ended)) = (running, ended) else {
+        return false;
+    };
+    let was_short = match (second(&ended.started_at), second(&ended.finished_at)) {
+        (Some(started), Some(finished)) => finished.saturating_sub(started) < SOUND_AFTER_S,
+        _ => false,
+    };
+    let was_ready = second(&running.started_at).is_none_or(|started| started < unready_s);
+    one.restart_count > 1 && was_short && !was_ready
+}
+
+/// Returns the time at which the condition `what` got this status, in seconds since the epoch.
+fn since(conditions: &[PodCondition], what: &str, status: &str) -> Option<i64> {
+    let mut all = conditions.iter();
+    let one = all.find(|one| one.type_ == what && one.status == status)?;
+    Some(one.last_transition_time.as_ref()?.0.as_second())
+}
+
 /// Returns the later of the times at which the pod got its node and lost its readiness.
 fn unready_since_s(conditions: &[PodCondition]) -> Option<i64> {
-    let since = |what: &str, status: &str| {
-        let mut all = conditions.iter();
-        let one = all.find(|one| one.type_ == what && one.status == status)?;
-        Some(one.last_transition_time.as_ref()?.0.as_second())
-    };
-    let scheduled = since("PodScheduled", "True")?;
-    Some(since("Ready", "False").map_or(scheduled, |unready| unready.max(scheduled)))
+    let scheduled = since(conditions, "PodScheduled", "True")?;
+    let unready = since(conditions, "Ready", "False");
+    Some(unready.map_or(scheduled, |unready| unready.max(scheduled)))
 }
 
 fn refusal(pod: &Pod, conditions: &[PodCondition]) -> Refusal {

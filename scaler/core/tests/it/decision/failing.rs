@@ -117,21 +117,74 @@ fn the_maximum_holds() {
     );
 }
 
+/// Carries out decisions where whatever starts fails, and returns the starts and releases of each round.
+fn rounds_of_failures(function: &FunctionView, mut all: Vec<InstanceView>) -> Vec<(u32, usize)> {
+    let round = |number| {
+        let decision = decided(function, &all);
+        remove(&mut all, &decision);
+        for at in 0..started(&decision) {
+            all.push(in_phase(Phase::Failing, &format!("j-{number:03}-{at:03}")));
+        }
+        (started(&decision), decision.release.len())
+    };
+    (0..20).map(round).collect()
+}
+
+fn remove(all: &mut Vec<InstanceView>, decision: &FunctionDecision) {
+    let mut gone = decision.release.clone();
+    gone.sort_unstable();
+    for at in gone.into_iter().rev() {
+        all.remove(at);
+    }
+}
+
+#[test]
+fn failing_instances_stay_while_fewer_than_the_minimum_are_ready() {
+    for (rps, min_instances, ready) in [(0, 2, 0), (0, 2, 1), (5, 5, 3), (25, 5, 4)] {
+        let function = FunctionView {
+            min_instances,
+            ..serving(rps)
+        };
+        let all = (0..ready).map(|at| in_phase(Phase::Ready, &format!("r-{at}")));
+        let rounds = rounds_of_failures(&function, all.collect());
+        let starts: u32 = rounds.iter().map(|(starts, _)| starts).sum();
+        assert_eq!(starts, 2 * min_instances - ready, "{rounds:?}");
+        let released: usize = rounds.iter().map(|(_, released)| released).sum();
+        assert_eq!(released, 0, "{rounds:?}");
+    }
+}
+
+#[test]
+fn no_more_instances_go_than_are_sound_beyond_the_minimum() {
+    let without_room = |name| InstanceView {
+        node: None,
+        ..in_phase(Phase::Starting, name)
+    };
+    let function = FunctionView {
+        min_instances: 2,
+        ..serving(0)
+    };
+    let all = [
+        in_phase(Phase::Ready, "r"),
+        in_phase(Phase::Failing, "f"),
+        without_room("v"),
+        without_room("w"),
+    ];
+    assert_eq!(decided(&function, &all).release, [2]);
+}
+
 proptest! {
     #[test]
     fn what_fails_is_replaced_for_at_most_the_load_once_again(
         rps in 0..150_u64,
+        min_instances in 0..6_u32,
         rounds in prop::collection::vec(any::<u64>(), 1..40),
     ) {
-        let function = FunctionView { max_instances: 1_000, ..serving(rps) };
+        let function = FunctionView { max_instances: 1_000, min_instances, ..serving(rps) };
         let mut all: Vec<InstanceView> = Vec::new();
         for (round, bits) in rounds.iter().enumerate() {
             let decision = decided(&function, &all);
-            let mut gone = decision.release.clone();
-            gone.sort_unstable();
-            for at in gone.into_iter().rev() {
-                all.remove(at);
-            }
+            remove(&mut all, &decision);
             for number in 0..started(&decision) {
                 all.push(in_phase(Phase::Starting, &format!("i-{round:03}-{number:03}")));
             }
@@ -146,17 +199,19 @@ proptest! {
         }
         // The load with the headroom of scaling in and a growth of 30 %, once again for what fails, and one of each.
         let most = (rps * 12 / 10).div_ceil(10);
-        prop_assert!(all.len() as u64 <= 2 * (most + most * 3 / 10 + 2), "{} for {rps}", all.len());
-        for one in &mut all {
-            one.phase = Phase::Failing;
-        }
-        for round in 0..20 {
-            let decision = decided(&function, &all);
-            for number in 0..started(&decision) {
-                all.push(in_phase(Phase::Failing, &format!("j-{round:03}-{number:03}")));
+        let most = (most + most * 3 / 10 + 2).max(u64::from(min_instances) + 1);
+        prop_assert!(all.len() as u64 <= 2 * most, "{} for {rps}", all.len());
+        // Whatever starts from now on fails, and then all do: each comes to rest.
+        for still_ready in [true, false] {
+            for one in &mut all {
+                if !still_ready || one.phase == Phase::Starting {
+                    one.phase = Phase::Failing;
+                }
             }
+            let rounds = rounds_of_failures(&function, all.clone());
+            let starts: u32 = rounds.iter().map(|(starts, _)| starts).sum();
+            prop_assert!(all.len() as u64 + u64::from(starts) <= 3 * most, "{rounds:?} for {rps}");
+            prop_assert_eq!(&rounds[15..], [(0, 0); 5], "{:?}", rounds);
         }
-        prop_assert!(all.len() as u64 <= 3 * (most + most * 3 / 10 + 2), "{} for {rps}", all.len());
-        prop_assert_eq!(started(&decided(&function, &all)), 0);
     }
 }
