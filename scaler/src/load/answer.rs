@@ -1,6 +1,7 @@
 //! Answers of Prometheus's `GET /api/v1/query`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Deserialize;
 use tetris_scaler_core::Rate;
@@ -9,6 +10,8 @@ use super::LoadError;
 
 /// Maximum requests per second of a sample.
 const MOST: f64 = 1e9;
+/// Maximum latency of a sample, in seconds.
+const MOST_SECONDS: f64 = 86_400.0;
 
 #[derive(Debug, Deserialize)]
 struct Answer {
@@ -74,6 +77,44 @@ pub fn by_pod(body: &[u8]) -> Result<BTreeMap<String, Rate>, LoadError> {
     Ok(pods)
 }
 
+/// Returns the largest latency of an instant vector, or a scalar, in microseconds. A series without
+/// requests has none.
+///
+/// # Errors
+///
+/// Fails if the answer is malformed, or has no latency.
+pub fn latency(body: &[u8]) -> Result<u64, LoadError> {
+    let data = data(body)?;
+    let values: Vec<String> = if data.result_type == "scalar" {
+        let (_, value): (f64, String) =
+            serde_json::from_value(data.result).map_err(|error| malformed(&error))?;
+        vec![value]
+    } else {
+        let samples = samples(data)?.into_iter();
+        samples.map(|sample| sample.value.1).collect()
+    };
+    let mut most = None;
+    for value in &values {
+        most = most.max(micros(value)?);
+    }
+    most.ok_or(LoadError::Empty)
+}
+
+/// Returns seconds in microseconds; `None` for the quantile of no requests.
+fn micros(value: &str) -> Result<Option<u64>, LoadError> {
+    let not_a_latency = || LoadError::NotALatency {
+        value: value.chars().take(64).collect(),
+    };
+    let seconds: f64 = value.parse().map_err(|_| not_a_latency())?;
+    if seconds.is_nan() {
+        return Ok(None);
+    }
+    if !(0.0..=MOST_SECONDS).contains(&seconds) {
+        return Err(not_a_latency());
+    }
+    Ok(Some(Duration::from_secs_f64(seconds).as_micros() as u64))
+}
+
 fn data(body: &[u8]) -> Result<Data, LoadError> {
     let answer: Answer = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
     Ok(answer.data)
@@ -123,6 +164,26 @@ mod tests {
             pods.into_iter().collect::<Vec<_>>(),
             [("a".to_owned(), Rate::from_milli_rps(2_500))]
         );
+    }
+
+    #[test]
+    fn the_largest_latency_counts_and_series_without_requests_do_not() {
+        let series = |values: &[&str]| {
+            let one = |value: &&str| format!(r#"{{"metric":{{}},"value":[1,"{value}"]}}"#);
+            let all: Vec<String> = values.iter().map(one).collect();
+            latency(&body("vector", &format!("[{}]", all.join(","))))
+        };
+        assert_eq!(series(&["0.05", "NaN", "0.2"]), Ok(200_000));
+        assert_eq!(latency(&body("scalar", r#"[1.5,"0.07"]"#)), Ok(70_000));
+        assert_eq!(series(&["NaN"]), Err(LoadError::Empty));
+        assert_eq!(series(&[]), Err(LoadError::Empty));
+        for value in ["-1", "+Inf", "1e300", "soon"] {
+            let found = series(&["0.1", value]);
+            assert!(
+                matches!(found, Err(LoadError::NotALatency { .. })),
+                "{value}: {found:?}"
+            );
+        }
     }
 
     #[test]

@@ -48,6 +48,12 @@ pub enum LoadError {
         /// Value of the sample.
         value: String,
     },
+    /// A sample that is not a latency.
+    #[error("the query gives {value:?}, expected seconds from 0 to 86400")]
+    NotALatency {
+        /// Value of the sample.
+        value: String,
+    },
     /// An answer of the wrong type.
     #[error("the query gives a {kind}, expected an instant vector or a scalar")]
     Kind {
@@ -67,6 +73,7 @@ impl LoadError {
             Self::Malformed { .. } => "load_malformed",
             Self::Empty => "load_empty",
             Self::NotALoad { .. } => "load_not_a_load",
+            Self::NotALatency { .. } => "load_not_a_latency",
             Self::Kind { .. } => "load_kind",
         }
     }
@@ -81,6 +88,7 @@ impl LoadError {
             Self::Malformed { .. } => "AnswerMalformed",
             Self::Empty => "NoResult",
             Self::NotALoad { .. } => "NotALoad",
+            Self::NotALatency { .. } => "NotALatency",
             Self::Kind { .. } => "WrongKind",
         }
     }

@@ -10,7 +10,7 @@ use tetris_scaler_core::Rate;
 use tetris_service_kit::tls_roots::roots_for;
 use tokio::sync::Semaphore;
 
-use super::answer::{Refusal, by_pod, total};
+use super::answer::{Refusal, by_pod, latency, total};
 use super::{LoadError, PrometheusError};
 
 /// Maximum size of an answer in bytes: some 10,000 samples.
@@ -85,6 +85,15 @@ impl Prometheus {
     /// The [`LoadError`] that tells why the loads are unknown.
     pub async fn loads_by_pod(&self, query: &str) -> Result<BTreeMap<String, Rate>, LoadError> {
         by_pod(&self.ask(query).await?)
+    }
+
+    /// Returns the current latency by `query`, in microseconds.
+    ///
+    /// # Errors
+    ///
+    /// The [`LoadError`] that tells why the latency is unknown.
+    pub async fn latency_us(&self, query: &str) -> Result<u64, LoadError> {
+        latency(&self.ask(query).await?)
     }
 
     async fn ask(&self, query: &str) -> Result<Vec<u8>, LoadError> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tetris_scaler_core::{LoadPeak, Rate};
 
+use super::latency::Smoothed;
 use super::records::FunctionRecord;
 use crate::load::{LoadError, Prometheus};
 use crate::metrics::Metrics;
@@ -29,6 +30,7 @@ struct Measured {
     window_ms: u64,
     peak: Option<LoadPeak>,
     at_ms: u64,
+    latency: Option<Smoothed>,
     reading: Reading,
 }
 
@@ -41,6 +43,19 @@ pub struct Reading {
     pub pods: Arc<BTreeMap<String, Rate>>,
     /// Largest load of a whole window.
     pub peak: Option<Rate>,
+    /// Latency in service, smoothed over a window, in microseconds; `None` without a query for it.
+    pub latency: Option<Result<u64, LoadError>>,
+}
+
+/// Answers to the queries of a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answers {
+    /// Load of the function.
+    pub load: Result<Rate, LoadError>,
+    /// Loads of its instances, by pod.
+    pub pods: BTreeMap<String, Rate>,
+    /// Latency in service, in microseconds; `None` without a query for it.
+    pub latency: Option<Result<u64, LoadError>>,
 }
 
 impl Loads {
@@ -66,33 +81,34 @@ impl Loads {
         });
         let asked: Vec<_> = asked.collect();
         let mut answers = futures::stream::iter(asked).buffer_unordered(AT_ONCE);
-        while let Some((record, function, (load, pods))) = answers.next().await {
-            if let Err(error) = &load {
+        while let Some((record, function, answers)) = answers.next().await {
+            let latency = answers.latency.as_ref().and_then(|one| one.as_ref().err());
+            for error in answers.load.as_ref().err().into_iter().chain(latency) {
                 metrics.failed(error.class());
                 tracing::debug!(function = %record.key, "{error}");
             }
-            self.measured(record, function.window_ms, clock(), load, pods);
+            self.measured(record, function.window_ms, clock(), answers);
         }
         self.lock().retain(|key, _| functions.contains_key(key));
     }
 
     /// Records a measurement at `at_ms`.
-    pub fn measured(
-        &self,
-        record: &FunctionRecord,
-        window_ms: u64,
-        at_ms: u64,
-        load: Result<Rate, LoadError>,
-        pods: BTreeMap<String, Rate>,
-    ) {
+    pub fn measured(&self, record: &FunctionRecord, window_ms: u64, at_ms: u64, answers: Answers) {
+        let Answers {
+            load,
+            pods,
+            latency,
+        } = answers;
         let window_ms = window_ms.max(self.least_window_ms);
         let mut all = self.lock();
         let is_same = |one: &Measured| one.uid == record.uid && one.window_ms == window_ms;
         let known = all.remove(&record.key).filter(is_same);
+        let before = known.as_ref().and_then(|one| one.latency);
         let mut peak = match known {
             Some(known) => known.peak,
             None => LoadPeak::try_new(window_ms).ok(),
         };
+        let latency = latency.map(|now| Smoothed::follow(before, now, at_ms, window_ms));
         if let (Ok(load), Some(peak)) = (&load, &mut peak)
             && let Err(error) = peak.measured(at_ms, *load)
         {
@@ -103,10 +119,12 @@ impl Loads {
             window_ms,
             peak,
             at_ms,
+            latency: latency.as_ref().and_then(|one| one.as_ref().ok().copied()),
             reading: Reading {
                 load,
                 pods: Arc::new(pods),
                 peak: None,
+                latency: latency.map(|found| found.map(Smoothed::us)),
             },
         };
         all.insert(record.key.clone(), one);
@@ -117,6 +135,7 @@ impl Loads {
         let all = self.lock();
         let known = all.get(&record.key).filter(|one| one.uid == record.uid);
         let unknown = |error: LoadError| Reading {
+            latency: record.latency_query().map(|_| Err(error.clone())),
             load: at_once(record).ok_or(error),
             pods: Arc::default(),
             peak: None,
@@ -147,15 +166,24 @@ fn at_once(record: &FunctionRecord) -> Option<Rate> {
     }
 }
 
-type Answer = (Result<Rate, LoadError>, BTreeMap<String, Rate>);
-
-async fn read(function: &CheckedFunction, prometheus: Option<&Prometheus>) -> Answer {
+async fn read(function: &CheckedFunction, prometheus: Option<&Prometheus>) -> Answers {
+    let only = |load| Answers {
+        load,
+        pods: BTreeMap::new(),
+        latency: None,
+    };
     let queries = match &function.load {
-        LoadSource::Static(rate) => return (Ok(*rate), BTreeMap::new()),
+        LoadSource::Static(rate) => return only(Ok(*rate)),
         LoadSource::Prometheus(queries) => queries,
     };
     let Some(prometheus) = prometheus else {
-        return (Err(LoadError::NoServer), BTreeMap::new());
+        return only(Err(LoadError::NoServer));
+    };
+    let latency = async {
+        match &queries.latency_query {
+            Some(query) => Some(prometheus.latency_us(query).await),
+            None => None,
+        }
     };
     let pods = async {
         match &queries.per_pod_query {
@@ -163,13 +191,17 @@ async fn read(function: &CheckedFunction, prometheus: Option<&Prometheus>) -> An
             None => Ok(BTreeMap::new()),
         }
     };
-    let (load, pods) = tokio::join!(prometheus.load(&queries.query), pods);
+    let (load, pods, latency) = tokio::join!(prometheus.load(&queries.query), pods, latency);
     let pods = pods.unwrap_or_else(|error| {
         // This only affects the order of releases.
         tracing::warn!(function = function.name, "perPodQuery: {error}");
         BTreeMap::new()
     });
-    (load, pods)
+    Answers {
+        load,
+        pods,
+        latency,
+    }
 }
 
 #[cfg(test)]
@@ -200,9 +232,37 @@ mod tests {
         for at_ms in [0, 5_000, 10_000] {
             let peak = |now_ms| loads.of(&record, now_ms, 30_000).peak;
             assert_eq!(peak(at_ms), None, "{at_ms}");
-            loads.measured(&record, 1_000, at_ms, Ok(seven), BTreeMap::new());
+            let answers = Answers {
+                load: Ok(seven),
+                pods: BTreeMap::new(),
+                latency: None,
+            };
+            loads.measured(&record, 1_000, at_ms, answers);
         }
         assert_eq!(loads.of(&record, 15_000, 30_000).peak, Some(seven));
+    }
+
+    #[test]
+    fn a_latency_that_is_asked_for_is_known_or_says_why_not() {
+        let without = record(&json!({"prometheus": {"query": "q"}}));
+        let record = record(&json!({"prometheus": {"query": "q", "latencyQuery": "l"}}));
+        let loads = Loads::new(Duration::from_secs(15));
+        let latency = |record, now_ms| loads.of(record, now_ms, 30_000).latency;
+        assert_eq!(latency(&record, 0), Some(Err(LoadError::NotAsked)));
+        assert_eq!(latency(&without, 0), None);
+        let answers = |latency| Answers {
+            load: Ok(Rate::from_rps(7)),
+            pods: BTreeMap::new(),
+            latency,
+        };
+        loads.measured(&record, 60_000, 0, answers(Some(Ok(50_000))));
+        let failed = Some(Err(LoadError::Empty));
+        loads.measured(&record, 60_000, 5_000, answers(failed.clone()));
+        assert_eq!(latency(&record, 5_000), Some(Ok(50_000)), "for a window");
+        loads.measured(&record, 60_000, 70_000, answers(failed.clone()));
+        assert_eq!(latency(&record, 70_000), failed);
+        let stale = latency(&record, 200_000);
+        assert!(matches!(stale, Some(Err(LoadError::Unreachable { .. }))));
     }
 
     #[test]

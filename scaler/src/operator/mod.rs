@@ -28,6 +28,7 @@ pub mod cache;
 mod deployment;
 pub mod health;
 pub mod history;
+pub mod latency;
 pub mod loads;
 mod names;
 pub mod observed;

@@ -151,6 +151,7 @@ impl Shared {
         FunctionInput {
             prepared,
             load: reading.load,
+            latency: reading.latency,
             pod_loads: reading.pods,
             peak: reading.peak,
             consolidate: history.may_consolidate(&record.key, now),
@@ -180,6 +181,7 @@ pub(super) fn unmeasured(
         give_up_retiring: false,
         refresh_status: false,
         failing: Failing::default(),
+        latency: None,
         record: Arc::clone(record),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tetris_scaler_core::{FunctionView, InstanceView, NodeView, Phase, Rate, Resources};
 
+use super::latency::{self, Service};
 use super::observed::{FunctionInput, Observed};
 use super::prepare::Prepared;
 use super::records::{DeploymentRecord, Instance, PodRecord};
@@ -25,6 +26,8 @@ pub struct Assembled {
     pub nodes: Vec<NodeView>,
     /// Hostnames of the nodes, which preferences refer to.
     pub hostnames: Vec<String>,
+    /// Latencies in service by function, where they are known.
+    pub services: Vec<Option<Service>>,
 }
 
 /// Source of an instance.
@@ -76,10 +79,35 @@ impl Assembled {
                 prepared,
                 nodes: &nodes,
             };
+            let first = assembled.instances.len();
             assembled.add_instances(&of, observed, &groups);
+            assembled.compare(&of, first);
         }
         assembled.add_nodes(observed);
         assembled
+    }
+
+    /// Compares the latency of the function's instances, from the index `first` on, with its profile.
+    /// If they carry less, the load counts for more, in the profile's terms.
+    fn compare(&mut self, of: &Of<'_>, first: usize) {
+        let (load, latency) = (of.input.load.as_ref(), of.input.latency.as_ref());
+        let instances = self.instances.get_mut(first..).unwrap_or_default();
+        let service = match (load, latency) {
+            (Ok(load), Some(Ok(latency))) => {
+                let profile = &of.prepared.model.profile;
+                latency::compare(*latency, *load, profile, instances.iter())
+            }
+            _ => None,
+        };
+        let more = service.map_or(0, |service| service.more_percent);
+        if let Some(function) = self.functions.last_mut().filter(|_| more > 0) {
+            let mut loads: Vec<&mut Option<Rate>> = vec![&mut function.load, &mut function.peak];
+            loads.extend(instances.iter_mut().map(|one| &mut one.load));
+            for load in loads {
+                *load = load.map(|load| load.with_headroom(more));
+            }
+        }
+        self.services.push(service);
     }
 
     fn add_instances(&mut self, of: &Of<'_>, observed: &Observed, groups: &Groups<'_>) {

@@ -37,6 +37,12 @@ pub struct PrometheusLoad {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub per_pod_query: Option<String>,
+    /// PromQL query for the time that instances take for a batch, in seconds, at the percentile of the
+    /// objective; of several series the largest counts. Instances that are slower than their profile
+    /// count for less. Without the query, the profile is believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 4096))]
+    pub latency_query: Option<String>,
 }
 
 /// A constant load.
@@ -72,6 +78,10 @@ impl PrometheusLoad {
         if let Some(per_pod) = &self.per_pod_query {
             let field = "spec.load.prometheus.perPodQuery";
             FieldProblem::check_text(field, per_pod, MAX_QUERY)?;
+        }
+        if let Some(latency) = &self.latency_query {
+            let field = "spec.load.prometheus.latencyQuery";
+            FieldProblem::check_text(field, latency, MAX_QUERY)?;
         }
         Ok(LoadSource::Prometheus(self.clone()))
     }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tetris_scaler_core::{FunctionDecision, Settings, View, decide};
 
 use super::health::Failing;
+use super::latency::Service;
 use super::observed::{FunctionInput, Observed};
 use super::prepare::Prepared;
 use super::report;
@@ -161,11 +162,13 @@ fn function_plan(
     plan.actions = actions.unwrap_or_default();
     plan.actions.truncate(MAX_ACTIONS);
     plan.state = scene.as_ref().map(Scene::state);
+    let service = scene.as_ref().and_then(Scene::service);
     let unknown = || external::ready_of_unknown(observed, &input.record.key);
     let facts = report::Facts {
         input,
         decision,
         ready: &scene.as_ref().map_or_else(unknown, Scene::ready),
+        service: service.as_ref(),
         problem: problem.as_ref(),
         now_ms,
     };
@@ -196,6 +199,17 @@ impl<'a> Scene<'a> {
             prepared: input.prepared.as_ref().ok()?,
             decision: decision?,
         })
+    }
+
+    /// Returns the latency in service, beside that of the profile.
+    fn service(&self) -> Option<Service> {
+        let mut inputs = self.assembled.inputs.iter();
+        let is_same = |at: &usize| {
+            let input = self.observed.functions.get(*at);
+            input.is_some_and(|input| input.record.key == self.input.record.key)
+        };
+        let at = inputs.position(is_same)?;
+        *self.assembled.services.get(at)?
     }
 
     fn state(&self) -> Arc<FunctionState> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::resources::{
     CheckedFunction, CheckedProfile, FieldProblem, InferenceFunction, InferenceFunctionStatus,
-    ModelProfile, parse,
+    LoadSource, ModelProfile, parse,
 };
 use crate::state::Key;
 
@@ -58,6 +58,14 @@ impl FunctionRecord {
             is_deleting: object.metadata.deletion_timestamp.is_some(),
             function: function.and_then(|one| one.checked()).map(Arc::new),
             status: status.unwrap_or_default(),
+        }
+    }
+
+    /// Returns the query for the latency in service.
+    pub fn latency_query(&self) -> Option<&str> {
+        match &self.function.as_ref().ok()?.load {
+            LoadSource::Static(_) => None,
+            LoadSource::Prometheus(queries) => queries.latency_query.as_deref(),
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<Said> {
             None => ("Deleting", "the function is being deleted".to_owned()),
         };
         let unknown = |what| said(what, "Unknown", reason, "");
-        return vec![
+        let mut all = vec![
             said("Ready", "False", reason, &message),
             profile,
             load(facts),
@@ -46,15 +46,25 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<Said> {
                 "no changes until the problem is fixed",
             ),
         ];
+        all.extend(
+            facts
+                .input
+                .record
+                .latency_query()
+                .map(|_| unknown("AsProfiled")),
+        );
+        return all;
     };
-    vec![
+    let mut all = vec![
         ready(facts, decision),
         profile,
         load(facts),
         feasible(decision),
         healthy(facts),
         progressing(facts, decision),
-    ]
+    ];
+    all.extend(as_profiled(facts));
+    all
 }
 
 fn said(what: &'static str, status: &'static str, reason: &'static str, message: &str) -> Said {
@@ -135,6 +145,45 @@ fn healthy(facts: &Facts<'_>) -> Said {
         None => said("Healthy", "True", "Healthy", ""),
         Some(reason) => said("Healthy", "False", reason, &failing.to_string()),
     }
+}
+
+/// Compares the latency with the profile, if the function has a query for it.
+fn as_profiled(facts: &Facts<'_>) -> Option<Said> {
+    let what = "AsProfiled";
+    let unknown = |reason, message: &str| {
+        let message = format!("{message}; the profile is believed");
+        said(what, "Unknown", reason, &message)
+    };
+    facts.input.record.latency_query()?;
+    let latency = facts.input.latency.as_ref();
+    Some(
+        match (latency.unwrap_or(&Err(LoadError::NotAsked)), facts.service) {
+            (Err(error), _) => unknown(error.reason(), &format!("latencyQuery: {error}")),
+            (Ok(_), None) if facts.input.load.is_err() => unknown(
+                "LoadUnknown",
+                "the load is not known, so requests may be late for another reason",
+            ),
+            (Ok(_), None) if facts.ready.values().all(|count| *count == 0) => {
+                unknown("NoneReady", "no instance is ready")
+            }
+            (Ok(_), None) => unknown(
+                "Overloaded",
+                "the load exceeds what the ready instances carry",
+            ),
+            (Ok(_), Some(service)) if service.more_percent == 0 => said(what, "True", what, ""),
+            (Ok(_), Some(service)) => {
+                let (measured, expected) = (service.measured_us, service.expected_us);
+                let ms = |us: u64| us as f64 / 1_000.0;
+                let message = format!(
+                    "a batch takes {:.1} ms, {:.1} ms in the profile: the load counts for {} % more; profile again, on these machines and beside neighbors",
+                    ms(measured),
+                    ms(expected),
+                    service.more_percent,
+                );
+                said(what, "False", "SlowerThanProfiled", &message)
+            }
+        },
+    )
 }
 
 fn feasible(decision: &FunctionDecision) -> Said {

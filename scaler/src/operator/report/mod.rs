@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 use tetris_scaler_core::{FunctionDecision, Rate};
 
+use super::latency::Service;
 use super::observed::FunctionInput;
 use super::plan::Action;
 use crate::resources::{Condition, ConfigurationStatus, FieldProblem, InferenceFunctionStatus};
@@ -22,6 +23,8 @@ pub struct Facts<'a> {
     pub decision: Option<&'a FunctionDecision>,
     /// Number of ready instances, by configuration.
     pub ready: &'a BTreeMap<String, u32>,
+    /// Its latency in service, beside that of the profile.
+    pub service: Option<&'a Service>,
     /// The reason the decision cannot be executed.
     pub problem: Option<&'a FieldProblem>,
     /// Current time, in milliseconds since the epoch.

@@ -16,6 +16,7 @@ fn full_function() -> Value {
     full["spec"]["store"] = json!("shared");
     full["spec"]["alphaBytesPerMillicore"] = json!(10);
     full["spec"]["load"]["prometheus"]["perPodQuery"] = json!("rate(requests[1m])");
+    full["spec"]["load"]["prometheus"]["latencyQuery"] = json!("histogram_quantile(0.99, x)");
     full["spec"]["slo"]["percentile"] = json!(99);
     full["spec"]["rollout"] = json!({"maxSurge": 0, "maxUnavailable": "10%"});
     full["spec"]["scaleIn"] =

@@ -5,5 +5,6 @@ mod failing;
 mod fields;
 mod placing;
 mod reports;
+mod service;
 mod templates;
 mod world;

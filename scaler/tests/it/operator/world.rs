@@ -41,6 +41,8 @@ pub struct World {
     pub seen: Objects,
     pub loads: BTreeMap<Key, u64>,
     pub load_unknown: bool,
+    /// Latency in service, in microseconds.
+    pub latency: Option<Result<u64, LoadError>>,
     /// The operator's history.
     pub history: History,
     consolidate_after_ms: Option<u64>,
@@ -86,6 +88,7 @@ impl World {
             now,
             loads: BTreeMap::new(),
             load_unknown: false,
+            latency: None,
             history: History::new(None),
             consolidate_after_ms: None,
             time_ms: 1_700_000_000_000,
@@ -150,6 +153,7 @@ impl World {
                 consolidate: self.history.may_consolidate(&record.key, self.time_ms),
                 give_up_retiring: self.history.gives_up(&record.key, self.time_ms),
                 refresh_status: false,
+                latency: self.latency.clone(),
                 failing: self.history.failing(
                     &record.key,
                     troubles.get(&record.key).cloned().unwrap_or_default(),
