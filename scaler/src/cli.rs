@@ -7,7 +7,8 @@ use clap::{Args, Parser, Subcommand};
 
 use tetris_conventions::duration;
 use tetris_conventions::exit::{FAILED, USAGE, help};
-use tetris_scaler_core::OperatorDefaults;
+use tetris_conventions::size;
+use tetris_scaler_core::{InventoryLimits, OperatorDefaults};
 use tetris_service_kit::logs::LogArgs;
 
 use crate::placement::PlacementMode;
@@ -120,4 +121,18 @@ pub struct Run {
     /// Time for which an instance may be unready on its node before others are started in its place
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = seconds(10, 86_400))]
     pub failing_after_seconds: u64,
+    /// Memory that the inventory's limits are for, at least 64MiB; by default the limit of the container, or 512MiB without one
+    #[arg(long, value_name = "SIZE", value_parser = inventory_memory)]
+    pub inventory_memory: Option<u64>,
+}
+
+/// Parses a memory that limits can be for.
+fn inventory_memory(text: &str) -> Result<u64, String> {
+    let found = size::parse(text)?;
+    let least = InventoryLimits::LEAST_MEMORY;
+    if found >= least {
+        return Ok(found);
+    }
+    let least = size::format(least);
+    Err(format!("expected at least {least}, found `{text}`"))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::config::InferConfigError;
 use kube::{Client, Config};
 use tetris_scaler_core::{InventoryLimits, Settings, Spread};
+use tetris_scaler_profiler::memory_limit;
 use tetris_service_kit::http::{ConnectionLimits, ListenError, Plain, listen, serve};
 use tetris_service_kit::shutdown::{signals, until};
 use tetris_service_kit::tls_roots::{RootsError, roots_for};
@@ -123,8 +124,8 @@ pub async fn run_with(
         ready: Arc::clone(&pages.ready),
         prometheus: prometheus(args)?,
     };
-    let (polls, limits) = (PollOptions::default(), InventoryLimits::default());
-    let poller = Poller::try_new(polls, limits, tokens)?;
+    let limits = inventory_limits(args.inventory_memory);
+    let poller = Poller::try_new(PollOptions::default(), limits, tokens)?;
     let (stopping, stopped) = watch::channel(false);
     let leading = Box::pin(lead(operator, elector, poller, &metrics, &stopping));
     let farewell = async {
@@ -214,6 +215,29 @@ impl Readers {
             tracing::error!("KEDA external scaler: {error}");
         }
     }
+}
+
+/// Returns the inventory's limits for the `asked` memory, or for that of the container.
+fn inventory_limits(asked: Option<u64>) -> InventoryLimits {
+    let container = memory_limit();
+    let limits = match asked.or(container) {
+        Some(memory) => InventoryLimits::for_memory(memory),
+        None => InventoryLimits::default(),
+    };
+    let most = (limits.most_bytes() as u64).saturating_mul(2);
+    if let Some(memory) = container.filter(|memory| most > memory / 4 * 3) {
+        tracing::warn!(
+            "the container has {memory} bytes, and two inventories at their limits take {most}, \
+             expected three quarters at most; raise its limits.memory, or lower --inventory-memory"
+        );
+    }
+    let InventoryLimits {
+        nodes,
+        objects,
+        pairs,
+    } = limits;
+    tracing::info!(nodes, objects, pairs, "limits of the inventory");
+    limits
 }
 
 fn options(args: &Run) -> Options {

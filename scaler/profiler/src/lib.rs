@@ -44,7 +44,7 @@ mod session;
 mod setting;
 mod shared;
 
-pub use cgroup::CgroupError;
+pub use cgroup::{CgroupError, memory_limit};
 pub use cpus::CpuError;
 pub use database::{DatabaseError, ProfileDatabase, StoredProfile};
 pub use instance::InstanceError;

@@ -57,7 +57,11 @@ struct Stores<'a> {
 impl<'a> Stores<'a> {
     fn new(snapshot: &'a Snapshot, function: &'a FunctionState) -> Self {
         let nodes = by_name(snapshot).into_iter();
-        let told = nodes.filter_map(|(name, node)| Some((name, node.tensor_bytes?)));
+        let told = nodes.filter_map(|(name, node)| {
+            let room = node.tensor_bytes?;
+            let of_store = node.stores.get(&function.model.store);
+            Some((name, of_store.map_or(room, |store| room.min(*store))))
+        });
         Self {
             function,
             thetas: snapshot.inventory.thetas(&function.model.tensors),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use tetris_scaler_core::InventoryFull;
 use thiserror::Error;
 
 /// The reason a node's inventory is unknown.
@@ -42,15 +43,29 @@ pub enum PollError {
         /// Cause.
         problem: String,
     },
+    /// A list without room in the inventory: the node's last list stays in force.
+    #[error("{0}; the node's new inventory is ignored until there is room")]
+    Full(#[from] InventoryFull),
 }
 
 impl PollError {
+    /// Name of the node.
+    pub fn node(&self) -> &str {
+        match self {
+            Self::Unreachable { node, .. }
+            | Self::Refused { node, .. }
+            | Self::Malformed { node, .. }
+            | Self::Full(InventoryFull { node, .. }) => node,
+        }
+    }
+
     /// Class of the error in the metrics.
     pub const fn class(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "inventory_unreachable",
             Self::Refused { .. } => "inventory_refused",
             Self::Malformed { .. } => "inventory_malformed",
+            Self::Full(_) => "inventory_full",
         }
     }
 }

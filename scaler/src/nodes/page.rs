@@ -1,5 +1,7 @@
 //! Page `/inventory/objects` of a node's daemon.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use tetris_store_layout::ObjectId;
 
@@ -19,6 +21,8 @@ struct Document {
 struct Store {
     name: String,
     usable: bool,
+    /// Number of the store's mount. Stores of one mount share its room.
+    mount: Option<usize>,
     capacity_bytes: Option<u64>,
     free_bytes: Option<u64>,
     #[serde(default)]
@@ -38,13 +42,23 @@ impl<'de> Deserialize<'de> for ObjectText {
 }
 
 /// Room for tensors on a node.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+///
+/// Reclaimable objects count as free: the daemon frees them only when a load needs the room, so a store
+/// is full most of the time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Room {
-    /// Capacity of the largest store, in bytes.
-    pub capacity_bytes: u64,
-    /// Free bytes of the store with the most free bytes. Reclaimable objects count as free: the
-    /// daemon frees them only when a load needs the room, so a store is full most of the time.
+    /// Free bytes of all mounts together.
     pub free_bytes: u64,
+    /// Free bytes of single stores, by name. Stores of one mount share them.
+    pub stores: BTreeMap<String, u64>,
+}
+
+/// Room of a mount: that of its stores together.
+#[derive(Debug, Default)]
+struct MountRoom {
+    capacity_bytes: u64,
+    free_bytes: u64,
+    reclaimable_bytes: u64,
 }
 
 /// Tensors of a node, and the room for more.
@@ -77,16 +91,29 @@ impl Page {
             ));
         }
         let mut page = Self::default();
+        let mut mounts: BTreeMap<Option<usize>, MountRoom> = BTreeMap::new();
         for store in document.stores.into_iter().filter(|store| store.usable) {
             let objects = store.objects.iter();
             let ids = objects.map(|object| stored_object(&store.name, &object.0));
             page.objects.extend(ids);
             if let (Some(capacity), Some(free)) = (store.capacity_bytes, store.free_bytes) {
-                let room = page.room.get_or_insert_default();
-                room.capacity_bytes = room.capacity_bytes.max(capacity);
-                let free = free.saturating_add(store.reclaimable_bytes).min(capacity);
-                room.free_bytes = room.free_bytes.max(free);
+                let mount = mounts.entry(store.mount).or_default();
+                mount.capacity_bytes = mount.capacity_bytes.max(capacity);
+                mount.free_bytes = mount.free_bytes.max(free);
+                let reclaimable = store.reclaimable_bytes;
+                mount.reclaimable_bytes = mount.reclaimable_bytes.saturating_add(reclaimable);
+                let own = free.saturating_add(reclaimable).min(capacity);
+                let stores = &mut page.room.get_or_insert_default().stores;
+                let known = stores.entry(store.name).or_default();
+                *known = own.max(*known);
             }
+        }
+        if let Some(room) = &mut page.room {
+            let each = mounts.values().map(|mount| {
+                let free = mount.free_bytes.saturating_add(mount.reclaimable_bytes);
+                free.min(mount.capacity_bytes)
+            });
+            room.free_bytes = each.fold(0, u64::saturating_add);
         }
         Ok(page)
     }
@@ -101,18 +128,22 @@ mod tests {
         let id = ObjectId::of(b"tensor");
         let body = format!(
             r#"{{"version":1,"node":"a","stores":[
-              {{"name":"blue","id":"x","usable":true,"capacity_bytes":10,"free_bytes":1,"reclaimable_bytes":3,"objects":["{id}"]}},
-              {{"name":"green","id":null,"usable":true,"capacity_bytes":20,"free_bytes":3,"objects":["{id}"],"later":1}},
+              {{"name":"blue","id":"x","usable":true,"mount":0,"capacity_bytes":10,"free_bytes":1,"reclaimable_bytes":3,"objects":["{id}"]}},
+              {{"name":"green","id":null,"usable":true,"mount":0,"capacity_bytes":20,"free_bytes":3,"reclaimable_bytes":9,"objects":["{id}"],"later":1}},
               {{"name":"broken","id":null,"usable":false,"capacity_bytes":99,"free_bytes":99,"objects":["{id}"]}}]}}"#
         );
         let page = Page::read(body.as_bytes(), "a").unwrap();
         let expected = [stored_object("blue", &id), stored_object("green", &id)];
         assert_eq!(page.objects, expected);
+        let stores = [("blue".to_owned(), 4), ("green".to_owned(), 12)];
         let room = Room {
-            capacity_bytes: 20,
-            free_bytes: 4,
+            free_bytes: 15,
+            stores: stores.into(),
         };
         assert_eq!(page.room, Some(room));
+        let apart = body.replacen("\"mount\":0", "\"mount\":1", 1);
+        let page = Page::read(apart.as_bytes(), "a").unwrap();
+        assert_eq!(page.room.unwrap().free_bytes, 16, "two mounts");
         let error = Page::read(body.as_bytes(), "b").unwrap_err();
         assert!(error.contains(r#"node "a", expected "b""#), "{error}");
     }

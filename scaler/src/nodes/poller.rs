@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use tetris_scaler_core::{Inventory, InventoryLimits};
+use tetris_scaler_core::{Inventory, InventoryFull, InventoryLimits};
 use tetris_service_kit::bound_tls::BoundClient;
 use tokio::time::Instant;
 
@@ -47,7 +47,7 @@ pub struct Inventories {
     /// Tensors of the nodes.
     pub inventory: Arc<Inventory>,
     /// Room for more tensors, by node.
-    pub rooms: BTreeMap<String, Room>,
+    pub rooms: BTreeMap<String, Arc<Room>>,
 }
 
 /// Tag and time of a node's last page.
@@ -143,7 +143,8 @@ impl Poller {
         let gone = self.forget(daemons, now);
         let changed = !pages.is_empty() || !gone.is_empty();
         if changed {
-            self.apply(pages, &gone);
+            let full = self.apply(pages, &gone);
+            errors.extend(full.into_iter().map(PollError::from));
         }
         (changed, errors)
     }
@@ -166,7 +167,9 @@ impl Poller {
         gone
     }
 
-    fn apply(&mut self, pages: Vec<(String, Page)>, gone: &[String]) {
+    /// Takes in the pages, and returns those without room.
+    fn apply(&mut self, pages: Vec<(String, Page)>, gone: &[String]) -> Vec<InventoryFull> {
+        let mut refused = Vec::new();
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let Inventories { inventory, rooms } = &mut *latest;
         let inventory = Arc::make_mut(inventory);
@@ -176,16 +179,17 @@ impl Poller {
         }
         for (node, page) in pages {
             if let Err(full) = inventory.set_node(&node, &page.objects) {
-                tracing::warn!("{full}; the node's new inventory is ignored");
+                refused.push(full);
                 // Without the tag the next poll gets the full page; there may be room by then.
                 if let Some(known) = self.known.get_mut(&node) {
                     known.tag = None;
                 }
             }
             match page.room {
-                Some(room) => drop(rooms.insert(node, room)),
+                Some(room) => drop(rooms.insert(node, Arc::new(room))),
                 None => drop(rooms.remove(&node)),
             }
         }
+        refused
     }
 }

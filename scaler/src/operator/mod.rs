@@ -31,6 +31,7 @@ pub mod history;
 pub mod latency;
 pub mod loads;
 mod names;
+mod node_views;
 pub mod observed;
 pub mod outage;
 pub mod placing;

@@ -30,7 +30,7 @@ pub struct Observed {
     /// Tensors of the nodes.
     pub inventory: Arc<Inventory>,
     /// Room for more tensors, by node.
-    pub rooms: BTreeMap<String, Room>,
+    pub rooms: BTreeMap<String, Arc<Room>>,
     /// Way in which pods get to the nodes of the plan.
     pub mode: PlacementMode,
 }

@@ -74,6 +74,7 @@ pub fn prepare(
         profile: selected.profile,
         slo: function.slo,
         tensors,
+        store: function.store.clone(),
         allowed: allowed.collect(),
         alpha_bytes_per_millicore: function.alpha_bytes_per_millicore,
     };

@@ -1,6 +1,6 @@
 //! Loop of passes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,16 +100,26 @@ impl Operator {
     }
 
     async fn poll(&self, shared: &Shared, poller: &mut Poller) {
+        // An error is news once for each node, and not again with every look.
+        let mut told = BTreeSet::new();
         loop {
             let Some(pods) = shared.watches.pods.all() else {
                 sleep(SYNC).await;
                 continue;
             };
             let (changed, errors) = poller.round(&self.daemons(&pods)).await;
+            let mut now = BTreeSet::new();
             for error in errors {
                 self.metrics.failed(error.class());
-                tracing::debug!("{error}");
+                let this = (error.node().to_owned(), error.class());
+                if told.contains(&this) {
+                    tracing::debug!("{error}");
+                } else {
+                    tracing::warn!("{error}");
+                }
+                now.insert(this);
             }
+            told = now;
             if !shared.polled.swap(true, Ordering::Relaxed) || changed {
                 shared.changed.notify_one();
             }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use tetris_scaler_core::{FunctionView, InstanceView, NodeView, Phase, Rate, Resources};
+use tetris_scaler_core::{FunctionView, InstanceView, NodeView, Phase, Rate};
 
 use super::latency::{self, Service};
+use super::node_views::node_views;
 use super::observed::{FunctionInput, Observed};
 use super::prepare::Prepared;
 use super::records::{DeploymentRecord, Instance, PodRecord};
@@ -83,7 +84,14 @@ impl Assembled {
             assembled.add_instances(&of, observed, &groups);
             assembled.compare(&of, first);
         }
-        assembled.add_nodes(observed);
+        let pods = assembled.instances.iter().zip(&assembled.sources);
+        let pods = pods.filter(|(instance, _)| instance.configuration.is_some());
+        let counted = pods.filter_map(|(_, source)| source.pod.as_ref()).collect();
+        let stores = assembled.functions.iter();
+        let stores = stores.map(|one| one.model.store.as_str()).collect();
+        assembled.nodes = node_views(observed, &counted, &stores);
+        let hostnames = observed.nodes.values().map(|node| node.hostname.clone());
+        assembled.hostnames = hostnames.collect();
         assembled
     }
 
@@ -191,38 +199,6 @@ impl Assembled {
             is_leaving: false,
             template: None,
         });
-    }
-
-    fn add_nodes(&mut self, observed: &Observed) {
-        let mut taken: BTreeMap<&str, Resources> = BTreeMap::new();
-        let counted: std::collections::BTreeSet<&Key> = (self.instances.iter())
-            .zip(&self.sources)
-            .filter(|(instance, _)| instance.configuration.is_some())
-            .filter_map(|(_, source)| source.pod.as_ref())
-            .collect();
-        let others = observed.pods.values();
-        for pod in others.filter(|pod| !pod.place().is_empty() && !counted.contains(&pod.key)) {
-            let sum = taken.entry(pod.place()).or_default();
-            sum.cpu_millis = sum.cpu_millis.saturating_add(pod.requests.cpu_millis);
-            sum.memory_bytes = sum.memory_bytes.saturating_add(pod.requests.memory_bytes);
-        }
-        for node in observed.nodes.values() {
-            let taken = taken.get(node.name.as_str()).copied().unwrap_or_default();
-            let all = node.allocatable;
-            let free = Resources {
-                cpu_millis: all.cpu_millis.saturating_sub(taken.cpu_millis),
-                memory_bytes: all.memory_bytes.saturating_sub(taken.memory_bytes),
-            };
-            let room = observed.rooms.get(&node.name);
-            self.nodes.push(NodeView {
-                name: node.name.clone(),
-                all,
-                free,
-                tensor_bytes: room.map(|room| room.free_bytes),
-                accepts_new: node.accepts_new,
-            });
-            self.hostnames.push(node.hostname.clone());
-        }
     }
 }
 

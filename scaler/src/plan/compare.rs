@@ -1,8 +1,10 @@
 //! Alternatives to the plan: the published algorithm, and instances that share nothing.
 
+use std::collections::BTreeSet;
+
 use tetris_scaler_core::{
-    Configuration, Demand, MemoryTerm, Node, PlacementProblem, Rate, Weights, place_as_published,
-    solve,
+    Configuration, Demand, MemoryTerm, Node, NodeView, PlacementProblem, Rate, Weights,
+    place_as_published, solve,
 };
 
 use super::figures::{Figures, Measured};
@@ -15,13 +17,24 @@ use super::problem::Problem;
 /// some node.
 pub(super) fn published(problem: &Problem, needed: &[Rate]) -> Result<Figures, String> {
     let functions = &problem.functions;
+    let stores = functions.iter().map(|function| &*function.model.store);
+    let stores: Vec<&str> = stores.collect::<BTreeSet<_>>().into_iter().collect();
     let busy = functions.iter().zip(needed).enumerate();
     let busy: Vec<(usize, Demand)> = busy
         .filter(|(_, (_, needed))| !needed.is_zero())
-        .map(|(index, (function, needed))| (index, demand(problem, function, *needed)))
+        .map(|(index, (function, needed))| {
+            let store = stores.binary_search(&&*function.model.store);
+            let store = store.unwrap_or(usize::MAX);
+            (index, demand(problem, function, store, *needed))
+        })
         .collect();
     let demands: Vec<Demand> = busy.iter().map(|(_, demand)| demand.clone()).collect();
-    let nodes: Vec<Node> = problem.cluster.nodes.iter().map(node).collect();
+    let nodes: Vec<Node> = problem
+        .cluster
+        .nodes
+        .iter()
+        .map(|node| self::node(node, &stores))
+        .collect();
     let placement = place_as_published(&PlacementProblem {
         demands: &demands,
         nodes: &nodes,
@@ -73,7 +86,7 @@ pub(super) fn unshared(problem: &Problem, needed: &[Rate]) -> Result<Figures, St
     Ok(sum)
 }
 
-fn demand(problem: &Problem, function: &Function, load: Rate) -> Demand {
+fn demand(problem: &Problem, function: &Function, store: usize, load: Rate) -> Demand {
     let model = &function.model;
     Demand {
         name: model.name.clone(),
@@ -81,15 +94,21 @@ fn demand(problem: &Problem, function: &Function, load: Rate) -> Demand {
         slo: model.slo,
         load,
         tensors: model.tensors.clone(),
+        store,
         alpha_bytes_per_millicore: model.alpha_bytes_per_millicore,
     }
 }
 
-fn node(node: &tetris_scaler_core::NodeView) -> Node {
+fn node(node: &NodeView, stores: &[&str]) -> Node {
+    let rooms = node.stores.iter().filter_map(|(store, room)| {
+        let number = stores.binary_search(&store.as_str()).ok()?;
+        Some((number, *room))
+    });
     Node {
         name: node.name.clone(),
         free: node.free,
         tensor_bytes: node.tensor_bytes,
+        stores: rooms.collect(),
         accepts_new: node.accepts_new,
     }
 }

@@ -40,6 +40,8 @@ impl<'a> Fit<'a> {
         let (in_memory, room) = node
             .tensor_bytes
             .map_or((tensors, u64::MAX), |room| (0, room));
+        let of_store = node.stores.get(&self.function.model.store);
+        let room = of_store.map_or(room, |store| room.min(*store));
         let memory = one.own_bytes().saturating_add(in_memory);
         Shortage {
             cpu_millis: one.cpu_millis().saturating_sub(node.free.cpu_millis),

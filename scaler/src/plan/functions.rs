@@ -105,6 +105,7 @@ fn function(
         profile: all.profile,
         slo: checked.slo,
         tensors,
+        store: checked.store.clone(),
         allowed,
         alpha_bytes_per_millicore: checked.alpha_bytes_per_millicore,
     };

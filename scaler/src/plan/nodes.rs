@@ -86,7 +86,9 @@ impl Nodes {
             ));
             return Ok(());
         };
-        node.tensor_bytes = stored.page.room.map(|room| room.free_bytes);
+        let room = stored.page.room.as_ref();
+        node.tensor_bytes = room.map(|room| room.free_bytes);
+        node.stores = room.map(|room| room.stores.clone()).unwrap_or_default();
         self.inventory
             .set_node(&stored.node, &stored.page.objects)?;
         Ok(())
@@ -137,6 +139,7 @@ fn node(at: &str, node: &Node) -> Result<NodeView, PlanError> {
         all,
         free: all,
         tensor_bytes: None,
+        stores: BTreeMap::new(),
         accepts_new: !cordoned.unwrap_or(false),
     })
 }
@@ -183,6 +186,7 @@ fn group(node: &PlanNode, functions: &[Function]) -> Result<Group, FieldFault> {
             all,
             free,
             tensor_bytes: (!in_memory).then_some(left),
+            stores: BTreeMap::new(),
             accepts_new: true,
         },
         has,

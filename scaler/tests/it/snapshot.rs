@@ -67,6 +67,7 @@ pub fn state(profile: &ModelProfile, function: &InferenceFunction) -> FunctionSt
         profile: selected.profile,
         slo: function.slo,
         tensors: profile.tensors(&function.store).unwrap(),
+        store: function.store.clone(),
         allowed: Vec::new(),
         alpha_bytes_per_millicore: 0,
     };

@@ -57,6 +57,7 @@ fn function() -> FunctionState {
             name: function.name.clone(),
             profile: selected.profile,
             slo: function.slo,
+            store: "serving".to_owned(),
             tensors: profile.tensors(&function.store).unwrap(),
             allowed: Vec::new(),
             alpha_bytes_per_millicore: 0,

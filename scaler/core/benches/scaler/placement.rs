@@ -1,6 +1,8 @@
 //! Several models on a cluster: cost of a placement, compared to the published algorithm and the
 //! lower bound.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use tetris_scaler_core::{
     Configuration, ConfigurationSpec, DEFAULT_TRIALS, Demand, Inventory, InventoryLimits,
@@ -120,6 +122,7 @@ fn cluster(
         name: format!("node-{at}"),
         free,
         tensor_bytes: None,
+        stores: BTreeMap::new(),
         accepts_new: true,
     });
     let nodes: Vec<Node> = each.collect();
@@ -163,6 +166,7 @@ fn demand(random: &mut Random, at: u64, rps: u64) -> Demand {
         slo: Slo::try_from_us(500_000).expect("half a second"),
         load: Rate::from_rps(1 + random.below(rps)),
         tensors,
+        store: 0,
         alpha_bytes_per_millicore: MIB / 64,
     }
 }

@@ -154,6 +154,8 @@ struct Rooms<'a> {
     hosted: BTreeMap<usize, BTreeSet<usize>>,
     /// Similarities by function, then by rank.
     thetas: BTreeMap<usize, Vec<Similarity>>,
+    /// Numbers of the stores by function.
+    stores: Vec<usize>,
 }
 
 impl<'a> Rooms<'a> {
@@ -162,7 +164,10 @@ impl<'a> Rooms<'a> {
         let all = 0..view.nodes.len();
         let nodes = all.filter_map(|at| cluster.plan_node(at, cluster.free(at), 0));
         let arriving = cluster.arriving(|_| true);
+        let functions = view.functions.iter();
+        let stores = functions.map(|one| cluster.store(&one.model.store));
         let mut rooms = Self {
+            stores: stores.collect(),
             nodes: nodes.collect(),
             hosted: BTreeMap::new(),
             thetas: BTreeMap::new(),
@@ -173,7 +178,8 @@ impl<'a> Rooms<'a> {
         for Hosted { model, node } in arriving {
             let theta = rooms.theta(model, node);
             if let (Some(theta), Some(room)) = (theta, rooms.nodes.get_mut(node)) {
-                room.take(Resources::default(), theta.missing_bytes());
+                let store = rooms.stores.get(model).copied().unwrap_or(usize::MAX);
+                room.take(Resources::default(), store, theta.missing_bytes());
             }
             rooms.hosted.entry(node).or_default().insert(model);
         }
@@ -203,12 +209,13 @@ impl<'a> Rooms<'a> {
             return false;
         };
         let (needs, theta) = (needs(self.view, instance), self.theta(function, node));
+        let store = self.stores.get(function).copied().unwrap_or(usize::MAX);
         let (Some(needs), Some(theta), Some(room)) = (needs, theta, self.nodes.get_mut(node))
         else {
             return false;
         };
         let mut after = room.clone();
-        let fits = room.accepts_new && after.take(needs, theta.missing_bytes());
+        let fits = room.accepts_new && after.take(needs, store, theta.missing_bytes());
         if fits {
             *room = after;
             self.hosted.entry(node).or_default().insert(function);
@@ -314,6 +321,7 @@ impl Site<'_> {
                 .map(|one| one.rate().times(count as u64))
                 .unwrap_or_default(),
             tensors: model.tensors.clone(),
+            store: self.cluster.store(&model.store),
             alpha_bytes_per_millicore: model.alpha_bytes_per_millicore,
         })
     }

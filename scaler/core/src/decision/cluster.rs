@@ -19,6 +19,8 @@ pub(super) struct Cluster<'a> {
     /// Private resources of the instances on the node, in any phase.
     used: Vec<Resources>,
     instances: Vec<u32>,
+    /// Names of the functions' stores, in order; a plan names them by the place here.
+    stores: Vec<&'a str>,
 }
 
 impl<'a> Cluster<'a> {
@@ -31,8 +33,11 @@ impl<'a> Cluster<'a> {
                 *slot = rank;
             }
         }
+        let stores = view.functions.iter().map(|one| one.model.store.as_str());
+        let stores: BTreeSet<&str> = stores.collect();
         let mut cluster = Self {
             view,
+            stores: stores.into_iter().collect(),
             used: vec![Resources::default(); order.len()],
             instances: vec![0; order.len()],
             order,
@@ -77,6 +82,21 @@ impl<'a> Cluster<'a> {
             cpu_millis: free.cpu_millis.saturating_sub(used.cpu_millis),
             memory_bytes: free.memory_bytes.saturating_sub(used.memory_bytes),
         }
+    }
+
+    /// Returns the number by which a plan names a store of a function.
+    pub(super) fn store(&self, name: &str) -> usize {
+        let found = self.stores.binary_search(&name);
+        found.unwrap_or(usize::MAX)
+    }
+
+    /// Returns the room of the functions' stores on a node, by number.
+    pub(super) fn store_rooms(&self, node: &NodeView) -> BTreeMap<usize, u64> {
+        let each = node.stores.iter().filter_map(|(name, &room)| {
+            let number = self.stores.binary_search(&name.as_str()).ok()?;
+            Some((number, room))
+        });
+        each.collect()
     }
 
     /// Returns true if an instance has a node, or if a node that accepts new instances has room for
@@ -182,6 +202,7 @@ impl<'a> Cluster<'a> {
                 ..free
             },
             tensor_bytes: node.tensor_bytes,
+            stores: self.store_rooms(node),
             accepts_new: node.accepts_new,
         })
     }

@@ -8,7 +8,7 @@ use super::state::State;
 use super::step::Step;
 use super::totals::{Group, Groups, group, running, totals};
 use super::{FunctionOutcome, InstanceView, Phase, Settings, View};
-use crate::inventory::{Inventory, ModelTensors};
+use crate::inventory::{Inventory, ModelTensors, Similarity};
 use crate::placement::{Demand, Hosted, Node, Placed, PlacementProblem, place};
 use crate::rate::Rate;
 use crate::score::Resources;
@@ -177,6 +177,7 @@ impl Site<'_> {
             slo: model.slo,
             load: peak.map_or(Rate::ZERO, |peak| state.view.scale_in.needed(peak)),
             tensors: model.tensors.clone(),
+            store: self.cluster.store(&model.store),
             alpha_bytes_per_millicore: model.alpha_bytes_per_millicore,
         })
     }
@@ -187,10 +188,7 @@ impl Site<'_> {
         members: &BTreeSet<usize>,
         functions: &[usize],
     ) -> Option<(Vec<usize>, Vec<Node>)> {
-        let models = functions.iter().filter_map(|&at| self.states.get(at));
-        let objects = models.flat_map(|state| state.view.model.tensors.objects());
-        let union = ModelTensors::try_new(objects.copied()).ok()?;
-        let thetas = self.cluster.thetas(&union);
+        let thetas = self.thetas_by_store(functions)?;
         let mut back = vec![Resources::default(); self.view.nodes.len()];
         for (at, one) in self.view.instances.iter().enumerate() {
             let member = members.contains(&one.function) && one.phase != Phase::Leaving;
@@ -211,10 +209,27 @@ impl Site<'_> {
             let mut free = self.cluster.free(at);
             add(&mut free, *back.get(at)?);
             let mut node = self.cluster.plan_node(at, free, reserve)?;
-            node.give_back(thetas.get(rank)?.resident_bytes);
+            for (store, thetas) in &thetas {
+                node.give_back(*store, thetas.get(rank)?.resident_bytes);
+            }
             Some((at, node))
         });
         Some(each.unzip())
+    }
+
+    /// Returns theta of all tensors of the functions by store, then by rank.
+    fn thetas_by_store(&self, functions: &[usize]) -> Option<BTreeMap<usize, Vec<Similarity>>> {
+        let mut objects: BTreeMap<usize, Vec<_>> = BTreeMap::new();
+        for state in functions.iter().filter_map(|&at| self.states.get(at)) {
+            let model = &state.view.model;
+            let of_store = objects.entry(self.cluster.store(&model.store)).or_default();
+            of_store.extend_from_slice(model.tensors.objects());
+        }
+        let each = objects.into_iter().map(|(store, objects)| {
+            let union = ModelTensors::try_new(objects).ok()?;
+            Some((store, self.cluster.thetas(&union)))
+        });
+        each.collect()
     }
 
     fn current(
@@ -360,7 +375,8 @@ impl Site<'_> {
                     cpu_millis: needs.cpu_millis().saturating_mul(count),
                     memory_bytes: needs.own_bytes().saturating_mul(count),
                 };
-                fits &= node.accepts_new && node.take(needs, missing);
+                let store = self.cluster.store(&state.view.model.store);
+                fits &= node.accepts_new && node.take(needs, store, missing);
             }
         }
         fits

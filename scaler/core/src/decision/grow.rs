@@ -241,6 +241,7 @@ impl Planner<'_> {
             slo: model.slo,
             load: member.map_or(Rate::ZERO, |member| member.load),
             tensors: model.tensors.clone(),
+            store: self.cluster.store(&model.store),
             alpha_bytes_per_millicore: model.alpha_bytes_per_millicore,
         })
     }

@@ -25,9 +25,8 @@ pub(super) fn prefer(
     let thetas = cluster.thetas(&model.tensors);
     let none = BTreeMap::new();
     let each = start.keys().filter_map(|configuration| {
-        let one = model.profile.configurations().get(*configuration)?;
         let planned = planned.get(configuration).unwrap_or(&none);
-        let list = list(cluster, &thetas, one, planned, settings);
+        let list = list(cluster, model, &thetas, *configuration, planned, settings)?;
         (!list.is_empty()).then_some((*configuration, list))
     });
     each.collect()
@@ -35,11 +34,13 @@ pub(super) fn prefer(
 
 fn list(
     cluster: &Cluster<'_>,
+    model: &FunctionModel,
     thetas: &[Similarity],
-    one: &Configuration,
+    configuration: usize,
     planned: &BTreeMap<usize, u32>,
     settings: &Settings,
-) -> Vec<Preference> {
+) -> Option<Vec<Preference>> {
+    let one = model.profile.configurations().get(configuration)?;
     let chosen = planned.iter().map(|(&node, &planned)| Preference {
         node,
         score: 1_000,
@@ -48,7 +49,7 @@ fn list(
     let mut list: Vec<Preference> = chosen.collect();
     list.sort_by_key(|one| (Reverse(one.planned), cluster.rank(one.node)));
     let others = cluster.by_name().zip(thetas).filter_map(|(at, &theta)| {
-        let score = score(cluster, at, theta, one, settings)?;
+        let score = score(cluster, at, (&model.store, theta), one, settings)?;
         (!planned.contains_key(&at)).then_some((Reverse(score), at))
     });
     let mut others: Vec<_> = others.collect();
@@ -66,14 +67,14 @@ fn list(
     });
     list.extend(others);
     list.truncate(most.max(planned.len()));
-    list
+    Some(list)
 }
 
 /// Returns the score, at most 999, or `None` without room for an instance.
 fn score(
     cluster: &Cluster<'_>,
     at: usize,
-    theta: Similarity,
+    (store, theta): (&str, Similarity),
     one: &Configuration,
     settings: &Settings,
 ) -> Option<u32> {
@@ -86,8 +87,14 @@ fn score(
         name: String::new(),
         free,
         tensor_bytes: node.tensor_bytes,
+        stores: node
+            .stores
+            .get(store)
+            .map(|&room| (0, room))
+            .into_iter()
+            .collect(),
         accepts_new: node.accepts_new,
     };
-    let fits = node.accepts_new && room.take(needs, theta.missing_bytes());
+    let fits = node.accepts_new && room.take(needs, 0, theta.missing_bytes());
     fits.then(|| settings.spread.score(theta, free, node.all).min(999))
 }

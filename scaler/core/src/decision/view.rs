@@ -1,5 +1,6 @@
 //! Observed functions, instances and nodes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,8 @@ pub struct FunctionModel {
     pub slo: Slo,
     /// Tensors of the model, by the ids of the inventory.
     pub tensors: ModelTensors,
+    /// Name of their store on the node.
+    pub store: String,
     /// Allowed configurations, as indices in the profile; empty for all.
     pub allowed: Vec<usize>,
     /// Cost of CPU (alpha), in bytes per millicore, from 0 to [`MAX_ALPHA`](crate::MAX_ALPHA).
@@ -104,6 +107,9 @@ pub struct NodeView {
     pub free: Resources,
     /// Room for further tensors, in bytes. `None` if they come out of `free.memory_bytes`.
     pub tensor_bytes: Option<u64>,
+    /// Room of single stores by name, in bytes. It is a part of `tensor_bytes`; a store that is missing
+    /// here may take all of that.
+    pub stores: BTreeMap<String, u64>,
     /// True if new instances may start there; false for a node that is cordoned or not ready.
     pub accepts_new: bool,
 }

@@ -16,10 +16,13 @@ pub struct InventoryLimits {
     pub pairs: usize,
 }
 
+/// Memory of the container that the default limits are for, in bytes.
+const DEFAULT_MEMORY: u64 = 512 << 20;
+
 impl Default for InventoryLimits {
-    /// Returns limits for 10,000 nodes of 2,000 objects each: at most 165 MB, see
-    /// [`most_bytes`](Self::most_bytes). The scaler's container has 512 MiB, and copies the inventory
-    /// while a decision reads it.
+    /// Returns limits for 10,000 nodes of 2,000 objects each: at most 168 MB, see
+    /// [`most_bytes`](Self::most_bytes). They are those of a container with 512 MiB, as the scaler
+    /// copies the inventory while a decision reads it.
     fn default() -> Self {
         Self {
             nodes: 10_000,
@@ -30,10 +33,36 @@ impl Default for InventoryLimits {
 }
 
 impl InventoryLimits {
-    /// Memory of an inventory at its limits, in bytes: 6 for each pair, and 150 for each object.
+    /// Least memory that limits are for, in bytes.
+    pub const LEAST_MEMORY: u64 = 64 << 20;
+
+    /// Returns the limits for a container with `memory` bytes: the default ones in proportion.
+    ///
+    /// **Guarantees.** Two inventories at their limits take at most three quarters of `memory`, or of
+    /// [`LEAST_MEMORY`](Self::LEAST_MEMORY) if that is more. Nodes stay within [`MAX_NODES`], and
+    /// objects within their 32-bit numbers.
+    pub fn for_memory(memory: u64) -> Self {
+        let memory = memory.max(Self::LEAST_MEMORY);
+        let part = |of: usize| {
+            let scaled =
+                (of as u128).saturating_mul(u128::from(memory)) / u128::from(DEFAULT_MEMORY);
+            usize::try_from(scaled).unwrap_or(usize::MAX)
+        };
+        let default = Self::default();
+        Self {
+            nodes: part(default.nodes).min(MAX_NODES),
+            objects: part(default.objects).min(u32::MAX as usize),
+            pairs: part(default.pairs),
+        }
+    }
+
+    /// Memory of an inventory at its limits, in bytes: 6 for each pair, 150 for each object, and 300
+    /// for each node.
     pub const fn most_bytes(&self) -> usize {
         let pairs = self.pairs.saturating_mul(6);
-        pairs.saturating_add(self.objects.saturating_mul(150))
+        let objects = self.objects.saturating_mul(150);
+        let nodes = self.nodes.saturating_mul(300);
+        pairs.saturating_add(objects).saturating_add(nodes)
     }
 }
 

@@ -5,6 +5,7 @@ use std::cmp::{Ordering, Reverse};
 use super::input::MAX_INSTANCES;
 use super::instance::Slot;
 use super::layout::Layout;
+use super::room::share;
 use crate::exact::solve_within;
 use crate::rate::Rate;
 
@@ -120,7 +121,9 @@ impl Layout<'_> {
             .choice(slot)
             .map(|choice| choice.needs)
             .unwrap_or_default();
-        self.free(slot.node).strain(needs, missing)
+        let store = self.store_room(slot.model, slot.node);
+        let of_store = store.map_or(0, |room| share(missing, room));
+        self.free(slot.node).strain(needs, missing).max(of_store)
     }
 
     /// Adds the optimal configurations for the uncovered load, each on the node where it costs

@@ -1,5 +1,7 @@
 //! Input of a placement.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::inventory::{Inventory, ModelTensors};
@@ -26,6 +28,8 @@ pub struct Demand {
     pub load: Rate,
     /// Tensors of the model.
     pub tensors: ModelTensors,
+    /// Store of the tensors, as a number by which [`Node::stores`] names it.
+    pub store: usize,
     /// Cost of CPU (alpha), in bytes per millicore.
     pub alpha_bytes_per_millicore: u64,
 }
@@ -40,6 +44,9 @@ pub struct Node {
     pub free: Resources,
     /// Room for further tensors, in bytes; `None` if they come out of `free.memory_bytes`.
     pub tensor_bytes: Option<u64>,
+    /// Room of single stores for further tensors, in bytes. It is a part of `tensor_bytes`; a store
+    /// that is missing here may take all of that.
+    pub stores: BTreeMap<usize, u64>,
     /// True if the node takes instances beyond those that run there.
     pub accepts_new: bool,
 }

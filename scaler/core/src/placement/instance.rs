@@ -39,6 +39,8 @@ pub(super) struct ProblemInstance<'a> {
     weights: Vec<Weights>,
     /// Free resources by node.
     pub(super) free: Vec<Room>,
+    /// Room for tensors by node and store, where a store has less than its node.
+    pub(super) stores: StoreRooms,
     /// Choices by model.
     pub(super) choices: Vec<Vec<Choice>>,
     pub(super) atoms: Vec<Atom>,
@@ -64,7 +66,8 @@ impl<'a> ProblemInstance<'a> {
         let weights = weights.collect::<Result<Vec<_>, _>>()?;
         let mut atoms = atoms(problem)?;
         let mut free: Vec<Room> = problem.nodes.iter().map(Room::of).collect();
-        fix(problem, &mut atoms, &mut free);
+        let mut stores = store_rooms(problem);
+        fix(problem, &mut atoms, &mut free, &mut stores);
         let each = problem
             .demands
             .iter()
@@ -82,13 +85,14 @@ impl<'a> ProblemInstance<'a> {
             let with = with.filter(|(_, atom)| atom.models.binary_search(&model).is_ok());
             with.map(|(at, _)| at).collect()
         });
-        let (kinds, kind_of) = kinds(problem, &atoms, &free);
+        let (kinds, kind_of) = kinds(problem, &atoms, &free, &stores);
         Ok(Self {
             problem,
             kinds,
             kind_of,
             weights,
             free,
+            stores,
             atoms_of: atoms_of.collect(),
             atoms,
             current: current(problem, &choices),
@@ -100,6 +104,12 @@ impl<'a> ProblemInstance<'a> {
     pub(super) fn load(&self, model: usize) -> u64 {
         let demand = self.problem.demands.get(model);
         demand.map_or(0, |demand| demand.load.micro_rps())
+    }
+
+    /// Store of the model's tensors.
+    pub(super) fn store(&self, model: usize) -> usize {
+        let demand = self.problem.demands.get(model);
+        demand.map_or(0, |demand| demand.store)
     }
 
     /// Weights for private memory, with the model's alpha.
@@ -220,7 +230,12 @@ fn beats((i, a): (usize, &Configuration), (j, b): (usize, &Configuration)) -> bo
 
 /// Charges nodes for the tensors of fixed models: they take room, and no other instance has to
 /// bring them.
-fn fix(problem: &PlacementProblem<'_>, atoms: &mut [Atom], free: &mut [Room]) {
+fn fix(
+    problem: &PlacementProblem<'_>,
+    atoms: &mut [Atom],
+    free: &mut [Room],
+    stores: &mut StoreRooms,
+) {
     for &Hosted { model, node } in problem.fixed {
         let Some(room) = free.get_mut(node) else {
             continue;
@@ -230,14 +245,32 @@ fn fix(problem: &PlacementProblem<'_>, atoms: &mut [Atom], free: &mut [Room]) {
             let missing = atom.missing.get_mut(node).filter(|_| comes);
             let brought = missing.map_or(0, std::mem::take);
             room.take(Resources::default(), brought);
+            let store = problem.demands.get(model).map_or(0, |demand| demand.store);
+            if let Some(room) = stores.get_mut(&(node, store)) {
+                *room = room.saturating_sub(brought);
+            }
         }
     }
+}
+
+/// Room for tensors in bytes, by node and store.
+pub(super) type StoreRooms = BTreeMap<(usize, usize), u64>;
+
+fn store_rooms(problem: &PlacementProblem<'_>) -> StoreRooms {
+    let used: BTreeSet<usize> = problem.demands.iter().map(|demand| demand.store).collect();
+    let nodes = problem.nodes.iter().enumerate();
+    let each = nodes.flat_map(|(at, node)| {
+        let stores = node.stores.iter().filter(|(store, _)| used.contains(store));
+        stores.map(move |(&store, &room)| ((at, store), room))
+    });
+    each.collect()
 }
 
 fn kinds(
     problem: &PlacementProblem<'_>,
     atoms: &[Atom],
     free: &[Room],
+    stores: &StoreRooms,
 ) -> (Vec<BTreeSet<usize>>, Vec<usize>) {
     let running: BTreeSet<usize> = problem.current.iter().map(|placed| placed.node).collect();
     let mut numbers = BTreeMap::new();
@@ -247,7 +280,9 @@ fn kinds(
             .iter()
             .filter_map(|atom| atom.missing.get(at).copied());
         let missing: Vec<u64> = missing.collect();
-        let free = (free.get(at), node.accepts_new);
+        let stores = stores.range((at, 0)..=(at, usize::MAX));
+        let stores: Vec<(usize, u64)> = stores.map(|(key, room)| (key.1, *room)).collect();
+        let free = (free.get(at), stores, node.accepts_new);
         let alone = running.contains(&at).then_some(at);
         let kind = *numbers.entry((alone, free, missing)).or_insert(kinds.len());
         match kinds.get_mut(kind) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::instance::{ProblemInstance, Slot};
+use super::instance::{ProblemInstance, Slot, StoreRooms};
 use super::room::Room;
 use super::shortage::Shortage;
 
@@ -22,6 +22,7 @@ pub(super) struct Layout<'a> {
     idle: Vec<BTreeSet<usize>>,
     /// Free resources by node.
     free: Vec<Room>,
+    stores: StoreRooms,
     /// Rate by model; above 2^64 if single instances are that fast.
     rates: Vec<u128>,
     instances: usize,
@@ -41,6 +42,7 @@ impl<'a> Layout<'a> {
             busy: BTreeMap::new(),
             idle: instance.kinds.clone(),
             free: instance.free.clone(),
+            stores: instance.stores.clone(),
             rates: vec![0; instance.choices.len()],
             instances: 0,
             cost: 0,
@@ -66,6 +68,12 @@ impl<'a> Layout<'a> {
 
     pub(super) fn free(&self, node: usize) -> Room {
         self.free.get(node).copied().unwrap_or_default()
+    }
+
+    /// Returns the room of the model's store on a node, in bytes, if it has less than the node.
+    pub(super) fn store_room(&self, model: usize, node: usize) -> Option<u64> {
+        let store = (node, self.instance.store(model));
+        self.stores.get(&store).copied()
     }
 
     pub(super) fn rate(&self, model: usize) -> u128 {
@@ -110,7 +118,11 @@ impl<'a> Layout<'a> {
             return None;
         }
         let needs = self.instance.choice(slot)?.needs;
-        Some(self.free(slot.node).lacks(needs, missing))
+        let mut lacks = self.free(slot.node).lacks(needs, missing);
+        if let Some(room) = self.store_room(slot.model, slot.node) {
+            lacks.tensor_bytes = lacks.tensor_bytes.max(missing.saturating_sub(room));
+        }
+        Some(lacks)
     }
 
     /// Cost of one more instance, given the `missing` bytes of the model's tensors.
@@ -195,15 +207,23 @@ impl<'a> Layout<'a> {
         let (Some(free), Some(rate)) = (free, rate) else {
             return;
         };
+        let store = (slot.node, self.instance.store(slot.model));
+        let room = self.stores.get_mut(&store);
         let busy = self.busy.entry(slot.node).or_default();
         // It fitted when it was added, so nothing saturates.
         if added {
             free.take(choice.needs, missing);
+            if let Some(room) = room {
+                *room = room.saturating_sub(missing);
+            }
             *rate = rate.saturating_add(choice.rate.into());
             self.instances = self.instances.saturating_add(1);
             *busy = busy.saturating_add(1);
         } else {
             free.give(choice.needs, missing);
+            if let Some(room) = room {
+                *room = room.saturating_add(missing);
+            }
             *rate = rate.saturating_sub(choice.rate.into());
             self.instances = self.instances.saturating_sub(1);
             *busy = busy.saturating_sub(1);

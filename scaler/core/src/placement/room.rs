@@ -81,19 +81,26 @@ impl Shortage {
 }
 
 impl Node {
-    /// Frees `bytes` of tensors.
-    pub(crate) fn give_back(&mut self, bytes: u64) {
+    /// Frees `bytes` of tensors of a store.
+    pub(crate) fn give_back(&mut self, store: usize, bytes: u64) {
+        if let Some(room) = self.stores.get_mut(&store) {
+            *room = room.saturating_add(bytes);
+        }
         match &mut self.tensor_bytes {
             Some(room) => *room = room.saturating_add(bytes),
             None => self.free.memory_bytes = self.free.memory_bytes.saturating_add(bytes),
         }
     }
 
-    /// Takes the resources of instances and their `missing` tensors. Returns true if there was
-    /// enough.
-    pub(crate) fn take(&mut self, needs: Resources, missing: u64) -> bool {
+    /// Takes the resources of instances and their `missing` tensors of a store. Returns true if there
+    /// was enough.
+    pub(crate) fn take(&mut self, needs: Resources, store: usize, missing: u64) -> bool {
         let mut room = Room::of(self);
-        let fits = room.lacks(needs, missing).is_none();
+        let mut fits = room.lacks(needs, missing).is_none();
+        if let Some(room) = self.stores.get_mut(&store) {
+            fits &= missing <= *room;
+            *room = room.saturating_sub(missing);
+        }
         room.take(needs, missing);
         self.free = Resources {
             cpu_millis: room.cpu_millis,
@@ -104,6 +111,6 @@ impl Node {
     }
 }
 
-fn share(part: u64, all: u64) -> u128 {
+pub(super) fn share(part: u64, all: u64) -> u128 {
     u128::from(part) * 1_000_000 / u128::from(all.max(1))
 }

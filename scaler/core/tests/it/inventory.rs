@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use tetris_scaler_core::{Change, Inventory, InventoryLimits, ModelTensors};
+use tetris_scaler_core::{Change, Inventory, InventoryLimits, MAX_NODES, ModelTensors};
 use tetris_store_layout::ObjectId;
 
 fn id(number: u16) -> ObjectId {
@@ -178,10 +178,57 @@ fn two_inventories_at_their_limits_fit_three_quarters_of_the_containers_memory()
     let (_, memory) = limits.split_once("memory: ").unwrap();
     let (mib, _) = memory.split_once("Mi\n").unwrap();
     let limit = mib.parse::<usize>().unwrap() << 20;
+    let limits = InventoryLimits::for_memory(limit as u64);
+    assert_eq!(limits, InventoryLimits::default());
     // A new list of a node copies the inventory while a decision reads the old one.
-    let most = 2 * InventoryLimits::default().most_bytes();
+    let most = 2 * limits.most_bytes();
     assert!(
         most <= limit / 4 * 3,
         "found {most} bytes, the limit is {limit}"
     );
+}
+
+proptest! {
+    #[test]
+    fn limits_follow_the_memory(memory in InventoryLimits::LEAST_MEMORY..1 << 46, more in 0..1_u64 << 46) {
+        let limits = InventoryLimits::for_memory(memory);
+        prop_assert!(2 * limits.most_bytes() as u64 <= memory / 4 * 3, "{limits:?}");
+        let larger = InventoryLimits::for_memory(memory + more);
+        prop_assert!(larger.pairs >= limits.pairs);
+        prop_assert!(larger.objects >= limits.objects && u32::try_from(larger.objects).is_ok());
+        prop_assert!(larger.nodes >= limits.nodes && larger.nodes <= MAX_NODES);
+    }
+}
+
+#[test]
+fn limits_have_a_floor_and_a_ceiling() {
+    let least = InventoryLimits::for_memory(InventoryLimits::LEAST_MEMORY);
+    assert_eq!(least, limits(1_250, 37_500, 2_500_000));
+    assert_eq!(InventoryLimits::for_memory(0), least);
+    let most = InventoryLimits::for_memory(u64::MAX);
+    assert_eq!((most.nodes, most.objects), (MAX_NODES, u32::MAX as usize));
+}
+
+/// Objects that many nodes have, and objects of one node, at the limits of the least container.
+#[test]
+fn an_inventory_at_its_limits_takes_no_more_than_it_says() {
+    let limits = InventoryLimits::for_memory(InventoryLimits::LEAST_MEMORY);
+    let mut inventory = Inventory::new(limits);
+    let each = limits.pairs / limits.nodes;
+    let shared: Vec<ObjectId> = (0..each).map(|n| ObjectId::of(&n.to_le_bytes())).collect();
+    for node in 0..limits.nodes {
+        inventory
+            .set_node(&format!("node-{node}"), &shared)
+            .unwrap();
+    }
+    assert!(inventory.memory_bytes() <= limits.most_bytes());
+    let own = limits.objects / limits.nodes;
+    let mut inventory = Inventory::new(limits);
+    for node in 0..limits.nodes {
+        let numbers = node * own..(node + 1) * own;
+        let ids: Vec<ObjectId> = numbers.map(|n| ObjectId::of(&n.to_le_bytes())).collect();
+        inventory.set_node(&format!("node-{node}"), &ids).unwrap();
+    }
+    assert_eq!(inventory.object_count(), own * limits.nodes);
+    assert!(inventory.memory_bytes() <= limits.most_bytes());
 }

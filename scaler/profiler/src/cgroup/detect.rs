@@ -99,15 +99,15 @@ impl Hierarchy {
 }
 
 /// A line of /proc/self/mountinfo (proc(5)) for a cgroup mount.
-struct Mount<'a> {
+pub(super) struct Mount<'a> {
     root: &'a str,
-    point: &'a Path,
-    kind: &'a str,
-    options: &'a str,
+    pub(super) point: &'a Path,
+    pub(super) kind: &'a str,
+    pub(super) options: &'a str,
 }
 
 impl<'a> Mount<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
+    pub(super) fn parse(line: &'a str) -> Option<Self> {
         let (fields, rest) = line.split_once(" - ")?;
         let mut fields = fields.split(' ').skip(3);
         let (root, point) = (fields.next()?, fields.next()?);
@@ -123,7 +123,7 @@ impl<'a> Mount<'a> {
 
     /// Returns the directory of the cgroup `path`, or the mount's root if the path is outside of
     /// the mount (another namespace's).
-    fn dir_of(&self, path: &str) -> PathBuf {
+    pub(super) fn dir_of(&self, path: &str) -> PathBuf {
         let inside = Path::new(path).strip_prefix(self.root);
         let inside = inside.unwrap_or(Path::new(""));
         if inside.components().any(|part| part.as_os_str() == "..") {
@@ -161,7 +161,7 @@ fn v1_dir(
 
 /// Returns the path of a controller in /proc/self/cgroup: `4:memory:/path`. Version 2 is the
 /// controller "".
-fn own_path<'a>(own: &'a str, controller: &str) -> Option<&'a str> {
+pub(super) fn own_path<'a>(own: &'a str, controller: &str) -> Option<&'a str> {
     own.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;

@@ -2,6 +2,7 @@
 
 mod detect;
 mod error;
+mod limit;
 mod memory;
 mod name;
 
@@ -15,6 +16,7 @@ use error::{read, write};
 
 pub(crate) use detect::Hierarchy;
 pub use error::CgroupError;
+pub use limit::memory_limit;
 pub(crate) use memory::MemoryUse;
 pub(crate) use name::sweep;
 

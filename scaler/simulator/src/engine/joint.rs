@@ -1,5 +1,6 @@
 //! Scaling of all functions together, by the operator's decisions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tetris_scaler_core::{
@@ -31,6 +32,7 @@ impl Deciding {
                 profile: function.profile.clone(),
                 slo: function.slo,
                 tensors: function.tensors.clone(),
+                store: String::new(),
                 allowed: Vec::new(),
                 alpha_bytes_per_millicore,
             })
@@ -109,6 +111,7 @@ impl Simulation<'_> {
                 ..node.all
             },
             tensor_bytes: None,
+            stores: BTreeMap::new(),
             accepts_new: true,
         });
         each.collect()

@@ -1,5 +1,6 @@
 //! A cluster, and requests of the scheduler.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -16,7 +17,7 @@ use tower::ServiceExt as _;
 use crate::snapshot::{NAMESPACE, snapshot};
 
 /// Creates the function `bert` with a model of four tensors of 100 MiB, and its nodes. `warm` has
-/// all tensors, `half` two, `cold` none, `full` none and room for one; `busy` has all and no free
+/// all tensors, `half` two, `cold` none, `full` none, and room for one in the function's store; `busy` has all and no free
 /// CPU. `silent` has no known inventory.
 pub fn cluster() -> Snapshot {
     let mut snapshot = snapshot(&[("bert", "Operator")]);
@@ -43,7 +44,10 @@ pub fn cluster() -> Snapshot {
         node("warm", 8_000, Some(0)),
         node("half", 8_000, Some(1 << 30)),
         node("cold", 8_000, Some(1 << 30)),
-        node("full", 8_000, Some(100 << 20)),
+        NodeView {
+            stores: [("serving".to_owned(), 100 << 20)].into(),
+            ..node("full", 8_000, Some(1 << 30))
+        },
         node("busy", 0, Some(0)),
         node("silent", 8_000, None),
     ]
@@ -64,6 +68,7 @@ pub fn node(name: &str, free_millis: u64, tensor_bytes: Option<u64>) -> NodeView
             ..all
         },
         tensor_bytes,
+        stores: BTreeMap::new(),
         accepts_new: true,
     }
 }

@@ -393,6 +393,13 @@ fn cordoned_nodes_get_nothing_and_tensors_may_have_room_of_their_own() {
         says.contains("node b comes closest, and lacks 1 bytes of room for tensors"),
         "{says}"
     );
+    // Nor into the function's store, if that has less room than the node, whatever others have.
+    nodes[1].tensor_bytes = Some(1_000);
+    nodes[1].stores = [("blue".to_owned(), 98), ("green".to_owned(), 900)].into();
+    let first = &on_empty(&[one(5)], &[], &nodes).functions[0];
+    let says = first.outcome.to_string();
+    assert!(says.contains("lacks 2 bytes of room for tensors"), "{says}");
+    nodes[1].stores.remove("blue");
     // With room in the store, memory need not hold them as well.
     nodes[1].tensor_bytes = Some(100);
     nodes[1].free.memory_bytes = 10;

@@ -1,5 +1,6 @@
 //! Functions and nodes for tests.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tetris_scaler_core::{
@@ -34,6 +35,7 @@ pub fn model(name: &str, rows: &[Row], tensors: &[(u8, u64)]) -> FunctionModel {
         });
     let objects = tensors.iter().map(|&(name, bytes)| (tensor(name), bytes));
     FunctionModel {
+        store: "blue".to_owned(),
         name: name.to_owned(),
         profile: Profile::try_new(each.collect()).unwrap(),
         slo: Slo::try_from_us(1_000_000).unwrap(),
@@ -77,6 +79,7 @@ pub fn node(name: &str, cpu_millis: u64, memory_bytes: u64) -> NodeView {
         all,
         free: all,
         tensor_bytes: None,
+        stores: BTreeMap::new(),
         accepts_new: true,
     }
 }

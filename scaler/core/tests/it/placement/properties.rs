@@ -7,7 +7,15 @@ use tetris_scaler_core::{Demand, Placed, place, place_as_published};
 use crate::placement::reckoning::{reckon, started};
 use crate::placement::scenario::{Scenario, demand};
 
-fn demands(most: u64) -> impl Strategy<Value = Demand> {
+/// Load, rows and tensors of a demand.
+type Wanted = (u64, Vec<(u64, u64, u32)>, Vec<(u8, u64)>);
+
+/// Returns the name of a tensor in one of two stores, which have none in common.
+fn in_store(store: u8, name: u8) -> u8 {
+    store * 100 + name
+}
+
+fn demands(most: u64) -> impl Strategy<Value = Wanted> {
     let row = (1..5_u64, 1..60_u64, 1..12_u32);
     let rows = proptest::collection::vec(row, 1..5);
     let tensors = proptest::collection::btree_set(0..6_u8, 0..5);
@@ -22,7 +30,7 @@ fn demands(most: u64) -> impl Strategy<Value = Demand> {
             .iter()
             .map(|&name| (name, u64::from(name) * 15 + 5))
             .collect();
-        demand(rps, &rows, &tensors)
+        (rps, rows, tensors)
     })
 }
 
@@ -69,13 +77,28 @@ pub fn scenarios(models: usize, nodes: usize, rps: u64) -> impl Strategy<Value =
     let all = (demands, nodes, picks(), alpha, start_cost);
     all.prop_map(|(demands, nodes, picks, alpha, start_cost)| {
         let sizes: Vec<_> = nodes.iter().map(|node| (node.0 * 1_000, node.1)).collect();
-        let mut scenario = Scenario::new(demands, &sizes).with_running(picks);
+        let demands = demands.into_iter().zip([0_u8, 1].into_iter().cycle());
+        let demands = demands.map(|((rps, rows, tensors), store)| {
+            let stored = tensors
+                .iter()
+                .map(|&(name, bytes)| (in_store(store, name), bytes));
+            let stored: Vec<_> = stored.collect();
+            Demand {
+                store: store.into(),
+                ..demand(rps, &rows, &stored)
+            }
+        });
+        let mut scenario = Scenario::new(demands.collect(), &sizes).with_running(picks);
         scenario.set_alpha(alpha);
         scenario.start_cost = start_cost;
         for (at, (_, _, resident, pool, accepts_new)) in nodes.iter().enumerate() {
             scenario.nodes[at].tensor_bytes = *pool;
+            // The second store has less than the node.
+            let less = pool.map(|pool| (1, pool / 2));
+            scenario.nodes[at].stores = less.into_iter().collect();
             scenario.nodes[at].accepts_new = *accepts_new;
-            let tensors: Vec<_> = resident.iter().map(|&name| (name, 0)).collect();
+            let stored = resident.iter().map(|&name| (in_store(name % 2, name), 0));
+            let tensors: Vec<_> = stored.collect();
             scenario = scenario.resident(at, &tensors);
         }
         scenario

@@ -16,6 +16,13 @@ pub fn reckon(scenario: &Scenario, placed: &[Placed]) -> Result<u128, String> {
             .filter(|one| one.node == at && one.count > 0)
             .collect();
         let tensors = u128::from(missing(scenario, at, &here));
+        for (&store, &room) in &node.stores {
+            let of_store = |one: &&&Placed| scenario.demands[one.model].store == store;
+            let here: Vec<&Placed> = here.iter().filter(of_store).copied().collect();
+            if missing(scenario, at, &here) > room {
+                return Err(format!("store {store} of {} has no room", node.name));
+            }
+        }
         let (mut cpu, mut memory) = (0_u128, 0_u128);
         for one in &here {
             let configuration =

@@ -1,5 +1,7 @@
 //! Placement problems for tests.
 
+use std::collections::BTreeMap;
+
 use tetris_scaler_core::{
     Configuration, ConfigurationSpec, DEFAULT_TRIALS, Demand, Hosted, Inventory, InventoryLimits,
     MAX_MEMORY_BYTES, ModelTensors, Node, Placed, PlacementProblem, Profile, Rate, Resources, Slo,
@@ -27,6 +29,7 @@ impl Scenario {
                 memory_bytes,
             },
             tensor_bytes: None,
+            stores: BTreeMap::new(),
             accepts_new: true,
         });
         Self {
@@ -100,6 +103,7 @@ pub fn demand(rps: u64, rows: &[(u64, u64, u32)], tensors: &[(u8, u64)]) -> Dema
         load: Rate::from_rps(rps),
         tensors: ModelTensors::try_new(tensors.iter().map(|&(name, bytes)| (tensor(name), bytes)))
             .unwrap(),
+        store: 0,
         alpha_bytes_per_millicore: 0,
     }
 }
