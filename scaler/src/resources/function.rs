@@ -78,7 +78,8 @@ pub struct InferenceFunctionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub store: Option<String>,
-    /// Cost of a millicore relative to memory, in bytes.
+    /// Price of a millicore in bytes of memory: that of a core divided by that of a GiB, times
+    /// 1073742. With 0 a plan takes the least memory, whatever CPU that needs.
     #[serde(default = "alpha_bytes_per_millicore")]
     #[schemars(range(min = 0, max = 1_099_511_627_776_u64))]
     pub alpha_bytes_per_millicore: u64,

@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::beside::Beside;
 use super::cluster::{Cluster, needs, positions};
+use super::parts::parts;
 use super::{InstanceView, Phase, Settings, View};
 use crate::configuration::Configuration;
 use crate::inventory::Similarity;
@@ -100,9 +102,22 @@ impl Assignment<'_> {
                 groups.entry(group).or_default().push(at);
             }
         }
-        if groups.is_empty() {
-            return;
+        let functions: BTreeSet<usize> = groups.keys().map(|key| key.0).collect();
+        let most = self.settings.part_functions as usize;
+        let mut instances = view.instances.to_vec();
+        for part in parts(view, functions, most) {
+            let of_part = groups.iter().filter(|(key, _)| part.contains(&key.0));
+            let of_part: Vec<_> = of_part.collect();
+            for groups in of_part.chunks(most.max(1)) {
+                let groups = groups.iter().map(|&(key, group)| (*key, group));
+                self.mark(&mut instances);
+                self.plan(&of(view, &instances), &groups.collect());
+            }
         }
+    }
+
+    /// Plans groups on what is free.
+    fn plan(&mut self, view: &View<'_>, groups: &GroupsOf<'_>) {
         let cluster = Cluster::of(view);
         let site = Site {
             view,
@@ -111,7 +126,7 @@ impl Assignment<'_> {
         };
         let placed = [false, true]
             .into_iter()
-            .find_map(|widest| site.plan(&groups, widest));
+            .find_map(|widest| site.plan(groups, widest));
         for (at, node) in placed.unwrap_or_default() {
             if let Some(slot) = self.nodes.get_mut(at) {
                 *slot = Some(node);
@@ -143,6 +158,9 @@ impl Assignment<'_> {
         }
     }
 }
+
+/// Waiting instances by function and configuration.
+type GroupsOf<'a> = BTreeMap<(usize, usize), &'a Vec<usize>>;
 
 /// Free resources of nodes, as instances take them.
 struct Rooms<'a> {
@@ -253,11 +271,7 @@ struct Site<'a> {
 impl Site<'_> {
     /// Plans groups by function and configuration. Returns waiting instances with their nodes, or
     /// `None` if there is not room for all.
-    fn plan(
-        &self,
-        groups: &BTreeMap<(usize, usize), Vec<usize>>,
-        widest: bool,
-    ) -> Option<Vec<(usize, usize)>> {
+    fn plan(&self, groups: &GroupsOf<'_>, widest: bool) -> Option<Vec<(usize, usize)>> {
         let arriving = self.cluster.arriving(|_| true);
         let mut demands = Vec::new();
         let mut functions = Vec::new();
@@ -266,21 +280,16 @@ impl Site<'_> {
             functions.push(function);
         }
         // Tensors of the others save memory too.
-        for hosted in &arriving {
-            if !functions.contains(&hosted.model) {
-                demands.push(self.demand(hosted.model, None, 0)?);
-                functions.push(hosted.model);
-            }
+        let most = self.settings.part_functions as usize;
+        let beside = Beside::new(self.view, functions, arriving, most);
+        let functions = &beside.functions;
+        for &function in functions.iter().skip(groups.len()) {
+            demands.push(self.demand(function, None, 0)?);
         }
-        let (offered, nodes) = self.offer(groups, widest);
-        let (of_function, of_node) = (positions(&functions), positions(&offered));
-        let fixed = arriving.iter().filter_map(|hosted| {
-            Some(Hosted {
-                model: *of_function.get(&hosted.model)?,
-                node: *of_node.get(&hosted.node)?,
-            })
-        });
-        let fixed: Vec<Hosted> = fixed.collect();
+        let (offered, mut nodes) = self.offer(groups, widest);
+        let (of_function, of_node) = (positions(functions), positions(&offered));
+        beside.charge(self.view, self.cluster, &of_node, &mut nodes);
+        let fixed = beside.fixed(&of_function, &of_node);
         let placement = place(&PlacementProblem {
             demands: &demands,
             nodes: &nodes,
@@ -326,11 +335,7 @@ impl Site<'_> {
         })
     }
 
-    fn offer(
-        &self,
-        groups: &BTreeMap<(usize, usize), Vec<usize>>,
-        widest: bool,
-    ) -> (Vec<usize>, Vec<Node>) {
+    fn offer(&self, groups: &GroupsOf<'_>, widest: bool) -> (Vec<usize>, Vec<Node>) {
         let mut has = vec![false; self.view.nodes.len()];
         for (function, _) in groups.keys() {
             let Some(function) = self.view.functions.get(*function) else {

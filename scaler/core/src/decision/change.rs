@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use super::cluster::Cluster;
 use super::consolidate::Move;
-use super::grow::Started;
 use super::prefer::prefer;
+use super::started::{Started, Unplaced};
 use super::state::{State, count};
 use super::step::{Growth, Step};
-use super::unplaced::Unplaced;
 use super::{FunctionDecision, FunctionOutcome, Settings};
 use crate::rate::Rate;
 

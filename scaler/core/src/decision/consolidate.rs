@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::beside::Beside;
 use super::cluster::{Cluster, add, needs, positions};
-use super::grow::{Started, room};
+use super::grow::room;
+use super::parts::parts;
+use super::started::Started;
 use super::state::State;
 use super::step::Step;
 use super::totals::{Group, Groups, group, running, totals};
-use super::{FunctionOutcome, InstanceView, Phase, Settings, View};
+use super::{FunctionOutcome, Phase, Settings, View};
 use crate::inventory::{Inventory, ModelTensors, Similarity};
 use crate::placement::{Demand, Hosted, Node, Placed, PlacementProblem, place};
 use crate::rate::Rate;
@@ -32,41 +35,19 @@ pub(super) struct Site<'a> {
     pub(super) settings: &'a Settings,
 }
 
-/// Returns the view with the instances that functions start, where they were planned. `None` if one
-/// of them has no node: it may need any room there is.
-pub(super) fn with_started(
-    view: &View<'_>,
-    started: &BTreeMap<usize, Started>,
-) -> Option<Vec<InstanceView>> {
-    let mut instances = view.instances.to_vec();
-    for (&function, one) in started {
-        let placed = one.nodes.values().flat_map(BTreeMap::values);
-        let counts = one.counts.values().map(|&count| u64::from(count));
-        if placed.map(|&count| u64::from(count)).sum::<u64>() != counts.sum::<u64>() {
-            return None;
-        }
-        for (&configuration, nodes) in &one.nodes {
-            for (&node, &count) in nodes {
-                instances.extend((0..count).map(|_| InstanceView {
-                    name: String::new(),
-                    function,
-                    configuration: Some(configuration),
-                    node: Some(node),
-                    phase: Phase::Starting,
-                    load: None,
-                    retiring: false,
-                }));
-            }
-        }
-    }
-    Some(instances)
-}
-
-/// Returns the replacements by function. There are none if they save too little.
+/// Returns the replacements by function. There are none if they save too little. Of more functions than
+/// one problem takes, the first part counts that saves enough.
 pub(super) fn consolidate(site: &Site<'_>, steps: &[Step]) -> BTreeMap<usize, Move> {
     let all = site.states.iter().zip(steps).enumerate();
     let steady = all.filter(|(_, (state, step))| may_move(state, step));
-    let mut members: BTreeSet<usize> = steady.map(|(at, _)| at).collect();
+    let most = site.settings.part_functions as usize;
+    let parts = parts(site.view, steady.map(|(at, _)| at), most);
+    let mut each = parts.into_iter().map(|part| together(site, part));
+    each.find(|moves| !moves.is_empty()).unwrap_or_default()
+}
+
+fn together(site: &Site<'_>, part: Vec<usize>) -> BTreeMap<usize, Move> {
+    let mut members: BTreeSet<usize> = part.into_iter().collect();
     for _ in 0..ROUNDS {
         let Some(plan) = site.plan(&members) else {
             return BTreeMap::new();
@@ -108,20 +89,14 @@ impl Site<'_> {
             return None;
         }
         let stay = self.staying(members);
-        let mut functions: Vec<usize> = members.iter().copied().collect();
-        let others: BTreeSet<usize> = stay.iter().map(|hosted| hosted.model).collect();
-        functions.extend(others.difference(members));
-        let (offered, nodes) = self.offer(members, &functions)?;
-        let (of_function, of_node) = (positions(&functions), positions(&offered));
-        let fixed: Vec<Hosted> = stay
-            .iter()
-            .filter_map(|hosted| {
-                Some(Hosted {
-                    model: *of_function.get(&hosted.model)?,
-                    node: *of_node.get(&hosted.node)?,
-                })
-            })
-            .collect();
+        let all = members.iter().copied().collect();
+        let most = self.settings.part_functions as usize;
+        let beside = Beside::new(self.view, all, stay, most);
+        let functions = &beside.functions;
+        let (offered, mut nodes) = self.offer(members, functions)?;
+        let (of_function, of_node) = (positions(functions), positions(&offered));
+        beside.charge(self.view, self.cluster, &of_node, &mut nodes);
+        let fixed = beside.fixed(&of_function, &of_node);
         let demands: Option<Vec<Demand>> = functions
             .iter()
             .map(|&function| self.demand(function, members.contains(&function)))

@@ -2,28 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::beside::Beside;
 use super::cluster::{Cluster, positions};
+use super::parts::parts;
+use super::started::{Started, with_placed};
 use super::state::State;
 use super::step::Growth;
-use super::unplaced::Unplaced;
 use super::usable::Usable;
 use super::{Settings, View};
 use crate::inventory::Similarity;
-use crate::placement::{Demand, Hosted, Node, Placement, PlacementError, PlacementProblem, place};
+use crate::placement::{Demand, Node, Placement, PlacementError, PlacementProblem, place};
 use crate::rate::Rate;
-
-/// Instances that a function starts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Started {
-    /// Number of instances by configuration.
-    pub(super) counts: BTreeMap<usize, u32>,
-    /// Number of instances by configuration, then by node as an index in the view.
-    pub(super) nodes: BTreeMap<usize, BTreeMap<usize, u32>>,
-    /// The reason the function was left out of the plan.
-    pub(super) unplaced: Option<Unplaced>,
-    /// True if the maximum prevented a start.
-    pub(super) capped: bool,
-}
 
 /// A function in a plan.
 #[derive(Clone, Debug)]
@@ -45,13 +34,44 @@ pub(super) struct Planner<'a> {
     pub(super) started: BTreeMap<usize, Started>,
 }
 
-/// Plans all starts, by function.
-pub(super) fn grow<'a>(
-    view: &'a View<'a>,
-    cluster: &'a Cluster<'a>,
-    states: &'a [State<'a>],
+/// Plans all starts, by function. More functions than one problem takes are planned in parts, each on
+/// what those before it leave.
+pub(super) fn grow(
+    view: &View<'_>,
+    cluster: &Cluster<'_>,
+    states: &[State<'_>],
     growths: &BTreeMap<usize, Growth>,
-    settings: &'a Settings,
+    settings: &Settings,
+) -> BTreeMap<usize, Started> {
+    let most = settings.part_functions as usize;
+    let mut parts = parts(view, growths.keys().copied(), most).into_iter();
+    let first = of_part(growths, &parts.next().unwrap_or_default());
+    let mut started = grow_together(view, cluster, states, &first, settings);
+    for part in parts {
+        let instances = with_placed(view, &started);
+        let view = View {
+            instances: &instances,
+            ..*view
+        };
+        let part = of_part(growths, &part);
+        let cluster = Cluster::of(&view);
+        started.extend(grow_together(&view, &cluster, states, &part, settings));
+    }
+    started
+}
+
+fn of_part(growths: &BTreeMap<usize, Growth>, part: &[usize]) -> BTreeMap<usize, Growth> {
+    let each = part.iter();
+    each.filter_map(|&function| Some((function, *growths.get(&function)?)))
+        .collect()
+}
+
+fn grow_together(
+    view: &View<'_>,
+    cluster: &Cluster<'_>,
+    states: &[State<'_>],
+    growths: &BTreeMap<usize, Growth>,
+    settings: &Settings,
 ) -> BTreeMap<usize, Started> {
     let mut planner = Planner {
         view,
@@ -199,24 +219,18 @@ impl Planner<'_> {
         let arriving = self
             .cluster
             .arriving(|function| members.contains_key(&function));
-        let mut functions: Vec<usize> = self.members.keys().copied().collect();
-        let others: BTreeSet<usize> = arriving.iter().map(|hosted| hosted.model).collect();
-        functions.extend(others.iter().filter(|one| !self.members.contains_key(one)));
+        let members: Vec<usize> = self.members.keys().copied().collect();
+        let most = self.settings.part_functions as usize;
+        let beside = Beside::new(self.view, members, arriving, most);
+        let functions = &beside.functions;
         let demands: Vec<Demand> = functions
             .iter()
             .filter_map(|&function| self.demand(function))
             .collect();
-        let (offered, nodes) = self.offer(widest);
-        let (of_function, of_node) = (positions(&functions), positions(&offered));
-        let fixed: Vec<Hosted> = arriving
-            .iter()
-            .filter_map(|hosted| {
-                Some(Hosted {
-                    model: *of_function.get(&hosted.model)?,
-                    node: *of_node.get(&hosted.node)?,
-                })
-            })
-            .collect();
+        let (offered, mut nodes) = self.offer(widest);
+        let (of_function, of_node) = (positions(functions), positions(&offered));
+        beside.charge(self.view, self.cluster, &of_node, &mut nodes);
+        let fixed = beside.fixed(&of_function, &of_node);
         let placement = place(&PlacementProblem {
             demands: &demands,
             nodes: &nodes,
@@ -226,7 +240,7 @@ impl Planner<'_> {
             start_cost_bytes: self.settings.start_cost_bytes,
             max_trials: self.settings.max_trials as usize,
         })?;
-        self.take(&placement, &functions, &offered);
+        self.take(&placement, functions, &offered);
         Ok(())
     }
 

@@ -1,15 +1,18 @@
 //! Decisions: instances to start, release and replace.
 
 mod assign;
+mod beside;
 mod change;
 mod cluster;
 mod consolidate;
 mod grow;
 mod outcome;
 mod output;
+mod parts;
 mod prefer;
 mod settings;
 mod single;
+mod started;
 mod state;
 mod step;
 mod totals;
@@ -28,7 +31,7 @@ pub use view::{FunctionModel, FunctionView, InstanceView, NodeView, Phase, View}
 use change::Change;
 use cluster::Cluster;
 use consolidate::{Move, Site};
-use grow::Started;
+use started::Started;
 use state::State;
 use step::{Growth, Step};
 
@@ -111,7 +114,7 @@ fn beside(
     steps: &[Step],
     settings: &Settings,
 ) -> BTreeMap<usize, Move> {
-    let Some(instances) = consolidate::with_started(view, started) else {
+    let Some(instances) = started::with_started(view, started) else {
         return BTreeMap::new();
     };
     let view = View {

@@ -4,7 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::configuration::MAX_MEMORY_BYTES;
 use crate::error::FieldError;
+use crate::placement::MAX_MODELS;
 use crate::score::Spread;
+
+/// Maximum number of functions of one plan: half the models of a problem.
+const MAX_PART: u32 = 512;
+const _: () = assert!(2 * MAX_PART as usize <= MAX_MODELS);
 
 /// Settings of plans. Missing fields have their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +32,9 @@ pub struct Settings {
     pub spread: Spread,
     /// Maximum number of trials to improve a plan.
     pub max_trials: u32,
+    /// Maximum number of functions of one plan. More are planned in parts, one after the other, and a
+    /// plan knows as many others whose tensors are on nodes.
+    pub part_functions: u32,
     /// Number of nodes with a score, for each starting configuration.
     pub preferred_nodes: u32,
 }
@@ -41,6 +49,7 @@ impl Default for Settings {
             empty_nodes: 64,
             spread: Spread::default(),
             max_trials: 300,
+            part_functions: MAX_PART,
             preferred_nodes: 16,
         }
     }
@@ -65,6 +74,8 @@ impl Settings {
         check("reserve_permille", self.reserve_permille.into(), 0, 1_000)?;
         check("empty_nodes", self.empty_nodes.into(), 1, 10_000)?;
         check("max_trials", self.max_trials.into(), 0, 1_000_000)?;
+        let part = self.part_functions.into();
+        check("part_functions", part, 1, MAX_PART.into())?;
         check("preferred_nodes", self.preferred_nodes.into(), 1, 1_000).map(|_| ())
     }
 }

@@ -2,17 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::grow::{Member, Planner, Started, room};
+use super::grow::{Member, Planner, room};
 use super::single;
+use super::started::{Started, Unplaced};
 use crate::placement::{PlacementError, Shortage};
-
-/// The reason a function is not in the plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unplaced {
-    TooSmall(String, Shortage),
-    Full(String, Shortage),
-    Other(String),
-}
 
 impl Planner<'_> {
     /// Reduces the load of a member without room to the least. Returns false if that is no

@@ -17,6 +17,7 @@ struct Scene {
     instances: Vec<InstanceView>,
     waiting: Vec<Waiting>,
     inventory: Inventory,
+    settings: Settings,
 }
 
 impl Scene {
@@ -30,7 +31,7 @@ impl Scene {
     }
 
     fn assign(&self) -> Vec<Option<usize>> {
-        assign(&self.view(), &self.waiting, &Settings::default())
+        assign(&self.view(), &self.waiting, &self.settings)
     }
 
     /// Returns CPU and private memory of an instance.
@@ -75,6 +76,7 @@ fn scene(waits: usize, nodes: &[(u64, u64)]) -> Scene {
     let nodes = nodes.iter().enumerate();
     let nodes = nodes.map(|(at, &(cpu, memory))| node(&format!("node-{at}"), cpu, memory));
     Scene {
+        settings: Settings::default(),
         functions: vec![function(model("m", &ROWS, &[(1, 500)]), 10)],
         nodes: nodes.collect(),
         instances: (0..waits).map(|_| waiting(0, 0)).collect(),
@@ -140,9 +142,12 @@ fn scenes() -> impl Strategy<Value = Scene> {
     let excluded = proptest::collection::btree_set(0..6_usize, 0..3);
     let wishes = proptest::collection::vec((proptest::option::of(0..8_usize), excluded), 24);
     let resident = proptest::collection::vec(0..6_usize, 0..3);
-    (nodes, instances, wishes, resident).prop_map(|(nodes, instances, wishes, resident)| {
+    let part = prop_oneof![Just(Settings::default().part_functions), Just(1)];
+    let all = (nodes, instances, wishes, resident, part);
+    all.prop_map(|(nodes, instances, wishes, resident, part)| {
         let sizes: Vec<(u64, u64)> = nodes.iter().map(|one| (one.0, one.1)).collect();
         let mut scene = scene(0, &sizes);
+        scene.settings.part_functions = part;
         scene
             .functions
             .push(function(model("n", &ROWS, &[(1, 500), (2, 100)]), 10));

@@ -4,5 +4,6 @@ mod assignments;
 mod by_hand;
 mod cases;
 mod failing;
+mod parts;
 mod properties;
 mod world;

@@ -198,12 +198,21 @@ fn steady(world: &mut World) {
     }
 }
 
+/// Plans for all functions together, or in parts.
+fn settings() -> impl Strategy<Value = Settings> {
+    let default = Settings::default().part_functions;
+    prop_oneof![Just(default), 1..4_u32].prop_map(|part_functions| Settings {
+        part_functions,
+        ..Settings::default()
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn whatever_happens_decisions_come_to_rest(world in worlds(), events in events()) {
-        let (mut world, settings) = (world, Settings::default());
+    fn whatever_happens_decisions_come_to_rest(world in worlds(), events in events(), settings in settings()) {
+        let mut world = world;
         for event in &events {
             world.happens(event, &settings);
         }
@@ -230,9 +239,9 @@ proptest! {
 
     #[test]
     fn the_same_state_gives_the_same_decision_in_any_order(
-        world in worlds(), events in events(), turn in 0..10_usize,
+        world in worlds(), events in events(), settings in settings(), turn in 0..10_usize,
     ) {
-        let (mut world, settings) = (world, Settings::default());
+        let mut world = world;
         for event in &events {
             world.happens(event, &settings);
         }
@@ -267,8 +276,8 @@ proptest! {
     }
 
     #[test]
-    fn consolidation_saves_memory_and_ends(world in worlds()) {
-        let (mut world, settings) = (world, Settings { start_cost_bytes: 1, ..Settings::default() });
+    fn consolidation_saves_memory_and_ends(world in worlds(), settings in settings()) {
+        let (mut world, settings) = (world, Settings { start_cost_bytes: 1, ..settings });
         prop_assume!(world.settle(&settings).is_some());
         let waits = world.pods.iter().any(|pod| pod.node.is_none());
         prop_assume!(!waits);
