@@ -5,7 +5,7 @@ use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use tetris_store_layout::{Holders, ObjectEntry, Store};
+use tetris_store_layout::{ObjectEntry, Store};
 
 use crate::api::uid_of;
 use crate::docker::{Container, privileged};
@@ -252,10 +252,9 @@ expire_after_secs = 2
 
 /// Objects of a store that somebody holds, as their inodes.
 pub fn held(store: &Store) -> Vec<u64> {
-    let holders = Holders::read().unwrap();
     let held = objects(store)
         .into_iter()
-        .filter(|object| holders.of(object) > 0);
+        .filter(|object| store.is_held(&object.object).unwrap());
     let mut inodes: Vec<_> = held.map(|object| object.inode).collect();
     inodes.sort_unstable();
     inodes
