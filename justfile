@@ -26,6 +26,10 @@ test-systemd *ARGS:
 test-cluster:
     cargo test --locked -p tetris-deploy-tests --test it cluster:: -- --nocapture
 
+# Real inference engines over the store; fetches or compiles them the first time
+test-engines *ARGS:
+    tests/engines {{ARGS}}
+
 # All that needs a GPU
 test-gpu *ARGS:
     tests/gpu {{ARGS}}

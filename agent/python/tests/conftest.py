@@ -15,7 +15,7 @@ import pytest
 import tetris
 
 # Their assertions are to say what they found.
-pytest.register_assert_rewrite("differential", "gpu_mirror", "process")
+pytest.register_assert_rewrite("differential", "gpu_mirror", "process", "restricted")
 
 from gpu_mirror import Mirror
 

@@ -27,9 +27,13 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 #: What hangs is a failure. Nothing is to be concluded from less time.
 HANGS_S = 240
 POLL_S = 0.05
+#: Pages of the store that only one process happens to have touched are dirty, as all pages of a tmpfs, and private.
+PRIVATE_DIRTY_BYTES = 64 << 10
 #: Requests to a server.
 AT_A_TIME = 8
 WORKERS = 4
+
+FEATURES = [[((index + 1) * (place + 3) % 11) / 11 for place in range(64)] for index in range(3)]
 
 
 def require(*modules: str) -> None:
@@ -117,6 +121,27 @@ class Model(NamedTuple):
     #: What is asked, and what the answers are to be.
     questions: list[Any]
     expected: list[list[float]]
+
+
+def stored(path: Path) -> dict[str, Any]:
+    """The tensors of a file, loaded without the store."""
+    from safetensors.torch import load_file
+
+    return load_file(path)
+
+
+def made_classifier(folder: Path) -> Model:
+    """The model of most examples, computed here without the store and without the examples."""
+    import torch
+
+    path = folder / "classifier.safetensors"
+    subprocess.run([sys.executable, EXAMPLES / "classifier.py", path], check=True, timeout=HANGS_S)
+    weights = stored(path)
+    hidden = torch.tensor(FEATURES)
+    for layer in (0, 2, 4):
+        hidden = (hidden @ weights[f"{layer}.weight"].T + weights[f"{layer}.bias"]).relu()
+    scores = (hidden @ weights["6.weight"].T + weights["6.bias"]).softmax(-1)
+    return Model(path, sum(one.nbytes for one in weights.values()), FEATURES, scores.tolist())
 
 
 # Programs.
@@ -242,7 +267,8 @@ class Server(Program):
             self.port = free.getsockname()[1]
         self._kind = kind
         command = [part.format(port=self.port, workers=WORKERS) for part in kind.command]
-        super().__init__([sys.executable, "-m", *command, *options], store, log, MODEL=model.path, **kind.environment)
+        environment = {name: value.format(port=self.port, workers=WORKERS) for name, value in kind.environment.items()}
+        super().__init__([sys.executable, "-m", *command, *options], store, log, MODEL=model.path, **environment)
 
     def ask(self, question: Any) -> tuple[int, list[float]] | None:
         """The process that answered and its answer; `None` if nobody did."""
@@ -257,7 +283,7 @@ class Server(Program):
         finally:
             connection.close()
         assert response.status == http.HTTPStatus.OK, document
-        return document["pid"], self._kind.answer(document)
+        return self._kind.pid(document), self._kind.answer(document)
 
     def answers_of(self, model: Model, count: int, without: Collection[int] = (), *, in_turn: bool = True) -> set[int]:
         """Ask until `count` processes, `without` not counted, have answered; all answers must be right.
@@ -308,8 +334,43 @@ class Kind(NamedTuple):
     answer: Callable[[Any], list[float]]
     #: Modules that have to be installed.
     needs: tuple[str, ...]
+    #: Variables, with the same places.
     environment: dict[str, str]
+    #: Take the process from what is answered.
+    pid: Callable[[Any], int] = lambda document: document["pid"]
 
     def require(self) -> None:
         """Skip the test where something is not installed."""
         require(*self.needs)
+
+
+# What is checked of all.
+
+
+def assert_one_copy(store: Store, model: Model, group: Collection[int], workers: Collection[int]) -> None:
+    """The group has the weights in memory once, each worker all of them, and nobody a page of its own."""
+    pages = {pid: store.pages_of(pid) for pid in {*group, *workers}}
+    together = sum(one.pss for one in pages.values())
+    print(f"{len(workers)} workers of {len(pages)} processes: {together / model.nbytes:.3f} copies in memory")
+    assert together <= 1.1 * model.nbytes, pages
+    for pid in workers:
+        assert 0.9 * model.nbytes <= pages[pid].rss <= 1.1 * model.nbytes, pages
+    for one in pages.values():
+        assert one.anonymous == 0, pages
+        assert one.private_dirty <= PRIVATE_DIRTY_BYTES, pages
+    stored = sum(stat.st_size for stat in store.objects().values())
+    assert model.nbytes <= stored <= 1.1 * model.nbytes
+
+
+def assert_nothing_held(store: Store) -> None:
+    """The objects are there, and soon nobody has a reference: threads of who was killed end after their leader."""
+    assert store.objects()
+    wait_for_references(store, 0)
+
+
+def wait_for_references(store: Store, count: int) -> None:
+    """Wait until there are so many references to every object."""
+    wait_until(
+        lambda: set(store.references()) == {count},
+        lambda: f"{count} references to each object, found {store.references()}",
+    )

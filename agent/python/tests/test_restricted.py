@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
-import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import onnx_models
 import pytest
-import tetris
 import torch
-from process import HANGS_S, objects
+from process import objects
+from restricted import Restricted
 
 #: No user of the machine.
 USER = 47_110
-#: Mounts the store read-only for the program behind it, and for nobody else.
-READ_ONLY = 'mount --bind "$0" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
-
 PREAMBLE = """
 import json, sys
 import torch
@@ -45,88 +37,12 @@ def mapped(*tensors):
 """
 
 
-def node() -> str:
-    """The program ``tetris-node``."""
-    found = os.environ.get("TETRIS_NODE")
-    if not found:
-        pytest.skip("needs the program tetris-node: name it in TETRIS_NODE")
-    return found
-
-
-class Restricted:
-    """A store with its daemon, and interpreters for which it is mounted read-only."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.chmod(0o755)
-        self.store = directory / "store"
-        self.home = directory / "home"
-        self.home.mkdir()
-        self.home.chmod(0o777)
-        self.view = directory / "view"
-        self.view.mkdir()
-        tetris.create_store(self.store)
-        self.log = directory / "log"
-        command = [node(), "run", "--store", f"store={self.store}"]
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        end = time.monotonic() + HANGS_S
-        while not (self.store / "daemon").exists():
-            assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()
-            time.sleep(0.01)
-
-    def python(self, program: str, *arguments: object, user: int = 0, patch: bool = False) -> Any:
-        """Run a program as the user; return what its last line is in JSON."""
-        act = [] if user == 0 else ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"]
-        interpreter = [*act, sys.executable, "-c", PREAMBLE + textwrap.dedent(program), *map(str, arguments)]
-        done = subprocess.run(
-            [
-                "unshare",
-                "--mount",
-                "--propagation",
-                "private",
-                "sh",
-                "-c",
-                READ_ONLY,
-                self.store,
-                self.view,
-                *interpreter,
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=HANGS_S,
-            cwd=self.home,
-            env={
-                **os.environ,
-                "HOME": str(self.home),
-                "TETRIS_STORE": str(self.view),
-                "TETRIS_PATCH": "1" if patch else "0",
-                "PYTHONDONTWRITEBYTECODE": "1",
-            },
-        )
-        assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.log.read_text()}"
-        return json.loads(done.stdout.splitlines()[-1])
-
-    def file(self, name: str) -> Path:
-        """A path that every user can read."""
-        path = self.store.parent / name
-        path.parent.mkdir(exist_ok=True)
-        return path
-
-
 @pytest.fixture
 def restricted(empty_dir: Path) -> Iterator[Restricted]:
     """A store with a daemon."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to mount")
-    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no mount namespace can be made here")
-    made = Restricted(empty_dir)
-    try:
-        yield made
-    finally:
-        made.process.terminate()
-        made.process.wait(HANGS_S)
+    made = Restricted(empty_dir, PREAMBLE)
+    yield made
+    made.end()
 
 
 def test_modules_and_state_dicts_are_published_by_the_daemon(restricted: Restricted) -> None:

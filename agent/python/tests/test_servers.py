@@ -11,15 +11,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from server_programs import (
-    EXAMPLES,
     HANGS_S,
     WORKERS,
     Filter,
@@ -27,17 +25,17 @@ from server_programs import (
     Model,
     Server,
     Store,
+    assert_nothing_held,
+    assert_one_copy,
+    made_classifier,
     require,
     signal_all,
-    wait_until,
+    stored,
+    wait_for_references,
 )
 
 torch = pytest.importorskip("torch")
 
-#: Pages of the store that only one process happens to have touched are dirty, as all pages of a tmpfs, and private.
-PRIVATE_DIRTY_BYTES = 64 << 10
-
-FEATURES = [[((index + 1) * (place + 3) % 11) / 11 for place in range(64)] for index in range(3)]
 TEXTS = ["one copy of every tensor", "however many processes", "tensor tensor one"]
 
 
@@ -52,24 +50,10 @@ def store() -> Iterator[Store]:
 # Models, and what they are to answer.
 
 
-def stored(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file, loaded without the store."""
-    from safetensors.torch import load_file
-
-    return load_file(path)
-
-
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    """The model of most examples, computed here without the store and without the examples."""
-    path = tmp_path_factory.mktemp("classifier") / "classifier.safetensors"
-    subprocess.run([sys.executable, EXAMPLES / "classifier.py", path], check=True, timeout=HANGS_S)
-    weights = stored(path)
-    hidden = torch.tensor(FEATURES)
-    for layer in (0, 2, 4):
-        hidden = (hidden @ weights[f"{layer}.weight"].T + weights[f"{layer}.bias"]).relu()
-    scores = (hidden @ weights["6.weight"].T + weights["6.bias"]).softmax(-1)
-    return Model(path, sum(one.nbytes for one in weights.values()), FEATURES, scores.tolist())
+    """The model of most examples."""
+    return made_classifier(tmp_path_factory.mktemp("classifier"))
 
 
 @pytest.fixture(scope="module")
@@ -139,38 +123,6 @@ GUNICORN_FASTAPI = _embedding(
 GUNICORN_WSGI = _classifying("gunicorn-wsgi", "-w", "{workers}")
 GUNICORN_PRELOAD = _classifying("gunicorn-wsgi-preload", "-w", "{workers}", "--preload")
 GUNICORN_RECYCLING = _classifying("gunicorn-wsgi-max-requests", "-w", "2", "--max-requests", "5")
-
-
-# What is checked of all.
-
-
-def assert_one_copy(store: Store, model: Model, group: Collection[int], workers: Collection[int]) -> None:
-    """The group has the weights in memory once, each worker all of them, and nobody a page of its own."""
-    pages = {pid: store.pages_of(pid) for pid in {*group, *workers}}
-    together = sum(one.pss for one in pages.values())
-    print(f"{len(workers)} workers of {len(pages)} processes: {together / model.nbytes:.3f} copies in memory")
-    assert together <= 1.1 * model.nbytes, pages
-    for pid in workers:
-        assert 0.9 * model.nbytes <= pages[pid].rss <= 1.1 * model.nbytes, pages
-    for one in pages.values():
-        assert one.anonymous == 0, pages
-        assert one.private_dirty <= PRIVATE_DIRTY_BYTES, pages
-    stored = sum(stat.st_size for stat in store.objects().values())
-    assert model.nbytes <= stored <= 1.1 * model.nbytes
-
-
-def assert_nothing_held(store: Store) -> None:
-    """The objects are there, and soon nobody has a reference: threads of who was killed end after their leader."""
-    assert store.objects()
-    wait_for_references(store, 0)
-
-
-def wait_for_references(store: Store, count: int) -> None:
-    """Wait until there are so many references to every object."""
-    wait_until(
-        lambda: set(store.references()) == {count},
-        lambda: f"{count} references to each object, found {store.references()}",
-    )
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ Occasion = Literal["start-up", "injection", "import", "call"]
 
 
 class Hook(NamedTuple):
-    """A method that copies what a library has loaded."""
+    """A method that copies what a library has loaded, or loads by a path."""
 
     #: The module that wraps it.
     module: str
@@ -46,12 +46,14 @@ REPLACED = {
         ("load_model", "tetris.torch", "_load_model_in_place"),
     ),
 }
-#: Where libraries copy what they have loaded: modules whose hook is called as soon as they are imported. Not with
-#: ``TETRIS_PATCH=files``.
+#: Where libraries copy what they have loaded, or load by a path: modules whose hook is called as soon as they are
+#: imported. Not with ``TETRIS_PATCH=files``.
 HOOKED = {
     "torch.nn.modules.module": Hook("tetris._load_state_dict", "Module", "load_state_dict"),
     "transformers.modeling_utils": Hook("tetris._transformers", "PreTrainedModel", "from_pretrained"),
     "diffusers.models.modeling_utils": Hook("tetris._diffusers", "ModelMixin", "from_pretrained"),
+    "llama_cpp._internals": Hook("tetris._gguf", "LlamaModel", "__init__"),
+    "ctransformers.llm": Hook("tetris._gguf", "LLM", "__init__"),
 }
 
 #: The first occasion of the patch in force.
