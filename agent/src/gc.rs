@@ -187,7 +187,10 @@ fn last_used(store: &Store) -> Result<HashMap<ObjectRef, SystemTime>, StoreError
     }
     for record in store.derived_records()? {
         if let Ok(Some(derived)) = store.derived_record(record.id) {
-            note(derived.object, record.last_used);
+            let objects = store.derivation(&derived).map(|found| found.objects);
+            for object in objects.unwrap_or_else(|_| vec![derived.object]) {
+                note(object, record.last_used);
+            }
         }
     }
     Ok(uses)

@@ -17,6 +17,7 @@ mod backing;
 mod derive;
 mod detached;
 mod error;
+mod layout;
 mod load;
 mod loaded_file;
 mod model;
@@ -44,6 +45,7 @@ pub use agent::{Agent, AgentCounters};
 pub use derive::Derived;
 pub use detached::{DetachedTensor, Region};
 pub use error::ShareError;
+pub use layout::{AttachedLayout, LayoutParts, PlacedTensor};
 pub use model::{Model, SharedFile, Tensor};
 pub use model_file::ModelFile;
 pub use options::{
@@ -58,4 +60,6 @@ pub use similarity::{Similarity, TensorSet};
 pub use tetris_loader::{
     LoadError, PrivateCause, Progress, ProgressFn, Recognized, Words, header, hub,
 };
-pub use tetris_store_layout::{Access, CreateOptions, Dtype, ManifestKind, Store, TensorId};
+pub use tetris_store_layout::{
+    Access, CreateOptions, Dtype, LayoutKey, ManifestKind, Store, TensorId,
+};

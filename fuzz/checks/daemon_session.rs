@@ -14,7 +14,7 @@ use tetris_node::socket::{Limits, RoomAnswer, RoomAsk, Socket};
 use tetris_store_layout::{
     CreateOptions, Digest, ManifestId, ManifestKind, ObjectRef, Store, TensorId,
 };
-use tetris_wire::daemon::{DerivedClaim, Message, PROTOCOL};
+use tetris_wire::daemon::{BuildRequest, DerivedClaim, Message, PROTOCOL};
 use tetris_wire::{Connection, after, no_descriptors};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -33,6 +33,7 @@ pub const ANSWER: u8 = 7;
 pub const PUBLISH: u8 = 8;
 pub const ASK_DOMAIN: u8 = 9;
 pub const RECORD: u8 = 10;
+pub const TAKE_TURN: u8 = 11;
 
 /// Time for a well-behaved client to be answered.
 const LONG: Duration = Duration::from_mins(1);
@@ -200,6 +201,11 @@ fn script(silence: Duration) -> Script {
         Message::AskDomain,
         Message::RecordDerived(DerivedClaim {
             object: ObjectRef::of(&model),
+            source: TensorId(Digest([2; 32])),
+            version: 1,
+            transform: "cast".to_owned(),
+        }),
+        Message::TakeTurn(BuildRequest {
             source: TensorId(Digest([2; 32])),
             version: 1,
             transform: "cast".to_owned(),

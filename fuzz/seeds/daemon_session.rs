@@ -2,7 +2,7 @@
 
 use crate::daemon_session::{
     ANSWER, ASK_DOMAIN, ASK_WARM, HELLO, INGEST, INGEST_DONE, INGEST_FILE, MAKE_ROOM,
-    MAKE_TOO_MUCH_ROOM, PUBLISH, RECORD,
+    MAKE_TOO_MUCH_ROOM, PUBLISH, RECORD, TAKE_TURN,
 };
 use crate::session::{
     CHANGING_MODEL, CLOSED_PIPE, EVENTS, FILE, FOLDER, ITSELF, LISTENER, LONG_FILE, MODEL, NULL,
@@ -62,6 +62,23 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
                 .hear(),
         ),
         ("valid-derived-without-domain", greeted().say(RECORD).hear()),
+        (
+            "valid-turn",
+            greeted()
+                .say_with(ASK_DOMAIN, &[NULL], 0)
+                .hear()
+                .say(TAKE_TURN)
+                .hear()
+                .greet(1)
+                .say_with(ASK_DOMAIN, &[NULL], 0)
+                .hear()
+                .say(TAKE_TURN)
+                .select(0)
+                .close(3)
+                .select(1)
+                .hear(),
+        ),
+        ("valid-turn-without-domain", greeted().say(TAKE_TURN).hear()),
         ("valid-memory-not-sealed", publish(&[MODEL])),
         (
             "valid-memory-of-other-bytes",

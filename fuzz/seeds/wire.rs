@@ -10,7 +10,8 @@ use tetris_gpu_mirror::protocol::{
 };
 use tetris_store_layout::{Digest, ManifestId, ManifestKind, ObjectRef, TensorId, TrustDomain};
 use tetris_wire::daemon::{
-    self, DerivedClaim, ErrorCode, IngestReason, IngestRefusal, Message, RoomReason, RoomRefusal,
+    self, BuildRequest, DerivedClaim, ErrorCode, IngestReason, IngestRefusal, Message, RoomReason,
+    RoomRefusal,
 };
 
 /// Bytes that select the reading side; see `checks/wire.rs`.
@@ -165,6 +166,12 @@ fn daemon_messages() -> Vec<Vec<u8>> {
             transform: "cast bfloat16".to_owned(),
         }),
         Message::Recorded,
+        Message::TakeTurn(BuildRequest {
+            source: TensorId::of(b"source"),
+            version: 1,
+            transform: "layout pack".to_owned(),
+        }),
+        Message::TurnTaken,
     ];
     messages.iter().map(Message::encode).collect()
 }

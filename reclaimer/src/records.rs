@@ -22,8 +22,8 @@ pub(crate) struct Record {
     pub(crate) total_bytes: u64,
     /// Time of the last use by a load, in milliseconds since the epoch.
     pub(crate) last_use_ms: u64,
-    /// The tensor that it is derived from; none for a manifest.
-    pub(crate) source: Option<TensorId>,
+    /// The tensors that it is derived from; none for a manifest.
+    pub(crate) sources: Vec<TensorId>,
 }
 
 /// All records of a store.
@@ -72,7 +72,7 @@ impl Records {
                 let manifest = store.manifest(entry.id)?;
                 Ok(manifest.map(|manifest| {
                     let objects = manifest.objects.iter();
-                    (objects.map(|entry| entry.object).collect(), None)
+                    (objects.map(|entry| entry.object).collect(), Vec::new())
                 }))
             });
         }
@@ -80,8 +80,15 @@ impl Records {
             let id = RecordId::Derived(entry.id);
             listed.insert(id, (entry.allocated, millis(entry.last_used)));
             self.look_at(id, entry.last_used, &mut changes, || {
-                let derived = store.derived_record(entry.id)?;
-                Ok(derived.map(|derived| (vec![derived.object], Some(derived.key.source()))))
+                let Some(derived) = store.derived_record(entry.id)? else {
+                    return Ok(None);
+                };
+                let derivation = store.derivation(&derived);
+                let derivation = derivation.map_err(|source| StoreError::Record {
+                    path: store.object_path(&derived.object),
+                    source,
+                })?;
+                Ok(Some((derivation.objects, derivation.sources)))
             });
         }
         self.known.retain(|id, _| listed.contains_key(id));
@@ -151,7 +158,7 @@ impl Records {
         id: RecordId,
         last_used: SystemTime,
         changes: &mut Changes,
-        read: impl FnOnce() -> Result<Option<(Vec<ObjectRef>, Option<TensorId>)>, StoreError>,
+        read: impl FnOnce() -> Result<Option<(Vec<ObjectRef>, Vec<TensorId>)>, StoreError>,
     ) {
         let last_use_ms = millis(last_used);
         if let Some(record) = self.known.get_mut(&id) {
@@ -162,8 +169,8 @@ impl Records {
             return;
         }
         match read() {
-            Ok(Some((objects, source))) => {
-                let record = Record::new(objects, source, last_use_ms);
+            Ok(Some((objects, sources))) => {
+                let record = Record::new(objects, sources, last_use_ms);
                 self.known.insert(id, record);
                 changes.new.push(id);
             }
@@ -179,14 +186,14 @@ impl Records {
 }
 
 impl Record {
-    fn new(mut objects: Vec<ObjectRef>, source: Option<TensorId>, last_use_ms: u64) -> Self {
+    fn new(mut objects: Vec<ObjectRef>, sources: Vec<TensorId>, last_use_ms: u64) -> Self {
         objects.sort_unstable_by_key(|object| object.id);
         objects.dedup_by_key(|object| object.id);
         let lengths = objects.iter().map(|object| object.len);
         Self {
             total_bytes: lengths.fold(0, u64::saturating_add),
             last_use_ms,
-            source,
+            sources,
             objects,
         }
     }

@@ -46,6 +46,7 @@ mod holders;
 mod identity;
 mod interrupted;
 mod last_path;
+mod layout;
 mod lock;
 mod locked_object;
 mod manifest;
@@ -85,6 +86,10 @@ pub use header::StoreId;
 pub use holders::Holders;
 pub use identity::{IdentityBy, IdentityKey};
 pub use last_path::LastPath;
+pub use layout::{
+    Derivation, Layout, LayoutError, LayoutKey, LayoutPlace, LayoutTensor, MAX_LAYOUT_ATTRIBUTES,
+    MAX_LAYOUT_LEN, MAX_LAYOUT_RANK, MAX_LAYOUT_SOURCES, MAX_LAYOUT_TENSORS,
+};
 pub use lock::CreationLock;
 pub use manifest::{
     MAX_OBJECTS, Manifest, ManifestKind, ManifestObject, ManifestTensor, ObjectKind, TensorPlace,

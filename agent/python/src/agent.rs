@@ -1,5 +1,6 @@
 //! The agent.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,6 +15,7 @@ use tetris_store_layout::TensorId;
 use crate::errors;
 use crate::file::File;
 use crate::foreign_bytes::ForeignBytes;
+use crate::layout::{self, Layout};
 use crate::memory::{Memory, SharedFile};
 use crate::model::Model;
 use crate::options;
@@ -220,6 +222,33 @@ impl Agent {
             read_only,
             reason,
         ))
+    }
+
+    /// Return the layout of a key: attached, or what `build` returns, published and recorded.
+    #[pyo3(signature = (transform, version, sources, conditions, build, *, mode="read_only", wait=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are the key's parts")]
+    fn layout(
+        &self,
+        py: Python<'_>,
+        transform: &str,
+        version: u32,
+        sources: BTreeMap<String, String>,
+        conditions: BTreeMap<String, String>,
+        build: &Bound<'_, PyAny>,
+        mode: &str,
+        wait: Option<f64>,
+    ) -> PyResult<Layout> {
+        let read_only = options::is_read_only(mode)?;
+        let options = options::load(false, None, wait, None)?;
+        let key = layout::key(transform, version, sources, conditions)?;
+        let build = build.clone().unbind();
+        let attached = py.detach(|| {
+            self.agent.layout(&key, &options, || {
+                Python::attach(|py| layout::parts(build.call0(py)?.extract(py)?))
+            })
+        });
+        let attached = attached.map_err(|error| PyValueError::new_err(error.to_string()))??;
+        Layout::new(py, self.agent().store(), attached, read_only)
     }
 
     /// Return the object with this file name, or `None` if it is not in the store.

@@ -28,6 +28,7 @@ mod doctor;
 mod errors;
 mod file;
 mod foreign_bytes;
+mod layout;
 mod logging;
 mod memory;
 mod model;
@@ -56,6 +57,8 @@ mod _native {
     use crate::doctor::diagnose;
     #[pymodule_export]
     use crate::file::File;
+    #[pymodule_export]
+    use crate::layout::Layout;
     #[pymodule_export]
     use crate::memory::{Memory, SharedFile};
     #[pymodule_export]

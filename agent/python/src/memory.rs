@@ -25,6 +25,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
     pub(crate) fn new(
         store: Option<&Store>,
         region: Arc<Region>,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
-import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +15,7 @@ import tetris
 pytest.register_assert_rewrite("differential", "gpu_mirror", "process", "restricted")
 
 from gpu_mirror import Mirror
+from mounts import mounted
 
 #: Room of the mounted tmpfs: a limit, not an allocation.
 MOUNT_BYTES = 256 << 20
@@ -63,22 +61,6 @@ def mirror(store: Path) -> Iterator[Mirror]:
     """A GPU mirror of the store, with 64 MiB of the simulated device's memory."""
     with Mirror(store) as mirror:
         yield mirror
-
-
-@contextlib.contextmanager
-def mounted(directory: Path, options: str) -> Iterator[Path]:
-    """A tmpfs of its own, or a visible skip."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to mount a tmpfs")
-    command = ["mount", "-t", "tmpfs", "-o", options, "tetris-test", str(directory)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
-    try:
-        yield directory
-    finally:
-        # Tensors of a failed test may still be mapped.
-        subprocess.run(["umount", "--lazy", str(directory)], check=False)
 
 
 @pytest.fixture

@@ -94,6 +94,29 @@ def test_no_user_takes_the_word_of_another(restricted: Restricted) -> None:
     assert restricted.python(DERIVE, 0, user=other) == [1, True]
 
 
+#: Builds a layout, or finds it; prints whether it was built, and whether the result is right.
+LAYOUT = """
+    ran = []
+    def fused():
+        ran.append(True)
+        both = torch.cat([source, source]).to(torch.bfloat16)
+        return {"both": both, "second": both[512:], "scale": torch.tensor(2.0)}
+    source = weight(4, 512, 512)
+    made = tetris.torch.layout("fuse", fused, sources={"weight": source})
+    assert made.private_reason is None, made.private_reason
+    tensors = made.tensors
+    assert mapped(*tensors.values()) == [True, True, True]
+    tensors["second"][0, 0] = 5
+    right = tensors["both"][512, 0] == 5 and torch.equal(tensors["both"][:512], source.to(torch.bfloat16))
+    print(json.dumps([len(ran), bool(right)]))
+"""
+
+
+def test_one_process_of_a_user_builds_a_layout_and_the_others_map_it(restricted: Restricted) -> None:
+    assert restricted.python(LAYOUT) == [1, True]
+    assert restricted.python(LAYOUT) == [0, True]
+
+
 def test_casts_of_transformers_have_one_copy(restricted: Restricted) -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(

@@ -19,8 +19,8 @@ import tetris
 import tetris.numpy
 import tetris.torch
 import torch
-from conftest import mounted
 from model_files import floats, settle, stored
+from mounts import mounted
 from process import contents, held, mappings, objects, python
 
 SHAPE = [200, 500]

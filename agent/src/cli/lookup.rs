@@ -87,7 +87,7 @@ pub(crate) fn find(store: &Store, text: &str) -> Result<StoreEntry> {
         [] => Err(Error::message(
             Code::Failed,
             format_args!(
-                "nothing in the store `{}` has an id that begins with `{text}`; list ids with `tetris ls`, `tetris ls --objects` or `tetris ls --derived`",
+                "nothing in the store `{}` has an id that begins with `{text}`; list ids with `tetris ls`, `tetris ls --objects`, `tetris ls --derived` or `tetris ls --layouts`",
                 store.root().display()
             ),
         )),

@@ -9,6 +9,7 @@ use tetris_store_layout::{DecodeError, IdentityBy, IdentityKey, ManifestId, Obje
 
 use super::counts::HolderCounts;
 use super::error::Result;
+use super::layouts;
 use super::loading::kind_name;
 use super::lookup::short;
 use super::model_row::{Manifests, ModelRow};
@@ -67,6 +68,9 @@ struct What {
     /// List results of transforms of tensors
     #[arg(long)]
     derived: bool,
+    /// List layouts: what engines made of models
+    #[arg(long)]
+    layouts: bool,
     /// List identities, by which files are recognized without being read
     #[arg(long)]
     identities: bool,
@@ -82,6 +86,8 @@ pub(crate) fn run(args: &LsArgs, location: &StoreLocation, out: &mut Output) -> 
         objects(&store, out)
     } else if args.what.derived {
         derived(&store, out)
+    } else if args.what.layouts {
+        layouts::list(&store, out)
     } else if args.what.identities {
         identities(&store, out)
     } else if args.what.quarantined {
@@ -245,8 +251,8 @@ fn derived(store: &Store, out: &mut Output) -> Result {
     let mut rows = Vec::new();
     for record in store.derived_records()? {
         match store.derived_record(record.id) {
-            Ok(Some(derived)) => rows.push((record, derived)),
-            Ok(None) => {}
+            Ok(Some(derived)) if !derived.is_layout() => rows.push((record, derived)),
+            Ok(_) => {}
             Err(error) => output::warning(error),
         }
     }

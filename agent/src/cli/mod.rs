@@ -17,6 +17,7 @@ mod hold;
 mod holding;
 mod init;
 mod interruption;
+mod layouts;
 mod load;
 mod loading;
 mod lookup;

@@ -15,6 +15,7 @@ use super::counts::HolderCounts;
 use super::error::{Error, Result};
 use super::exit::Code;
 use super::holding;
+use super::layouts;
 use super::loading::{kind_name, lossy};
 use super::lookup::{self, StoreEntry, find, short};
 use super::model_row;
@@ -128,6 +129,9 @@ fn object(store: &Store, entry: &ObjectEntry, out: &mut Output) -> Result {
 fn derived(store: &Store, id: DerivedId, out: &mut Output) -> Result {
     let gone = || Error::message(Code::Failed, format_args!("derived record {id} is gone"));
     let record = store.derived_record(id)?.ok_or_else(gone)?;
+    if record.is_layout() {
+        return layouts::show(store, &record, out);
+    }
     let in_store = store.contains(&record.object);
     if out.is_json() {
         return out.json(&json!({ "derived": {

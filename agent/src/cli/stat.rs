@@ -41,6 +41,7 @@ struct Sums {
     saved_from_page_cache: u64,
     manifests: u64,
     derived: u64,
+    layouts: u64,
     identities: u64,
     record_bytes: u64,
     quarantined: u64,
@@ -92,7 +93,17 @@ impl Sums {
 
     fn records(&mut self, store: &Store) -> Result {
         self.manifests = store.manifests()?.len() as u64;
-        self.derived = store.derived_records()?.len() as u64;
+        for record in store.derived_records()? {
+            // A damaged record is not known to be a layout.
+            let layout =
+                matches!(store.derived_record(record.id), Ok(Some(found)) if found.is_layout());
+            let count = if layout {
+                &mut self.layouts
+            } else {
+                &mut self.derived
+            };
+            *count += 1;
+        }
         self.identities = store.identity_records()?.len() as u64;
         self.record_bytes = store.record_use()?.bytes;
         Ok(())
@@ -175,6 +186,7 @@ fn document(store: &Store, sums: &Sums, usage: &Usage, pages: &SeenPages) -> Val
         "other_bytes": used_by_others(sums, usage),
         "manifests": sums.manifests,
         "derived": sums.derived,
+        "layouts": sums.layouts,
         "identities": sums.identities,
         "referenced_objects": sums.referenced_objects,
         "referenced_bytes": sums.referenced_bytes,
@@ -216,8 +228,8 @@ fn fields(
         ", read-only for this process"
     };
     let records = format!(
-        "{} manifests, {} identities, {} derived",
-        sums.manifests, sums.identities, sums.derived
+        "{} manifests, {} identities, {} derived, {} layouts",
+        sums.manifests, sums.identities, sums.derived, sums.layouts
     );
     let inodes = format!("{} of {}", usage.inodes_free, usage.inodes);
     vec![

@@ -79,7 +79,7 @@ pub fn record_derived(
     })
 }
 
-fn domain(
+pub(super) fn domain(
     connection: &DaemonConnection,
     header: impl AsFd,
 ) -> Result<Result<Option<TrustDomain>, String>, Failure> {
@@ -92,7 +92,7 @@ fn domain(
     })
 }
 
-fn unexpected(message: &Message) -> String {
+pub(super) fn unexpected(message: &Message) -> String {
     match message {
         Message::IngestRefused(refusal) => refusal.text.clone(),
         Message::Error { code, text } => format!("the daemon answered error {}: {text}", code.0),

@@ -13,6 +13,7 @@ mod ingest;
 mod memory;
 mod room;
 mod sealed;
+mod turn;
 mod warm;
 
 pub use client::{RoomOutcome, make_room};
@@ -22,4 +23,5 @@ pub use ingest::{IngestOutcome, Ingested, ingest};
 pub use memory::{MemoryOutcome, PublishedMemory, publish_memory};
 pub(crate) use room::{Answers, Patience};
 pub use sealed::sealed_memory;
+pub use turn::{BuildTurn, take_turn};
 pub use warm::declared_warm;

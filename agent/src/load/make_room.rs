@@ -95,7 +95,7 @@ impl LoadContext<'_> {
     }
 
     /// The reason for which nothing was published: this process can only read the store.
-    pub(super) fn unpublished(&self) -> PrivateReason {
+    pub(crate) fn unpublished(&self) -> PrivateReason {
         let text = "the tensor store is read-only for this process and does not have all objects";
         let cause = match self.store {
             // It was asked for an earlier load, in vain.

@@ -122,8 +122,8 @@ fn remove_records(
     stays: &HashSet<ObjectRef>,
     report: &mut RemoveReport,
 ) -> Result<(), StoreError> {
-    for (id, object) in &wanted.derived {
-        if !stays.contains(object) {
+    for (id, objects) in &wanted.derived {
+        if !objects.iter().all(|object| stays.contains(object)) {
             report.freed_records += u64::from(store.remove_derived(*id)?);
         }
     }

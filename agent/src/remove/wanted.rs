@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tetris_store_layout::{
-    DerivedId, Manifest, ManifestId, ObjectRef, Store, StoreError, TensorId,
+    Derivation, DerivedId, Manifest, ManifestId, ObjectRef, Store, StoreError, TensorId,
 };
 
 /// A record that stays and has an object as well.
@@ -20,8 +20,8 @@ pub enum Sharer {
 pub(super) struct Wanted {
     /// The manifests; `None` for a damaged one, which names nothing.
     pub(super) manifests: BTreeMap<ManifestId, Option<Manifest>>,
-    /// The derived tensors with their objects.
-    pub(super) derived: BTreeMap<DerivedId, ObjectRef>,
+    /// The derived tensors and layouts with their objects.
+    pub(super) derived: BTreeMap<DerivedId, Vec<ObjectRef>>,
     sharers: HashMap<ObjectRef, BTreeSet<Sharer>>,
 }
 
@@ -38,10 +38,18 @@ impl Wanted {
             let Ok(Some(found)) = store.derived_record(record.id) else {
                 continue;
             };
-            if own.contains(&found.key.source()) {
-                wanted.derived.insert(record.id, found.object);
-            } else {
-                wanted.share(found.object, Sharer::Derived(record.id));
+            let derivation = store.derivation(&found).unwrap_or_else(|_| Derivation {
+                sources: vec![found.key.source()],
+                objects: vec![found.object],
+            });
+            let is_own = derivation.sources.iter().any(|source| own.contains(source));
+            let objects = derivation.objects;
+            if is_own {
+                wanted.derived.insert(record.id, objects);
+                continue;
+            }
+            for object in objects {
+                wanted.share(object, Sharer::Derived(record.id));
             }
         }
         Ok(wanted)
@@ -85,7 +93,9 @@ impl Wanted {
     pub(super) fn objects(&self) -> Vec<ObjectRef> {
         let models = self.manifests.values().flatten();
         let objects = models.flat_map(|manifest| manifest.objects.iter().map(|entry| entry.object));
-        let mut objects: Vec<_> = objects.chain(self.derived.values().copied()).collect();
+        let mut objects: Vec<_> = objects
+            .chain(self.derived.values().flatten().copied())
+            .collect();
         objects.sort_unstable_by_key(|object| (object.id, object.len, object.crc));
         objects.dedup();
         objects

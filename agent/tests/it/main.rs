@@ -17,6 +17,7 @@ mod generated_page;
 #[cfg(feature = "cli")]
 #[path = "../../../deploy/tests/shared/json_schema.rs"]
 mod json_schema;
+mod layout;
 #[cfg(feature = "cli")]
 #[path = "../../../reclaimer/tests/shared/lease.rs"]
 mod lease;

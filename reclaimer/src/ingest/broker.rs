@@ -12,6 +12,7 @@ use super::job::IngestJob;
 use super::refusal_log::RefusalLog;
 use super::schedule::Key;
 use super::state::{BrokerState, locked};
+use super::turns::Turns;
 use super::{
     AskRoom, EndedIngest, IngestCounts, IngestObserver, IngestOptions, IngestOutcome,
     IngestRequest, PassedFile, Stage, TargetStore, refusal,
@@ -71,7 +72,12 @@ impl Broker {
             room,
             observer,
             refusals: RefusalLog::default(),
+            turns: Turns::default(),
         }))
+    }
+
+    pub(super) fn turns(&self) -> &Turns {
+        &self.0.turns
     }
 
     /// Applies other options, for jobs that begin from now on.

@@ -1,14 +1,15 @@
-//! The trust domain of a client, by the mount through which it reached the store.
+//! The trust domain of a client, by the mount through which it reached the store, and requests that need one.
 
 use std::sync::Arc;
 
 use tetris_store_layout::{DerivedKey, DerivedRecord, TrustDomain};
 use tetris_wire::Peer;
-use tetris_wire::daemon::{DerivedClaim, IngestReason, IngestRefusal};
+use tetris_wire::daemon::{BuildRequest, DerivedClaim, IngestReason, IngestRefusal};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::broker::{Broker, Ticket};
+use super::turns::BuildTurn;
 use super::{IngestRequest, PassedFile, TargetStore, refusal};
 
 impl Broker {
@@ -64,5 +65,25 @@ impl Broker {
         };
         let request = IngestRequest::Derived(Arc::new(record));
         self.ask(target, peer, request, None).await
+    }
+
+    /// Waits for the turn of a client of `domain` to make a derived object of the store with the name `store`.
+    ///
+    /// # Errors
+    /// When the client has no domain, or the name is too long.
+    pub async fn turn(
+        &self,
+        store: &str,
+        domain: Option<TrustDomain>,
+        request: BuildRequest,
+    ) -> Result<BuildTurn, IngestRefusal> {
+        let domain = domain.ok_or_else(|| {
+            let text = "this client has no trust domain, so nobody waits for what it makes";
+            refusal(IngestReason::NO_DOMAIN, text)
+        })?;
+        let key = DerivedKey::new(request.source, request.transform, request.version);
+        let key = key.map_err(|error| refusal(IngestReason::INVALID, error.to_string()))?;
+        let turn = self.turns().of(store, key.in_domain(domain).id());
+        Ok(turn.lock_owned().await)
     }
 }

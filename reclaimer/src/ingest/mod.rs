@@ -34,6 +34,7 @@ mod reserved;
 mod run;
 mod schedule;
 mod state;
+mod turns;
 
 use std::any::Any;
 use std::fs::File;
@@ -50,6 +51,7 @@ use crate::room::{RoomNeed, RoomResult};
 pub use broker::{Broker, Ticket};
 pub use observer::{EndedIngest, IngestObserver, IngestOutcome};
 pub use options::{IngestConfig, IngestOptions};
+pub use turns::{BuildTurn, MAX_TURN};
 
 /// Time that a file stays referenced for clients that have not attached it yet.
 pub const HOLD: Duration = Duration::from_secs(10);

@@ -11,6 +11,7 @@ use super::job::IngestJob;
 use super::refusal_log::RefusalLog;
 use super::reserved::Reserved;
 use super::schedule::{Schedule, Turn};
+use super::turns::Turns;
 use super::{
     AskRoom, EndedIngest, IngestCounts, IngestObserver, IngestOptions, IngestOutcome, Stage,
 };
@@ -24,6 +25,7 @@ pub(super) struct BrokerState {
     pub(super) room: Arc<AskRoom>,
     pub(super) observer: Arc<dyn IngestObserver>,
     pub(super) refusals: RefusalLog,
+    pub(super) turns: Turns,
 }
 
 #[derive(Default)]

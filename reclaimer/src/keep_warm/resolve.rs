@@ -27,7 +27,7 @@ pub(crate) struct WarmResolver {
 }
 
 impl WarmResolver {
-    /// The warm records: declared manifests, and tensors derived from theirs.
+    /// The warm records: declared manifests, and tensors and layouts made of theirs.
     pub(crate) fn of(
         &mut self,
         store: &Store,
@@ -44,8 +44,8 @@ impl WarmResolver {
         self.remember(store, &manifests);
         if !self.tensors.is_empty() {
             let derived = records.iter().filter(|(_, record)| {
-                let source = record.source.as_ref();
-                source.is_some_and(|source| self.tensors.values().any(|of| of.contains(source)))
+                let mut sources = record.sources.iter();
+                sources.any(|source| self.tensors.values().any(|of| of.contains(source)))
             });
             warm.extend(derived.map(|(id, _)| *id));
         }

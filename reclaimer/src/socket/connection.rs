@@ -97,6 +97,7 @@ impl Client {
                     )
                 }
                 Ok(Message::RecordDerived(claim)) => self.record(frames, domain, claim).await?,
+                Ok(Message::TakeTurn(request)) => self.take_turn(frames, domain, request).await?,
                 Ok(Message::MakeRoom { bytes, inodes }) => {
                     self.make_room(frames, bytes, inodes).await?
                 }

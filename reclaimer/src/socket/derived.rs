@@ -1,10 +1,14 @@
-//! Trust domains of clients, and derived tensors that they have recorded.
+//! Trust domains of clients, derived objects that they have recorded, and turns to make one.
 
 use tetris_store_layout::TrustDomain;
-use tetris_wire::daemon::{DerivedClaim, ErrorCode, IngestReason, IngestRefusal, Message};
+use tetris_wire::daemon::{
+    BuildRequest, DerivedClaim, ErrorCode, IngestReason, IngestRefusal, Message,
+};
+use tokio::time::timeout;
 
 use super::connection::{Client, Next};
 use super::frames::{Descriptors, Ended, Frames};
+use crate::ingest::MAX_TURN;
 
 impl Client {
     /// Finds the client's domain: of a pod by its mount of the store, of another process by its user.
@@ -23,6 +27,36 @@ impl Client {
         }
         let found = broker.domain_of(self.target.clone(), header).await;
         found.map_err(Message::IngestRefused)
+    }
+
+    /// Waits for the client's turn to make a derived object, and lets it have that until it hangs up.
+    pub(super) async fn take_turn(
+        &self,
+        frames: &mut Frames,
+        domain: Option<TrustDomain>,
+        request: BuildRequest,
+    ) -> Result<(Message, Next), Ended> {
+        let Some(broker) = &self.broker else {
+            let text = "this daemon takes no files".to_owned();
+            let refusal = IngestRefusal {
+                reason: IngestReason::UNAVAILABLE,
+                text,
+            };
+            return Ok((Message::IngestRefused(refusal), Next::Another));
+        };
+        let turn = tokio::select! {
+            turn = timeout(MAX_TURN, broker.turn(&self.target.name, domain, request)) => turn,
+            _gone = frames.disturbed() => return Err(Ended::Closed),
+        };
+        let _turn = match turn {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(refusal)) => return Ok((Message::IngestRefused(refusal), Next::Another)),
+            Err(_) => return Err(Ended::Stalled),
+        };
+        frames.send(&Message::TurnTaken.encode()).await?;
+        // Hanging up, and any byte, ends it.
+        let _ended = timeout(MAX_TURN, frames.disturbed()).await;
+        Err(Ended::Closed)
     }
 
     /// Has a derived tensor recorded, and answers when it is.

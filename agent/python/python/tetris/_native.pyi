@@ -1,7 +1,7 @@
 """The native half of the package: the agent, and memory that is shared where it can be."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar, final, overload
 
 from typing_extensions import Buffer
@@ -141,12 +141,57 @@ class Agent:
             Exception: Whatever `make` raises.
         """
 
+    def layout(
+        self,
+        transform: str,
+        version: int,
+        sources: Mapping[str, str],
+        conditions: Mapping[str, str],
+        build: Callable[[], tuple[list[_Part], dict[str, bytes]]],
+        *,
+        mode: _Mode = "read_only",
+        wait: float | None = None,
+    ) -> Layout:
+        """Return the layout of a key: attached, or what `build` returns, recorded for others.
+
+        `sources` are ids by name. `build` runs at most once. A layout that the store cannot hold as a whole is
+        returned as it was built, and `private_reason` says why.
+
+        Raises:
+            ValueError: A source is not 64 hexadecimal digits, or the key cannot be recorded.
+            Exception: Whatever `build` raises.
+        """
+
     def attach(self, object: str, *, mode: _Mode = "read_only") -> Memory | None:
         """Return the object with this file name; `None` if it is not in the store.
 
         Raises:
             StoreError: The object cannot be mapped.
         """
+
+#: Name, element type, shape, strides in elements, memory, offset in bytes, and the index of the earlier tensor that it
+#: is an alias of.
+_Part = tuple[str, str, list[int], list[int], Memory | None, int, int | None]
+
+@final
+class Layout:
+    """Tensors that one process of the node made, and the references to their objects."""
+
+    @property
+    def tensors(self) -> list[_Part]:
+        """The tensors, in the order of the build."""
+
+    @property
+    def attributes(self) -> dict[str, bytes]:
+        """The attributes by key."""
+
+    @property
+    def origin(self) -> Literal["shared", "new", "private"]:
+        """ "shared" if it was found, "new" if this process made it, "private" if others cannot find it."""
+
+    @property
+    def private_reason(self) -> str | None:
+        """The reason that others cannot find it, if they cannot."""
 
 @final
 class File:

@@ -110,9 +110,7 @@ class InferenceSession(onnxruntime.InferenceSession):
         self._tetris = held
         self._enable_fallback = int(kwargs.get("enable_fallback", 1)) == 1
         plan = held.plan
-        self.sharing = Sharing(
-            request.weights, (plan.graph, *plan.objects), plan.tensor_bytes, plan.packed_bytes, request.lowered
-        )
+        self.sharing = Sharing(request.weights, held.objects, plan.tensor_bytes, plan.packed_bytes, request.lowered)
         if request.surprising:
             logger.warning("%s: weights=%r: %s", _name(path_or_bytes), request.weights, request.lowered)
         memory.trim()

@@ -32,6 +32,7 @@ from tetris._patch import completed
 from tetris._safe_open import load_original, safe_open
 from tetris._share import ShareReport, share_loaded, share_module_, share_state_dict
 from tetris._torch_derived import derived
+from tetris._torch_layout import Layout, layout
 from tetris._torch_tensor import ReadOnlyTensor, as_torch
 from tetris.errors import LoadError
 
@@ -41,12 +42,14 @@ _load_model = getattr(_safetensors.load_model, "_tetris_original", _safetensors.
 
 __all__ = [
     "DeviceLoads",
+    "Layout",
     "ReadOnlyTensor",
     "Recording",
     "ShareReport",
     "derived",
     "device_loads",
     "is_mirrored",
+    "layout",
     "load",
     "load_file",
     "load_model",

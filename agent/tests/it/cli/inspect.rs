@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
-use tetris_agent::Access;
+use tetris_agent::{Access, Dtype, LayoutKey, LayoutParts, LoadOptions, PlacedTensor, TensorId};
 
 use crate::cli::site::{Site, run, tetris};
 use crate::common::write_sharded;
@@ -384,4 +384,61 @@ fn hints_are_renewed_at_most_once_a_minute_and_hostile_ones_are_escaped() {
     std::fs::write(&hint, b"x").unwrap();
     assert_eq!(last(), Value::Null);
     site.load(&path);
+}
+
+#[test]
+fn layouts_are_listed_shown_and_counted() {
+    let site = Site::new();
+    let text = site.run(&["ls", "--layouts"]).expect(0).stdout;
+    assert!(text.contains("no layouts"), "{text}");
+    let agent = &site.fixture.agent;
+    let options = LoadOptions::default();
+    let key = LayoutKey::new("pack", 3)
+        .with_source("weight", TensorId::of(b"source"))
+        .with_condition("cpu", "avx512");
+    let build = || {
+        let fill = |_: u64, buffer: &mut [u8]| buffer.fill(5);
+        let region = agent.publish(4096, &fill, &options).unwrap();
+        let tensor = |name: &str, alias| PlacedTensor {
+            name: name.to_owned(),
+            dtype: Dtype::BF16,
+            shape: vec![32, 64],
+            strides: vec![64, 1],
+            region: Some(std::sync::Arc::clone(&region)),
+            offset: 0,
+            alias,
+        };
+        Ok::<_, std::convert::Infallible>(LayoutParts {
+            tensors: vec![tensor("weight", None), tensor("tied", Some(0))],
+            attributes: [("kernel".to_owned(), vec![1, 2])].into(),
+        })
+    };
+    let Ok(_held) = agent.layout(&key, &options, build).unwrap();
+    let list = site.json(&["ls", "--layouts"]);
+    let row = &list["layouts"][0];
+    assert_eq!(row["transform"], "pack; cpu=avx512");
+    assert_eq!((&row["version"], &row["tensors"]), (&3.into(), &2.into()));
+    assert_eq!(
+        (&row["bytes"], &row["bytes_in_store"]),
+        (&4096.into(), &4096.into())
+    );
+    assert_eq!(site.json(&["ls", "--derived"])["derived"], json!([]));
+    let stat = site.json(&["stat"]);
+    assert_eq!((&stat["layouts"], &stat["derived"]), (&1.into(), &0.into()));
+    let id = row["id"].as_str().unwrap();
+    let shown = site.json(&["show", id]);
+    let tensors = shown["layout"]["tensors"].as_array().unwrap();
+    assert_eq!(tensors[1]["alias_of"], "weight");
+    assert_eq!(tensors[1]["shape"], json!([32, 64]));
+    assert_eq!(
+        shown["layout"]["attributes"][0],
+        json!({ "key": "kernel", "bytes": 2 })
+    );
+    let text = site.run(&["show", id]).expect(0).stdout;
+    assert!(
+        text.contains("kernel, 2 bytes") && text.contains("[32, 64]"),
+        "{text}"
+    );
+    let text = site.run(&["ls", "--layouts"]).expect(0).stdout;
+    assert!(text.contains("pack; cpu=avx512 v3"), "{text}");
 }

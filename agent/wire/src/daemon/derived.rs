@@ -1,6 +1,8 @@
 //! Claims about derived tensors, and the trust domains in which they count.
 
-use tetris_store_layout::{Digest, MAX_TRANSFORM_NAME, ObjectRef, TensorId, TrustDomain};
+use tetris_store_layout::{
+    DerivedKey, Digest, MAX_TRANSFORM_NAME, ObjectRef, TensorId, TrustDomain,
+};
 
 use super::object;
 use crate::{ProtocolError, Reader, Writer};
@@ -34,6 +36,41 @@ impl DerivedClaim {
         Ok(Self {
             object,
             source,
+            version: from.u32()?,
+            transform: from.last_text_within(MAX_TRANSFORM_NAME)?,
+        })
+    }
+}
+
+/// A derived object that a client is about to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildRequest {
+    /// The tensor that it is derived from.
+    pub source: TensorId,
+    /// Version of the transform.
+    pub version: u32,
+    /// Name of the transform; at most [`MAX_TRANSFORM_NAME`] bytes.
+    pub transform: String,
+}
+
+impl BuildRequest {
+    /// The request for what `key` derives to, in the domain of the client.
+    pub fn of(key: &DerivedKey) -> Self {
+        Self {
+            source: key.source(),
+            version: key.version(),
+            transform: key.transform().to_owned(),
+        }
+    }
+
+    pub(super) fn encode(&self, to: Writer) -> Writer {
+        let to = to.bytes(&self.source.0.0).u32(self.version);
+        to.text(&self.transform, MAX_TRANSFORM_NAME)
+    }
+
+    pub(super) fn decode(mut from: Reader<'_>) -> Result<Self, ProtocolError> {
+        Ok(Self {
+            source: TensorId(Digest(from.bytes()?)),
             version: from.u32()?,
             transform: from.last_text_within(MAX_TRANSFORM_NAME)?,
         })

@@ -19,10 +19,10 @@ use crate::{MAX_TEXT_BYTES, Protocol, ProtocolError, Reader, Writer};
 use kinds::{
     ASK_DOMAIN, ASK_WARM, DOMAIN, ERROR, HELLO, HELLO_ACK, INGEST, INGEST_DONE, INGEST_PROGRESS,
     INGEST_REFUSED, INGEST_WAITING, INGESTED, MAKE_ROOM, PUBLISH, PUBLISHED, RECORD_DERIVED,
-    RECORDED, ROOM_MADE, ROOM_REFUSED, WARM,
+    RECORDED, ROOM_MADE, ROOM_REFUSED, TAKE_TURN, TURN_TAKEN, WARM,
 };
 
-pub use derived::DerivedClaim;
+pub use derived::{BuildRequest, DerivedClaim};
 pub use error_code::ErrorCode;
 pub use ingest::{IngestReason, IngestRefusal};
 pub use kinds::carries_descriptor;
@@ -115,6 +115,10 @@ pub enum Message {
     RecordDerived(DerivedClaim),
     /// The derived tensor is recorded.
     Recorded,
+    /// A client waits for its turn to make a derived object, in the domain that it asked for before.
+    TakeTurn(BuildRequest),
+    /// The client may make it. Others wait until it hangs up.
+    TurnTaken,
     /// A client asks if pods declare a model warm, before it removes the model.
     AskWarm {
         /// The model's manifest.
@@ -157,6 +161,8 @@ impl Message {
             Self::Domain(_) => DOMAIN,
             Self::RecordDerived(_) => RECORD_DERIVED,
             Self::Recorded => RECORDED,
+            Self::TakeTurn(_) => TAKE_TURN,
+            Self::TurnTaken => TURN_TAKEN,
             Self::Published { .. } => PUBLISHED,
         }
     }
@@ -175,7 +181,7 @@ impl Message {
             Self::RoomRefused(refusal) => refusal.encode(to),
             Self::Error { code, text } => to.u16(code.0).text(text, MAX_TEXT_BYTES),
             Self::Ingest { kind } => to.u8(ingest::kind_code(*kind)),
-            Self::IngestDone | Self::Recorded => to,
+            Self::IngestDone | Self::Recorded | Self::TurnTaken => to,
             Self::IngestWaiting { ahead } => to.u32(*ahead),
             Self::IngestProgress { done, total } => to.u64(*done).u64(*total),
             Self::Ingested {
@@ -189,6 +195,7 @@ impl Message {
             Self::AskDomain => to.u8(0),
             Self::Domain(domain) => derived::encode_domain(to, *domain),
             Self::RecordDerived(claim) => claim.encode(to),
+            Self::TakeTurn(request) => request.encode(to),
             Self::Published { object, bytes_read } => object::encode(to, object).u64(*bytes_read),
         };
         to.end()
@@ -283,6 +290,8 @@ impl Message {
             }
             RECORD_DERIVED => DerivedClaim::decode(reader("80 to 4,176")).map(Self::RecordDerived),
             RECORDED => reader("0").end(Self::Recorded),
+            TAKE_TURN => BuildRequest::decode(reader("36 to 4,132")).map(Self::TakeTurn),
+            TURN_TAKEN => reader("0").end(Self::TurnTaken),
             PUBLISH => {
                 let mut from = reader("44");
                 let object = object::decode(&mut from)?;

@@ -70,6 +70,15 @@ fn message() -> impl Strategy<Value = Message> {
         any::<bool>().prop_map(|warm| Message::Warm { warm }),
         Just(Message::AskDomain),
         Just(Message::Recorded),
+        Just(Message::TurnTaken),
+        (any::<([u8; 32], u32)>(), text()).prop_map(|((source, version), transform)| {
+            let source = TensorId(Digest(source));
+            Message::TakeTurn(BuildRequest {
+                source,
+                version,
+                transform,
+            })
+        }),
         domain().prop_map(Message::Domain),
         (object(), any::<([u8; 32], u32)>(), text()).prop_map(
             |(object, (source, version), transform)| {

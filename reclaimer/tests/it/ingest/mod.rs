@@ -6,6 +6,7 @@ mod derived;
 pub mod ground;
 mod harness;
 mod hostile;
+mod layout;
 mod memory;
 mod mistaken;
 mod process;

@@ -12,7 +12,8 @@ use tetris_node::report::{ObjectState, Trigger};
 use tetris_node::room::RoomNeed;
 use tetris_node::socket::{Limits, Socket};
 use tetris_store_layout::{
-    Access, DerivedKey, FileIdentity, FileSystem, IdentityBy, IdentityKey, ManifestKind,
+    Access, DerivedKey, Dtype, FileIdentity, FileSystem, IdentityBy, IdentityKey, Layout,
+    LayoutKey, LayoutPlace, LayoutTensor, ManifestKind, TensorId,
 };
 
 use crate::node::fixture::{Fixture, HOUR_MS, count, expire_after_a_minute, in_two_minutes, pass};
@@ -147,10 +148,7 @@ fn what_is_derived_from_a_declared_model_is_as_warm_as_the_model() {
         );
     };
     derive(tensor, b"cast of a warm tensor");
-    derive(
-        tetris_store_layout::TensorId::of(b"other"),
-        b"cast of another",
-    );
+    derive(TensorId::of(b"other"), b"cast of another");
     let mut reclaimer = Reclaimer::new(
         fixture.config(&["a"], expire_after_a_minute),
         false,
@@ -159,6 +157,51 @@ fn what_is_derived_from_a_declared_model_is_as_warm_as_the_model() {
     reclaimer.declare(declared("team", &[&format!("manifest:{manifest_id}")]));
     pass(&mut reclaimer, in_two_minutes());
     assert_eq!(store.objects().unwrap().objects.len(), 2);
+    assert_eq!(store.derived_records().unwrap().len(), 1);
+}
+
+#[test]
+fn a_layout_of_a_declared_model_is_warm_with_all_its_objects() {
+    let fixture = Fixture::new();
+    let store = fixture.store("a");
+    drop(fixture.load("a", "bert", 1));
+    let manifest_id = store.manifests().unwrap()[0].id;
+    let tensor = store.manifest(manifest_id).unwrap().unwrap().tensors[0].id;
+    let layout = |source, bytes: &[u8]| {
+        let packed = store.publish(bytes, Access::ReadOnly).unwrap();
+        let weight = LayoutTensor {
+            name: "weight".to_owned(),
+            dtype: Dtype::U8,
+            shape: vec![packed.object.len],
+            strides: vec![1],
+            place: Some(LayoutPlace {
+                object: 0,
+                offset: 0,
+            }),
+            alias: None,
+        };
+        let layout = Layout {
+            sources: [source].into(),
+            objects: vec![packed.object],
+            tensors: vec![weight],
+            ..Layout::default()
+        };
+        let table = store.publish(&layout.encode(), Access::ReadOnly).unwrap();
+        let key = LayoutKey::new("pack", 1).with_source("weight", source);
+        let key = key.derived_key().unwrap();
+        store.record_derived(&key, table.object).unwrap();
+    };
+    layout(tensor, b"packed from a warm tensor");
+    layout(TensorId::of(b"other"), b"packed from another");
+    assert_eq!(store.objects().unwrap().objects.len(), 5);
+    let mut reclaimer = Reclaimer::new(
+        fixture.config(&["a"], expire_after_a_minute),
+        false,
+        now_ms(),
+    );
+    reclaimer.declare(declared("team", &[&format!("manifest:{manifest_id}")]));
+    pass(&mut reclaimer, in_two_minutes());
+    assert_eq!(store.objects().unwrap().objects.len(), 3);
     assert_eq!(store.derived_records().unwrap().len(), 1);
 }
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from tetris._onnx.rewrite import Rewritten
 
-#: Version of the records and of the rewritten graphs. A change of either needs a new one.
-VERSION = 1
+#: Version of the layouts and of the rewritten graphs. A change of either needs a new one.
+VERSION = 2
 
 _EXTERNAL = "onnx/external"
 
@@ -93,41 +93,29 @@ def hold(agent: Any, source: Source, transform: str, make: Callable[[ModelProto,
     """
     model_id = _model_id(agent, source)
     external = _external_files(agent, source, model_id)
-    source_id = _with_external(agent, source, model_id, external)
-    made: list[tuple[Plan, list[Any]]] = []
+    sources = _sources(agent, source, model_id, external)
 
-    def produce() -> bytes:
+    def build() -> Any:
         try:
-            plan, memories = _make(agent, source, make)
+            rewritten = make(source.parse(), _publisher(agent))
+            graph = _publisher(agent)(rewritten.graph)
         except Unsupported as error:
             return plans.refusal(str(error))
         finally:
-            _check_unchanged(agent, source, external, source_id)
-        made.append((plan, memories))
-        return plan.to_bytes()
+            _check_unchanged(agent, source, external, sources)
+        _path_of(graph)
+        return plans.parts(graph, rewritten.memories, Plan(rewritten.tensor_bytes, rewritten.packed_bytes))
 
-    record = agent.derive(source_id, transform, VERSION, produce)
-    if made:
-        plan, memories = made[-1]
-    else:
-        plan = plans.read(bytes(memoryview(record)))
-        attached = plans.attach(agent, plan)
-        if attached is not None:
-            memories = attached
-        else:
-            # Reclaimed since. The record stays true: content gives the same names again.
-            plan, memories = _make(agent, source, make)
-            _check_unchanged(agent, source, external, source_id)
-    return Held(plan, _path_of(memories[0]), [record, *memories])
+    # What it depends on may hold any characters; the key is read by people.
+    layout = agent.layout("onnxruntime", VERSION, sources, {"rewrite": _printable(transform)}, build)
+    return plans.held(layout, _path_of)
 
 
-def _make(agent: Any, source: Source, make: Callable[..., Rewritten]) -> tuple[Plan, list[Any]]:
-    rewritten = make(source.parse(), _publisher(agent))
-    graph = _publisher(agent)(rewritten.graph)
-    _path_of(graph)
-    names = list(dict.fromkeys(memory.object for memory in rewritten.memories))
-    plan = Plan(graph.object, names, rewritten.tensor_bytes, rewritten.packed_bytes)
-    return plan, [graph, *rewritten.memories]
+def _printable(transform: str) -> str:
+    """The transform, or a digest of one that a layout's key cannot have."""
+    if len(transform) < 3500 and transform.isprintable() and "; " not in transform:
+        return transform
+    return hashlib.sha256(transform.encode()).hexdigest()
 
 
 def _publisher(agent: Any) -> Callable[[bytes], Any]:
@@ -169,7 +157,7 @@ def _external_files(agent: Any, source: Source, model_id: str) -> list[str]:
         try:
             files = tensors.external_files(model)
         except Unsupported as error:
-            return plans.refusal(str(error))
+            return json.dumps({"unsupported": str(error)}).encode()
         if _model_id(agent, source) != model_id:
             raise Unavailable("the model changed while it was read")
         return json.dumps({"files": files}).encode()
@@ -180,19 +168,17 @@ def _external_files(agent: Any, source: Source, model_id: str) -> list[str]:
     return fields["files"]
 
 
-def _with_external(agent: Any, source: Source, model_id: str, external: list[str]) -> str:
-    """The identity of a model and its external files: 64 hex digits."""
-    if not external:
-        return model_id
-    parts = [model_id]
+def _sources(agent: Any, source: Source, model_id: str, external: list[str]) -> dict[str, str]:
+    """The identities of a model and its external files, by location; the model's is empty."""
+    sources = {"": model_id}
     for location in external:
         if not source.inside(location):
             raise Unavailable(f"external data outside of the model's directory: {location!r}")
-        parts += [location, _file_id(agent, os.path.join(source.folder, location))]
-    return hashlib.sha256(json.dumps(["tetris onnx", *parts]).encode()).hexdigest()
+        sources[location] = _file_id(agent, os.path.join(source.folder, location))
+    return sources
 
 
-def _check_unchanged(agent: Any, source: Source, external: list[str], source_id: str) -> None:
+def _check_unchanged(agent: Any, source: Source, external: list[str], sources: dict[str, str]) -> None:
     # What was read is what was identified, because an identity covers the file's times of change.
-    if _with_external(agent, source, _model_id(agent, source), external) != source_id:
+    if _sources(agent, source, _model_id(agent, source), external) != sources:
         raise Unavailable("the model changed while it was read")
