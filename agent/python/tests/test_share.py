@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import model_files
 import numpy as np
@@ -504,3 +504,40 @@ def test_threads_that_derive_the_same_run_it_once_or_agree(store: Path) -> None:
     results: list[torch.Tensor] = []
     in_threads(6, lambda _: results.append(tetris.derived(weight(), "double", lambda tensor: tensor * 2)))
     assert all(torch.equal(one, weight() * 2) for one in results) and len(objects(store)) == 1
+
+
+class Wrapper(torch.Tensor):
+    """A tensor made of two others, as quantized weights are."""
+
+    data_part: torch.Tensor
+    scale: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, data_part: torch.Tensor, scale: torch.Tensor) -> Self:
+        return torch.Tensor._make_wrapper_subclass(cls, data_part.shape, dtype=scale.dtype)
+
+    def __init__(self, data_part: torch.Tensor, scale: torch.Tensor) -> None:
+        self.data_part, self.scale = data_part, scale
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["data_part", "scale"], None
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.detach.default:
+            return args[0]
+        raise NotImplementedError(str(func))
+
+
+def test_the_tensors_inside_of_a_wrapper_are_shared(store: Path) -> None:
+    def module() -> torch.nn.Module:
+        made = torch.nn.Module()
+        parts = torch.arange(65536, dtype=torch.int32).view(256, 256), torch.ones(256, 256)
+        made.weight = torch.nn.Parameter(Wrapper(*parts), requires_grad=False)
+        return made
+
+    first, second = module(), module()
+    report = tetris.torch.share_module_(first)
+    assert report.bytes_published == report.bytes_shared == 2 * 65536 * 4, report
+    assert tetris.torch.share_module_(second).bytes_found == 2 * 65536 * 4
+    assert torch.equal(second.weight.data_part, torch.arange(65536, dtype=torch.int32).view(256, 256))

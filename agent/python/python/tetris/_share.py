@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 
 import torch
@@ -57,7 +57,8 @@ def share_module_(module: torch.nn.Module, *, min_bytes: int = MIN_BYTES) -> Sha
 
     For weights that did not come through the store as they are: loaded from ``.bin`` or another format, cast,
     quantized, merged. The first process publishes them; the others find the same bytes there and drop their own
-    copy. Parameters stay the same objects, ties and views stay ties and views, and values do not change.
+    copy. Parameters stay the same objects, ties and views stay ties and views, and values do not change. Of tensors
+    that wrap others, such as torchao's quantized ones, those are shared.
 
     Every process hashes its weights once, at some GB/s; :func:`tetris.derived` saves that too.
 
@@ -68,12 +69,25 @@ def share_module_(module: torch.nn.Module, *, min_bytes: int = MIN_BYTES) -> Sha
     Returns:
         How much is shared now. Nothing is raised because of the store: what it cannot take stays private.
     """
-    named = [*module.named_parameters(), *module.named_buffers()]
+    named = [one for pair in (*module.named_parameters(), *module.named_buffers()) for one in _parts(*pair)]
     report = ShareReport()
     for tensor, shared in _shared(named, min_bytes, report):
         tensor.data = shared
     _log(type(module).__name__, report)
     return report
+
+
+def _parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """Return a tensor by its name; for a wrapper of other tensors, such as torchao's quantized ones, these."""
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None:
+        yield name, tensor
+        return
+    inner, _ = flatten()
+    for attribute in inner:
+        part = getattr(tensor, attribute)
+        if isinstance(part, torch.Tensor):
+            yield from _parts(f"{name}.{attribute}", part)
 
 
 def share_state_dict(
