@@ -16,7 +16,7 @@ use crate::options::LoadOptions;
 use crate::origin::Origin;
 use crate::private_reason::PrivateReason;
 use crate::publish::digest;
-use crate::read_at::ReadAt;
+use crate::read_at::{ReadAt, of_bytes};
 
 /// The result of a transform: shared where the store can hold it. Dropping it drops the reference.
 #[derive(Debug)]
@@ -125,15 +125,8 @@ impl Agent {
 /// Has the daemon publish bytes that this process made.
 fn publish_made(context: &LoadContext<'_>, store: &Store, bytes: Vec<u8>) -> Derived {
     let options = context.options();
-    let read_at = |at: u64, buffer: &mut [u8]| {
-        let begin = usize::try_from(at).unwrap_or(usize::MAX);
-        let rest = bytes.get(begin..).unwrap_or_default();
-        let len = rest.len().min(buffer.len());
-        if let (Some(to), Some(from)) = (buffer.get_mut(..len), rest.get(..len)) {
-            to.copy_from_slice(from);
-        }
-    };
-    let published = publish_brokered(context, store, bytes.len() as u64, &read_at, options);
+    let len = bytes.len() as u64;
+    let published = publish_brokered(context, store, len, &of_bytes(&bytes), options);
     match published {
         Ok(published) => Derived::shared(published),
         Err(reason) => Derived::private(bytes, reason),

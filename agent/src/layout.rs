@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tetris_loader::PrivateCause;
 use tetris_store_layout::{
@@ -18,6 +19,13 @@ use crate::load::LoadContext;
 use crate::options::LoadOptions;
 use crate::origin::Origin;
 use crate::private_reason::PrivateReason;
+use crate::read_at::of_bytes;
+
+/// Time between two questions for a turn.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Most questions for a turn that may fail.
+const MAX_FAILURES: u32 = 10;
 
 /// A tensor of a layout, over the memory that holds it.
 #[derive(Debug, Clone)]
@@ -120,18 +128,10 @@ impl Agent {
         let key = self.key_of_claim(&context, store, key);
         // Others wait for as long as this lives.
         let _turn = match &key {
-            Claim::Own(key) | Claim::Brokered(key) => {
-                if !store.is_writable()
-                    && let Some(found) = attached(store, key, options.access)
-                {
-                    return Ok(Ok(found));
-                }
-                let turn = Self::turn(store, key, options);
-                if let Some(found) = attached(store, key, options.access) {
-                    return Ok(Ok(found));
-                }
-                turn
-            }
+            Claim::Own(key) | Claim::Brokered(key) => match take_turn(store, key, options) {
+                Ok(turn) => turn,
+                Err(found) => return Ok(Ok(*found)),
+            },
             Claim::None(_) => None,
         };
         Ok(build().map(|parts| self.recorded(&context, store, key, sources, parts)))
@@ -155,21 +155,6 @@ impl Agent {
         )
     }
 
-    fn turn(store: &Store, key: &DerivedKey, options: &LoadOptions) -> Option<Turn> {
-        if store.is_writable() {
-            let lock = store.creation_lock(&key.id().0, options.wait, || false);
-            return lock.map(|held| Turn::Lock { _held: held });
-        }
-        let (socket, header) = (store.daemon_socket(), store.header_descriptor());
-        match daemon::take_turn(&socket, header, key, options.wait) {
-            Ok(held) => Some(Turn::Daemon { _held: held }),
-            Err(why) => {
-                tracing::debug!(why, "no turn to build a layout; it is built without");
-                None
-            }
-        }
-    }
-
     /// Publishes the table of what was built, and records it.
     fn recorded(
         &self,
@@ -181,14 +166,8 @@ impl Agent {
     ) -> AttachedLayout {
         let made = move |parts: &LayoutParts| -> Result<Arc<Region>, PrivateReason> {
             let bytes = table(sources, parts)?;
-            let read_at = |at: u64, buffer: &mut [u8]| {
-                let begin = usize::try_from(at).unwrap_or(usize::MAX);
-                for (to, from) in buffer.iter_mut().zip(bytes.iter().skip(begin)) {
-                    *to = *from;
-                }
-            };
             let options = context.options();
-            let region = self.publish(bytes.len() as u64, &read_at, options);
+            let region = self.publish(bytes.len() as u64, &of_bytes(&bytes), options);
             let region = region.map_err(|error| reason_of(error, store))?;
             let object = *region.object().ok_or_else(no_object)?;
             match &claim {
@@ -232,6 +211,46 @@ enum Claim {
 enum Turn {
     Lock { _held: CreationLock },
     Daemon { _held: daemon::BuildTurn },
+}
+
+/// Waits for this process's turn to build, or until another process has built. Without a turn in time, it builds all the same.
+///
+/// # Errors
+/// The layout, if there is one meanwhile.
+fn take_turn(
+    store: &Store,
+    key: &DerivedKey,
+    options: &LoadOptions,
+) -> Result<Option<Turn>, Box<AttachedLayout>> {
+    let built = |turn| match attached(store, key, options.access) {
+        Some(found) => Err(Box::new(found)),
+        None => Ok(turn),
+    };
+    if store.is_writable() {
+        let lock = store.creation_lock(&key.id().0, options.wait, || false);
+        return built(lock.map(|held| Turn::Lock { _held: held }));
+    }
+    let deadline = Instant::now() + options.wait;
+    let mut failures = 0;
+    loop {
+        // Of the process's own domain, in which nothing was looked for yet.
+        built(None)?;
+        let (socket, header) = (store.daemon_socket(), store.header_descriptor());
+        match daemon::take_turn(&socket, header, key, options.broker_timeout) {
+            Ok(Some(held)) => return built(Some(Turn::Daemon { _held: held })),
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+            Ok(None) => return Ok(None),
+            // The connections of many processes that ask at once are too many for a moment.
+            Err(_) if failures < MAX_FAILURES => {
+                failures += 1;
+                std::thread::sleep(PAUSE);
+            }
+            Err(why) => {
+                tracing::debug!(why, "no turn to build a layout; it is built without");
+                return Ok(None);
+            }
+        }
+    }
 }
 
 fn no_object() -> PrivateReason {

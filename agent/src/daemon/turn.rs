@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tetris_store_layout::DerivedKey;
-use tetris_wire::daemon::{BuildRequest, Message};
+use tetris_wire::daemon::{BuildRequest, IngestReason, Message};
 
 use super::connection::DaemonConnection;
 use super::derived::{domain, unexpected};
@@ -15,8 +15,8 @@ pub struct BuildTurn {
     _connection: DaemonConnection,
 }
 
-/// Waits until the daemon that listens at `socket` gives this process its turn to build what `key` derives to, up to `wait`.
-/// `header` is the store's header, through the mount that this process has; the key's domain has to be this process's.
+/// Asks the daemon that listens at `socket` for the turn of this process to build what `key` derives to. `None` while another
+/// process has it: nobody waits on a connection, of which a user has few. `header` is the store's header, through the mount that this process has; the key's domain has to be this process's.
 ///
 /// # Errors
 /// A sentence that says why there is no turn.
@@ -24,9 +24,9 @@ pub fn take_turn(
     socket: &Path,
     header: impl AsFd,
     key: &DerivedKey,
-    wait: Duration,
-) -> Result<BuildTurn, String> {
-    let asked = DaemonConnection::open(socket, Instant::now() + wait).and_then(|connection| {
+    timeout: Duration,
+) -> Result<Option<BuildTurn>, String> {
+    let asked = DaemonConnection::open(socket, Instant::now() + timeout).and_then(|connection| {
         if let Err(other) = connection.greet()? {
             return Ok(Err(unexpected(&other)));
         }
@@ -35,14 +35,15 @@ pub fn take_turn(
         }
         connection.send(&Message::TakeTurn(BuildRequest::of(key)))?;
         Ok(match connection.message()? {
-            Message::TurnTaken => Ok(BuildTurn {
+            Message::TurnTaken => Ok(Some(BuildTurn {
                 _connection: connection,
-            }),
+            })),
+            Message::IngestRefused(refusal) if refusal.reason == IngestReason::BUSY => Ok(None),
             other => Err(unexpected(&other)),
         })
     });
     asked.unwrap_or_else(|failure| {
-        let why = failure.text(socket, wait);
+        let why = failure.text(socket, timeout);
         Err(why.unwrap_or_else(|| "no daemon listens in the store".to_owned()))
     })
 }

@@ -67,11 +67,11 @@ impl Broker {
         self.ask(target, peer, request, None).await
     }
 
-    /// Waits for the turn of a client of `domain` to make a derived object of the store with the name `store`.
+    /// Gives a client of `domain` its turn to make a derived object of the store with the name `store`.
     ///
     /// # Errors
-    /// When the client has no domain, or the name is too long.
-    pub async fn turn(
+    /// When another client has the turn, the client has no domain, or the name is too long.
+    pub fn turn(
         &self,
         store: &str,
         domain: Option<TrustDomain>,
@@ -83,7 +83,7 @@ impl Broker {
         })?;
         let key = DerivedKey::new(request.source, request.transform, request.version);
         let key = key.map_err(|error| refusal(IngestReason::INVALID, error.to_string()))?;
-        let turn = self.turns().of(store, key.in_domain(domain).id());
-        Ok(turn.lock_owned().await)
+        let turn = self.turns().take(store, key.in_domain(domain).id());
+        turn.ok_or_else(|| refusal(IngestReason::BUSY, "another client makes it; ask again"))
     }
 }

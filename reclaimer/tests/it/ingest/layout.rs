@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tetris_agent::daemon::take_turn;
 use tetris_agent::{
@@ -61,34 +61,49 @@ fn one_client_builds_and_the_others_attach() {
 }
 
 #[test]
-fn others_wait_for_the_client_that_builds_until_it_hangs_up() {
+fn one_client_at_a_time_has_the_turn_until_it_hangs_up() {
     let Some(site) = Site::plain() else { return };
     let socket = site.view().join("daemon");
+    let turn = |key: &LayoutKey| {
+        let key = key.derived_key().unwrap().in_domain(TrustDomain::User(0));
+        let header = std::fs::File::open(site.view().join("store")).unwrap();
+        take_turn(&socket, header, &key, Duration::from_secs(10)).unwrap()
+    };
+    let held = turn(&key());
+    assert!(held.is_some() && turn(&key()).is_none());
+    assert!(turn(&LayoutKey::new("other", 1)).is_some());
+    drop(held);
+    eventually("the turn is free", || turn(&key()).is_some());
+}
+
+#[test]
+fn others_wait_for_the_client_that_builds_and_take_up_no_connection() {
+    let Some(site) = Site::plain() else { return };
+    let socket = site.view().join("daemon");
+    let derived = key().derived_key().unwrap().in_domain(TrustDomain::User(0));
     let header = || std::fs::File::open(site.view().join("store")).unwrap();
-    let derived = key().derived_key().unwrap();
-    let derived = derived.in_domain(TrustDomain::User(0));
-    let turn = |wait| take_turn(&socket, header(), &derived, wait);
-    let held = turn(Duration::from_secs(10)).unwrap();
-    let why = turn(Duration::from_millis(200)).err().unwrap();
-    assert!(why.contains("within 200ms"), "{why}");
-    // Another object is nobody's business.
-    let other = LayoutKey::new("other", 1).derived_key().unwrap();
-    let other = take_turn(&socket, header(), &other, Duration::from_secs(10));
-    assert!(other.is_ok());
-    let begun = Instant::now();
-    std::thread::scope(|scope| {
-        let next = scope.spawn(|| turn(Duration::from_mins(1)));
-        std::thread::sleep(Duration::from_millis(300));
+    let turn = || take_turn(&socket, header(), &derived, Duration::from_secs(10)).unwrap();
+    let held = turn();
+    assert!(held.is_some());
+    // More than a user has connections.
+    let asked: Vec<_> = std::thread::scope(|scope| {
+        let waiting: Vec<_> = (0..24)
+            .map(|_| scope.spawn(|| ask(&site.agent())))
+            .collect();
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(waiting.iter().all(|one| !one.is_finished()));
         drop(held);
-        assert!(next.join().unwrap().is_ok());
+        waiting.into_iter().map(|one| one.join().unwrap()).collect()
     });
-    assert!(begun.elapsed() >= Duration::from_millis(300));
+    let built = asked.iter().filter(|(_, built)| *built).count();
+    assert_eq!(built, 1, "{asked:?}");
     // One that never gets its turn builds without.
-    let _hangs = turn(Duration::from_secs(10)).unwrap();
-    let agent = site.agent();
+    let other = LayoutKey::new("other", 1);
+    let hung = other.derived_key().unwrap().in_domain(TrustDomain::User(0));
+    let _hung = take_turn(&socket, header(), &hung, Duration::from_secs(10)).unwrap();
     let options = LoadOptions::default().with_wait(Duration::from_millis(100));
     let build = || Ok::<_, Infallible>(LayoutParts::default());
-    let Ok(layout) = agent.layout(&key(), &options, build).unwrap();
+    let Ok(layout) = site.agent().layout(&other, &options, build).unwrap();
     assert_eq!(layout.origin(), Origin::New);
 }
 
