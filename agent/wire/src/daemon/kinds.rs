@@ -28,8 +28,9 @@ pub(super) const ASK_DOMAIN: u8 = 66;
 /// Length of the payloads of [`Message::Ingest`] and [`Message::AskDomain`], in bytes.
 pub(super) const INGEST_PAYLOAD_BYTES: usize = 1;
 
-/// Returns true for the frames that carry a descriptor: [`Message::Ingest`], [`Message::Publish`]
-/// and [`Message::AskDomain`]. A frame of another length is no such message.
+/// Returns true for the frames that carry a descriptor: [`Ingest`](super::Message::Ingest),
+/// [`Publish`](super::Message::Publish) and [`AskDomain`](super::Message::AskDomain). A frame of
+/// another length is no such message.
 pub fn carries_descriptor(header: FrameHeader) -> bool {
     matches!(
         (header.kind, header.len),
